@@ -1,0 +1,70 @@
+// Package disk holds the nouns of topodisk: what an ECS disk is, what may be
+// asked of one, and what can go wrong. It decides in pure functions and does
+// no I/O, so that every other package may point at it.
+package disk
+
+// ID is the ID of an ECS disk, such as d-bp1a2b3c4d5e6f7g8h9i. It is the CSI
+// volume handle and the name of the PersistentVolume.
+type ID string
+
+// InstanceID is the ID of an ECS instance, such as i-bp1a2b3c. It is the CSI
+// node ID.
+type InstanceID string
+
+// Zone is an ECS zone, such as cn-hangzhou-h. The empty zone stands for a
+// regional disk, which has none.
+type Zone string
+
+// GiB is a size in gibibytes, the unit of the ECS API.
+type GiB int64
+
+// BytesPerGiB is the number of bytes in one GiB.
+const BytesPerGiB = 1 << 30
+
+// Bytes returns the size in bytes, the unit of CSI.
+func (g GiB) Bytes() int64 { return int64(g) * BytesPerGiB }
+
+// State is a disk's Status as DescribeDisks shows it.
+type State string
+
+// The states that DescribeDisks returns. A deleted disk has none: it is absent.
+const (
+	Creating  State = "Creating"
+	Available State = "Available"
+	Attaching State = "Attaching"
+	Attached  State = "In_use"
+	Detaching State = "Detaching"
+	ReIniting State = "ReIniting"
+	Modifying State = "Modifying"
+)
+
+// Tags are the tags of a disk, by key.
+type Tags map[string]string
+
+// Disk is one ECS disk as a read showed it.
+type Disk struct {
+	ID               ID
+	Name             string // CSI volume name, from the tag VolumeNameTag
+	Zone             Zone   // empty for a regional disk
+	Size             GiB
+	Category         Category
+	PerformanceLevel Level // cloud_essd only
+	State            State
+	Serial           string // as the guest sees it; empty for disks older than 2020-06
+	Encrypted        bool
+	KMSKeyID         string
+	MultiAttach      bool
+	ProvisionedIOPS  int64
+	Bursting         bool
+	ResourceGroupID  string
+	StorageClusterID string
+	SnapshotID       string
+	Attachments      []Attachment
+	Tags             Tags
+}
+
+// Attachment is one instance that holds a disk, or is about to let it go.
+type Attachment struct {
+	Instance InstanceID
+	Device   string // ECS's guess at a device name; never to be trusted
+}

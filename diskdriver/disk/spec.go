@@ -1,0 +1,34 @@
+package disk
+
+// Category is an ECS disk category, such as cloud_essd.
+type Category string
+
+// Level is the performance level of a cloud_essd disk, PL0 to PL3; empty
+// leaves it to ECS (PL1) and is all that other categories take.
+type Level string
+
+// Token is an ECS ClientToken: the same token with the same parameters makes
+// no second disk. At most 64 ASCII characters.
+type Token string
+
+// Spec is a disk as asked for: what is the same for every attempt to make it.
+type Spec struct {
+	Name             string // CSI volume name, unique in the cluster
+	Encrypted        bool
+	KMSKeyID         string
+	MultiAttach      bool
+	ProvisionedIOPS  int64 // sent for categories that take it
+	Bursting         bool  // sent for categories that take it
+	ResourceGroupID  string
+	StorageClusterID string
+	SnapshotID       string
+	Tags             Tags // every tag of the disk, the driver's own included
+}
+
+// Attempt is one try at a Spec: where, of which category and how large.
+type Attempt struct {
+	Zone     Zone // empty for a regional category
+	Category Category
+	Level    Level
+	Size     GiB
+}
