@@ -1,0 +1,14 @@
+//go:build programs
+
+// Package kube lists the programs that its module builds, so that `go mod tidy` keeps them.
+// The build tag is never set: a main package can't be imported, only required.
+package kube
+
+import (
+	_ "go.etcd.io/etcd/server/v3"
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+	_ "k8s.io/kubernetes/cmd/kubectl"
+	_ "sigs.k8s.io/kwok/cmd/kwok"
+)
