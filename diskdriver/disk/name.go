@@ -10,18 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The tags that the driver puts on every disk it makes.
-const (
-	ManagedTag        = "k8s.aliyun.com"                          // "true": the disk belongs to a Kubernetes cluster
-	ClusterTag        = "ack.aliyun.com"                          // the cluster's ID
-	CreatedByTag      = "createdby"                               // the program that made the disk
-	VolumeNameTag     = "csi.alibabacloud.com/volume-name"        // the CSI volume name, by which the disk is found again
-	ClaimNameTag      = "kubernetes.io/created-for/pvc/name"      // the claim that the disk was made for
-	ClaimNamespaceTag = "kubernetes.io/created-for/pvc/namespace" // and its namespace
-	Creator           = "topodisk"                                // the value of CreatedByTag
-	longestName       = 128                                       // bytes: CSI's limit for a name and ECS's for a tag's value
-	longestToken      = 64                                        // bytes: ECS's limit for a ClientToken
-)
+// longestToken is ECS's limit for a ClientToken, in bytes.
+const longestToken = 64
 
 // CheckName says whether a CSI volume name can be kept as a disk's tag: CSI
 // (spec, "Size Limits") ends it at 128 bytes and bans control characters; ECS
@@ -30,11 +20,11 @@ func CheckName(name string) error {
 	switch {
 	case name == "":
 		return Errorf(Invalid, "name is missing")
-	case len(name) > longestName:
-		return Errorf(Invalid, "name has %d bytes; at most %d are allowed", len(name), longestName)
+	case len(name) > longestTag:
+		return Errorf(Invalid, "name has %d bytes; at most %d are allowed", len(name), longestTag)
 	case !utf8.ValidString(name) || strings.IndexFunc(name, unicode.IsControl) >= 0:
 		return Errorf(Invalid, "name %q: control characters and broken UTF-8 are not allowed", name)
-	case strings.HasPrefix(name, "acs:") || strings.Contains(name, "http://") || strings.Contains(name, "https://"):
+	case !taggable(name):
 		return Errorf(Invalid, "name %q: ECS takes no tag that starts with acs: or holds http:// or https://", name)
 	}
 	return nil
@@ -45,7 +35,7 @@ func CheckName(name string) error {
 // letter first, then letters, digits and : _ . -), else nothing. It is for
 // people only; disks are found by VolumeNameTag.
 func DisplayName(name string) string {
-	if len(name) < 2 || len(name) > longestName || strings.HasPrefix(name, "http:") || strings.HasPrefix(name, "https:") {
+	if len(name) < 2 || len(name) > longestTag || strings.HasPrefix(name, "http:") || strings.HasPrefix(name, "https:") {
 		return ""
 	}
 	for i, c := range []byte(name) {

@@ -1,0 +1,226 @@
+package disk
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var defaults = []Choice{{Category: "cloud_ssd"}, {Category: "cloud_efficiency"}, {Category: "cloud_essd"}, {Category: "cloud_auto"}}
+
+func TestParametersAreUnderstood(t *testing.T) {
+	type m = map[string]string
+	for _, row := range []struct {
+		name           string
+		class, mutable m
+		want           Parameters
+	}{
+		{name: "none", want: Parameters{Choices: defaults}},
+		{name: "available means the default types", class: m{"type": "available"}, want: Parameters{Choices: defaults}},
+		{name: "empty values are none", class: m{"type": "", "encrypted": "", "zoneId": "", "sysConfig": ""}, want: Parameters{Choices: defaults}},
+		{
+			name:  "levels cross with cloud_essd alone",
+			class: m{"type": "cloud_auto, cloud_essd,cloud_ssd", "performanceLevel": "PL1,PL0"},
+			want: Parameters{Choices: []Choice{
+				{Category: "cloud_auto"}, {"cloud_essd", "PL1"}, {"cloud_essd", "PL0"}, {Category: "cloud_ssd"},
+			}},
+		},
+		{
+			name: "everything at once",
+			class: m{
+				"type": "cloud_auto", "zoneId": "cn-hangzhou-h,cn-hangzhou-i", "regionId": "cn-hangzhou", "fsType": "xfs",
+				"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-m reflink=0", "categoryAffinity": "true", "volumeSizeAutoAvailable": "1",
+				"encrypted": "Yes", "kmsKeyId": "key-1", "alibabacloud.com/kms-key-id": "key-1", "provisionedIops": "3000",
+				"burstingEnabled": "TRUE", "resourceGroupId": "rg-1", "diskTags": "team:web,url:a:b", "diskTags/team": "db", "diskTags/empty": "",
+				"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-1",
+			},
+			want: Parameters{
+				Choices: []Choice{{Category: "cloud_auto"}}, Zones: []Zone{"cn-hangzhou-h", "cn-hangzhou-i"}, Region: "cn-hangzhou",
+				Filesystem: "xfs", MkfsOptions: "-m reflink=0", CategoryAffinity: true, AtLeast20: true, Encrypted: true, KMSKeyID: "key-1",
+				ProvisionedIOPS: 3000, Bursting: true, ResourceGroupID: "rg-1", Tags: Tags{"team": "db", "url": "a:b", "empty": ""},
+				ClaimName: "data", ClaimNamespace: "shop",
+			},
+		},
+		{
+			name:  "multi-attach in a storage cluster",
+			class: m{"type": "cloud_essd", "performanceLevel": "PL1", "multiAttach": "Enabled", "storageClusterId": "dbsc-1"},
+			want:  Parameters{Choices: []Choice{{"cloud_essd", "PL1"}}, MultiAttach: true, StorageClusterID: "dbsc-1"},
+		},
+		{
+			name:    "mutable parameters override the class",
+			class:   m{"type": "cloud_ssd", "performanceLevel": "PL0", "diskTags/a": "1", "diskTags/b": "2", "burstingEnabled": "true"},
+			mutable: m{"type": "cloud_essd", "performanceLevel": "PL2", "-diskTags/a": "", "diskTags/b": "3", "burstingEnabled": "f", "csi.storage.k8s.io/pvc/name": "x"},
+			want:    Parameters{Choices: []Choice{{"cloud_essd", "PL2"}}, Tags: Tags{"b": "3"}},
+		},
+		{
+			name:  "what does nothing says so",
+			class: m{"readOnly": "true", "omitfsck": "no", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
+			want: Parameters{Choices: []Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
+				"parameter omitfsck does nothing: a file system is always checked before it is mounted for writing",
+				"parameter readOnly does nothing: mount the volume read-only in the Pod",
+				"parameter volume.kubernetes.io/selected-node does nothing: the topology requirement says where the disk goes",
+				"parameter volumeExpandAutoSnapshot does nothing: it is obsolete",
+				"parameter performanceLevel does nothing: no disk type of the class takes it",
+				"parameter provisionedIops does nothing: no disk type of the class takes it",
+			}},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := Parse(row.class, row.mutable, Refuse)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(Parameters{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestBadParametersAreInvalidAndSayWhatIsAllowed(t *testing.T) {
+	for _, row := range []struct{ name, value, want string }{
+		{"type", "cloud_sdd", `parameter type: "cloud_sdd" is not allowed: cloud_sdd is no disk type; allowed are cloud, cloud_auto, cloud_efficiency`},
+		{"type", "cloud_ssd,,cloud_auto", "an element of the list is empty"},
+		{"type", "Cloud_SSD", "no disk type"},
+		{"type", "elastic_ephemeral_disk_premium", "lives and dies with one instance"},
+		{"type", "local_ssd_pro", "part of an instance"},
+		{"type", "cloud_pperf", "private clouds only"},
+		{"performanceLevel", "PL4", "allowed are PL0, PL1, PL2, PL3"},
+		{"performanceLevel", "pl1", "allowed are PL0, PL1, PL2, PL3"},
+		{"zoneId", "cn-hangzhou-h,", "an element of the list is empty"},
+		{"zoneId", "cn-hangzhou-h;cn-hangzhou-i", "allowed is a list such as"},
+		{"zoneid", "CN-h", "is no zone"},
+		{"fsType", "btrfs", "allowed are ext3, ext4, xfs"},
+		{"fstype", "ntfs", "allowed are ext3, ext4, xfs"},
+		{"encrypted", "maybe", `parameter encrypted: "maybe" is not allowed: allowed are true, yes, 1, enabled and false, no, 0, disabled`},
+		{"multiAttach", "2", "allowed are true"},
+		{"readOnly", "ro", "allowed are true"},
+		{"categoryAffinity", "strict", "allowed are true"},
+		{"kmsKeyId", "key-1", `parameter kmsKeyId: "key-1" needs parameter encrypted`},
+		{"alibabacloud.com/kms-key-id", "key-1", "needs parameter encrypted"},
+		{"storageClusterId", "dbsc-1", "needs parameter performanceLevel"},
+		{"provisionedIops", "-1", "allowed is a whole number from 0"},
+		{"provisionedIops", "3k", "allowed is a whole number from 0"},
+		{"diskTags", "team", `"team" has no colon`},
+		{"diskTags", "createdby:me", "the driver itself sets the tag createdby"},
+		{"diskTags/ack.aliyun.com", "c2", "the driver itself sets the tag ack.aliyun.com"},
+		{"diskTags/acs:x", "1", "can't start with acs:"},
+		{"diskTags/aliyunx", "1", "not with aliyun"},
+		{"diskTags/x", "http://x", "http://"},
+		{"diskTags/x", strings.Repeat("y", 129), "at most 128 characters"},
+		{"diskTags", "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1,k:1,l:1,m:1,n:1,o:1", "15 tags; at most 14 are allowed"},
+		{"diskTags/", "1", "is unknown"},
+		{"restrictToHpnZone", "always", "allowed is never"},
+		{"sysConfig", "queue/nr_requests=8", `parameter sysConfig (value "queue/nr_requests=8") is not supported`},
+		{"dataCacheSize", "10Gi", "is not supported"},
+		{"dataCacheMode", "writeback", "is not supported"},
+		{"readIOPS", "100", "is not supported"},
+		{"writeIOPS", "100", "is not supported"},
+		{"readBPS", "1M", "is not supported"},
+		{"writeBPS", "1M", "is not supported"},
+		{"volumeDeleteSnapshotRetentionDays", "3", "is not supported"},
+		{"csi.alibabacloud.com/disk-snapshot-id", "s-1", "is not supported"},
+		{"volume.alibabacloud.com/disk-id", "d-1", "is not supported"},
+		{"alibabacloud.com/createdisk-arn", "[]", "is not supported"},
+		{"encripted", "true", `parameter encripted (value "true") is unknown; allowed are alibabacloud.com/kms-key-id, burstingEnabled, categoryAffinity`},
+		{"csi.storage.k8s.io/fstpye", "xfs", "is unknown"},
+	} {
+		t.Run(row.name+"="+row.value[:min(len(row.value), 20)], func(t *testing.T) {
+			_, err := Parse(map[string]string{row.name: row.value}, nil, Refuse)
+			if KindOf(err) != Invalid || err == nil || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), strings.TrimPrefix(row.name, "alibabacloud.com/kms-key-id")) {
+				t.Errorf("got %v, want an Invalid error that holds %q and the parameter's name", err, row.want)
+			}
+		})
+	}
+}
+
+func TestMutableParametersAreStrictToo(t *testing.T) {
+	for name, row := range map[string]struct{ value, want string }{
+		"type":             {"cloud_ssd,cloud_auto", "mutable parameter type: \"cloud_ssd,cloud_auto\" is not allowed: allowed is one of"},
+		"performanceLevel": {"PL1,PL2", "allowed is one of PL0"},
+		"provisionedIops":  {"x", "whole number"},
+		"burstingEnabled":  {"x", "allowed are true"},
+		"encrypted":        {"true", "mutable parameter encrypted (value \"true\") is unknown; allowed are -diskTags/<key>, burstingEnabled, csi.storage.k8s.io/<key>, diskTags/<key>, performanceLevel"},
+	} {
+		_, err := Parse(nil, map[string]string{name: row.value}, Refuse)
+		if KindOf(err) != Invalid || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: got %v, want %q", name, err, row.want)
+		}
+	}
+}
+
+func TestTwoNamesOfOneParameterMustAgree(t *testing.T) {
+	for _, class := range []map[string]string{
+		{"zoneId": "cn-hangzhou-h", "zoneid": "cn-hangzhou-i"},
+		{"fsType": "xfs", "csi.storage.k8s.io/fstype": "ext4"},
+		{"encrypted": "true", "kmsKeyId": "a", "alibabacloud.com/kms-key-id": "b"},
+	} {
+		if _, err := Parse(class, nil, Refuse); KindOf(err) != Invalid || !strings.Contains(err.Error(), "another name of the same parameter") {
+			t.Errorf("%v: got %v", class, err)
+		}
+	}
+}
+
+func TestUnknownNamesMayBeWarnedOfButNotBadValues(t *testing.T) {
+	p, err := Parse(map[string]string{"encripted": "true"}, nil, Warn)
+	if err != nil || !cmp.Equal(p.Warnings, []string{"parameter encripted is unknown and does nothing"}) {
+		t.Errorf("got %v, %v", p.Warnings, err)
+	}
+	if _, err := Parse(map[string]string{"encrypted": "maybe"}, nil, Warn); KindOf(err) != Invalid {
+		t.Errorf("a bad value got %v", err)
+	}
+	if _, err := Parse(map[string]string{"dataCacheSize": "1Gi"}, nil, Warn); KindOf(err) != Invalid {
+		t.Errorf("an unsupported feature got %v", err)
+	}
+}
+
+func TestSpecCarriesTheDriversTagsAndTheUsers(t *testing.T) {
+	p, err := Parse(map[string]string{
+		"diskTags": "team:web", "csi.storage.k8s.io/pvc/name": strings.Repeat("n", 200), "csi.storage.k8s.io/pvc/namespace": "shop",
+	}, nil, Refuse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Tags{
+		"k8s.aliyun.com": "true", "ack.aliyun.com": "c1", "createdby": "topodisk", "csi.alibabacloud.com/volume-name": "disk-1",
+		"kubernetes.io/created-for/pvc/name": strings.Repeat("n", 128), "kubernetes.io/created-for/pvc/namespace": "shop", "team": "web",
+	}
+	if diff := cmp.Diff(want, p.Spec("disk-1", "c1").Tags); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(Tags{"team": "web"}, p.Tags); diff != "" {
+		t.Errorf("the user's tags changed: %s", diff)
+	}
+}
+
+func FuzzParseNeverAcceptsWhatItCannotPlan(f *testing.F) {
+	f.Add("type", "cloud_essd,cloud_auto", "performanceLevel", "PL0")
+	f.Add("zoneId", "cn-hangzhou-h", "encrypted", "true")
+	f.Add("diskTags", "a:b", "diskTags/c", "d")
+	f.Add("-diskTags/c", "", "type", "available")
+	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
+		p, err := Parse(map[string]string{k1: v1, k2: v2}, nil, Refuse)
+		if err != nil {
+			if KindOf(err) != Invalid {
+				t.Errorf("Kind %v of %v", KindOf(err), err)
+			}
+			return
+		}
+		if len(p.Choices) == 0 {
+			t.Error("no choice")
+		}
+		for _, c := range p.Choices {
+			if traits, known := c.Category.Traits(); !known || traits.Barred != "" || c.Sizes().Least < 1 {
+				t.Errorf("choice %v can't be made", c)
+			}
+		}
+		if len(p.Spec("n", "c").Tags) > 20 {
+			t.Error("more tags than ECS takes")
+		}
+		if _, err := Parse(map[string]string{k1: v1}, map[string]string{k2: v2}, Warn); err != nil && KindOf(err) != Invalid {
+			t.Errorf("Kind %v of %v", KindOf(err), err)
+		}
+	})
+}

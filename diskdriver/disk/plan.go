@@ -1,0 +1,91 @@
+package disk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fit is a choice with the size that it would have.
+type Fit struct {
+	Choice
+	Size GiB
+}
+
+// Fits returns the choices that can serve the request, in order, each with its
+// size. A choice whose limits the size breaks is left out, as is one that
+// can't be attached to several nodes if that is asked for. If none is left the
+// error names every choice and its limits.
+func Fits(choices []Choice, want Wanted, multiAttach bool) ([]Fit, error) {
+	var fits []Fit
+	var refused []string
+	kind := Invalid
+	for _, c := range choices {
+		size, ok := want.within(c.Sizes())
+		switch {
+		case multiAttach && !categories[c.Category].MultiAttach:
+			refused = append(refused, fmt.Sprintf("%s can't be attached to several nodes", c))
+		case !ok:
+			kind = OutOfRange
+			refused = append(refused, fmt.Sprintf("%s takes %s", c, c.Sizes()))
+		default:
+			fits = append(fits, Fit{c, size})
+		}
+	}
+	if len(fits) == 0 {
+		return nil, Errorf(kind, "no disk type of the class can serve %s: %s", want, strings.Join(refused, "; "))
+	}
+	return fits, nil
+}
+
+// Place is a zone where the disk may live, and what the nodes there take.
+type Place struct {
+	Zone  Zone       // empty: no zone is known, which does for regional disks
+	Takes []Category // nil: not known, so no constraint
+}
+
+// takes says whether the nodes of the place can attach the category.
+func (p Place) takes(c Category) bool { return p.Takes == nil || slices.Contains(p.Takes, c) }
+
+// Plan returns the attempts in their order: zone by zone as the places come,
+// within a zone the fits in their order. A regional disk is tried once, where
+// it comes up first. If the nodes take none of the fits the error is
+// OutOfStock, for other nodes may; if there is no zone it is Invalid.
+func Plan(fits []Fit, places []Place) ([]Attempt, error) {
+	var plan []Attempt
+	var refused []string
+	for _, place := range places {
+		for _, fit := range fits {
+			zone := place.Zone
+			if fit.Category.Regional() {
+				zone = ""
+			} else if zone == "" {
+				continue
+			}
+			if !place.takes(fit.Category) {
+				refused = append(refused, fmt.Sprintf("%s in zone %s", fit.Category, place.Zone))
+				continue
+			}
+			try := Attempt{Zone: zone, Category: fit.Category, Level: fit.Level, Size: fit.Size}
+			if !slices.Contains(plan, try) {
+				plan = append(plan, try)
+			}
+		}
+	}
+	switch {
+	case len(plan) > 0:
+		return plan, nil
+	case len(refused) > 0:
+		return nil, Errorf(OutOfStock, "the node takes none of the disk types: %s (its labels %s* say what it takes)", strings.Join(refused, ", "), NodeTypeLabel)
+	}
+	return nil, Errorf(Invalid, "no zone is given: neither accessibility_requirements nor parameter zoneId names one")
+}
+
+// String returns the attempt in words: cloud_essd PL1 20 GiB in cn-hangzhou-h.
+func (a Attempt) String() string {
+	where := "in zone " + string(a.Zone)
+	if a.Zone == "" {
+		where = "in the region"
+	}
+	return fmt.Sprintf("%s, %d GiB, %s", Choice{a.Category, a.Level}, a.Size, where)
+}

@@ -1,0 +1,149 @@
+package disk
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const mebi = 1 << 20
+
+func TestWantRoundsUpAndRaisesNothing(t *testing.T) {
+	for _, row := range []struct {
+		required, limit int64
+		fs              string
+		want            Wanted
+		kind            Kind
+		text            string
+	}{
+		{0, 0, "ext4", Wanted{0, anySize}, 0, ""},
+		{1, 0, "ext4", Wanted{1, anySize}, 0, ""},
+		{500 * mebi, 0, "xfs", Wanted{1, anySize}, 0, ""},
+		{1 << 30, 1 << 30, "xfs", Wanted{1, 1}, 0, ""},
+		{1<<30 + 1, 0, "", Wanted{2, anySize}, 0, ""},
+		{1<<30 + 1, 3<<30 - 1, "", Wanted{2, 2}, 0, ""},
+		{0, 5 << 30, "", Wanted{0, 5}, 0, ""},
+		{math.MaxInt64, 0, "", Wanted{1 << 33, anySize}, 0, ""},
+		{math.MaxInt64, math.MaxInt64, "", Wanted{}, OutOfRange, "no whole number of GiB"},
+		{100 * mebi, 200 * mebi, "xfs", Wanted{}, OutOfRange, "below the 314572800 bytes that mkfs.xfs needs"},
+		{100 * mebi, 200 * mebi, "ext4", Wanted{}, OutOfRange, "no whole number of GiB from required_bytes 104857600 to limit_bytes 209715200"},
+		{1<<30 + 1, 2<<30 - 1, "", Wanted{}, OutOfRange, "no whole number of GiB"},
+		{-1, 0, "", Wanted{}, Invalid, "required_bytes -1 is negative"},
+		{0, -1, "", Wanted{}, Invalid, "limit_bytes -1 is negative"},
+		{2, 1, "", Wanted{}, Invalid, "limit_bytes 1 is below required_bytes 2"},
+	} {
+		got, err := Want(row.required, row.limit, row.fs)
+		if row.text == "" {
+			if err != nil || got != row.want {
+				t.Errorf("Want(%d, %d, %q) = %v, %v, want %v", row.required, row.limit, row.fs, got, err, row.want)
+			}
+		} else if err == nil || KindOf(err) != row.kind || !strings.Contains(err.Error(), row.text) {
+			t.Errorf("Want(%d, %d, %q) = %v, want %v %q", row.required, row.limit, row.fs, err, row.kind, row.text)
+		}
+	}
+}
+
+func FuzzWantHoldsTheBytesAskedFor(f *testing.F) {
+	f.Add(int64(0), int64(0), "ext4")
+	f.Add(int64(500*mebi), int64(1<<30), "xfs")
+	f.Add(int64(math.MaxInt64), int64(0), "")
+	f.Add(int64(-1), int64(math.MinInt64), "xfs")
+	f.Fuzz(func(t *testing.T, required, limit int64, fs string) {
+		w, err := Want(required, limit, fs)
+		if err != nil {
+			if k := KindOf(err); k != Invalid && k != OutOfRange {
+				t.Errorf("Kind %v", k)
+			}
+			return
+		}
+		if w.Least < 0 || float64(w.Least)*BytesPerGiB < float64(required) || float64(w.Least-1)*BytesPerGiB >= math.Max(float64(required), 1) {
+			t.Errorf("%d GiB is not %d bytes rounded up", w.Least, required)
+		}
+		if limit > 0 && (w.Most < 1 || w.Most.Bytes() > limit || w.Least > w.Most) {
+			t.Errorf("%d to %d GiB breaks the limit of %d bytes", w.Least, w.Most, limit)
+		}
+	})
+}
+
+func TestFitsSkipsWhatTheSizeBreaks(t *testing.T) {
+	choices := []Choice{{Category: "cloud_ssd"}, {"cloud_essd", "PL2"}, {"cloud_essd", "PL0"}, {Category: "cloud_essd"}, {Category: "cloud_auto"}}
+	for _, row := range []struct {
+		name  string
+		want  Wanted
+		multi bool
+		fits  []Fit
+		kind  Kind
+		text  string
+	}{
+		{name: "5 GiB", want: Wanted{5, anySize}, fits: []Fit{{choices[2], 5}, {choices[4], 5}}},
+		{name: "20 GiB", want: Wanted{20, 20}, fits: []Fit{{choices[0], 20}, {choices[2], 20}, {choices[3], 20}, {choices[4], 20}}},
+		{name: "any size takes each one's smallest", want: Wanted{0, anySize}, fits: []Fit{{choices[0], 20}, {choices[1], 461}, {choices[2], 1}, {choices[3], 20}, {choices[4], 1}}},
+		{name: "a limit alone", want: Wanted{0, 19}, fits: []Fit{{choices[2], 1}, {choices[4], 1}}},
+		{name: "40000 GiB is beyond cloud_ssd", want: Wanted{40000, anySize}, fits: []Fit{{choices[1], 40000}, {choices[2], 40000}, {choices[3], 40000}, {choices[4], 40000}}},
+		{name: "several nodes", want: Wanted{5, anySize}, multi: true, fits: []Fit{{choices[2], 5}, {choices[4], 5}}},
+		{
+			name: "beyond all", want: Wanted{70000, anySize}, kind: OutOfRange,
+			text: "no disk type of the class can serve 70000 GiB or more: cloud_ssd takes 20 to 32768 GiB; cloud_essd PL2 takes 461 to 65536 GiB; cloud_essd PL0 takes 1 to 65536 GiB; cloud_essd takes 20 to 65536 GiB; cloud_auto takes 1 to 65536 GiB",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := Fits(choices, row.want, row.multi)
+			if diff := cmp.Diff(row.fits, got); diff != "" {
+				t.Error(diff)
+			}
+			if row.text != "" && (err == nil || KindOf(err) != row.kind || err.Error() != row.text) {
+				t.Errorf("got %v, want %v %s", err, row.kind, row.text)
+			}
+		})
+	}
+	_, err := Fits(choices[:1], Wanted{20, 20}, true)
+	if KindOf(err) != Invalid || !strings.Contains(err.Error(), "cloud_ssd can't be attached to several nodes") {
+		t.Errorf("multi-attach with cloud_ssd alone: %v", err)
+	}
+}
+
+func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
+	ssd, auto := Fit{Choice{Category: "cloud_ssd"}, 20}, Fit{Choice{Category: "cloud_auto"}, 20}
+	regional := Fit{Choice{Category: "cloud_regional_disk_auto"}, 20}
+	in := func(z Zone, f Fit) Attempt { return Attempt{Zone: z, Category: f.Category, Size: 20} }
+	for _, row := range []struct {
+		name   string
+		fits   []Fit
+		places []Place
+		want   []Attempt
+		kind   Kind
+		text   string
+	}{
+		{name: "zones first", fits: []Fit{ssd, auto}, places: []Place{{Zone: "b"}, {Zone: "a"}}, want: []Attempt{in("b", ssd), in("b", auto), in("a", ssd), in("a", auto)}},
+		{name: "a node's labels", fits: []Fit{ssd, auto}, places: []Place{{Zone: "a", Takes: []Category{"cloud_auto"}}, {Zone: "b"}}, want: []Attempt{in("a", auto), in("b", ssd), in("b", auto)}},
+		{name: "regional once", fits: []Fit{ssd, regional}, places: []Place{{Zone: "a"}, {Zone: "b"}}, want: []Attempt{in("a", ssd), in("", regional), in("b", ssd)}},
+		{name: "regional without zones", fits: []Fit{ssd, regional}, places: []Place{{}}, want: []Attempt{in("", regional)}},
+		{name: "no zone", fits: []Fit{ssd}, places: []Place{{}}, kind: Invalid, text: "no zone is given"},
+		{name: "a node that takes none", fits: []Fit{ssd}, places: []Place{{Zone: "a", Takes: []Category{"cloud_auto"}}}, kind: OutOfStock, text: "the node takes none of the disk types: cloud_ssd in zone a"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := Plan(row.fits, row.places)
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if row.text != "" && (err == nil || KindOf(err) != row.kind || !strings.Contains(err.Error(), row.text)) {
+				t.Errorf("got %v, want %v %s", err, row.kind, row.text)
+			}
+		})
+	}
+}
+
+func TestVolumeSizeAutoAvailableRaisesTo20(t *testing.T) {
+	p := Parameters{AtLeast20: true}
+	if w, err := p.Want(1<<30, 0, "ext4"); err != nil || w.Least != 20 {
+		t.Errorf("got %v, %v", w, err)
+	}
+	if w, err := p.Want(30<<30, 0, "ext4"); err != nil || w.Least != 30 {
+		t.Errorf("got %v, %v", w, err)
+	}
+	if _, err := p.Want(1<<30, 2<<30, "ext4"); KindOf(err) != OutOfRange || !strings.Contains(err.Error(), "volumeSizeAutoAvailable") {
+		t.Errorf("got %v", err)
+	}
+}
