@@ -1,0 +1,69 @@
+// Command ecs-simulator serves a simulated Alibaba Cloud ECS over HTTP: the
+// API at /, its own admin API and a page for people at /_sim/.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "ecs-simulator:", err)
+	os.Exit(1)
+}
+
+// run serves until ctx is done. It says where on the first line of out.
+func run(ctx context.Context, args []string, out, errOut io.Writer) error {
+	options, err := parse(args, errOut)
+	if err != nil {
+		return err
+	}
+	sim, err := ecssim.New(options.config)
+	if err != nil {
+		return inFlags(err)
+	}
+	listener, err := net.Listen("tcp", options.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: %w", options.listen, err)
+	}
+	if _, err := fmt.Fprintf(out, "listening on http://%s\n", listener.Addr()); err != nil {
+		return err
+	}
+	return serve(ctx, listener, sim)
+}
+
+// serve answers until ctx is done, then gives requests under way a second.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		return server.Close() // a request that waits for its reply loses it
+	}
+	return nil
+}

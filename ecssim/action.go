@@ -1,0 +1,55 @@
+package ecssim
+
+import "slices"
+
+// The API versions that are spoken, which tell the products apart.
+const (
+	versionECS = "2014-05-26"
+	versionSTS = "2015-04-01"
+)
+
+// action is one operation of the API.
+type action struct {
+	name     string
+	version  string
+	required []string // parameters that are mandatory; a prefix stands for its list
+	optional []string // others that have an effect or are known to have none here; Tag.N.Key stands for a list
+	// regionCode is the status and the code of a refusal of another region.
+	regionCode refusal
+	anyRegion  bool
+	do         func(*Server, *exchange) (object, *refusal)
+}
+
+// actions is the table of all operations, by name. Each is declared in the
+// file of its verb or noun.
+var actions = table(
+	createDisk, deleteDisk, describeDisks,
+)
+
+// table indexes operations by name and fills in what most have in common.
+func table(list ...action) map[string]action {
+	byName := map[string]action{}
+	for _, a := range list {
+		if a.version == "" {
+			a.version = versionECS
+		}
+		if a.regionCode.code == "" {
+			a.regionCode = refusal{status: 404, code: "InvalidRegionId.NotFound"}
+		}
+		byName[a.name] = a
+	}
+	return byName
+}
+
+// wrongRegion is the refusal of a region that is not served here.
+func (a action) wrongRegion(region string) *refusal {
+	return refuse(a.regionCode.status, a.regionCode.code, "The specified RegionId %q does not exist.", region)
+}
+
+// ownerParameters are taken by every action and mean nothing to a disk driver.
+var ownerParameters = []string{"RegionId", "OwnerId", "OwnerAccount", "ResourceOwnerId", "ResourceOwnerAccount"}
+
+// takes tells whether the action knows a parameter, its numbers replaced by N.
+func (a action) takes(name string) bool {
+	return slices.Contains(a.required, name) || slices.Contains(a.optional, name) || slices.Contains(ownerParameters, name)
+}

@@ -1,0 +1,85 @@
+package ecssim
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+)
+
+// clock is the time package's clock, moved forward by advance.
+type clock struct {
+	mu     sync.Mutex
+	offset time.Duration
+	moved  chan struct{} // closed and replaced by every advance
+}
+
+func newClock() *clock { return &clock{moved: make(chan struct{})} }
+
+func (c *clock) read() (time.Time, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.offset), c.moved
+}
+
+func (c *clock) now() time.Time {
+	now, _ := c.read()
+	return now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += d
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// waitUntil returns nil at the time t, or the error of ctx if that ends first.
+func (c *clock) waitUntil(ctx context.Context, t time.Time) error {
+	for {
+		now, moved := c.read()
+		left := t.Sub(now)
+		if left <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-moved:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// queue holds what is still to happen, in the order of its time. Whoever
+// looks at the state runs what is due first, so that a request whose sender
+// hung up takes effect all the same.
+type queue struct {
+	events []event
+}
+
+type event struct {
+	at time.Time
+	do func()
+}
+
+// add puts do behind everything that is due at the same time or before.
+func (q *queue) add(at time.Time, do func()) {
+	i := sort.Search(len(q.events), func(i int) bool { return q.events[i].at.After(at) })
+	q.events = append(q.events, event{})
+	copy(q.events[i+1:], q.events[i:])
+	q.events[i] = event{at, do}
+}
+
+// run does what is due by now.
+func (q *queue) run(now time.Time) {
+	for len(q.events) > 0 && !q.events[0].at.After(now) {
+		do := q.events[0].do
+		q.events = q.events[1:]
+		do()
+	}
+}

@@ -1,0 +1,171 @@
+package ecssim
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is what a Server is made from. Region and Zones are mandatory.
+type Config struct {
+	Region string   // such as cn-hangzhou
+	Zones  []string // IDs of the region's zones, such as cn-hangzhou-h
+
+	// Offers are the disk categories that a zone offers, "" standing for the
+	// region's own. A zone that is not mentioned offers every ordinary one.
+	Offers map[string][]string
+	// SoldOutCode is the code of a refusal for want of stock: one of
+	// SoldOutCodes, or empty for the first of them.
+	SoldOutCode string
+
+	Instances     []Instance
+	InstanceTypes []InstanceType // besides those of the Instances
+
+	// AccessKeys maps access key IDs to their secrets. Without any, nobody's
+	// signature is checked.
+	AccessKeys map[string]string
+	Account    string // account ID of the caller; default 1234567890123456
+
+	// KMSKeys, ResourceGroups and StorageClusters are the IDs that exist; nil
+	// takes any.
+	KMSKeys, ResourceGroups, StorageClusters []string
+
+	Latency Latency
+
+	// TokenLife is how long a ClientToken is remembered; default 24 h.
+	TokenLife time.Duration
+	// BindFailedTokens makes a refused CreateDisk use its ClientToken up, so
+	// that other parameters under it are a mismatch.
+	BindFailedTokens bool
+	// ForgiveUnknownDisk makes DeleteDisk of a disk that does not exist a
+	// success; by default it is InvalidDiskId.NotFound. ECS's documentation says both.
+	ForgiveUnknownDisk bool
+
+	// Seed goes into the IDs of disks: simulators with different seeds make
+	// different IDs. With the same seed the n-th disk has the same ID.
+	Seed uint32
+	// LedgerSize is how many calls Calls returns at most; default 10000.
+	LedgerSize int
+}
+
+// ConfigError is a value that the simulator can't work with.
+type ConfigError struct {
+	Field   string // of Config, or of an admin request
+	Value   string
+	Allowed string
+}
+
+// Error names the field, the value and what is allowed.
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("ecssim: %s %q: allowed is %s", e.Field, e.Value, e.Allowed)
+}
+
+var (
+	regionForm   = regexp.MustCompile(`^[a-z]{2}(-[a-z0-9]+)+$`)
+	instanceForm = regexp.MustCompile(`^i-[a-z0-9]+$`)
+)
+
+// complete checks a Config and fills in its defaults.
+func (c Config) complete() (Config, error) {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.checkLimits} {
+		if err := check(); err != nil {
+			return Config{}, err
+		}
+	}
+	if c.SoldOutCode == "" {
+		c.SoldOutCode = SoldOutCodes[0]
+	}
+	if c.Account == "" {
+		c.Account = "1234567890123456"
+	}
+	if c.TokenLife == 0 {
+		c.TokenLife = 24 * time.Hour
+	}
+	if c.LedgerSize == 0 {
+		c.LedgerSize = 10000
+	}
+	return c, nil
+}
+
+func (c Config) checkPlaces() error {
+	if !regionForm.MatchString(c.Region) {
+		return &ConfigError{"Region", c.Region, "the ID of one region, such as cn-hangzhou"}
+	}
+	if len(c.Zones) == 0 {
+		return &ConfigError{"Zones", "", "one zone ID or more, such as " + c.Region + "-h"}
+	}
+	for i, z := range c.Zones {
+		if !strings.HasPrefix(z, c.Region) || len(z) == len(c.Region) {
+			return &ConfigError{"Zones", z, "a zone ID of region " + c.Region + ", such as " + c.Region + "-h"}
+		}
+		if slices.Contains(c.Zones[:i], z) {
+			return &ConfigError{"Zones", z, "each zone once"}
+		}
+	}
+	return nil
+}
+
+func (c Config) checkOffers() error {
+	for _, zone := range slices.Sorted(maps.Keys(c.Offers)) {
+		if zone != "" && !slices.Contains(c.Zones, zone) {
+			return &ConfigError{"Offers", zone, "a zone of " + quoted(c.Zones) + `, or "" for the region`}
+		}
+		for _, name := range c.Offers[zone] {
+			if spec, ok := categories[name]; !ok || spec.regional != (zone == "") {
+				return &ConfigError{"Offers", name, "a category of " + quoted(categoryNames(zone == ""))}
+			}
+		}
+	}
+	if c.SoldOutCode != "" && !slices.Contains(SoldOutCodes, c.SoldOutCode) {
+		return &ConfigError{"SoldOutCode", c.SoldOutCode, "one of " + quoted(SoldOutCodes)}
+	}
+	return nil
+}
+
+func (c Config) checkInstances() error {
+	seen := map[string]bool{}
+	for _, i := range c.Instances {
+		switch {
+		case !instanceForm.MatchString(i.ID):
+			return &ConfigError{"Instances", i.ID, "an instance ID of the form i- and then letters and digits"}
+		case seen[i.ID]:
+			return &ConfigError{"Instances", i.ID, "each instance once"}
+		case !slices.Contains(c.Zones, i.Zone):
+			return &ConfigError{"Instances", i.Zone, "a zone of " + quoted(c.Zones)}
+		case !typeForm.MatchString(i.Type):
+			return &ConfigError{"Instances", i.Type, "an instance type such as ecs.g7.large"}
+		}
+		seen[i.ID] = true
+	}
+	for _, t := range c.InstanceTypes {
+		if err := t.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Config) checkKeys() error {
+	for _, id := range slices.Sorted(maps.Keys(c.AccessKeys)) {
+		if id == "" {
+			return &ConfigError{"AccessKeys", id, "an access key ID that is not empty"}
+		}
+		if c.AccessKeys[id] == "" {
+			return &ConfigError{"AccessKeys", id, "an access key with a secret"}
+		}
+	}
+	return nil
+}
+
+func (c Config) checkLimits() error {
+	if c.TokenLife < 0 {
+		return &ConfigError{"TokenLife", c.TokenLife.String(), "a duration above zero, or zero for 24h"}
+	}
+	if c.LedgerSize < 0 {
+		return &ConfigError{"LedgerSize", fmt.Sprint(c.LedgerSize), "a number above zero, or zero for 10000"}
+	}
+	return nil
+}

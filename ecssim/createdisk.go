@@ -1,0 +1,257 @@
+package ecssim
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+var createDisk = action{
+	name: "CreateDisk",
+	optional: []string{
+		"ZoneId", "InstanceId", "Size", "SnapshotId", "DiskCategory", "PerformanceLevel", "ProvisionedIops",
+		"BurstingEnabled", "Encrypted", "KMSKeyId", "DiskName", "Description", "MultiAttach", "Tag.N.Key", "Tag.N.Value",
+		"Tag.N.key", "Tag.N.value", "ResourceGroupId", "StorageClusterId", "ClientToken",
+	},
+	required: []string{"RegionId"},
+	do:       (*Server).createDisk,
+}
+
+// createDisk makes a disk, or returns the one that its ClientToken made before.
+func (s *Server) createDisk(x *exchange) (object, *refusal) {
+	if no := checkToken(x.params["ClientToken"]); no != nil {
+		return nil, no
+	}
+	id, no := s.tokens.replay(x)
+	if no == nil && id == "" {
+		id, no = s.makeDisk(x)
+		if no == nil || s.config.BindFailedTokens {
+			s.tokens.bind(x, id)
+		}
+	}
+	if no != nil {
+		return nil, no
+	}
+	x.disk = id
+	return object{"DiskId": id}, nil
+}
+
+// makeDisk checks a request for a new disk, takes it from the stock and adds it.
+func (s *Server) makeDisk(x *exchange) (string, *refusal) {
+	d := &disk{token: x.params["ClientToken"], created: x.now, availableAt: x.now.Add(s.config.Latency.Available)}
+	steps := []func(*exchange, *disk) *refusal{
+		s.readOwner, readCategory, s.readSize, readLevel, s.readZone, readNames, s.readEncryption,
+		readMultiAttach, readPerformance, s.readGroups,
+	}
+	for _, step := range steps {
+		if no := step(x, d); no != nil {
+			return "", no
+		}
+	}
+	list, no := x.params.newTags()
+	if no != nil {
+		return "", no
+	}
+	d.tags = newTagSet(list, x.now)
+	if no := s.stock.take(d.zone, d.category); no != nil {
+		return "", no
+	}
+	d.id = s.ids.disk()
+	s.disks.add(d)
+	return d.id, nil
+}
+
+// readOwner refuses a disk that is bought for one instance by subscription,
+// which this account can't.
+func (s *Server) readOwner(x *exchange, _ *disk) *refusal {
+	id := x.params["InstanceId"]
+	switch {
+	case id == "":
+		return nil
+	case !slices.ContainsFunc(s.config.Instances, func(i Instance) bool { return i.ID == id }):
+		return refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
+	case x.params["ZoneId"] != "":
+		return refuse(403, "InvalidParam.ZoneIdAndInstanceId.Conflict", "The specified param ZoneId and InstanceId are conflict.")
+	}
+	return refuse(403, "InvalidPayMethod", "The specified pay method is not valid: subscription disks are not for sale to this account.")
+}
+
+// readCategory reads DiskCategory. ECS's own default is the old category cloud.
+func readCategory(x *exchange, d *disk) *refusal {
+	d.category = x.params["DiskCategory"]
+	if d.category == "" {
+		d.category = "cloud"
+	}
+	if slices.Contains(localCategories, d.category) {
+		return refuse(400, "InvalidDiskCategory.NotSupported", "The specified disk category %q is not supported by this operation.", d.category)
+	}
+	if _, ok := categories[d.category]; !ok {
+		return refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid.", d.category)
+	}
+	return nil
+}
+
+// readSize reads Size, which a snapshot could stand in for if there were any.
+func (s *Server) readSize(x *exchange, d *disk) *refusal {
+	size, snapshot := x.params["Size"], x.params["SnapshotId"]
+	if snapshot != "" {
+		return refuse(404, "InvalidSnapshotId.NotFound", "The specified SnapshotId %q does not exist.", snapshot)
+	}
+	if size == "" {
+		return missing("Size")
+	}
+	n, err := strconv.Atoi(size)
+	if err != nil || n <= 0 {
+		return refuse(400, "InvalidSize.ValueNotSupported", "The specified parameter Size %q is not valid: it must be a number of GiB above zero.", size)
+	}
+	d.size = n
+	spec := categories[d.category]
+	if n < spec.min || n > spec.max {
+		return refuse(400, "InvalidDiskSize.NotSupported", "The specified disk size %d is not supported: category %s takes %d to %d GiB.", n, d.category, spec.min, spec.max)
+	}
+	return nil
+}
+
+// readLevel reads PerformanceLevel, which defaults to PL1 where there are any.
+func readLevel(x *exchange, d *disk) *refusal {
+	levels := categories[d.category].levels
+	d.level = x.params["PerformanceLevel"]
+	if levels == nil {
+		if d.level != "" {
+			return refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: category %s has none.", d.level, d.category)
+		}
+		return nil
+	}
+	if d.level == "" {
+		d.level = "PL1"
+	}
+	limits, ok := levels[d.level]
+	if !ok {
+		return refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", d.level)
+	}
+	if d.size < limits.min {
+		return refuse(403, "OperationDenied.PerformanceLevelNotMatch", "The specified PerformanceLevel %s and disk size %d do not match: it takes %d GiB or more.", d.level, d.size, limits.min)
+	}
+	return nil
+}
+
+// readZone reads ZoneId, which every disk must have but a regional one.
+func (s *Server) readZone(x *exchange, d *disk) *refusal {
+	d.zone = x.params["ZoneId"]
+	if categories[d.category].regional {
+		if d.zone != "" {
+			return refuse(400, "InvalidZoneId.DiskCategoryUnsupported", "The specified ZoneId %q is not supported by disk category %s, which is regional.", d.zone, d.category)
+		}
+		return nil
+	}
+	if d.zone == "" {
+		return missing("ZoneId")
+	}
+	if !slices.Contains(s.config.Zones, d.zone) {
+		return refuse(404, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", d.zone)
+	}
+	return nil
+}
+
+// readNames reads DiskName and Description.
+func readNames(x *exchange, d *disk) *refusal {
+	d.name, d.description = x.params["DiskName"], x.params["Description"]
+	if d.name != "" && !validName(d.name) {
+		return refuse(400, "InvalidDiskName.Malformed", "The specified disk name is wrongly formed: 2 to 128 letters, digits, colons, underscores, periods and hyphens, a letter first, not http:// or https://.")
+	}
+	if n := utf8.RuneCountInString(d.description); n == 1 || n > 256 || linkFirst(d.description) {
+		return refuse(400, "InvalidDescription.Malformed", "The specified description is wrongly formed: 2 to 256 characters that don't begin with http:// or https://.")
+	}
+	return nil
+}
+
+func linkFirst(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
+func validName(name string) bool {
+	if n := utf8.RuneCountInString(name); n < 2 || n > 128 || linkFirst(name) {
+		return false
+	}
+	for i, r := range name {
+		letter := unicode.IsLetter(r)
+		if i == 0 && !letter || !letter && !unicode.IsDigit(r) && !strings.ContainsRune(":_.-", r) {
+			return false
+		}
+	}
+	return true
+}
+
+// readEncryption reads Encrypted and KMSKeyId. Encryption without a key uses
+// the service's own.
+func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
+	if d.encrypted, no = x.params.boolean("Encrypted", false); no != nil {
+		return no
+	}
+	d.kmsKey = x.params["KMSKeyId"]
+	switch {
+	case d.kmsKey != "" && !d.encrypted:
+		return refuse(400, "InvalidEncrypted.NotMatchKmsKeyId", "The specified KMSKeyId is only valid for a disk with Encrypted=true.")
+	case !known(s.config.KMSKeys, d.kmsKey):
+		return refuse(404, "InvalidParameter.KMSKeyId.NotFound", "The specified KMSKeyId %q does not exist.", d.kmsKey)
+	case d.encrypted && d.kmsKey == "":
+		d.kmsKey = "key-service-" + s.config.Region
+	}
+	return nil
+}
+
+// readMultiAttach reads MultiAttach.
+func readMultiAttach(x *exchange, d *disk) *refusal {
+	if !x.params.oneOf("MultiAttach", "Enabled", "Disabled") {
+		return refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled or Disabled.", x.params["MultiAttach"])
+	}
+	d.multiAttach = x.params["MultiAttach"] == "Enabled"
+	if d.multiAttach && !categories[d.category].shared {
+		return refuse(403, "InvalidParameter.DiskCategoryAndMultiAttachNotMatch", "The specified disk category %s does not support MultiAttach.", d.category)
+	}
+	return nil
+}
+
+// readPerformance reads ProvisionedIops and BurstingEnabled, which AutoPL
+// disks alone take.
+func readPerformance(x *exchange, d *disk) (no *refusal) {
+	if d.provisionedIOPS, no = x.params.integer("ProvisionedIops", 0); no != nil {
+		return no
+	}
+	if d.bursting, no = x.params.boolean("BurstingEnabled", false); no != nil {
+		return no
+	}
+	auto := categories[d.category].auto
+	switch {
+	case x.params["ProvisionedIops"] != "" && !auto:
+		return refuse(400, "ProvisionedIopsForDiskCategoryUnsupported", "The specified disk category %s does not support provisioned IOPS.", d.category)
+	case d.provisionedIOPS < 0 || d.provisionedIOPS > maxProvisionedIOPS(d.size) && d.provisionedIOPS != 0:
+		return refuse(400, "InvalidProvisionedIops.LimitExceed", "The specified ProvisionedIops %d exceeds the limit: 0 to %d for %d GiB.", d.provisionedIOPS, maxProvisionedIOPS(d.size), d.size)
+	case d.bursting && !auto:
+		return refuse(400, "BurstingEnabledForDiskCategoryUnsupported", "The specified disk category %s does not support bursting.", d.category)
+	case d.bursting && d.multiAttach:
+		return refuse(400, "BurstingEnabledForMultiAttachDiskUnsupported", "A disk with MultiAttach does not support bursting.")
+	case d.bursting && d.size <= 3:
+		return refuse(400, "InvalidBurstingEnabled.DiskSizeTooSmall", "The specified disk size %d is too small for bursting: it takes more than 3 GiB.", d.size)
+	}
+	return nil
+}
+
+// readGroups reads ResourceGroupId and StorageClusterId.
+func (s *Server) readGroups(x *exchange, d *disk) *refusal {
+	d.resourceGroup, d.storageCluster = x.params["ResourceGroupId"], x.params["StorageClusterId"]
+	if !known(s.config.ResourceGroups, d.resourceGroup) {
+		return refuse(404, "InvalidResourceGroup.NotFound", "The specified ResourceGroupId %q does not exist.", d.resourceGroup)
+	}
+	if !known(s.config.StorageClusters, d.storageCluster) {
+		return refuse(404, "InvalidStorageClusterId.NotExist", "The specified StorageClusterId %q does not exist.", d.storageCluster)
+	}
+	return nil
+}
+
+// known tells whether an ID is absent, or one of those that exist; nil is all.
+func known(ids []string, id string) bool {
+	return id == "" || ids == nil || slices.Contains(ids, id)
+}

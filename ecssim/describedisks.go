@@ -1,0 +1,278 @@
+package ecssim
+
+import (
+	"slices"
+	"time"
+)
+
+var describeDisks = action{
+	name:     "DescribeDisks",
+	required: []string{"RegionId"},
+	optional: []string{
+		"ZoneId", "DiskIds", "InstanceId", "DiskType", "Category", "Status", "SnapshotId", "DiskName", "Tag.N.Key", "Tag.N.Value",
+		"Tag.N.key", "Tag.N.value", "ResourceGroupId", "Portable", "DeleteWithInstance", "DeleteAutoSnapshot", "Encrypted", "KMSKeyId",
+		"MultiAttach", "DiskChargeType", "Filter.N.Key", "Filter.N.Value", "AdditionalAttributes.N", "DryRun",
+		"NextToken", "MaxResults", "PageNumber", "PageSize",
+	},
+	regionCode: refusal{status: 400, code: "InvalidRegion.NotFound"},
+	do:         (*Server).describeDisks,
+}
+
+// maxTagged is how many resources a read by tags or resource group can reach.
+const maxTagged = 1000
+
+// describeDisks shows the disks that pass every filter, the newest first.
+func (s *Server) describeDisks(x *exchange) (object, *refusal) {
+	filters, no := s.diskFilters(x)
+	if no != nil {
+		return nil, no
+	}
+	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 500})
+	if no != nil {
+		return nil, no
+	}
+	if dry, no := x.params.boolean("DryRun", false); no != nil || dry {
+		return nil, orDryRun(no)
+	}
+	var found []*disk
+	for _, d := range s.disks.newestFirst() {
+		if x.now.Before(d.created.Add(s.config.Latency.Visible)) {
+			continue
+		}
+		if !slices.ContainsFunc(filters, func(f diskFilter) bool { return !f(d) }) {
+			found = append(found, d)
+		}
+	}
+	if (x.params.hasList("Tag") || x.params["ResourceGroupId"] != "") && len(found) > maxTagged {
+		found = found[:maxTagged]
+	}
+	shown, reply, no := cut(page, found, func(d *disk) int { return -d.seq })
+	if no != nil {
+		return nil, no
+	}
+	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
+	list := []object{}
+	for _, d := range shown {
+		list = append(list, s.renderDisk(d, x))
+	}
+	reply["Disks"] = wrapped("Disk", list)
+	return reply, nil
+}
+
+// diskFilter tells whether a read may show a disk.
+type diskFilter func(*disk) bool
+
+// diskFilters reads the filters of a request. They are joined by AND.
+func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
+	readers := []func(*exchange) (diskFilter, *refusal){
+		filterIDs, s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
+		filterMultiAttach, filterTruth("Portable", true), filterTruth("DeleteWithInstance", false), filterTruth("DeleteAutoSnapshot", true),
+		filterChargeType, filterCreation,
+		filterText("DiskName", func(d *disk) string { return d.name }),
+		filterText("ResourceGroupId", func(d *disk) string { return d.resourceGroup }),
+		filterText("KMSKeyId", func(d *disk) string { return d.kmsKey }),
+		filterText("InstanceId", func(*disk) string { return "" }),
+		filterText("SnapshotId", func(*disk) string { return "" }),
+	}
+	var filters []diskFilter
+	for _, read := range readers {
+		f, no := read(x)
+		if no != nil {
+			return nil, no
+		}
+		if f != nil {
+			filters = append(filters, f)
+		}
+	}
+	return filters, nil
+}
+
+func filterIDs(x *exchange) (diskFilter, *refusal) {
+	ids, given, no := x.params.jsonList("DiskIds",
+		func() *refusal {
+			return refuse(403, "InvalidDiskIds.Malformed", "The amount of specified disk IDs exceeds the limit of 100.")
+		},
+		func() *refusal {
+			return refuse(400, "InvalidParameter.DiskIds", "The specified parameter DiskIds is not valid: it must be a JSON array of disk IDs.")
+		})
+	if no != nil || !given {
+		return nil, no
+	}
+	if len(ids) == 1 {
+		x.disk = ids[0]
+	}
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	return func(d *disk) bool { return wanted[d.id] }, nil
+}
+
+func (s *Server) filterZone(x *exchange) (diskFilter, *refusal) {
+	zone := x.params["ZoneId"]
+	if zone == "" {
+		return nil, nil
+	}
+	if !slices.Contains(s.config.Zones, zone) {
+		return nil, refuse(400, "InvalidZoneId.NotFound", "The specified ZoneId %q does not exist.", zone)
+	}
+	return func(d *disk) bool { return d.zone == zone }, nil
+}
+
+func filterStatus(x *exchange) (diskFilter, *refusal) {
+	status := x.params["Status"]
+	if !x.params.oneOf("Status", diskStates...) {
+		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, quoted(diskStates))
+	}
+	if status == "" || status == "All" {
+		return nil, nil
+	}
+	return func(d *disk) bool { return d.state(x.now) == status }, nil
+}
+
+func filterCategory(x *exchange) (diskFilter, *refusal) {
+	category := x.params["Category"]
+	if category == "" || category == "all" {
+		return nil, nil
+	}
+	if _, ok := categories[category]; !ok && !slices.Contains(localCategories, category) {
+		return nil, refuse(400, "InvalidCategory.ValueNotSupported", "The specified parameter Category %q is not valid.", category)
+	}
+	return func(d *disk) bool { return d.category == category }, nil
+}
+
+// filterType reads DiskType. Every disk that CreateDisk makes is a data disk.
+func filterType(x *exchange) (diskFilter, *refusal) {
+	if !x.params.oneOf("DiskType", "all", "data", "system") {
+		return nil, refuse(400, "InvalidDiskType.ValueNotSupported", "The specified parameter DiskType %q is not valid: all, data or system.", x.params["DiskType"])
+	}
+	if x.params["DiskType"] != "system" {
+		return nil, nil
+	}
+	return func(*disk) bool { return false }, nil
+}
+
+func (s *Server) filterTags(x *exchange) (diskFilter, *refusal) {
+	want, no := x.params.tags()
+	if no != nil || len(want) == 0 {
+		return nil, no
+	}
+	if len(want) > maxTags {
+		return nil, refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
+	}
+	return func(d *disk) bool { return d.tags.matches(want, x.now, s.config.Latency.TagsVisible) }, nil
+}
+
+func filterEncrypted(x *exchange) (diskFilter, *refusal) {
+	want, no := x.params.boolean("Encrypted", false)
+	if no != nil || x.params["Encrypted"] == "" {
+		return nil, no
+	}
+	return func(d *disk) bool { return d.encrypted == want }, nil
+}
+
+func filterMultiAttach(x *exchange) (diskFilter, *refusal) {
+	if !x.params.oneOf("MultiAttach", "Enabled", "Disabled", "LegacyShared") {
+		return nil, refuse(403, "InvalidParameter.MultiAttach", "The specified parameter MultiAttach %q is not valid: Enabled, Disabled or LegacyShared.", x.params["MultiAttach"])
+	}
+	if x.params["MultiAttach"] == "" {
+		return nil, nil
+	}
+	return func(d *disk) bool { return d.multiAttachText() == x.params["MultiAttach"] }, nil
+}
+
+func filterChargeType(x *exchange) (diskFilter, *refusal) {
+	if !x.params.oneOf("DiskChargeType", "PrePaid", "PostPaid") {
+		return nil, refuse(404, "InvalidDiskChargeType.NotFound", "The specified DiskChargeType %q is not valid: PrePaid or PostPaid.", x.params["DiskChargeType"])
+	}
+	if x.params["DiskChargeType"] != "PrePaid" {
+		return nil, nil
+	}
+	return func(*disk) bool { return false }, nil
+}
+
+// filterTruth filters by a property that all disks made by CreateDisk share.
+func filterTruth(name string, all bool) func(*exchange) (diskFilter, *refusal) {
+	return func(x *exchange) (diskFilter, *refusal) {
+		want, no := x.params.boolean(name, all)
+		if no != nil || want == all {
+			return nil, no
+		}
+		return func(*disk) bool { return false }, nil
+	}
+}
+
+func filterText(name string, of func(*disk) string) func(*exchange) (diskFilter, *refusal) {
+	return func(x *exchange) (diskFilter, *refusal) {
+		want := x.params[name]
+		if want == "" {
+			return nil, nil
+		}
+		return func(d *disk) bool { return of(d) == want }, nil
+	}
+}
+
+// filterCreation reads Filter.N: CreationStartTime and CreationEndTime.
+func filterCreation(x *exchange) (diskFilter, *refusal) {
+	bounds := map[string]time.Time{}
+	for _, n := range []string{"1", "2"} {
+		key, value := x.params["Filter."+n+".Key"], x.params["Filter."+n+".Value"]
+		if key == "" && value == "" {
+			continue
+		}
+		if key != "CreationStartTime" && key != "CreationEndTime" {
+			return nil, refuse(404, "InvalidFilterKey.NotFound", "The specified Filter.%s.Key %q is not valid: CreationStartTime or CreationEndTime.", n, key)
+		}
+		t, err := time.Parse(minuteTime, value)
+		if err != nil {
+			return nil, refuse(404, "InvalidFilterValue", "The specified Filter.%s.Value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", n, value)
+		}
+		bounds[key] = t
+	}
+	if len(bounds) == 0 {
+		return nil, nil
+	}
+	return func(d *disk) bool {
+		from, hasFrom := bounds["CreationStartTime"]
+		to, hasTo := bounds["CreationEndTime"]
+		return (!hasFrom || !d.created.Before(from)) && (!hasTo || !d.created.After(to))
+	}, nil
+}
+
+// The forms of times in parameters and replies, always UTC.
+const (
+	minuteTime = "2006-01-02T15:04Z"
+	secondTime = "2006-01-02T15:04:05Z"
+)
+
+func (d *disk) multiAttachText() string {
+	if d.multiAttach {
+		return "Enabled"
+	}
+	return "Disabled"
+}
+
+// renderDisk returns a disk as DescribeDisks shows it.
+func (s *Server) renderDisk(d *disk, x *exchange) object {
+	o := object{
+		"DiskId": d.id, "DiskName": d.name, "Description": d.description, "RegionId": s.config.Region, "ZoneId": d.zone,
+		"Status": d.state(x.now), "Type": "data", "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
+		"ProvisionedIops": d.provisionedIOPS, "BurstingEnabled": d.bursting, "Encrypted": d.encrypted, "KMSKeyId": d.kmsKey,
+		"MultiAttach": d.multiAttachText(), "InstanceId": "", "Device": "", "SerialNumber": d.serial(), "BdfId": nil,
+		"CreationTime": d.created.UTC().Format(secondTime), "AttachedTime": "", "DetachedTime": "", "ExpiredTime": "2999-09-08T16:00Z",
+		"DeleteWithInstance": false, "DeleteAutoSnapshot": true, "EnableAutoSnapshot": true, "EnableAutomatedSnapshotPolicy": false,
+		"Portable": true, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
+		"SourceSnapshotId": "", "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
+		"MountInstanceNum": 0, "Tags": wrapped("Tag", d.tags.render()), "OperationLocks": wrapped("OperationLock", []object{}),
+		"MountInstances": wrapped("MountInstance", []object{}), "Attachments": wrapped("Attachment", []object{}),
+	}
+	wanted := x.params.list("AdditionalAttributes")
+	if slices.Contains(wanted, "IOPS") {
+		iops := categories[d.category].iops(d.size, d.level) + d.provisionedIOPS
+		o["IOPS"], o["IOPSRead"], o["IOPSWrite"] = iops, iops, iops
+	}
+	if slices.Contains(wanted, "Placement") && d.zone == "" {
+		o["Placement"] = object{"ZoneIds": joinLines(s.config.Zones)}
+	}
+	return o
+}

@@ -1,0 +1,127 @@
+package ecssim
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// message is a request as it came off the wire.
+type message struct {
+	method string
+	host   string
+	query  string // raw
+	form   string // raw body of a form, empty if the body is none
+	agent  string
+	header map[string]string // the x-acs- headers, by lower-case name
+}
+
+// exchange is one request on its way through the server, and its reply.
+type exchange struct {
+	requestID string
+	host      string
+	agent     string
+	arrived   time.Time
+	at        time.Time // when it takes effect
+	answerAt  time.Time // when its reply is sent
+	now       time.Time // the time as the action sees it
+
+	all     parameters // as sent
+	params  parameters // without those of the protocol
+	action  action
+	fault   Fault
+	refusal *refusal
+	disk    string // the disk concerned, for the ledger
+	token   *tokenUse
+	extra   time.Duration // what the action adds to its latency
+	reply   reply
+}
+
+// protocol names the parameters that belong to the protocol and not to an
+// action. They carry what authenticates the caller, so none of them is kept.
+var protocol = map[string]bool{
+	"Action": true, "Version": true, "Format": true, "Timestamp": true, "SignatureMethod": true,
+	"SignatureVersion": true, "SignatureType": true, "SignatureNonce": true, "Signature": true,
+	"AccessKeyId": true, "SecurityToken": true, "BearerToken": true,
+}
+
+// read merges the parameters of query and form; the query wins.
+func (x *exchange) read(m message) *refusal {
+	x.all, x.params = parameters{}, parameters{}
+	if m.method != "GET" && m.method != "POST" {
+		return refuse(403, "UnsupportedHTTPMethod", "This http method %q is not supported: GET or POST.", m.method)
+	}
+	for _, raw := range []string{m.form, m.query} {
+		values, err := url.ParseQuery(raw)
+		if err != nil {
+			return refuse(400, "InvalidParameter", "The parameters can't be read: %v.", err)
+		}
+		for name, v := range values {
+			x.all[name] = v[0]
+		}
+	}
+	for name, value := range x.all {
+		if value != "" && !protocol[name] {
+			x.params[name] = value
+		}
+	}
+	return nil
+}
+
+// findAction looks the action up. Its name and version are in the parameters,
+// or in headers if the request is signed there.
+func (x *exchange) findAction(m message) *refusal {
+	name, version := x.all["Action"], x.all["Version"]
+	if name == "" {
+		name, version = m.header["x-acs-action"], m.header["x-acs-version"]
+	} else if format := x.all["Format"]; !strings.EqualFold(format, "JSON") {
+		return refuse(400, "InvalidParameter", "The specified Format %q is not valid: JSON is all that is spoken here.", format)
+	}
+	if name == "" {
+		return missing("Action")
+	}
+	a, ok := actions[name]
+	if !ok || a.version != version {
+		return refuse(404, "InvalidAction.NotFound", "Specified api is not found: Action %q of Version %q.", name, version)
+	}
+	x.action = a
+	return nil
+}
+
+// checkRequired refuses a request that lacks a mandatory parameter.
+func (x *exchange) checkRequired() *refusal {
+	for _, name := range x.action.required {
+		if x.params[name] == "" && !x.params.hasList(name) {
+			return missing(name)
+		}
+	}
+	return nil
+}
+
+// canonical returns the action's parameters but the named ones in one string,
+// equal for equal parameters alone.
+func (x *exchange) canonical(except string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(x.params)) {
+		if name == except {
+			continue
+		}
+		b.WriteString(percentEncode(name) + "=" + percentEncode(x.params[name]) + "&")
+	}
+	return b.String()
+}
+
+// unknown returns the parameters that the action does not take, with N for
+// the numbers in their names.
+func (x *exchange) unknown() []string {
+	var names []string
+	for name := range x.params {
+		name = numbered(name)
+		if !x.action.takes(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,46 @@
+package ecssim
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// idMaker makes IDs in the form of ECS's. The n-th ID of a kind is the same
+// for the same seed.
+type idMaker struct {
+	code     string // of the region, as it opens a disk's ID
+	seed     string
+	disks    int
+	requests int
+}
+
+// regionCodes open the IDs of a region's resources.
+var regionCodes = map[string]string{
+	"cn-hangzhou": "bp1", "cn-beijing": "2ze", "cn-shenzhen": "wz9", "cn-shanghai": "uf6",
+}
+
+func newIDMaker(region string, seed uint32) idMaker {
+	code, ok := regionCodes[region]
+	if !ok {
+		sum := sha256.Sum256([]byte(region))
+		code = fmt.Sprintf("%x", sum[:2])[:3]
+	}
+	return idMaker{code: code, seed: fmt.Sprintf("%07s", strconv.FormatUint(uint64(seed), 36))}
+}
+
+// disk returns a disk's ID: d- and 20 letters and digits.
+func (m *idMaker) disk() string {
+	m.disks++
+	return fmt.Sprintf("d-%s%s%010s", m.code, m.seed, strconv.FormatInt(int64(m.disks), 36))
+}
+
+// request returns a request's ID, an upper-case UUID.
+func (m *idMaker) request() string {
+	m.requests++
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", m.code, m.seed, m.requests))
+	sum[6] = sum[6]&0x0f | 0x40
+	sum[8] = sum[8]&0x3f | 0x80
+	return strings.ToUpper(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
+}

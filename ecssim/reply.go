@@ -1,0 +1,79 @@
+package ecssim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// object is a JSON object of a reply.
+type object map[string]any
+
+// reply is what goes back to the caller, unless lost is set: then the
+// connection is closed without a word.
+type reply struct {
+	status      int
+	requestID   string
+	contentType string
+	body        []byte
+	lost        bool
+}
+
+// refusal is an error as ECS reports it.
+type refusal struct {
+	status  int
+	code    string
+	message string
+}
+
+func refuse(status int, code, format string, args ...any) *refusal {
+	return &refusal{status, code, fmt.Sprintf(format, args...)}
+}
+
+// missing is the refusal of a request without a mandatory parameter.
+func missing(name string) *refusal {
+	return refuse(400, "MissingParameter", "The input parameter %q that is mandatory for processing this request is not supplied.", name)
+}
+
+const jsonType = "application/json;charset=utf-8"
+
+// render makes the reply of an exchange: its body, or its refusal in the
+// form of the ECS API's error bodies.
+func (x *exchange) render(body object) reply {
+	status := 200
+	if no := x.refusal; no != nil {
+		status = no.status
+		body = object{
+			"HostId": x.host, "Code": no.code, "Message": no.message,
+			"Recommend": "https://api.aliyun.com/troubleshoot?q=" + url.QueryEscape(no.code) + "&product=" + x.product() + "&requestId=" + x.requestID,
+		}
+	} else if body == nil {
+		body = object{}
+	}
+	body["RequestId"] = x.requestID
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("ecssim: a reply that is no JSON: " + err.Error()) // bodies hold strings, numbers and truth values only
+	}
+	return reply{status: status, requestID: x.requestID, contentType: jsonType, body: text}
+}
+
+// product returns the product of the action as Recommend spells it.
+func (x *exchange) product() string {
+	if x.action.version == versionSTS {
+		return "Sts"
+	}
+	return "Ecs"
+}
+
+// wrapped is a list as the RPC style wraps it: {"Disk": [...]}.
+func wrapped[T any](name string, list []T) object {
+	if list == nil {
+		list = []T{}
+	}
+	return object{name: list}
+}
+
+// quoted lists words for a message.
+func quoted(words []string) string { return strings.Join(words, ", ") }

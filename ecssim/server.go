@@ -1,0 +1,148 @@
+// Package ecssim is an ECS that behaves: it speaks the wire protocol of the
+// Alibaba Cloud ECS API (RPC parameters, signatures, error bodies), keeps
+// disks, instances and stock in memory, and misbehaves on request.
+//
+// A Server is an http.Handler, for clients that connect to it, and an
+// http.RoundTripper, for clients in the same process. It reads the time from
+// package time, so that it lives by the fake clock of a testing/synctest
+// bubble if it is made inside one, and it starts no goroutines: states that
+// change with time are worked out when somebody looks.
+package ecssim
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Server is one account in one region of a simulated ECS. Its methods may be
+// called from many goroutines.
+type Server struct {
+	config Config
+	clock  *clock
+
+	mu     sync.Mutex // guards all below
+	ids    idMaker
+	nonces nonces
+	queue  queue
+	faults faultList
+	ledger ledger
+	stock  stock
+	tokens tokens
+	disks  shelf
+}
+
+// New makes a Server. Its error is a *ConfigError, which names the field, the
+// value and what is allowed.
+func New(config Config) (*Server, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		config: config,
+		clock:  newClock(),
+		ids:    newIDMaker(config.Region, config.Seed),
+		nonces: newNonces(),
+		faults: faultList{},
+		ledger: newLedger(config.LedgerSize),
+		stock:  newStock(config),
+		tokens: newTokens(config.TokenLife),
+		disks:  newShelf(),
+	}, nil
+}
+
+// Advance moves the simulator's clock forward by d, so that what takes time
+// is done sooner: disks become Available, replies that are waited for come.
+// Inside a testing/synctest bubble time.Sleep does the same. The check of a
+// request's timestamp is not moved, for its sender's clock is not either.
+func (s *Server) Advance(d time.Duration) error {
+	if d < 0 {
+		return &ConfigError{Field: "advance", Value: d.String(), Allowed: "a duration of zero or more; the clock never goes back"}
+	}
+	s.clock.advance(d)
+	return nil
+}
+
+// Now returns the time by the simulator's clock.
+func (s *Server) Now() time.Time { return s.clock.now() }
+
+// look runs f on the state of this moment: everything that fell due before is
+// done first.
+func (s *Server) look(f func(now time.Time)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now()
+	s.queue.run(now)
+	f(now)
+}
+
+// serve answers one request. The error is that of ctx: the caller hung up,
+// which stops nothing that the request has set going.
+func (s *Server) serve(ctx context.Context, m message) (reply, error) {
+	x := s.accept(m)
+	if err := s.clock.waitUntil(ctx, x.at); err != nil {
+		return reply{}, err // the queue still runs it in its time
+	}
+	s.look(func(time.Time) {})
+	if err := s.clock.waitUntil(ctx, x.answerAt); err != nil {
+		return reply{}, err
+	}
+	return x.reply, nil
+}
+
+// accept reads a request, checks who sent it, picks its fault and puts it
+// into the queue to take effect when it is due.
+func (s *Server) accept(m message) *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now()
+	s.queue.run(now)
+
+	x := &exchange{arrived: now, at: now, now: now, agent: m.agent, requestID: s.ids.request(), host: m.host}
+	x.refusal = x.read(m)
+	if x.refusal == nil {
+		x.refusal = s.authenticate(m, x.all)
+	}
+	if x.refusal == nil {
+		x.refusal = x.findAction(m)
+	}
+	if x.refusal == nil {
+		x.fault = s.faults.pick(x)
+		x.at = now.Add(x.fault.DelayBefore)
+	}
+	s.queue.add(x.at, func() { s.execute(x) })
+	return x
+}
+
+// execute lets a request take effect at its time, and settles its reply and
+// when that is sent. It is called with s.mu held.
+func (s *Server) execute(x *exchange) {
+	x.now = x.at
+	var body object
+	if x.refusal == nil {
+		x.refusal = x.fault.refusalBefore()
+	}
+	if x.refusal == nil && x.fault.Do != FaultLostRequest {
+		body, x.refusal = s.perform(x)
+	}
+	x.answerAt = x.at.Add(s.config.Latency.of(x.action.name) + x.extra + x.fault.DelayAfter)
+	if x.action.name == "" {
+		x.answerAt = x.at // a gateway's refusal takes no time
+	}
+	s.tokens.settle(x)
+	x.reply = x.fault.spoil(x, x.render(body))
+	s.ledger.write(x)
+}
+
+// perform checks what every action has in common and runs the action.
+func (s *Server) perform(x *exchange) (object, *refusal) {
+	s.ledger.countUnknown(x)
+	if no := x.checkRequired(); no != nil {
+		return nil, no
+	}
+	if region := x.params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
+		return nil, x.action.wrongRegion(region)
+	}
+	return x.action.do(s, x)
+}

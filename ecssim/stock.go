@@ -1,0 +1,125 @@
+package ecssim
+
+import (
+	"maps"
+	"slices"
+)
+
+// SoldOutCodes are the codes that ECS is known to refuse a disk with when
+// there is no stock.
+var SoldOutCodes = []string{"InvalidDataDiskCategory.NotSupported", "OperationDenied.NoStock", "Zone.NotOnSale"}
+
+// Unlimited is the number of units of a category that never sells out.
+const Unlimited = -1
+
+// stock is what each zone has to sell: zone, "" for the region, to category.
+// A category that is not there is not on offer. CreateDisk and
+// DescribeAvailableResource go by the same table.
+type stock map[string]map[string]*shelfStock
+
+// shelfStock is the stock of one category in one zone.
+type shelfStock struct {
+	units int    // disks that can still be made; Unlimited
+	code  string // of the refusal when there are none
+}
+
+func newStock(c Config) stock {
+	s := stock{}
+	for _, zone := range append([]string{""}, c.Zones...) {
+		s[zone] = map[string]*shelfStock{}
+		offers, ok := c.Offers[zone]
+		if !ok {
+			offers = ordinaryCategories(zone == "")
+		}
+		for _, name := range offers {
+			s[zone][name] = &shelfStock{Unlimited, c.SoldOutCode}
+		}
+	}
+	return s
+}
+
+func ordinaryCategories(regional bool) []string {
+	return slices.DeleteFunc(categoryNames(regional), func(name string) bool { return categories[name].special })
+}
+
+// offers returns the categories on offer in a zone.
+func (s stock) offers(zone string) []string {
+	names := slices.Collect(maps.Keys(s[zone]))
+	sortCategories(names)
+	return names
+}
+
+// take takes one unit, or refuses.
+func (s stock) take(zone, category string) *refusal {
+	cell := s[zone][category]
+	if cell == nil || cell.units == 0 {
+		no := soldOut[SoldOutCodes[0]]
+		if cell != nil {
+			no = soldOut[cell.code]
+		}
+		return &no
+	}
+	if cell.units > 0 {
+		cell.units--
+	}
+	return nil
+}
+
+var soldOut = map[string]refusal{
+	SoldOutCodes[0]: {400, SoldOutCodes[0], "The specified data disk category is not supported: 'DataDisk.n.Category' is not valid in this region."},
+	SoldOutCodes[1]: {403, SoldOutCodes[1], "The resource is out of stock in the specified zone. Please try other types, or choose other regions and zones."},
+	SoldOutCodes[2]: {403, SoldOutCodes[2], "The resource in the specified zone is no longer available for sale. Please try other regions and zones."},
+}
+
+// SetStock says how many more disks of a category a zone sells: 0 is sold
+// out, less than 0 is no limit. Zone "" stands for the regional categories. A
+// category that was not on offer there is from now on. Deleting a disk gives
+// nothing back.
+func (s *Server) SetStock(zone, category string, units int) error {
+	return s.setStock(zone, category, units, "")
+}
+
+// SellOut is SetStock with no units, and the code, one of SoldOutCodes, that
+// CreateDisk then answers.
+func (s *Server) SellOut(zone, category, code string) error {
+	if !slices.Contains(SoldOutCodes, code) {
+		return &ConfigError{"code", code, "one of " + quoted(SoldOutCodes)}
+	}
+	return s.setStock(zone, category, 0, code)
+}
+
+func (s *Server) setStock(zone, category string, units int, code string) error {
+	if zone != "" && !slices.Contains(s.config.Zones, zone) {
+		return &ConfigError{"zone", zone, "one of " + quoted(s.config.Zones) + `, or "" for regional categories`}
+	}
+	if spec, ok := categories[category]; !ok || spec.regional != (zone == "") {
+		return &ConfigError{"category", category, "one of " + quoted(categoryNames(zone == ""))}
+	}
+	if code == "" {
+		code = s.config.SoldOutCode
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock[zone][category] = &shelfStock{max(units, Unlimited), code}
+	return nil
+}
+
+// StockLevel is the stock of one category in one zone.
+type StockLevel struct {
+	Zone     string `json:"zone"` // empty for regional categories
+	Category string `json:"category"`
+	Units    int    `json:"units"` // disks that can still be made; less than 0 is no limit
+	Code     string `json:"code"`  // what CreateDisk answers when there are none
+}
+
+// levels lists the stock, zone by zone in the order of the Config.
+func (s *Server) levels() []StockLevel {
+	var list []StockLevel
+	for _, zone := range append(slices.Clone(s.config.Zones), "") {
+		for _, category := range s.stock.offers(zone) {
+			cell := s.stock[zone][category]
+			list = append(list, StockLevel{zone, category, cell.units, cell.code})
+		}
+	}
+	return list
+}

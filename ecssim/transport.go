@@ -1,0 +1,100 @@
+package ecssim
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// maxBody is how much of a request's body is read. ECS's own limit for
+// parameters is far below.
+const maxBody = 1 << 20
+
+// ServeHTTP answers the API at / and the admin API at /_sim/.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if strings.HasPrefix(req.URL.Path, adminRoot) || req.URL.Path+"/" == adminRoot {
+		s.serveAdmin(w, req)
+		return
+	}
+	if req.URL.Path != "/" {
+		http.Error(w, "The API is at / and the simulator's own at "+adminRoot+".", http.StatusNotFound)
+		return
+	}
+	m, err := readMessage(req)
+	if err != nil {
+		http.Error(w, "The body can't be read: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	r, err := s.serve(req.Context(), m)
+	if err != nil || r.lost {
+		panic(http.ErrAbortHandler) // net/http closes the connection without a word
+	}
+	header := w.Header()
+	for name, values := range r.header() {
+		header[name] = values
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body) // a caller that has gone is told nothing
+}
+
+// RoundTrip answers a request in this process, whatever host it is for. A
+// lost reply is io.EOF, as from a connection that was closed; if the
+// request's context ends first, RoundTrip returns its error, and the request
+// takes effect all the same.
+func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
+	m, err := readMessage(req)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.serve(req.Context(), m)
+	if err != nil {
+		return nil, err
+	}
+	if r.lost {
+		return nil, io.EOF
+	}
+	return &http.Response{
+		Status: strconv.Itoa(r.status) + " " + http.StatusText(r.status), StatusCode: r.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: r.header(), Body: io.NopCloser(bytes.NewReader(r.body)), ContentLength: int64(len(r.body)), Request: req,
+	}, nil
+}
+
+func (r reply) header() http.Header {
+	h := http.Header{}
+	h.Set("Content-Type", r.contentType)
+	h.Set("Content-Length", strconv.Itoa(len(r.body)))
+	h.Set("X-Acs-Request-Id", r.requestID)
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "*")
+	return h
+}
+
+// readMessage takes a request off the wire and closes its body.
+func readMessage(req *http.Request) (message, error) {
+	m := message{method: req.Method, host: req.Host, query: req.URL.RawQuery, agent: req.UserAgent(), header: map[string]string{}}
+	if m.host == "" {
+		m.host = req.URL.Host
+	}
+	for name := range req.Header {
+		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-acs-") {
+			m.header[lower] = req.Header.Get(name)
+		}
+	}
+	if req.Body == nil {
+		return m, nil
+	}
+	defer func() { _ = req.Body.Close() }()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, maxBody))
+	if err != nil {
+		return message{}, err
+	}
+	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if kind == "application/x-www-form-urlencoded" {
+		m.form = string(body)
+	}
+	return m, nil
+}
