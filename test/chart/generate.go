@@ -149,16 +149,19 @@ func valuesTable(schema *Schema) string {
 	var b strings.Builder
 	b.WriteString("| Value | Default | Meaning |\n|---|---|---|\n")
 	schema.Walk("", func(path string, s *Schema) {
-		if s.Default == nil && (len(s.Properties) > 0 || s.Type == "array" || strings.HasSuffix(path, "[]")) {
+		switch {
+		case path == "global", strings.HasSuffix(path, "[]"), strings.HasSuffix(path, "<key>"):
+			return // nothing that is set by itself
+		case len(s.Properties) > 0:
 			return // its parts have rows of their own
 		}
-		if path == "global" {
-			return
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", path, tableDefault(s), strings.ReplaceAll(s.Description+tableAllowed(s), "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", path, tableDefault(s), tableText.Replace(s.Description+tableAllowed(s)))
 	})
 	return b.String()
 }
+
+// tableText keeps Markdown from taking a description's characters for its own.
+var tableText = strings.NewReplacer("|", "\\|", "<", "&lt;", "*", "\\*")
 
 func tableDefault(s *Schema) string {
 	var compact bytes.Buffer

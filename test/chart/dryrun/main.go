@@ -1,0 +1,150 @@
+// Command dryrun offers every object of the chart to a real API server, without
+// making it: each preset as helm would install it, the plain manifests of
+// deploy and every example. The server's validation, defaulting, admission and
+// field checks are all at work; nothing is stored but namespaces of its own,
+// which it deletes again.
+//
+//	cd test/chart && go run ./dryrun --kubeconfig=FILE
+//
+// It prints a line for each object and exits 1 if one is refused or warned of.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	chart "github.com/topodisk/topodisk/test/chart"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file of an administrator of the API server (required)")
+	repo := flag.String("repo", "../..", "root of the repository")
+	flag.Parse()
+	if *kubeconfig == "" {
+		fmt.Fprintln(os.Stderr, "dryrun: --kubeconfig is not set: the kubeconfig file of a running API server, for example --kubeconfig=$HOME/.kube/config")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *kubeconfig, *repo); err != nil {
+		fmt.Fprintln(os.Stderr, "dryrun:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kubeconfig, repo string) (err error) {
+	server, err := connect(kubeconfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cleanErr := server.deleteNamespaces(context.WithoutCancel(ctx)); err == nil {
+			err = cleanErr
+		}
+	}()
+	if err := server.proveStrict(ctx); err != nil {
+		return err
+	}
+	r := &report{}
+	if err := offerPresets(ctx, server, repo, r); err != nil {
+		return err
+	}
+	if err := offerManifests(ctx, server, repo, r); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// offerPresets offers each preset in a namespace that warns of every Pod which
+// breaks the restricted Pod Security Standard.
+func offerPresets(ctx context.Context, server *server, repo string, r *report) error {
+	presets, err := chart.Presets(repo)
+	if err != nil {
+		return err
+	}
+	namespace, err := server.makeNamespace(ctx, "topodisk-presets-", map[string]string{
+		"pod-security.kubernetes.io/enforce": "restricted",
+		"pod-security.kubernetes.io/warn":    "restricted",
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range chart.Names(presets) {
+		values := presets[name]
+		delete(values, "clusterID") // so that the chart looks it up
+		manifests, _, err := chart.Render(repo, values, chart.Release{Name: "topodisk", Namespace: namespace, Cluster: server.config})
+		if err != nil {
+			return fmt.Errorf("preset %s: %w", name, err)
+		}
+		objects, err := chart.Objects(manifests)
+		if err != nil {
+			return fmt.Errorf("preset %s: %w", name, err)
+		}
+		r.add("preset "+name, "cluster ID looked up", server.findsClusterID(ctx, objects))
+		offer(ctx, server, "preset "+name, objects, r)
+	}
+	return nil
+}
+
+// offerManifests offers the plain YAML; what names no namespace goes into one of its own.
+func offerManifests(ctx context.Context, server *server, repo string, r *report) error {
+	manifests, err := chart.Manifests(repo)
+	if err != nil {
+		return err
+	}
+	namespace, err := server.makeNamespace(ctx, "topodisk-examples-", nil)
+	if err != nil {
+		return err
+	}
+	for _, file := range chart.Names(manifests) {
+		for _, object := range manifests[file] {
+			namespaced, err := server.namespaced(object)
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			if namespaced && object.GetNamespace() == "" {
+				object.SetNamespace(namespace)
+			}
+		}
+		offer(ctx, server, file, manifests[file], r)
+	}
+	return nil
+}
+
+func offer(ctx context.Context, server *server, from string, objects []*unstructured.Unstructured, r *report) {
+	for _, object := range objects {
+		name := object.GetName()
+		if object.GetNamespace() != "" {
+			name = object.GetNamespace() + "/" + name
+		}
+		r.add(from, object.GetKind()+" "+name, server.offer(ctx, object))
+	}
+}
+
+// report counts and prints what became of each object.
+type report struct {
+	accepted, refused int
+}
+
+func (r *report) add(from, what string, err error) {
+	if err != nil {
+		r.refused++
+		fmt.Printf("REFUSED  %s: %s: %v\n", from, what, err)
+		return
+	}
+	r.accepted++
+	fmt.Printf("ok       %s: %s\n", from, what)
+}
+
+func (r *report) end() error {
+	fmt.Printf("dryrun: %d accepted, %d refused\n", r.accepted, r.refused)
+	if r.refused > 0 {
+		return fmt.Errorf("%d of %d refused", r.refused, r.accepted+r.refused)
+	}
+	return nil
+}
