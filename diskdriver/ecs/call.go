@@ -1,0 +1,141 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk"
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// callsInFlight is how many calls a Client makes at once; the next one waits.
+const callsInFlight = 128
+
+// session is one SDK client with its wire. The SDK's clients race with
+// themselves, so a session makes one call at a time.
+type session struct {
+	client *sdkecs.Client
+	wire   *wire
+}
+
+// pool holds the idle sessions.
+type pool chan *session
+
+// loadEndpoints fills the SDK's table of endpoints, which it does lazily and
+// without a lock.
+var loadEndpoints = sync.OnceFunc(func() { sdkecs.GetEndpointMap() })
+
+func newPool(config Config, endpoint endpoint) (pool, error) {
+	loadEndpoints()
+	shared := config.Transport
+	if shared == nil {
+		shared = newTransport()
+	}
+	_, traced := shared.(*http.Transport)
+	p := make(pool, callsInFlight)
+	for range callsInFlight {
+		s, err := newSession(config, endpoint, &wire{shared: shared, traced: traced})
+		if err != nil {
+			return nil, err
+		}
+		p <- s
+	}
+	return p, nil
+}
+
+func newSession(config Config, endpoint endpoint, w *wire) (*session, error) {
+	userAgent := config.UserAgent
+	if userAgent == "" {
+		userAgent = "topodisk"
+	}
+	settings := sdk.NewConfig().WithScheme(endpoint.scheme).WithAutoRetry(false).WithUserAgent(userAgent)
+	settings.Transport = w
+	client, err := sdkecs.NewClientWithOptions(config.Region, settings, w)
+	if err != nil {
+		return nil, fmt.Errorf("ecs.Config.Region %q: %w", config.Region, err)
+	}
+	client.Domain = endpoint.host
+	client.SetCloseTrace(true) // a span would hold the signed URL
+	// The SDK reads the proxy variables of the environment on every call, and
+	// fails the call if one is not to its taste. The wire alone chooses a proxy.
+	client.SetHttpProxy("http://unused.invalid")
+	client.SetHttpsProxy("http://unused.invalid")
+	client.SetNoProxy("^$")
+	return &session{client: client, wire: w}, nil
+}
+
+// request is any SDK request of the RPC style.
+type request interface {
+	requests.AcsRequest
+}
+
+// send makes one call and waits out throttling. It builds a fresh request for
+// every try, because the SDK keeps what it signed in the request. whole says
+// whether a reply holds what was asked for: ECS's gateway may answer 200 with
+// nothing in it. The errors are those of the table in errors.go.
+func send[R responses.AcsResponse](ctx context.Context, c *Client, a action, build func() (request, R), whole func(R) bool) (R, error) {
+	var reply R
+	err := c.gates[a].pass(ctx, a, func() error {
+		began := time.Now()
+		var err error
+		reply, err = try(ctx, c, a, build, whole)
+		c.metrics.observe(a, err, time.Since(began))
+		return err
+	})
+	return reply, err
+}
+
+// try makes one call, once.
+func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, build func() (request, R), whole func(R) bool) (R, error) {
+	var none R
+	keys, err := c.keys.Get(ctx)
+	if err != nil {
+		return none, &disk.Error{Op: a.name, Kind: disk.Unauthenticated, Err: err}
+	}
+	var s *session
+	select {
+	case s = <-c.pool:
+		defer func() { c.pool <- s }()
+	case <-ctx.Done():
+		return none, &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("%d calls are in flight already: %w", callsInFlight, ctx.Err())}
+	}
+	call, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	s.wire.begin(call, keys)
+	defer s.wire.end()
+
+	question, reply := build()
+	setTimeouts(call, question)
+	if err := s.do(question, reply); err != nil {
+		return none, s.failure(ctx, a, err)
+	}
+	if !whole(reply) {
+		return none, s.failure(ctx, a, errHollow)
+	}
+	return reply, nil
+}
+
+// setTimeouts tells the SDK the time that the context leaves; without it the
+// SDK keeps the timeout of the client's first call for all later ones.
+func setTimeouts(ctx context.Context, r request) {
+	r.SetConnectTimeout(connectTimeout)
+	deadline, _ := ctx.Deadline()
+	r.SetReadTimeout(max(time.Until(deadline), time.Millisecond))
+}
+
+// do runs the call, and turns a panic of the SDK over an odd reply into an error.
+func (s *session) do(question request, reply responses.AcsResponse) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errUnreadable
+		}
+	}()
+	return s.client.DoAction(question, reply)
+}

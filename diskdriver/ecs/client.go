@@ -1,0 +1,180 @@
+// Package ecs is the only code that knows the OpenAPI of Alibaba Cloud ECS and
+// its SDK. It makes calls, waits out throttling, and says in the words of
+// package disk what came of each call; it decides nothing about volumes.
+//
+// Every error that leaves this package is a *disk.Error. No error holds an
+// access key, a security token or a signature.
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config says which ECS a Client talks to, and as whom.
+type Config struct {
+	// Region is the ECS region, such as cn-hangzhou. Required.
+	Region string
+	// Endpoint is a host, host:port or URL without a path. HTTPS is spoken
+	// unless it starts with http://. Empty stands for the region's own
+	// endpoint, as the SDK knows it.
+	Endpoint string
+	// Credentials sign every call. Required.
+	Credentials Credentials
+	// ClusterID is the value of the tag disk.ClusterTag, by which the disks of
+	// this cluster are told from others of the same account. Required.
+	ClusterID string
+	// Transport carries the HTTP requests; nil stands for one that reuses
+	// connections and honours the proxy settings of the environment by the
+	// rules of net/http.ProxyFromEnvironment.
+	Transport http.RoundTripper
+	// Registerer takes the metrics; nil keeps them unregistered.
+	Registerer prometheus.Registerer
+	// UserAgent is added to the SDK's own; empty stands for topodisk.
+	UserAgent string
+}
+
+// Client calls ECS for the disks of one cluster in one region. It is safe for
+// concurrent use.
+type Client struct {
+	region    string
+	clusterID string
+	keys      Credentials
+	pool      pool
+	gates     map[action]*gate
+	reads     *reads
+	metrics   *metrics
+}
+
+// NewClient returns a Client, or an error that names the field of the Config,
+// its value, and what is allowed. It calls nothing.
+func NewClient(config Config) (*Client, error) {
+	endpoint, err := config.validate()
+	if err != nil {
+		return nil, err
+	}
+	m := newMetrics()
+	if config.Registerer != nil {
+		if err := m.register(config.Registerer); err != nil {
+			return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
+		}
+	}
+	pool, err := newPool(config, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		region:    config.Region,
+		clusterID: config.ClusterID,
+		keys:      config.Credentials,
+		pool:      pool,
+		gates:     make(map[action]*gate),
+		metrics:   m,
+	}
+	for _, a := range actions {
+		c.gates[a] = newGate(m.throttleWait.WithLabelValues(a.name))
+	}
+	c.reads = newReads(c.describeIDs, c.gates[describeDisks].closed)
+	return c, nil
+}
+
+var (
+	regionForm    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	hostForm      = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(:[0-9]{1,5})?$`)
+	userAgentForm = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
+)
+
+// endpoint is where the calls go; an empty host leaves it to the SDK.
+type endpoint struct {
+	scheme string // HTTP or HTTPS, as the SDK spells it
+	host   string
+}
+
+func (c *Config) validate() (endpoint, error) {
+	switch {
+	case !regionForm.MatchString(c.Region):
+		return endpoint{}, fmt.Errorf("ecs.Config.Region %q: an ECS region is required, such as cn-hangzhou", c.Region)
+	case c.Credentials == nil:
+		return endpoint{}, fmt.Errorf("ecs.Config.Credentials is nil: a source of access keys is required")
+	case c.ClusterID == "" || len(c.ClusterID) > 128:
+		return endpoint{}, fmt.Errorf("ecs.Config.ClusterID %q: 1 to 128 bytes are required", c.ClusterID)
+	case c.UserAgent != "" && !userAgentForm.MatchString(c.UserAgent):
+		return endpoint{}, fmt.Errorf("ecs.Config.UserAgent %q: only printable ASCII with single spaces between words is allowed", c.UserAgent)
+	}
+	return parseEndpoint(c.Endpoint)
+}
+
+func parseEndpoint(text string) (endpoint, error) {
+	refuse := func(why string) (endpoint, error) {
+		return endpoint{}, fmt.Errorf("ecs.Config.Endpoint %q: %s; allowed are host, host:port, https://host:port and http://host:port",
+			redactUserinfo(text), why)
+	}
+	parsed := endpoint{scheme: "HTTPS", host: text}
+	if strings.Contains(text, "://") {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil:
+			return refuse("not a URL")
+		case u.Scheme != "http" && u.Scheme != "https":
+			return refuse("the scheme is " + u.Scheme)
+		case u.User != nil:
+			return refuse("it holds a user name")
+		case u.Path != "" && u.Path != "/", u.RawQuery != "", u.Fragment != "":
+			return refuse("it has more than a host and a port")
+		case u.Host == "":
+			return refuse("it has no host")
+		}
+		parsed = endpoint{scheme: strings.ToUpper(u.Scheme), host: u.Host}
+	}
+	if parsed.host != "" && !hostForm.MatchString(parsed.host) {
+		return refuse("not a host name or address")
+	}
+	return parsed, nil
+}
+
+// redactUserinfo hides what stands before an @, for it may be a password.
+func redactUserinfo(text string) string {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		return "***" + text[at:]
+	}
+	return text
+}
+
+// Check makes one cheap call that needs credentials and the permission to see
+// disks. An error says which of the two is missing, or that ECS can't be
+// reached.
+func (c *Client) Check(ctx context.Context) error {
+	_, err := c.describePage(ctx, checkQuery())
+	return err
+}
+
+// The longest that a call may take. ECS answers later calls only after earlier
+// ones of the same resource, so mutations may be slow.
+const (
+	connectTimeout = 5 * time.Second
+	createTimeout  = 36 * time.Second
+	deleteTimeout  = 16 * time.Second
+	readTimeout    = 19 * time.Second
+)
+
+// action is one operation of the ECS API. The set is closed: metrics are
+// labelled with it.
+type action struct {
+	name    string
+	mutates bool
+	timeout time.Duration
+}
+
+var (
+	createDisk    = action{name: "CreateDisk", mutates: true, timeout: createTimeout}
+	deleteDisk    = action{name: "DeleteDisk", mutates: true, timeout: deleteTimeout}
+	describeDisks = action{name: "DescribeDisks", timeout: readTimeout}
+	actions       = []action{createDisk, deleteDisk, describeDisks}
+)

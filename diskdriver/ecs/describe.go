@@ -1,0 +1,134 @@
+package ecs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// query fills a fresh DescribeDisks request.
+type query func(*sdkecs.DescribeDisksRequest)
+
+// checkQuery asks for as few disks as ECS allows.
+func checkQuery() query {
+	return func(r *sdkecs.DescribeDisksRequest) { r.MaxResults = "10" }
+}
+
+// idQuery asks for disks by ID, on one page: ECS's default page has ten.
+func idQuery(ids []disk.ID) query {
+	list, _ := json.Marshal(ids) // strings always marshal
+	return func(r *sdkecs.DescribeDisksRequest) {
+		r.DiskIds = string(list)
+		r.PageSize = integer(largestBatch)
+	}
+}
+
+// namedQuery asks for the disks of a cluster by the name of their volume.
+func namedQuery(name, clusterID string) query {
+	return func(r *sdkecs.DescribeDisksRequest) {
+		r.Tag = &[]sdkecs.DescribeDisksTag{
+			{Key: disk.VolumeNameTag, Value: name},
+			{Key: disk.ClusterTag, Value: clusterID},
+		}
+		r.MaxResults = "100"
+	}
+}
+
+// describeIDs reads up to a hundred disks by ID. Those that ECS doesn't show are
+// not in the map.
+func (c *Client) describeIDs(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
+	reply, err := c.describePage(ctx, idQuery(ids))
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[disk.ID]disk.Disk, len(ids))
+	for _, d := range reply.Disks.Disk {
+		found[disk.ID(d.DiskId)] = fromECS(d)
+	}
+	return found, nil
+}
+
+// describeAll reads every page of an answer.
+func (c *Client) describeAll(ctx context.Context, q query) ([]disk.Disk, error) {
+	var all []disk.Disk
+	seen := map[string]bool{"": true}
+	for token := ""; ; {
+		reply, err := c.describePage(ctx, func(r *sdkecs.DescribeDisksRequest) {
+			q(r)
+			r.NextToken = token
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range reply.Disks.Disk {
+			all = append(all, fromECS(d))
+		}
+		if reply.NextToken == "" {
+			return all, nil
+		}
+		if token = reply.NextToken; seen[token] {
+			return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Unexpected, RequestID: reply.RequestId,
+				Err: errors.New("the pages of the answer go round in a circle")}
+		}
+		seen[token] = true
+	}
+}
+
+// describePage makes one DescribeDisks. A reply without a list of disks is no
+// answer: read as an empty list it would say that disks are gone.
+func (c *Client) describePage(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
+	return send(ctx, c, describeDisks, func() (request, *sdkecs.DescribeDisksResponse) {
+		r := sdkecs.CreateDescribeDisksRequest()
+		q(r)
+		return r, sdkecs.CreateDescribeDisksResponse()
+	}, func(reply *sdkecs.DescribeDisksResponse) bool {
+		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Disks"`)
+	})
+}
+
+// fromECS translates a disk of ECS.
+func fromECS(d sdkecs.Disk) disk.Disk {
+	tags := make(disk.Tags, len(d.Tags.Tag))
+	for _, t := range d.Tags.Tag {
+		tags[cmp.Or(t.TagKey, t.Key)] = cmp.Or(t.TagValue, t.Value)
+	}
+	return disk.Disk{
+		ID:               disk.ID(d.DiskId),
+		Name:             tags[disk.VolumeNameTag],
+		Zone:             disk.Zone(d.ZoneId),
+		Size:             disk.GiB(d.Size),
+		Category:         disk.Category(d.Category),
+		PerformanceLevel: disk.Level(d.PerformanceLevel),
+		State:            disk.State(d.Status),
+		Serial:           d.SerialNumber,
+		Encrypted:        d.Encrypted,
+		KMSKeyID:         d.KMSKeyId,
+		MultiAttach:      d.MultiAttach == "Enabled",
+		ProvisionedIOPS:  d.ProvisionedIops,
+		Bursting:         d.BurstingEnabled,
+		ResourceGroupID:  d.ResourceGroupId,
+		StorageClusterID: d.StorageClusterId,
+		SnapshotID:       d.SourceSnapshotId,
+		Attachments:      attachments(d),
+		Tags:             tags,
+	}
+}
+
+// attachments returns who holds a disk. ECS fills the list for every disk today
+// and the older pair of fields for disks that one instance holds.
+func attachments(d sdkecs.Disk) []disk.Attachment {
+	var all []disk.Attachment
+	for _, a := range d.Attachments.Attachment {
+		all = append(all, disk.Attachment{Instance: disk.InstanceID(a.InstanceId), Device: a.Device})
+	}
+	if all == nil && d.InstanceId != "" {
+		all = []disk.Attachment{{Instance: disk.InstanceID(d.InstanceId), Device: d.Device}}
+	}
+	return all
+}

@@ -1,0 +1,179 @@
+package ecs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// The files of a directory of credentials. A Kubernetes Secret mounted as a
+// volume has one file for each of its keys.
+const (
+	idFile     = "access-key-id"
+	secretFile = "access-key-secret"
+	tokenFile  = "security-token"
+)
+
+// spellings are the names that the two files of a pair may have: ours first,
+// then those of the Secret csi-access-key of other disk drivers.
+var spellings = []struct{ id, secret string }{
+	{idFile, secretFile},
+	{"id", "secret"},
+}
+
+// How long changed files must stay as they are until they are believed, where
+// nothing else shows that they belong together.
+const (
+	settleWhole = time.Second      // everything changed: the last write may still be under way
+	settleHalf  = 10 * time.Second // something did not: the rest of a rotation may follow
+)
+
+// largestFile is more than any key or token has.
+const largestFile = 64 << 10
+
+// Directory returns the credentials in the files access-key-id,
+// access-key-secret and, for temporary keys, security-token of a directory; id
+// and secret are taken for the first two. White space around a value is
+// ignored. The files are read for every call, so a rotation needs no restart.
+//
+// An ID is never signed with the secret of another. Kubernetes replaces all
+// files of a volume at once, and then the new ones count at once. Where files
+// are written one after another, the old keys stay in use until all have
+// changed and nothing has for a second; a change of some files alone counts
+// after ten seconds. While files are missing or can't be read, the old keys
+// stay in use and the log says why, once.
+func Directory(path string) Credentials { return &directory{path: path} }
+
+type directory struct {
+	path string
+
+	mu      sync.Mutex
+	current Keys      // in use; zero until a read succeeded
+	next    Keys      // read since, but not yet believed
+	since   time.Time // when next was first read
+	failure string    // of the last read, if it failed
+}
+
+// Get returns the keys in use. It fails only as long as no read has succeeded.
+func (d *directory) Get(context.Context) (Keys, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	read, atOnce, err := d.read()
+	if err != nil {
+		return d.keep(err)
+	}
+	d.failure = ""
+	d.adopt(read, atOnce, time.Now())
+	return d.current, nil
+}
+
+// keep returns the old keys, if there are any, and logs a failure that is new.
+func (d *directory) keep(err error) (Keys, error) {
+	if d.current == (Keys{}) {
+		return Keys{}, err
+	}
+	if d.failure != err.Error() {
+		d.failure = err.Error()
+		klog.ErrorS(err, "Credentials can't be read again; the old ones stay in use", "directory", d.path)
+	}
+	return d.current, nil
+}
+
+// adopt decides whether keys that were just read replace the keys in use.
+func (d *directory) adopt(read Keys, atOnce bool, now time.Time) {
+	if read == d.current {
+		d.next = Keys{}
+		return
+	}
+	if read != d.next {
+		d.next, d.since = read, now
+	}
+	settle := settleHalf
+	if replaces(d.current, read) {
+		settle = settleWhole
+	}
+	if atOnce || d.current == (Keys{}) || now.Sub(d.since) >= settle {
+		d.current, d.next = read, Keys{}
+	}
+}
+
+// replaces says whether nothing of the old keys is left in the new ones.
+func replaces(old, new Keys) bool {
+	return old.AccessKeyID != new.AccessKeyID && old.AccessKeySecret != new.AccessKeySecret &&
+		(old.SecurityToken != new.SecurityToken || old.SecurityToken == "")
+}
+
+// read returns the keys in the files, and whether they were put there at once.
+// The kubelet points the link ..data at a directory that it never changes, so
+// what is read through one resolved link belongs together.
+func (d *directory) read() (keys Keys, atOnce bool, err error) {
+	for range 3 {
+		link := filepath.Join(d.path, "..data")
+		base, err := filepath.EvalSymlinks(link)
+		if errors.Is(err, fs.ErrNotExist) {
+			keys, err := readKeys(d.path)
+			return keys, false, err
+		}
+		if err != nil {
+			return Keys{}, false, fmt.Errorf("credentials directory: %w", err)
+		}
+		keys, err := readKeys(base)
+		if again, _ := filepath.EvalSymlinks(link); again == base {
+			return keys, true, err
+		}
+	}
+	return Keys{}, false, fmt.Errorf("credentials directory %s: its files change faster than they can be read", d.path)
+}
+
+// readKeys reads the files of one directory.
+func readKeys(base string) (Keys, error) {
+	for _, spelling := range spellings {
+		id, idErr := readFile(base, spelling.id)
+		secret, secretErr := readFile(base, spelling.secret)
+		if errors.Is(idErr, fs.ErrNotExist) && errors.Is(secretErr, fs.ErrNotExist) {
+			continue
+		}
+		token, tokenErr := readFile(base, tokenFile)
+		if errors.Is(tokenErr, fs.ErrNotExist) {
+			tokenErr = nil
+		}
+		if err := errors.Join(idErr, secretErr, tokenErr); err != nil {
+			return Keys{}, err
+		}
+		return Keys{AccessKeyID: id, AccessKeySecret: secret, SecurityToken: token}, nil
+	}
+	return Keys{}, fmt.Errorf("credentials directory %s: no file %s and %s", base, idFile, secretFile)
+}
+
+// readFile returns what one file holds, without the white space around it. Its
+// errors name the file and never what is in it.
+func readFile(base, name string) (string, error) {
+	path := filepath.Join(base, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("credentials file: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > largestFile {
+		return "", fmt.Errorf("credentials file %s: a regular file of at most %d bytes is required", path, largestFile)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("credentials file: %w", err)
+	}
+	value := bytes.TrimSpace(content)
+	switch {
+	case len(value) == 0 && name != tokenFile:
+		return "", fmt.Errorf("credentials file %s is empty", path)
+	case bytes.ContainsAny(value, "\x00\r\n\t "):
+		return "", fmt.Errorf("credentials file %s: white space inside the value is not allowed", path)
+	}
+	return string(value), nil
+}

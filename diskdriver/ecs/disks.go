@@ -1,0 +1,178 @@
+package ecs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// sightings are the pauses between the reads that look for a disk just made:
+// ECS may show it a moment after it has given its ID.
+var sightings = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// Create makes one attempt at a disk under a client token, and returns the disk
+// as soon as a read shows that it is there, in whatever state.
+//
+// OutOfStock: not to be had there; nothing was made. Mismatch: the token was
+// used with other parameters. NotFound: ECS answered with the ID of a disk that
+// no read finds, for the token outlived the disk or reads lag. Of an error of
+// any other Kind nothing follows: a disk may exist.
+func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
+	if token == "" {
+		return disk.Disk{}, &disk.Error{Op: createDisk.name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
+	}
+	reply, err := send(ctx, c, createDisk, func() (request, *sdkecs.CreateDiskResponse) {
+		return createRequest(spec, try, token), sdkecs.CreateCreateDiskResponse()
+	}, func(reply *sdkecs.CreateDiskResponse) bool { return reply.DiskId != "" })
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	id := disk.ID(reply.DiskId)
+	made, err := c.sight(ctx, id)
+	switch {
+	case err == nil:
+		return made, nil
+	case disk.KindOf(err) == disk.NotFound:
+		return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.NotFound, RequestID: reply.RequestId,
+			Err: errors.New("ECS gave the ID of a disk that no read shows")}
+	}
+	// Whatever kept the read from its answer, the disk may be there.
+	return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.UnknownOutcome, RequestID: reply.RequestId,
+		Err: fmt.Errorf("ECS gave the disk's ID, but the read that should show it failed: %w", err)}
+}
+
+// sight reads a disk that was just made, and again for a few seconds if ECS
+// doesn't show it yet.
+func (c *Client) sight(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	made, err := c.Get(ctx, id)
+	for _, pause := range sightings {
+		if err == nil || disk.KindOf(err) != disk.NotFound {
+			return made, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return made, err
+		}
+		made, err = c.Get(ctx, id)
+	}
+	return made, err
+}
+
+// createRequest asks for the disk of one attempt. ECS compares the parameters
+// of calls with the same token literally, so equal attempts make equal requests.
+func createRequest(spec disk.Spec, try disk.Attempt, token disk.Token) *sdkecs.CreateDiskRequest {
+	r := sdkecs.CreateCreateDiskRequest()
+	r.ClientToken = string(token)
+	r.ZoneId = string(try.Zone)
+	r.DiskCategory = string(try.Category)
+	r.PerformanceLevel = string(try.Level)
+	r.Size = integer(int64(try.Size))
+	r.DiskName = disk.DisplayName(spec.Name)
+	r.SnapshotId = spec.SnapshotID
+	r.ResourceGroupId = spec.ResourceGroupID
+	r.StorageClusterId = spec.StorageClusterID
+	if spec.Encrypted {
+		r.Encrypted = requests.NewBoolean(true)
+		r.KMSKeyId = spec.KMSKeyID
+	}
+	if spec.MultiAttach {
+		r.MultiAttach = "Enabled"
+	}
+	traits, _ := try.Category.Traits()
+	if traits.IOPS && spec.ProvisionedIOPS > 0 {
+		r.ProvisionedIops = integer(spec.ProvisionedIOPS)
+	}
+	if traits.Bursting && spec.Bursting {
+		r.BurstingEnabled = requests.NewBoolean(true)
+	}
+	tags := make([]sdkecs.CreateDiskTag, 0, len(spec.Tags))
+	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
+		tags = append(tags, sdkecs.CreateDiskTag{Key: key, Value: spec.Tags[key]})
+	}
+	r.Tag = &tags
+	return r
+}
+
+func integer(n int64) requests.Integer { return requests.Integer(strconv.FormatInt(n, 10)) }
+
+// The forms of disk IDs: those that ECS gives out, and those that a request can
+// carry at all. Older and foreign IDs are read apart, so that ECS's refusal of
+// one hits no other.
+var (
+	usualID    = regexp.MustCompile(`^d-[0-9a-z]{1,60}$`)
+	possibleID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.-]{0,127}$`)
+)
+
+// Get reads one disk; concurrent reads share calls. NotFound: ECS doesn't show
+// it, which is no proof that it doesn't exist, for ECS also shows nothing to
+// an account without the permission to see it.
+func (c *Client) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	if usualID.MatchString(string(id)) {
+		return c.reads.get(ctx, id)
+	}
+	if !possibleID.MatchString(string(id)) {
+		return disk.Disk{}, &disk.Error{Op: describeDisks.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk", id)}
+	}
+	found, err := c.describeIDs(ctx, []disk.ID{id})
+	if err != nil {
+		return disk.Disk{}, about(id, err)
+	}
+	d, ok := found[id]
+	if !ok {
+		return disk.Disk{}, &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.NotFound, Err: errAbsent}
+	}
+	return d, nil
+}
+
+// Named reads every disk of this cluster whose tag disk.VolumeNameTag is the CSI
+// volume name, by ID. None is no error, and no proof either: ECS may show a
+// new tag late, and shows nothing to an account without permission.
+func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
+	if name == "" {
+		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
+	}
+	all, err := c.describeAll(ctx, namedQuery(name, c.clusterID))
+	if err != nil {
+		return nil, err
+	}
+	// An answer to some other question must not pass for this one.
+	named := slices.DeleteFunc(all, func(d disk.Disk) bool {
+		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != c.clusterID
+	})
+	slices.SortFunc(named, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
+	return named, nil
+}
+
+// Delete deletes a disk. A disk that ECS says it doesn't know is deleted. There
+// is no read before: only the answer of DeleteDisk proves absence.
+func (c *Client) Delete(ctx context.Context, id disk.ID) error {
+	if !possibleID.MatchString(string(id)) {
+		return nil // such a disk can't be
+	}
+	_, err := send(ctx, c, deleteDisk, func() (request, *sdkecs.DeleteDiskResponse) {
+		r := sdkecs.CreateDeleteDiskRequest()
+		r.DiskId = string(id)
+		return r, sdkecs.CreateDeleteDiskResponse()
+	}, func(reply *sdkecs.DeleteDiskResponse) bool { return reply.RequestId != "" })
+	var e *disk.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if e.Kind == disk.NotFound {
+		return nil
+	}
+	e.Disk = id
+	return e
+}
