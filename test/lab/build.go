@@ -1,0 +1,252 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Programs are the directories of what a lab runs.
+type Programs struct {
+	Kube     string // etcd, Kubernetes' programs and kwok
+	Topodisk string // ecs-simulator, disk-driver, disk-provisioner
+}
+
+// kubePackages are the main packages of the module test/kube that a lab needs; programs.go there keeps them required.
+var kubePackages = []string{
+	"go.etcd.io/etcd/server/v3",
+	"k8s.io/kubernetes/cmd/kube-apiserver",
+	"k8s.io/kubernetes/cmd/kube-controller-manager",
+	"k8s.io/kubernetes/cmd/kube-scheduler",
+	"k8s.io/kubernetes/cmd/kubectl",
+	"sigs.k8s.io/kwok/cmd/kwok",
+}
+
+// topodiskPackages are our own programs.
+var topodiskPackages = []string{"./cmd/disk-driver", "./cmd/disk-provisioner", "./cmd/ecs-simulator"}
+
+// builtName is what `go build` calls the program of a main package, programName what it is called here.
+func builtName(pkg string) string {
+	if name := path.Base(pkg); name != "v3" {
+		return name
+	}
+	return path.Base(path.Dir(pkg))
+}
+
+func programName(pkg string) string {
+	if name := builtName(pkg); name != "server" {
+		return name
+	}
+	return "etcd"
+}
+
+// Build builds what is not built yet: Kubernetes' programs once for each state of test/kube and each version of Go
+// (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
+// out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
+func Build(ctx context.Context, root string, out *os.File) (Programs, error) {
+	programs := Programs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, "bin")}
+	if _, err := exec.LookPath("go"); err != nil {
+		return programs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
+	}
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return programs, err
+	}
+	defer unlock()
+	if err := buildKube(ctx, filepath.Join(root, "test", "kube"), programs.Kube, out); err != nil {
+		return programs, fmt.Errorf("build Kubernetes' programs: %w", err)
+	}
+	build := goBuild{dir: root, into: programs.Topodisk, packages: topodiskPackages, title: "topodisk", out: out}
+	if err := build.run(ctx); err != nil {
+		return programs, fmt.Errorf("build topodisk's programs: %w", err)
+	}
+	return programs, nil
+}
+
+// lockBuild lets one build at a time work in a checkout.
+func lockBuild(dir string, out io.Writer) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		fmt.Fprintln(out, "waiting for another build in this checkout")
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+	}
+	return func() { file.Close() }, nil
+}
+
+func buildKube(ctx context.Context, module, into string, out *os.File) error {
+	stamp, err := readStamp(ctx, module)
+	if err != nil {
+		return err
+	}
+	if stamp.matches(into) {
+		return nil
+	}
+	version, err := goOutput(ctx, module, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "building Kubernetes %s, etcd and kwok from source: about ten minutes on two cores, once\n", version)
+	if err := stamp.clear(into); err != nil {
+		return err
+	}
+	build := goBuild{dir: module, into: into, packages: kubePackages, title: "Kubernetes", ldflags: versionFlags(version), out: out}
+	if err := build.run(ctx); err != nil {
+		return err
+	}
+	for _, pkg := range kubePackages {
+		if builtName(pkg) != programName(pkg) {
+			if err := os.Rename(filepath.Join(into, builtName(pkg)), filepath.Join(into, programName(pkg))); err != nil {
+				return err
+			}
+		}
+	}
+	return stamp.write(into)
+}
+
+// versionFlags stamp the version that Kubernetes' own build would: without, its clients and servers say v0.0.0.
+func versionFlags(version string) string {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	flags := "-s -w"
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X %[1]s.gitTreeState=clean",
+			pkg, version, major, minor)
+	}
+	return flags
+}
+
+// goBuild is one run of `go build` that reports how far it is.
+type goBuild struct {
+	dir, into, title, ldflags string
+	packages                  []string
+	out                       *os.File
+}
+
+func (b goBuild) run(ctx context.Context) error {
+	if err := os.MkdirAll(b.into, 0o755); err != nil {
+		return err
+	}
+	begin := time.Now()
+	show := startDisplay(b.out, newProgress(b.title, b.packages), func() int { return countBuilt(b.into, b.packages, begin) })
+	defer show.end()
+
+	listed := 0
+	list := append([]string{"list", "-deps"}, b.packages...)
+	if err := b.goTool(ctx, list, func(string) { listed++ }, show.feed); err != nil {
+		return err
+	}
+	show.packages(listed)
+	args := []string{"build", "-v", "-trimpath", "-o", b.into + string(filepath.Separator)}
+	if b.ldflags != "" {
+		args = append(args, "-ldflags="+b.ldflags)
+	}
+	return b.goTool(ctx, append(args, b.packages...), nil, show.feed)
+}
+
+// goTool runs the go command, hands over its lines, and turns a failure into an error that says what to do.
+func (b goBuild) goTool(ctx context.Context, args []string, stdout, stderr func(string)) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets go remove its temporary files
+	cmd.WaitDelay = 10 * time.Second
+	var said []string
+	output := lineWriter{each: func(line string) {
+		said = append(said, line)
+		stderr(line)
+	}}
+	cmd.Stderr = &output
+	if stdout != nil {
+		cmd.Stdout = &lineWriter{each: stdout}
+	}
+	err := cmd.Run()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return explainBuild(args[0], err, said)
+}
+
+// lineWriter calls each for every whole line written to it.
+type lineWriter struct {
+	each func(string)
+	rest string
+}
+
+func (w *lineWriter) Write(b []byte) (int, error) {
+	w.rest += string(b)
+	for {
+		line, rest, whole := strings.Cut(w.rest, "\n")
+		if !whole {
+			return len(b), nil
+		}
+		w.rest = rest
+		w.each(line)
+	}
+}
+
+// explainBuild adds to a failed go command what the usual causes need.
+func explainBuild(verb string, err error, said []string) error {
+	said = slices.DeleteFunc(slices.Clone(said), func(line string) bool { return isPackage(line) || isDownload(line) })
+	text := strings.Join(said, "\n")
+	hint := ""
+	for _, cause := range []struct{ hint, signs string }{
+		{"the disk is full: the build needs about 6 GB below `go env GOCACHE GOMODCACHE`", "no space left on device|disk quota exceeded"},
+		{"the module proxy (`go env GOPROXY`) was not reached: check the network, then run it again; it goes on where it stopped",
+			"dial tcp|no such host|i/o timeout|TLS handshake timeout|connection refused|connection reset|proxyconnect|network is unreachable|502 Bad Gateway|503 Service"},
+		{"the kernel ended the compiler: the build needs about 4 GB of memory", "signal: killed"},
+	} {
+		for sign := range strings.SplitSeq(cause.signs, "|") {
+			if strings.Contains(text, sign) {
+				hint = "\n" + cause.hint
+			}
+		}
+	}
+	return fmt.Errorf("go %s: %w\n%s%s", verb, err, lastLines(text, tailLines), hint)
+}
+
+// countBuilt counts the programs that this run has written.
+func countBuilt(dir string, packages []string, since time.Time) int {
+	n := 0
+	for _, pkg := range packages {
+		if info, err := os.Stat(filepath.Join(dir, builtName(pkg))); err == nil && !info.ModTime().Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// goOutput runs the go command for one line of output.
+func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
+	var line string
+	b := goBuild{dir: dir}
+	err := b.goTool(ctx, args, func(s string) { line = s }, func(string) {})
+	return line, err
+}
+
+// goVersion is what programs depend on besides the module: compiler and platform.
+func goVersion(ctx context.Context, module string) (string, error) {
+	version, err := goOutput(ctx, module, "env", "GOVERSION")
+	return version + " " + runtime.GOOS + "/" + runtime.GOARCH, err
+}

@@ -1,0 +1,95 @@
+package lab
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestProgramsHaveTheirUsualNames(t *testing.T) {
+	want := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
+	for i, pkg := range kubePackages {
+		if got := programName(pkg); got != want[i] {
+			t.Errorf("program of %s is %s, want %s", pkg, got, want[i])
+		}
+	}
+}
+
+func TestVersionFlagsStampBothPackagesThatAreAskedForIt(t *testing.T) {
+	got := versionFlags("v1.36.3")
+	for _, want := range []string{
+		"-X k8s.io/component-base/version.gitVersion=v1.36.3", "-X k8s.io/client-go/pkg/version.gitVersion=v1.36.3",
+		"-X k8s.io/component-base/version.gitMajor=1 ", "-X k8s.io/component-base/version.gitMinor=36 ",
+	} {
+		if !strings.Contains(got+" ", want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}
+
+func TestFailedBuildSaysWhatToDo(t *testing.T) {
+	for _, c := range []struct{ said, want string }{
+		{"link: write /x/y: no space left on device", "the disk is full"},
+		{`k8s.io/api@v0.36.3: Get "https://proxy.example/k8s.io/api": dial tcp: lookup proxy.example: no such host`, "the module proxy"},
+		{"go build k8s.io/api/core/v1: compile: signal: killed", "memory"},
+		{"./a.go:1:2: undefined: x", "undefined: x"},
+	} {
+		err := explainBuild("build", errors.New("exit status 1"), []string{"fmt", "go: downloading a.example/b v1.0.0", c.said})
+		if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.said) {
+			t.Errorf("after %q the error is %q, want %q in it", c.said, err, c.want)
+		}
+		if strings.Contains(err.Error(), "downloading") || strings.Contains(err.Error(), "| fmt") {
+			t.Errorf("error %q shows progress", err)
+		}
+	}
+}
+
+func TestStampChangesWithEveryInput(t *testing.T) {
+	packages := []string{"a", "b"}
+	seen := map[stamp]string{makeStamp("go1.26.8 linux/amd64", packages, []byte("mod"), []byte("sum")): "first"}
+	for name, s := range map[string]stamp{
+		"Go":              makeStamp("go1.26.9 linux/amd64", packages, []byte("mod"), []byte("sum")),
+		"packages":        makeStamp("go1.26.8 linux/amd64", packages[:1], []byte("mod"), []byte("sum")),
+		"go.mod":          makeStamp("go1.26.8 linux/amd64", packages, []byte("mod2"), []byte("sum")),
+		"go.sum":          makeStamp("go1.26.8 linux/amd64", packages, []byte("mod"), []byte("sum2")),
+		"where mod stops": makeStamp("go1.26.8 linux/amd64", packages, []byte("mods"), []byte("um")),
+	} {
+		if other, dup := seen[s]; dup {
+			t.Errorf("another %s has the same stamp as %s", name, other)
+		}
+		seen[s] = name
+	}
+}
+
+func TestStampMatchesOnlyACompleteBuild(t *testing.T) {
+	dir := t.TempDir()
+	s := makeStamp("go", kubePackages, nil, nil)
+	for _, pkg := range kubePackages {
+		if err := os.WriteFile(filepath.Join(dir, programName(pkg)), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.matches(dir) {
+		t.Error("programs without a stamp match")
+	}
+	if err := s.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if !s.matches(dir) {
+		t.Error("a complete build does not match its stamp")
+	}
+	if other := makeStamp("go2", kubePackages, nil, nil); other.matches(dir) {
+		t.Error("a build of another Go matches")
+	}
+	if err := os.Remove(filepath.Join(dir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	if s.matches(dir) {
+		t.Error("a build without etcd matches")
+	}
+	if err := s.clear(dir); err != nil || s.clear(dir) != nil {
+		t.Errorf("clear: %v, and again: %v", err, s.clear(dir))
+	}
+}

@@ -1,0 +1,211 @@
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The control plane's users: name, group.
+const (
+	userAdmin             = "admin"
+	userControllerManager = "system:kube-controller-manager"
+	userScheduler         = "system:kube-scheduler"
+	groupMasters          = "system:masters"
+)
+
+// startLimit is how long one program may take to become ready. On a loaded machine of two cores it takes a tenth of it.
+const startLimit = 60 * time.Second
+
+// controlPlane is a Kubernetes without nodes.
+type controlPlane struct {
+	programs string // directory
+	dir      string
+	run      *Processes
+	certs    certs
+	tokens   map[string]string // by user
+	ports    struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
+	client   *http.Client // trusts the lab's CA
+}
+
+func (l *Lab) startControlPlane(ctx context.Context) (err error) {
+	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes}
+	l.plane = p
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	if l.Kubeconfig, err = p.kubeconfig(userAdmin, p.tokens[userAdmin]); err != nil {
+		return err
+	}
+	if l.Client, err = kubernetes.NewForConfig(p.restConfig(p.tokens[userAdmin])); err != nil {
+		return err
+	}
+	for _, start := range []func(context.Context) error{p.startEtcd, p.startAPIServer, p.startControllerManagerAndScheduler} {
+		if err := start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare makes certificates, tokens and ports.
+func (p *controlPlane) prepare() (err error) {
+	if p.certs, err = writeCerts(filepath.Join(p.dir, "pki")); err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.certs.caPEM)
+	p.client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	if err := p.writeTokens(); err != nil {
+		return err
+	}
+	return freePorts(&p.ports.etcd, &p.ports.etcdPeer, &p.ports.apiserver, &p.ports.controllerManager, &p.ports.scheduler)
+}
+
+// writeTokens makes a secret for each user. Format of the file: kube-apiserver's --token-auth-file, CSV of token, user, uid, groups.
+func (p *controlPlane) writeTokens() error {
+	p.tokens = map[string]string{}
+	var file strings.Builder
+	for user, group := range map[string]string{userAdmin: groupMasters, userControllerManager: "", userScheduler: ""} {
+		secret := make([]byte, 16)
+		rand.Read(secret) //nolint:errcheck // it never fails
+		p.tokens[user] = hex.EncodeToString(secret)
+		fmt.Fprintf(&file, "%s,%s,%s,%q\n", p.tokens[user], user, user, group)
+	}
+	return os.WriteFile(p.tokenFile(), []byte(file.String()), 0o600)
+}
+
+func (p *controlPlane) tokenFile() string { return filepath.Join(p.dir, "pki", "tokens.csv") }
+
+func (p *controlPlane) url(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
+
+// restConfig is for this process: no client-side rate limit, for the API server has its own.
+func (p *controlPlane) restConfig(token string) *rest.Config {
+	return &rest.Config{
+		Host:            p.url(p.ports.apiserver),
+		BearerToken:     token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.certs.caPEM},
+		QPS:             -1,
+	}
+}
+
+func (p *controlPlane) startEtcd(ctx context.Context) error {
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
+	proc, err := p.start("etcd",
+		"--name=lab", "--data-dir="+filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=lab="+peer)
+	if err != nil {
+		return err
+	}
+	return p.awaitHealth(ctx, proc, client+"/readyz", "")
+}
+
+func (p *controlPlane) startAPIServer(ctx context.Context) error {
+	proc, err := p.start("kube-apiserver",
+		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", p.ports.etcd),
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.ports.apiserver),
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // a loopback address can't be an endpoint
+		"--tls-cert-file="+p.certs.serving, "--tls-private-key-file="+p.certs.servingKey,
+		"--anonymous-auth=false", "--token-auth-file="+p.tokenFile(), "--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-signing-key-file="+p.certs.accountKey, "--service-account-key-file="+p.certs.accountKey,
+		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false")
+	if err != nil {
+		return err
+	}
+	return p.awaitHealth(ctx, proc, p.url(p.ports.apiserver)+"/readyz", p.tokens[userAdmin])
+}
+
+// startControllerManagerAndScheduler starts both before it awaits either. The raised QPS lets the controller-manager
+// start in a second instead of ten; its defaults would also cap binding at about four claims a second.
+func (p *controlPlane) startControllerManagerAndScheduler(ctx context.Context) error {
+	manager, err := p.startClient("kube-controller-manager", userControllerManager, p.ports.controllerManager,
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+p.certs.accountKey, "--root-ca-file="+p.certs.ca)
+	if err != nil {
+		return err
+	}
+	scheduler, err := p.startClient("kube-scheduler", userScheduler, p.ports.scheduler)
+	if err != nil {
+		return err
+	}
+	if err := p.awaitHealth(ctx, manager, p.url(p.ports.controllerManager)+"/healthz", ""); err != nil {
+		return err
+	}
+	return p.awaitHealth(ctx, scheduler, p.url(p.ports.scheduler)+"/readyz", "")
+}
+
+// startClient starts a part of the control plane that works through the API server.
+func (p *controlPlane) startClient(name, user string, port int, args ...string) (*Process, error) {
+	config, err := p.kubeconfig(user, p.tokens[user])
+	if err != nil {
+		return nil, err
+	}
+	return p.start(name, append(args, "--kubeconfig="+config,
+		"--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file="+p.certs.serving, "--tls-private-key-file="+p.certs.servingKey,
+		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", "--profiling=false")...)
+}
+
+func (p *controlPlane) start(name string, args ...string) (*Process, error) {
+	return p.run.start(command{name: name, path: filepath.Join(p.programs, name), args: args})
+}
+
+func (p *controlPlane) awaitHealth(ctx context.Context, proc *Process, url, token string) error {
+	return p.run.awaitHealth(ctx, p.client, proc, url, token)
+}
+
+// awaitHealth polls a health URL until it answers 200 or the process ends. What it answered last is part of the error.
+func (p *Processes) awaitHealth(ctx context.Context, client *http.Client, proc *Process, url, token string) error {
+	err := p.await(ctx, proc.Name+" is ready", startLimit, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, err
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			return false, err
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		if answer.StatusCode != http.StatusOK {
+			return false, fmt.Errorf("%s: %s: %s", url, answer.Status, body)
+		}
+		return true, nil
+	})
+	if err != nil && proc.exited() == nil && ctx.Err() == nil {
+		return fmt.Errorf("%w\n%s", err, logTail(proc.Log))
+	}
+	return err
+}
+
+// freePorts fills in ports of 127.0.0.1 that nothing listens on, all different.
+func freePorts(ports ...*int) error {
+	for _, port := range ports {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("find a free port: %w", err)
+		}
+		defer listener.Close()
+		*port = listener.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}

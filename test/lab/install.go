@@ -1,0 +1,109 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// installed are the kinds of deploy/topodisk.yaml that a lab makes as they are. The Deployment's containers run as
+// processes instead, and a PodDisruptionBudget has nothing to protect here.
+var installed = []string{"ServiceAccount", "StorageClass", "CSIDriver", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+
+// installation is what users install: deploy/topodisk.yaml of the checkout.
+type installation struct {
+	objects    []unstructured.Unstructured
+	deployment appsv1.Deployment
+}
+
+func readInstallation(root string) (*installation, error) {
+	f, err := os.Open(filepath.Join(root, "deploy", "topodisk.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := &installation{}
+	documents := yaml.NewYAMLOrJSONDecoder(f, 4<<10)
+	for {
+		var object unstructured.Unstructured
+		if err := documents.Decode(&object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		if object.GetKind() == "Deployment" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &in.deployment); err != nil {
+				return nil, fmt.Errorf("%s: Deployment: %w", f.Name(), err)
+			}
+		}
+		if slices.Contains(installed, object.GetKind()) {
+			in.objects = append(in.objects, object)
+		}
+	}
+	if in.deployment.Name == "" {
+		return nil, fmt.Errorf("%s holds no Deployment", f.Name())
+	}
+	return in, nil
+}
+
+// apply makes the objects.
+func (in *installation) apply(ctx context.Context, config *rest.Config, l *Lab) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(l.Client.Discovery()))
+	for _, object := range in.objects {
+		kind := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return err
+		}
+		resource := client.Resource(mapping.Resource)
+		var of dynamic.ResourceInterface = resource
+		if object.GetNamespace() != "" {
+			of = resource.Namespace(object.GetNamespace())
+		}
+		if _, err := of.Create(ctx, &object, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// args are the flags that the installation gives to a container; flags appended to them count instead.
+func (in *installation) args(container string) ([]string, error) {
+	for _, c := range in.deployment.Spec.Template.Spec.Containers {
+		if c.Name == container {
+			return slices.Clone(c.Args), nil
+		}
+	}
+	return nil, fmt.Errorf("deploy/topodisk.yaml: the Deployment has no container %s", container)
+}
+
+// token is one of the installation's ServiceAccount, so that topodisk runs with the permissions that it installs.
+func (in *installation) token(ctx context.Context, l *Lab) (string, error) {
+	day := int64(24 * 60 * 60)
+	accounts := l.Client.CoreV1().ServiceAccounts(in.deployment.Namespace)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
+	answer, err := accounts.CreateToken(ctx, in.deployment.Spec.Template.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status.Token, nil
+}

@@ -1,0 +1,158 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// keptFile lists the processes of a kept lab in its state directory, one JSON object a line, in order of start.
+const keptFile = "processes.json"
+
+// identity tells one process from a later one that got the same number: numbers are reused, start times are not.
+type identity struct {
+	Name  string `json:"name"`
+	Pid   int    `json:"pid"`
+	Start uint64 `json:"startTicks"` // since boot, field 22 of proc_pid_stat(5)
+	Boot  string `json:"boot"`       // the kernel's boot_id
+}
+
+// identify reads the identity of a running process. A zombie counts as gone.
+func identify(pid int) (identity, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return identity{}, err
+	}
+	start, err := startTicks(string(stat))
+	if err != nil {
+		return identity{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{Pid: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, nil
+}
+
+// startTicks parses proc_pid_stat(5). The command name in parentheses may hold spaces and parentheses itself.
+func startTicks(stat string) (uint64, error) {
+	end := strings.LastIndexByte(stat, ')')
+	if end < 0 {
+		return 0, errors.New("stat holds no command name")
+	}
+	fields := strings.Fields(stat[end+1:]) // from field 3, the state
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("stat holds %d fields after the command name, want at least 20", len(fields))
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, os.ErrProcessDone
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+func appendIdentity(path string, id identity) error {
+	line, err := json.Marshal(id)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// Kept returns the names of the programs that a kept lab in dir still runs.
+func Kept(dir string) ([]string, error) {
+	ids, err := keptProcesses(dir)
+	var names []string
+	for _, id := range ids {
+		names = append(names, id.Name)
+	}
+	return names, err
+}
+
+// keptProcesses reads the list and leaves out what no longer runs, and what is another process by now.
+func keptProcesses(dir string) ([]identity, error) {
+	f, err := os.Open(filepath.Join(dir, keptFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var running []identity
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var id identity
+		if err := json.Unmarshal(lines.Bytes(), &id); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		if id.running() {
+			running = append(running, id)
+		}
+	}
+	return running, lines.Err()
+}
+
+func (id identity) running() bool {
+	now, err := identify(id.Pid)
+	return err == nil && now.Start == id.Start && now.Boot == id.Boot
+}
+
+// StopKept ends the programs of the lab kept in dir, the last one started first, and only those: a process that merely
+// has the number of one is left alone. It returns the names of what it ended.
+func StopKept(dir string) ([]string, error) {
+	ids, err := keptProcesses(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, id := range slices.Backward(ids) {
+		if err := id.end(); err != nil {
+			return names, fmt.Errorf("stop %s (process %d): %w", id.Name, id.Pid, err)
+		}
+		names = append(names, id.Name)
+	}
+	return names, os.RemoveAll(dir)
+}
+
+// end takes hold of the process first and checks the identity then, so that the signal can't reach another one.
+func (id identity) end() error {
+	p, err := os.FindProcess(id.Pid)
+	if err != nil {
+		return err
+	}
+	defer p.Release() //nolint:errcheck // nothing hangs on it
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if !id.running() {
+			return nil
+		}
+		if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		if id.awaitEnd(stopGrace) {
+			return nil
+		}
+	}
+	return errors.New("it does not end")
+}
+
+// awaitEnd polls, for only a parent can wait for a process.
+func (id identity) awaitEnd(limit time.Duration) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if !id.running() {
+			return true
+		}
+	}
+	return !id.running()
+}

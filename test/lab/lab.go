@@ -1,0 +1,129 @@
+// Package lab runs topodisk on a real Kubernetes control plane, on one Linux machine, as any user and without a cloud:
+//
+//	etcd, kube-apiserver, kube-controller-manager, kube-scheduler   built from Go modules (test/kube), on loopback
+//	KWOK                                                            keeps Nodes Ready that are objects only, and Pods on them Running
+//	ecs-simulator, disk-driver, disk-provisioner                    topodisk's own programs, built from this checkout
+//
+// The demo (test/demo) tells a story on it and the end-to-end tests (test/e2e) assert on it. Everything a lab writes is
+// in its state directory; everything it starts is a child of this process and ends with it, unless it is to be kept.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// Options say what to start.
+type Options struct {
+	// Root is the checkout (see FindRoot); Programs are built from it.
+	Root     string
+	Programs Programs
+	// StateDir holds logs, data and kubeconfigs. Empty: a temporary directory that Stop removes.
+	StateDir string
+	// Keep lets the programs outlive this process and lists them in StateDir for StopKept.
+	Keep bool
+	// Nodes to register; see SixNodes.
+	Nodes []Node
+	// Gate puts a Gate between driver and simulator. It lives in this process, so it does not go with Keep.
+	Gate bool
+	// SimulatorArgs are flags beyond those that name region, zones, instances and the access key.
+	SimulatorArgs []string
+	// DriverArgs and ProvisionerArgs are flags beyond those of deploy/topodisk.yaml.
+	DriverArgs, ProvisionerArgs []string
+	// Say is told each step of the start with the time it took. May be nil.
+	Say func(step string, took time.Duration)
+}
+
+// Lab is a running cluster with topodisk in it. Its methods may be called from one goroutine at a time.
+type Lab struct {
+	Dir        string
+	Kubeconfig string // the administrator's
+	Kubectl    string // the program
+	Client     kubernetes.Interface
+	Simulator  *Simulator
+	Nodes      []Node
+
+	opts      Options
+	processes *Processes
+	temporary bool
+	plane     *controlPlane
+	topodisk  *Topodisk
+}
+
+// Start brings everything up in the order of dependence and returns when a claim could be made.
+// On an error all that was started is stopped again; the error then shows the end of the failing program's log.
+func Start(ctx context.Context, opts Options) (*Lab, error) {
+	if opts.Say == nil {
+		opts.Say = func(string, time.Duration) {}
+	}
+	l := &Lab{Dir: opts.StateDir, opts: opts, Nodes: opts.Nodes, Kubectl: filepath.Join(opts.Programs.Kube, "kubectl")}
+	if err := l.makeDir(); err != nil {
+		return nil, err
+	}
+	l.processes = newProcesses(l.Dir, opts.Keep)
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", l.startControlPlane},
+		{fmt.Sprintf("%d nodes, kept Ready by kwok", len(opts.Nodes)), l.startNodes},
+		{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk},
+	} {
+		begin := time.Now()
+		if err := step.do(ctx); err != nil {
+			err = fmt.Errorf("start %s: %w", step.name, err)
+			return nil, errors.Join(err, l.Stop())
+		}
+		opts.Say(step.name, time.Since(begin))
+	}
+	return l, nil
+}
+
+func (l *Lab) makeDir() error {
+	if l.Dir != "" {
+		return os.MkdirAll(l.Dir, 0o700)
+	}
+	dir, err := os.MkdirTemp("", "topodisk-lab-")
+	l.Dir, l.temporary = dir, true
+	return err
+}
+
+// Topodisk is the simulator, the driver and the provisioner of this lab.
+func (l *Lab) Topodisk() *Topodisk { return l.topodisk }
+
+// Stop ends every program of the lab, waits for it, and removes a temporary state directory. It may be called twice.
+func (l *Lab) Stop() error {
+	err := l.processes.stopAll()
+	if l.temporary {
+		err = errors.Join(err, os.RemoveAll(l.Dir))
+	}
+	return err
+}
+
+// Logs is the directory that holds one log file per program.
+func (l *Lab) Logs() string { return l.processes.logs }
+
+// KeepLogs makes Stop leave the state directory behind, for a failure that is to be looked into.
+func (l *Lab) KeepLogs() { l.temporary = false }
+
+// FindRoot returns the root of the checkout that contains the working directory: where topodisk's go.mod is.
+func FindRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "test", "kube", "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is not inside a checkout of topodisk (no test/kube/go.mod above it)", dir)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+func TestShutGateRefusesAndBreaksConnectionsAndOpensOnTheSameAddress(t *testing.T) {
+	release := make(chan struct{})
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-release
+		}
+		io.WriteString(w, "here") //nolint:errcheck // the client tells
+	}))
+	defer behind.Close()
+	defer close(release)
+	gate, err := newGate(behind.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Shut()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
+	get := func(path string) error {
+		answer, err := client.Get(gate.URL() + path)
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err
+	}
+	if err := get("/"); err != nil {
+		t.Fatalf("through the open gate: %v", err)
+	}
+	slow := make(chan error)
+	go func() { slow <- get("/slow") }()
+	for open := 0; open < 2; { // the slow request is under way
+		gate.mu.Lock()
+		open = len(gate.conns)
+		gate.mu.Unlock()
+	}
+	gate.Shut()
+	if err := <-slow; err == nil {
+		t.Error("a request that was under way got its answer through the shut gate")
+	}
+	if err := get("/"); err == nil {
+		t.Error("a request got through the shut gate")
+	}
+	if err := gate.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := get("/"); err != nil {
+		t.Errorf("through the gate that is open again: %v", err)
+	}
+}
+
+func TestFreePortsAreDifferent(t *testing.T) {
+	var a, b, c int
+	if err := freePorts(&a, &b, &c); err != nil {
+		t.Fatal(err)
+	}
+	if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c {
+		t.Errorf("ports are %d, %d, %d", a, b, c)
+	}
+}
+
+func TestServingCertificateIsGoodForLoopbackAlone(t *testing.T) {
+	c, err := writeCerts(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(c.serving, c.servingKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.caPEM)
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1"}); err != nil {
+		t.Errorf("for 127.0.0.1: %v", err)
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "10.0.0.1"}); err == nil {
+		t.Error("it is good for 10.0.0.1 too")
+	}
+}

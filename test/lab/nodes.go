@@ -1,0 +1,189 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// DriverName is the CSI driver that the nodes claim to run.
+const DriverName = "diskplugin.csi.alibabacloud.com"
+
+// disksPerNode is the limit of disks that a node reports, a usual one of ECS instances.
+const disksPerNode = 15
+
+// kwokStages tell KWOK how nodes become Ready, Pods become Running, and deleted Pods go away.
+//
+//go:embed stages.yaml
+var kwokStages []byte
+
+// Node is one ECS instance and the Node object that stands for it.
+type Node struct {
+	Name, Instance, Type, Region, Zone string
+}
+
+// SixNodes are two nodes in each of three zones of cn-hangzhou.
+func SixNodes() []Node {
+	const region = "cn-hangzhou"
+	var nodes []Node
+	for _, zone := range []string{"h", "i", "j"} {
+		for n := 1; n <= 2; n++ {
+			nodes = append(nodes, Node{
+				Name:     fmt.Sprintf("node-%s%d", zone, n),
+				Instance: fmt.Sprintf("i-bp1lab%s%d", zone, n),
+				Type:     "ecs.g7.16xlarge",
+				Region:   region,
+				Zone:     region + "-" + zone,
+			})
+		}
+	}
+	return nodes
+}
+
+// startNodes starts KWOK, registers the nodes, and returns when all are Ready and Pods can be scheduled to them.
+func (l *Lab) startNodes(ctx context.Context) error {
+	stages := filepath.Join(l.Dir, "stages.yaml")
+	if err := os.WriteFile(stages, kwokStages, 0o600); err != nil {
+		return err
+	}
+	if _, err := l.plane.start("kwok", "--kubeconfig="+l.Kubeconfig, "--config="+stages, "--manage-all-nodes",
+		"--node-lease-duration-seconds=40", "--node-port=0"); err != nil {
+		return err
+	}
+	for _, node := range l.Nodes {
+		if err := l.AddNode(ctx, node); err != nil {
+			return err
+		}
+	}
+	if err := l.awaitReady(ctx); err != nil {
+		return err
+	}
+	if err := l.startAgents(ctx); err != nil {
+		return err
+	}
+	return l.awaitAccount(ctx, metav1.NamespaceDefault)
+}
+
+// startAgents runs a Pod on every node, as the system Pods of a real cluster do: an empty node would score better than
+// one with any Pod on it.
+func (l *Lab) startAgents(ctx context.Context) error {
+	labels := map[string]string{"app": "agent"}
+	agent := container()
+	agent.VolumeMounts = nil
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{agent}},
+			},
+		},
+	}
+	sets := l.Client.AppsV1().DaemonSets(metav1.NamespaceSystem)
+	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return l.Await(ctx, "every node runs its agent", startLimit, func(ctx context.Context) (bool, error) {
+		now, err := sets.Get(ctx, set.Name, metav1.GetOptions{})
+		return err == nil && int(now.Status.NumberReady) >= len(l.Nodes), err
+	})
+}
+
+// AddNode registers a Node as a kubelet would, and its CSINode as the kubelet does when a driver's node plugin registers.
+func (l *Lab) AddNode(ctx context.Context, n Node) error {
+	if _, err := l.Client.CoreV1().Nodes().Create(ctx, n.node(), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := l.Client.StorageV1().CSINodes().Create(ctx, n.csiNode(), metav1.CreateOptions{})
+	return err
+}
+
+// node is so large, and has processor and memory in such a proportion, that a few Pods more or less change neither of
+// the scheduler's scores of resources: to it the nodes are equal, and it picks one of them at random.
+func (n Node) node() *corev1.Node {
+	size := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("64"),
+		corev1.ResourceMemory: resource.MustParse("256000Mi"),
+		corev1.ResourcePods:   resource.MustParse("110"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: n.Name,
+			Labels: map[string]string{
+				corev1.LabelHostname:           n.Name,
+				corev1.LabelInstanceTypeStable: n.Type,
+				topology.RegionKey:             n.Region,
+				topology.WellKnownZoneKey:      n.Zone,
+				topology.ZoneKey:               n.Zone,
+			},
+		},
+		Spec:   corev1.NodeSpec{ProviderID: n.Region + "." + n.Instance},
+		Status: corev1.NodeStatus{Capacity: size, Allocatable: size},
+	}
+}
+
+func (n Node) csiNode() *storagev1.CSINode {
+	limit := int32(disksPerNode)
+	return &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
+			Name:         DriverName,
+			NodeID:       n.Instance,
+			TopologyKeys: []string{topology.ZoneKey, topology.WellKnownZoneKey, topology.RegionKey},
+			Allocatable:  &storagev1.VolumeNodeResources{Count: &limit},
+		}}},
+	}
+}
+
+// awaitReady waits until every node is Ready and the taint that keeps Pods off a new node is gone.
+func (l *Lab) awaitReady(ctx context.Context) error {
+	return l.Await(ctx, "every node is Ready and untainted", startLimit, func(ctx context.Context) (bool, error) {
+		list, err := l.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, node := range list.Items {
+			if !nodeReady(&node) || len(node.Spec.Taints) > 0 {
+				return false, fmt.Errorf("node %s: ready=%v taints=%v", node.Name, nodeReady(&node), node.Spec.Taints)
+			}
+		}
+		return len(list.Items) >= len(l.Nodes), nil
+	})
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// MakeNamespace makes a namespace and waits for its default ServiceAccount, without which no Pod may be made in it.
+func (l *Lab) MakeNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := l.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return l.awaitAccount(ctx, name)
+}
+
+func (l *Lab) awaitAccount(ctx context.Context, namespace string) error {
+	return l.Await(ctx, "namespace "+namespace+" has its default ServiceAccount", 30*time.Second, func(ctx context.Context) (bool, error) {
+		_, err := l.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, err
+	})
+}

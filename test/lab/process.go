@@ -1,0 +1,183 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a program may take to end after SIGTERM before it is killed. What it holds is thrown away anyway.
+const stopGrace = 3 * time.Second
+
+// Process is one program that runs, in a session of its own, with its output in a log file.
+type Process struct {
+	Name string
+	Log  string // path
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the program has ended and err is set
+	err  error
+}
+
+// Processes are the programs of one lab.
+type Processes struct {
+	logs string
+	list string // file that names the processes for StopKept; empty unless they outlive us
+	mu   sync.Mutex
+	all  []*Process // running or ended, in order of start
+}
+
+func newProcesses(dir string, keep bool) *Processes {
+	p := &Processes{logs: filepath.Join(dir, "logs")}
+	if keep {
+		p.list = filepath.Join(dir, keptFile)
+	}
+	return p
+}
+
+// command describes a program to start.
+type command struct {
+	name string // of the log file too
+	path string
+	args []string
+	out  *os.File // standard output; nil: into the log with standard error
+}
+
+// start runs a program. Unless the lab is kept, the kernel kills it when this process dies, however it dies.
+func (p *Processes) start(c command) (*Process, error) {
+	if err := os.MkdirAll(p.logs, 0o700); err != nil {
+		return nil, err
+	}
+	proc := &Process{Name: c.name, Log: filepath.Join(p.logs, c.name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(proc.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "--- %s: %s %q\n", time.Now().Format(time.RFC3339), c.path, c.args)
+	proc.cmd = exec.Command(c.path, c.args...)
+	proc.cmd.Dir = filepath.Dir(p.logs)
+	proc.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(p.logs)}
+	proc.cmd.Stderr, proc.cmd.Stdout = log, log
+	proc.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if p.list == "" {
+		proc.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	if err := onParentThread(proc.cmd.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.path, err)
+	}
+	go func() {
+		proc.err = proc.cmd.Wait()
+		close(proc.done)
+	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, proc)
+	return proc, p.record(proc)
+}
+
+// record notes a process that is to be kept, so that it can be stopped by another process later.
+func (p *Processes) record(proc *Process) error {
+	if p.list == "" {
+		return nil
+	}
+	id, err := identify(proc.cmd.Process.Pid)
+	if err != nil {
+		return nil // it has ended already; whoever awaits its readiness says so
+	}
+	id.Name = proc.Name
+	return appendIdentity(p.list, id)
+}
+
+// stop ends one process and forgets it.
+func (p *Processes) stop(proc *Process, sig syscall.Signal) {
+	proc.end(sig)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = slices.DeleteFunc(p.all, func(q *Process) bool { return q == proc })
+}
+
+// stopAll ends every process, the last one started first, and waits for it.
+func (p *Processes) stopAll() error {
+	p.mu.Lock()
+	all := slices.Clone(p.all)
+	p.all = nil
+	p.mu.Unlock()
+	for _, proc := range slices.Backward(all) {
+		proc.end(syscall.SIGTERM)
+	}
+	if p.list != "" {
+		if err := os.Remove(p.list); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended names the first process that has ended by itself, with the end of its log; nil while all run.
+func (p *Processes) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, proc := range p.all {
+		if err := proc.exited(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pid is the process ID, valid until the process is stopped.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// end sends the signal, then SIGKILL after a grace, and returns when the process is gone.
+func (p *Process) end(sig syscall.Signal) {
+	p.cmd.Process.Signal(sig) //nolint:errcheck // it may have ended already, which is what we want
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		p.cmd.Process.Kill() //nolint:errcheck // as above
+		<-p.done
+	}
+}
+
+// exited is an error with the end of the log if the process has ended.
+func (p *Process) exited() error {
+	select {
+	case <-p.done:
+		how := "with exit code 0"
+		if p.err != nil {
+			how = p.err.Error()
+		}
+		return fmt.Errorf("%s ended: %s\n%s", p.Name, how, logTail(p.Log))
+	default:
+		return nil
+	}
+}
+
+// onParentThread runs f on the one thread that all programs are started from and that lives as long as this process:
+// the kernel sends a child its parent-death signal when the thread that forked it ends.
+func onParentThread(f func() error) error {
+	parentThread.once.Do(func() {
+		parentThread.work = make(chan func())
+		go func() {
+			runtime.LockOSThread()
+			for f := range parentThread.work {
+				f()
+			}
+		}()
+	})
+	result := make(chan error, 1)
+	parentThread.work <- func() { result <- f() }
+	return <-result
+}
+
+var parentThread struct {
+	once sync.Once
+	work chan func()
+}

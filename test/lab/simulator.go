@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+// SoldOut and Unlimited are values of SetStock.
+const (
+	SoldOut   = 0
+	Unlimited = -1
+)
+
+// Simulator is the admin API of an ecs-simulator.
+type Simulator struct {
+	URL    string
+	client *http.Client
+}
+
+func newSimulator(url string) *Simulator {
+	return &Simulator{URL: url, client: &http.Client{Timeout: 10 * time.Second}}
+}
+
+// State returns zones, disks, stock and counts of calls at this moment.
+func (s *Simulator) State(ctx context.Context) (ecssim.State, error) {
+	var state ecssim.State
+	return state, s.do(ctx, http.MethodGet, "state", nil, &state)
+}
+
+// Disks returns the disks that exist and have that claim namespace in their tags; "" for all of them.
+func (s *Simulator) Disks(ctx context.Context, namespace string) ([]ecssim.DiskState, error) {
+	state, err := s.State(ctx)
+	return slices.DeleteFunc(state.Disks, func(d ecssim.DiskState) bool {
+		return namespace != "" && d.Tags[disk.ClaimNamespaceTag] != namespace
+	}), err
+}
+
+// Calls returns the ledger's calls of an action, the oldest first.
+func (s *Simulator) Calls(ctx context.Context, action string) ([]ecssim.Call, error) {
+	var calls []ecssim.Call
+	err := s.do(ctx, http.MethodGet, "calls", nil, &calls)
+	return slices.DeleteFunc(calls, func(c ecssim.Call) bool { return c.Action != action }), err
+}
+
+// SetStock says how many more disks of a category a zone sells.
+func (s *Simulator) SetStock(ctx context.Context, zone, category string, units int) error {
+	return s.do(ctx, http.MethodPost, "stock", map[string]any{"zone": zone, "category": category, "units": units}, nil)
+}
+
+// SellOut leaves nothing of any category in a zone; Restock undoes it.
+func (s *Simulator) SellOut(ctx context.Context, zone string) error {
+	return s.stockAll(ctx, zone, SoldOut)
+}
+
+// Restock makes everything unlimited again that a zone offers.
+func (s *Simulator) Restock(ctx context.Context, zone string) error {
+	return s.stockAll(ctx, zone, Unlimited)
+}
+
+func (s *Simulator) stockAll(ctx context.Context, zone string, units int) error {
+	state, err := s.State(ctx)
+	if err != nil {
+		return err
+	}
+	for _, level := range state.Stock {
+		if level.Zone != zone {
+			continue
+		}
+		if err := s.SetStock(ctx, zone, level.Category, units); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddFault makes calls misbehave from now on.
+func (s *Simulator) AddFault(ctx context.Context, fault ecssim.Fault) error {
+	return s.do(ctx, http.MethodPost, "faults", fault, nil)
+}
+
+// ClearFaults ends all misbehaviour.
+func (s *Simulator) ClearFaults(ctx context.Context) error {
+	return s.do(ctx, http.MethodDelete, "faults", nil, nil)
+}
+
+func (s *Simulator) do(ctx context.Context, method, route string, body, answer any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/_sim/"+route, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("simulator: %s %s: %s: %s", method, route, response.Status, said)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(said, answer)
+}

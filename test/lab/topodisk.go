@@ -1,0 +1,213 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Names of the containers and of the log files of topodisk's processes.
+const (
+	simulatorName   = "ecs-simulator"
+	driverName      = "disk-driver"
+	ProvisionerName = "disk-provisioner"
+)
+
+// The access key that the simulator knows. It opens nothing else.
+const (
+	KeyID  = "LTAI5tTopodiskLab"
+	Secret = "the-lab-is-not-secret"
+)
+
+// Topodisk is the cloud and topodisk's two programs, each of which can be stopped and started by itself.
+type Topodisk struct {
+	lab        *Lab
+	install    *installation
+	kubeconfig string // of the installation's ServiceAccount
+	socket     string // between provisioner and driver
+	keys       string // directory of the credentials
+	simulator  string // URL
+	ecs        string // URL that the driver is given: the simulator's, or the gate's
+	gate       *Gate
+	http       map[string]int // port of health and metrics, by process name
+	running    map[string]*Process
+}
+
+func (l *Lab) startTopodisk(ctx context.Context) error {
+	install, err := readInstallation(l.opts.Root)
+	if err != nil {
+		return err
+	}
+	t := &Topodisk{
+		lab: l, install: install, http: map[string]int{}, running: map[string]*Process{},
+		socket: filepath.Join(l.Dir, "csi.sock"), keys: filepath.Join(l.Dir, "credentials"),
+	}
+	l.topodisk = t
+	if err := install.apply(ctx, l.plane.restConfig(l.plane.tokens[userAdmin]), l); err != nil {
+		return err
+	}
+	token, err := install.token(ctx, l)
+	if err != nil {
+		return err
+	}
+	if t.kubeconfig, err = l.plane.kubeconfig("topodisk", token); err != nil {
+		return err
+	}
+	if err := t.WriteCredentials(KeyID, Secret); err != nil {
+		return err
+	}
+	for _, start := range []func(context.Context) error{t.startSimulator, t.openGate} {
+		if err := start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.StartDriver(ctx, l.opts.DriverArgs...); err != nil {
+		return err
+	}
+	return t.StartProvisioner(ctx, ProvisionerName, l.opts.ProvisionerArgs...)
+}
+
+// WriteCredentials puts an access key where the driver reads it, while it runs as well.
+func (t *Topodisk) WriteCredentials(id, secret string) error {
+	if err := os.MkdirAll(t.keys, 0o700); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"access-key-id": id, "access-key-secret": secret} {
+		path := filepath.Join(t.keys, name)
+		if err := os.WriteFile(path+".new", []byte(value), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startSimulator starts an ECS that has the lab's zones and instances and checks signatures.
+func (t *Topodisk) startSimulator(ctx context.Context) error {
+	var port int
+	if err := freePorts(&port); err != nil {
+		return err
+	}
+	nodes := t.lab.Nodes
+	args := []string{fmt.Sprintf("--listen=127.0.0.1:%d", port), "--region=" + nodes[0].Region, "--access-key=" + KeyID + "=" + Secret}
+	for _, zone := range zonesOf(nodes) {
+		args = append(args, "--zone="+zone)
+	}
+	for _, n := range nodes {
+		args = append(args, fmt.Sprintf("--instance=%s=%s/%s", n.Instance, n.Zone, n.Type))
+	}
+	t.simulator = fmt.Sprintf("http://127.0.0.1:%d", port)
+	t.ecs = t.simulator
+	t.lab.Simulator = newSimulator(t.simulator)
+	return t.start(ctx, simulatorName, simulatorName, t.simulator+"/_sim/state", append(args, t.lab.opts.SimulatorArgs...))
+}
+
+func zonesOf(nodes []Node) []string {
+	var zones []string
+	for _, n := range nodes {
+		if !slices.Contains(zones, n.Zone) {
+			zones = append(zones, n.Zone)
+		}
+	}
+	return zones
+}
+
+// openGate puts a gate between driver and simulator if the options ask for one.
+func (t *Topodisk) openGate(context.Context) (err error) {
+	if !t.lab.opts.Gate {
+		return nil
+	}
+	if t.gate, err = newGate(t.simulator); err != nil {
+		return err
+	}
+	t.ecs = t.gate.URL()
+	return nil
+}
+
+// Gate is what ECS is reached through; nil without Options.Gate.
+func (t *Topodisk) Gate() *Gate { return t.gate }
+
+// StartDriver starts disk-driver with the installation's flags and then args, and returns when it answers.
+func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
+	flags, err := t.install.args(driverName)
+	if err != nil {
+		return err
+	}
+	port, err := t.httpPort(driverName)
+	if err != nil {
+		return err
+	}
+	flags = append(flags, "--endpoint=unix://"+t.socket, "--ecs-endpoint="+t.ecs, "--cluster-id=lab",
+		"--region="+t.lab.Nodes[0].Region, "--credentials-dir="+t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4")
+	return t.start(ctx, driverName, driverName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
+}
+
+// StartProvisioner starts a disk-provisioner under a name of its own, with the installation's flags and then args,
+// and returns when it is alive; it may then wait for its turn to lead.
+func (t *Topodisk) StartProvisioner(ctx context.Context, name string, args ...string) error {
+	flags, err := t.install.args("csi-provisioner")
+	if err != nil {
+		return err
+	}
+	port, err := t.httpPort(name)
+	if err != nil {
+		return err
+	}
+	flags = append(flags, "--csi-address="+t.socket, "--kubeconfig="+t.kubeconfig, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4")
+	return t.start(ctx, name, ProvisionerName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
+}
+
+// httpPort is the same one each time a process of that name is started.
+func (t *Topodisk) httpPort(name string) (int, error) {
+	if port, ok := t.http[name]; ok {
+		return port, nil
+	}
+	var port int
+	err := freePorts(&port)
+	t.http[name] = port
+	return port, err
+}
+
+func (t *Topodisk) start(ctx context.Context, name, program, health string, args []string) error {
+	if t.running[name] != nil {
+		return fmt.Errorf("%s runs already", name)
+	}
+	path := filepath.Join(t.lab.opts.Programs.Topodisk, program)
+	proc, err := t.lab.processes.start(command{name: name, path: path, args: args})
+	if err != nil {
+		return err
+	}
+	t.running[name] = proc
+	return t.lab.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, health, "")
+}
+
+// StopDriver ends the driver with SIGTERM.
+func (t *Topodisk) StopDriver() { t.stop(driverName, syscall.SIGTERM) }
+
+// KillDriver ends the driver with SIGKILL, in the middle of whatever it does.
+func (t *Topodisk) KillDriver() { t.stop(driverName, syscall.SIGKILL) }
+
+// StopProvisioner ends the provisioner of that name with SIGTERM.
+func (t *Topodisk) StopProvisioner(name string) { t.stop(name, syscall.SIGTERM) }
+
+// KillProvisioner ends the provisioner of that name with SIGKILL.
+func (t *Topodisk) KillProvisioner(name string) { t.stop(name, syscall.SIGKILL) }
+
+func (t *Topodisk) stop(name string, sig syscall.Signal) {
+	if proc := t.running[name]; proc != nil {
+		t.lab.processes.stop(proc, sig)
+		delete(t.running, name)
+	}
+}
+
+// Metrics returns the URL of a process' metrics.
+func (t *Topodisk) Metrics(name string) string {
+	return fmt.Sprintf("http://127.0.0.1:%d/metrics", t.http[name])
+}
