@@ -12,8 +12,9 @@ const (
 type action struct {
 	name     string
 	version  string
-	required []string // parameters that are mandatory; a prefix stands for its list
-	optional []string // others that have an effect or are known to have none here; Tag.N.Key stands for a list
+	required []string           // parameters that are mandatory; Tag.N and the like stand for their list
+	optional []string           // others that it takes; Tag.N.Key stands for a list
+	absent   map[string]refusal // status and code by mandatory parameter, where it is not MissingParameter
 	// regionCode is the status and the code of a refusal of another region.
 	regionCode refusal
 	anyRegion  bool
@@ -24,6 +25,10 @@ type action struct {
 // file of its verb or noun.
 var actions = table(
 	createDisk, deleteDisk, describeDisks,
+	describeRegions, describeZones, describeAvailableResource,
+	describeInstances, describeInstanceTypes,
+	tagResources, untagResources, listTagResources,
+	getCallerIdentity,
 )
 
 // table indexes operations by name and fills in what most have in common.

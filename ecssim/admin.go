@@ -147,6 +147,7 @@ type State struct {
 	Faults        []Fault                   `json:"faults"`
 	Calls         map[string]map[string]int `json:"calls"`         // counts by action and code, "" for success
 	UnknownParams map[string]int            `json:"unknownParams"` // counts by action and name, numbers replaced by N
+	Broken        string                    `json:"broken"`        // what Check finds wrong, empty for nothing
 }
 
 // State returns all there is to see.
@@ -158,6 +159,9 @@ func (s *Server) State() State {
 			Instances: append([]Instance{}, s.config.Instances...), Disks: s.diskStates(now),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
 			Stock: s.levels(), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
+		}
+		if err := s.broken(); err != nil {
+			st.Broken = err.Error()
 		}
 	})
 	return st

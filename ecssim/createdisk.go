@@ -70,7 +70,7 @@ func (s *Server) readOwner(x *exchange, _ *disk) *refusal {
 	switch {
 	case id == "":
 		return nil
-	case !slices.ContainsFunc(s.config.Instances, func(i Instance) bool { return i.ID == id }):
+	case s.fleet.instances[id] == nil:
 		return refuse(404, "InvalidInstanceId.NotFound", "The specified InstanceId %q does not exist.", id)
 	case x.params["ZoneId"] != "":
 		return refuse(403, "InvalidParam.ZoneIdAndInstanceId.Conflict", "The specified param ZoneId and InstanceId are conflict.")

@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -14,6 +15,7 @@ var describeDisks = action{
 		"MultiAttach", "DiskChargeType", "Filter.N.Key", "Filter.N.Value", "AdditionalAttributes.N", "DryRun",
 		"NextToken", "MaxResults", "PageNumber", "PageSize",
 	},
+	absent:     map[string]refusal{"RegionId": {status: 400, code: "MissingParamter.RegionId"}}, // ECS's spelling
 	regionCode: refusal{status: 400, code: "InvalidRegion.NotFound"},
 	do:         (*Server).describeDisks,
 }
@@ -23,6 +25,10 @@ const maxTagged = 1000
 
 // describeDisks shows the disks that pass every filter, the newest first.
 func (s *Server) describeDisks(x *exchange) (object, *refusal) {
+	candidates, no := s.candidates(x)
+	if no != nil {
+		return nil, no
+	}
 	filters, no := s.diskFilters(x)
 	if no != nil {
 		return nil, no
@@ -35,7 +41,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 		return nil, orDryRun(no)
 	}
 	var found []*disk
-	for _, d := range s.disks.newestFirst() {
+	for d := range candidates {
 		if x.now.Before(d.created.Add(s.config.Latency.Visible)) {
 			continue
 		}
@@ -46,10 +52,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	if (x.params.hasList("Tag") || x.params["ResourceGroupId"] != "") && len(found) > maxTagged {
 		found = found[:maxTagged]
 	}
-	shown, reply, no := cut(page, found, func(d *disk) int { return -d.seq })
-	if no != nil {
-		return nil, no
-	}
+	shown, reply := cut(page, found, func(d *disk) int { return -d.seq })
 	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
 	list := []object{}
 	for _, d := range shown {
@@ -65,7 +68,7 @@ type diskFilter func(*disk) bool
 // diskFilters reads the filters of a request. They are joined by AND.
 func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 	readers := []func(*exchange) (diskFilter, *refusal){
-		filterIDs, s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
+		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
 		filterMultiAttach, filterTruth("Portable", true), filterTruth("DeleteWithInstance", false), filterTruth("DeleteAutoSnapshot", true),
 		filterChargeType, filterCreation,
 		filterText("DiskName", func(d *disk) string { return d.name }),
@@ -87,7 +90,8 @@ func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 	return filters, nil
 }
 
-func filterIDs(x *exchange) (diskFilter, *refusal) {
+// candidates yields the disks that DiskIds names, or all if it is absent.
+func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *refusal) {
 	ids, given, no := x.params.jsonList("DiskIds",
 		func() *refusal {
 			return refuse(403, "InvalidDiskIds.Malformed", "The amount of specified disk IDs exceeds the limit of 100.")
@@ -95,17 +99,16 @@ func filterIDs(x *exchange) (diskFilter, *refusal) {
 		func() *refusal {
 			return refuse(400, "InvalidParameter.DiskIds", "The specified parameter DiskIds is not valid: it must be a JSON array of disk IDs.")
 		})
-	if no != nil || !given {
+	if no != nil {
 		return nil, no
+	}
+	if !given {
+		return s.disks.newestFirst(), nil
 	}
 	if len(ids) == 1 {
 		x.disk = ids[0]
 	}
-	wanted := map[string]bool{}
-	for _, id := range ids {
-		wanted[id] = true
-	}
-	return func(d *disk) bool { return wanted[d.id] }, nil
+	return s.disks.named(ids), nil
 }
 
 func (s *Server) filterZone(x *exchange) (diskFilter, *refusal) {

@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -52,6 +53,7 @@ func (d *disk) serial() string { return d.id[len("d-"):] }
 // shelf holds the disks that exist.
 type shelf struct {
 	byID    map[string]*disk
+	order   []*disk // the oldest first
 	made    int
 	deleted int
 }
@@ -62,17 +64,41 @@ func (s *shelf) add(d *disk) {
 	s.made++
 	d.seq = s.made
 	s.byID[d.id] = d
+	s.order = append(s.order, d)
 }
 
 func (s *shelf) remove(d *disk) {
 	s.deleted++
 	delete(s.byID, d.id)
+	i, _ := slices.BinarySearchFunc(s.order, d, bySeq)
+	s.order = slices.Delete(s.order, i, i+1)
 }
 
-// newestFirst returns all disks, the last made first.
-func (s *shelf) newestFirst() []*disk {
-	return slices.SortedFunc(maps.Values(s.byID), func(a, b *disk) int { return b.seq - a.seq })
+// newestFirst yields all disks, the last made first.
+func (s *shelf) newestFirst() iter.Seq[*disk] {
+	return func(yield func(*disk) bool) {
+		for i := len(s.order) - 1; i >= 0; i-- {
+			if !yield(s.order[i]) {
+				return
+			}
+		}
+	}
 }
+
+// named yields the disks of some IDs, the last made first.
+func (s *shelf) named(ids []string) iter.Seq[*disk] {
+	found := map[string]*disk{}
+	for _, id := range ids {
+		if d := s.byID[id]; d != nil {
+			found[id] = d
+		}
+	}
+	list := slices.SortedFunc(maps.Values(found), bySeq)
+	slices.Reverse(list)
+	return slices.Values(list)
+}
+
+func bySeq(a, b *disk) int { return a.seq - b.seq }
 
 // DiskState is a disk as it is, however much of it reads show already.
 type DiskState struct {
@@ -99,13 +125,12 @@ func (s *Server) Disks() []DiskState {
 
 func (s *Server) diskStates(now time.Time) []DiskState {
 	list := []DiskState{}
-	for _, d := range s.disks.newestFirst() {
+	for _, d := range s.disks.order {
 		list = append(list, DiskState{
 			ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
 			Status: d.state(now), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
 			MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current),
 		})
 	}
-	slices.Reverse(list)
 	return list
 }

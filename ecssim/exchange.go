@@ -93,9 +93,15 @@ func (x *exchange) findAction(m message) *refusal {
 // checkRequired refuses a request that lacks a mandatory parameter.
 func (x *exchange) checkRequired() *refusal {
 	for _, name := range x.action.required {
-		if x.params[name] == "" && !x.params.hasList(name) {
-			return missing(name)
+		prefix, isList := strings.CutSuffix(name, ".N")
+		if x.params[name] != "" || isList && x.params.hasList(prefix) {
+			continue
 		}
+		no := missing(name)
+		if own, ok := x.action.absent[name]; ok {
+			no.status, no.code = own.status, own.code
+		}
+		return no
 	}
 	return nil
 }

@@ -48,10 +48,11 @@ func realLatency(scale time.Duration) Latency {
 	ms := time.Millisecond
 	l := Latency{
 		API: map[string]time.Duration{
-			"":              300 * ms,
-			"CreateDisk":    500 * ms,
-			"DeleteDisk":    400 * ms,
-			"DescribeDisks": 120 * ms,
+			"":                          300 * ms,
+			"CreateDisk":                500 * ms,
+			"DeleteDisk":                400 * ms,
+			"DescribeDisks":             120 * ms,
+			"DescribeAvailableResource": 700 * ms,
 		},
 		PerDisk:      ms,
 		Available:    1500 * ms,

@@ -10,6 +10,7 @@ import (
 // paging is how an action cuts its result into pages.
 type paging struct {
 	defaultSize, maxSize   int // of PageSize
+	fallback               int // MaxResults if it is absent; 0 is minResults
 	minResults, maxResults int // what MaxResults is raised or cut to
 }
 
@@ -46,7 +47,7 @@ func readPage(p parameters, limits paging) (page, *refusal) {
 }
 
 func readTokenPage(p parameters, limits paging) (page, *refusal) {
-	size, no := p.integer("MaxResults", limits.minResults)
+	size, no := p.integer("MaxResults", max(limits.fallback, limits.minResults))
 	if no != nil {
 		return page{}, no
 	}
@@ -66,11 +67,11 @@ func readTokenPage(p parameters, limits paging) (page, *refusal) {
 
 // cut returns the rows of a page and the reply's paging fields. The rows come
 // in the order of their keys, which are all different.
-func cut[T any](pg page, rows []T, key func(T) int) ([]T, object, *refusal) {
+func cut[T any](pg page, rows []T, key func(T) int) ([]T, object) {
 	if !pg.byToken {
 		from := min((pg.number-1)*pg.size, len(rows))
 		to := min(from+pg.size, len(rows))
-		return rows[from:to], object{"TotalCount": len(rows), "PageNumber": pg.number, "PageSize": pg.size}, nil
+		return rows[from:to], object{"TotalCount": len(rows), "PageNumber": pg.number, "PageSize": pg.size}
 	}
 	if pg.resumed {
 		from := slices.IndexFunc(rows, func(r T) bool { return key(r) > pg.after })
@@ -84,7 +85,7 @@ func cut[T any](pg page, rows []T, key func(T) int) ([]T, object, *refusal) {
 		rows = rows[:pg.size]
 		next = base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(key(rows[len(rows)-1]))))
 	}
-	return rows, object{"NextToken": next}, nil
+	return rows, object{"NextToken": next}
 }
 
 // orDryRun returns a refusal, or if there is none the one that a dry run

@@ -30,6 +30,7 @@ type Server struct {
 	stock  stock
 	tokens tokens
 	disks  shelf
+	fleet  fleet
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -44,11 +45,11 @@ func New(config Config) (*Server, error) {
 		clock:  newClock(),
 		ids:    newIDMaker(config.Region, config.Seed),
 		nonces: newNonces(),
-		faults: faultList{},
 		ledger: newLedger(config.LedgerSize),
 		stock:  newStock(config),
 		tokens: newTokens(config.TokenLife),
 		disks:  newShelf(),
+		fleet:  newFleet(config),
 	}, nil
 }
 

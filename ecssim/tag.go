@@ -93,6 +93,11 @@ func newTagSet(list []tag, now time.Time) tagSet {
 	return s
 }
 
+// change puts other tags in the place of the current ones.
+func (s *tagSet) change(tags map[string]string, now time.Time) {
+	s.previous, s.current, s.changed = s.current, tags, now
+}
+
 // matches tells whether a search by tags finds the resource, lag after a
 // change. A tag without a value finds every value.
 func (s *tagSet) matches(want []tag, now time.Time, lag time.Duration) bool {

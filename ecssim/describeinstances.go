@@ -1,0 +1,67 @@
+package ecssim
+
+import "slices"
+
+var describeInstances = action{
+	name:     "DescribeInstances",
+	required: []string{"RegionId"},
+	optional: []string{
+		"InstanceIds", "ZoneId", "Status", "InstanceType", "InstanceTypeFamily", "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value",
+		"AdditionalAttributes.N", "NextToken", "MaxResults", "PageNumber", "PageSize",
+	},
+	do: (*Server).describeInstances,
+}
+
+// instanceStates are the values that DescribeInstances takes for Status.
+var instanceStates = []string{"Pending", "Running", "Starting", "Stopping", "Stopped"}
+
+// describeInstances shows the instances that pass every filter. All run.
+func (s *Server) describeInstances(x *exchange) (object, *refusal) {
+	ids, byID, no := x.params.jsonList("InstanceIds",
+		func() *refusal {
+			return refuse(403, "InvalidInstanceIds.Malformed", "The amount of specified instance IDs exceeds the limit of 100.")
+		},
+		func() *refusal {
+			return refuse(400, "InvalidParameter.InstanceIds", "The specified parameter InstanceIds is not valid: it must be a JSON array of instance IDs.")
+		})
+	if no != nil {
+		return nil, no
+	}
+	tags, no := x.params.tags()
+	if no != nil {
+		return nil, no
+	}
+	if !x.params.oneOf("Status", instanceStates...) {
+		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], quoted(instanceStates))
+	}
+	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
+	if no != nil {
+		return nil, no
+	}
+	var found []*instance
+	for _, i := range s.fleet.inOrder() {
+		if (!byID || slices.Contains(ids, i.ID)) && x.params.oneOf("ZoneId", i.Zone) && x.params.oneOf("Status", "Running") &&
+			x.params.oneOf("InstanceType", i.Type) && x.params.oneOf("InstanceTypeFamily", s.fleet.types[i.Type].family()) &&
+			i.tags.matches(tags, x.now, s.config.Latency.TagsVisible) {
+			found = append(found, i)
+		}
+	}
+	shown, reply := cut(page, found, func(i *instance) int { return i.seq })
+	list := []object{}
+	for _, i := range shown {
+		list = append(list, s.renderInstance(i))
+	}
+	reply["Instances"] = wrapped("Instance", list)
+	return reply, nil
+}
+
+// renderInstance returns an instance as DescribeInstances shows it.
+func (s *Server) renderInstance(i *instance) object {
+	return object{
+		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": s.config.Region, "ZoneId": i.Zone, "Status": "Running",
+		"InstanceType": i.Type, "InstanceTypeFamily": s.fleet.types[i.Type].family(), "IoOptimized": true,
+		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
+		"Tags": wrapped("Tag", i.tags.render()), "OperationLocks": wrapped("LockReason", []object{}),
+		"MetadataOptions": object{"HttpEndpoint": "", "HttpTokens": "optional", "HttpPutResponseHopLimit": 0},
+	}
+}
