@@ -32,14 +32,25 @@ func (s Spec) Matches(d Disk) error {
 	return nil
 }
 
-// Allows says whether an existing disk is of a kind and size that the request
-// allows, and names the first difference if it is not.
-func Allows(choices []Choice, want Wanted, d Disk) error {
-	same := func(c Choice) bool {
-		return c.Category == d.Category && c.level() == Choice{d.Category, d.PerformanceLevel}.level()
+// Among says whether an existing disk is one that the plan could have made, of
+// a size that serves the request, and names the first difference if it is not:
+// its zone, its type or its size.
+func Among(plan []Attempt, want Wanted, d Disk) error {
+	var zones []string
+	var choices []Choice
+	for _, try := range plan {
+		if where := try.Zone.words(); !slices.Contains(zones, where) {
+			zones = append(zones, where)
+		}
+		if try.Zone == d.Zone {
+			choices = append(choices, Choice{try.Category, try.Level})
+		}
 	}
-	if !slices.ContainsFunc(choices, same) {
-		return differs(d, "type", Choice{d.Category, d.PerformanceLevel}, list(choices))
+	if len(choices) == 0 {
+		return differs(d, "zone", d.Zone.words(), list(zones))
+	}
+	if err := OneOf(choices, d); err != nil {
+		return err
 	}
 	if !want.Holds(d.Size) {
 		return differs(d, "size", fmt.Sprintf("%d GiB", d.Size), want)
@@ -47,18 +58,13 @@ func Allows(choices []Choice, want Wanted, d Disk) error {
 	return nil
 }
 
-// Reaches says whether an existing disk is where it may be, and names its
-// zone if it is not. A regional disk is everywhere.
-func Reaches(places []Place, d Disk) error {
-	if d.Category.Regional() && d.Zone == "" {
-		return nil
-	}
-	var zones []Zone
-	for _, p := range places {
-		zones = append(zones, p.Zone)
-	}
-	if !slices.Contains(zones, d.Zone) {
-		return differs(d, "zone", d.Zone, list(zones))
+// OneOf says whether an existing disk is one of the choices. A level that is
+// not named is PL1, which ECS fills in.
+func OneOf(choices []Choice, d Disk) error {
+	is := Choice{d.Category, d.PerformanceLevel}
+	same := func(c Choice) bool { return c.Category == is.Category && c.level() == is.level() }
+	if !slices.ContainsFunc(choices, same) {
+		return differs(d, "type", is, list(choices))
 	}
 	return nil
 }

@@ -34,29 +34,31 @@ func TestMatchesNamesTheFirstDifference(t *testing.T) {
 	checkMatch(t, "what ECS fills in", Spec{}.Matches(filled), "")
 }
 
-func TestAllowsNamesTypeAndSize(t *testing.T) {
-	choices := []Choice{{Category: "cloud_essd"}, {"cloud_essd", "PL2"}, {Category: "cloud_ssd"}}
+func TestAmongNamesZoneTypeAndSize(t *testing.T) {
+	plan := []Attempt{
+		{"a", "cloud_essd", "", 20},
+		{"a", "cloud_essd", "PL2", 20},
+		{"a", "cloud_ssd", "", 20},
+		{"b", "cloud_auto", "", 20},
+	}
 	want := Wanted{20, 30}
 	for name, row := range map[string]struct {
 		disk Disk
 		want string
 	}{
-		"no level is PL1":  {Disk{Category: "cloud_essd", PerformanceLevel: "PL1", Size: 20}, ""},
-		"level asked for":  {Disk{Category: "cloud_essd", PerformanceLevel: "PL2", Size: 30}, ""},
-		"other level":      {Disk{Category: "cloud_essd", PerformanceLevel: "PL3", Size: 20}, "type cloud_essd PL3; asked for is cloud_essd, cloud_essd PL2, cloud_ssd"},
-		"other type":       {Disk{Category: "cloud_auto", Size: 20}, "type cloud_auto"},
-		"too small":        {Disk{Category: "cloud_ssd", Size: 19}, "size 19 GiB; asked for is 20 to 30 GiB"},
-		"beyond the limit": {Disk{Category: "cloud_ssd", Size: 31}, "size 31 GiB"},
+		"no level is PL1":       {Disk{Zone: "a", Category: "cloud_essd", PerformanceLevel: "PL1", Size: 20}, ""},
+		"level asked for":       {Disk{Zone: "a", Category: "cloud_essd", PerformanceLevel: "PL2", Size: 30}, ""},
+		"other level":           {Disk{Zone: "a", Category: "cloud_essd", PerformanceLevel: "PL3", Size: 20}, "type cloud_essd PL3; asked for is cloud_essd, cloud_essd PL2, cloud_ssd"},
+		"other zone":            {Disk{ID: "d-1", Zone: "c", Category: "cloud_ssd", Size: 20}, "d-1: the disk of this name has zone c; asked for is a, b"},
+		"type of another zone":  {Disk{Zone: "b", Category: "cloud_ssd", Size: 20}, "type cloud_ssd; asked for is cloud_auto"},
+		"regional, not planned": {Disk{Category: "cloud_regional_disk_auto", Size: 20}, "zone the whole region; asked for is a, b"},
+		"too small":             {Disk{Zone: "a", Category: "cloud_ssd", Size: 19}, "size 19 GiB; asked for is 20 to 30 GiB"},
+		"beyond the limit":      {Disk{Zone: "a", Category: "cloud_ssd", Size: 31}, "size 31 GiB"},
 	} {
-		checkMatch(t, name, Allows(choices, want, row.disk), row.want)
+		checkMatch(t, name, Among(plan, want, row.disk), row.want)
 	}
-}
-
-func TestReachesNamesTheZone(t *testing.T) {
-	places := []Place{{Zone: "a"}, {Zone: "b"}}
-	checkMatch(t, "allowed", Reaches(places, Disk{Zone: "b"}), "")
-	checkMatch(t, "elsewhere", Reaches(places, Disk{ID: "d-1", Zone: "c"}), "d-1: the disk of this name has zone c; asked for is a, b")
-	checkMatch(t, "regional", Reaches(places, Disk{Category: "cloud_regional_disk_auto"}), "")
+	regional := []Attempt{{"", "cloud_regional_disk_auto", "", 20}}
+	checkMatch(t, "regional", Among(regional, want, Disk{Category: "cloud_regional_disk_auto", Size: 20}), "")
 }
 
 func checkMatch(t *testing.T, name string, err error, want string) {

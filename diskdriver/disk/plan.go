@@ -81,11 +81,15 @@ func Plan(fits []Fit, places []Place) ([]Attempt, error) {
 	return nil, Errorf(Invalid, "no zone is given: neither accessibility_requirements nor parameter zoneId names one")
 }
 
-// String returns the attempt in words: cloud_essd PL1 20 GiB in cn-hangzhou-h.
+// String returns the attempt in words: cloud_essd PL1 of 20 GiB in cn-hangzhou-h.
 func (a Attempt) String() string {
-	where := "in zone " + string(a.Zone)
-	if a.Zone == "" {
-		where = "in the region"
+	return fmt.Sprintf("%s of %d GiB in %s", Choice{a.Category, a.Level}, a.Size, a.Zone.words())
+}
+
+// words returns the zone for an error message.
+func (z Zone) words() string {
+	if z == "" {
+		return "the whole region"
 	}
-	return fmt.Sprintf("%s, %d GiB, %s", Choice{a.Category, a.Level}, a.Size, where)
+	return string(z)
 }

@@ -1,0 +1,80 @@
+// Command disk-driver is the CSI plugin for Alibaba Cloud ECS disks: it answers
+// CSI on a unix socket and calls ECS.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
+)
+
+// version is stamped by the linker.
+var version = "dev"
+
+// *ecs.Client is what the driver makes disks with.
+var (
+	_ diskdriver.Disks = (*ecs.Client)(nil)
+	_ diskdriver.Cloud = (*ecs.Client)(nil)
+)
+
+func main() {
+	o, err := parse(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "disk-driver: %v\n", err)
+		os.Exit(2)
+	case o.showVersion:
+		fmt.Println("disk-driver", version)
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		klog.ErrorS(err, "disk-driver ends")
+		klog.Flush()
+		os.Exit(1)
+	}
+	klog.Flush()
+}
+
+// run wires the program up and serves until the context ends.
+func run(ctx context.Context, o *options) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	credentials, err := ecs.Choose(o.credentialsDir)
+	if err != nil {
+		return fmt.Errorf("--credentials-dir=%s: %w", o.credentialsDir, err)
+	}
+	client, err := ecs.NewClient(o.ecs(credentials, registry))
+	if err != nil {
+		return err
+	}
+	driver, err := diskdriver.New(o.driver(registry), client, client)
+	if err != nil {
+		return err
+	}
+	pages, err := servePages(o.httpEndpoint, registry)
+	if err != nil {
+		return err
+	}
+	defer pages.Close()
+	listener, err := diskdriver.Listen(o.endpoint)
+	if err != nil {
+		return err
+	}
+	return driver.Run(ctx, listener, o.drain)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// options are the flags.
+type options struct {
+	mode              string
+	endpoint          string
+	driverName        string
+	region            string
+	clusterID         string
+	ecsEndpoint       string
+	credentialsDir    string
+	unknownParameters string
+	pvTopologyKey     string
+	httpEndpoint      string
+	drain             time.Duration
+	showVersion       bool
+}
+
+// parse reads the flags; its error names the flag, its value and what is
+// allowed.
+func parse(args []string, help io.Writer) (*options, error) {
+	o := &options{}
+	flags := pflag.NewFlagSet("disk-driver", pflag.ContinueOnError)
+	flags.SetOutput(help)
+	flags.SortFlags = false
+	flags.StringVar(&o.mode, "mode", "controller", "what to serve: controller (CSI Identity and Controller)")
+	flags.StringVar(&o.endpoint, "endpoint", "", "unix socket to serve CSI on, such as unix:///csi/csi.sock (required)")
+	flags.StringVar(&o.driverName, "driver-name", diskdriver.DefaultName, "CSI driver name")
+	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou (required)")
+	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with (required)")
+	flags.StringVar(&o.ecsEndpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
+	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token; empty: the environment variables ALIBABA_CLOUD_ACCESS_KEY_ID, _SECRET and _SECURITY_TOKEN")
+	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
+	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
+	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
+	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls under way may take to end after SIGTERM")
+	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	flags.AddGoFlagSet(logging)
+
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("argument %q is not allowed: every setting is a flag", flags.Arg(0))
+	}
+	if o.showVersion {
+		return o, nil
+	}
+	return o, o.validate()
+}
+
+// validate refuses what the program can't work with.
+func (o *options) validate() error {
+	if o.mode != "controller" {
+		return fmt.Errorf("--mode=%s is not allowed: allowed is controller", o.mode)
+	}
+	for _, required := range []struct{ name, value, example string }{
+		{"endpoint", o.endpoint, "unix:///csi/csi.sock"},
+		{"region", o.region, "cn-hangzhou"},
+		{"cluster-id", o.clusterID, "c0123456789abcdef"},
+	} {
+		if required.value == "" {
+			return fmt.Errorf("--%s is missing; for example --%s=%s", required.name, required.name, required.example)
+		}
+	}
+	if _, err := diskdriver.SocketPath(o.endpoint); err != nil {
+		return fmt.Errorf("--endpoint: %w", err)
+	}
+	if u := disk.Unknown(o.unknownParameters); u != disk.Refuse && u != disk.Warn {
+		return fmt.Errorf("--unknown-parameters=%s is not allowed: allowed are %s and %s", o.unknownParameters, disk.Refuse, disk.Warn)
+	}
+	switch o.pvTopologyKey {
+	case "", topology.WellKnownZoneKey, topology.ZoneKey:
+	default:
+		return fmt.Errorf("--pv-topology-key=%s is not allowed: allowed are %s and %s", o.pvTopologyKey, topology.WellKnownZoneKey, topology.ZoneKey)
+	}
+	if _, _, err := net.SplitHostPort(o.httpEndpoint); o.httpEndpoint != "" && err != nil {
+		return fmt.Errorf("--http-endpoint=%s is not allowed: allowed is host:port, such as :9809", o.httpEndpoint)
+	}
+	if o.drain < 0 {
+		return fmt.Errorf("--drain=%s is not allowed: allowed is a duration from 0s", o.drain)
+	}
+	return nil
+}
+
+// ecs returns the part of the options that the ECS client needs.
+func (o *options) ecs(credentials ecs.Credentials, registry prometheus.Registerer) ecs.Config {
+	return ecs.Config{
+		Region:      o.region,
+		Endpoint:    o.ecsEndpoint,
+		Credentials: credentials,
+		ClusterID:   o.clusterID,
+		Registerer:  registry,
+		UserAgent:   "topodisk/" + version,
+	}
+}
+
+// driver returns the part of the options that the driver needs.
+func (o *options) driver(registry prometheus.Registerer) diskdriver.Config {
+	return diskdriver.Config{
+		Name:        o.driverName,
+		Version:     version,
+		Region:      o.region,
+		ClusterID:   o.clusterID,
+		Unknown:     disk.Unknown(o.unknownParameters),
+		TopologyKey: o.pvTopologyKey,
+		Registerer:  registry,
+	}
+}

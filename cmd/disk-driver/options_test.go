@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+)
+
+var good = []string{"--endpoint=unix:///csi/csi.sock", "--region=cn-hangzhou", "--cluster-id=c1"}
+
+func TestFlagsAreTaken(t *testing.T) {
+	o, err := parse(append(good, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--unknown-parameters=warn",
+		"--pv-topology-key=topology.diskplugin.csi.alibabacloud.com/zone", "--driver-name=disk.example.com", "--http-endpoint=127.0.0.1:0", "--v=4"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := o.driver(nil)
+	if config.Name != "disk.example.com" || config.Region != "cn-hangzhou" || config.ClusterID != "c1" || config.Unknown != "warn" ||
+		config.TopologyKey != "topology.diskplugin.csi.alibabacloud.com/zone" {
+		t.Errorf("driver config %+v", config)
+	}
+	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" {
+		t.Errorf("ECS config %+v", client)
+	}
+}
+
+func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
+	without := func(name string) []string {
+		var rest []string
+		for _, arg := range good {
+			if !strings.HasPrefix(arg, "--"+name) {
+				rest = append(rest, arg)
+			}
+		}
+		return rest
+	}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{without("region"), "--region is missing; for example --region=cn-hangzhou"},
+		{without("cluster-id"), "--cluster-id is missing; for example --cluster-id=c0123456789abcdef"},
+		{without("endpoint"), "--endpoint is missing; for example --endpoint=unix:///csi/csi.sock"},
+		{append(good, "--endpoint=tcp://127.0.0.1:1"), `endpoint "tcp://127.0.0.1:1": allowed is a unix socket`},
+		{append(good, "--endpoint=unix://csi.sock"), "with an absolute path"},
+		{append(good, "--mode=all"), "--mode=all is not allowed: allowed is controller"},
+		{append(good, "--unknown-parameters=ignore"), "--unknown-parameters=ignore is not allowed: allowed are refuse and warn"},
+		{append(good, "--pv-topology-key=zone"), "--pv-topology-key=zone is not allowed"},
+		{append(good, "--http-endpoint=8080"), "--http-endpoint=8080 is not allowed"},
+		{append(good, "--drain=-1s"), "--drain=-1s is not allowed"},
+		{append(good, "now"), `argument "now" is not allowed`},
+		{append(good, "--regoin=x"), "unknown flag: --regoin"},
+	} {
+		if _, err := parse(row.args, io.Discard); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%v: got %v, want %q", row.args, err, row.want)
+		}
+	}
+}
+
+func TestVersionAndHelpNeedNoOtherFlag(t *testing.T) {
+	if o, err := parse([]string{"--version"}, io.Discard); err != nil || !o.showVersion {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	var help strings.Builder
+	if _, err := parse([]string{"--help"}, &help); !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--cluster-id") {
+		t.Errorf("got %v and %q", err, help.String())
+	}
+}
+
+func TestPagesAnswerHealthAndMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "story_total", Help: "x"}))
+	pages, err := servePages("", registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/healthz": "ok\n", "/metrics": "story_total 0"} {
+		answer := httptest.NewRecorder()
+		pages.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), want) {
+			t.Errorf("%s: %d %q", path, answer.Code, answer.Body.String())
+		}
+	}
+}
+
+func TestATakenHTTPEndpointIsNamed(t *testing.T) {
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	address := strings.TrimPrefix(taken.URL, "http://")
+	if _, err := servePages(address, prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), "--http-endpoint="+address) {
+		t.Errorf("got %v", err)
+	}
+}

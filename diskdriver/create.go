@@ -1,0 +1,266 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// order is a volume as asked for, fully understood.
+type order struct {
+	params disk.Parameters
+	spec   disk.Spec
+	want   disk.Wanted
+	places []place
+	plan   []disk.Attempt
+}
+
+// CreateVolume makes the disk of a volume name, or answers with the one that
+// was made before (CSI spec, CreateVolume: it is idempotent by name). It goes
+// from zone to zone and from disk type to disk type as long as ECS says that
+// nothing was made; after any other answer a disk may exist, and it stops.
+func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	if err := checkCreate(req); err != nil {
+		return nil, err
+	}
+	params, err := c.parameters(req)
+	if err != nil {
+		return nil, err
+	}
+	want, err := size(req, params)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.zones(req, params, want)
+	if err != nil {
+		return nil, err
+	}
+	made, found, err := c.existing(ctx, o)
+	if err == nil && !found {
+		made, err = c.attempts(ctx, o)
+	}
+	if err == nil {
+		err = o.prove(made)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.answer(o, made), nil
+}
+
+// checkCreate refuses what no parameter could make right.
+func checkCreate(req *csi.CreateVolumeRequest) error {
+	if err := disk.CheckName(req.GetName()); err != nil {
+		return err
+	}
+	if req.GetVolumeContentSource() != nil {
+		return disk.Errorf(disk.Invalid, "volume_content_source: %v is not supported; allowed is none, which gives an empty disk", req.GetVolumeContentSource())
+	}
+	return checkCapabilities(req.GetVolumeCapabilities())
+}
+
+// parameters understands the class and holds the capabilities against it.
+func (c *controller) parameters(req *csi.CreateVolumeRequest) (disk.Parameters, error) {
+	params, err := disk.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
+	if err != nil {
+		return params, err
+	}
+	for _, warning := range params.Warnings {
+		klog.InfoS("A parameter does nothing", "volume", req.GetName(), "warning", warning)
+	}
+	if params.Region != "" && params.Region != c.config.Region {
+		return params, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", params.Region, c.config.Region)
+	}
+	return params, shareable(req.GetVolumeCapabilities(), params.MultiAttach)
+}
+
+// size is the capacity in GiB, with room for the file system.
+func size(req *csi.CreateVolumeRequest, params disk.Parameters) (disk.Wanted, error) {
+	filesystem, err := filesystemOf(req.GetVolumeCapabilities(), params.Filesystem)
+	if err != nil {
+		return disk.Wanted{}, err
+	}
+	return params.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem)
+}
+
+// zones lays out what to try: the class's disk types in the zones allowed.
+func (c *controller) zones(req *csi.CreateVolumeRequest, params disk.Parameters, want disk.Wanted) (order, error) {
+	o := order{params: params, want: want, spec: params.Spec(req.GetName(), c.config.ClusterID)}
+	fits, err := disk.Fits(params.Choices, want, params.MultiAttach)
+	if err != nil {
+		return o, err
+	}
+	area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
+	if o.places, err = area.places(req.GetAccessibilityRequirements(), params.Zones); err != nil {
+		return o, err
+	}
+	o.plan, err = disk.Plan(fits, disksPlaces(o.places))
+	return o, err
+}
+
+// existing looks for the disk by its name if an earlier call may have made it.
+// While a used-up token's disk may still come into sight nothing else is done.
+func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, error) {
+	p := c.history.of(o.spec.Name)
+	if !p.unsure {
+		return disk.Disk{}, false, nil
+	}
+	d, found, err := c.named(ctx, o.spec.Name)
+	switch {
+	case err != nil || found:
+		return d, found, err
+	case p.unseenSince.IsZero():
+		return disk.Disk{}, false, nil // the same token will tell
+	case time.Since(p.unseenSince) < visibilityHorizon:
+		return disk.Disk{}, false, notInSight(p)
+	}
+	c.history.keep(o.spec.Name, p.next())
+	return disk.Disk{}, false, nil
+}
+
+// attempts makes one attempt after the other, all under one client token, until
+// ECS makes a disk or answers anything but OutOfStock. A token that is used up
+// gives way to the next generation.
+func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
+	name := o.spec.Name
+	p := c.history.of(name)
+	var refusals []error
+	for len(refusals) < len(o.plan) {
+		try := o.plan[len(refusals)]
+		d, err := c.disks.Create(ctx, o.spec, try, disk.NewToken(name, p.generation))
+		switch kind := disk.KindOf(err); {
+		case err == nil:
+			return d, nil
+		case kind == disk.OutOfStock:
+			refusals = append(refusals, fmt.Errorf("%s: %w", try, err))
+			p.outOfStock, p.unsure = true, false
+			c.history.keep(name, p)
+		case kind == disk.Mismatch || kind == disk.NotFound:
+			d, found, err := c.usedUp(ctx, name, &p, err)
+			if err != nil || found {
+				return d, err
+			}
+		case mayHaveMade(kind):
+			p.outOfStock, p.unsure = false, true
+			c.history.keep(name, p)
+			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
+		default:
+			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
+		}
+	}
+	return disk.Disk{}, noneLeft(refusals)
+}
+
+// usedUp decides what to do about a token that has made a disk before, be it
+// with other parameters or one that no read finds: take the disk of that name;
+// if there is none, wait until it can't come into sight any more, then go on
+// with the next token. If ECS was out of stock under the token just before,
+// it has made nothing, and there is nothing to wait for.
+func (c *controller) usedUp(ctx context.Context, name string, p *past, cause error) (disk.Disk, bool, error) {
+	d, found, err := c.named(ctx, name)
+	if err == nil && found {
+		return d, true, nil
+	}
+	if p.outOfStock {
+		if err == nil {
+			*p = p.next()
+			c.history.keep(name, *p)
+		}
+		return disk.Disk{}, false, err
+	}
+	p.unsure = true
+	if p.unseenSince.IsZero() {
+		p.unseenSince = time.Now()
+	}
+	c.history.keep(name, *p)
+	if err == nil {
+		err = fmt.Errorf("%w (%w)", notInSight(*p), cause)
+	}
+	return disk.Disk{}, false, err
+}
+
+// notInSight is the answer while the disk of a used-up token may show up yet.
+func notInSight(p past) error {
+	return disk.Errorf(disk.Pending, "a disk was made for this volume before, and ECS doesn't show it; if it doesn't within %s, a new one is made",
+		(visibilityHorizon - time.Since(p.unseenSince)).Round(time.Second))
+}
+
+// mayHaveMade says whether a failed create may have made a disk: not if ECS
+// refused the request or never got it.
+func mayHaveMade(kind disk.Kind) bool {
+	switch kind {
+	case disk.Invalid, disk.OutOfRange, disk.Denied, disk.Unauthenticated, disk.OutOfStock, disk.Quota, disk.Throttled, disk.Unreachable:
+		return false
+	}
+	return true
+}
+
+// named returns the one disk that carries the volume's name. Failing to read
+// is UnknownOutcome, whatever the reason: whoever asks knows that a disk may
+// exist.
+func (c *controller) named(ctx context.Context, name string) (disk.Disk, bool, error) {
+	disks, err := c.disks.Named(ctx, name)
+	switch {
+	case err != nil:
+		return disk.Disk{}, false, &disk.Error{Kind: disk.UnknownOutcome, Err: fmt.Errorf("a disk may exist for this volume, and looking for it failed: %w", err)}
+	case len(disks) == 0:
+		return disk.Disk{}, false, nil
+	case len(disks) == 1:
+		return disks[0], true, nil
+	}
+	var ids []string
+	for _, d := range disks {
+		ids = append(ids, string(d.ID))
+	}
+	return disk.Disk{}, false, disk.Errorf(disk.Mismatch, "%d disks carry the name of this volume: %s; delete those that hold no data", len(disks), strings.Join(ids, ", "))
+}
+
+// noneLeft is the answer when every attempt was out of stock: each with what
+// ECS said to it.
+func noneLeft(refusals []error) error {
+	return &disk.Error{Kind: disk.OutOfStock, Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals))}
+}
+
+// joined puts errors into one line.
+func joined(errs []error) error {
+	words := make([]string, len(errs))
+	for i, err := range errs {
+		words[i] = err.Error()
+	}
+	return errors.New(strings.Join(words, "; "))
+}
+
+// prove makes sure that a disk is the one asked for: a token or a name can
+// bring up one that is not.
+func (o order) prove(d disk.Disk) error {
+	if err := o.spec.Matches(d); err != nil {
+		return err
+	}
+	return disk.Among(o.plan, o.want, d)
+}
+
+// answer says where the disk is and what it is. The name needs no past any more.
+func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
+	c.history.forget(o.spec.Name)
+	volume := map[string]string{"type": string(d.Category)}
+	if d.PerformanceLevel != "" {
+		volume["performanceLevel"] = string(d.PerformanceLevel)
+	}
+	if o.params.MkfsOptions != "" {
+		volume["mkfsOptions"] = o.params.MkfsOptions
+	}
+	area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId:           string(d.ID),
+		CapacityBytes:      d.Size.Bytes(),
+		VolumeContext:      volume,
+		AccessibleTopology: []*csi.Topology{area.topology(d, o.places, o.params.CategoryAffinity)},
+	}}
+}

@@ -1,0 +1,82 @@
+package diskdriver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// visibilityHorizon is how long a disk may stay out of ECS's reads. When it
+	// has passed since a client token was first found used up with no disk of
+	// its name in sight, the disk of that token is taken for gone.
+	visibilityHorizon = 60 * time.Second
+
+	// forgetAfter is how long a name that is not asked for is remembered. A
+	// name that comes again later is treated as after a restart, which is safe
+	// and costs a visibilityHorizon at most.
+	forgetAfter = time.Hour
+)
+
+// past is what this process has seen of a volume name that has no answer yet.
+type past struct {
+	generation  disk.Generation // of the client token
+	unsure      bool            // the last create may have made a disk
+	outOfStock  bool            // the last create under the token was answered OutOfStock
+	unseenSince time.Time       // when the token was first found used up with no disk in sight; zero if it wasn't
+	touched     time.Time
+}
+
+// next returns what is known of the name under the next token: nothing.
+func (p past) next() past { return past{generation: p.generation + 1} }
+
+// history keeps the pasts of names that have no answer yet. Nothing in it is
+// needed for safety after a restart: the client tokens and the disks' tags are
+// what survives.
+type history struct {
+	mu    sync.Mutex
+	names map[string]past
+	swept time.Time
+}
+
+func newHistory() *history { return &history{names: make(map[string]past)} }
+
+// of returns the past of a name.
+func (h *history) of(name string) past {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p, ok := h.names[name]; ok {
+		return p
+	}
+	return past{generation: 1}
+}
+
+// keep remembers the past of a name.
+func (h *history) keep(name string, p past) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.touched = time.Now()
+	h.names[name] = p
+	h.sweep(p.touched)
+}
+
+// forget drops a name that has its answer.
+func (h *history) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.names, name)
+}
+
+// sweep drops the names that are not asked for any more.
+func (h *history) sweep(now time.Time) {
+	if now.Sub(h.swept) < forgetAfter/4 {
+		return
+	}
+	h.swept = now
+	for name, p := range h.names {
+		if now.Sub(p.touched) > forgetAfter {
+			delete(h.names, name)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package diskdriver
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// identity answers the CSI Identity service.
+type identity struct {
+	csi.UnimplementedIdentityServer
+	name, version string
+	health        *health
+}
+
+// GetPluginInfo names the driver.
+func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
+}
+
+// GetPluginCapabilities says that there is a controller, and that a volume
+// can't be reached from everywhere.
+func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	response := &csi.GetPluginCapabilitiesResponse{}
+	for _, t := range []csi.PluginCapability_Service_Type{
+		csi.PluginCapability_Service_CONTROLLER_SERVICE,
+		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
+			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}},
+		})
+	}
+	return response, nil
+}
+
+// Probe says whether ECS answered the driver when it was last asked. It calls
+// nothing itself and is never an error, so that a cloud that is down restarts
+// no Pod.
+func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.health.ok())}, nil
+}
