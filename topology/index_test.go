@@ -26,6 +26,15 @@ func TestImmediateUsesTheKeysOfMostNodes(t *testing.T) {
 	checkAnswer(t, x, q, answer{requisite: "rack=1 zone=a | rack=1 zone=b", preferred: "rack=1 zone=b | rack=1 zone=a"})
 }
 
+func TestNodesThatContradictThemselvesHaveNoSay(t *testing.T) {
+	x := indexOf(
+		machine{"n1", "zone=a", "zone"},
+		machine{"odd1", "zone=b wk=x rack=1", "zone wk rack"},
+		machine{"odd2", "zone=b wk=x rack=1", "zone wk rack"},
+	)
+	checkAnswer(t, x, Question{Immediate: true}, both("zone=a"))
+}
+
 func TestAZoneLeavesWithItsLastNode(t *testing.T) {
 	x := indexOf(append([]machine{{"n4", "zone=c", "zone"}}, threeZones...)...)
 	q := Question{ClaimName: "data-web-0", Immediate: true}
