@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner"
+)
+
+// errHelp says that the help was asked for and printed.
+var errHelp = pflag.ErrHelp
+
+// options are the command line.
+type options struct {
+	config provisioner.Config
+
+	csiAddress     string
+	master         string
+	kubeconfig     string
+	kubeAPIQPS     float32
+	kubeAPIBurst   int
+	httpEndpoint   string
+	metricsAddress string
+	metricsPath    string
+	topologyGate   bool
+	showVersion    bool
+
+	leaderElection                            bool
+	leaseNamespace                            string
+	leaseDuration, renewDeadline, retryPeriod time.Duration
+
+	provisioner        string // v1.6: the driver's name, or an error
+	connectionTimeout  time.Duration
+	leaderElectionType string
+	featureGates       string
+}
+
+// parse reads the command line, and prints warnings and the help to out.
+func parse(args []string, out io.Writer) (*options, error) {
+	o := &options{topologyGate: true}
+	flags := o.flags(out)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("argument %q: only flags are taken; a value belongs to its flag with =, such as --strict-topology=true", flags.Arg(0))
+	}
+	if o.showVersion {
+		return o, nil
+	}
+	if err := o.deprecated(flags, out); err != nil {
+		return nil, err
+	}
+	return o, o.validate()
+}
+
+func (o *options) flags(out io.Writer) *pflag.FlagSet {
+	f := pflag.NewFlagSet("disk-provisioner", pflag.ContinueOnError)
+	f.SetOutput(out)
+	f.SortFlags = true
+	c := &o.config
+	f.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "unix socket of the CSI driver")
+	f.StringVar(&o.master, "master", "", "URL of the API server; only needed outside of a cluster and without --kubeconfig")
+	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; only needed outside of a cluster")
+	f.StringVar(&c.VolumeNamePrefix, "volume-name-prefix", "pvc", "CSI volume name = <prefix>-<claim UID>")
+	f.IntVar(&c.VolumeNameUUID, "volume-name-uuid-length", -1, "characters of the claim's UID that go into the CSI volume name, 1 to 32; -1 takes all, with dashes")
+	f.StringVar((*string)(&c.PVNameSource), "pv-name-source", string(provisioner.VolumeID), "what a PersistentVolume is named after: volume-id (the disk's ID) or volume-name (<prefix>-<claim UID>)")
+	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of each call to the CSI driver")
+	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "wait after a first failure; doubles with each further one")
+	f.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute, "longest wait between two attempts")
+	f.IntVar(&c.Workers, "worker-threads", 100, "claims, and volumes, worked on at the same time")
+	f.BoolVar(&c.StrictTopology, "strict-topology", false, "ask only for the selected node's topology; a class may differ with topodisk.io/strict-topology")
+	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "tell the driver the cluster's zones for Immediate claims of classes without allowedTopologies")
+	f.BoolVar(&c.ExtraCreateMetadata, "extra-create-metadata", false, "pass the claim's name and namespace to the driver")
+	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
+	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
+	f.DurationVar(&c.NodeGrace, "node-grace", time.Minute, "how long a selected node may be without the driver before the claim goes back to the scheduler")
+	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "requests a second to the API server, events and leases not counted")
+	f.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "requests at once to the API server")
+	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
+	f.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
+	f.BoolVar(&o.leaderElection, "leader-election", false, "let one of several replicas work")
+	f.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease; the Pod's own if empty")
+	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a silent leader is waited for")
+	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
+	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "wait between two tries for the Lease")
+	f.BoolVar(&o.showVersion, "version", false, "print the version and exit")
+	f.StringVar(&o.featureGates, "feature-gates", "", "Topology=true|false")
+	f.StringVar(&o.provisioner, "provisioner", "", "deprecated: the driver is asked for its name; another one than this is refused")
+	f.StringVar(&o.metricsAddress, "metrics-address", "", "deprecated: use --http-endpoint")
+	f.BoolVar(&o.leaderElection, "enable-leader-election", false, "deprecated: use --leader-election")
+	f.StringVar(&o.leaderElectionType, "leader-election-type", "", "deprecated: leases are the only kind")
+	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: the socket is waited for as long as it takes")
+	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(klogFlags)
+	f.AddGoFlag(klogFlags.Lookup("v"))
+	f.AddGoFlag(klogFlags.Lookup("vmodule"))
+	return f
+}
+
+// deprecated warns of each flag that is here for the sake of old manifests.
+func (o *options) deprecated(flags *pflag.FlagSet, out io.Writer) error {
+	for name, instead := range map[string]string{
+		"provisioner":            "the driver is asked for its name",
+		"connection-timeout":     "the socket is waited for as long as it takes",
+		"enable-leader-election": "use --leader-election",
+		"leader-election-type":   "leases are the only kind",
+		"metrics-address":        "use --http-endpoint",
+	} {
+		if flags.Changed(name) {
+			fmt.Fprintf(out, "disk-provisioner: --%s is deprecated: %s\n", name, instead)
+		}
+	}
+	switch o.leaderElectionType {
+	case "", "leases":
+	case "endpoints":
+		fmt.Fprintln(out, "disk-provisioner: --leader-election-type=endpoints: Kubernetes no longer has such locks, leases are used")
+	default:
+		return fmt.Errorf("--leader-election-type=%s; allowed is leases", o.leaderElectionType)
+	}
+	if o.metricsAddress != "" {
+		if o.httpEndpoint != "" {
+			return errors.New("--metrics-address and --http-endpoint are both set; keep --http-endpoint")
+		}
+		o.httpEndpoint = o.metricsAddress
+	}
+	return o.gates(out)
+}
+
+func (o *options) gates(out io.Writer) error {
+	for _, gate := range strings.FieldsFunc(o.featureGates, func(r rune) bool { return r == ',' }) {
+		name, value, _ := strings.Cut(gate, "=")
+		on, err := strconv.ParseBool(value)
+		if err != nil || name != "Topology" {
+			return fmt.Errorf("--feature-gates=%s: %q is unknown; allowed is Topology=true|false", o.featureGates, gate)
+		}
+		fmt.Fprintln(out, "disk-provisioner: --feature-gates=Topology is on by default")
+		o.topologyGate = on
+	}
+	return nil
+}
+
+func (o *options) validate() error {
+	config := o.config
+	if config.DriverName == "" {
+		config.DriverName = "known after connecting"
+	}
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.csiAddress == "":
+		return errors.New("--csi-address is empty; it is the driver's unix socket, such as /csi/csi.sock")
+	case o.kubeAPIQPS <= 0:
+		return fmt.Errorf("--kube-api-qps=%g; it must be positive", o.kubeAPIQPS)
+	case o.kubeAPIBurst < 1:
+		return fmt.Errorf("--kube-api-burst=%d; it must be at least 1", o.kubeAPIBurst)
+	case o.leaseDuration <= o.renewDeadline:
+		return fmt.Errorf("--leader-election-lease-duration=%s must be longer than --leader-election-renew-deadline=%s", o.leaseDuration, o.renewDeadline)
+	case o.renewDeadline <= o.retryPeriod*12/10:
+		return fmt.Errorf("--leader-election-renew-deadline=%s must be longer than 1.2 times --leader-election-retry-period=%s", o.renewDeadline, o.retryPeriod)
+	}
+	return nil
+}
+
+func (o *options) restConfig() (*rest.Config, error) {
+	if o.kubeconfig == "" && o.master == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no API server: this is not a Pod (%w); name one with --kubeconfig=FILE", err)
+		}
+		config.ContentType = protobuf
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags(o.master, o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
+	}
+	config.ContentType = protobuf
+	return config, nil
+}
+
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+func (o *options) lease() *provisioner.Lease {
+	namespace := o.leaseNamespace
+	if namespace == "" {
+		namespace = podNamespace()
+	}
+	return &provisioner.Lease{Namespace: namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod}
+}
+
+func podNamespace() string {
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace
+	}
+	if data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
+		if namespace := strings.TrimSpace(string(data)); namespace != "" {
+			return namespace
+		}
+	}
+	return "default"
+}
+
+// identity is unique to this process, in the form that csi-provisioner uses.
+func identity(driver string) string {
+	return fmt.Sprintf("%d-%d-%s", time.Now().UnixMilli(), rand.IntN(10000), driver)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner"
+)
+
+// server answers /metrics, /healthz (is the process alive), /healthz/leader-election
+// (does a leader renew its Lease) and /readyz (does the driver answer).
+type server struct {
+	http  *http.Server
+	probe atomic.Pointer[func(context.Context) (bool, error)]
+}
+
+func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *provisioner.Lease) *server {
+	if o.httpEndpoint == "" {
+		return &server{}
+	}
+	mux := http.NewServeMux()
+	s := &server{http: &http.Server{Addr: o.httpEndpoint, Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+	manager.RegisterToServer(mux, o.metricsPath)
+	lease.WatchHealth()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/healthz/leader-election", answer(lease.Check))
+	mux.HandleFunc("/readyz", answer(s.ready))
+	return s
+}
+
+func answer(check func(*http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+func (s *server) setReady(probe func(context.Context) (bool, error)) { s.probe.Store(&probe) }
+
+func (s *server) ready(r *http.Request) error {
+	probe := s.probe.Load()
+	if probe == nil {
+		return errors.New("the driver's socket has not answered yet")
+	}
+	ready, err := (*probe)(r.Context())
+	switch {
+	case err != nil:
+		return fmt.Errorf("the driver does not answer: %w", err)
+	case !ready:
+		return errors.New("the driver answers that it is not ready; its log says why")
+	}
+	return nil
+}
+
+func (s *server) start() error {
+	if s.http == nil {
+		return nil
+	}
+	listener, err := net.Listen("tcp", s.http.Addr)
+	if err != nil {
+		return fmt.Errorf("--http-endpoint=%s: %w", s.http.Addr, err)
+	}
+	go func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			klog.ErrorS(err, "The HTTP endpoint ends", "address", s.http.Addr)
+		}
+	}()
+	return nil
+}
+
+func (s *server) stop() {
+	if s.http != nil {
+		_ = s.http.Close()
+	}
+}

@@ -1,0 +1,81 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Annotations that Kubernetes and a provisioner write for each other.
+const (
+	annStorageProvisioner     = "volume.kubernetes.io/storage-provisioner"
+	annBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+	annSelectedNode           = "volume.kubernetes.io/selected-node"
+	annProvisionedBy          = "pv.kubernetes.io/provisioned-by"
+)
+
+// assigned returns the name of the provisioner that Kubernetes assigned to the claim.
+func assigned(claim *v1.PersistentVolumeClaim) string {
+	if name, ok := claim.Annotations[annStorageProvisioner]; ok {
+		return name
+	}
+	return claim.Annotations[annBetaStorageProvisioner]
+}
+
+// isOurs says whether the claim is for this driver and has no volume yet.
+func isOurs(claim *v1.PersistentVolumeClaim, driver string) bool {
+	return assigned(claim) == driver && claim.Spec.VolumeName == ""
+}
+
+// isTime says whether a first attempt may be made for the claim: a claim that
+// is being deleted needs no volume, and one with a data source of a foreign
+// kind gets its volume from that kind's populator.
+func isTime(claim *v1.PersistentVolumeClaim) bool {
+	return claim.DeletionTimestamp == nil && !hasPopulator(claim)
+}
+
+// dataSource returns what the claim's volume is to be filled from, or nil.
+func dataSource(claim *v1.PersistentVolumeClaim) *v1.TypedObjectReference {
+	if claim.Spec.DataSourceRef != nil {
+		return claim.Spec.DataSourceRef
+	}
+	if source := claim.Spec.DataSource; source != nil {
+		return &v1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+	}
+	return nil
+}
+
+func hasPopulator(claim *v1.PersistentVolumeClaim) bool {
+	source := dataSource(claim)
+	if source == nil {
+		return false
+	}
+	switch group := ptr.Deref(source.APIGroup, ""); {
+	case group == "" && source.Kind == "PersistentVolumeClaim":
+		return false
+	case group == "snapshot.storage.k8s.io" && source.Kind == "VolumeSnapshot":
+		return false
+	}
+	return true
+}
+
+// stillWanting asks the API server whether a claim that has had a
+// PersistentVolume really is without one: the cache may lag behind.
+func (p *Provisioner) stillWanting(ctx context.Context, claim *v1.PersistentVolumeClaim) error {
+	live, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("claim %s/%s is gone", claim.Namespace, claim.Name)
+	case err != nil:
+		return fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	case live.UID != claim.UID:
+		return fmt.Errorf("claim %s/%s is another one now", claim.Namespace, claim.Name)
+	case live.Spec.VolumeName != "":
+		return fmt.Errorf("claim %s/%s has volume %s", claim.Namespace, claim.Name, live.Spec.VolumeName)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package provisioner
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// PVNameSource says where the name of a PersistentVolume comes from.
+type PVNameSource string
+
+const (
+	// VolumeID names a PersistentVolume after the disk's ID.
+	VolumeID PVNameSource = "volume-id"
+	// VolumeName names a PersistentVolume after its CSI volume name, <prefix>-<claim UID>.
+	VolumeName PVNameSource = "volume-name"
+)
+
+// Config is everything that an operator may choose.
+type Config struct {
+	DriverName       string        // the CSI driver whose claims are provisioned
+	Identity         string        // this process, in the PersistentVolume's attributes
+	VolumeNamePrefix string        // CSI volume name = <prefix>-<claim UID>
+	VolumeNameUUID   int           // characters of the UID kept in the name; -1 keeps it as it is
+	PVNameSource     PVNameSource  // what a PersistentVolume is named after
+	Timeout          time.Duration // of one call to the driver
+	RetryStart       time.Duration // first wait after a failure; doubles with each one
+	RetryMax         time.Duration // longest wait between two attempts
+	Workers          int           // claims, and volumes, worked on at the same time
+
+	SupportsTopology  bool // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
+	StrictTopology    bool // a selected node's own topology is the only one asked for
+	ImmediateTopology bool // Immediate claims without allowedTopologies are told all zones
+
+	ExtraCreateMetadata bool          // the claim's name and namespace go into the parameters
+	DefaultFSType       string        // for classes that name none
+	ExtraLabelPrefix    string        // labels of the selected node that go into its topology
+	NodeGrace           time.Duration // how long a selected node may be without the driver
+}
+
+// Validate returns an error that names the first field that is missing or
+// wrong, its value and what is allowed.
+func (c Config) Validate() error {
+	switch {
+	case c.DriverName == "":
+		return fmt.Errorf("the driver's name is missing")
+	case c.VolumeNamePrefix == "":
+		return fmt.Errorf("--volume-name-prefix is empty; it must be a DNS label such as disk")
+	case c.VolumeNamePrefix != strings.ToLower(c.VolumeNamePrefix):
+		return fmt.Errorf("--volume-name-prefix=%s has upper-case letters; it becomes part of object names, which have none", c.VolumeNamePrefix)
+	case c.VolumeNameUUID < -1 || c.VolumeNameUUID == 0 || c.VolumeNameUUID > 32:
+		return fmt.Errorf("--volume-name-uuid-length=%d; allowed are 1 to 32, or -1 for the whole UID", c.VolumeNameUUID)
+	case c.PVNameSource != VolumeID && c.PVNameSource != VolumeName:
+		return fmt.Errorf("--pv-name-source=%s; allowed are %s and %s", c.PVNameSource, VolumeID, VolumeName)
+	case c.Timeout <= 0:
+		return fmt.Errorf("--timeout=%s; it must be positive", c.Timeout)
+	case c.RetryStart <= 0:
+		return fmt.Errorf("--retry-interval-start=%s; it must be positive", c.RetryStart)
+	case c.RetryMax < c.RetryStart:
+		return fmt.Errorf("--retry-interval-max=%s is less than --retry-interval-start=%s", c.RetryMax, c.RetryStart)
+	case c.Workers < 1:
+		return fmt.Errorf("--worker-threads=%d; it must be at least 1", c.Workers)
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/connection"
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/kubernetes-csi/csi-lib-utils/rpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+)
+
+// probePatience is how long a driver that answers may stay unready before
+// claims are tried all the same: their events then say what is wrong.
+const probePatience = 30 * time.Second
+
+// Connection is a Driver at the other end of a unix socket. Whoever answers
+// there after a reconnect must prove again that it is the same driver.
+type Connection struct {
+	conn    *grpc.ClientConn
+	client  csi.ControllerClient
+	timeout time.Duration
+
+	verifying sync.Mutex
+
+	mu               sync.Mutex
+	verified         bool
+	lost             int    // how often the connection was lost
+	name             string // fixed by the first answer, or by the caller
+	supportsTopology bool
+}
+
+// Connect waits for the driver's socket for as long as ctx lasts, and for the
+// driver behind it to answer. A driver of another name than wanted (unless
+// that is empty), or one that makes no volumes, is an error.
+func Connect(ctx context.Context, address, wanted string, timeout time.Duration, manager csimetrics.CSIMetricsManager) (*Connection, error) {
+	c := &Connection{timeout: timeout, name: wanted}
+	conn, err := connection.Connect(ctx, address, manager,
+		connection.WithTimeout(0), connection.OnConnectionLoss(func(context.Context) bool { c.distrust(); return true }))
+	if err != nil {
+		return nil, fmt.Errorf("the driver's socket %s: %w", address, err)
+	}
+	c.conn, c.client = conn, csi.NewControllerClient(conn)
+	if err := c.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		err := c.verify(ctx)
+		if status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
+			return c, err
+		}
+		klog.ErrorS(err, "The driver went away while it was asked who it is")
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Name returns the driver's name.
+func (c *Connection) Name() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.name
+}
+
+// SupportsTopology says whether the driver has VOLUME_ACCESSIBILITY_CONSTRAINTS.
+func (c *Connection) SupportsTopology() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.supportsTopology
+}
+
+// Probe asks the driver whether it is ready.
+func (c *Connection) Probe(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return rpc.Probe(ctx, c.conn)
+}
+
+// awaitReady probes until the driver is ready, or has answered that it is not
+// for longer than patience allows.
+func (c *Connection) awaitReady(ctx context.Context) error {
+	var answered time.Time
+	for {
+		ready, err := c.Probe(ctx)
+		switch {
+		case err != nil:
+			klog.ErrorS(err, "The driver does not answer Probe yet")
+			answered = time.Time{}
+		case ready:
+			return nil
+		case answered.IsZero():
+			klog.InfoS("The driver is not ready yet; its log says why")
+			answered = time.Now()
+		case time.Since(answered) > probePatience:
+			klog.InfoS("The driver is still not ready; claims are tried all the same, and their events will say what is wrong")
+			return nil
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (c *Connection) distrust() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.verified = false
+	c.lost++
+}
+
+// verify asks the driver for its name and capabilities unless that was done
+// since the connection was last lost.
+func (c *Connection) verify(ctx context.Context) error {
+	c.verifying.Lock() // one asks, the others wait for the answer
+	defer c.verifying.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	for !c.isVerified() {
+		before := c.losses()
+		if err := c.askIdentity(ctx); err != nil {
+			return err
+		}
+		c.trust(before)
+	}
+	return nil
+}
+
+func (c *Connection) isVerified() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.verified
+}
+
+// trust takes the driver for verified if the connection was not lost meanwhile.
+func (c *Connection) trust(losses int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.verified = c.lost == losses
+}
+
+func (c *Connection) askIdentity(ctx context.Context) error {
+	name, err := rpc.GetDriverName(ctx, c.conn)
+	if err != nil {
+		return fmt.Errorf("GetPluginInfo: %w", err)
+	}
+	if known := c.Name(); known != "" && name != known {
+		return status.Errorf(codes.FailedPrecondition, "the driver on the socket is %s, not %s", name, known)
+	}
+	plugin, err := rpc.GetPluginCapabilities(ctx, c.conn)
+	if err != nil {
+		return fmt.Errorf("GetPluginCapabilities: %w", err)
+	}
+	controller, err := rpc.GetControllerCapabilities(ctx, c.conn)
+	if err != nil {
+		return fmt.Errorf("ControllerGetCapabilities: %w", err)
+	}
+	if !plugin[csi.PluginCapability_Service_CONTROLLER_SERVICE] || !controller[csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME] {
+		return status.Errorf(codes.FailedPrecondition, "driver %s makes no volumes: it lacks CONTROLLER_SERVICE or CREATE_DELETE_VOLUME", name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.name = name
+	c.supportsTopology = plugin[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS]
+	return nil
+}
+
+// known makes a call to the driver that verify knows. The connection comes back
+// by itself, so it must not have been lost before the call, nor during it: an
+// answer that may be another driver's counts for nothing.
+func known[T any](ctx context.Context, c *Connection, call func() (*T, error)) (*T, error) {
+	if c.conn.GetState() != connectivity.Ready {
+		c.distrust()
+	}
+	if err := c.verify(ctx); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "the driver is not back: %v", err)
+	}
+	before := c.losses()
+	answer, err := call()
+	if err == nil && c.losses() != before {
+		return nil, status.Error(codes.Unavailable, "the connection to the driver was lost while it was asked")
+	}
+	return answer, err
+}
+
+func (c *Connection) losses() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+// CreateVolume implements Driver.
+func (c *Connection) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	return known(ctx, c, func() (*csi.CreateVolumeResponse, error) { return c.client.CreateVolume(ctx, in, opts...) })
+}
+
+// DeleteVolume implements Driver.
+func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	return known(ctx, c, func() (*csi.DeleteVolumeResponse, error) { return c.client.DeleteVolume(ctx, in, opts...) })
+}
+
+// Close closes the connection.
+func (c *Connection) Close() error { return c.conn.Close() }

@@ -1,0 +1,182 @@
+package provisioner
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// plugin is a CSI driver on a real socket.
+type plugin struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	name       string
+	noTopology bool
+	noCreate   bool
+	unready    atomic.Bool
+}
+
+func (p *plugin) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(!p.unready.Load())}, nil
+}
+
+func (p *plugin) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: p.name, VendorVersion: "1"}, nil
+}
+
+func (p *plugin) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	types := []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE}
+	if !p.noTopology {
+		types = append(types, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+	}
+	response := &csi.GetPluginCapabilitiesResponse{}
+	for _, t := range types {
+		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
+			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}},
+		})
+	}
+	return response, nil
+}
+
+func (p *plugin) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	response := &csi.ControllerGetCapabilitiesResponse{}
+	if !p.noCreate {
+		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}},
+		})
+	}
+	return response, nil
+}
+
+func (p *plugin) CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "d-of-" + p.name}}, nil
+}
+
+func (p *plugin) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// serve lets a plugin answer on the socket until stop is called.
+func serve(t *testing.T, socket string, p *plugin) (stop func()) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	csi.RegisterIdentityServer(server, p)
+	csi.RegisterControllerServer(server, p)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return server.Stop
+}
+
+func connect(ctx context.Context, socket, wanted string) (*Connection, error) {
+	return Connect(ctx, socket, wanted, 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""))
+}
+
+func TestConnectWaitsForTheSocketAndForReadiness(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	p := &plugin{name: driverName}
+	p.unready.Store(true)
+	type result struct {
+		c   *Connection
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := connect(t.Context(), socket, "")
+		done <- result{c, err}
+	}()
+	select {
+	case r := <-done:
+		t.Fatalf("it did not wait for the socket: %v", r.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	serve(t, socket, p)
+	select {
+	case r := <-done:
+		t.Fatalf("it did not wait for readiness: %v", r.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	p.unready.Store(false)
+	r := <-done
+	if r.err != nil || r.c.Name() != driverName || !r.c.SupportsTopology() {
+		t.Fatalf("got %+v", r)
+	}
+	if response, err := r.c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{}); err != nil || response.Volume.VolumeId != "d-of-"+driverName {
+		t.Errorf("got %v, %v", response, err)
+	}
+	_ = r.c.Close()
+}
+
+func TestConnectRefusesADriverThatIsNotTheOne(t *testing.T) {
+	tests := map[string]struct {
+		plugin *plugin
+		want   []string
+	}{
+		"another name":    {&plugin{name: "other.csi"}, []string{"other.csi", "not " + driverName}},
+		"makes no volume": {&plugin{name: driverName, noCreate: true}, []string{driverName, "CREATE_DELETE_VOLUME"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "csi.sock")
+			serve(t, socket, test.plugin)
+			_, err := connect(t.Context(), socket, driverName)
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := connect(ctx, filepath.Join(t.TempDir(), "none.sock"), ""); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	stop := serve(t, socket, &plugin{name: driverName})
+	c, err := connect(t.Context(), socket, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	create := func() (*csi.CreateVolumeResponse, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return c.CreateVolume(ctx, &csi.CreateVolumeRequest{})
+	}
+	stop()
+	if _, err := create(); outcomeOfCreate(err, true) != Background {
+		t.Fatalf("without a driver: %v", err)
+	}
+	stop = serve(t, socket, &plugin{name: "other.csi"})
+	eventually(t, "the impostor was refused", func() bool {
+		response, err := create()
+		if response != nil {
+			t.Fatalf("the impostor was asked for a volume: %v", response)
+		}
+		return status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "other.csi")
+	})
+	stop()
+	serve(t, socket, &plugin{name: driverName})
+	eventually(t, "the driver was back", func() bool { _, err := create(); return err == nil })
+}

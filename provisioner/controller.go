@@ -1,0 +1,208 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// Controller is a Provisioner with everything that it watches.
+type Controller struct {
+	p         *Provisioner
+	index     *topology.Index
+	library   *library
+	reclaimer *reclaimer
+	factory   informers.SharedInformerFactory
+	synced    []cache.InformerSynced
+	recorder  record.EventBroadcaster
+}
+
+// NewController wires a Provisioner to the API server. Events go through a
+// client of their own, so that no flood of them delays a volume.
+func NewController(config Config, client, eventClient kubernetes.Interface, driver Driver, registry prometheus.Registerer) (*Controller, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	index := topology.NewIndex(config.DriverName)
+	journal := newJournal()
+	broadcaster := record.NewBroadcaster()
+	c := &Controller{
+		index:    index,
+		recorder: broadcaster,
+		factory:  informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim)),
+		p: &Provisioner{
+			config: config, client: client, driver: driver, topology: index, journal: journal, waiting: newWaiting(),
+			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
+			metrics: newMetrics(registry, journal),
+			now:     time.Now,
+		},
+	}
+	core, storage := c.factory.Core().V1(), c.factory.Storage().V1()
+	volumes, attachments := core.PersistentVolumes().Informer(), storage.VolumeAttachments().Informer()
+	if err := volumes.AddIndexers(cache.Indexers{volumesByClaim: claimOfVolume}); err != nil {
+		return nil, err
+	}
+	if err := attachments.AddIndexers(cache.Indexers{attachmentsByVolume: attachedVolume}); err != nil {
+		return nil, err
+	}
+	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
+	c.library = newLibrary(c.p, client, eventClient, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.p.lookAgain = c.library.claims.wakeIfChanged
+	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.library.observeDeletion)
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventClient.CoreV1().Events(metav1.NamespaceAll)})
+	return c, c.listen(claims, volumes, classes, attachments, core.Nodes().Informer(), storage.CSINodes().Informer())
+}
+
+// listen tells the parts what they need to hear of.
+func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNodes cache.SharedIndexInformer) error {
+	handlers := []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{claims, onEvent(nil, func(claim *v1.PersistentVolumeClaim) { c.p.waiting.remove(claim.UID) })},
+		{volumes, onEvent(c.volumeChanged, nil)},
+		{classes, onEvent(c.classChanged, nil)},
+		{attachments, onEvent(nil, c.reclaimer.attachmentGone)},
+		{nodes, cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc:    func(object any, _ bool) { c.nodeChanged(nil, object.(*v1.Node)) },
+			UpdateFunc: func(old, now any) { c.nodeChanged(old.(*v1.Node), now.(*v1.Node)) },
+			DeleteFunc: func(object any) { c.nodeGone(gone[*v1.Node](object)) },
+		}},
+		{csiNodes, onEvent(c.csiNodeChanged, c.csiNodeGone)},
+	}
+	for _, h := range handlers {
+		registration, err := h.informer.AddEventHandler(h.handler)
+		if err != nil {
+			return err
+		}
+		c.synced = append(c.synced, registration.HasSynced)
+	}
+	return nil
+}
+
+// onEvent makes a handler out of one function for what is there and one for
+// what is gone.
+func onEvent[T any](changed, removed func(T)) cache.ResourceEventHandler {
+	var handler cache.ResourceEventHandlerFuncs
+	if changed != nil {
+		handler.AddFunc = func(object any) { changed(object.(T)) }
+		handler.UpdateFunc = func(_, object any) { changed(object.(T)) }
+	}
+	if removed != nil {
+		handler.DeleteFunc = func(object any) { removed(gone[T](object)) }
+	}
+	return handler
+}
+
+// gone returns the last known state of a deleted object.
+func gone[T any](object any) T {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	return object.(T)
+}
+
+func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
+	if pv.Spec.ClaimRef != nil {
+		c.p.journal.rememberVolume(pv.Spec.ClaimRef.UID)
+	}
+	c.reclaimer.volumeChanged(pv)
+}
+
+func (c *Controller) classChanged(class *storagev1.StorageClass) {
+	for _, object := range c.library.claims.SharedIndexInformer.GetStore().List() {
+		if claim := object.(*v1.PersistentVolumeClaim); pendingOfClass(claim, class, c.p.config.DriverName) {
+			c.library.claims.wake(claim)
+		}
+	}
+}
+
+// nodeChanged ignores the heartbeat: only labels matter.
+func (c *Controller) nodeChanged(old, now *v1.Node) {
+	if old != nil && maps.Equal(old.Labels, now.Labels) {
+		return
+	}
+	c.index.SetNode(now)
+	c.wakeWaiting()
+}
+
+func (c *Controller) nodeGone(node *v1.Node) {
+	c.index.DeleteNode(node.Name)
+	c.wakeWaiting()
+}
+
+func (c *Controller) csiNodeChanged(node *storagev1.CSINode) {
+	c.index.SetCSINode(node)
+	c.wakeWaiting()
+}
+
+func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
+	c.index.DeleteCSINode(node.Name)
+	c.wakeWaiting()
+}
+
+func (c *Controller) wakeWaiting() {
+	for _, claim := range c.p.waiting.all() {
+		c.library.claims.wake(claim)
+	}
+}
+
+// Start fills the caches and keeps them so until ctx ends: a stand-by with
+// warm caches takes over without delay.
+func (c *Controller) Start(ctx context.Context) error {
+	c.factory.Start(ctx.Done())
+	for kind, ok := range c.factory.WaitForCacheSync(ctx.Done()) {
+		if !ok {
+			return fmt.Errorf("the cache of %v did not fill: %w", kind, context.Cause(ctx))
+		}
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Run works until ctx ends, and returns when all that was begun has an outcome.
+func (c *Controller) Run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { c.library.run(ctx) })
+	both.Go(func() { c.reclaimer.run(ctx) })
+	both.Wait()
+	c.recorder.Shutdown()
+}
+
+// trim drops what nobody here reads before an object enters a cache. It also
+// gives a claim the older of the two annotations that name its provisioner,
+// the only one that the library knows.
+func trim(object any) (any, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return object, nil //nolint:nilerr // A tombstone has nothing to be trimmed.
+	}
+	accessor.SetManagedFields(nil)
+	switch o := object.(type) {
+	case *v1.PersistentVolumeClaim:
+		if name, ok := o.Annotations[annStorageProvisioner]; ok {
+			o.Annotations[annBetaStorageProvisioner] = name
+		}
+	case *v1.Node:
+		o.Annotations, o.Spec, o.Status = nil, v1.NodeSpec{}, v1.NodeStatus{}
+	}
+	return object, nil
+}

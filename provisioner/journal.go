@@ -1,0 +1,172 @@
+package provisioner
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+)
+
+// order is one volume asked of the driver. It is fixed at the first attempt:
+// every retry sends the same bytes, whatever has become of the claim, its
+// class or its node in the meantime.
+type order struct {
+	claim   *v1.PersistentVolumeClaim
+	class   *storagev1.StorageClass
+	node    string                   // the selected node; empty for Immediate
+	request *csi.CreateVolumeRequest // without secrets
+	secrets map[string]string        // as last read
+	refs    secretRefs               // for the other calls, into the PersistentVolume
+	fsType  string
+
+	unknown bool        // an earlier call may have made the volume
+	made    *csi.Volume // the driver's answer, once there is one
+}
+
+func (o *order) mayReschedule() bool {
+	return o.node != "" && o.request.AccessibilityRequirements != nil
+}
+
+func (o *order) requestWithSecrets() *csi.CreateVolumeRequest {
+	request := proto.Clone(o.request).(*csi.CreateVolumeRequest)
+	request.Secrets = o.secrets
+	return request
+}
+
+// check returns an error if the driver's answer is not the volume asked for.
+func (o *order) check(response *csi.CreateVolumeResponse) error {
+	switch volume := response.GetVolume(); {
+	case volume.GetVolumeId() == "":
+		return fmt.Errorf("CreateVolume %s: the driver answered without a volume ID", o.request.Name)
+	case volume.CapacityBytes != 0 && volume.CapacityBytes < o.request.CapacityRange.RequiredBytes:
+		return fmt.Errorf("CreateVolume %s: volume %s has %d bytes, %d are required",
+			o.request.Name, volume.VolumeId, volume.CapacityBytes, o.request.CapacityRange.RequiredBytes)
+	}
+	return nil
+}
+
+// rememberedVolumes is how many claims with a PersistentVolume are remembered
+// beyond the life of that PersistentVolume in the cache.
+const rememberedVolumes = 20000
+
+// journal knows the orders under way: sent, and not yet known to have ended.
+// It also remembers which claims have had a PersistentVolume, for a cache may
+// still show such a claim without one.
+type journal struct {
+	mu     sync.Mutex
+	orders map[types.UID]*order
+	had    *lru.Cache
+}
+
+func newJournal() *journal {
+	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes)}
+}
+
+func (j *journal) open(o *order) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.orders[o.claim.UID] = o
+}
+
+func (j *journal) close(claim types.UID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.orders, claim)
+}
+
+// find returns the order under way for a claim, or nil.
+func (j *journal) find(claim types.UID) *order {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.orders[claim]
+}
+
+// class returns a class of that name as an order under way was made from it,
+// or nil: the order must come to its end without the class, too.
+func (j *journal) class(name string) *storagev1.StorageClass {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, o := range j.orders {
+		if o.class.Name == name {
+			return o.class
+		}
+	}
+	return nil
+}
+
+// underWay returns the number of orders under way, and how many of them have
+// an unknown outcome behind them.
+func (j *journal) underWay() (all, unknown int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, o := range j.orders {
+		if o.unknown {
+			unknown++
+		}
+	}
+	return len(j.orders), unknown
+}
+
+// markUnknown files that an earlier call of the order may have made the volume.
+func (j *journal) markUnknown(o *order) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o.unknown = true
+}
+
+func (j *journal) rememberVolume(claim types.UID) { j.had.Add(claim, nil) }
+
+func (j *journal) hadVolume(claim types.UID) bool {
+	_, ok := j.had.Get(claim)
+	return ok
+}
+
+// waiting remembers since when a claim's selected node has been without the
+// driver, and which claims an event of a Node or CSINode may help.
+type waiting struct {
+	mu     sync.Mutex
+	claims map[types.UID]wait
+}
+
+type wait struct {
+	claim *v1.PersistentVolumeClaim
+	node  string
+	since time.Time
+}
+
+func newWaiting() *waiting { return &waiting{claims: map[types.UID]wait{}} }
+
+// add files the claim as waiting for the node and returns for how long it has been.
+func (w *waiting) add(claim *v1.PersistentVolumeClaim, node string, now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	entry, ok := w.claims[claim.UID]
+	if !ok || entry.node != node {
+		entry = wait{node: node, since: now}
+	}
+	entry.claim = claim
+	w.claims[claim.UID] = entry
+	return now.Sub(entry.since)
+}
+
+func (w *waiting) remove(claim types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.claims, claim)
+}
+
+func (w *waiting) all() []*v1.PersistentVolumeClaim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	claims := make([]*v1.PersistentVolumeClaim, 0, len(w.claims))
+	for _, entry := range w.claims {
+		claims = append(claims, entry.claim)
+	}
+	return claims
+}

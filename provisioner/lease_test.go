@@ -1,0 +1,127 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func testLease() *Lease {
+	l := &Lease{Namespace: "kube-system", Driver: "diskplugin.csi/alibabacloud.com", LeaseDuration: time.Second, RenewDeadline: 500 * time.Millisecond, RetryPeriod: 100 * time.Millisecond}
+	l.WatchHealth()
+	return l
+}
+
+// leaseServer is a fake API server that refuses an update of an old version,
+// which client-go's fake does not do by itself, and everything once it is away.
+func leaseServer() (api *fake.Clientset, away *atomic.Bool) {
+	api, away = fake.NewClientset(), &atomic.Bool{}
+	var mu sync.Mutex
+	var kept *coordinationv1.Lease
+	api.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if away.Load() {
+			return true, nil, errors.New("the API server is away")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		group := coordinationv1.Resource("leases")
+		if action.GetVerb() == "get" {
+			if kept == nil {
+				return true, nil, apierrors.NewNotFound(group, "lease")
+			}
+			return true, kept.DeepCopy(), nil
+		}
+		lease := action.(clienttesting.CreateAction).GetObject().(*coordinationv1.Lease) // an update's object is got the same way
+		switch {
+		case action.GetVerb() == "create" && kept != nil:
+			return true, nil, apierrors.NewAlreadyExists(group, lease.Name)
+		case action.GetVerb() == "update" && lease.ResourceVersion != kept.ResourceVersion:
+			return true, nil, apierrors.NewConflict(group, lease.Name, errors.New("it has changed"))
+		}
+		version, _ := strconv.Atoi(lease.ResourceVersion)
+		lease.ResourceVersion = strconv.Itoa(version + 1)
+		kept = lease.DeepCopy()
+		return true, lease, nil
+	})
+	return api, away
+}
+
+func TestOneOfTwoLeadsAndTheOtherTakesOver(t *testing.T) {
+	api, _ := leaseServer()
+	leading := make(chan int, 2)
+	work := func(i int) func(context.Context) {
+		return func(ctx context.Context) { leading <- i; <-ctx.Done() }
+	}
+	var cancels [2]context.CancelFunc
+	ended := make(chan error, 2)
+	for i := range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancels[i] = cancel
+		go func() { ended <- testLease().RunWhileHeld(ctx, api, work(i)) }()
+	}
+	first := <-leading
+	select {
+	case <-leading:
+		t.Fatal("both lead")
+	case <-time.After(1500 * time.Millisecond):
+	}
+	cancels[first]()
+	if err := <-ended; err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	if second := <-leading; second == first {
+		t.Error("the same leads twice")
+	}
+	cancels[1-first]()
+	if err := <-ended; err != nil {
+		t.Errorf("the second: %v", err)
+	}
+	if lease, err := api.CoordinationV1().Leases("kube-system").Get(t.Context(), "", metav1.GetOptions{}); err != nil || lease.Name != "diskplugin-csi-alibabacloud-com" {
+		t.Errorf("the Lease has not upstream's name: %v, %v", lease, err)
+	}
+}
+
+func TestAStandbyEndsWithoutHavingLed(t *testing.T) {
+	api, _ := leaseServer()
+	ctx, cancel := context.WithCancel(t.Context())
+	leads := make(chan struct{})
+	go func() {
+		_ = testLease().RunWhileHeld(ctx, api, func(ctx context.Context) { close(leads); <-ctx.Done() })
+	}()
+	<-leads
+	standby, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- testLease().RunWhileHeld(standby, api, func(context.Context) { t.Error("it led") })
+	}()
+	time.Sleep(300 * time.Millisecond)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	cancel()
+}
+
+func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
+	api, away := leaseServer()
+	stuck := make(chan struct{})
+	defer close(stuck)
+	err := testLease().RunWhileHeld(t.Context(), api, func(context.Context) {
+		away.Store(true)
+		<-stuck
+	})
+	if !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,391 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
+	libmetrics "sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller/metrics"
+)
+
+// This file is all there is of sig-storage-lib-external-provisioner v6. The
+// library keeps the queue of claims, its workers, the events and the metrics.
+// What it gets wrong is changed from outside, by what it is handed:
+//
+//	claims    an order under way hides what the cache says of its claim, so that it
+//	          comes to its end with the same arguments, whatever becomes of the claim
+//	volumes   a claim's volume is found by claimRef, whatever its name; the library
+//	          writes nothing into the cache and hears nothing of volumes, for
+//	          deletion is the reclaimer's
+//	classes   a deleted class is still there for the orders made from it
+//	nodes     every node exists: topology decides what a missing one means
+//	client    a PersistentVolume is saved by then; a claim is rescheduled by a
+//	          conditional patch and not by writing back what the cache held; events
+//	          have a client of their own
+//	limiter   backs off from --retry-interval-start to --retry-interval-max
+//	election  off, since the lock it would use no longer exists in Kubernetes
+
+// libraryVersion is the Kubernetes version the library is told, only to switch
+// off what it did for old ones.
+const libraryVersion = "v1.30.0"
+
+// library runs the controller library on behalf of a Provisioner.
+type library struct {
+	p          *Provisioner
+	controller *controller.ProvisionController
+	claims     *claimsForLibrary
+	metrics    libmetrics.Metrics
+
+	rescheduled sync.Map // claim UID -> node that the claim is to be moved off
+
+	mu       sync.Mutex
+	draining bool
+	active   sync.WaitGroup
+}
+
+// informerSet is what the library and the Provisioner watch.
+type informerSet struct {
+	claims, volumes, classes cache.SharedIndexInformer
+}
+
+func newLibrary(p *Provisioner, client, eventClient kubernetes.Interface, informers informerSet, registry prometheus.Registerer) *library {
+	l := &library{p: p, metrics: libmetrics.New(libmetrics.ControllerSubsystem)}
+	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p}
+	registry.MustRegister(
+		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
+		l.metrics.PersistentVolumeDeleteTotal, l.metrics.PersistentVolumeDeleteFailedTotal, l.metrics.PersistentVolumeDeleteDurationSeconds)
+	l.controller = controller.NewProvisionController(
+		&clientForLibrary{Interface: client, events: eventClient, l: l},
+		p.config.DriverName,
+		l,
+		libraryVersion,
+		controller.LeaderElection(false),
+		controller.FailedProvisionThreshold(0),
+		controller.FailedDeleteThreshold(0),
+		controller.Threadiness(p.config.Workers),
+		controller.RateLimiter(newLimiter(p.config)),
+		controller.CreateProvisionedPVLimiter(newLimiter(p.config)), // unused: volumes are saved before the library hears of them
+		controller.ClaimsInformer(l.claims),
+		controller.VolumesInformer(&volumesForLibrary{SharedIndexInformer: informers.volumes}),
+		controller.ClassesInformer(&classesForLibrary{SharedIndexInformer: informers.classes, journal: p.journal}),
+		controller.NodesLister(anyNode{}),
+		controller.MetricsInstance(l.metrics),
+	)
+	return l
+}
+
+//nolint:staticcheck // The library's interface is the untyped limiter.
+func newLimiter(c Config) workqueue.RateLimiter {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[any](c.RetryStart, c.RetryMax)
+}
+
+// run works until ctx ends, and returns when the last claim worked on has an
+// outcome.
+func (l *library) run(ctx context.Context) {
+	go l.controller.Run(context.WithoutCancel(ctx)) // never returns
+	<-ctx.Done()
+	l.mu.Lock()
+	l.draining = true
+	l.mu.Unlock()
+	l.active.Wait()
+}
+
+// enter registers one more claim worked on, unless the library is draining.
+func (l *library) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.draining {
+		return false
+	}
+	l.active.Add(1)
+	return true
+}
+
+// Provision implements the library's Provisioner.
+func (l *library) Provision(ctx context.Context, options controller.ProvisionOptions) (pv *v1.PersistentVolume, state controller.ProvisioningState, err error) {
+	if !l.enter() {
+		return nil, controller.ProvisioningNoChange, fmt.Errorf("this provisioner is shutting down")
+	}
+	defer l.active.Done()
+	defer func() {
+		if r := recover(); r != nil {
+			klog.ErrorS(nil, "A panic while provisioning", "panic", r, "stack", string(debug.Stack()))
+			pv, state, err = nil, controller.ProvisioningNoChange, fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	node := ""
+	if options.SelectedNode != nil {
+		node = options.SelectedNode.Name
+	}
+	pv, outcome, err := l.p.provision(ctx, options.PVC.DeepCopy(), options.StorageClass, node)
+	if outcome == Reschedule {
+		l.rescheduled.Store(options.PVC.UID, node)
+	}
+	return pv, stateOf(outcome), libraryError(outcome, err)
+}
+
+func stateOf(outcome Outcome) controller.ProvisioningState {
+	switch outcome {
+	case Background:
+		return controller.ProvisioningInBackground
+	case Unchanged:
+		return controller.ProvisioningNoChange
+	case Reschedule:
+		return controller.ProvisioningReschedule
+	}
+	return controller.ProvisioningFinished
+}
+
+func libraryError(outcome Outcome, err error) error {
+	if outcome == Ignored && err != nil {
+		return &controller.IgnoredError{Reason: err.Error()}
+	}
+	return err
+}
+
+// Delete implements the library's Provisioner. It is never called: see ShouldDelete.
+func (l *library) Delete(context.Context, *v1.PersistentVolume) error {
+	return &controller.IgnoredError{Reason: "volumes are deleted by the reclaimer"}
+}
+
+// ShouldDelete implements the library's DeletionGuard: deletion is the reclaimer's.
+func (l *library) ShouldDelete(context.Context, *v1.PersistentVolume) bool { return false }
+
+// SupportsBlock implements the library's BlockProvisioner.
+func (l *library) SupportsBlock(context.Context) bool { return true }
+
+// ShouldProvision implements the library's Qualifier.
+func (l *library) ShouldProvision(_ context.Context, claim *v1.PersistentVolumeClaim) bool {
+	l.mu.Lock()
+	draining := l.draining
+	l.mu.Unlock()
+	return !draining && isTime(claim)
+}
+
+// observeDeletion counts a deletion under the library's names.
+func (l *library) observeDeletion(class string, start time.Time, err error) {
+	if err != nil {
+		l.metrics.PersistentVolumeDeleteFailedTotal.WithLabelValues(class).Inc()
+		return
+	}
+	l.metrics.PersistentVolumeDeleteTotal.WithLabelValues(class).Inc()
+	l.metrics.PersistentVolumeDeleteDurationSeconds.WithLabelValues(class).Observe(time.Since(start).Seconds())
+}
+
+// claimsForLibrary is the informer of claims as the library sees it.
+type claimsForLibrary struct {
+	cache.SharedIndexInformer
+	p       *Provisioner
+	handler cache.ResourceEventHandler
+}
+
+// AddEventHandlerWithResyncPeriod lets only claims through that are for this
+// driver, and keeps the handler for wake.
+func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	c.handler = handler
+	return c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool {
+			claim, ok := object.(*v1.PersistentVolumeClaim)
+			return ok && isOurs(claim, c.p.config.DriverName)
+		},
+		Handler: handler,
+	}, resync)
+}
+
+// wake has the library look at a claim now.
+func (c *claimsForLibrary) wake(claim *v1.PersistentVolumeClaim) { c.handler.OnUpdate(claim, claim) }
+
+// wakeIfChanged has the library look at a claim now if the cache shows another
+// version of it: its events were taken for those of the order under way.
+func (c *claimsForLibrary) wakeIfChanged(claim *v1.PersistentVolumeClaim) {
+	object, exists, err := c.SharedIndexInformer.GetStore().Get(claim)
+	if err != nil || !exists {
+		return
+	}
+	if now := object.(*v1.PersistentVolumeClaim); now.ResourceVersion != claim.ResourceVersion {
+		c.wake(now)
+	}
+}
+
+func (c *claimsForLibrary) GetIndexer() cache.Indexer {
+	return &claimsIndexer{Indexer: c.SharedIndexInformer.GetIndexer(), journal: c.p.journal}
+}
+
+func (c *claimsForLibrary) GetStore() cache.Store { return c.GetIndexer() }
+
+type claimsIndexer struct {
+	cache.Indexer
+	journal *journal
+}
+
+// ByIndex is asked for a claim by its UID. As long as an order is under way
+// for it, the claim is what it was when the order was made.
+func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
+	if o := i.journal.find(types.UID(uid)); o != nil {
+		return []any{o.claim}, nil
+	}
+	return i.Indexer.ByIndex(index, uid)
+}
+
+// Update does nothing: the cache is the watch's alone.
+func (i *claimsIndexer) Update(any) error { return nil }
+
+// volumesForLibrary is the informer of PersistentVolumes as the library sees it.
+type volumesForLibrary struct{ cache.SharedIndexInformer }
+
+// AddEventHandlerWithResyncPeriod registers nothing: deletion is the reclaimer's.
+func (volumesForLibrary) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return nil, nil
+}
+
+func (v volumesForLibrary) GetStore() cache.Store {
+	return &volumesStore{Indexer: v.GetIndexer()}
+}
+
+// volumesByClaim indexes PersistentVolumes by the UID of their claim.
+const volumesByClaim = "claim"
+
+// claimOfVolume is the index function of volumesByClaim.
+func claimOfVolume(object any) ([]string, error) {
+	pv, ok := object.(*v1.PersistentVolume)
+	if !ok || pv.Spec.ClaimRef == nil {
+		return nil, nil
+	}
+	return []string{string(pv.Spec.ClaimRef.UID)}, nil
+}
+
+type volumesStore struct{ cache.Indexer }
+
+// GetByKey is asked for "pvc-<claim UID>", the name that the library believes
+// in, and answers with the claim's PersistentVolume, whatever its name.
+func (s *volumesStore) GetByKey(key string) (any, bool, error) {
+	const prefix = "pvc-"
+	if len(key) <= len(prefix) {
+		return nil, false, nil
+	}
+	objects, err := s.ByIndex(volumesByClaim, key[len(prefix):])
+	if err != nil || len(objects) == 0 {
+		return nil, false, err
+	}
+	return objects[0], true, nil
+}
+
+// Add does nothing: the cache is the watch's alone.
+func (s *volumesStore) Add(any) error { return nil }
+
+// classesForLibrary is the informer of StorageClasses as the library sees it.
+type classesForLibrary struct {
+	cache.SharedIndexInformer
+	journal *journal
+}
+
+func (c *classesForLibrary) GetStore() cache.Store {
+	return &classesStore{Store: c.SharedIndexInformer.GetStore(), journal: c.journal}
+}
+
+type classesStore struct {
+	cache.Store
+	journal *journal
+}
+
+func (s *classesStore) GetByKey(name string) (any, bool, error) {
+	object, exists, err := s.Store.GetByKey(name)
+	if err == nil && !exists {
+		if class := s.journal.class(name); class != nil {
+			return class, true, nil
+		}
+	}
+	return object, exists, err
+}
+
+// anyNode is a lister in which every node exists.
+type anyNode struct{}
+
+func (anyNode) List(labels.Selector) ([]*v1.Node, error) { return nil, nil }
+
+func (anyNode) Get(name string) (*v1.Node, error) {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+var _ corelisters.NodeLister = anyNode{}
+
+// clientForLibrary is the API client as the library sees it.
+type clientForLibrary struct {
+	kubernetes.Interface
+	events kubernetes.Interface
+	l      *library
+}
+
+func (c *clientForLibrary) CoreV1() corev1client.CoreV1Interface {
+	return &coreForLibrary{CoreV1Interface: c.Interface.CoreV1(), client: c}
+}
+
+type coreForLibrary struct {
+	corev1client.CoreV1Interface
+	client *clientForLibrary
+}
+
+func (c *coreForLibrary) Events(namespace string) corev1client.EventInterface {
+	return c.client.events.CoreV1().Events(namespace)
+}
+
+func (c *coreForLibrary) PersistentVolumes() corev1client.PersistentVolumeInterface {
+	return savedVolumes{c.CoreV1Interface.PersistentVolumes()}
+}
+
+func (c *coreForLibrary) PersistentVolumeClaims(namespace string) corev1client.PersistentVolumeClaimInterface {
+	return &reschedulableClaims{PersistentVolumeClaimInterface: c.CoreV1Interface.PersistentVolumeClaims(namespace), l: c.client.l}
+}
+
+type savedVolumes struct {
+	corev1client.PersistentVolumeInterface
+}
+
+// Create answers that the volume is saved: Provision returns none that isn't.
+func (savedVolumes) Create(_ context.Context, pv *v1.PersistentVolume, _ metav1.CreateOptions) (*v1.PersistentVolume, error) {
+	return pv, nil
+}
+
+type reschedulableClaims struct {
+	corev1client.PersistentVolumeClaimInterface
+	l *library
+}
+
+// Update is called to remove a claim's selected node. It removes the node only
+// if it is still the one that failed: a newer choice of the scheduler stays.
+func (c *reschedulableClaims) Update(ctx context.Context, claim *v1.PersistentVolumeClaim, _ metav1.UpdateOptions) (*v1.PersistentVolumeClaim, error) {
+	node, ok := c.l.rescheduled.LoadAndDelete(claim.UID)
+	if !ok {
+		return nil, fmt.Errorf("claim %s/%s is not to be rescheduled", claim.Namespace, claim.Name)
+	}
+	patch := fmt.Sprintf(`[
+		{"op":"test","path":"/metadata/uid","value":%q},
+		{"op":"test","path":"/metadata/annotations/volume.kubernetes.io~1selected-node","value":%q},
+		{"op":"remove","path":"/metadata/annotations/volume.kubernetes.io~1selected-node"}]`, claim.UID, node)
+	patched, err := c.Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return claim, nil // the scheduler has chosen again, or the claim is gone
+	}
+	return patched, err
+}
+
+// pendingOfClass says whether the claim waits for a volume of the class.
+func pendingOfClass(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, driver string) bool {
+	return isOurs(claim, driver) && claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class.Name
+}

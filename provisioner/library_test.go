@@ -1,0 +1,384 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// These tests run the library itself, once for all of them: it cannot be
+// stopped, and a second one in a process would race with it. Each test has
+// objects of its own. What a fake API server cannot show (versions,
+// preconditions, finalizers) is shown by test/e2e on a real one.
+
+// switchboard is a Driver that hands each volume's calls to its test's script.
+type switchboard struct {
+	mu      sync.Mutex
+	scripts map[string]*scriptedDriver // by volume name, and by volume ID
+}
+
+func (s *switchboard) find(key string) *scriptedDriver {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.scripts[key]
+}
+
+func (s *switchboard) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	return s.find(in.Name).CreateVolume(ctx, in, opts...)
+}
+
+func (s *switchboard) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	return s.find(in.VolumeId).DeleteVolume(ctx, in, opts...)
+}
+
+// stage is the one running Controller of the tests.
+type stage struct {
+	api *fake.Clientset
+	c   *Controller
+	*switchboard
+}
+
+var theStage = sync.OnceValues(func() (*stage, error) {
+	n1, csiNode1 := node("node-1", "zone-a")
+	n2, csiNode2 := node("node-2", "zone-b")
+	s := &stage{api: fake.NewClientset(n1, csiNode1, n2, csiNode2), switchboard: &switchboard{scripts: map[string]*scriptedDriver{}}}
+	c, err := NewController(testConfig(), s.api, s.api, s, prometheus.NewRegistry())
+	if err != nil {
+		return nil, err
+	}
+	s.c = c
+	ctx := context.Background()
+	if err := c.Start(ctx); err != nil {
+		return nil, err
+	}
+	go c.Run(ctx)
+	return s, nil
+})
+
+func node(name, zone string) (*v1.Node, *storagev1.CSINode) {
+	keys := []string{topology.ZoneKey, topology.WellKnownZoneKey}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{keys[0]: zone, keys[1]: zone}}},
+		&storagev1.CSINode{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "i-" + name, TopologyKeys: keys}}},
+		}
+}
+
+// scene is one test's claim on the stage, with its class and its script.
+type scene struct {
+	*stage
+	t      *testing.T
+	driver *scriptedDriver
+	claim  *v1.PersistentVolumeClaim
+	class  *storagev1.StorageClass
+}
+
+// play puts a claim named after the test on the stage.
+func play(t *testing.T, answers []answer, change ...func(*v1.PersistentVolumeClaim)) *scene {
+	t.Helper()
+	s, err := theStage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.ToLower(t.Name())
+	claim := testClaim(change...)
+	claim.Namespace, claim.UID, claim.Spec.StorageClassName = name, types.UID(name), &name
+	class := testClass(nil)
+	class.Name = name
+	x := &scene{stage: s, t: t, driver: &scriptedDriver{creates: answers}, claim: claim, class: class}
+	s.mu.Lock()
+	s.scripts["disk-"+name] = x.driver
+	s.mu.Unlock()
+	return x
+}
+
+func (x *scene) createClass() {
+	x.t.Helper()
+	if _, err := x.api.StorageV1().StorageClasses().Create(x.t.Context(), x.class, metav1.CreateOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *scene) createClaim() {
+	x.t.Helper()
+	if _, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Create(x.t.Context(), x.claim, metav1.CreateOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// updateClaim writes a new version of the claim.
+func (x *scene) updateClaim(change func(*v1.PersistentVolumeClaim)) {
+	x.t.Helper()
+	claim := x.claim.DeepCopy()
+	change(claim)
+	claim.ResourceVersion = "8"
+	if _, err := x.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(x.t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *scene) deleteClaim() {
+	x.t.Helper()
+	if err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Delete(x.t.Context(), x.claim.Name, metav1.DeleteOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// answerNow replaces what the driver answers from now on.
+func (x *scene) answerNow(answers ...answer) {
+	x.driver.mu.Lock()
+	defer x.driver.mu.Unlock()
+	x.driver.creates = answers
+}
+
+func (x *scene) asked() int { n, _ := x.driver.calls(); return n }
+
+func (x *scene) awaitAsked(more int) {
+	x.t.Helper()
+	before := x.asked()
+	eventually(x.t, "the driver was asked", func() bool { return x.asked() >= before+more })
+}
+
+func (x *scene) hasVolume(name string) bool {
+	_, err := x.api.CoreV1().PersistentVolumes().Get(context.Background(), name, metav1.GetOptions{})
+	return err == nil
+}
+
+func (x *scene) awaitVolume(name string) {
+	x.t.Helper()
+	eventually(x.t, "PersistentVolume "+name+" was saved", func() bool { return x.hasVolume(name) })
+}
+
+// isWaiting says whether the claim waits for a Node or CSINode.
+func (x *scene) isWaiting() bool {
+	for _, claim := range x.c.p.waiting.all() {
+		if claim.UID == x.claim.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// done lists what was done in the claim's namespace, or to the object named.
+func (x *scene) done(verb, resource, name string) []clienttesting.Action {
+	var list []clienttesting.Action
+	for _, a := range x.api.Actions() {
+		if !a.Matches(verb, resource) {
+			continue
+		}
+		named, ok := a.(interface{ GetName() string })
+		if a.GetNamespace() == x.claim.Namespace || ok && named.GetName() == name {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+func TestAClaimIsProvisionedWithOneWrite(t *testing.T) {
+	x := play(t, []answer{made("d-onewrite", 20*gib, "zone-a")})
+	x.createClass()
+	x.createClaim()
+	x.awaitVolume("d-onewrite")
+	eventually(t, "the claim was told", func() bool {
+		for _, a := range x.done("create", "events", "") {
+			if a.(clienttesting.CreateAction).GetObject().(*v1.Event).Reason == "ProvisioningSucceeded" {
+				return true
+			}
+		}
+		return false
+	})
+	for _, verb := range []string{"get", "update", "patch"} {
+		for _, resource := range []string{"persistentvolumeclaims", "nodes"} {
+			if list := x.done(verb, resource, "node-1"); len(list) != 0 {
+				t.Errorf("needless calls: %v", list)
+			}
+		}
+	}
+}
+
+func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
+	x := play(t, []answer{made("d-once", 20*gib, "zone-a")})
+	x.createClass()
+	x.createClaim()
+	x.awaitVolume("d-once")
+	other := play(t, []answer{made("d-later", 20*gib, "zone-a")})
+	other.claim.Namespace, other.claim.UID = "later", "later"
+	other.mu.Lock()
+	other.scripts["disk-later"] = other.driver
+	other.mu.Unlock()
+	for range 5 {
+		x.c.library.claims.wake(x.claim)
+	}
+	other.createClaim()
+	other.awaitVolume("d-later") // by now the queue has been through the earlier claim
+	if n := x.asked(); n != 1 {
+		t.Errorf("%d CreateVolume calls", n)
+	}
+}
+
+func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
+	x := play(t, []answer{{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}})
+	x.createClass()
+	x.createClaim()
+	eventually(t, "the selected node was removed", func() bool {
+		claim, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Get(t.Context(), "data", metav1.GetOptions{})
+		return err == nil && claim.Annotations[annSelectedNode] == ""
+	})
+	for _, a := range x.done("patch", "persistentvolumeclaims", "") {
+		patch := a.(clienttesting.PatchAction)
+		body := string(patch.GetPatch())
+		if patch.GetPatchType() != types.JSONPatchType || !strings.Contains(body, fmt.Sprintf(`"path":"/metadata/uid","value":%q`, x.claim.UID)) ||
+			!strings.Contains(body, `{"op":"test","path":"/metadata/annotations/volume.kubernetes.io~1selected-node","value":"node-1"}`) {
+			t.Errorf("patch %s", body)
+		}
+	}
+	if list := x.done("update", "persistentvolumeclaims", ""); len(list) != 0 {
+		t.Errorf("the claim was written back: %v", list)
+	}
+}
+
+func TestACreateUnderWayOutlivesItsClaimAndClass(t *testing.T) {
+	x := play(t, []answer{unavailable()})
+	x.createClass()
+	x.createClaim()
+	x.awaitAsked(1)
+	if err := x.api.StorageV1().StorageClasses().Delete(t.Context(), x.class.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.deleteClaim()
+	x.awaitAsked(3)
+	x.answerNow(made("d-outlives", 20*gib, "zone-a"))
+	x.awaitVolume("d-outlives")
+}
+
+func TestAClaimWithdrawnFromItsNodeIsStillDrivenToItsEnd(t *testing.T) {
+	x := play(t, []answer{unavailable()})
+	x.createClass()
+	x.createClaim()
+	x.awaitAsked(1)
+	x.updateClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annSelectedNode) })
+	x.awaitAsked(3)
+	x.answerNow(made("d-withdrawn", 20*gib, "zone-a"))
+	x.awaitVolume("d-withdrawn")
+}
+
+func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
+	x := play(t, []answer{unavailable()})
+	x.createClass()
+	x.createClaim()
+	x.awaitAsked(1)
+	x.updateClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-2" })
+	x.awaitAsked(3)
+	x.answerNow(answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}, made("d-moved", 20*gib, "zone-b"))
+	x.awaitVolume("d-moved")
+	x.driver.mu.Lock()
+	defer x.driver.mu.Unlock()
+	last := x.driver.created[len(x.driver.created)-1].AccessibilityRequirements.Preferred[0].Segments[topology.WellKnownZoneKey]
+	if last != "zone-b" {
+		t.Errorf("asked for %s", last)
+	}
+}
+
+func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
+	x := play(t, []answer{made("d-waited", 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-9" })
+	n9, csiNode9 := node("node-9", "zone-a")
+	if _, err := x.api.CoreV1().Nodes().Create(t.Context(), n9, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.createClaim()
+	x.createClass()
+	eventually(t, "the claim waited for its node", x.isWaiting)
+	if _, err := x.api.StorageV1().CSINodes().Create(t.Context(), csiNode9, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.awaitVolume("d-waited")
+	if x.isWaiting() {
+		t.Error("the claim still waits")
+	}
+}
+
+func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
+	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-8" })
+	if _, err := x.api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-8"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.createClass()
+	x.createClaim()
+	eventually(t, "the claim waited for its node", x.isWaiting)
+	x.deleteClaim()
+	eventually(t, "the claim was forgotten", func() bool { return !x.isWaiting() })
+}
+
+func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
+	x := play(t, nil)
+	x.mu.Lock()
+	x.scripts["d-released"] = x.driver
+	x.mu.Unlock()
+	pv := testVolume("d-released", func(pv *v1.PersistentVolume) { pv.Finalizers = nil })
+	if _, err := x.api.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the PersistentVolume was gone", func() bool { return !x.hasVolume("d-released") })
+	if _, deletes := x.driver.calls(); deletes != 1 {
+		t.Errorf("%d DeleteVolume calls", deletes)
+	}
+}
+
+func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
+	b := newBench(t, nil)
+	b.topology = nil
+	l := &library{p: b.Provisioner}
+	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
+	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
+		t.Errorf("got %v, %v", state, err)
+	}
+}
+
+func TestNothingIsBegunWhileDraining(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	l := &library{p: b.Provisioner, draining: true}
+	if _, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil))); err == nil || state != stateOf(Unchanged) {
+		t.Errorf("got %v, %v", state, err)
+	}
+	if l.ShouldProvision(t.Context(), testClaim()) {
+		t.Error("a claim was taken")
+	}
+	if creates, _ := b.driver.calls(); creates != 0 {
+		t.Error("the driver was asked")
+	}
+}
+
+func TestTrimKeepsWhatIsRead(t *testing.T) {
+	claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.ManagedFields = []metav1.ManagedFieldsEntry{{}} })
+	n, _ := node("node-1", "zone-a")
+	n.Status.Images = []v1.ContainerImage{{Names: []string{"x"}}}
+	n.Spec.ProviderID, n.Annotations = "x", map[string]string{"a": "b"}
+	for _, object := range []any{claim, n, ptr.To(42)} {
+		if _, err := trim(object); err != nil {
+			t.Error(err)
+		}
+	}
+	if claim.ManagedFields != nil || claim.Annotations[annBetaStorageProvisioner] != driverName || claim.Spec.StorageClassName == nil {
+		t.Errorf("claim %+v", claim)
+	}
+	if n.Labels[topology.ZoneKey] != "zone-a" || n.Status.Images != nil || n.Spec.ProviderID != "" || n.Annotations != nil {
+		t.Errorf("node %+v", n)
+	}
+}

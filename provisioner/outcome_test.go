@@ -1,0 +1,125 @@
+package provisioner
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+func TestOutcomeOfEveryCode(t *testing.T) {
+	tests := []struct {
+		code                               codes.Code
+		immediate, late, afterUnknown, all Outcome // all: late, after an unknown one
+	}{
+		{code: codes.ResourceExhausted, immediate: Finished, late: Reschedule, afterUnknown: Finished, all: Reschedule},
+		{code: codes.AlreadyExists, immediate: Finished, late: Finished, afterUnknown: Finished, all: Finished},
+		{code: codes.Canceled, immediate: Background, late: Background, afterUnknown: Background, all: Background},
+		{code: codes.DeadlineExceeded, immediate: Background, late: Background, afterUnknown: Background, all: Background},
+		{code: codes.Unavailable, immediate: Background, late: Background, afterUnknown: Background, all: Background},
+		{code: codes.Aborted, immediate: Background, late: Background, afterUnknown: Background, all: Background},
+		{code: codes.Unknown, immediate: Background, late: Background, afterUnknown: Background, all: Background},
+		{code: codes.InvalidArgument, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.NotFound, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.PermissionDenied, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.Unauthenticated, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.FailedPrecondition, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.OutOfRange, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.Unimplemented, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.Internal, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.DataLoss, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+	}
+	for _, test := range tests {
+		t.Run(test.code.String(), func(t *testing.T) {
+			err := status.Error(test.code, "x")
+			withNode := func(node string, unknown bool) *order {
+				return &order{node: node, unknown: unknown, request: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}
+			}
+			for _, c := range []struct {
+				name string
+				o    *order
+				want Outcome
+			}{
+				{"immediate", withNode("", false), test.immediate},
+				{"selected node", withNode("n", false), test.late},
+				{"immediate after unknown", withNode("", true), test.afterUnknown},
+				{"selected node after unknown", withNode("n", true), test.all},
+			} {
+				if got := c.o.outcomeOf(err); got != c.want {
+					t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAnErrorThatIsNoStatusIsInTheBackground(t *testing.T) {
+	if got := outcomeOfCreate(errors.New("connection reset"), true); got != Background {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestNoRescheduleWithoutTopology(t *testing.T) {
+	o := &order{node: "n", request: &csi.CreateVolumeRequest{}}
+	if got := o.outcomeOf(status.Error(codes.ResourceExhausted, "x")); got != Finished {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOutcomeOfTopology(t *testing.T) {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	tests := map[string]struct {
+		reason  topology.Reason
+		nodes   []runtime.Object
+		waited  time.Duration
+		outcome Outcome
+	}{
+		"the class is malformed":                     {reason: topology.Invalid, outcome: Finished},
+		"the class does not allow the node":          {reason: topology.NodeNotAllowed, outcome: Reschedule},
+		"no node is known yet":                       {reason: topology.NoTopology, waited: time.Hour, outcome: Unchanged},
+		"the node is gone":                           {reason: topology.NodeGone, outcome: Reschedule},
+		"the cache lags, the node is there":          {reason: topology.NodeGone, nodes: []runtime.Object{node}, outcome: Unchanged},
+		"the driver may be about to register":        {reason: topology.NodeUnready, nodes: []runtime.Object{node}, waited: 59 * time.Second, outcome: Unchanged},
+		"the driver never came":                      {reason: topology.NodeUnready, nodes: []runtime.Object{node}, waited: time.Minute, outcome: Reschedule},
+		"the node is there, its CSINode never comes": {reason: topology.NodeGone, nodes: []runtime.Object{node}, waited: time.Minute, outcome: Reschedule},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil, test.nodes...)
+			b.zones.err = &topology.Error{Reason: test.reason, Node: "node-1"}
+			claim := testClaim()
+			_, outcome, err := b.provision(t.Context(), claim, testClass(nil), "node-1")
+			if test.waited > 0 {
+				if outcome != Unchanged {
+					t.Fatalf("at first: got %v", outcome)
+				}
+				b.clock = b.clock.Add(test.waited)
+				_, outcome, err = b.provision(t.Context(), claim, testClass(nil), "node-1")
+			}
+			if err == nil || outcome != test.outcome {
+				t.Errorf("got %v and %v, want %v and an error", outcome, err, test.outcome)
+			}
+			if creates, _ := b.driver.calls(); creates != 0 {
+				t.Errorf("the driver was asked %d times", creates)
+			}
+		})
+	}
+}
+
+func TestAnotherSelectedNodeStartsTheGraceAnew(t *testing.T) {
+	b := newBench(t, nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}})
+	b.zones.err = &topology.Error{Reason: topology.NodeUnready}
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	b.clock = b.clock.Add(time.Hour)
+	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-2"); outcome != Unchanged {
+		t.Errorf("got %v", outcome)
+	}
+}

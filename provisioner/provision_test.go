@@ -1,0 +1,293 @@
+package provisioner
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+func unavailable() answer { return answer{err: status.Error(codes.Unavailable, "lost")} }
+
+func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, &v1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "blue-key"}, Data: map[string][]byte{"k": []byte("v")},
+	})
+	class := testClass(map[string]string{
+		"type":                        "cloud_essd",
+		"topodisk.io/strict-topology": "false",
+		fsTypeKey:                     "xfs",
+		"csi.storage.k8s.io/provisioner-secret-name":      "${pvc.annotations['team']}-key",
+		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+		"csi.storage.k8s.io/node-stage-secret-name":       "${pv.name}",
+		"csi.storage.k8s.io/node-stage-secret-namespace":  "vault",
+	})
+	pv, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1")
+	if err != nil || outcome != Finished {
+		t.Fatalf("got %v, %v", outcome, err)
+	}
+	wantRequest := &csi.CreateVolumeRequest{
+		Name:          "disk-0f1e",
+		CapacityRange: &csi.CapacityRange{RequiredBytes: 20 * gib},
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "xfs", MountFlags: []string{"noatime"}}},
+		}},
+		Parameters:                map[string]string{"type": "cloud_essd"},
+		Secrets:                   map[string]string{"k": "v"},
+		AccessibilityRequirements: b.zones.requirement,
+	}
+	if diff := cmp.Diff(wantRequest, b.driver.created[0], protocmp.Transform()); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if q := b.zones.asked[0]; q.Strict || q.SelectedNode != "node-1" || q.ClaimName != "data" {
+		t.Errorf("topology was asked %+v", q)
+	}
+	want := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       "d-bp1",
+			Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+			Annotations: map[string]string{
+				"pv.kubernetes.io/provisioned-by":                            driverName,
+				"topodisk.io/volume-name":                                    "disk-0f1e",
+				"volume.kubernetes.io/provisioner-deletion-secret-name":      "blue-key",
+				"volume.kubernetes.io/provisioner-deletion-secret-namespace": "shop",
+			},
+		},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity:                      v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")},
+			AccessModes:                   []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			StorageClassName:              "essd",
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
+			MountOptions:                  []string{"noatime"},
+			VolumeMode:                    ptr.To(v1.PersistentVolumeFilesystem),
+			ClaimRef:                      &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data", UID: "0f1e", ResourceVersion: "7"},
+			NodeAffinity:                  topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}}),
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+				Driver: driverName, VolumeHandle: "d-bp1", FSType: "xfs",
+				VolumeAttributes:   map[string]string{"type": "cloud_essd", "storage.kubernetes.io/csiProvisionerIdentity": "test-identity"},
+				NodeStageSecretRef: &v1.SecretReference{Name: "disk-0f1e", Namespace: "vault"},
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, pv); diff != "" {
+		t.Errorf("PersistentVolume (-want +got):\n%s", diff)
+	}
+	saved, err := b.api.CoreV1().PersistentVolumes().Get(t.Context(), "d-bp1", metav1.GetOptions{})
+	if err != nil || saved.Spec.ClaimRef.UID != "0f1e" {
+		t.Errorf("saved: %v, %v", saved, err)
+	}
+	if all, _ := b.journal.underWay(); all != 0 {
+		t.Errorf("%d orders are still under way", all)
+	}
+}
+
+func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
+	b := newBench(t, []answer{unavailable(), {err: status.Error(codes.PermissionDenied, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
+	claim := testClaim()
+	if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != Background {
+		t.Fatalf("got %v", outcome)
+	}
+	// Everything that the first request was made from is different or gone.
+	b.zones.requirement, b.zones.err = nil, &topology.Error{Reason: topology.NodeGone, Node: "node-1"}
+	claim = testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("50Gi")
+		c.Annotations[annSelectedNode] = "node-2"
+	})
+	for _, want := range []Outcome{Background, Background, Finished} {
+		if _, outcome, err := b.provision(t.Context(), claim, testClass(map[string]string{"type": "cloud_auto"}), "node-2"); outcome != want {
+			t.Fatalf("got %v (%v), want %v", outcome, err, want)
+		}
+	}
+	marshal := proto.MarshalOptions{Deterministic: true}
+	first, _ := marshal.Marshal(b.driver.created[0])
+	for i, request := range b.driver.created {
+		if bytes, _ := marshal.Marshal(request); string(bytes) != string(first) {
+			t.Errorf("request %d differs from the first:\n%s", i, cmp.Diff(b.driver.created[0], request, protocmp.Transform()))
+		}
+	}
+}
+
+func TestAFinalRefusalIsForgotten(t *testing.T) {
+	b := newBench(t, []answer{{err: status.Error(codes.InvalidArgument, "type=x")}, made("d-bp1", 50*gib, "zone-a")})
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Finished || !strings.Contains(text(err), "type=x") {
+		t.Fatalf("got %v, %v", outcome, err)
+	}
+	claim := testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("50Gi")
+	})
+	if _, _, err := b.provision(t.Context(), claim, testClass(nil), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.driver.created[1].CapacityRange.RequiredBytes; got != 50*gib {
+		t.Errorf("the second request asks for %d bytes", got)
+	}
+}
+
+func TestASmallVolumeIsDeletedAgain(t *testing.T) {
+	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a"), made("d-bp1", 20*gib, "zone-a")})
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Finished || err == nil {
+		t.Fatalf("got %v, %v", outcome, err)
+	}
+	if _, deletes := b.driver.calls(); deletes != 1 || b.driver.deleted[0].VolumeId != "d-small" {
+		t.Errorf("deleted %v", b.driver.deleted)
+	}
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASmallVolumeThatStaysIsToldAndTriedAgain(t *testing.T) {
+	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")})
+	b.driver.deletes = []error{status.Error(codes.Unavailable, "lost")}
+	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Background {
+		t.Fatalf("got %v", outcome)
+	}
+	if events := b.drained(); len(events) != 1 || !strings.Contains(events[0], "ProvisioningCleanupFailed") || !strings.Contains(events[0], "d-small") {
+		t.Errorf("events %q", events)
+	}
+}
+
+func TestASmallVolumeThatSomebodyOwnsIsNotDeleted(t *testing.T) {
+	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")}, testVolume("d-small"))
+	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Background {
+		t.Fatalf("got %v", outcome)
+	}
+	if _, deletes := b.driver.calls(); deletes != 0 {
+		t.Error("it was deleted")
+	}
+}
+
+func TestAnAnswerWithoutAnIDIsUnknown(t *testing.T) {
+	for name, reply := range map[string]answer{"no volume": {}, "no ID": {volume: &csi.Volume{}}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{reply})
+			if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Background || err == nil {
+				t.Errorf("got %v, %v", outcome, err)
+			}
+		})
+	}
+}
+
+func TestAVolumeThatCannotBeSavedIsNotMadeAgain(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
+	failures := 3
+	b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		failures--
+		return failures >= 0, nil, apierrors.NewInternalError(errString("etcd is slow"))
+	})
+	for range 3 {
+		if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Unchanged || !strings.Contains(text(err), "d-bp1") {
+			t.Fatalf("got %v, %v", outcome, err)
+		}
+	}
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if creates, deletes := b.driver.calls(); creates != 1 || deletes != 0 {
+		t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
+	}
+}
+
+type errString string
+
+func (e errString) Error() string { return string(e) }
+
+func TestAnExistingPersistentVolumeIsOursOnlyIfClaimAndVolumeAre(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1.PersistentVolume)
+		want   string // in the error; empty for success
+	}{
+		"ours":                {change: func(*v1.PersistentVolume) {}},
+		"of another claim":    {change: func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" }, want: "is not for claim shop/data"},
+		"static":              {change: func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil }, want: "is not for claim shop/data"},
+		"with another volume": {change: func(pv *v1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "d-other" }, want: "with another volume"},
+		"of another driver":   {change: func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }, want: "with another volume"},
+		"being deleted":       {change: func(pv *v1.PersistentVolume) { pv.DeletionTimestamp = ptr.To(metav1.Now()) }, want: "still being deleted"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, testVolume("d-bp1", test.change))
+			_, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if test.want == "" && err != nil || test.want != "" && !strings.Contains(text(err), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if _, deletes := b.driver.calls(); deletes != 0 {
+				t.Error("the disk was deleted")
+			}
+		})
+	}
+}
+
+func TestAClaimThatHadAVolumeIsAskedForBeforeItGetsAnother(t *testing.T) {
+	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" })
+	tests := map[string]struct {
+		live    []runtime.Object
+		outcome Outcome
+	}{
+		"bound by now":  {live: []runtime.Object{bound}, outcome: Ignored},
+		"gone by now":   {outcome: Ignored},
+		"another one":   {live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, outcome: Ignored},
+		"still without": {live: []runtime.Object{testClaim()}, outcome: Finished},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, test.live...)
+			b.journal.rememberVolume("0f1e")
+			_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if outcome != test.outcome {
+				t.Errorf("got %v, want %v", outcome, test.outcome)
+			}
+			if creates, _ := b.driver.calls(); (creates == 1) != (test.outcome == Finished) {
+				t.Errorf("%d CreateVolume calls", creates)
+			}
+		})
+	}
+}
+
+func TestNamesOfPersistentVolumes(t *testing.T) {
+	tests := []struct {
+		source   PVNameSource
+		id, want string
+	}{
+		{VolumeID, "d-bp1", "d-bp1"},
+		{VolumeName, "d-bp1", "disk-0f1e"},
+		{VolumeID, "/subscriptions/X/disks/y", "disk-0f1e"},
+		{VolumeID, "D_1", "disk-0f1e"},
+	}
+	for _, test := range tests {
+		b := newBench(t, []answer{made(test.id, 0, "zone-a")})
+		b.config.PVNameSource = test.source
+		pv, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+		if err != nil || pv.Name != test.want || pv.Spec.CSI.VolumeHandle != test.id {
+			t.Errorf("%s of %s: got %v, %v", test.source, test.id, pv, err)
+		}
+		if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*gib {
+			t.Errorf("a driver that tells no size made %d bytes", size.Value())
+		}
+	}
+}
+
+func TestARetainedVolumeHasNoFinalizer(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	class := testClass(nil)
+	class.ReclaimPolicy = ptr.To(v1.PersistentVolumeReclaimRetain)
+	pv, _, err := b.provision(t.Context(), testClaim(), class, "node-1")
+	if err != nil || len(pv.Finalizers) != 0 || pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
+		t.Errorf("got %v, %v", pv, err)
+	}
+}

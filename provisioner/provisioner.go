@@ -1,0 +1,127 @@
+// Package provisioner turns PersistentVolumeClaims into CreateVolume calls and
+// PersistentVolumes, and Released PersistentVolumes into DeleteVolume calls.
+// It runs beside its CSI driver, in the same Pod, on one unix socket.
+//
+// A file holds one decision or one verb: claim.go (is this claim ours, is it
+// time), request.go (what the driver is asked), outcome.go (what an answer
+// means for the claim), volume.go (what the PersistentVolume says), reclaim.go
+// (may this disk be deleted), journal.go (which creates may be under way).
+// library.go alone knows the controller library underneath.
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// Driver is what the provisioner asks of the CSI driver.
+type Driver interface {
+	// CreateVolume makes a volume or finds the one of the same name. Only an
+	// error that outcome.go calls final says that none is being made.
+	CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error)
+	// DeleteVolume deletes a volume; deleting one that is gone is a success.
+	DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error)
+}
+
+// Topology is what the provisioner asks of the cluster's zones.
+type Topology interface {
+	// Require says where a volume may be, in the order of preference; nil says anywhere.
+	Require(topology.Question) (*csi.TopologyRequirement, error)
+}
+
+// Provisioner provisions one claim at a time per UID and holds what must be
+// remembered between the attempts for it.
+type Provisioner struct {
+	config   Config
+	client   kubernetes.Interface
+	driver   Driver
+	topology Topology
+	journal  *journal
+	waiting  *waiting
+	events   record.EventRecorder
+	metrics  *metrics
+	now      func() time.Time
+
+	// lookAgain has a claim looked at again if it is no longer what it was.
+	lookAgain func(*v1.PersistentVolumeClaim)
+}
+
+// provision brings one claim a step further: it makes or finds the claim's
+// volume and saves its PersistentVolume. The Outcome says what to do with the
+// claim if there is an error.
+func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*v1.PersistentVolume, Outcome, error) {
+	o, outcome, err := p.order(ctx, claim, class, node)
+	if err != nil {
+		return nil, outcome, err
+	}
+	if outcome, err := p.create(ctx, o); err != nil {
+		return nil, outcome, err
+	}
+	pv := p.volume(o)
+	if err := p.save(ctx, o, pv); err != nil {
+		return nil, Unchanged, err
+	}
+	p.journal.close(claim.UID)
+	p.metrics.bound(claim, p.now())
+	return pv, Finished, nil
+}
+
+// order returns the order under way for the claim, unchanged from the first
+// attempt on, or works out a new one.
+func (p *Provisioner) order(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*order, Outcome, error) {
+	if o := p.journal.find(claim.UID); o != nil {
+		return o, Unchanged, p.refreshSecrets(ctx, o)
+	}
+	if p.journal.hadVolume(claim.UID) {
+		if err := p.stillWanting(ctx, claim); err != nil {
+			return nil, Ignored, err
+		}
+	}
+	return p.newOrder(ctx, claim, class, node)
+}
+
+// create asks the driver for the order's volume, unless it has answered with
+// one before, and files the order in the journal for as long as its end is
+// unknown.
+func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
+	if o.made != nil {
+		return Finished, nil
+	}
+	p.journal.open(o)
+	callCtx, cancel := context.WithTimeout(ctx, p.config.Timeout)
+	defer cancel()
+	response, err := p.driver.CreateVolume(callCtx, o.requestWithSecrets())
+	if err != nil {
+		outcome := o.outcomeOf(err)
+		p.settle(o, outcome)
+		return outcome, fmt.Errorf("CreateVolume %s: %w", o.request.Name, err)
+	}
+	if err := o.check(response); err != nil {
+		outcome := p.cleanUp(ctx, o, response, err)
+		p.settle(o, outcome)
+		return outcome, err
+	}
+	o.made = response.Volume
+	return Finished, nil
+}
+
+// settle records what an attempt without a volume says of the next one.
+func (p *Provisioner) settle(o *order, outcome Outcome) {
+	p.metrics.outcome(outcome)
+	if outcome == Background {
+		p.journal.markUnknown(o)
+		return
+	}
+	p.journal.close(o.claim.UID)
+	p.lookAgain(o.claim)
+}

@@ -1,0 +1,215 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// mayDelete says whether the PersistentVolume's disk may be deleted: it was
+// made by this provisioner, its claim has let it go, and its policy is Delete.
+// One that is being deleted is still ours as long as it has our finalizer.
+func mayDelete(pv *v1.PersistentVolume, driver string) bool {
+	return isMadeBy(pv, driver) &&
+		pv.Status.Phase == v1.VolumeReleased &&
+		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete &&
+		(pv.DeletionTimestamp == nil || hasFinalizer(pv))
+}
+
+// mayLetGo says whether a PersistentVolume that is being deleted only waits
+// for our finalizer although its disk is to be kept.
+func mayLetGo(pv *v1.PersistentVolume, driver string) bool {
+	return isMadeBy(pv, driver) && pv.DeletionTimestamp != nil && hasFinalizer(pv) &&
+		pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete
+}
+
+func isMadeBy(pv *v1.PersistentVolume, driver string) bool {
+	return pv.Annotations[annProvisionedBy] == driver && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver
+}
+
+func hasFinalizer(pv *v1.PersistentVolume) bool {
+	return slices.Contains(pv.Finalizers, finalizer)
+}
+
+// deletionObserver hears of every finished attempt to delete a volume.
+type deletionObserver func(class string, start time.Time, err error)
+
+// reclaimer deletes the disks of PersistentVolumes that mayDelete allows.
+type reclaimer struct {
+	p           *Provisioner
+	volumes     cache.Indexer // PersistentVolumes by name
+	attachments cache.Indexer // VolumeAttachments, indexed by attachmentsByVolume
+	queue       workqueue.TypedRateLimitingInterface[string]
+	observe     deletionObserver
+}
+
+const attachmentsByVolume = "volume"
+
+// attachedVolume is the index function of attachmentsByVolume.
+func attachedVolume(object any) ([]string, error) {
+	attachment, ok := object.(*storagev1.VolumeAttachment)
+	if !ok || attachment.Spec.Source.PersistentVolumeName == nil {
+		return nil, nil
+	}
+	return []string{*attachment.Spec.Source.PersistentVolumeName}, nil
+}
+
+func newReclaimer(p *Provisioner, volumes, attachments cache.Indexer, observe deletionObserver) *reclaimer {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryStart, p.config.RetryMax)
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"})
+	return &reclaimer{p: p, volumes: volumes, attachments: attachments, queue: queue, observe: observe}
+}
+
+// volumeChanged files a PersistentVolume that may have something to be done.
+func (r *reclaimer) volumeChanged(pv *v1.PersistentVolume) {
+	if mayDelete(pv, r.p.config.DriverName) || mayLetGo(pv, r.p.config.DriverName) {
+		r.queue.Add(pv.Name)
+	}
+}
+
+// attachmentGone files the volume of a VolumeAttachment that no longer exists.
+func (r *reclaimer) attachmentGone(attachment *storagev1.VolumeAttachment) {
+	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
+		r.queue.Add(*name)
+	}
+}
+
+// run works until ctx ends, and returns when the last call to the driver is answered.
+func (r *reclaimer) run(ctx context.Context) {
+	var group utilwait.Group
+	for range r.p.config.Workers {
+		group.Start(func() {
+			for r.next(context.WithoutCancel(ctx)) {
+			}
+		})
+	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	group.Wait()
+}
+
+func (r *reclaimer) next(ctx context.Context) bool {
+	name, shutdown := r.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.queue.Done(name)
+	if err := r.reclaim(ctx, name); err != nil {
+		klog.ErrorS(err, "Deleting a volume failed, it is tried again", "persistentVolume", name)
+		r.queue.AddRateLimited(name)
+		return true
+	}
+	r.queue.Forget(name)
+	return true
+}
+
+// reclaim brings one PersistentVolume to its end, if it may.
+func (r *reclaimer) reclaim(ctx context.Context, name string) error {
+	object, exists, err := r.volumes.GetByKey(name)
+	if err != nil || !exists {
+		return err
+	}
+	pv := object.(*v1.PersistentVolume)
+	if mayLetGo(pv, r.p.config.DriverName) {
+		return r.p.removeFinalizer(ctx, pv)
+	}
+	if !mayDelete(pv, r.p.config.DriverName) {
+		return nil
+	}
+	start := r.p.now()
+	err = r.deleteDisk(ctx, pv)
+	r.observe(pv.Spec.StorageClassName, start, err)
+	if err != nil {
+		r.p.events.Event(pv, v1.EventTypeWarning, reasonDeleteFailed, err.Error())
+	}
+	return err
+}
+
+// deleteDisk deletes the disk first and its PersistentVolume last, so that a
+// crash in between leaves a PersistentVolume that says what is to be done.
+func (r *reclaimer) deleteDisk(ctx context.Context, cached *v1.PersistentVolume) error {
+	if err := r.isDetached(cached); err != nil {
+		return err
+	}
+	pv, err := r.p.recheck(ctx, cached)
+	if err != nil || pv == nil {
+		return err
+	}
+	secrets, err := r.p.deletionSecrets(ctx, pv)
+	if err != nil {
+		return err
+	}
+	callCtx, cancel := context.WithTimeout(ctx, r.p.config.Timeout)
+	defer cancel()
+	if _, err := r.p.driver.DeleteVolume(callCtx, &csi.DeleteVolumeRequest{VolumeId: pv.Spec.CSI.VolumeHandle, Secrets: secrets}); err != nil {
+		return fmt.Errorf("DeleteVolume %s: %w", pv.Spec.CSI.VolumeHandle, err)
+	}
+	err = r.p.client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pv.UID))})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return r.p.removeFinalizer(ctx, pv)
+}
+
+// isDetached returns an error naming a node that still holds the volume.
+func (r *reclaimer) isDetached(pv *v1.PersistentVolume) error {
+	objects, err := r.attachments.ByIndex(attachmentsByVolume, pv.Name)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		attachment := object.(*storagev1.VolumeAttachment)
+		if attachment.Spec.Attacher == r.p.config.DriverName {
+			return fmt.Errorf("persistentvolume %s is still attached to node %s", pv.Name, attachment.Spec.NodeName)
+		}
+	}
+	return nil
+}
+
+// recheck returns the PersistentVolume as it is now, or nil if its disk may
+// not be deleted any more: no disk is deleted on the word of a cache alone.
+func (p *Provisioner) recheck(ctx context.Context, cached *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	pv, err := p.client.CoreV1().PersistentVolumes().Get(ctx, cached.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if pv.UID != cached.UID || !mayDelete(pv, p.config.DriverName) {
+		return nil, nil
+	}
+	return pv, nil
+}
+
+// deletionSecrets reads the Secret that the PersistentVolume names for its deletion.
+func (p *Provisioner) deletionSecrets(ctx context.Context, pv *v1.PersistentVolume) (map[string]string, error) {
+	name, namespace := pv.Annotations[annDeletionSecretName], pv.Annotations[annDeletionSecretNamespace]
+	if name == "" || namespace == "" {
+		return nil, nil
+	}
+	return p.readSecret(ctx, &v1.SecretReference{Name: name, Namespace: namespace})
+}
+
+// removeFinalizer lets the PersistentVolume go, whatever other finalizers come
+// and go meanwhile.
+func (p *Provisioner) removeFinalizer(ctx context.Context, pv *v1.PersistentVolume) error {
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, pv.UID, finalizer)
+	_, err := p.client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

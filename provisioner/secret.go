@@ -1,0 +1,152 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// secretRefs are the Secrets of one volume, by the call that needs them; nil
+// for a call that needs none.
+type secretRefs struct {
+	provisioner, controllerPublish, nodeStage, nodePublish, controllerExpand, nodeExpand *v1.SecretReference
+}
+
+// secretPurposes lists the keys of a class: <prefix>-secret-name and
+// <prefix>-secret-namespace. The key without a prefix is the default for all.
+var secretPurposes = []struct {
+	prefix string
+	field  func(*secretRefs) **v1.SecretReference
+}{
+	{"provisioner-", func(r *secretRefs) **v1.SecretReference { return &r.provisioner }},
+	{"controller-publish-", func(r *secretRefs) **v1.SecretReference { return &r.controllerPublish }},
+	{"node-stage-", func(r *secretRefs) **v1.SecretReference { return &r.nodeStage }},
+	{"node-publish-", func(r *secretRefs) **v1.SecretReference { return &r.nodePublish }},
+	{"controller-expand-", func(r *secretRefs) **v1.SecretReference { return &r.controllerExpand }},
+	{"node-expand-", func(r *secretRefs) **v1.SecretReference { return &r.nodeExpand }},
+}
+
+// isSecretKey says whether a key of a class is a reference to a Secret.
+func isSecretKey(key string) bool {
+	rest, ok := strings.CutPrefix(key, reservedPrefix)
+	if !ok {
+		return false
+	}
+	if rest == "secret-name" || rest == "secret-namespace" {
+		return true
+	}
+	for _, purpose := range secretPurposes {
+		if rest == purpose.prefix+"secret-name" || rest == purpose.prefix+"secret-namespace" {
+			return true
+		}
+	}
+	return false
+}
+
+// resolveSecrets returns the references of a class's parameters with their
+// templates filled in for the claim.
+func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (secretRefs, error) {
+	var refs secretRefs
+	for _, purpose := range secretPurposes {
+		nameKey := reservedPrefix + purpose.prefix + "secret-name"
+		namespaceKey := reservedPrefix + purpose.prefix + "secret-namespace"
+		_, hasName := parameters[nameKey]
+		_, hasNamespace := parameters[namespaceKey]
+		if !hasName && !hasNamespace {
+			nameKey, namespaceKey = reservedPrefix+"secret-name", reservedPrefix+"secret-namespace"
+		}
+		ref, err := resolveSecret(parameters, nameKey, namespaceKey, volumeName, claim)
+		if err != nil {
+			return secretRefs{}, err
+		}
+		*purpose.field(&refs) = ref
+	}
+	return refs, nil
+}
+
+func resolveSecret(parameters map[string]string, nameKey, namespaceKey, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
+	nameTemplate, hasName := parameters[nameKey]
+	namespaceTemplate, hasNamespace := parameters[namespaceKey]
+	switch {
+	case !hasName && !hasNamespace:
+		return nil, nil
+	case !hasName:
+		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", namespaceKey, nameKey)
+	case !hasNamespace:
+		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", nameKey, namespaceKey)
+	}
+	tokens := map[string]string{"pv.name": volumeName, "pvc.namespace": claim.Namespace}
+	namespace, err := fillIn(namespaceKey, namespaceTemplate, tokens)
+	if err != nil {
+		return nil, err
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return nil, fmt.Errorf("parameter %s: %q becomes %q, which is no namespace: %s", namespaceKey, namespaceTemplate, namespace, problems[0])
+	}
+	tokens["pvc.name"] = claim.Name
+	for key, value := range claim.Annotations {
+		tokens["pvc.annotations['"+key+"']"] = value
+	}
+	name, err := fillIn(nameKey, nameTemplate, tokens)
+	if err != nil {
+		return nil, err
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return nil, fmt.Errorf("parameter %s: %q becomes %q, which is no name of a Secret: %s", nameKey, nameTemplate, name, problems[0])
+	}
+	return &v1.SecretReference{Name: name, Namespace: namespace}, nil
+}
+
+// fillIn replaces ${token} in a template and refuses a token that has no value.
+func fillIn(key, template string, tokens map[string]string) (string, error) {
+	var unknown []string
+	filled := os.Expand(template, func(token string) string {
+		value, ok := tokens[token]
+		if !ok {
+			unknown = append(unknown, token)
+		}
+		return value
+	})
+	if len(unknown) > 0 {
+		allowed := slices.DeleteFunc(slices.Sorted(maps.Keys(tokens)), func(token string) bool {
+			return strings.HasPrefix(token, "pvc.annotations")
+		})
+		if _, named := tokens["pvc.name"]; named {
+			allowed = append(allowed, "pvc.annotations['KEY']")
+		}
+		return "", fmt.Errorf("parameter %s: %q has unknown token %q; allowed are %s", key, template, unknown[0], strings.Join(allowed, ", "))
+	}
+	return filled, nil
+}
+
+// readSecret returns the data of a Secret, read from the API server each time.
+func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("secret %s/%s of the class: %w", ref.Namespace, ref.Name, err)
+	}
+	data := make(map[string]string, len(secret.Data))
+	for key, value := range secret.Data {
+		data[key] = string(value)
+	}
+	return data, nil
+}
+
+// refreshSecrets rereads the Secret of an order under way. If it can't be read
+// any more, what was read last serves: the order must come to its end.
+func (p *Provisioner) refreshSecrets(ctx context.Context, o *order) error {
+	if secrets, err := p.readSecret(ctx, o.refs.provisioner); err == nil {
+		o.secrets = secrets
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+const driverName = "diskplugin.csi.alibabacloud.com"
+
+// scriptedDriver answers CreateVolume calls in turn, the last answer again
+// and again, and records every request.
+type scriptedDriver struct {
+	mu       sync.Mutex
+	creates  []answer
+	deletes  []error
+	created  []*csi.CreateVolumeRequest
+	deleted  []*csi.DeleteVolumeRequest
+	onDelete func()
+}
+
+type answer struct {
+	volume *csi.Volume
+	err    error
+}
+
+func made(id string, bytes int64, zone string) answer {
+	return answer{volume: &csi.Volume{
+		VolumeId: id, CapacityBytes: bytes,
+		VolumeContext:      map[string]string{"type": "cloud_essd"},
+		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: zone}}},
+	}}
+}
+
+func (d *scriptedDriver) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest, _ ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.created = append(d.created, proto.Clone(in).(*csi.CreateVolumeRequest))
+	if len(d.creates) == 0 {
+		return nil, errors.New("no answer is scripted")
+	}
+	next := d.creates[0]
+	if len(d.creates) > 1 {
+		d.creates = d.creates[1:]
+	}
+	if next.err != nil {
+		return nil, next.err
+	}
+	return &csi.CreateVolumeResponse{Volume: next.volume}, nil
+}
+
+func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeRequest, _ ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deleted = append(d.deleted, proto.Clone(in).(*csi.DeleteVolumeRequest))
+	if d.onDelete != nil {
+		d.onDelete()
+	}
+	if len(d.deletes) > 0 {
+		err := d.deletes[0]
+		d.deletes = d.deletes[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func (d *scriptedDriver) calls() (creates, deletes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.created), len(d.deleted)
+}
+
+// zones is a Topology with one answer.
+type zones struct {
+	requirement *csi.TopologyRequirement
+	err         error
+	asked       []topology.Question
+}
+
+func (z *zones) Require(q topology.Question) (*csi.TopologyRequirement, error) {
+	z.asked = append(z.asked, q)
+	return z.requirement, z.err
+}
+
+func inZone(zone string) *zones {
+	term := []*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: zone}}}
+	return &zones{requirement: &csi.TopologyRequirement{Requisite: term, Preferred: term}}
+}
+
+// bench is a Provisioner without the library, on a fake API server.
+type bench struct {
+	*Provisioner
+	driver *scriptedDriver
+	zones  *zones
+	api    *fake.Clientset
+	events *record.FakeRecorder
+	clock  time.Time
+}
+
+func testConfig() Config {
+	return Config{
+		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: VolumeID,
+		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
+		SupportsTopology: true, StrictTopology: true, ImmediateTopology: true,
+		DefaultFSType: "ext4", NodeGrace: time.Minute,
+	}
+}
+
+func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench {
+	t.Helper()
+	b := &bench{
+		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
+		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: time.Unix(1700000000, 0),
+	}
+	j := newJournal()
+	b.Provisioner = &Provisioner{
+		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
+		events: b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },
+		lookAgain: func(*v1.PersistentVolumeClaim) {},
+	}
+	return b
+}
+
+func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
+	claim := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
+			Annotations: map[string]string{annStorageProvisioner: driverName, annSelectedNode: "node-1", "team": "blue"},
+		},
+		Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("essd"),
+			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			VolumeMode:       ptr.To(v1.PersistentVolumeFilesystem),
+			Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")}},
+		},
+	}
+	for _, f := range change {
+		f(claim)
+	}
+	return claim
+}
+
+func testClass(parameters map[string]string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "essd"}, Provisioner: driverName, Parameters: parameters,
+		ReclaimPolicy: ptr.To(v1.PersistentVolumeReclaimDelete), MountOptions: []string{"noatime"},
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+}
+
+const gib = 1 << 30
+
+func testVolume(id string, change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
+	pv := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: id, UID: types.UID("uid-" + id), Finalizers: []string{"kubernetes.io/pv-protection", finalizer},
+			Annotations: map[string]string{annProvisionedBy: driverName},
+		},
+		Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &v1.ObjectReference{Namespace: "shop", Name: "data", UID: "0f1e"},
+			PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: id}},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeReleased},
+	}
+	for _, f := range change {
+		f(pv)
+	}
+	return pv
+}
+
+// drained returns the events recorded so far.
+func (b *bench) drained() []string {
+	var events []string
+	for {
+		select {
+		case event := <-b.events.Events:
+			events = append(events, event)
+		default:
+			return events
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never happened that %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func text(err error) string { return fmt.Sprint(err) }
+
+func provisionOptions(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) controller.ProvisionOptions {
+	return controller.ProvisionOptions{PVC: claim, StorageClass: class, SelectedNode: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}}
+}
