@@ -19,6 +19,12 @@ type adminRoute struct {
 }
 
 // adminRoutes are all routes but the page for people, which is at the root.
+// What they take is a JSON object without unknown fields:
+//
+//	stock:  zone ("" for regional categories), category, units (0 is sold out,
+//	        less than 0 no limit), code (optional, one of SoldOutCodes)
+//	faults: a Fault; its durations are strings such as "1.5s"
+//	clock:  advance, a duration such as "60s"
 func adminRoutes() []adminRoute {
 	return []adminRoute{
 		{"GET", "state", func(s *Server, _ []byte) (any, error) { return s.State(), nil }},

@@ -25,9 +25,8 @@ const (
 	secret = "test-secret"
 )
 
-// inProcess wraps a Server so that the SDK, which sets fields of the
-// *http.Transport it knows, sees a type of its own.
-type inProcess struct{ http.RoundTripper }
+// plain hides an *http.Transport from the SDK, which would set its fields.
+type plain struct{ http.RoundTripper }
 
 // newServer returns a Server of two zones that checks signatures.
 func newServer(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
@@ -54,7 +53,7 @@ func newServer(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
 func newClient(t *testing.T, s *ecssim.Server) *ecs.Client {
 	t.Helper()
 	c := newSDKClient(t, keyID, secret)
-	c.SetTransport(inProcess{s})
+	c.SetTransport(s)
 	c.Domain = "ecs.invalid"
 	return c
 }
@@ -74,7 +73,7 @@ func newHTTPClient(t *testing.T, s *ecssim.Server) *ecs.Client {
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	c := newSDKClient(t, keyID, secret)
-	c.SetTransport(inProcess{h.Client().Transport})
+	c.SetTransport(plain{h.Client().Transport})
 	c.Domain = strings.TrimPrefix(h.URL, "http://")
 	return c
 }

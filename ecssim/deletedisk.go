@@ -10,7 +10,6 @@ var deleteDisk = action{
 // deleteDisk deletes a disk that is Available. It is done when the reply comes:
 // no read shows the disk any more.
 func (s *Server) deleteDisk(x *exchange) (object, *refusal) {
-	x.disk = x.params["DiskId"]
 	d := s.disks.byID[x.disk]
 	switch {
 	case d == nil && s.config.ForgiveUnknownDisk:

@@ -69,9 +69,11 @@ func readTokenPage(p parameters, limits paging) (page, *refusal) {
 // in the order of their keys, which are all different.
 func cut[T any](pg page, rows []T, key func(T) int) ([]T, object) {
 	if !pg.byToken {
-		from := min((pg.number-1)*pg.size, len(rows))
-		to := min(from+pg.size, len(rows))
-		return rows[from:to], object{"TotalCount": len(rows), "PageNumber": pg.number, "PageSize": pg.size}
+		from := len(rows)
+		if pg.number-1 < len(rows) { // no page further on has a row, and the product stays in range
+			from = min((pg.number-1)*pg.size, len(rows))
+		}
+		return rows[from:min(from+pg.size, len(rows))], object{"TotalCount": len(rows), "PageNumber": pg.number, "PageSize": pg.size}
 	}
 	if pg.resumed {
 		from := slices.IndexFunc(rows, func(r T) bool { return key(r) > pg.after })

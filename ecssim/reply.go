@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -52,11 +53,13 @@ func (x *exchange) render(body object) reply {
 		body = object{}
 	}
 	body["RequestId"] = x.requestID
-	text, err := json.Marshal(body)
-	if err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(body); err != nil {
 		panic("ecssim: a reply that is no JSON: " + err.Error()) // bodies hold strings, numbers and truth values only
 	}
-	return reply{status: status, requestID: x.requestID, contentType: jsonType, body: text}
+	return reply{status: status, requestID: x.requestID, contentType: jsonType, body: bytes.TrimSpace(text.Bytes())}
 }
 
 // product returns the product of the action as Recommend spells it.

@@ -119,7 +119,7 @@ func (s *Server) accept(m message) *exchange {
 // execute lets a request take effect at its time, and settles its reply and
 // when that is sent. It is called with s.mu held.
 func (s *Server) execute(x *exchange) {
-	x.now = x.at
+	x.now, x.disk = x.at, x.params["DiskId"]
 	var body object
 	if x.refusal == nil {
 		x.refusal = x.fault.refusalBefore()

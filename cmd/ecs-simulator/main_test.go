@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+var place = []string{"--region=cn-hangzhou", "--zone=cn-hangzhou-h"}
+
+func TestFlagsThatAreWrongAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		args     []string
+		mentions []string
+	}{
+		{"no region", []string{"--zone=cn-hangzhou-h"}, []string{"--region", "cn-hangzhou"}},
+		{"no zone", []string{"--region=cn-hangzhou"}, []string{"--zone", "cn-hangzhou-h"}},
+		{"a zone of another region", append(place, "--zone=cn-beijing-a"), []string{`--zone "cn-beijing-a"`, "cn-hangzhou"}},
+		{"an instance without a type", append(place, "--instance=i-1=cn-hangzhou-h"), []string{`--instance "i-1=cn-hangzhou-h"`, "ID=zone/type"}},
+		{"an instance in an unknown zone", append(place, "--instance=i-1=x/ecs.g7.large"), []string{`--instance "x"`, "cn-hangzhou-h"}},
+		{"a key without a secret", append(place, "--access-key=id="), []string{`--access-key "id"`, "ID=SECRET"}},
+		{"a key twice", append(place, "--access-key=id=a", "--access-key=id=b"), []string{`--access-key "id"`, "once"}},
+		{"an unknown latency", append(place, "--latency=slow"), []string{`--latency "slow"`, "zero, fast, real"}},
+		{"an unknown code", append(place, "--sold-out-code=Gone"), []string{`--sold-out-code "Gone"`, "Zone.NotOnSale"}},
+		{"too few calls", append(place, "--calls-kept=-1"), []string{`--calls-kept "-1"`, "above zero"}},
+		{"no port", append(place, "--listen=127.0.0.1"), []string{`--listen "127.0.0.1"`, "HOST:PORT"}},
+		{"a port too large", append(place, "--listen=127.0.0.1:99999"), []string{`--listen "127.0.0.1:99999"`, "HOST:PORT"}},
+		{"an address of somebody else", append(place, "--listen=192.0.2.1:0"), []string{`--listen "192.0.2.1:0"`}},
+		{"an unknown flag", append(place, "--zones=x"), []string{"--zones"}},
+		{"an argument", append(place, "serve"), []string{`"serve"`, "flags only"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := run(t.Context(), tt.args, io.Discard, io.Discard)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, m := range tt.mentions {
+				if !strings.Contains(err.Error(), m) {
+					t.Errorf("error %q does not mention %q", err, m)
+				}
+			}
+		})
+	}
+}
+
+func TestSecretsStayOutOfErrors(t *testing.T) {
+	for _, arg := range []string{"--access-key=s3cret", "--access-key==s3cret"} {
+		err := run(t.Context(), append(place, arg), io.Discard, io.Discard)
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: error %v, want one without the secret", arg, err)
+		}
+	}
+}
+
+func TestFlagsReachTheSimulator(t *testing.T) {
+	o, err := parse(append(place, "--zone=cn-hangzhou-i", "--instance=i-1=cn-hangzhou-i/ecs.g7.large", "--access-key=id=se=cret", "--latency=real"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := o.config
+	if o.listen != "127.0.0.1:8080" || len(c.Zones) != 2 || c.Instances[0] != (ecssim.Instance{ID: "i-1", Zone: "cn-hangzhou-i", Type: "ecs.g7.large"}) ||
+		c.AccessKeys["id"] != "se=cret" || c.Latency.Available != 1500*time.Millisecond || c.Seed == 0 {
+		t.Errorf("options %+v", o)
+	}
+}
+
+func TestFirstLineSaysWhereAndTheEndIsClean(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, append(place, "--listen=127.0.0.1:0"), in, io.Discard) }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+)\n$`).FindStringSubmatch(line)
+	if match == nil {
+		t.Fatalf("first line %q", line)
+	}
+	reply, err := http.Get(match[1] + "/_sim/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reply.Body.Close(); err != nil || reply.StatusCode != 200 {
+		t.Errorf("state: %d %v", reply.StatusCode, err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("end: %v", err)
+	}
+	if _, err := http.Get(match[1]); err == nil {
+		t.Error("it answers after its end")
+	}
+}

@@ -1,0 +1,183 @@
+package ecssim_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+func TestDiskIsCreatingUntilItIsAvailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *ecssim.Config) { c.Latency.Available = 3 * time.Second })
+		c := newClient(t, s)
+		id := create(t, c, nil)
+		status := func() string { return describe(t, c, nil).Disks.Disk[0].Status }
+		time.Sleep(3*time.Second - time.Nanosecond)
+		if got := status(); got != "Creating" {
+			t.Errorf("just before: %s, want Creating", got)
+		}
+		wantCode(t, remove(c, id), 403, "IncorrectDiskStatus")
+		time.Sleep(time.Nanosecond)
+		if got := status(); got != "Available" {
+			t.Errorf("after 3 s: %s, want Available", got)
+		}
+		if err := remove(c, id); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNewDiskIsInitializing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *ecssim.Config) { c.Latency.Initializing = time.Second })
+		c := newClient(t, s)
+		id := create(t, c, nil)
+		wantCode(t, remove(c, id), 403, "IncorrectDiskStatus.Initializing")
+		time.Sleep(time.Second)
+		if err := remove(c, id); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReadsLagBehindACreate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *ecssim.Config) { c.Latency.Visible = 2 * time.Second })
+		c := newClient(t, s)
+		id := create(t, c, nil)
+		count := func() int {
+			return len(describe(t, c, func(r *ecs.DescribeDisksRequest) { r.DiskIds = idList(id) }).Disks.Disk)
+		}
+		time.Sleep(2*time.Second - time.Nanosecond)
+		if n := count(); n != 0 {
+			t.Errorf("%d disks before the lag is over, want none", n)
+		}
+		if len(s.Disks()) != 1 {
+			t.Error("the disk itself must be there at once")
+		}
+		time.Sleep(time.Nanosecond)
+		if n := count(); n != 1 {
+			t.Errorf("%d disks after the lag, want 1", n)
+		}
+	})
+}
+
+func TestTagSearchLagsBehindReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *ecssim.Config) { c.Latency.TagsVisible = 2 * time.Second })
+		c := newClient(t, s)
+		id := create(t, c, func(r *ecs.CreateDiskRequest) { r.Tag = &[]ecs.CreateDiskTag{{Key: "app", Value: "db"}} })
+		found := func(value string) int {
+			return describe(t, c, func(r *ecs.DescribeDisksRequest) {
+				r.Tag = &[]ecs.DescribeDisksTag{{Key: "app", Value: value}}
+			}).TotalCount
+		}
+		if found("db") != 0 || describe(t, c, nil).TotalCount != 1 {
+			t.Error("a new disk must be found by a plain read and not yet by its tag")
+		}
+		time.Sleep(2 * time.Second)
+		if found("db") != 1 {
+			t.Error("after the lag the tag must find the disk")
+		}
+		tagDisk(t, c, id, "app", "web")
+		if found("db") != 1 || found("web") != 0 {
+			t.Error("a changed tag must be found by its old value first")
+		}
+		time.Sleep(2 * time.Second)
+		if found("db") != 0 || found("web") != 1 {
+			t.Error("after the lag a changed tag must be found by its new value")
+		}
+	})
+}
+
+func TestRepliesTakeTheirLatency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		real, err := ecssim.Profile("real")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newClient(t, newServer(t, func(c *ecssim.Config) { c.Latency = real }))
+		took := func(f func()) time.Duration { start := time.Now(); f(); return time.Since(start) }
+		if d := took(func() { create(t, c, nil); create(t, c, nil) }); d != time.Second {
+			t.Errorf("two creates took %v, want 1s", d)
+		}
+		if d := took(func() { describe(t, c, nil) }); d != 122*time.Millisecond {
+			t.Errorf("a read of two disks took %v, want 122ms", d)
+		}
+	})
+}
+
+func TestCreateTakesEffectThoughTheCallerHangsUp(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		before, after time.Duration
+		early         int // disks when the caller hangs up
+	}{
+		{"before the reply", 0, 20 * time.Second, 1},
+		{"before the effect", 20 * time.Second, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, nil)
+				if err := s.AddFault(ecssim.Fault{Do: ecssim.FaultDelay, Count: 1, DelayBefore: tt.before, DelayAfter: tt.after}); err != nil {
+					t.Fatal(err)
+				}
+				r := newCreate(token)
+				r.SetReadTimeout(5 * time.Second)
+				start := time.Now()
+				if _, err := newClient(t, s).CreateDisk(r); err == nil || time.Since(start) != 5*time.Second {
+					t.Fatalf("error %v after %v, want a timeout after 5s", err, time.Since(start))
+				}
+				if n := len(s.Disks()); n != tt.early {
+					t.Errorf("%d disks when the caller hangs up, want %d", n, tt.early)
+				}
+				time.Sleep(15 * time.Second)
+				disks := s.Disks()
+				if len(disks) != 1 {
+					t.Fatalf("%d disks in the end, want 1", len(disks))
+				}
+				if id := create(t, newClient(t, s), token); id != disks[0].ID {
+					t.Errorf("the same token gives %s, want %s", id, disks[0].ID)
+				}
+			})
+		})
+	}
+}
+
+func TestAdvanceEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *ecssim.Config) {
+			unsigned(c)
+			c.Latency.API = map[string]time.Duration{"": time.Hour}
+		})
+		start, done := time.Now(), make(chan error, 1)
+		r, err := http.NewRequest("GET", "http://ecs/?Action=DescribeZones&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			reply, err := s.RoundTrip(r)
+			if err == nil {
+				err = reply.Body.Close()
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		if err := s.Advance(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil || time.Since(start) != 0 {
+			t.Errorf("error %v after %v, want a reply at once", err, time.Since(start))
+		}
+		var wrong *ecssim.ConfigError
+		if err := s.Advance(-time.Second); !errors.As(err, &wrong) {
+			t.Errorf("going back: error %v, want a *ConfigError", err)
+		}
+	})
+}
