@@ -15,8 +15,12 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// callsInFlight is how many calls a Client makes at once; the next one waits.
-const callsInFlight = 128
+// callsInFlight is how many calls of one action a Client makes at once; the next
+// one waits.
+const callsInFlight = 100
+
+// sessions is how many calls of all actions there may be at once.
+var sessions = callsInFlight * len(actions)
 
 // session is one SDK client with its wire. The SDK's clients race with
 // themselves, so a session makes one call at a time.
@@ -39,8 +43,8 @@ func newPool(config Config, endpoint endpoint) (pool, error) {
 		shared = newTransport()
 	}
 	_, traced := shared.(*http.Transport)
-	p := make(pool, callsInFlight)
-	for range callsInFlight {
+	p := make(pool, sessions)
+	for range sessions {
 		s, err := newSession(config, endpoint, &wire{shared: shared, traced: traced})
 		if err != nil {
 			return nil, err
@@ -104,7 +108,7 @@ func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, buil
 	case s = <-c.pool:
 		defer func() { c.pool <- s }()
 	case <-ctx.Done():
-		return none, &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("%d calls are in flight already: %w", callsInFlight, ctx.Err())}
+		return none, &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls are under way: %w", sessions, ctx.Err())}
 	}
 	call, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()

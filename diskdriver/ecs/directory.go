@@ -106,9 +106,9 @@ func (d *directory) adopt(read Keys, atOnce bool, now time.Time) {
 }
 
 // replaces says whether nothing of the old keys is left in the new ones.
-func replaces(old, new Keys) bool {
-	return old.AccessKeyID != new.AccessKeyID && old.AccessKeySecret != new.AccessKeySecret &&
-		(old.SecurityToken != new.SecurityToken || old.SecurityToken == "")
+func replaces(old, read Keys) bool {
+	return old.AccessKeyID != read.AccessKeyID && old.AccessKeySecret != read.AccessKeySecret &&
+		(old.SecurityToken != read.SecurityToken || old.SecurityToken == "")
 }
 
 // read returns the keys in the files, and whether they were put there at once.

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -299,6 +301,41 @@ func TestACallThatTakesTooLongEndsByItself(t *testing.T) {
 			if took := time.Since(began); took < limit || took > limit+time.Second {
 				t.Errorf("%s took %v, want %v", op.name, took, limit)
 			}
+		}
+	})
+}
+
+func FuzzAnyAnswer(f *testing.F) {
+	f.Add(200, `{"DiskId":"d-bp1a","RequestId":"R1"}`)
+	f.Add(200, `{"RequestId":"R1","Disks":{"Disk":[{"DiskId":"d-1","Size":"20","Tags":{"Tag":null}}]}}`)
+	f.Add(200, `{"RequestId":{},"Disks":[],"DiskId":7}`)
+	f.Add(403, `{"Code":"Forbidden.RAM","AccessDeniedDetail":"x","Message":[]}`)
+	f.Add(404, `{"Code":"InvalidDiskId.NotFound"}`)
+	f.Add(502, `<html>`)
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		status = 200 + (status%400+400)%400
+		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+			return answerWith(r, status, strings.ReplaceAll(body, "$URL", r.URL.String())), nil
+		})
+		s, err := newSession(Config{Region: region}, endpoint{scheme: "HTTPS"}, &wire{shared: transport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Client{keys: Static(keys), pool: make(pool, 1)}
+		c.pool <- s
+		spec, attempt, token := wanted("vol-1")
+		made, err := try(t.Context(), c, createDisk, func() (request, *sdkecs.CreateDiskResponse) {
+			return createRequest(spec, attempt, token), sdkecs.CreateCreateDiskResponse()
+		}, func(reply *sdkecs.CreateDiskResponse) bool { return reply.DiskId != "" })
+		wantNoSecret(t, err)
+		if err == nil && (made.DiskId == "" || status > 299) {
+			t.Errorf("HTTP %d %q is a success", status, body)
+		}
+		if err != nil && disk.KindOf(err) != disk.UnknownOutcome && (status < 300 || status >= 500 && disk.KindOf(err) != disk.Throttled) {
+			t.Errorf("HTTP %d %q proves %v", status, body, err)
+		}
+		if disk.KindOf(err) == disk.NotFound {
+			t.Errorf("HTTP %d %q: CreateDisk says that its disk is gone: %v", status, body, err)
 		}
 	})
 }

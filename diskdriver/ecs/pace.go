@@ -27,19 +27,19 @@ const (
 // can't be made before it is refused here, rather than cut off under way.
 const answerTime = 2 * time.Second
 
-// gate lets the calls of one action through. While ECS accepts them all it is
-// open. After a refusal everybody waits while one call at a time probes; each
-// call that ECS accepts then lets two more through, so that a crowd can't use
-// up a new window before the first refusal is back. The crowd goes in the
-// order in which it came.
+// gate lets the calls of one action through, in the order in which they came
+// and at most callsInFlight at a time. After a refusal everybody waits while
+// one call at a time probes; each call that ECS accepts then lets two more
+// through, so that a crowd can't use up a new window before the first refusal
+// is back.
 type gate struct {
 	waited prometheus.Observer
 
 	mu        sync.Mutex
 	arrivals  int
-	limited   bool
+	limited   bool      // ECS has refused a call, and not yet accepted enough since
+	width     int       // calls that may be in flight while limited
 	epoch     int       // grows with each refusal that counts
-	width     int       // calls of this epoch that may be in flight while limited
 	inFlight  int       // calls of this epoch
 	refusals  int       // in a row, in this minute
 	notBefore time.Time // when the next probe may leave
@@ -66,7 +66,7 @@ func (g *gate) pass(ctx context.Context, a action, call func() error) error {
 	for {
 		epoch, err := g.enter(patient, arrival)
 		if err != nil {
-			return gaveUp(ctx, a, refusal, err)
+			return g.gaveUp(ctx, a, refusal, err)
 		}
 		err = call()
 		g.leave(epoch, verdictOn(err))
@@ -93,20 +93,20 @@ func margin(deadline time.Time) time.Duration {
 
 var errNoTime = errors.New("the caller's time ends before the next call may leave")
 
-// gaveUp is the error of a call that was throttled, or held back, for too long.
-func gaveUp(ctx context.Context, a action, refusal, why error) error {
+// gaveUp is the error of a call that waited for too long: for ECS, or for the
+// calls before it.
+func (g *gate) gaveUp(ctx context.Context, a action, refusal, why error) error {
 	if ctx.Err() != nil {
 		why = ctx.Err()
 	}
-	e := &disk.Error{Op: a.name, Kind: disk.Throttled}
 	var last *disk.Error
-	if errors.As(refusal, &last) {
-		e.RequestID = last.RequestID
-		e.Err = fmt.Errorf("%w (not tried again: %w)", last.Err, why)
-	} else {
-		e.Err = fmt.Errorf("held back because ECS throttles %s: %w", a.name, why)
+	switch {
+	case errors.As(refusal, &last):
+		return &disk.Error{Op: a.name, Kind: disk.Throttled, RequestID: last.RequestID, Err: fmt.Errorf("%w (not tried again: %w)", last.Err, why)}
+	case g.closed():
+		return &disk.Error{Op: a.name, Kind: disk.Throttled, Err: fmt.Errorf("held back because ECS throttles %s: %w", a.name, why)}
 	}
-	return e
+	return &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", callsInFlight, a.name, why)}
 }
 
 type verdict int
@@ -147,23 +147,20 @@ func (g *gate) closed() bool {
 // enter waits until a call may leave, and returns the epoch to leave with.
 func (g *gate) enter(ctx context.Context, arrival int) (int, error) {
 	g.mu.Lock()
-	if !g.limited {
-		g.inFlight++
-		defer g.mu.Unlock()
-		return g.epoch, nil
-	}
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(g.notBefore) {
+	if deadline, ok := ctx.Deadline(); ok && g.limited && deadline.Before(g.notBefore) {
 		defer g.mu.Unlock()
 		return 0, errNoTime
 	}
 	t := &turn{arrival: arrival, granted: make(chan int, 1)}
 	at, _ := slices.BinarySearchFunc(g.queue, t, func(a, b *turn) int { return a.arrival - b.arrival })
 	g.queue = slices.Insert(g.queue, at, t)
+	if g.limited {
+		began := time.Now()
+		defer func() { g.waited.Observe(time.Since(began).Seconds()) }()
+	}
 	g.admit()
 	g.mu.Unlock()
 
-	began := time.Now()
-	defer func() { g.waited.Observe(time.Since(began).Seconds()) }()
 	select {
 	case epoch := <-t.granted:
 		return epoch, nil
@@ -202,7 +199,7 @@ func (g *gate) leave(epoch int, v verdict) {
 	case v == accepted && g.limited:
 		g.width++
 		g.refusals = 0
-		g.limited = len(g.queue) > 0
+		g.limited = len(g.queue) > 0 && g.width < callsInFlight
 	}
 	g.admit()
 }
@@ -225,8 +222,8 @@ func (g *gate) shut(now time.Time) {
 
 // admit grants the turns that may leave now, and comes back when the next may.
 func (g *gate) admit() {
-	for len(g.queue) > 0 && g.inFlight < max(g.width, 1) {
-		if wait := time.Until(g.notBefore); wait > 0 {
+	for len(g.queue) > 0 && g.inFlight < g.allowed() {
+		if wait := time.Until(g.notBefore); g.limited && wait > 0 {
 			if g.alarm != nil {
 				g.alarm.Stop()
 			}
@@ -237,6 +234,14 @@ func (g *gate) admit() {
 		g.queue[0].granted <- g.epoch
 		g.queue = g.queue[1:]
 	}
+}
+
+// allowed is how many calls may be in flight.
+func (g *gate) allowed() int {
+	if g.limited {
+		return g.width
+	}
+	return callsInFlight
 }
 
 func (g *gate) wake() {

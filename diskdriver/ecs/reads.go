@@ -2,7 +2,7 @@ package ecs
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -26,9 +26,10 @@ type reads struct {
 	describe  func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error)
 	throttled func() bool
 
-	mu   sync.Mutex
-	next *batch    // still takes IDs; nil if there is none
-	left time.Time // when the last batch left
+	mu      sync.Mutex
+	next    *batch    // still takes IDs; nil if there is none
+	left    time.Time // when the last batch left
+	pending int       // batches that have left and have no answer
 }
 
 func newReads(describe func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error), throttled func() bool) *reads {
@@ -92,30 +93,49 @@ func (r *reads) join(ctx context.Context, id disk.ID) *batch {
 	return b
 }
 
-// depart makes the call of a batch, for as long as anybody waits for it.
+// depart makes the call of a batch, for as long as anybody waits for it. While
+// ECS throttles reads, a batch that isn't full waits for the one before it
+// instead of asking for a call of its own.
 func (r *reads) depart(b *batch) {
 	r.mu.Lock()
-	if r.next == b {
-		r.next = nil
+	if b.gone {
+		r.mu.Unlock()
+		return
 	}
-	if b.gone || b.members == 0 {
-		b.gone = true
+	if r.pending > 0 && len(b.ids) < largestBatch && r.throttled() {
+		b.timer.Reset(batchPause)
 		r.mu.Unlock()
 		return
 	}
 	b.gone = true
-	r.left = time.Now()
-	ctx, cancel := context.WithCancel(context.Background())
-	if !b.endless {
-		ctx, cancel = context.WithDeadline(context.Background(), b.until)
+	if r.next == b {
+		r.next = nil
 	}
+	if b.members == 0 {
+		r.mu.Unlock()
+		return
+	}
+	r.left = time.Now()
+	r.pending++
+	ctx, cancel := b.context()
 	b.cancel = cancel
 	ids := slices.Sorted(maps.Keys(b.ids))
 	r.mu.Unlock()
-	defer cancel()
 
 	b.disks, b.err = r.describe(ctx, ids)
+	cancel()
 	close(b.done)
+	r.mu.Lock()
+	r.pending--
+	r.mu.Unlock()
+}
+
+// context returns the context of the call: it ends with the last member's.
+func (b *batch) context() (context.Context, context.CancelFunc) {
+	if b.endless {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithDeadline(context.Background(), b.until)
 }
 
 // await waits for a batch. A member whose time ends while ECS throttles reads is
@@ -161,4 +181,4 @@ func about(id disk.ID, err error) error {
 	return e
 }
 
-var errAbsent = fmt.Errorf("ECS shows no such disk")
+var errAbsent = errors.New("ECS shows no such disk")

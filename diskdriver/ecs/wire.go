@@ -62,7 +62,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	w.requestID = response.Header.Get("X-Acs-Request-Id")
 	if response.StatusCode/100 == 3 {
-		response.Body.Close()
+		_ = response.Body.Close()
 		return nil, fmt.Errorf("the endpoint answered HTTP %d, a redirect, which is not followed", response.StatusCode)
 	}
 	return response, nil
@@ -109,9 +109,9 @@ func newTransport() *http.Transport {
 		DialContext:         dialer.DialContext,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns:        callsInFlight,
-		MaxIdleConnsPerHost: callsInFlight,
-		MaxConnsPerHost:     callsInFlight,
+		MaxIdleConns:        sessions,
+		MaxIdleConnsPerHost: sessions,
+		MaxConnsPerHost:     sessions,
 		IdleConnTimeout:     30 * time.Second,
 	}
 }
