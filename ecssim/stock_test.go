@@ -85,6 +85,7 @@ func TestSoldOutCodes(t *testing.T) {
 func TestAvailableResourceSaysWhatCreateDiskDoes(t *testing.T) {
 	s := newServer(t, func(c *ecssim.Config) {
 		c.Offers = map[string][]string{zoneH: {"cloud_ssd", "cloud_essd"}, zoneI: {"cloud_essd", "cloud_essd_entry"}}
+		c.Instances = append(c.Instances, ecssim.Instance{ID: "i-3", Zone: zoneI, Type: "ecs.e.small"})
 	})
 	if err := s.SetStock(zoneH, "cloud_ssd", 0); err != nil {
 		t.Fatal(err)
@@ -101,6 +102,11 @@ func TestAvailableResourceSaysWhatCreateDiskDoes(t *testing.T) {
 		{"one category", func(r *ecs.DescribeAvailableResourceRequest) { r.DataDiskCategory = "cloud_ssd" }, []string{zoneH + " cloud_ssd" + soldOut}},
 		{"a type that does not take entry disks", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId, r.InstanceType = zoneI, "ecs.g7.large" }, []string{zoneI + " cloud_essd" + inStock}},
 		{"the region", func(r *ecs.DescribeAvailableResourceRequest) { r.Scope = "Region" }, []string{" cloud_regional_disk_auto" + inStock}},
+		{"a type that takes entry disks", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId, r.InstanceType = zoneI, "ecs.e.small" }, []string{zoneI + " cloud_essd" + inStock, zoneI + " cloud_essd_entry" + inStock}},
+		{"zones", func(r *ecs.DescribeAvailableResourceRequest) { r.DestinationResource = "Zone" }, []string{zoneH + " " + zoneH + inStock, zoneI + " " + zoneI + inStock}},
+		{"an instance type", func(r *ecs.DescribeAvailableResourceRequest) {
+			r.DestinationResource, r.InstanceType, r.ZoneId = "InstanceType", "ecs.e.small", zoneH
+		}, []string{zoneH + " ecs.e.small" + inStock}},
 		{"nothing", func(r *ecs.DescribeAvailableResourceRequest) { r.DataDiskCategory = "cloud_auto" }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,50 @@
+package ecssim
+
+import (
+	"testing"
+	"time"
+)
+
+func TestIOPSFollowTheCategoryTable(t *testing.T) {
+	for _, tt := range []struct {
+		category, level string
+		size, want      int
+	}{
+		{"cloud_efficiency", "", 20, 1960},
+		{"cloud_efficiency", "", 32768, 5000},
+		{"cloud_ssd", "", 100, 4800},
+		{"cloud_ssd", "", 32768, 25000},
+		{"cloud_essd", "PL0", 1, 1812},
+		{"cloud_essd", "PL0", 65536, 10000},
+		{"cloud_essd", "PL1", 65536, 50000},
+		{"cloud_essd", "PL2", 461, 24850},
+		{"cloud_essd", "PL2", 65536, 100000},
+		{"cloud_essd", "PL3", 65536, 1000000},
+		{"cloud_auto", "", 1, 3000},
+		{"cloud_auto", "", 65536, 50000},
+		{"cloud_essd_entry", "", 32768, 6000},
+	} {
+		if got := categories[tt.category].iops(tt.size, tt.level); got != tt.want {
+			t.Errorf("%s %s of %d GiB: %d IOPS, want %d", tt.category, tt.level, tt.size, got, tt.want)
+		}
+	}
+}
+
+func TestProvisionedIOPSAreBounded(t *testing.T) {
+	for size, want := range map[int]int{1: 0, 3: 0, 4: 1000, 40: 36200, 100: 50000, 65536: 50000} {
+		if got := maxProvisionedIOPS(size); got != want {
+			t.Errorf("%d GiB: at most %d, want %d", size, got, want)
+		}
+	}
+}
+
+func TestNoncesAreForgottenWithTheirTimestamps(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	n := newNonces()
+	if !n.use("a", now) || n.use("a", now.Add(2*signatureWindow)) {
+		t.Error("a nonce must be taken once while a timestamp of its time could be")
+	}
+	if !n.use("b", now.Add(2*signatureWindow+time.Second)) || n.used["a"] || len(n.order) != 1 {
+		t.Errorf("old nonces must go: %v", n.used)
+	}
+}
