@@ -22,15 +22,16 @@ import (
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running after the story")
+	build := flag.Bool("build", false, "build what the demo and the end-to-end tests run, and do nothing else")
 	stop := flag.Bool("stop", false, "end what an earlier run with -keep left running, and do nothing else")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep and -stop are taken\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep, -build and -stop are taken\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	line, err := run(ctx, *keep, *stop)
+	line, err := run(ctx, mode{*keep, *build, *stop})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; everything it had started is stopped")
@@ -41,17 +42,20 @@ func main() {
 	fmt.Println(line)
 }
 
+// mode is what the flags say.
+type mode struct{ keep, build, stop bool }
+
 // run returns the last line.
-func run(ctx context.Context, keep, stop bool) (string, error) {
+func run(ctx context.Context, do mode) (string, error) {
 	root, err := lab.FindRoot()
 	if err != nil {
 		return "", err
 	}
 	kept := filepath.Join(root, ".build", "demo")
-	if stop {
+	if do.stop {
 		return stopKept(kept)
 	}
-	if keep {
+	if do.keep {
 		if err := makeRoom(kept); err != nil {
 			return "", err
 		}
@@ -60,12 +64,15 @@ func run(ctx context.Context, keep, stop bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := start(ctx, root, programs, keep, kept)
+	if do.build {
+		return fmt.Sprintf("everything is built: %s, %s", programs.Kube, programs.Topodisk), nil
+	}
+	l, err := start(ctx, root, programs, do.keep, kept)
 	if err != nil {
 		return "", err
 	}
 	line, err := tell(ctx, l)
-	if keep && ctx.Err() == nil {
+	if do.keep && ctx.Err() == nil {
 		explainKept(l)
 		return line, err
 	}

@@ -33,7 +33,11 @@ var kubePackages = []string{
 }
 
 // topodiskPackages are our own programs.
-var topodiskPackages = []string{"./cmd/disk-driver", "./cmd/disk-provisioner", "./cmd/ecs-simulator"}
+var topodiskPackages = []string{
+	"github.com/topodisk/topodisk/cmd/disk-driver",
+	"github.com/topodisk/topodisk/cmd/disk-provisioner",
+	"github.com/topodisk/topodisk/cmd/ecs-simulator",
+}
 
 // builtName is what `go build` calls the program of a main package, programName what it is called here.
 func builtName(pkg string) string {

@@ -95,9 +95,13 @@ func (l *Lab) startAgents(ctx context.Context) error {
 	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
 		return err
 	}
+	return l.awaitAgents(ctx)
+}
+
+func (l *Lab) awaitAgents(ctx context.Context) error {
 	return l.Await(ctx, "every node runs its agent", startLimit, func(ctx context.Context) (bool, error) {
-		now, err := sets.Get(ctx, set.Name, metav1.GetOptions{})
-		return err == nil && int(now.Status.NumberReady) >= len(l.Nodes), err
+		set, err := l.Client.AppsV1().DaemonSets(metav1.NamespaceSystem).Get(ctx, "agent", metav1.GetOptions{})
+		return err == nil && int(set.Status.NumberReady) >= len(l.Nodes), err
 	})
 }
 
@@ -132,6 +136,17 @@ func (n Node) node() *corev1.Node {
 		Spec:   corev1.NodeSpec{ProviderID: n.Region + "." + n.Instance},
 		Status: corev1.NodeStatus{Capacity: size, Allocatable: size},
 	}
+}
+
+// ReturnNode registers a node again that was deleted, and waits until Pods can be scheduled to it.
+func (l *Lab) ReturnNode(ctx context.Context, n Node) error {
+	if err := l.AddNode(ctx, n); err != nil {
+		return err
+	}
+	if err := l.awaitReady(ctx); err != nil {
+		return err
+	}
+	return l.awaitAgents(ctx)
 }
 
 func (n Node) csiNode() *storagev1.CSINode {

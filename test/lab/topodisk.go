@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -72,21 +73,30 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 	return t.StartProvisioner(ctx, ProvisionerName, l.opts.ProvisionerArgs...)
 }
 
-// WriteCredentials puts an access key where the driver reads it, while it runs as well.
+// WriteCredentials puts an access key where the driver reads it, while it runs as well. It does as the kubelet does with
+// a Secret: the files are links through the link ..data to a directory that never changes, and ..data moves on at once.
 func (t *Topodisk) WriteCredentials(id, secret string) error {
 	if err := os.MkdirAll(t.keys, 0o700); err != nil {
 		return err
 	}
+	next, err := os.MkdirTemp(t.keys, "..")
+	if err != nil {
+		return err
+	}
 	for name, value := range map[string]string{"access-key-id": id, "access-key-secret": secret} {
-		path := filepath.Join(t.keys, name)
-		if err := os.WriteFile(path+".new", []byte(value), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(next, name), []byte(value), 0o600); err != nil {
 			return err
 		}
-		if err := os.Rename(path+".new", path); err != nil {
+		link := filepath.Join(t.keys, name)
+		if err := os.Symlink(filepath.Join("..data", name), link); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
-	return nil
+	link := filepath.Join(t.keys, "..data")
+	if err := os.Symlink(filepath.Base(next), link+".new"); err != nil {
+		return err
+	}
+	return os.Rename(link+".new", link)
 }
 
 // startSimulator starts an ECS that has the lab's zones and instances and checks signatures.

@@ -1,0 +1,137 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// requestID is ECS's, a UUID in capitals.
+var requestID = regexp.MustCompile(`[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`)
+
+// badInputs are claims that no retry helps, and what their events must say: what is wrong, and what is allowed.
+var badInputs = []struct {
+	name       string
+	parameters map[string]string
+	class      func(*storagev1.StorageClass)
+	claim      func(*corev1.PersistentVolumeClaim)
+	size       string
+	says       []string
+}{
+	{name: "unknown-parameter", parameters: map[string]string{"typ": "cloud_essd"}, says: []string{"InvalidArgument", "typ", "allowed"}},
+	{name: "unknown-type", parameters: map[string]string{"type": "cloud_turbo"}, says: []string{"InvalidArgument", "cloud_turbo", "cloud_essd"}},
+	{name: "no-boolean", parameters: map[string]string{"encrypted": "perhaps"}, says: []string{"InvalidArgument", "encrypted", "perhaps"}},
+	{name: "key-without-encryption", parameters: map[string]string{"kmsKeyId": "0f1e"}, says: []string{"InvalidArgument", "kmsKeyId", "encrypted"}},
+	{name: "own-parameter-misspelt", parameters: map[string]string{"topodisk.io/strict": "true"}, says: []string{"topodisk.io/strict", "topodisk.io/strict-topology"}},
+	{name: "two-filesystems", parameters: map[string]string{"fsType": "ext4", "csi.storage.k8s.io/fstype": "xfs"}, says: []string{"fsType", "csi.storage.k8s.io/fstype"}},
+	{name: "too-large", parameters: map[string]string{"type": "cloud_ssd"}, size: "40Ti", says: []string{"OutOfRange", "32768"}},
+	{name: "too-small", parameters: map[string]string{"type": "cloud_essd", "performanceLevel": "PL3"}, size: "20Gi", says: []string{"OutOfRange", "1261"}},
+	{name: "malformed-zones", parameters: map[string]string{"zoneId": "cn-hangzhou-h,,"}, says: []string{"InvalidArgument", "zoneId"}},
+	{name: "foreign-zone", parameters: map[string]string{"zoneId": "cn-hangzhou-z"}, says: []string{"InvalidArgument", "cn-hangzhou-z"}},
+	{name: "two-zones-in-one-term", class: func(c *storagev1.StorageClass) {
+		c.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: topology.ZoneKey, Values: []string{"cn-hangzhou-h"}}, {Key: topology.WellKnownZoneKey, Values: []string{"cn-hangzhou-i"}},
+		}}}
+	}, says: []string{"cn-hangzhou-h", "cn-hangzhou-i"}},
+	{name: "selector", claim: func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+	}, says: []string{"selector", "remove"}},
+	{name: "secret-that-is-not-there", parameters: map[string]string{
+		"csi.storage.k8s.io/provisioner-secret-name": "absent", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+	}, says: []string{"absent", "not found"}},
+	{name: "secret-without-namespace", parameters: map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "a"},
+		says: []string{"csi.storage.k8s.io/provisioner-secret-name", "csi.storage.k8s.io/provisioner-secret-namespace"}},
+	{name: "secret-with-unknown-token", parameters: map[string]string{
+		"csi.storage.k8s.io/provisioner-secret-name": "${pvc.color}", "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+	}, says: []string{"pvc.color", "pvc.name"}},
+}
+
+func TestBadInputIsToldOnTheClaimAndMakesNoDisk(t *testing.T) {
+	s := newScene(t)
+	s.allowSecrets()
+	for _, c := range badInputs {
+		var classes []func(*storagev1.StorageClass)
+		if c.class != nil {
+			classes = append(classes, c.class)
+		}
+		class := s.class(atOnce, c.parameters, classes...)
+		size := "20Gi"
+		if c.size != "" {
+			size = c.size
+		}
+		if c.claim != nil {
+			s.claim(c.name, class, size, c.claim)
+		} else {
+			s.claim(c.name, class, size)
+		}
+	}
+	for _, c := range badInputs {
+		t.Run(c.name, func(t *testing.T) {
+			inner := *s
+			inner.T = t
+			inner.awaitEvent(c.name, soon, c.says...)
+			if calls := inner.creates(c.name); len(calls) > 0 {
+				t.Errorf("ECS got %d CreateDisk calls", len(calls))
+			}
+		})
+	}
+	s.checkBackOff()
+}
+
+// checkBackOff watches the attempts grow rare for ten seconds: with a first wait of 0.5 s that doubles, a claim has had
+// at most 1 + log2(1 + age/0.5s) of them, and one that has just begun.
+func (s *scene) checkBackOff() {
+	s.Helper()
+	s.await("ten seconds pass without too many attempts", soon, func(context.Context) (bool, error) {
+		youngest := time.Hour
+		for _, c := range badInputs {
+			age, attempts := s.attempts(c.name)
+			if most := 2 + int(math.Log2(1+age.Seconds()/0.5)); attempts > most {
+				s.Fatalf("claim %s: %d attempts in %s, want at most %d", c.name, attempts, age.Round(time.Second), most)
+			}
+			youngest = min(youngest, age)
+		}
+		return youngest >= 10*time.Second, nil
+	})
+}
+
+// attempts counts the failures that a claim's events tell of, and says how old the first is.
+func (s *scene) attempts(claim string) (age time.Duration, count int) {
+	s.Helper()
+	events, err := s.Events(s.Context(), s.namespace, claim)
+	s.must(err)
+	for _, e := range events {
+		if e.Reason == "ProvisioningFailed" {
+			age = max(age, time.Since(e.FirstTimestamp.Time))
+			count += int(e.Count)
+		}
+	}
+	return age, count
+}
+
+// allowSecrets lets the provisioner read Secrets of the scene's namespace, as the chart's rbac.provisionerSecrets does.
+func (s *scene) allowSecrets() {
+	s.Helper()
+	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}}
+	_, err := s.Client.RbacV1().Roles(s.namespace).Create(s.Context(), role, metav1.CreateOptions{})
+	s.must(err)
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "topodisk-controller", Namespace: metav1.NamespaceSystem}},
+	}
+	_, err = s.Client.RbacV1().RoleBindings(s.namespace).Create(s.Context(), binding, metav1.CreateOptions{})
+	s.must(err)
+}

@@ -1,0 +1,56 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// cluster is the one lab that all tests share. They run one after the other, for stock and faults are the cloud's.
+var cluster *lab.Lab
+
+// quickElection lets a new leader take over in seconds.
+var quickElection = []string{
+	"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms",
+}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	ctx := context.Background()
+	root, err := lab.FindRoot()
+	if err != nil {
+		return 1, err
+	}
+	programs, err := lab.Build(ctx, root, os.Stderr)
+	if err != nil {
+		return 1, err
+	}
+	begin := time.Now()
+	cluster, err = lab.Start(ctx, lab.Options{
+		Root: root, Programs: programs, Nodes: lab.SixNodes(), Gate: true, ProvisionerArgs: quickElection,
+	})
+	if err != nil {
+		return 1, err
+	}
+	fmt.Fprintf(os.Stderr, "cluster ready after %.1f s\n", time.Since(begin).Seconds())
+	code := m.Run()
+	if code != 0 {
+		cluster.KeepLogs()
+		fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs())
+	}
+	return code, cluster.Stop()
+}

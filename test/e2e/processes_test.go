@@ -1,0 +1,36 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// restartProvisioner gives the provisioner other flags. It works in clean-ups, too.
+func (s *scene) restartProvisioner(args ...string) {
+	s.Helper()
+	t := s.Topodisk()
+	t.StopProvisioner(lab.ProvisionerName)
+	if err := t.StartProvisioner(context.Background(), lab.ProvisionerName, append(slices.Clone(quickElection), args...)...); err != nil {
+		s.Errorf("restart the provisioner: %v", err)
+	}
+}
+
+// removeNode deletes a Node and its CSINode until the test is over.
+func (s *scene) removeNode(name string) {
+	s.Helper()
+	ctx := context.Background()
+	s.must(s.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
+	s.must(s.Client.StorageV1().CSINodes().Delete(ctx, name, metav1.DeleteOptions{}))
+	s.Cleanup(func() {
+		i := slices.IndexFunc(s.Nodes, func(n lab.Node) bool { return n.Name == name })
+		if err := s.ReturnNode(ctx, s.Nodes[i]); err != nil {
+			s.Errorf("return node %s: %v", name, err)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+func retain(c *storagev1.StorageClass) {
+	policy := corev1.PersistentVolumeReclaimRetain
+	c.ReclaimPolicy = &policy
+}
+
+func TestRetainedDiskSurvivesItsClaim(t *testing.T) {
+	s := newScene(t)
+	s.claim("kept", s.class(atOnce, essdThenAuto, retain), "20Gi")
+	b, _ := s.bound("kept", soon)
+	s.deleteClaim("kept")
+	s.checkRetained(b)
+}
+
+func TestPolicyFlippedToRetainKeepsTheDisk(t *testing.T) {
+	s := newScene(t)
+	s.claim("kept", s.class(atOnce, essdThenAuto), "20Gi")
+	b, _ := s.bound("kept", soon)
+	s.setPolicy(b.Volume.Name, corev1.PersistentVolumeReclaimRetain)
+	s.deleteClaim("kept")
+	s.checkRetained(b)
+}
+
+// checkRetained waits until the volume is Released, and until a volume released after it has lost its disk: by then
+// the provisioner has had its turn on both. Then the volume is given up, and its disk must go.
+func (s *scene) checkRetained(b lab.Bound) {
+	s.Helper()
+	s.await("volume "+b.Volume.Name+" is Released", soon, func(ctx context.Context) (bool, error) {
+		pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, b.Volume.Name, metav1.GetOptions{})
+		return err == nil && pv.Status.Phase == corev1.VolumeReleased, err
+	})
+	s.claim("witness", s.class(atOnce, essdThenAuto), "20Gi")
+	witness, _ := s.bound("witness", soon)
+	s.deleteClaim("witness")
+	s.awaitNoVolume(witness.Volume.Name)
+	if d := s.onlyDisk(b.Claim.Name); d.ID != b.Disk() {
+		s.Errorf("disk %s is there, want %s", d.ID, b.Disk())
+	}
+	s.setPolicy(b.Volume.Name, corev1.PersistentVolumeReclaimDelete)
+	s.awaitNoVolume(b.Volume.Name)
+	if disks := s.disks(b.Claim.Name); len(disks) > 0 {
+		s.Errorf("its policy is Delete again and the volume is gone, but disk %s is left", disks[0].ID)
+	}
+}
+
+func (s *scene) setPolicy(volume string, policy corev1.PersistentVolumeReclaimPolicy) {
+	s.Helper()
+	patch := fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy)
+	_, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), volume, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	s.must(err)
+}
+
+func TestVolumeDeletedBeforeItsClaimLeaksNoDisk(t *testing.T) {
+	s := newScene(t)
+	s.claim("hasty", s.class(atOnce, essdThenAuto), "20Gi")
+	b, _ := s.bound("hasty", soon)
+	s.must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
+	if disks := s.disks("hasty"); len(disks) != 1 {
+		t.Fatalf("the claim is still there, but ECS has %d disks for it", len(disks))
+	}
+	s.deleteClaim("hasty")
+	s.awaitNoVolume(b.Volume.Name)
+	if disks := s.disks("hasty"); len(disks) > 0 {
+		t.Errorf("disk %s is left without a volume", disks[0].ID)
+	}
+}
+
+func TestClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
+	s := newScene(t)
+	s.fault(heldReply)
+	s.claim("brief", s.class(atOnce, essdThenAuto), "20Gi")
+	s.awaitDisk("brief")
+	s.deleteClaim("brief")
+	s.await("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("brief")) == 0, nil })
+	if n := succeeded(s.creates("brief")); n != 1 {
+		t.Errorf("%d CreateDisk calls succeeded, want 1", n)
+	}
+}

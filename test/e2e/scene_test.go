@@ -1,0 +1,300 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/topology"
+)
+
+const (
+	soon = 30 * time.Second // for what takes a second or two
+	late = 90 * time.Second // for what waits for back-offs: of the scheduler up to 10 s each, of a lost leader
+)
+
+const (
+	waits  = storagev1.VolumeBindingWaitForFirstConsumer
+	atOnce = storagev1.VolumeBindingImmediate
+)
+
+// essdThenAuto is what most classes of these tests say.
+var essdThenAuto = map[string]string{"type": "cloud_essd,cloud_auto"}
+
+// scene is the stage of one test: a namespace of its own in the shared cluster.
+type scene struct {
+	*testing.T
+	*lab.Lab
+	namespace  string
+	selections *lab.Selections
+}
+
+var scenes atomic.Int64
+
+// newScene makes a namespace. When the test is over the cloud is mended, everything in the namespace is deleted, and no
+// disk may be left of it.
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{T: t, Lab: cluster, namespace: fmt.Sprintf("e2e-%d", scenes.Add(1))}
+	s.must(s.MakeNamespace(s.Context(), s.namespace))
+	var err error
+	s.selections, err = s.FollowSelections(context.Background(), s.namespace)
+	s.must(err)
+	t.Cleanup(s.strike)
+	return s
+}
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// strike clears the stage and checks that nothing is left behind.
+func (s *scene) strike() {
+	ctx, cancel := context.WithTimeout(context.Background(), late)
+	defer cancel()
+	check := func(err error) {
+		if err != nil {
+			s.Errorf("clear up: %v", err)
+		}
+	}
+	s.selections.Stop() //nolint:errcheck // a test that needs them has read them
+	check(s.Topodisk().Gate().Open())
+	check(s.Simulator.ClearFaults(ctx))
+	for _, zone := range s.Zones() {
+		check(s.Simulator.Restock(ctx, zone))
+	}
+	all := metav1.ListOptions{}
+	check(s.Client.AppsV1().StatefulSets(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all))
+	check(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all))
+	check(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all))
+	check(s.Await(ctx, "no disk is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
+		disks, err := s.Simulator.Disks(ctx, s.namespace)
+		if err == nil && len(disks) > 0 {
+			err = fmt.Errorf("left are %v", disks)
+		}
+		return err == nil, err
+	}))
+	check(s.Await(ctx, "no PersistentVolume is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
+		volumes, err := s.volumes(ctx)
+		if err == nil && len(volumes) > 0 {
+			err = fmt.Errorf("left is %s, %s", volumes[0].Name, volumes[0].Status.Phase)
+		}
+		return err == nil, err
+	}))
+}
+
+// volumes are the PersistentVolumes made for claims of the scene.
+func (s *scene) volumes(ctx context.Context) ([]corev1.PersistentVolume, error) {
+	list, err := s.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool {
+		return pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.Namespace != s.namespace
+	}), nil
+}
+
+// class makes a StorageClass that goes with the scene, after change has had its way with it, and returns its name.
+func (s *scene) class(mode storagev1.VolumeBindingMode, parameters map[string]string, change ...func(*storagev1.StorageClass)) string {
+	s.Helper()
+	class := lab.Class(fmt.Sprintf("%s-%d", s.namespace, scenes.Add(1)), mode, parameters)
+	for _, f := range change {
+		f(class)
+	}
+	classes := s.Client.StorageV1().StorageClasses()
+	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+			s.Errorf("delete class: %v", err)
+		}
+	})
+	return class.Name
+}
+
+func (s *scene) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) {
+	s.Helper()
+	claim := lab.Claim(s.namespace, name, class, size)
+	for _, f := range change {
+		f(claim)
+	}
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Create(s.Context(), claim, metav1.CreateOptions{})
+	s.must(err)
+}
+
+func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
+	s.Helper()
+	pod := lab.Pod(s.namespace, name, claim)
+	for _, f := range change {
+		f(pod)
+	}
+	_, err := s.Client.CoreV1().Pods(s.namespace).Create(s.Context(), pod, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// podWithClaim makes both, under one name.
+func (s *scene) podWithClaim(name, class, size string, change ...func(*corev1.Pod)) {
+	s.Helper()
+	s.claim(name, class, size)
+	s.pod(name, name, change...)
+}
+
+func inZone(zone string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{topology.WellKnownZoneKey: zone} }
+}
+
+// bound waits for a claim to be Bound and checks what holds for every one: the disk exists, the volume carries its ID
+// and its zone, and it is the only disk for the claim.
+func (s *scene) bound(claim string, limit time.Duration) (lab.Bound, ecssim.DiskState) {
+	s.Helper()
+	b, err := s.AwaitBound(s.Context(), s.namespace, claim, limit)
+	s.must(err)
+	d := s.onlyDisk(claim)
+	if d.ID != b.Disk() {
+		s.Fatalf("claim %s has disk %s, its volume names %s", claim, d.ID, b.Disk())
+	}
+	if zones := lab.AffinityZones(b.Volume); !slices.Equal(zones, []string{d.Zone}) {
+		s.Errorf("disk %s is in %s, its volume says %v", d.ID, d.Zone, zones)
+	}
+	return b, d
+}
+
+// running waits for a Pod and checks that it runs in the disk's zone.
+func (s *scene) running(pod string, d ecssim.DiskState) {
+	s.Helper()
+	p, err := s.AwaitRunning(s.Context(), s.namespace, pod, late)
+	s.must(err)
+	if zone := s.ZoneOf(p.Spec.NodeName); zone != d.Zone {
+		s.Errorf("Pod %s runs in %s, its disk is in %s", pod, zone, d.Zone)
+	}
+}
+
+func (s *scene) disks(claim string) []ecssim.DiskState {
+	s.Helper()
+	disks, err := s.Simulator.Disks(s.Context(), s.namespace)
+	s.must(err)
+	return slices.DeleteFunc(disks, func(d ecssim.DiskState) bool { return d.Tags[disk.ClaimNameTag] != claim })
+}
+
+func (s *scene) onlyDisk(claim string) ecssim.DiskState {
+	s.Helper()
+	disks := s.disks(claim)
+	if len(disks) != 1 {
+		s.Fatalf("ECS has %d disks for claim %s, want 1: %v", len(disks), claim, disks)
+	}
+	return disks[0]
+}
+
+// awaitDisk waits until ECS has a disk for a claim.
+func (s *scene) awaitDisk(claim string) ecssim.DiskState {
+	s.Helper()
+	s.await("ECS has a disk for claim "+claim, soon, func(context.Context) (bool, error) { return len(s.disks(claim)) > 0, nil })
+	return s.onlyDisk(claim)
+}
+
+func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
+	s.Helper()
+	s.must(s.Await(s.Context(), what, limit, check))
+}
+
+// awaitSelection returns the first node that the scheduler selects for a claim.
+func (s *scene) awaitSelection(claim string) (node string) {
+	s.Helper()
+	s.await("the scheduler selects a node for claim "+claim, soon, func(context.Context) (bool, error) {
+		if seen := s.selections.Of(claim); len(seen) > 0 {
+			node = seen[0]
+		}
+		return node != "", nil
+	})
+	return node
+}
+
+// awaitEvent waits for a warning about a claim that holds every one of the texts, and returns it.
+func (s *scene) awaitEvent(claim string, limit time.Duration, texts ...string) (found corev1.Event) {
+	s.Helper()
+	what := fmt.Sprintf("claim %s has an event that says %q", claim, texts)
+	s.await(what, limit, func(ctx context.Context) (bool, error) {
+		events, err := s.Events(ctx, s.namespace, claim)
+		if err != nil {
+			return false, err
+		}
+		var said []string
+		for _, e := range events {
+			said = append(said, e.Message)
+			lacks := func(text string) bool { return !strings.Contains(e.Message, text) }
+			if e.Reason == "ProvisioningFailed" && !slices.ContainsFunc(texts, lacks) {
+				found = e
+				return true, nil
+			}
+		}
+		return false, fmt.Errorf("events say %q", said)
+	})
+	return found
+}
+
+// creates are the CreateDisk calls for a claim, refused ones too, the oldest first.
+func (s *scene) creates(claim string) []ecssim.Call {
+	s.Helper()
+	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
+	s.must(err)
+	return slices.DeleteFunc(calls, func(c ecssim.Call) bool {
+		tags := tagsOf(c)
+		return tags[disk.ClaimNamespaceTag] != s.namespace || tags[disk.ClaimNameTag] != claim
+	})
+}
+
+// tagsOf reads the parameters Tag.N.Key and Tag.N.Value of a call.
+func tagsOf(c ecssim.Call) map[string]string {
+	tags := map[string]string{}
+	for n := 1; c.Params["Tag."+strconv.Itoa(n)+".Key"] != ""; n++ {
+		tags[c.Params["Tag."+strconv.Itoa(n)+".Key"]] = c.Params["Tag."+strconv.Itoa(n)+".Value"]
+	}
+	return tags
+}
+
+// succeeded counts the calls that ECS carried out.
+func succeeded(calls []ecssim.Call) int {
+	n := 0
+	for _, c := range calls {
+		if c.Code == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scene) fault(f ecssim.Fault) {
+	s.Helper()
+	s.must(s.Simulator.AddFault(s.Context(), f))
+}
+
+func (s *scene) deleteClaim(name string) {
+	s.Helper()
+	s.must(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
+}
+
+// awaitNoVolume waits until a PersistentVolume is gone.
+func (s *scene) awaitNoVolume(name string) {
+	s.Helper()
+	s.await("PersistentVolume "+name+" is gone", late, func(ctx context.Context) (bool, error) {
+		list, err := s.volumes(ctx)
+		return err == nil && !slices.ContainsFunc(list, func(pv corev1.PersistentVolume) bool { return pv.Name == name }), err
+	})
+}
