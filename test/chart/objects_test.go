@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,13 @@ func container(t *testing.T, pod corev1.PodSpec, name string) corev1.Container {
 		t.Fatalf("the Pod has no container %s", name)
 	}
 	return pod.Containers[at]
+}
+
+// probes returns the probes that a container has.
+func probes(c corev1.Container) map[string]*corev1.Probe {
+	all := map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe, "startup": c.StartupProbe}
+	maps.DeleteFunc(all, func(_ string, probe *corev1.Probe) bool { return probe == nil })
+	return all
 }
 
 func mounts(c corev1.Container) []string {
@@ -159,10 +167,13 @@ func TestProbesAskPortsThatTheProgramsListenOn(t *testing.T) {
 			if len(c.Ports) != 1 || !slices.Contains(c.Args, fmt.Sprintf("--http-endpoint=:%d", c.Ports[0].ContainerPort)) {
 				t.Errorf("preset %s: port of %s is %v, its flags are %v", name, c.Name, c.Ports, c.Args)
 			}
-			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-				if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Port.StrVal != c.Ports[0].Name {
-					t.Errorf("preset %s: %s has a probe that does not ask its port: %v", name, c.Name, probe)
+			for kind, probe := range probes(c) {
+				if probe.HTTPGet == nil || probe.HTTPGet.Port.StrVal != c.Ports[0].Name {
+					t.Errorf("preset %s: the %s probe of %s does not ask its port: %v", name, kind, c.Name, probe)
 				}
+			}
+			if c.LivenessProbe == nil {
+				t.Errorf("preset %s: nothing notices when %s hangs", name, c.Name)
 			}
 		}
 	}

@@ -54,9 +54,6 @@ func connect(kubeconfig string) (*server, error) {
 // offer applies the object server-side as a dry run with strict field checks.
 // It returns the server's refusal, or its warnings as an error.
 func (s *server) offer(ctx context.Context, object *unstructured.Unstructured) error {
-	if err := s.ensureNamespace(ctx, object.GetNamespace()); err != nil {
-		return err
-	}
 	client, err := s.clientFor(object)
 	if err != nil {
 		return err
@@ -179,22 +176,6 @@ func (s *server) makeNamespace(ctx context.Context, prefix string, labels map[st
 		err = nil
 	}
 	return made.Name, err
-}
-
-// ensureNamespace makes a namespace that an object names, if the server has none of that name.
-func (s *server) ensureNamespace(ctx context.Context, name string) error {
-	if name == "" || slices.Contains(s.made, name) {
-		return nil
-	}
-	_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return nil
-	case err != nil:
-		return err
-	}
-	s.made = append(s.made, name)
-	return nil
 }
 
 func (s *server) deleteNamespaces(ctx context.Context) error {
