@@ -29,29 +29,69 @@ type session struct {
 	wire   *wire
 }
 
-// pool holds the idle sessions.
-type pool chan *session
+// pool makes sessions when none is idle, and no more than it may.
+type pool struct {
+	create func() (*session, error)
+	free   chan struct{} // holds one element for each session that may be taken
+
+	mu   sync.Mutex
+	idle []*session
+}
 
 // loadEndpoints fills the SDK's table of endpoints, which it does lazily and
 // without a lock.
 var loadEndpoints = sync.OnceFunc(func() { sdkecs.GetEndpointMap() })
 
-func newPool(config Config, endpoint endpoint) (pool, error) {
+// newPool returns a pool with one session, which shows that the SDK takes the
+// Config.
+func newPool(config Config, endpoint endpoint) (*pool, error) {
 	loadEndpoints()
 	shared := config.Transport
 	if shared == nil {
 		shared = newTransport()
 	}
 	_, traced := shared.(*http.Transport)
-	p := make(pool, sessions)
+	p := &pool{free: make(chan struct{}, sessions), create: func() (*session, error) {
+		return newSession(config, endpoint, &wire{shared: shared, traced: traced})
+	}}
+	first, err := p.create()
+	if err != nil {
+		return nil, err
+	}
+	p.idle = []*session{first}
 	for range sessions {
-		s, err := newSession(config, endpoint, &wire{shared: shared, traced: traced})
-		if err != nil {
-			return nil, err
-		}
-		p <- s
+		p.free <- struct{}{}
 	}
 	return p, nil
+}
+
+// take returns a session for one call.
+func (p *pool) take(ctx context.Context) (*session, error) {
+	select {
+	case <-p.free:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("not sent, for %d calls are under way: %w", sessions, ctx.Err())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.idle) - 1; last >= 0 {
+		s := p.idle[last]
+		p.idle = p.idle[:last]
+		return s, nil
+	}
+	s, err := p.create()
+	if err != nil {
+		p.free <- struct{}{}
+	}
+	return s, err
+}
+
+// put takes a session back.
+func (p *pool) put(s *session) {
+	p.mu.Lock()
+	p.idle = append(p.idle, s)
+	p.mu.Unlock()
+	p.free <- struct{}{}
 }
 
 func newSession(config Config, endpoint endpoint, w *wire) (*session, error) {
@@ -103,13 +143,11 @@ func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, buil
 	if err != nil {
 		return none, &disk.Error{Op: a.name, Kind: disk.Unauthenticated, Err: err}
 	}
-	var s *session
-	select {
-	case s = <-c.pool:
-		defer func() { c.pool <- s }()
-	case <-ctx.Done():
-		return none, &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls are under way: %w", sessions, ctx.Err())}
+	s, err := c.pool.take(ctx)
+	if err != nil {
+		return none, &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: err}
 	}
+	defer c.pool.put(s)
 	call, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	s.wire.begin(call, keys)

@@ -47,7 +47,7 @@ type Client struct {
 	region    string
 	clusterID string
 	keys      Credentials
-	pool      pool
+	pool      *pool
 	gates     map[action]*gate
 	reads     *reads
 	metrics   *metrics

@@ -317,12 +317,7 @@ func FuzzAnyAnswer(f *testing.F) {
 		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 			return answerWith(r, status, strings.ReplaceAll(body, "$URL", r.URL.String())), nil
 		})
-		s, err := newSession(Config{Region: region}, endpoint{scheme: "HTTPS"}, &wire{shared: transport})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &Client{keys: Static(keys), pool: make(pool, 1)}
-		c.pool <- s
+		c := newClient(t, Config{Transport: transport})
 		spec, attempt, token := wanted("vol-1")
 		made, err := try(t.Context(), c, createDisk, func() (request, *sdkecs.CreateDiskResponse) {
 			return createRequest(spec, attempt, token), sdkecs.CreateCreateDiskResponse()
