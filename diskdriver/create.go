@@ -240,10 +240,14 @@ func joined(errs []error) error {
 // prove makes sure that a disk is the one asked for: a token or a name can
 // bring up one that is not.
 func (o order) prove(d disk.Disk) error {
-	if err := o.spec.Matches(d); err != nil {
-		return err
+	err := o.spec.Matches(d)
+	if err == nil {
+		err = disk.Among(o.plan, o.want, d)
 	}
-	return disk.Among(o.plan, o.want, d)
+	if err != nil {
+		return fmt.Errorf("the volume has a disk already, which is not the one asked for: %w", err)
+	}
+	return nil
 }
 
 // answer says where the disk is and what it is. The name needs no past any more.

@@ -73,6 +73,7 @@ func (c Config) complete() (Config, error) {
 // Driver answers the CSI services of the controller: Identity and Controller.
 type Driver struct {
 	health     *health
+	metrics    *metrics
 	identity   *identity
 	controller *controller
 	chain      grpc.UnaryServerInterceptor
@@ -94,6 +95,7 @@ func New(config Config, disks Disks, cloud Cloud) (*Driver, error) {
 	health := &health{cloud: cloud, ready: m.ready}
 	return &Driver{
 		health:     health,
+		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, health: health},
 		controller: &controller{config: config, disks: disks, history: newHistory()},
 		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, newInflight().refuse),

@@ -71,5 +71,8 @@ func OneOf(choices []Choice, d Disk) error {
 
 // differs is the error of a disk that is not the one asked for.
 func differs(d Disk, what string, has, wanted any) error {
-	return &Error{Disk: d.ID, Kind: Mismatch, Err: fmt.Errorf("the disk of this name has %s %v; asked for is %v", what, has, wanted)}
+	if has == "" {
+		has = "none"
+	}
+	return &Error{Disk: d.ID, Kind: Mismatch, Err: fmt.Errorf("the disk has %s %v; asked for is %v", what, has, wanted)}
 }

@@ -16,7 +16,7 @@ func TestMatchesNamesTheFirstDifference(t *testing.T) {
 		want   string
 	}{
 		"nothing":                 {func(*Disk) {}, ""},
-		"encryption":              {func(d *Disk) { d.Encrypted = false }, "d-1: the disk of this name has encrypted false; asked for is true"},
+		"encryption":              {func(d *Disk) { d.Encrypted = false }, "d-1: the disk has encrypted false; asked for is true"},
 		"key":                     {func(d *Disk) { d.KMSKeyID = "key-2" }, "KMS key key-2; asked for is key-1"},
 		"multi-attach":            {func(d *Disk) { d.MultiAttach = false }, "multi-attach false"},
 		"IOPS":                    {func(d *Disk) { d.ProvisionedIOPS = 0 }, "provisioned IOPS 0"},
@@ -49,7 +49,7 @@ func TestAmongNamesZoneTypeAndSize(t *testing.T) {
 		"no level is PL1":       {Disk{Zone: "a", Category: "cloud_essd", PerformanceLevel: "PL1", Size: 20}, ""},
 		"level asked for":       {Disk{Zone: "a", Category: "cloud_essd", PerformanceLevel: "PL2", Size: 30}, ""},
 		"other level":           {Disk{Zone: "a", Category: "cloud_essd", PerformanceLevel: "PL3", Size: 20}, "type cloud_essd PL3; asked for is cloud_essd, cloud_essd PL2, cloud_ssd"},
-		"other zone":            {Disk{ID: "d-1", Zone: "c", Category: "cloud_ssd", Size: 20}, "d-1: the disk of this name has zone c; asked for is a, b"},
+		"other zone":            {Disk{ID: "d-1", Zone: "c", Category: "cloud_ssd", Size: 20}, "d-1: the disk has zone c; asked for is a, b"},
 		"type of another zone":  {Disk{Zone: "b", Category: "cloud_ssd", Size: 20}, "type cloud_ssd; asked for is cloud_auto"},
 		"regional, not planned": {Disk{Category: "cloud_regional_disk_auto", Size: 20}, "zone the whole region; asked for is a, b"},
 		"too small":             {Disk{Zone: "a", Category: "cloud_ssd", Size: 19}, "size 19 GiB; asked for is 20 to 30 GiB"},

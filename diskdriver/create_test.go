@@ -1,0 +1,167 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// scripted answers creates one after the other from a list, and reads by name
+// with what there is. It serves tables of cases that ECS can't be brought to.
+type scripted struct {
+	Disks
+	answers []error
+	made    disk.Disk
+	named   []disk.Disk
+	unread  error
+	tries   []string
+}
+
+func (s *scripted) Create(_ context.Context, _ disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
+	s.tries = append(s.tries, string(token)+" "+string(try.Zone)+" "+string(try.Category))
+	if len(s.tries) > len(s.answers) {
+		return s.made, nil
+	}
+	return disk.Disk{}, s.answers[len(s.tries)-1]
+}
+
+func (s *scripted) Named(context.Context, string) ([]disk.Disk, error) { return s.named, s.unread }
+
+func scriptedController(s *scripted) *controller {
+	config, err := Config{Region: "cn-hangzhou", ClusterID: cluster}.complete()
+	if err != nil {
+		panic(err)
+	}
+	return &controller{config: config, disks: s, history: newHistory()}
+}
+
+// inZones asks for 20 GiB of cloud_ssd or cloud_auto.
+func inZones(zones ...string) *csi.CreateVolumeRequest {
+	terms := zoneTerms(zones, []string{topology.WellKnownZoneKey})
+	return &csi.CreateVolumeRequest{
+		Name: "disk-1", Parameters: map[string]string{"type": "cloud_ssd,cloud_auto"},
+		CapacityRange: &csi.CapacityRange{RequiredBytes: 20 << 30},
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		}},
+		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: terms, Preferred: terms},
+	}
+}
+
+func TestOnlyOutOfStockLeadsToTheNextAttempt(t *testing.T) {
+	for kind := disk.Kind(0); !strings.HasPrefix(kind.String(), "kind "); kind++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{answers: []error{disk.Errorf(kind, "ECS says no")}, made: disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_auto", Size: 20}}
+			_, err := scriptedController(s).CreateVolume(t.Context(), inZones("a", "b"))
+			tries, want := 1, kind
+			switch kind {
+			case disk.OutOfStock:
+				tries = 2
+			case disk.Mismatch, disk.NotFound:
+				want = disk.Pending // the token is used up, and there is no disk of the name
+			}
+			if len(s.tries) != tries {
+				t.Errorf("%v: attempts %q, want %d", kind, s.tries, tries)
+			}
+			if kind == disk.OutOfStock && err != nil || kind != disk.OutOfStock && disk.KindOf(err) != want {
+				t.Errorf("%v became %v", kind, err)
+			}
+		})
+	}
+}
+
+func TestAfterAnAnswerThatProvesNothingTheNextCallLooksByName(t *testing.T) {
+	for kind := disk.Kind(0); !strings.HasPrefix(kind.String(), "kind "); kind++ {
+		if kind == disk.OutOfStock {
+			continue
+		}
+		s := &scripted{answers: []error{disk.Errorf(kind, "ECS says no")}}
+		c := scriptedController(s)
+		_, _ = c.CreateVolume(t.Context(), inZones("a"))
+		s.unread = errors.New("looked")
+		_, err := c.CreateVolume(t.Context(), inZones("a"))
+		looked := err != nil && strings.Contains(err.Error(), "looked")
+		if looked != mayHaveMade(kind) {
+			t.Errorf("%v: the next call looked by name: %v (%v)", kind, looked, err)
+		}
+		if looked && disk.KindOf(err) != disk.UnknownOutcome {
+			t.Errorf("%v: a failed look is %v, want an unknown outcome", kind, disk.KindOf(err))
+		}
+	}
+}
+
+func TestAUsedUpTokenGivesWayAtOnceOnlyRightAfterOutOfStock(t *testing.T) {
+	sold, used := disk.Errorf(disk.OutOfStock, "sold out"), disk.Errorf(disk.Mismatch, "token used")
+	lost := disk.Errorf(disk.UnknownOutcome, "lost")
+	for _, row := range []struct {
+		name    string
+		answers []error
+		calls   int
+		want    string
+		kind    disk.Kind
+	}{
+		{"out of stock, used up", []error{sold, used}, 1, "n:disk-1 cn-hangzhou-a cloud_ssd; n:disk-1 cn-hangzhou-a cloud_auto; disk-1#2 cn-hangzhou-a cloud_auto", 0},
+		{"used up", []error{used}, 1, "n:disk-1 cn-hangzhou-a cloud_ssd", disk.Pending},
+		{"used up twice", []error{sold, used, used}, 1, "n:disk-1 cn-hangzhou-a cloud_ssd; n:disk-1 cn-hangzhou-a cloud_auto; disk-1#2 cn-hangzhou-a cloud_auto", disk.Pending},
+		{"out of stock, lost, used up", []error{sold, lost, used}, 2, "n:disk-1 cn-hangzhou-a cloud_ssd; n:disk-1 cn-hangzhou-a cloud_auto; n:disk-1 cn-hangzhou-a cloud_ssd", disk.Pending},
+		{"out of stock, throttled, used up", []error{sold, disk.Errorf(disk.Throttled, "slow down"), used}, 2, "n:disk-1 cn-hangzhou-a cloud_ssd; n:disk-1 cn-hangzhou-a cloud_auto; n:disk-1 cn-hangzhou-a cloud_ssd; disk-1#2 cn-hangzhou-a cloud_ssd", 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := &scripted{answers: row.answers, made: disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_auto", Size: 20}}
+			c := scriptedController(s)
+			var err error
+			for range row.calls {
+				_, err = c.CreateVolume(t.Context(), inZones("a"))
+			}
+			if got := strings.Join(s.tries, "; "); got != row.want {
+				t.Errorf("attempts %s, want %s", got, row.want)
+			}
+			if row.kind == 0 && err != nil || row.kind != 0 && disk.KindOf(err) != row.kind {
+				t.Errorf("got %v, want %v", err, row.kind)
+			}
+		})
+	}
+}
+
+func TestTwoDisksOfOneNameAreNamedAndNotChosenFrom(t *testing.T) {
+	s := &scripted{answers: []error{disk.Errorf(disk.Mismatch, "token used")}, named: []disk.Disk{{ID: "d-1"}, {ID: "d-2"}}}
+	_, err := scriptedController(s).CreateVolume(t.Context(), inZones("a"))
+	if disk.KindOf(err) != disk.Mismatch || !strings.Contains(err.Error(), "2 disks carry the name of this volume: d-1, d-2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestADiskThatIsNotTheOneAskedForIsNoSuccess(t *testing.T) {
+	s := &scripted{made: disk.Disk{ID: "d-1", Zone: "cn-hangzhou-c", Category: "cloud_ssd", Size: 20}}
+	_, err := scriptedController(s).CreateVolume(t.Context(), inZones("a"))
+	if disk.KindOf(err) != disk.Mismatch || !strings.Contains(err.Error(), "d-1: the disk has zone cn-hangzhou-c; asked for is cn-hangzhou-a") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNamesThatAreNotAskedForAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory()
+		h.keep("old", past{generation: 2, unsure: true})
+		time.Sleep(forgetAfter / 2)
+		h.keep("young", past{generation: 3})
+		time.Sleep(forgetAfter/2 + time.Second)
+		h.keep("new", past{generation: 4})
+		if len(h.names) != 2 || h.of("old").generation != 1 || h.of("young").generation != 3 {
+			t.Errorf("remembered are %v", h.names)
+		}
+		h.forget("new")
+		if h.of("new").generation != 1 {
+			t.Error("a forgotten name is remembered")
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// slow deletes for as long as it is told, or panics.
+type slow struct {
+	Disks
+	takes  time.Duration
+	panics bool
+}
+
+func (s *slow) Delete(ctx context.Context, id disk.ID) error {
+	if s.panics {
+		panic("no such case")
+	}
+	select {
+	case <-time.After(s.takes):
+		return nil
+	case <-ctx.Done():
+		return &disk.Error{Op: "DeleteDisk", Disk: id, Kind: disk.UnknownOutcome, Err: ctx.Err()}
+	}
+}
+
+func newDriver(t *testing.T, disks Disks, c Cloud) (*Driver, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster, Registerer: registry}, disks, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, registry
+}
+
+func (d *Driver) delete(ctx context.Context, id string) error {
+	_, err := d.chain(ctx, &csi.DeleteVolumeRequest{VolumeId: id}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/DeleteVolume"},
+		func(ctx context.Context, req any) (any, error) {
+			return d.controller.DeleteVolume(ctx, req.(*csi.DeleteVolumeRequest))
+		})
+	return err
+}
+
+func TestASecondOperationOnAVolumeIsAborted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, registry := newDriver(t, &slow{takes: time.Minute}, &cloud{})
+		first := make(chan error, 1)
+		go func() { first <- d.delete(t.Context(), "d-1") }()
+		synctest.Wait()
+		if err := d.delete(t.Context(), "d-1"); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "d-1") {
+			t.Errorf("the second delete of d-1 got %v", err)
+		}
+		if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP topodisk_csi_calls_running CSI calls under way by method.\n# TYPE topodisk_csi_calls_running gauge\ntopodisk_csi_calls_running{method=\"DeleteVolume\"} 1\n"), "topodisk_csi_calls_running"); err != nil {
+			t.Error(err)
+		}
+		if err := d.delete(t.Context(), "d-2"); err != nil {
+			t.Errorf("another volume got %v", err)
+		}
+		if err := <-first; err != nil {
+			t.Errorf("the first delete got %v", err)
+		}
+		if err := d.delete(t.Context(), "d-1"); err != nil {
+			t.Errorf("a delete after the first one got %v", err)
+		}
+	})
+}
+
+func TestANameIsNotTakenForAnID(t *testing.T) {
+	if target(&csi.CreateVolumeRequest{Name: "d-1"}) == target(&csi.DeleteVolumeRequest{VolumeId: "d-1"}) {
+		t.Error("creating the name d-1 and deleting the ID d-1 shut each other out")
+	}
+}
+
+func TestAPanicIsInternalCountedAndLetsTheVolumeGo(t *testing.T) {
+	disks := &slow{panics: true}
+	d, registry := newDriver(t, disks, &cloud{})
+	if err := d.delete(t.Context(), "d-1"); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "DeleteVolume panicked: no such case") {
+		t.Errorf("got %v", err)
+	}
+	disks.panics = false
+	if err := d.delete(t.Context(), "d-1"); err != nil {
+		t.Errorf("the next call got %v", err)
+	}
+	want := `
+# HELP topodisk_csi_calls_running CSI calls under way by method.
+# TYPE topodisk_csi_calls_running gauge
+topodisk_csi_calls_running{method="DeleteVolume"} 0
+# HELP topodisk_csi_panics_total CSI calls whose handler panicked.
+# TYPE topodisk_csi_panics_total counter
+topodisk_csi_panics_total 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "topodisk_csi_calls_running", "topodisk_csi_panics_total"); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(registry, "topodisk_csi_call_seconds"); err != nil || n != 2 {
+		t.Errorf("%d series of call times, want one for Internal and one for OK (%v)", n, err)
+	}
+}
+
+func TestUnknownMethodsShareOneMetricLabel(t *testing.T) {
+	m := newMetrics()
+	for _, method := range []string{"/x/One", "/x/Two"} {
+		_, _ = m.measure(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+	}
+	if n := testutil.CollectAndCount(m.seconds); n != 1 {
+		t.Errorf("%d series", n)
+	}
+}
+
+func TestTheLogHoldsNoSecrets(t *testing.T) {
+	var log strings.Builder
+	captureLog(t, &log)
+	_, _ = logCalls(t.Context(), &csi.CreateVolumeRequest{Name: "disk-1", Secrets: map[string]string{"key": "hush"}}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/CreateVolume"},
+		func(context.Context, any) (any, error) { return nil, errors.New("refused") })
+	klog.Flush()
+	if !strings.Contains(log.String(), "disk-1") || !strings.Contains(log.String(), "refused") || strings.Contains(log.String(), "hush") {
+		t.Errorf("logged %q", log.String())
+	}
+}

@@ -1,0 +1,81 @@
+package diskdriver
+
+import (
+	"context"
+	"path"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// methods are the names that metrics are labelled with: those of the CSI
+// services, so that no caller can invent one.
+var methods = func() map[string]bool {
+	known := make(map[string]bool)
+	for _, service := range []grpc.ServiceDesc{csi.Identity_ServiceDesc, csi.Controller_ServiceDesc} {
+		for _, m := range service.Methods {
+			known[m.MethodName] = true
+		}
+	}
+	return known
+}()
+
+// metrics are what the driver counts of its calls.
+type metrics struct {
+	seconds *prometheus.HistogramVec
+	running *prometheus.GaugeVec
+	panics  prometheus.Counter
+	ready   prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "topodisk_csi_call_seconds",
+			Help:    "Duration of CSI calls by method and gRPC code.",
+			Buckets: []float64{0.005, 0.05, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
+		}, []string{"method", "code"}),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "topodisk_csi_calls_running",
+			Help: "CSI calls under way by method.",
+		}, []string{"method"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "topodisk_csi_panics_total",
+			Help: "CSI calls whose handler panicked.",
+		}),
+		ready: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "topodisk_ready",
+			Help: "1 if ECS answered the driver when it was last asked, else 0.",
+		}),
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.seconds, m.running, m.panics, m.ready} {
+		if err := r.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure counts and times every call.
+func (m *metrics) measure(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	method := path.Base(info.FullMethod)
+	if !methods[method] {
+		method = "other"
+	}
+	m.running.WithLabelValues(method).Inc()
+	start, code := time.Now(), codes.Internal // what a panic is answered with
+	defer func() {
+		m.running.WithLabelValues(method).Dec()
+		m.seconds.WithLabelValues(method, code.String()).Observe(time.Since(start).Seconds())
+	}()
+	response, err := handler(ctx, req)
+	code = status.Code(err)
+	return response, err
+}

@@ -1,0 +1,126 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
+	disks := &slow{takes: 200 * time.Millisecond}
+	d, _ := newDriver(t, disks, &cloud{})
+	path := filepath.Join(shortDir(t), "csi.sock")
+	listener, err := Listen("unix://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx, listener, time.Minute) }()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	info, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != DefaultName {
+		t.Fatalf("got %v, %v", info, err)
+	}
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := csi.NewControllerClient(conn).DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "d-1"})
+		deleted <- err
+	}()
+	for testutil.ToFloat64(d.metrics.running.WithLabelValues("DeleteVolume")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-deleted; err != nil {
+		t.Errorf("the call under way got %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run ended with %v", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+func TestCallsThatDoNotEndAreCutOff(t *testing.T) {
+	d, _ := newDriver(t, &slow{takes: time.Hour}, &cloud{})
+	path := filepath.Join(shortDir(t), "csi.sock")
+	listener, err := Listen("unix://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx, listener, 10*time.Millisecond) }()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := csi.NewControllerClient(conn).DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "d-1"})
+		deleted <- err
+	}()
+	for testutil.ToFloat64(d.metrics.running.WithLabelValues("DeleteVolume")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if code := status.Code(<-deleted); code != codes.Unavailable && code != codes.DeadlineExceeded {
+		t.Errorf("the call that was cut off got %v, which looks final", code)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run ended with %v", err)
+	}
+}
+
+func TestListenRemovesADeadSocketAndNothingElse(t *testing.T) {
+	dir := shortDir(t)
+	path := filepath.Join(dir, "csi.sock")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix://" + path); err == nil || !strings.Contains(err.Error(), "another process serves "+path) {
+		t.Errorf("a socket that is served: %v", err)
+	}
+	dead.SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatalf("a dead socket: %v", err)
+	}
+	listener.Close()
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix://" + path); err == nil || !strings.Contains(err.Error(), "is no socket") {
+		t.Errorf("a file: %v", err)
+	}
+	if content, err := os.ReadFile(path); err != nil || string(content) != "precious" {
+		t.Errorf("the file is gone: %q, %v", content, err)
+	}
+	for _, endpoint := range []string{"", "/csi/csi.sock", "tcp://127.0.0.1:1", "unix://csi.sock", "unix:///csi/"} {
+		if _, err := Listen(endpoint); err == nil || !strings.Contains(err.Error(), "unix:///csi/csi.sock") {
+			t.Errorf("endpoint %q: %v", endpoint, err)
+		}
+	}
+}

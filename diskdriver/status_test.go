@@ -1,0 +1,79 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+func TestEveryKindHasItsCode(t *testing.T) {
+	want := map[disk.Kind]codes.Code{
+		disk.Unexpected:      codes.Internal,
+		disk.Invalid:         codes.InvalidArgument,
+		disk.OutOfRange:      codes.OutOfRange,
+		disk.Denied:          codes.PermissionDenied,
+		disk.Unauthenticated: codes.Unauthenticated,
+		disk.NotFound:        codes.NotFound,
+		disk.Mismatch:        codes.AlreadyExists,
+		disk.OutOfStock:      codes.ResourceExhausted,
+		disk.NodeFull:        codes.ResourceExhausted,
+		disk.Quota:           codes.FailedPrecondition,
+		disk.InUse:           codes.FailedPrecondition,
+		disk.Pending:         codes.Aborted,
+		disk.Throttled:       codes.Unavailable,
+		disk.Unreachable:     codes.Unavailable,
+		disk.UnknownOutcome:  codes.Unavailable,
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	kinds := 0
+	for k := disk.Kind(0); !strings.HasPrefix(k.String(), "kind "); k++ {
+		kinds++
+		err := fmt.Errorf("around: %w", &disk.Error{Kind: k, Err: io.EOF})
+		if got := codeOf(t.Context(), err); got != want[k] {
+			t.Errorf("%v is %v, want %v", k, got, want[k])
+		}
+		late := want[k]
+		if late == codes.Unavailable {
+			late = codes.DeadlineExceeded
+		}
+		if got := codeOf(ended, err); got != late {
+			t.Errorf("%v after the context has ended is %v, want %v", k, got, late)
+		}
+	}
+	if kinds != len(want) || kinds != len(grpcCodes) {
+		t.Errorf("%d kinds, %d wanted, %d in the table", kinds, len(want), len(grpcCodes))
+	}
+}
+
+func TestErrorsWithoutAKindAreInternalUnlessTimeWasUp(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want codes.Code
+	}{
+		{errors.New("a mistake"), codes.Internal},
+		{fmt.Errorf("read: %w", context.DeadlineExceeded), codes.DeadlineExceeded},
+		{fmt.Errorf("read: %w", context.Canceled), codes.DeadlineExceeded},
+		{disk.Errorf(disk.Kind(99), "new"), codes.Internal},
+	} {
+		if got := codeOf(t.Context(), row.err); got != row.want {
+			t.Errorf("%v is %v, want %v", row.err, got, row.want)
+		}
+	}
+}
+
+func TestTranslateLeavesGRPCsOwnErrorsAlone(t *testing.T) {
+	own := status.Error(codes.Unimplemented, "method not implemented")
+	_, err := translate(t.Context(), nil, nil, func(context.Context, any) (any, error) { return nil, own })
+	if !errors.Is(err, own) || status.Code(err) != codes.Unimplemented {
+		t.Errorf("got %v", err)
+	}
+}

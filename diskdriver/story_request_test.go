@@ -1,0 +1,133 @@
+package diskdriver
+
+import (
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// createRequest reads the words of a create command:
+//
+//	size=20Gi limit=30Gi    capacity_range
+//	zones=a,b               requisite and preferred, in that order, under both keys
+//	preferred=b requisite=a,b
+//	key=private|well-known  the only key of the terms
+//	term=KEY:VALUE,KEY:VALUE   a requisite term as it is
+//	takes=cloud_essd,...    labels of the selected node, in the first preferred term
+//	fs=xfs mode=... block access (none) timeout=10s
+//	mutable.NAME=VALUE
+//	anything else           a parameter of the class
+func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequest {
+	if name == `""` {
+		name = ""
+	}
+	req := &csi.CreateVolumeRequest{
+		Name: name, Parameters: map[string]string{}, MutableParameters: map[string]string{},
+		VolumeCapabilities: []*csi.VolumeCapability{s.capability(words)},
+	}
+	keys := []string{topology.ZoneKey, topology.WellKnownZoneKey}
+	var requisite, preferred, takes []string
+	var terms []*csi.Topology
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "size":
+			capacityOf(req).RequiredBytes = s.bytes(value)
+		case "limit":
+			capacityOf(req).LimitBytes = s.bytes(value)
+		case "zones":
+			requisite, preferred = strings.Split(value, ","), strings.Split(value, ",")
+		case "preferred":
+			preferred = strings.Split(value, ",")
+		case "requisite":
+			requisite = strings.Split(value, ",")
+		case "key":
+			keys = map[string][]string{"private": {topology.ZoneKey}, "well-known": {topology.WellKnownZoneKey}}[value]
+		case "term":
+			segments := map[string]string{}
+			for pair := range strings.SplitSeq(value, ",") {
+				k, v, _ := strings.Cut(pair, ":")
+				segments[k] = v
+			}
+			terms = append(terms, &csi.Topology{Segments: segments})
+		case "takes":
+			takes = strings.Split(value, ",")
+		case "fs", "mode", "block", "access", "timeout": // read elsewhere
+		case "source":
+			req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: value}}}
+		default:
+			if name, ok := strings.CutPrefix(key, "mutable."); ok {
+				req.MutableParameters[name] = value
+			} else {
+				req.Parameters[key] = value
+			}
+		}
+	}
+	if len(requisite)+len(preferred)+len(terms) > 0 {
+		req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: append(zoneTerms(requisite, keys), terms...), Preferred: zoneTerms(preferred, keys)}
+	}
+	for _, category := range takes {
+		req.AccessibilityRequirements.Preferred[0].Segments[disk.NodeTypeLabel+category] = "available"
+	}
+	return req
+}
+
+func (s *story) validateRequest(id string, words []string) *csi.ValidateVolumeCapabilitiesRequest {
+	create := s.createRequest("any", words)
+	return &csi.ValidateVolumeCapabilitiesRequest{VolumeId: s.id(id), VolumeCapabilities: create.GetVolumeCapabilities(), Parameters: create.GetParameters()}
+}
+
+func capacityOf(req *csi.CreateVolumeRequest) *csi.CapacityRange {
+	if req.CapacityRange == nil {
+		req.CapacityRange = &csi.CapacityRange{}
+	}
+	return req.CapacityRange
+}
+
+func (s *story) capability(words []string) *csi.VolumeCapability {
+	mount := &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}
+	vc := &csi.VolumeCapability{AccessType: mount, AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "fs":
+			mount.Mount.FsType = value
+		case "block":
+			vc.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		case "access":
+			vc.AccessType = nil
+		case "mode":
+			mode, ok := csi.VolumeCapability_AccessMode_Mode_value[value]
+			if !ok {
+				s.t.Fatalf("%q is no access mode", value)
+			}
+			vc.AccessMode.Mode = csi.VolumeCapability_AccessMode_Mode(mode)
+		}
+	}
+	return vc
+}
+
+func zoneTerms(zones, keys []string) []*csi.Topology {
+	var terms []*csi.Topology
+	for _, zone := range zones {
+		segments := map[string]string{}
+		for _, key := range keys {
+			segments[key] = "cn-hangzhou-" + zone
+		}
+		terms = append(terms, &csi.Topology{Segments: segments})
+	}
+	return terms
+}
+
+// bytes reads 20Gi, 500Mi or a plain number.
+func (s *story) bytes(word string) int64 {
+	for suffix, unit := range map[string]int64{"Gi": 1 << 30, "Mi": 1 << 20} {
+		if number, ok := strings.CutSuffix(word, suffix); ok {
+			return s.number(number) * unit
+		}
+	}
+	return s.number(word)
+}

@@ -1,0 +1,379 @@
+package diskdriver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+var update = flag.Bool("update", false, "write what the stories do into testdata")
+
+const cluster = "c1"
+
+// TestStories runs the transcripts of testdata: each line that begins with "> "
+// is a command, and the lines below it are what it leads to: the calls that
+// reach ECS, then the driver's answer. The driver, the ECS client and the SDK
+// are real; ECS is simulated on the wire, and the clock is the bubble's.
+//
+//	given key=value...      settings of ECS, before anything else
+//	create NAME key=value...  CreateVolume; keys below, any other is a class parameter
+//	delete ID, validate ID key=value...
+//	stock ZONE CATEGORY N   sold out at 0
+//	fault DO key=value...   ACTION, count, code, status, message
+//	ecs up|down|wrong-key|no-faults
+//	advance DURATION, restart, disks
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			synctest.Test(t, func(t *testing.T) { got = tell(t, want) })
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("the story goes otherwise (-update accepts it):\n%s", diff)
+			}
+		})
+	}
+}
+
+// tell runs a story and returns it with what happens now.
+func tell(t *testing.T, text []byte) []byte {
+	s := &story{t: t, config: ecssim.Config{
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"},
+		AccessKeys: map[string]string{"story": "secret"},
+		Latency:    ecssim.Latency{API: map[string]time.Duration{"CreateDisk": 500 * time.Millisecond, "DescribeDisks": 100 * time.Millisecond}},
+	}}
+	var out bytes.Buffer
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		line := lines.Text()
+		if strings.HasPrefix(line, "  ") {
+			continue // the outcome of the last telling
+		}
+		fmt.Fprintln(&out, line)
+		if command, ok := strings.CutPrefix(line, "> "); ok {
+			for outcome := range strings.SplitSeq(s.do(strings.Fields(command)), "\n") {
+				if outcome != "" {
+					fmt.Fprintf(&out, "  %s\n", plain(outcome))
+				}
+			}
+		}
+	}
+	return out.Bytes()
+}
+
+// Disks are named by the order of their creation, and request IDs hidden.
+var (
+	diskIDs    = regexp.MustCompile(`d-bp1[0-9a-z]{7}([0-9a-z]{10})`)
+	requestIDs = regexp.MustCompile(`[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`)
+)
+
+func plain(line string) string {
+	line = diskIDs.ReplaceAllStringFunc(line, func(id string) string {
+		n, _ := strconv.ParseInt(id[len(id)-10:], 36, 64)
+		return fmt.Sprintf("d-%d", n)
+	})
+	return requestIDs.ReplaceAllString(line, "R")
+}
+
+// story is a simulated ECS and the driver's process of the moment.
+type story struct {
+	t      *testing.T
+	config ecssim.Config
+	sim    *ecssim.Server
+	driver *Driver
+	down   bool
+	key    string
+	told   int // calls in the ledger that were told
+}
+
+func (s *story) do(words []string) string {
+	verb, rest := words[0], words[1:]
+	if verb == "given" {
+		s.given(rest)
+		return ""
+	}
+	if s.driver == nil {
+		s.start()
+	}
+	var answer string
+	switch verb {
+	case "create":
+		answer = s.call("CreateVolume", s.createRequest(rest[0], rest[1:]), rest...)
+	case "delete":
+		answer = s.call("DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: s.id(rest[0])})
+	case "validate":
+		answer = s.call("ValidateVolumeCapabilities", s.validateRequest(rest[0], rest[1:]))
+	case "stock":
+		n, err := strconv.Atoi(rest[2])
+		s.must(err)
+		zone := "cn-hangzhou-" + rest[0]
+		if rest[0] == "region" {
+			zone = ""
+		}
+		s.must(s.sim.SetStock(zone, rest[1], n))
+	case "fault":
+		s.must(s.sim.AddFault(s.fault(rest)))
+	case "ecs":
+		s.turn(rest[0])
+	case "advance":
+		d, err := time.ParseDuration(rest[0])
+		s.must(err)
+		time.Sleep(d)
+	case "restart":
+		s.newProcess()
+	case "disks":
+		answer = s.disks()
+	default:
+		s.t.Fatalf("%q is no command", verb)
+	}
+	return s.calls() + answer
+}
+
+func (s *story) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// given changes the settings of ECS.
+func (s *story) given(words []string) {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		var d time.Duration
+		if name != "bind-failed-tokens" {
+			var err error
+			d, err = time.ParseDuration(value)
+			s.must(err)
+		}
+		switch name {
+		case "visible":
+			s.config.Latency.Visible = d
+		case "tags-visible":
+			s.config.Latency.TagsVisible = d
+		case "initializing":
+			s.config.Latency.Initializing = d
+		case "bind-failed-tokens":
+			s.config.BindFailedTokens = true
+		default:
+			s.t.Fatalf("%q is no setting", name)
+		}
+	}
+}
+
+func (s *story) start() {
+	var err error
+	s.sim, err = ecssim.New(s.config)
+	s.must(err)
+	s.key = "secret"
+	s.newProcess()
+}
+
+// newProcess starts the driver as after a crash: with nothing remembered.
+func (s *story) newProcess() {
+	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
+	s.must(err)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster}, client, client)
+	s.must(err)
+}
+
+// Get returns the access key, right or wrong.
+func (s *story) Get(context.Context) (ecs.Keys, error) {
+	return ecs.Keys{AccessKeyID: "story", AccessKeySecret: s.key}, nil
+}
+
+// RoundTrip is the way to ECS.
+func (s *story) RoundTrip(req *http.Request) (*http.Response, error) {
+	if s.down {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return s.sim.RoundTrip(req)
+}
+
+func (s *story) turn(how string) {
+	switch how {
+	case "down":
+		s.down = true
+	case "up":
+		s.down, s.key = false, "secret"
+	case "wrong-key":
+		s.key = "another"
+	case "no-faults":
+		s.sim.ClearFaults()
+	default:
+		s.t.Fatalf("ecs can't be turned %q", how)
+	}
+}
+
+func (s *story) fault(words []string) ecssim.Fault {
+	f := ecssim.Fault{Do: words[0], Count: 1}
+	for _, word := range words[1:] {
+		name, value, _ := strings.Cut(word, "=")
+		var err error
+		switch name {
+		case "action":
+			f.Action = value
+		case "category":
+			f.Params = map[string]string{"DiskCategory": value}
+		case "count":
+			f.Count, err = strconv.Atoi(value)
+		case "status":
+			f.Status, err = strconv.Atoi(value)
+		case "code":
+			f.Code = value
+		case "delay-before":
+			f.DelayBefore, err = time.ParseDuration(value)
+		case "delay-after":
+			f.DelayAfter, err = time.ParseDuration(value)
+		default:
+			s.t.Fatalf("%q is no part of a fault", name)
+		}
+		s.must(err)
+	}
+	return f
+}
+
+// call sends a request through all interceptors, as the gRPC server does.
+func (s *story) call(method string, req proto.Message, words ...string) string {
+	timeout := 150 * time.Second // csi-provisioner's flag --timeout in most installations
+	for _, word := range words {
+		if value, ok := strings.CutPrefix(word, "timeout="); ok {
+			var err error
+			timeout, err = time.ParseDuration(value)
+			s.must(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
+	defer cancel()
+	for _, m := range csi.Controller_ServiceDesc.Methods {
+		if m.MethodName != method {
+			continue
+		}
+		response, err := m.Handler(s.driver.controller, ctx, func(in any) error {
+			proto.Merge(in.(proto.Message), req)
+			return nil
+		}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return s.driver.chain(ctx, req, info, handler)
+		})
+		return render(response, err)
+	}
+	s.t.Fatalf("%s is no method", method)
+	return ""
+}
+
+func render(response any, err error) string {
+	if err != nil {
+		return fmt.Sprintf("%s: %s", status.Code(err), status.Convert(err).Message())
+	}
+	switch r := response.(type) {
+	case *csi.CreateVolumeResponse:
+		v := r.GetVolume()
+		return fmt.Sprintf("OK %s %g GiB %v in %v", v.GetVolumeId(), float64(v.GetCapacityBytes())/(1<<30), v.GetVolumeContext(), topologies(v.GetAccessibleTopology()))
+	case *csi.ValidateVolumeCapabilitiesResponse:
+		if r.GetConfirmed() == nil {
+			return "not confirmed: " + r.GetMessage()
+		}
+		return "confirmed"
+	}
+	return "OK"
+}
+
+func topologies(terms []*csi.Topology) string {
+	var words []string
+	for _, term := range terms {
+		words = append(words, fmt.Sprint(term.GetSegments()))
+	}
+	return strings.Join(words, " or ")
+}
+
+// id turns d-1 into the first disk's ID.
+func (s *story) id(word string) string {
+	n, err := strconv.ParseInt(strings.TrimPrefix(word, "d-"), 10, 64)
+	if err != nil {
+		return strings.Trim(word, `"`)
+	}
+	return fmt.Sprintf("d-bp10000000%010s", strconv.FormatInt(n, 36))
+}
+
+// calls tells what reached ECS since it was told last.
+func (s *story) calls() string {
+	var out strings.Builder
+	all := s.sim.Calls()
+	for _, c := range all[s.told:] {
+		p := c.Params
+		fmt.Fprintf(&out, "ECS: %s", c.Action)
+		for _, name := range []string{"ClientToken", "ZoneId", "DiskCategory", "PerformanceLevel", "Size", "DiskId", "DiskIds"} {
+			if p[name] != "" {
+				fmt.Fprintf(&out, " %s", p[name])
+			}
+		}
+		if c.Action == "DescribeDisks" && p["DiskIds"] == "" {
+			for n := 1; p[fmt.Sprintf("Tag.%d.Key", n)] != ""; n++ {
+				fmt.Fprintf(&out, " %s=%s", p[fmt.Sprintf("Tag.%d.Key", n)], p[fmt.Sprintf("Tag.%d.Value", n)])
+			}
+		}
+		switch {
+		case c.Code != "":
+			fmt.Fprintf(&out, " -> %s", c.Code)
+		case c.Action == "CreateDisk":
+			fmt.Fprintf(&out, " -> %s", c.Disk)
+		}
+		if c.Fault != "" && c.Fault != c.Code {
+			fmt.Fprintf(&out, " (%s)", c.Fault)
+		}
+		out.WriteByte('\n')
+	}
+	s.told = len(all)
+	return out.String()
+}
+
+func (s *story) disks() string {
+	var out strings.Builder
+	for _, d := range s.sim.Disks() {
+		fmt.Fprintf(&out, "%s %s %s %s %d GiB %s %v\n", d.ID, d.Name, d.Zone, strings.TrimSpace(d.Category+" "+d.PerformanceLevel), d.Size, d.ClientToken, d.Tags)
+	}
+	if out.Len() == 0 {
+		return "no disks"
+	}
+	return out.String()
+}
+
+func (s *story) number(word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	s.must(err)
+	return n
+}
