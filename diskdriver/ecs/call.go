@@ -164,12 +164,13 @@ func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, buil
 	return reply, nil
 }
 
-// setTimeouts tells the SDK the time that the context leaves; without it the
-// SDK keeps the timeout of the client's first call for all later ones.
+// setTimeouts tells the SDK the time that the context leaves, and a little more,
+// so that the context is what ends a call; without it the SDK keeps the timeout
+// of the client's first call for all later ones.
 func setTimeouts(ctx context.Context, r request) {
 	r.SetConnectTimeout(connectTimeout)
 	deadline, _ := ctx.Deadline()
-	r.SetReadTimeout(max(time.Until(deadline), time.Millisecond))
+	r.SetReadTimeout(max(time.Until(deadline), 0) + time.Second)
 }
 
 // do runs the call, and turns a panic of the SDK over an odd reply into an error.

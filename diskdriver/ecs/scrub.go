@@ -27,11 +27,13 @@ var secretParameter = regexp.MustCompile(`(?i)(AccessKeyId|SecurityToken|Signatu
 // URL, so its text is made anew from the cause; of the causes only the end of
 // the caller's context is kept for errors.Is.
 func (s *session) lost(ctx context.Context, what string, err error) error {
-	text := s.wire.keys.scrub(oneLine(cause(err)))
 	if ended := ctx.Err(); ended != nil {
 		return fmt.Errorf("%s: %w", what, ended)
 	}
-	return fmt.Errorf("%s: %s", what, text)
+	if s.wire.ctx.Err() != nil {
+		return fmt.Errorf("%s in time", what)
+	}
+	return fmt.Errorf("%s: %s", what, s.wire.keys.scrub(oneLine(cause(err))))
 }
 
 // cause is the text of the innermost reason of a failed call.
