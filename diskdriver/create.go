@@ -198,8 +198,9 @@ func mayHaveMade(kind disk.Kind) bool {
 	switch kind {
 	case disk.Invalid, disk.OutOfRange, disk.Denied, disk.Unauthenticated, disk.OutOfStock, disk.Quota, disk.Throttled, disk.Unreachable:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // named returns the one disk that carries the volume's name. Failing to read

@@ -61,7 +61,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	client, err := ecs.NewClient(o.ecs(credentials, registry))
 	if err != nil {
-		return err
+		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}
 	driver, err := diskdriver.New(o.driver(registry), client, client)
 	if err != nil {
