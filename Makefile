@@ -1,0 +1,65 @@
+# Every target that a person may want has a line in `make help`.
+GO            ?= go
+VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOLANGCI_LINT ?= v2.15.0
+GOVULNCHECK   ?= v1.9.0
+TOOLS         := $(CURDIR)/.build/tools
+FUZZTIME      ?= 20s
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint arrows demo demo-stop e2e chart chart-update fuzz bench-topology vulncheck clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build disk-driver, disk-provisioner and ecs-simulator into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
+
+test: ## run the tests: no root, no cluster, a few minutes
+	$(GO) test -race ./...
+
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built at the first run)
+	$< run ./...
+	cd test/chart && $< run ./...
+
+$(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
+	@echo "building golangci-lint $(GOLANGCI_LINT): about two minutes, once"
+	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
+	mv $(TOOLS)/golangci-lint $@
+
+arrows: ## check that every package imports only what it may
+	$(GO) run ./test/arrows
+
+demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
+	$(GO) run ./test/demo $(if $(KEEP),-keep)
+
+demo-stop: ## end what `make demo KEEP=1` left running
+	$(GO) run ./test/demo -stop
+
+e2e: ## run the end-to-end tests on a real control plane
+	$(GO) run ./test/demo -build
+	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
+
+chart: ## check the Helm chart, and apply it by dry-run to a real API server
+	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...
+	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG'
+
+chart-update: ## make deploy/topodisk.yaml, values.yaml and the chart's README anew
+	cd test/chart && $(GO) test -count=1 -run 'Generated|Preset' -update .
+
+fuzz: ## run every fuzz test for FUZZTIME (20s)
+	@for package in $$($(GO) list ./...); do \
+	  for name in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+	  done; \
+	done
+
+bench-topology: ## measure a decision at 100 to 20 000 nodes
+	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology
+
+vulncheck: ## look for known vulnerabilities in what the programs call
+	GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
+	$(TOOLS)/govulncheck ./cmd/...
+
+clean: ## remove what was built
+	rm -rf bin .build

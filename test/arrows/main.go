@@ -1,0 +1,152 @@
+// Arrows checks that every package of the module imports only what the
+// layout of the project allows it to. `make arrows` runs it.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/topodisk/topodisk"
+
+const (
+	csiSpec    = "github.com/container-storage-interface/spec/lib/go/csi"
+	csiLib     = "github.com/kubernetes-csi/csi-lib-utils"
+	prometheus = "github.com/prometheus/client_golang"
+	ecsSDK     = "github.com/aliyun/alibaba-cloud-sdk-go"
+	grpc       = "google.golang.org/grpc"
+	protobuf   = "google.golang.org/protobuf"
+	klog       = "k8s.io/klog/v2"
+	kubernetes = "k8s.io/kubernetes"
+	clientGo   = "k8s.io/client-go"
+)
+
+// rule is one package's row: what it imports itself, besides the standard
+// library, and what must not even be reached through others.
+type rule struct {
+	allowed   []string // import paths, and all below them
+	unreached []string
+}
+
+// rules has a row for every package of the product. A pattern that ends in /
+// stands for all packages below it.
+var rules = map[string]rule{
+	"diskdriver/disk": {},
+	"topology": {
+		allowed:   []string{csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{clientGo, ecsSDK},
+	},
+	"diskdriver": {
+		allowed:   []string{module + "/diskdriver/disk", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
+		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
+	},
+	"diskdriver/ecs": {
+		allowed:   []string{module + "/diskdriver/disk", ecsSDK, prometheus, klog},
+		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
+	},
+	"provisioner": {
+		allowed: []string{module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6", "github.com/google/uuid"},
+		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
+	},
+	"ecssim":               {},
+	"cmd/disk-driver":      {allowed: []string{module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", clientGo}},
+	"cmd/disk-provisioner": {allowed: []string{module + "/provisioner", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver", ecsSDK}},
+	"cmd/ecs-simulator":    {allowed: []string{module + "/ecssim", "github.com/spf13/pflag"}},
+	"deploy":               {},
+	"test/":                {allowed: []string{""}},
+}
+
+func main() {
+	packages, err := list()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "arrows:", err)
+		os.Exit(2)
+	}
+	var wrong []string
+	for _, p := range packages {
+		wrong = append(wrong, check(p)...)
+	}
+	if len(wrong) > 0 {
+		fmt.Fprintln(os.Stderr, strings.Join(wrong, "\n"))
+		os.Exit(1)
+	}
+	fmt.Printf("arrows: %d packages import what they may\n", len(packages))
+}
+
+// goPackage is what `go list` says of a package.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func list() ([]goPackage, error) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var packages []goPackage
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+}
+
+// check returns a line for every arrow that points the wrong way.
+func check(p goPackage) []string {
+	name := strings.TrimPrefix(p.ImportPath, module+"/")
+	r, ok := ruleFor(name)
+	if !ok {
+		return []string{fmt.Sprintf("%s: has no row in test/arrows; add one that says what it may import", name)}
+	}
+	var wrong []string
+	for _, imported := range p.Imports {
+		if !isStandard(imported) && !slices.ContainsFunc(r.allowed, func(allowed string) bool { return within(imported, allowed) }) {
+			wrong = append(wrong, fmt.Sprintf("%s: imports %s, which its row in test/arrows does not allow", name, imported))
+		}
+	}
+	for _, reached := range p.Deps {
+		if slices.ContainsFunc(append(r.unreached, kubernetes), func(not string) bool { return within(reached, not) }) {
+			wrong = append(wrong, fmt.Sprintf("%s: reaches %s, which its row in test/arrows forbids", name, reached))
+		}
+	}
+	return wrong
+}
+
+func ruleFor(name string) (rule, bool) {
+	if r, ok := rules[name]; ok {
+		return r, true
+	}
+	for pattern, r := range rules {
+		if strings.HasSuffix(pattern, "/") && strings.HasPrefix(name, pattern) {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+// within says whether an import path is root or below it; everything is below the empty root.
+func within(path, root string) bool {
+	return root == "" || path == root || strings.HasPrefix(path, root+"/")
+}
+
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
