@@ -140,7 +140,7 @@ func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 			return d, nil
 		case kind == disk.OutOfStock:
 			refusals = append(refusals, fmt.Errorf("%s: %w", try, err))
-			p.outOfStock, p.unsure = true, false
+			p.outOfStock = !p.unsure
 			c.history.keep(name, p)
 		case kind == disk.Mismatch || kind == disk.NotFound:
 			d, found, err := c.usedUp(ctx, name, &p, err)
@@ -148,14 +148,33 @@ func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 				return d, err
 			}
 		case mayHaveMade(kind):
-			p.outOfStock, p.unsure = false, true
-			c.history.keep(name, p)
+			c.history.keep(name, p.doubted(time.Now()))
 			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
 		default:
 			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
 		}
 	}
+	if p.unsure {
+		return c.unproven(ctx, name, p, noneLeft(refusals))
+	}
 	return disk.Disk{}, noneLeft(refusals)
+}
+
+// unproven decides what refusals for want of stock are worth if an earlier call
+// may have made a disk: ECS may look at its stock before it looks at the token.
+// Only a disk's absence for longer than it could stay out of sight proves that
+// there is none.
+func (c *controller) unproven(ctx context.Context, name string, p past, refused error) (disk.Disk, error) {
+	d, found, err := c.named(ctx, name)
+	if err != nil || found {
+		return d, err
+	}
+	if left := visibilityHorizon - time.Since(p.unsureSince); left > 0 {
+		return disk.Disk{}, disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", left.Round(time.Second), refused)
+	}
+	p.unsure, p.unsureSince = false, time.Time{}
+	c.history.keep(name, p)
+	return disk.Disk{}, refused
 }
 
 // usedUp decides what to do about a token that has made a disk before, be it
@@ -175,7 +194,7 @@ func (c *controller) usedUp(ctx context.Context, name string, p *past, cause err
 		}
 		return disk.Disk{}, false, err
 	}
-	p.unsure = true
+	*p = p.doubted(time.Now())
 	if p.unseenSince.IsZero() {
 		p.unseenSince = time.Now()
 	}

@@ -165,3 +165,41 @@ func TestNamesThatAreNotAskedForAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+func TestWantOfStockAfterADoubtfulCallIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sold := disk.Errorf(disk.OutOfStock, "sold out")
+		s := &scripted{answers: []error{disk.Errorf(disk.UnknownOutcome, "lost"), sold, sold, sold, sold, sold, sold}}
+		c := scriptedController(s)
+		create := func() disk.Kind {
+			_, err := c.CreateVolume(t.Context(), inZones("a"))
+			return disk.KindOf(err)
+		}
+		if got := create(); got != disk.UnknownOutcome {
+			t.Fatalf("the doubtful call: %v", got)
+		}
+		if got := create(); got != disk.Pending {
+			t.Errorf("right after it: %v, want %v", got, disk.Pending)
+		}
+		time.Sleep(visibilityHorizon)
+		if got := create(); got != disk.OutOfStock {
+			t.Errorf("when a disk would have shown: %v, want %v", got, disk.OutOfStock)
+		}
+	})
+}
+
+func TestADoubtfulCallsDiskThatShowsUpIsTheVolume(t *testing.T) {
+	sold := disk.Errorf(disk.OutOfStock, "sold out")
+	s := &scripted{answers: []error{disk.Errorf(disk.UnknownOutcome, "lost"), sold, sold}}
+	c := scriptedController(s)
+	_, _ = c.CreateVolume(t.Context(), inZones("a"))
+	_, err := c.CreateVolume(t.Context(), inZones("a"))
+	if disk.KindOf(err) != disk.Pending {
+		t.Fatalf("before it shows: %v", err)
+	}
+	s.named = []disk.Disk{{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20}}
+	response, err := c.CreateVolume(t.Context(), inZones("a"))
+	if err != nil || response.Volume.VolumeId != "d-1" {
+		t.Errorf("got %v, %v", response, err)
+	}
+}

@@ -22,14 +22,21 @@ const (
 // past is what this process has seen of a volume name that has no answer yet.
 type past struct {
 	generation  disk.Generation // of the client token
-	unsure      bool            // the last create may have made a disk
-	outOfStock  bool            // the last create under the token was answered OutOfStock
+	unsure      bool            // a create under the token may have made a disk
+	unsureSince time.Time       // when the last such create was answered
+	outOfStock  bool            // the last create under the token was answered OutOfStock, and none before it is in doubt
 	unseenSince time.Time       // when the token was first found used up with no disk in sight; zero if it wasn't
 	touched     time.Time
 }
 
 // next returns what is known of the name under the next token: nothing.
 func (p past) next() past { return past{generation: p.generation + 1} }
+
+// doubted is the past after one more create that may have made a disk.
+func (p past) doubted(now time.Time) past {
+	p.unsure, p.unsureSince, p.outOfStock = true, now, false
+	return p
+}
 
 // history keeps the pasts of names that have no answer yet. Nothing in it is
 // needed for safety after a restart: the client tokens and the disks' tags are

@@ -80,7 +80,8 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 // attempt on, or works out a new one.
 func (p *Provisioner) order(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*order, Outcome, error) {
 	if o := p.journal.find(claim.UID); o != nil {
-		return o, Unchanged, p.refreshSecrets(ctx, o)
+		p.refreshSecrets(ctx, o)
+		return o, Unchanged, nil
 	}
 	if p.journal.hadVolume(claim.UID) {
 		if err := p.stillWanting(ctx, claim); err != nil {

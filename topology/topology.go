@@ -57,18 +57,18 @@ type Question struct {
 type Reason int
 
 const (
-	// NodeGone: the selected Node does not exist. Whoever acts on it should
+	// NodeGone says that the selected Node does not exist. Whoever acts on it should
 	// look at the API server once, for an informer may lag behind.
 	NodeGone Reason = iota + 1
-	// NodeUnready: the selected Node exists, but its CSINode, the driver in it
+	// NodeUnready says that the selected Node exists, but its CSINode, the driver in it
 	// or a label that the driver reports is missing. A plugin that is
 	// just registering cures that; one that never comes does not.
 	NodeUnready
-	// NodeNotAllowed: the selected Node is outside of the class's allowedTopologies.
+	// NodeNotAllowed says that the selected Node is outside of the class's allowedTopologies.
 	NodeNotAllowed
-	// NoTopology: no node answers the question yet. A Node or CSINode event may.
+	// NoTopology says that no node answers the question yet. A Node or CSINode event may.
 	NoTopology
-	// Invalid: the class's allowedTopologies or the selected Node's labels
+	// Invalid says that the class's allowedTopologies or the selected Node's labels
 	// contradict themselves. Somebody has to change them.
 	Invalid
 )

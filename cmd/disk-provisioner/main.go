@@ -63,7 +63,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	defer driver.Close()
+	defer func() { _ = driver.Close() }()
 	manager.SetDriverName(driver.Name())
 	server.setReady(driver.Probe)
 	o.config.DriverName, o.config.Identity = driver.Name(), identity(driver.Name())

@@ -175,7 +175,8 @@ func (r *reads) quit(b *batch) {
 // about returns a batch's error as that of one of its disks.
 func about(id disk.ID, err error) error {
 	e := &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.KindOf(err), Err: err}
-	if shared, ok := err.(*disk.Error); ok {
+	var shared *disk.Error
+	if errors.As(err, &shared) {
 		e.RequestID, e.Err = shared.RequestID, shared.Err
 	}
 	return e
