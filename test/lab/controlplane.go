@@ -130,16 +130,13 @@ func (p *controlPlane) startAPIServer(ctx context.Context) error {
 	return p.awaitHealth(ctx, proc, p.url(p.ports.apiserver)+"/readyz", p.tokens[userAdmin])
 }
 
-// startControllerManagerAndScheduler starts both before it awaits either. The raised QPS lets the controller-manager
-// start in a second instead of ten; its defaults would also cap binding at about four claims a second.
+// startControllerManagerAndScheduler starts both before it awaits either.
 func (p *controlPlane) startControllerManagerAndScheduler(ctx context.Context) error {
-	manager, err := p.startClient("kube-controller-manager", userControllerManager, p.ports.controllerManager,
-		"--use-service-account-credentials=true",
-		"--service-account-private-key-file="+p.certs.accountKey, "--root-ca-file="+p.certs.ca)
+	manager, err := p.startControllerManager()
 	if err != nil {
 		return err
 	}
-	scheduler, err := p.startClient("kube-scheduler", userScheduler, p.ports.scheduler)
+	scheduler, err := p.startScheduler()
 	if err != nil {
 		return err
 	}
@@ -149,17 +146,58 @@ func (p *controlPlane) startControllerManagerAndScheduler(ctx context.Context) e
 	return p.awaitHealth(ctx, scheduler, p.url(p.ports.scheduler)+"/readyz", "")
 }
 
-// startClient starts a part of the control plane that works through the API server.
-func (p *controlPlane) startClient(name, user string, port int, args ...string) (*Process, error) {
-	config, err := p.kubeconfig(user, p.tokens[user])
+// startControllerManager raises the client's rate limits: with its defaults it takes ten seconds to start, and binds no
+// more than about four claims a second.
+func (p *controlPlane) startControllerManager() (*Process, error) {
+	config, err := p.kubeconfig(userControllerManager, p.tokens[userControllerManager])
 	if err != nil {
 		return nil, err
 	}
-	return p.start(name, append(args, "--kubeconfig="+config,
-		"--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
+	return p.start("kube-controller-manager", append(p.serving(config, p.ports.controllerManager),
+		"--kubeconfig="+config, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+p.certs.accountKey, "--root-ca-file="+p.certs.ca)...)
+}
+
+// schedulerConfig is the real scheduler without its scores: to it all nodes that can take a Pod are equal, and it goes
+// round them. With scores, kube-scheduler 1.35 and 1.36 are likely to pick the same one of several best nodes again and
+// again (kubernetes/kubernetes#141024), and a claim that is to move on would stay where it cannot be served.
+const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %q
+  qps: 500
+  burst: 1000
+leaderElection:
+  leaderElect: false
+enableProfiling: false
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    score:
+      disabled:
+      - name: "*"
+`
+
+func (p *controlPlane) startScheduler() (*Process, error) {
+	config, err := p.kubeconfig(userScheduler, p.tokens[userScheduler])
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(p.dir, "scheduler.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, schedulerConfig, config), 0o600); err != nil {
+		return nil, err
+	}
+	return p.start("kube-scheduler", append(p.serving(config, p.ports.scheduler), "--config="+path)...)
+}
+
+// serving is how a part of the control plane that works through the API server serves its own health and metrics.
+func (p *controlPlane) serving(kubeconfig string, port int) []string {
+	return []string{
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--tls-cert-file="+p.certs.serving, "--tls-private-key-file="+p.certs.servingKey,
-		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", "--profiling=false")...)
+		"--tls-cert-file=" + p.certs.serving, "--tls-private-key-file=" + p.certs.servingKey,
+	}
 }
 
 func (p *controlPlane) start(name string, args ...string) (*Process, error) {

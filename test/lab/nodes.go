@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,7 +41,7 @@ func SixNodes() []Node {
 			nodes = append(nodes, Node{
 				Name:     fmt.Sprintf("node-%s%d", zone, n),
 				Instance: fmt.Sprintf("i-bp1lab%s%d", zone, n),
-				Type:     "ecs.g7.16xlarge",
+				Type:     "ecs.g7.xlarge",
 				Region:   region,
 				Zone:     region + "-" + zone,
 			})
@@ -69,40 +68,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 	if err := l.awaitReady(ctx); err != nil {
 		return err
 	}
-	if err := l.startAgents(ctx); err != nil {
-		return err
-	}
 	return l.awaitAccount(ctx, metav1.NamespaceDefault)
-}
-
-// startAgents runs a Pod on every node, as the system Pods of a real cluster do: an empty node would score better than
-// one with any Pod on it.
-func (l *Lab) startAgents(ctx context.Context) error {
-	labels := map[string]string{"app": "agent"}
-	agent := container()
-	agent.VolumeMounts = nil
-	set := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{agent}},
-			},
-		},
-	}
-	sets := l.Client.AppsV1().DaemonSets(metav1.NamespaceSystem)
-	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return l.awaitAgents(ctx)
-}
-
-func (l *Lab) awaitAgents(ctx context.Context) error {
-	return l.Await(ctx, "every node runs its agent", startLimit, func(ctx context.Context) (bool, error) {
-		set, err := l.Client.AppsV1().DaemonSets(metav1.NamespaceSystem).Get(ctx, "agent", metav1.GetOptions{})
-		return err == nil && int(set.Status.NumberReady) >= len(l.Nodes), err
-	})
 }
 
 // AddNode registers a Node as a kubelet would, and its CSINode as the kubelet does when a driver's node plugin registers.
@@ -114,12 +80,10 @@ func (l *Lab) AddNode(ctx context.Context, n Node) error {
 	return err
 }
 
-// node is so large, and has processor and memory in such a proportion, that a few Pods more or less change neither of
-// the scheduler's scores of resources: to it the nodes are equal, and it picks one of them at random.
 func (n Node) node() *corev1.Node {
 	size := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("64"),
-		corev1.ResourceMemory: resource.MustParse("256000Mi"),
+		corev1.ResourceCPU:    resource.MustParse("4"),
+		corev1.ResourceMemory: resource.MustParse("16Gi"),
 		corev1.ResourcePods:   resource.MustParse("110"),
 	}
 	return &corev1.Node{
@@ -143,10 +107,7 @@ func (l *Lab) ReturnNode(ctx context.Context, n Node) error {
 	if err := l.AddNode(ctx, n); err != nil {
 		return err
 	}
-	if err := l.awaitReady(ctx); err != nil {
-		return err
-	}
-	return l.awaitAgents(ctx)
+	return l.awaitReady(ctx)
 }
 
 func (n Node) csiNode() *storagev1.CSINode {

@@ -27,17 +27,6 @@ func TestSixNodesAreTwoInEachOfThreeZonesWithTheirZoneUnderBothKeys(t *testing.T
 	}
 }
 
-// The scheduler scores a node by the fractions of processor and memory that are asked for. A Pod of the lab asks for
-// the same fraction of both, so that the balance of the two never tells nodes apart.
-func TestPodsAskForTheSameFractionOfProcessorAndMemory(t *testing.T) {
-	size, ask := SixNodes()[0].node().Status.Allocatable, container().Resources.Requests
-	cpu := float64(ask.Cpu().MilliValue()) / float64(size.Cpu().MilliValue())
-	memory := float64(ask.Memory().Value()) / float64(size.Memory().Value())
-	if cpu != memory || cpu == 0 {
-		t.Errorf("a Pod asks for %v of the processors and %v of the memory", cpu, memory)
-	}
-}
-
 func TestSelectionsCountEachChangeOnce(t *testing.T) {
 	s := &Selections{byPVC: map[string][]string{}}
 	for _, node := range []string{"", "a", "a", "", "", "a", "b"} {

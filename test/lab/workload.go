@@ -63,15 +63,10 @@ func Pod(namespace, name, claim string) *corev1.Pod {
 	}
 }
 
-// container asks for the same small fraction of a node's processor and memory, so that Pods leave the nodes equal to
-// the scheduler (see Node.node).
 func container() corev1.Container {
 	return corev1.Container{
-		Name:  "app",
-		Image: "registry.invalid/app", // nothing ever pulls it
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("4Mi"),
-		}},
+		Name:         "app",
+		Image:        "registry.invalid/app", // nothing ever pulls it
 		VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 	}
 }
