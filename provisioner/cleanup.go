@@ -9,10 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reasons of events, upstream csi-provisioner's.
+// Reasons of events, upstream csi-provisioner's where it has one.
 const (
 	reasonCleanupFailed = "ProvisioningCleanupFailed"
 	reasonDeleteFailed  = "VolumeFailedDelete"
+	reasonTopology      = "ProvisioningTopology" // ours
 )
 
 // cleanUp deletes a volume that the driver made wrongly. Nothing is under way

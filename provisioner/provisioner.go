@@ -37,6 +37,8 @@ type Driver interface {
 type Topology interface {
 	// Require says where a volume may be, in the order of preference; nil says anywhere.
 	Require(topology.Question) (*csi.TopologyRequirement, error)
+	// Carried says whether a node with the driver has the term's labels.
+	Carried(*csi.Topology) bool
 }
 
 // Provisioner provisions one claim at a time per UID and holds what must be

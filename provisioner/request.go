@@ -219,5 +219,22 @@ func (p *Provisioner) requirement(ctx context.Context, claim *v1.PersistentVolum
 		return nil, outcome, err
 	}
 	p.waiting.remove(claim.UID)
+	p.warnOfTopology(claim, class, requirement)
 	return requirement, Unchanged, nil
+}
+
+// warnOfTopology tells of a class whose allowedTopologies are not what they
+// seem: one that constrains nothing, or one that allows where no node is yet.
+func (p *Provisioner) warnOfTopology(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, requirement *csi.TopologyRequirement) {
+	if len(class.AllowedTopologies) == 0 {
+		return
+	}
+	if requirement == nil {
+		p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology, "allowedTopologies of class %s has an empty term, which allows every topology; remove it or name a zone", class.Name)
+	}
+	for _, term := range requirement.GetRequisite() {
+		if !p.topology.Carried(term) {
+			p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology, "class %s allows %v, where no node has driver %s yet", class.Name, term.GetSegments(), p.config.DriverName)
+		}
+	}
 }

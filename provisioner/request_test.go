@@ -298,3 +298,32 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestAllowedTopologiesThatAreNotWhatTheySeemAreToldOf(t *testing.T) {
+	allowed := []v1.TopologySelectorTerm{{}}
+	tests := map[string]struct {
+		zones   *zones
+		allowed []v1.TopologySelectorTerm
+		want    string // in the only event; empty for none
+	}{
+		"as they seem":          {zones: inZone("zone-a"), allowed: allowed},
+		"an empty term":         {zones: &zones{}, allowed: allowed, want: "empty term"},
+		"a zone without a node": {zones: &zones{requirement: inZone("zone-x").requirement, deserted: true}, allowed: allowed, want: "zone-x"},
+		"none are given":        {zones: &zones{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+			b.topology = test.zones
+			class := testClass(nil)
+			class.AllowedTopologies = test.allowed
+			if _, _, err := b.provision(t.Context(), testClaim(), class, ""); err != nil {
+				t.Fatal(err)
+			}
+			events := b.drained()
+			if test.want == "" && len(events) > 0 || test.want != "" && (len(events) != 1 || !strings.Contains(events[0], test.want)) {
+				t.Errorf("events %q, want %q", events, test.want)
+			}
+		})
+	}
+}

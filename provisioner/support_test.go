@@ -97,7 +97,10 @@ type zones struct {
 	requirement *csi.TopologyRequirement
 	err         error
 	asked       []topology.Question
+	deserted    bool // no node is there
 }
+
+func (z *zones) Carried(*csi.Topology) bool { return !z.deserted }
 
 func (z *zones) Require(q topology.Question) (*csi.TopologyRequirement, error) {
 	z.asked = append(z.asked, q)
