@@ -18,20 +18,20 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running after the story")
-	build := flag.Bool("build", false, "build what the demo and the end-to-end tests run, and do nothing else")
 	stop := flag.Bool("stop", false, "end what an earlier run with -keep left running, and do nothing else")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep, -build and -stop are taken\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep and -stop are taken\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	line, err := run(ctx, mode{*keep, *build, *stop})
+	line, err := run(ctx, *keep, *stop)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; everything it had started is stopped")
@@ -42,37 +42,31 @@ func main() {
 	fmt.Println(line)
 }
 
-// mode is what the flags say.
-type mode struct{ keep, build, stop bool }
-
 // run returns the last line.
-func run(ctx context.Context, do mode) (string, error) {
-	root, err := lab.FindRoot()
+func run(ctx context.Context, keep, stop bool) (string, error) {
+	root, err := programs.FindRoot()
 	if err != nil {
 		return "", err
 	}
 	kept := filepath.Join(root, ".build", "demo")
-	if do.stop {
+	if stop {
 		return stopKept(kept)
 	}
-	if do.keep {
+	if keep {
 		if err := makeRoom(kept); err != nil {
 			return "", err
 		}
 	}
-	programs, err := lab.Build(ctx, root, os.Stdout)
+	dirs, err := programs.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return "", err
 	}
-	if do.build {
-		return fmt.Sprintf("everything is built: %s, %s", programs.Kube, programs.Topodisk), nil
-	}
-	l, err := start(ctx, root, programs, do.keep, kept)
+	l, err := start(ctx, root, dirs, keep, kept)
 	if err != nil {
 		return "", err
 	}
 	line, err := tell(ctx, l)
-	if do.keep && ctx.Err() == nil {
+	if keep && ctx.Err() == nil {
 		explainKept(l)
 		return line, err
 	}
@@ -95,9 +89,9 @@ func makeRoom(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-func start(ctx context.Context, root string, programs lab.Programs, keep bool, kept string) (*lab.Lab, error) {
+func start(ctx context.Context, root string, dirs programs.Dirs, keep bool, kept string) (*lab.Lab, error) {
 	options := lab.Options{
-		Root: root, Programs: programs, Nodes: lab.SixNodes(), Keep: keep,
+		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Keep: keep,
 		SimulatorArgs: []string{"--latency=real"}, // half a second for a disk, as ECS takes
 		Say:           func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	}

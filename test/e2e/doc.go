@@ -3,5 +3,5 @@
 //
 //	go test -tags e2e ./test/e2e
 //
-// The first run builds Kubernetes, in silence; `go run ./test/demo -build` does it before and shows how far it is.
+// The first run builds Kubernetes, in silence; `go run ./test/build` does it before and shows how far it is.
 package e2e

@@ -150,3 +150,12 @@ func TestRescheduleAfterALostReplyFindsTheDiskThatWasMade(t *testing.T) {
 		t.Errorf("the claim was rescheduled although its disk was there")
 	}
 }
+
+func TestClaimWaitsForADriverThatIsGone(t *testing.T) {
+	s := newScene(t)
+	s.Topodisk().StopDriver()
+	s.claim("patient", s.class(atOnce, essdThenAuto), "20Gi")
+	s.awaitEvent("patient", late, "Unavailable")
+	s.must(s.Topodisk().StartDriver(s.Context()))
+	s.bound("patient", late)
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // cluster is the one lab that all tests share. They run one after the other, for stock and faults are the cloud's.
@@ -31,17 +32,17 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	ctx := context.Background()
-	root, err := lab.FindRoot()
+	root, err := programs.FindRoot()
 	if err != nil {
 		return 1, err
 	}
-	programs, err := lab.Build(ctx, root, os.Stderr)
+	dirs, err := programs.Build(ctx, root, os.Stderr)
 	if err != nil {
 		return 1, err
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs, Nodes: lab.SixNodes(), Gate: true, ProvisionerArgs: quickElection,
+		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Gate: true, ProvisionerArgs: quickElection,
 	})
 	if err != nil {
 		return 1, err

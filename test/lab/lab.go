@@ -17,13 +17,15 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // Options say what to start.
 type Options struct {
-	// Root is the checkout (see FindRoot); Programs are built from it.
+	// Root is the checkout (see programs.FindRoot); Programs are built from it.
 	Root     string
-	Programs Programs
+	Programs programs.Dirs
 	// StateDir holds logs, data and kubeconfigs. Empty: a temporary directory that Stop removes.
 	StateDir string
 	// Keep lets the programs outlive this process and lists them in StateDir for StopKept.
@@ -111,19 +113,3 @@ func (l *Lab) Logs() string { return l.processes.logs }
 
 // KeepLogs makes Stop leave the state directory behind, for a failure that is to be looked into.
 func (l *Lab) KeepLogs() { l.temporary = false }
-
-// FindRoot returns the root of the checkout that contains the working directory: where topodisk's go.mod is.
-func FindRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "test", "kube", "go.mod")); err == nil {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is not inside a checkout of topodisk (no test/kube/go.mod above it)", dir)
-		}
-	}
-}

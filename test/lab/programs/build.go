@@ -1,4 +1,7 @@
-package lab
+// Package programs builds what a lab runs, from source: Kubernetes' programs from the module test/kube, and topodisk's own.
+// It uses the standard library alone, so that the command that shows how far the long first build is (test/build) is
+// itself compiled in seconds.
+package programs
 
 import (
 	"context"
@@ -16,10 +19,26 @@ import (
 	"time"
 )
 
-// Programs are the directories of what a lab runs.
-type Programs struct {
+// Dirs are the directories of what was built.
+type Dirs struct {
 	Kube     string // etcd, Kubernetes' programs and kwok
 	Topodisk string // ecs-simulator, disk-driver, disk-provisioner
+}
+
+// FindRoot returns the root of the checkout that contains the working directory: where test/kube is.
+func FindRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "test", "kube", "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("%s is not inside a checkout of topodisk (no test/kube/go.mod above it)", dir)
+		}
+	}
 }
 
 // kubePackages are the main packages of the module test/kube that a lab needs; programs.go there keeps them required.
@@ -57,24 +76,34 @@ func programName(pkg string) string {
 // Build builds what is not built yet: Kubernetes' programs once for each state of test/kube and each version of Go
 // (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
 // out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
-func Build(ctx context.Context, root string, out *os.File) (Programs, error) {
-	programs := Programs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, "bin")}
+func Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, "bin")}
 	if _, err := exec.LookPath("go"); err != nil {
-		return programs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
+		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
 	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
 	if err != nil {
-		return programs, err
+		return dirs, err
 	}
 	defer unlock()
-	if err := buildKube(ctx, filepath.Join(root, "test", "kube"), programs.Kube, out); err != nil {
-		return programs, fmt.Errorf("build Kubernetes' programs: %w", err)
+	if err := buildKube(ctx, filepath.Join(root, "test", "kube"), dirs.Kube, out); err != nil {
+		return dirs, fmt.Errorf("build Kubernetes' programs: %w", err)
 	}
-	build := goBuild{dir: root, into: programs.Topodisk, packages: topodiskPackages, title: "topodisk", out: out}
+	build := goBuild{dir: root, into: dirs.Topodisk, packages: topodiskPackages, title: "topodisk", out: out}
 	if err := build.run(ctx); err != nil {
-		return programs, fmt.Errorf("build topodisk's programs: %w", err)
+		return dirs, fmt.Errorf("build topodisk's programs: %w", err)
 	}
-	return programs, nil
+	return dirs, nil
+}
+
+// BuildDemo builds the demo itself, once Build has built what it runs, and returns its path.
+func BuildDemo(ctx context.Context, root string, out *os.File) (string, error) {
+	dir := filepath.Join(root, ".build", "run")
+	build := goBuild{dir: root, into: dir, packages: []string{"github.com/topodisk/topodisk/test/demo"}, title: "demo", out: out}
+	if err := build.run(ctx); err != nil {
+		return "", fmt.Errorf("build the demo: %w", err)
+	}
+	return filepath.Join(dir, "demo"), nil
 }
 
 // lockBuild lets one build at a time work in a checkout.
@@ -210,6 +239,9 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
+// mostLines of what a failed go command has said are shown.
+const mostLines = 15
+
 // explainBuild adds to a failed go command what the usual causes need.
 func explainBuild(verb string, err error, said []string) error {
 	said = slices.DeleteFunc(slices.Clone(said), func(line string) bool { return isPackage(line) || isDownload(line) })
@@ -227,7 +259,8 @@ func explainBuild(verb string, err error, said []string) error {
 			}
 		}
 	}
-	return fmt.Errorf("go %s: %w\n%s%s", verb, err, lastLines(text, tailLines), hint)
+	said = said[max(0, len(said)-mostLines):]
+	return fmt.Errorf("go %s: %w\n    | %s%s", verb, err, strings.Join(said, "\n    | "), hint)
 }
 
 // countBuilt counts the programs that this run has written.

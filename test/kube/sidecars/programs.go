@@ -1,0 +1,10 @@
+//go:build programs
+
+// Package sidecars lists the programs that its module builds, so that `go mod tidy` keeps them.
+// The build tag is never set: a main package can't be imported, only required.
+package sidecars
+
+import (
+	_ "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher"
+	_ "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer"
+)
