@@ -31,13 +31,15 @@ arrows: ## check that every package imports only what it may
 	$(GO) run ./test/arrows
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
-	$(GO) run ./test/demo $(if $(KEEP),-keep)
+	@$(GO) run ./test/build
+	@.build/run/demo $(if $(KEEP),-keep)
 
 demo-stop: ## end what `make demo KEEP=1` left running
-	$(GO) run ./test/demo -stop
+	@$(GO) run ./test/build
+	@.build/run/demo -stop
 
 e2e: ## run the end-to-end tests on a real control plane
-	$(GO) run ./test/demo -build
+	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 func main() {
@@ -39,21 +40,21 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) (err error) {
-	root, err := lab.FindRoot()
+	root, err := programs.FindRoot()
 	if err != nil {
 		return err
 	}
-	programs, err := lab.Build(ctx, root, os.Stderr)
+	dirs, err := programs.Build(ctx, root, os.Stderr)
 	if err != nil {
 		return err
 	}
-	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: programs, Nodes: lab.SixNodes()})
+	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes()})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Stop()) }()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig, "PATH="+programs.Kube+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig, "PATH="+dirs.Kube+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return cmd.Run()
 }
