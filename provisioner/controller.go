@@ -33,6 +33,10 @@ type Controller struct {
 	recorder  record.EventBroadcaster
 }
 
+// resync is how often everything in the caches is looked at again although
+// nothing has happened to it, lest an oversight last for ever.
+const resync = 15 * time.Minute
+
 // NewController wires a Provisioner to the API server. Events go through a
 // client of their own, so that no flood of them delays a volume.
 func NewController(config Config, client, eventClient kubernetes.Interface, driver Driver, registry prometheus.Registerer) (*Controller, error) {
@@ -45,7 +49,7 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 	c := &Controller{
 		index:    index,
 		recorder: broadcaster,
-		factory:  informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim)),
+		factory:  informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim)),
 		p: &Provisioner{
 			config: config, client: client, driver: driver, topology: index, journal: journal, waiting: newWaiting(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
