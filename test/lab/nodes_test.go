@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -40,5 +42,31 @@ func TestSelectionsCountEachChangeOnce(t *testing.T) {
 	}
 	if got := s.Rescheduled(); len(got) != 1 || got[0] != "c" {
 		t.Errorf("rescheduled are %q, want c", got)
+	}
+}
+
+func TestStoppedSelectionsKnowTheirOwnEndFromABreak(t *testing.T) {
+	broken := &metav1.Status{Message: "too old resource version"}
+	for _, c := range []struct {
+		what string
+		do   func(*watch.FakeWatcher, *Selections)
+		fail bool
+	}{
+		{"nothing went wrong", func(*watch.FakeWatcher, *Selections) {}, false},
+		{"the watch ended by itself", func(w *watch.FakeWatcher, s *Selections) { w.Stop(); <-s.ended }, true},
+		{"the watch reported an error", func(w *watch.FakeWatcher, s *Selections) { w.Error(broken); w.Stop(); <-s.ended }, true},
+	} {
+		w := watch.NewFake()
+		s := &Selections{watch: w, byPVC: map[string][]string{}, ended: make(chan struct{})}
+		go s.follow()
+		c.do(w, s)
+		if err := s.Stop(); (err != nil) != c.fail {
+			t.Errorf("%s: Stop says %v", c.what, err)
+		}
+	}
+	late := &Selections{watch: watch.NewFake(), byPVC: map[string][]string{}, stopped: true}
+	late.handle(watch.Event{Type: watch.Error, Object: broken})
+	if late.err != nil {
+		t.Errorf("an error that the stop itself brings about counts: %v", late.err)
 	}
 }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,9 +196,10 @@ type Selections struct {
 	watch watch.Interface
 	ended chan struct{}
 
-	mu    sync.Mutex
-	byPVC map[string][]string // a node per selection, "" for one that was taken back
-	err   error
+	mu      sync.Mutex
+	byPVC   map[string][]string // a node per selection, "" for one that was taken back
+	stopped bool                // by Stop: what the watch says from then on is about its own end
+	err     error
 }
 
 // FollowSelections starts to follow; Stop ends it.
@@ -219,14 +221,20 @@ func (l *Lab) FollowSelections(ctx context.Context, namespace string) (*Selectio
 func (s *Selections) follow() {
 	defer close(s.ended)
 	for event := range s.watch.ResultChan() {
-		s.mu.Lock()
-		switch object := event.Object.(type) {
-		case *corev1.PersistentVolumeClaim:
-			s.note(object)
-		case *metav1.Status:
+		s.handle(event)
+	}
+}
+
+func (s *Selections) handle(event watch.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch object := event.Object.(type) {
+	case *corev1.PersistentVolumeClaim:
+		s.note(object)
+	case *metav1.Status:
+		if !s.stopped {
 			s.err = fmt.Errorf("watch of claims: %s", object.Message)
 		}
-		s.mu.Unlock()
 	}
 }
 
@@ -265,15 +273,16 @@ func (s *Selections) Rescheduled() []string {
 
 // Stop ends the watch and returns an error if it broke off before, for then selections may be missing.
 func (s *Selections) Stop() error {
+	s.mu.Lock()
+	s.stopped = true
+	broken := s.err
 	select {
 	case <-s.ended:
-		if s.err == nil {
-			return errors.New("the watch of claims ended early")
-		}
-		return s.err
+		broken = cmp.Or(broken, errors.New("the watch of claims ended early"))
 	default:
 	}
+	s.mu.Unlock()
 	s.watch.Stop()
 	<-s.ended
-	return s.err
+	return broken
 }

@@ -22,7 +22,7 @@ import (
 // Dirs are the directories of what was built.
 type Dirs struct {
 	Kube     string // etcd, Kubernetes' programs and kwok
-	Topodisk string // ecs-simulator, disk-driver, disk-provisioner
+	Topodisk string // ecs-simulator, disk-driver, disk-provisioner; not bin/, whose programs have their version stamped
 }
 
 // FindRoot returns the root of the checkout that contains the working directory: where test/kube is.
@@ -77,7 +77,7 @@ func programName(pkg string) string {
 // (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
 // out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
 func Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, "bin")}
+	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, ".build", "run")}
 	if _, err := exec.LookPath("go"); err != nil {
 		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
@@ -188,7 +188,7 @@ func (b goBuild) run(ctx context.Context) error {
 		return err
 	}
 	show.packages(listed)
-	args := []string{"build", "-v", "-trimpath", "-o", b.into + string(filepath.Separator)}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-o", b.into + string(filepath.Separator)}
 	if b.ldflags != "" {
 		args = append(args, "-ldflags="+b.ldflags)
 	}

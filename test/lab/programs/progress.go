@@ -56,7 +56,10 @@ func isPackage(line string) bool {
 // line says it for people.
 func (p *progress) line(took time.Duration) string {
 	s := fmt.Sprintf("[%s] %s: ", clock(took), p.title)
-	if p.packages == 0 {
+	switch {
+	case p.packages == 0 && p.downloaded == 0:
+		return s + "finding out what there is to build"
+	case p.packages == 0:
 		return s + fmt.Sprintf("%d modules downloaded, %s", p.downloaded, p.now)
 	}
 	s += fmt.Sprintf("%d of %d programs", p.programs, p.ofPrograms)

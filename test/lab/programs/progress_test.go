@@ -12,6 +12,7 @@ func TestProgressTellsDownloadsPackagesAndLinksApart(t *testing.T) {
 		then func()
 		want string
 	}{
+		{"warning: nothing of interest", nil, "[ 1:05] Kubernetes: finding out what there is to build"},
 		{"go: downloading k8s.io/api v0.36.3", nil, "[ 1:05] Kubernetes: 1 modules downloaded, downloading k8s.io/api"},
 		{"fmt", func() { p.packages = 40 }, "[ 1:05] Kubernetes: 0 of 2 programs, 1 of at most 40 packages, compiling fmt"},
 		{"# k8s.io/api", nil, "[ 1:05] Kubernetes: 0 of 2 programs, 1 of at most 40 packages, compiling fmt"},
