@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +49,8 @@ func tell(ctx context.Context, l *lab.Lab) (string, error) {
 		s.firstConsumer, s.oneDiskPerZone, s.immediate, s.nextCategory, s.anotherZone, s.deletion,
 	} {
 		if err := step(ctx); err != nil {
-			return "", errors.Join(fmt.Errorf("step %d: %w", s.number, err), ignoreStop(selections))
+			selections.Stop() //nolint:errcheck // the step's error says more
+			return "", fmt.Errorf("step %d: %w", s.number, err)
 		}
 	}
 	if err := selections.Stop(); err != nil {
@@ -58,12 +58,6 @@ func tell(ctx context.Context, l *lab.Lab) (string, error) {
 	}
 	fmt.Printf("\nThe story took %.1f s.\n", time.Since(begin).Seconds())
 	return s.settle(ctx)
-}
-
-// ignoreStop ends the watch of a story that has failed already.
-func ignoreStop(s *lab.Selections) error {
-	s.Stop() //nolint:errcheck // the step's error says more
-	return nil
 }
 
 // settle holds the books against each other: claims, volumes, the simulator's ledger.
@@ -197,7 +191,7 @@ func (s *story) awaitRunning(ctx context.Context, pod string, d ecssim.DiskState
 		return err
 	}
 	if zone := s.lab.ZoneOf(running.Spec.NodeName); zone != d.Zone {
-		return fmt.Errorf("Pod %s runs on %s in %s, its disk is in %s", pod, running.Spec.NodeName, zone, d.Zone)
+		return fmt.Errorf("a Pod runs elsewhere than its disk: %s on %s in %s, its disk is in %s", pod, running.Spec.NodeName, zone, d.Zone)
 	}
 	s.fact("Pod %s is Running on %s", pod, running.Spec.NodeName)
 	return nil

@@ -74,7 +74,7 @@ func (s *scene) strike() {
 			s.Errorf("clear up: %v", err)
 		}
 	}
-	s.selections.Stop() //nolint:errcheck // a test that needs them has read them
+	check(s.selections.Stop())
 	check(s.Topodisk().Gate().Open())
 	check(s.Simulator.ClearFaults(ctx))
 	for _, zone := range s.Zones() {

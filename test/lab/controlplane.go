@@ -81,7 +81,7 @@ func (p *controlPlane) writeTokens() error {
 	var file strings.Builder
 	for user, group := range map[string]string{userAdmin: groupMasters, userControllerManager: "", userScheduler: ""} {
 		secret := make([]byte, 16)
-		rand.Read(secret) //nolint:errcheck // it never fails
+		rand.Read(secret) // it never fails
 		p.tokens[user] = hex.EncodeToString(secret)
 		fmt.Fprintf(&file, "%s,%s,%s,%q\n", p.tokens[user], user, user, group)
 	}

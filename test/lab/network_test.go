@@ -16,7 +16,7 @@ func TestShutGateRefusesAndBreaksConnectionsAndOpensOnTheSameAddress(t *testing.
 		if r.URL.Path == "/slow" {
 			<-release
 		}
-		io.WriteString(w, "here") //nolint:errcheck // the client tells
+		io.WriteString(w, "here")
 	}))
 	defer behind.Close()
 	defer close(release)

@@ -46,7 +46,6 @@ type command struct {
 	name string // of the log file too
 	path string
 	args []string
-	out  *os.File // standard output; nil: into the log with standard error
 }
 
 // start runs a program. Unless the lab is kept, the kernel kills it when this process dies, however it dies.
@@ -87,9 +86,9 @@ func (p *Processes) record(proc *Process) error {
 	if p.list == "" {
 		return nil
 	}
-	id, err := identify(proc.cmd.Process.Pid)
-	if err != nil {
-		return nil // it has ended already; whoever awaits its readiness says so
+	id, gone := identify(proc.cmd.Process.Pid)
+	if gone != nil { // it has ended already; whoever awaits its readiness says so
+		return nil //nolint:nilerr // for that reason
 	}
 	id.Name = proc.Name
 	return appendIdentity(p.list, id)

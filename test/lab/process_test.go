@@ -42,7 +42,7 @@ func awaitGone(t *testing.T, id identity) {
 	t.Helper()
 	if !id.awaitEnd(10 * time.Second) {
 		t.Errorf("process %d still runs", id.Pid)
-		syscall.Kill(id.Pid, syscall.SIGKILL) //nolint:errcheck // clean-up after a failure
+		syscall.Kill(id.Pid, syscall.SIGKILL)
 	}
 }
 
@@ -68,8 +68,8 @@ func TestChildDiesWithAParentThatIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent.Process.Kill() //nolint:errcheck // Wait tells
-	parent.Wait()         //nolint:errcheck // it was killed
+	parent.Process.Kill()
+	parent.Wait()
 	awaitGone(t, child)
 }
 
