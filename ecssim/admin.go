@@ -25,6 +25,8 @@ type adminRoute struct {
 //	        less than 0 no limit), code (optional, one of SoldOutCodes)
 //	faults: a Fault; its durations are strings such as "1.5s"
 //	clock:  advance, a duration such as "60s"
+//	throttle: profile, or limits (calls a minute by action, "" for the others);
+//	        code, phase, bucket, stickyMinute as in Throttle
 func adminRoutes() []adminRoute {
 	return []adminRoute{
 		{"GET", "state", func(s *Server, _ []byte) (any, error) { return s.State(), nil }},
@@ -35,6 +37,9 @@ func adminRoutes() []adminRoute {
 		{"POST", "faults", (*Server).adminFault},
 		{"DELETE", "faults", func(s *Server, _ []byte) (any, error) { s.ClearFaults(); return s.Faults(), nil }},
 		{"POST", "clock", (*Server).adminClock},
+		{"GET", "throttle", func(s *Server, _ []byte) (any, error) { return s.State().Throttle, nil }},
+		{"POST", "throttle", (*Server).adminThrottle},
+		{"DELETE", "throttle", func(s *Server, _ []byte) (any, error) { return s.adminThrottle([]byte(`{"profile":"off"}`)) }},
 	}
 }
 
@@ -150,6 +155,7 @@ type State struct {
 	DisksMade     int                       `json:"disksMade"` // since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
 	Stock         []StockLevel              `json:"stock"`
+	Throttle      ThrottleState             `json:"throttle"`
 	Faults        []Fault                   `json:"faults"`
 	Calls         map[string]map[string]int `json:"calls"`         // counts by action and code, "" for success
 	UnknownParams map[string]int            `json:"unknownParams"` // counts by action and name, numbers replaced by N
@@ -164,7 +170,7 @@ func (s *Server) State() State {
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
 			Instances: append([]Instance{}, s.config.Instances...), Disks: s.diskStates(now),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
-			Stock: s.levels(), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
+			Stock: s.levels(), Throttle: s.gates.state(now), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}
 		if err := s.broken(); err != nil {
 			st.Broken = err.Error()

@@ -33,7 +33,8 @@ type Config struct {
 	// takes any.
 	KMSKeys, ResourceGroups, StorageClusters []string
 
-	Latency Latency
+	Latency  Latency
+	Throttle Throttle
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
 	TokenLife time.Duration
@@ -70,7 +71,7 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Throttle.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}

@@ -33,6 +33,7 @@ type exchange struct {
 	action  action
 	fault   Fault
 	refusal *refusal
+	stopped bool   // the gateway refused it: no action has seen it
 	disk    string // the disk concerned, for the ledger
 	token   *tokenUse
 	extra   time.Duration // what the action adds to its latency

@@ -25,6 +25,7 @@ type Server struct {
 	ids    idMaker
 	nonces nonces
 	queue  queue
+	gates  gates
 	faults faultList
 	ledger ledger
 	stock  stock
@@ -45,6 +46,7 @@ func New(config Config) (*Server, error) {
 		clock:  newClock(),
 		ids:    newIDMaker(config.Region, config.Seed),
 		nonces: newNonces(),
+		gates:  newGates(config.Throttle),
 		ledger: newLedger(config.LedgerSize),
 		stock:  newStock(config),
 		tokens: newTokens(config.TokenLife),
@@ -109,6 +111,10 @@ func (s *Server) accept(m message) *exchange {
 		x.refusal = x.findAction(m)
 	}
 	if x.refusal == nil {
+		x.refusal = s.gates.pass(x.action.name, now)
+	}
+	x.stopped = x.refusal != nil
+	if !x.stopped {
 		x.fault = s.faults.pick(x)
 		x.at = now.Add(x.fault.DelayBefore)
 	}
@@ -128,7 +134,7 @@ func (s *Server) execute(x *exchange) {
 		body, x.refusal = s.perform(x)
 	}
 	x.answerAt = x.at.Add(s.config.Latency.of(x.action.name) + x.extra + x.fault.DelayAfter)
-	if x.action.name == "" {
+	if x.stopped {
 		x.answerAt = x.at // a gateway's refusal takes no time
 	}
 	s.tokens.settle(x)

@@ -24,6 +24,7 @@ type options struct {
 var flagOf = map[string]string{
 	"Region": "--region", "Zones": "--zone", "Instances": "--instance", "AccessKeys": "--access-key",
 	"Latency": "--latency", "SoldOutCode": "--sold-out-code", "LedgerSize": "--calls-kept",
+	"Throttle": "--throttle", "Throttle.Code": "--throttle-code",
 }
 
 // inFlags turns an error about a field of the Config into one about its flag.
@@ -43,7 +44,7 @@ func badFlag(flag, value, allowed string) error {
 func parse(args []string, errOut io.Writer) (options, error) {
 	var o options
 	var instances, keys []string
-	var latency string
+	var latency, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
 	flags.SetOutput(errOut)
 	flags.SortFlags = false
@@ -56,6 +57,8 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringArrayVar(&instances, "instance", nil, "instance as ID=zone/type, such as i-1=cn-hangzhou-h/ecs.g7.large; repeat for more")
 	flags.StringArrayVar(&keys, "access-key", nil, "access key as ID=SECRET; repeat for more; with none, signatures are not checked")
 	flags.StringVar(&latency, "latency", "fast", "how long things take: "+strings.Join(ecssim.Profiles, ", "))
+	flags.StringVar(&throttle, "throttle", "off", "limits of calls a minute: "+strings.Join(ecssim.ThrottleProfiles, ", "))
+	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
 	flags.StringVar(&o.config.SoldOutCode, "sold-out-code", ecssim.SoldOutCodes[0], "what CreateDisk answers when a category is sold out: "+strings.Join(ecssim.SoldOutCodes, ", "))
 	flags.IntVar(&o.config.LedgerSize, "calls-kept", 10000, "how many of the last calls are kept")
 	if err := flags.Parse(args); err != nil {
@@ -65,6 +68,11 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		return o, fmt.Errorf("argument %q: allowed are flags only", rest[0])
 	}
 	o.config.Seed = uint32(time.Now().Unix()) // IDs of an earlier run don't come back
+	var err error
+	if o.config.Throttle, err = ecssim.ThrottleProfile(throttle); err != nil {
+		return o, inFlags(err)
+	}
+	o.config.Throttle.Code = throttleCode
 	return o, o.finish(instances, keys, latency)
 }
 

@@ -1,0 +1,265 @@
+package ecssim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// throttleWindow is the length of a window. ECS counts calls by the minute,
+// and an action that was throttled in one minute works again in the next.
+const throttleWindow = time.Minute
+
+// ThrottleCodes are the codes that a gateway throttles with.
+var ThrottleCodes = []string{"Throttling", "Throttling.User", "Throttling.Api", "Throttling.ConcurrentLimitExceeded", "Rejected.Throttling"}
+
+// ThrottleProfiles are the names that ThrottleProfile knows.
+var ThrottleProfiles = []string{"off", "tight", "default", "generous"}
+
+// Throttle says how many calls of each action the account may make. All its
+// clients count, and each action counts for itself. A call that is refused
+// has no effect and does not count. The zero value limits nothing.
+type Throttle struct {
+	// Limits are calls a minute by action, "" standing for every action that
+	// is not mentioned. Without a limit, or with one of zero, all calls pass.
+	Limits map[string]int
+	// Code is that of the refusals, one of ThrottleCodes; default Throttling.
+	Code string
+	// Phase is how long after the full minute of the simulator's clock its
+	// windows begin; below a minute.
+	Phase time.Duration
+	// Bucket lets the limit trickle in second by second, where by default all
+	// of it is there when a window begins.
+	Bucket bool
+	// StickyMinute keeps an action that was refused once refused until the end
+	// of its window. It changes something with Bucket only.
+	StickyMinute bool
+}
+
+// ThrottleProfile returns limits by name: "tight" is 60 mutations a minute,
+// "default" 600, "generous" 6000, each by action; "off" limits nothing. ECS
+// publishes no numbers: they are in the quotas of each account.
+func ThrottleProfile(name string) (Throttle, error) {
+	switch name {
+	case "off":
+		return Throttle{}, nil
+	case "tight":
+		return withSTS(map[string]int{"": 60, "DescribeDisks": 120}), nil
+	case "default":
+		return withSTS(map[string]int{
+			"": 600, "DescribeDisks": 1200, "DescribeInstances": 1200, "DescribeAvailableResource": 300, "TagResources": 300,
+		}), nil
+	case "generous":
+		return withSTS(map[string]int{"": 6000}), nil
+	}
+	return Throttle{}, &ConfigError{"Throttle", name, "one of " + quoted(ThrottleProfiles)}
+}
+
+// withSTS adds the limits of the other services: STS publishes 100 calls a
+// second, the metadata service none.
+func withSTS(limits map[string]int) Throttle {
+	for name, a := range actions {
+		if a.version == versionSTS {
+			limits[name] = 6000
+		}
+	}
+	return Throttle{Limits: limits}
+}
+
+func (t Throttle) check() error {
+	for _, action := range slices.Sorted(maps.Keys(t.Limits)) {
+		if _, ok := actions[action]; !ok && action != "" {
+			return &ConfigError{"Throttle.Limits", action, `"" or one of ` + quoted(ActionNames())}
+		}
+		if t.Limits[action] < 0 {
+			return &ConfigError{"Throttle.Limits", fmt.Sprint(t.Limits[action]), "a number of calls a minute, zero for no limit"}
+		}
+	}
+	if t.Code != "" && !slices.Contains(ThrottleCodes, t.Code) {
+		return &ConfigError{"Throttle.Code", t.Code, "one of " + quoted(ThrottleCodes)}
+	}
+	if t.Phase < 0 || t.Phase >= throttleWindow {
+		return &ConfigError{"Throttle.Phase", t.Phase.String(), "a duration of zero or more and below a minute"}
+	}
+	return nil
+}
+
+// SetThrottle puts other limits in force. What was counted so far is
+// forgotten. Its error names the field that is wrong and what is allowed.
+func (s *Server) SetThrottle(t Throttle) error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gates = newGates(t)
+	return nil
+}
+
+// gates counts the calls of each action against its limit.
+type gates struct {
+	Throttle
+	by map[string]*gate
+}
+
+// gate is the count of one action.
+type gate struct {
+	window  time.Time // when the current window began
+	used    int       // calls let through in it
+	refused int       // calls refused since the limits were set
+	shut    bool      // refused until the window's end
+	tokens  float64   // of a bucket, as of filled
+	filled  time.Time
+}
+
+func newGates(t Throttle) gates {
+	t.Limits = maps.Clone(t.Limits)
+	if t.Code == "" {
+		t.Code = ThrottleCodes[0]
+	}
+	return gates{Throttle: t, by: map[string]*gate{}}
+}
+
+// limit is what an action may do in a minute, zero for no limit.
+func (g *gates) limit(action string) int {
+	if n, ok := g.Limits[action]; ok || actions[action].version != versionECS {
+		return n // what is not of ECS is not limited by ECS's limits
+	}
+	return g.Limits[""]
+}
+
+// pass counts a call, or refuses it.
+func (g *gates) pass(action string, now time.Time) *refusal {
+	limit := g.limit(action)
+	if limit == 0 {
+		return nil
+	}
+	w := g.at(action, now)
+	if !w.shut && w.take(limit, g.Bucket, now) {
+		w.used++
+		return nil
+	}
+	w.refused++
+	w.shut = g.StickyMinute
+	return refuse(400, g.Code, "%s", throttleText(g.Code))
+}
+
+// at returns the count of an action in the window of this moment.
+func (g *gates) at(action string, now time.Time) *gate {
+	w := g.by[action]
+	if w == nil {
+		w = &gate{}
+		g.by[action] = w
+	}
+	if window := now.Add(-g.Phase).Truncate(throttleWindow).Add(g.Phase); !window.Equal(w.window) {
+		w.window, w.used, w.shut = window, 0, false
+	}
+	return w
+}
+
+// take takes one call out of the window, or out of the bucket, which holds
+// what comes in in one second.
+func (w *gate) take(limit int, bucket bool, now time.Time) bool {
+	if !bucket {
+		return w.used < limit
+	}
+	rate := float64(limit) / throttleWindow.Seconds()
+	size := max(rate, 1)
+	if w.filled.IsZero() {
+		w.tokens = size
+	} else {
+		w.tokens = min(w.tokens+rate*now.Sub(w.filled).Seconds(), size)
+	}
+	w.filled = now
+	if w.tokens < 1 {
+		return false
+	}
+	w.tokens--
+	return true
+}
+
+func throttleText(code string) string {
+	switch {
+	case strings.HasSuffix(code, ".User"):
+		return "Request was denied due to user flow control."
+	case strings.HasSuffix(code, ".Api"):
+		return "Request was denied due to api flow control."
+	}
+	return "Request was denied due to request throttling."
+}
+
+// ThrottleLevel is how far an action has used up its window.
+type ThrottleLevel struct {
+	Action  string    `json:"action"`
+	Limit   int       `json:"limit"`   // calls a window
+	Used    int       `json:"used"`    // in the current window
+	Refused int       `json:"refused"` // since the limits were set
+	Renewed time.Time `json:"renewed"` // when the next window begins
+}
+
+// levels lists the actions that were called since the limits were set.
+func (g *gates) levels(now time.Time) []ThrottleLevel {
+	list := []ThrottleLevel{}
+	for _, action := range slices.Sorted(maps.Keys(g.by)) {
+		w := g.at(action, now)
+		list = append(list, ThrottleLevel{action, g.limit(action), w.used, w.refused, w.window.Add(throttleWindow)})
+	}
+	return list
+}
+
+// throttleForm is a Throttle in JSON, or the name of one.
+type throttleForm struct {
+	Profile      string         `json:"profile"` // instead of limits
+	Limits       map[string]int `json:"limits"`
+	Code         string         `json:"code"`
+	Phase        string         `json:"phase"`
+	Bucket       bool           `json:"bucket"`
+	StickyMinute bool           `json:"stickyMinute"`
+}
+
+func (f throttleForm) read() (Throttle, error) {
+	if (f.Profile == "") == (f.Limits == nil) {
+		return Throttle{}, &ConfigError{"profile", f.Profile, "one of " + quoted(ThrottleProfiles) + "; or limits, calls a minute by action, instead"}
+	}
+	t := Throttle{Limits: f.Limits}
+	var err error
+	if f.Profile != "" {
+		if t, err = ThrottleProfile(f.Profile); err != nil {
+			return Throttle{}, err
+		}
+	}
+	t.Code, t.Bucket, t.StickyMinute = f.Code, f.Bucket, f.StickyMinute
+	t.Phase, err = readSpan("phase", f.Phase)
+	return t, err
+}
+
+func (s *Server) adminThrottle(body []byte) (any, error) {
+	var want throttleForm
+	if err := decodeStrict(body, &want); err != nil {
+		return nil, err
+	}
+	t, err := want.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.SetThrottle(t); err != nil {
+		return nil, err
+	}
+	return s.State().Throttle, nil
+}
+
+// ThrottleState is the limits in force and how far they are used up.
+type ThrottleState struct {
+	Limits       map[string]int  `json:"limits"` // calls a minute by action, "" for the others; empty for none
+	Code         string          `json:"code"`
+	Phase        time.Duration   `json:"phaseNanoseconds"`
+	Bucket       bool            `json:"bucket"`
+	StickyMinute bool            `json:"stickyMinute"`
+	Levels       []ThrottleLevel `json:"levels"`
+}
+
+func (g *gates) state(now time.Time) ThrottleState {
+	return ThrottleState{maps.Clone(g.Limits), g.Code, g.Phase, g.Bucket, g.StickyMinute, g.levels(now)}
+}
