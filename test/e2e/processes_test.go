@@ -34,3 +34,19 @@ func (s *scene) removeNode(name string) {
 		}
 	})
 }
+
+// removeCSINode takes a node's driver away until the test is over.
+func (s *scene) removeCSINode(name string) {
+	s.Helper()
+	ctx := context.Background()
+	nodes := s.Client.StorageV1().CSINodes()
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	s.must(err)
+	s.must(nodes.Delete(ctx, name, metav1.DeleteOptions{}))
+	s.Cleanup(func() {
+		node.ObjectMeta = metav1.ObjectMeta{Name: name}
+		if _, err := nodes.Create(ctx, node, metav1.CreateOptions{}); err != nil {
+			s.Errorf("return CSINode %s: %v", name, err)
+		}
+	})
+}

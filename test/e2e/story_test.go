@@ -181,3 +181,42 @@ func TestVolumeIsNamedAfterTheClaimIfAskedFor(t *testing.T) {
 	s.deleteClaim("named")
 	s.awaitNoVolume(b.Volume.Name)
 }
+
+func TestClassMayLetADiskBeMadeInAnotherZoneThanTheSelectedNodes(t *testing.T) {
+	s := newScene(t)
+	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1})
+	parameters := map[string]string{"type": "cloud_essd", "topodisk.io/strict-topology": "false"}
+	s.podWithClaim("loose", s.class(waits, parameters), "20Gi")
+	soldOut := s.ZoneOf(s.awaitSelection("loose"))
+	s.must(s.Simulator.SellOut(s.Context(), soldOut))
+	_, d := s.bound("loose", soon)
+	if d.Zone == soldOut {
+		t.Errorf("disk %s was made in %s, which has sold out", d.ID, d.Zone)
+	}
+	s.running("loose", d)
+}
+
+func TestNodeThatStaysWithoutTheDriverIsGivenUp(t *testing.T) {
+	s := newScene(t)
+	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.podWithClaim("patient", s.class(waits, essdThenAuto), "20Gi")
+	bare := s.awaitSelection("patient")
+	s.removeCSINode(bare)
+	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append([]string{"--node-grace=2s"}, quickElection...)...))
+	s.Cleanup(func() { s.restartProvisioner() })
+	_, d := s.bound("patient", late)
+	s.running("patient", d)
+	if seen := s.selections.Of("patient"); len(seen) < 3 || seen[0] != bare || seen[1] != "" {
+		t.Errorf("selections are %q, want %s, taken back, another node", seen, bare)
+	}
+}
+
+func TestBlockVolumeHasNoFilesystem(t *testing.T) {
+	s := newScene(t)
+	block := corev1.PersistentVolumeBlock
+	s.claim("raw", s.class(atOnce, essdThenAuto), "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block })
+	b, _ := s.bound("raw", soon)
+	if mode := b.Volume.Spec.VolumeMode; mode == nil || *mode != block || b.Volume.Spec.CSI.FSType != "" {
+		t.Errorf("the volume has mode %v and file system %q", mode, b.Volume.Spec.CSI.FSType)
+	}
+}
