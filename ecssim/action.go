@@ -24,7 +24,7 @@ type action struct {
 // actions is the table of all operations, by name. Each is declared in the
 // file of its verb or noun.
 var actions = table(
-	createDisk, deleteDisk, describeDisks,
+	createDisk, deleteDisk, describeDisks, attachDisk, detachDisk, resizeDisk,
 	describeRegions, describeZones, describeAvailableResource,
 	describeInstances, describeInstanceTypes,
 	tagResources, untagResources, listTagResources,

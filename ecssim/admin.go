@@ -25,6 +25,10 @@ type adminRoute struct {
 //	        less than 0 no limit), code (optional, one of SoldOutCodes)
 //	faults: a Fault; its durations are strings such as "1.5s"
 //	clock:  advance, a duration such as "60s"
+//	instances: id, and to change one status or locked, or to add one zone and
+//	        type; with DELETE id alone
+//	queues: attach, detach, as in Queues; both 0 is one at a time
+//	unstick: disk, "" for all
 //	throttle: profile, or limits (calls a minute by action, "" for the others);
 //	        code, phase, bucket, stickyMinute as in Throttle
 func adminRoutes() []adminRoute {
@@ -37,6 +41,11 @@ func adminRoutes() []adminRoute {
 		{"POST", "faults", (*Server).adminFault},
 		{"DELETE", "faults", func(s *Server, _ []byte) (any, error) { s.ClearFaults(); return s.Faults(), nil }},
 		{"POST", "clock", (*Server).adminClock},
+		{"POST", "instances", (*Server).adminInstance},
+		{"DELETE", "instances", (*Server).adminRemoveInstance},
+		{"POST", "queues", (*Server).adminQueues},
+		{"GET", "devices", func(s *Server, _ []byte) (any, error) { return s.allDevices(), nil }},
+		{"POST", "unstick", (*Server).adminUnstick},
 		{"GET", "throttle", func(s *Server, _ []byte) (any, error) { return s.State().Throttle, nil }},
 		{"POST", "throttle", (*Server).adminThrottle},
 		{"DELETE", "throttle", func(s *Server, _ []byte) (any, error) { return s.adminThrottle([]byte(`{"profile":"off"}`)) }},
@@ -150,10 +159,12 @@ type State struct {
 	Now           time.Time                 `json:"now"`
 	Region        string                    `json:"region"`
 	Zones         []string                  `json:"zones"`
-	Instances     []Instance                `json:"instances"`
+	Instances     []InstanceState           `json:"instances"`
 	Disks         []DiskState               `json:"disks"`
 	DisksMade     int                       `json:"disksMade"` // since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
+	Queues        Queues                    `json:"queues"`
+	Stuck         int                       `json:"stuck"` // transitions that FaultStuck keeps back
 	Stock         []StockLevel              `json:"stock"`
 	Throttle      ThrottleState             `json:"throttle"`
 	Faults        []Fault                   `json:"faults"`
@@ -168,7 +179,8 @@ func (s *Server) State() State {
 	s.look(func(now time.Time) {
 		st = State{
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
-			Instances: append([]Instance{}, s.config.Instances...), Disks: s.diskStates(now),
+			Instances: s.instanceStates(), Disks: s.diskStates(),
+			Queues: s.config.Queues, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
 			Stock: s.levels(), Throttle: s.gates.state(now), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}

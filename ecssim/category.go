@@ -17,7 +17,10 @@ type categorySpec struct {
 	shared   bool             // takes MultiAttach
 	regional bool             // is in no zone
 	special  bool             // is on offer only where Config.Offers says so
-	iops     func(size int, level string) int
+	// ephemeral disks belong to the instance that they were attached to first
+	// and go with it.
+	ephemeral bool
+	iops      func(size int, level string) int
 }
 
 // categories is the table of disk categories that CreateDisk knows.
@@ -31,8 +34,8 @@ var categories = map[string]categorySpec{
 	"cloud_auto":                      {sizes: sizes{1, 65536}, auto: true, shared: true, iops: autoIOPS},
 	"cloud_essd_entry":                {sizes: sizes{10, 32768}, iops: linear(1800, 8, 6000)},
 	"cloud_regional_disk_auto":        {sizes: sizes{10, 65536}, auto: true, shared: true, regional: true, iops: autoIOPS},
-	"elastic_ephemeral_disk_standard": {sizes: sizes{64, 8192}, iops: linear(1800, 0, 1800)},
-	"elastic_ephemeral_disk_premium":  {sizes: sizes{64, 8192}, iops: linear(1800, 0, 1800)},
+	"elastic_ephemeral_disk_standard": {sizes: sizes{64, 8192}, ephemeral: true, iops: linear(1800, 0, 1800)},
+	"elastic_ephemeral_disk_premium":  {sizes: sizes{64, 8192}, ephemeral: true, iops: linear(1800, 0, 1800)},
 	"cloud_essd_xc0":                  {sizes: sizes{40, 65536}, special: true, iops: linear(1800, 12, 10000)},
 	"cloud_essd_xc1":                  {sizes: sizes{40, 65536}, special: true, iops: linear(1800, 50, 50000)},
 }

@@ -34,6 +34,8 @@ type Config struct {
 	KMSKeys, ResourceGroups, StorageClusters []string
 
 	Latency  Latency
+	Queues   Queues // of each instance; the zero value is Serial
+	Doubts   Doubts
 	Throttle Throttle
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
@@ -71,7 +73,7 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Throttle.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.Doubts.check, c.Throttle.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}
@@ -138,6 +140,8 @@ func (c Config) checkInstances() error {
 			return &ConfigError{"Instances", i.Zone, "a zone of " + quoted(c.Zones)}
 		case !typeForm.MatchString(i.Type):
 			return &ConfigError{"Instances", i.Type, "an instance type such as ecs.g7.large"}
+		case i.Status != "" && !slices.Contains(instanceStates, i.Status):
+			return &ConfigError{"Instances", i.Status, "a status of " + quoted(instanceStates)}
 		}
 		seen[i.ID] = true
 	}

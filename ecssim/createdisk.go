@@ -40,7 +40,7 @@ func (s *Server) createDisk(x *exchange) (object, *refusal) {
 
 // makeDisk checks a request for a new disk, takes it from the stock and adds it.
 func (s *Server) makeDisk(x *exchange) (string, *refusal) {
-	d := &disk{token: x.params["ClientToken"], created: x.now, availableAt: x.now.Add(s.config.Latency.Available)}
+	d := &disk{token: x.params["ClientToken"], created: x.now, creating: true}
 	steps := []func(*exchange, *disk) *refusal{
 		s.readOwner, readCategory, s.readSize, readLevel, s.readZone, readNames, s.readEncryption,
 		readMultiAttach, readPerformance, s.readGroups,
@@ -60,6 +60,13 @@ func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 	}
 	d.id = s.ids.disk()
 	s.disks.add(d)
+	s.note(d, x.now, x.cause())
+	s.plan(x, transition{
+		at: x.now.Add(s.config.Latency.Available), disk: d.id,
+		valid: func() bool { return s.disks.byID[d.id] == d },
+		done:  func(t transition) { d.creating = false; s.note(d, t.at, t.cause) },
+		fail:  func(transition) { s.disks.remove(d) },
+	})
 	return d.id, nil
 }
 

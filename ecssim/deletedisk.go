@@ -10,17 +10,37 @@ var deleteDisk = action{
 // deleteDisk deletes a disk that is Available. It is done when the reply comes:
 // no read shows the disk any more.
 func (s *Server) deleteDisk(x *exchange) (object, *refusal) {
-	d := s.disks.byID[x.disk]
+	d, no := s.findDisk(x.disk)
 	switch {
-	case d == nil && s.config.ForgiveUnknownDisk:
+	case no != nil && s.config.ForgiveUnknownDisk:
 		return nil, nil
-	case d == nil:
-		return nil, refuse(404, "InvalidDiskId.NotFound", "The specified DiskId %q does not exist.", x.disk)
-	case x.now.Before(d.created.Add(s.config.Latency.Initializing)):
-		return nil, refuse(403, "IncorrectDiskStatus.Initializing", "The specified disk %s is initializing.", d.id)
-	case d.state(x.now) != diskAvailable:
-		return nil, refuse(403, "IncorrectDiskStatus", "The current status %s of disk %s does not support this operation.", d.state(x.now), d.id)
+	case no != nil:
+		return nil, no
+	}
+	if no := s.checkSettled(x, d); no != nil {
+		return nil, no
+	}
+	if d.state() != diskAvailable {
+		return nil, wrongState(d)
 	}
 	s.disks.remove(d)
 	return nil, nil
+}
+
+// findDisk returns a disk that must exist.
+func (s *Server) findDisk(id string) (*disk, *refusal) {
+	d := s.disks.byID[id]
+	if d == nil {
+		return nil, refuse(404, "InvalidDiskId.NotFound", "The specified DiskId %q does not exist.", id)
+	}
+	return d, nil
+}
+
+// checkSettled refuses a disk that was made so shortly ago that nothing can
+// be done to it, Available as it may look.
+func (s *Server) checkSettled(x *exchange, d *disk) *refusal {
+	if x.now.Before(d.created.Add(s.config.Latency.Initializing)) {
+		return refuse(403, "IncorrectDiskStatus.Initializing", "The specified disk %s is initializing.", d.id)
+	}
+	return nil
 }

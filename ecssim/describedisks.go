@@ -69,12 +69,14 @@ type diskFilter func(*disk) bool
 func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 	readers := []func(*exchange) (diskFilter, *refusal){
 		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
-		filterMultiAttach, filterTruth("Portable", true), filterTruth("DeleteWithInstance", false), filterTruth("DeleteAutoSnapshot", true),
+		filterMultiAttach, filterTruth("Portable", func(*disk) bool { return true }),
+		filterTruth("DeleteWithInstance", func(d *disk) bool { return d.deleteWithInstance }),
+		filterTruth("DeleteAutoSnapshot", func(*disk) bool { return true }),
 		filterChargeType, filterCreation,
 		filterText("DiskName", func(d *disk) string { return d.name }),
 		filterText("ResourceGroupId", func(d *disk) string { return d.resourceGroup }),
 		filterText("KMSKeyId", func(d *disk) string { return d.kmsKey }),
-		filterText("InstanceId", func(*disk) string { return "" }),
+		s.filterInstance,
 		filterText("SnapshotId", func(*disk) string { return "" }),
 	}
 	var filters []diskFilter
@@ -130,7 +132,7 @@ func filterStatus(x *exchange) (diskFilter, *refusal) {
 	if status == "" || status == "All" {
 		return nil, nil
 	}
-	return func(d *disk) bool { return d.state(x.now) == status }, nil
+	return func(d *disk) bool { return d.shown(x.now) == status }, nil
 }
 
 func filterCategory(x *exchange) (diskFilter, *refusal) {
@@ -194,14 +196,24 @@ func filterChargeType(x *exchange) (diskFilter, *refusal) {
 	return func(*disk) bool { return false }, nil
 }
 
-// filterTruth filters by a property that all disks made by CreateDisk share.
-func filterTruth(name string, all bool) func(*exchange) (diskFilter, *refusal) {
+// filterInstance filters by the instances that reads show a disk attached to.
+func (s *Server) filterInstance(x *exchange) (diskFilter, *refusal) {
+	id := x.params["InstanceId"]
+	if id == "" {
+		return nil, nil
+	}
+	return func(d *disk) bool {
+		return slices.ContainsFunc(s.listed(d, x.now), func(a *attachment) bool { return a.instance.ID == id })
+	}, nil
+}
+
+func filterTruth(name string, of func(*disk) bool) func(*exchange) (diskFilter, *refusal) {
 	return func(x *exchange) (diskFilter, *refusal) {
-		want, no := x.params.boolean(name, all)
-		if no != nil || want == all {
+		want, no := x.params.boolean(name, false)
+		if no != nil || x.params[name] == "" {
 			return nil, no
 		}
-		return func(*disk) bool { return false }, nil
+		return func(d *disk) bool { return of(d) == want }, nil
 	}
 }
 
@@ -255,20 +267,53 @@ func (d *disk) multiAttachText() string {
 	return "Disabled"
 }
 
+// stamp is a time as replies show it; the zero time is "".
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(secondTime)
+}
+
+// listed returns the attachments that reads name the instances of.
+func (s *Server) listed(d *disk, now time.Time) []*attachment {
+	var list []*attachment
+	for _, a := range d.attachments {
+		phase := a.shown(now)
+		if phase == diskInUse || phase == diskDetaching && !s.config.Doubts.HideDetaching || phase == diskAttaching && s.config.Doubts.ListAttaching {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// renderAttachments shows what a disk is attached to. A disk with MultiAttach
+// has that in Attachments alone.
+func (s *Server) renderAttachments(o object, d *disk, now time.Time) {
+	list := []object{}
+	for _, a := range s.listed(d, now) {
+		list = append(list, object{"InstanceId": a.instance.ID, "Device": a.device, "AttachedTime": stamp(a.attached)})
+		if !d.multiAttach && a.phase != diskAttaching {
+			o["InstanceId"], o["Device"], o["AttachedTime"] = a.instance.ID, a.device, stamp(a.attached)
+		}
+	}
+	o["Attachments"], o["MountInstances"], o["MountInstanceNum"] = wrapped("Attachment", list), wrapped("MountInstance", list), len(list)
+}
+
 // renderDisk returns a disk as DescribeDisks shows it.
 func (s *Server) renderDisk(d *disk, x *exchange) object {
 	o := object{
 		"DiskId": d.id, "DiskName": d.name, "Description": d.description, "RegionId": s.config.Region, "ZoneId": d.zone,
-		"Status": d.state(x.now), "Type": "data", "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
+		"Status": d.shown(x.now), "Type": "data", "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
 		"ProvisionedIops": d.provisionedIOPS, "BurstingEnabled": d.bursting, "Encrypted": d.encrypted, "KMSKeyId": d.kmsKey,
 		"MultiAttach": d.multiAttachText(), "InstanceId": "", "Device": "", "SerialNumber": d.serial(), "BdfId": nil,
-		"CreationTime": d.created.UTC().Format(secondTime), "AttachedTime": "", "DetachedTime": "", "ExpiredTime": "2999-09-08T16:00Z",
-		"DeleteWithInstance": false, "DeleteAutoSnapshot": true, "EnableAutoSnapshot": true, "EnableAutomatedSnapshotPolicy": false,
+		"CreationTime": d.created.UTC().Format(secondTime), "AttachedTime": "", "DetachedTime": stamp(d.detached), "ExpiredTime": "2999-09-08T16:00Z",
+		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": true, "EnableAutoSnapshot": true, "EnableAutomatedSnapshotPolicy": false,
 		"Portable": true, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
 		"SourceSnapshotId": "", "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
-		"MountInstanceNum": 0, "Tags": wrapped("Tag", d.tags.render()), "OperationLocks": wrapped("OperationLock", []object{}),
-		"MountInstances": wrapped("MountInstance", []object{}), "Attachments": wrapped("Attachment", []object{}),
+		"Tags": wrapped("Tag", d.tags.render()), "OperationLocks": wrapped("OperationLock", []object{}),
 	}
+	s.renderAttachments(o, d, x.now)
 	wanted := x.params.list("AdditionalAttributes")
 	if slices.Contains(wanted, "IOPS") {
 		iops := categories[d.category].iops(d.size, d.level) + d.provisionedIOPS

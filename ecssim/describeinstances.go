@@ -12,10 +12,7 @@ var describeInstances = action{
 	do: (*Server).describeInstances,
 }
 
-// instanceStates are the values that DescribeInstances takes for Status.
-var instanceStates = []string{"Pending", "Running", "Starting", "Stopping", "Stopped"}
-
-// describeInstances shows the instances that pass every filter. All run.
+// describeInstances shows the instances that pass every filter.
 func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 	ids, byID, no := x.params.jsonList("InstanceIds",
 		func() *refusal {
@@ -40,8 +37,8 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 	}
 	var found []*instance
 	for _, i := range s.fleet.inOrder() {
-		if (!byID || slices.Contains(ids, i.ID)) && x.params.oneOf("ZoneId", i.Zone) && x.params.oneOf("Status", "Running") &&
-			x.params.oneOf("InstanceType", i.Type) && x.params.oneOf("InstanceTypeFamily", s.fleet.types[i.Type].family()) &&
+		if (!byID || slices.Contains(ids, i.ID)) && x.params.oneOf("ZoneId", i.Zone) && x.params.oneOf("Status", i.Status) &&
+			x.params.oneOf("InstanceType", i.Type) && x.params.oneOf("InstanceTypeFamily", i.kind.family()) &&
 			i.tags.matches(tags, x.now, s.config.Latency.TagsVisible) {
 			found = append(found, i)
 		}
@@ -58,10 +55,10 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 // renderInstance returns an instance as DescribeInstances shows it.
 func (s *Server) renderInstance(i *instance) object {
 	return object{
-		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": s.config.Region, "ZoneId": i.Zone, "Status": "Running",
-		"InstanceType": i.Type, "InstanceTypeFamily": s.fleet.types[i.Type].family(), "IoOptimized": true,
+		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": s.config.Region, "ZoneId": i.Zone, "Status": i.Status,
+		"InstanceType": i.Type, "InstanceTypeFamily": i.kind.family(), "IoOptimized": !i.kind.NotIOOptimized,
 		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
-		"Tags": wrapped("Tag", i.tags.render()), "OperationLocks": wrapped("LockReason", []object{}),
+		"Tags": wrapped("Tag", i.tags.render()), "OperationLocks": wrapped("LockReason", i.renderLocks()),
 		"MetadataOptions": object{"HttpEndpoint": "", "HttpTokens": "optional", "HttpPutResponseHopLimit": 0},
 	}
 }

@@ -7,15 +7,6 @@ import (
 	"time"
 )
 
-// The states of a disk as DescribeDisks shows them.
-const (
-	diskCreating  = "Creating"
-	diskAvailable = "Available"
-)
-
-// diskStates are the values that DescribeDisks takes for Status.
-var diskStates = []string{"Creating", "Available", "Attaching", "In_use", "Detaching", "ReIniting", "All"}
-
 // disk is one disk that exists.
 type disk struct {
 	seq             int // in the order of creation
@@ -35,16 +26,17 @@ type disk struct {
 	resourceGroup   string
 	storageCluster  string
 	created         time.Time
-	availableAt     time.Time
 	tags            tagSet
-}
 
-// state is the disk's Status at a time.
-func (d *disk) state(now time.Time) string {
-	if now.Before(d.availableAt) {
-		return diskCreating
-	}
-	return diskAvailable
+	creating           bool
+	modifying          bool
+	attachments        []*attachment // in the order of AttachDisk
+	everAttached       bool
+	home               string // ID of the instance that it was attached to last
+	deleteWithInstance bool
+	detached           time.Time // when it was detached last
+	resized            time.Time // when its last ResizeDisk was answered
+	changes            []change  // the last ones of its state
 }
 
 // serial is what the guest reads from the device.
@@ -114,22 +106,43 @@ type DiskState struct {
 	MultiAttach      bool              `json:"multiAttach,omitempty"`
 	Created          time.Time         `json:"created"`
 	Tags             map[string]string `json:"tags,omitempty"`
+	// Attachments has an entry for each instance that the disk is attached
+	// to, being attached to, or being detached from.
+	Attachments []AttachmentState `json:"attachments,omitempty"`
+}
+
+// AttachmentState is a disk's bond to an instance as it is, however much of
+// it reads show already.
+type AttachmentState struct {
+	Instance string    `json:"instance"`
+	Device   string    `json:"device"`
+	Phase    string    `json:"phase"` // Attaching, In_use or Detaching
+	Since    time.Time `json:"since"` // of the phase
+	Cause    string    `json:"cause"` // of the phase: an action and its request ID
+}
+
+func (a *attachment) export() AttachmentState {
+	return AttachmentState{Instance: a.instance.ID, Device: a.device, Phase: a.phase, Since: a.since, Cause: a.cause}
 }
 
 // Disks returns the disks that exist, in the order of their creation.
 func (s *Server) Disks() []DiskState {
 	var list []DiskState
-	s.look(func(now time.Time) { list = s.diskStates(now) })
+	s.look(func(time.Time) { list = s.diskStates() })
 	return list
 }
 
-func (s *Server) diskStates(now time.Time) []DiskState {
+func (s *Server) diskStates() []DiskState {
 	list := []DiskState{}
 	for _, d := range s.disks.order {
+		var attachments []AttachmentState
+		for _, a := range d.attachments {
+			attachments = append(attachments, a.export())
+		}
 		list = append(list, DiskState{
 			ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
-			Status: d.state(now), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
-			MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current),
+			Status: d.state(), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
+			MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current), Attachments: attachments,
 		})
 	}
 	return list

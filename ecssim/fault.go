@@ -20,12 +20,16 @@ const (
 	FaultEmpty       = "empty"        // the call takes effect, then status 200 comes without a body
 	FaultHTML        = "html"         // the call takes effect, then status 502 comes with a page of HTML
 	FaultDelay       = "delay"        // the call is as usual but for DelayBefore and DelayAfter
+	FaultStuck       = "stuck"        // the call is accepted, and what it sets going never ends, until Unstick
+	FaultFails       = "fails"        // the call is accepted, and what it sets going fails in the end
+	FaultStops       = "stops"        // the call is as usual, and then the instance that it names is Stopped
+	FaultVanishes    = "vanishes"     // the call is as usual, and then the instance that it names is released
 )
 
 // FaultKinds are the values of Fault.Do.
 var FaultKinds = []string{
 	FaultError, FaultThrottle, FaultLostRequest, FaultLostReply, FaultErrorAfter,
-	FaultTruncated, FaultEmpty, FaultHTML, FaultDelay,
+	FaultTruncated, FaultEmpty, FaultHTML, FaultDelay, FaultStuck, FaultFails, FaultStops, FaultVanishes,
 }
 
 // Fault is a misbehaviour and the calls that it hits. A call is hit by the

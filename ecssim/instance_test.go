@@ -99,11 +99,11 @@ func TestInstanceTypes(t *testing.T) {
 		change func(*ecs.DescribeInstanceTypesRequest)
 		want   []string
 	}{
-		{"all", func(*ecs.DescribeInstanceTypesRequest) {}, []string{"ecs.big.huge", "ecs.g7.large", "ecs.sim.dense", "ecs.sim.large", "ecs.simn.large"}},
+		{"all", func(*ecs.DescribeInstanceTypesRequest) {}, []string{"ecs.big.huge", "ecs.g7.large", "ecs.sim.dense", "ecs.sim.large", "ecs.sim.legacy", "ecs.simn.large"}},
 		{"by name", func(r *ecs.DescribeInstanceTypesRequest) {
 			r.InstanceTypes = &[]string{"ecs.g7.large", "ecs.none.large"}
 		}, []string{"ecs.g7.large"}},
-		{"by family", func(r *ecs.DescribeInstanceTypesRequest) { r.InstanceTypeFamily = "ecs.sim" }, []string{"ecs.sim.dense", "ecs.sim.large"}},
+		{"by family", func(r *ecs.DescribeInstanceTypesRequest) { r.InstanceTypeFamily = "ecs.sim" }, []string{"ecs.sim.dense", "ecs.sim.large", "ecs.sim.legacy"}},
 		{"by disks", func(r *ecs.DescribeInstanceTypesRequest) { r.MinimumDiskQuantity = "18" }, []string{"ecs.big.huge", "ecs.sim.dense"}},
 		{"by NVMe", func(r *ecs.DescribeInstanceTypesRequest) { r.NvmeSupport = "required" }, []string{"ecs.simn.large"}},
 	} {

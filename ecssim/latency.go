@@ -15,8 +15,24 @@ type Latency struct {
 	PerDisk time.Duration
 	// Available is the time from a disk's creation until it is Available.
 	Available time.Duration
-	// Initializing is the time from a disk's creation for which DeleteDisk
-	// refuses it with IncorrectDiskStatus.Initializing.
+	// Attach is the time from the reply to AttachDisk until the disk is In_use.
+	Attach time.Duration
+	// AttachShown is the time from the reply to AttachDisk for which reads
+	// show the disk Available still.
+	AttachShown time.Duration
+	// DeviceVisible is the time from In_use until the guest sees the device.
+	DeviceVisible time.Duration
+	// Detach is the time from the reply to DetachDisk until the disk is
+	// Available.
+	Detach time.Duration
+	// Order is the time from the reply to ResizeDisk for which another one is
+	// refused with LastOrderProcessing.
+	Order time.Duration
+	// InstanceReady is the time from the start of an instance for which
+	// AttachDisk refuses it with IncorrectInstanceStatus, Running as it looks.
+	InstanceReady time.Duration
+	// Initializing is the time from a disk's creation for which DeleteDisk and
+	// AttachDisk refuse it with IncorrectDiskStatus.Initializing.
 	Initializing time.Duration
 	// Visible is the time from a disk's creation for which no read finds it.
 	Visible time.Duration
@@ -52,19 +68,41 @@ func realLatency(scale time.Duration) Latency {
 			"CreateDisk":                500 * ms,
 			"DeleteDisk":                400 * ms,
 			"DescribeDisks":             120 * ms,
+			"AttachDisk":                500 * ms,
+			"DetachDisk":                400 * ms,
+			"ResizeDisk":                800 * ms,
 			"DescribeAvailableResource": 700 * ms,
 		},
-		PerDisk:      ms,
-		Available:    1500 * ms,
-		Initializing: 1000 * ms,
+		PerDisk:       ms,
+		Available:     1500 * ms,
+		Initializing:  1000 * ms,
+		Attach:        2000 * ms,
+		AttachShown:   300 * ms,
+		DeviceVisible: 1000 * ms,
+		Detach:        4000 * ms,
 	}
 	for action := range l.API {
 		l.API[action] /= scale
 	}
-	l.PerDisk /= scale
-	l.Available /= scale
-	l.Initializing /= scale
+	for _, span := range l.spans() {
+		*span.time /= scale
+	}
 	return l
+}
+
+// span is a time that is not of one action's reply, and its name.
+type span struct {
+	name string
+	time *time.Duration
+}
+
+// spans lists all of them.
+func (l *Latency) spans() []span {
+	return []span{
+		{"PerDisk", &l.PerDisk}, {"Available", &l.Available}, {"Initializing", &l.Initializing},
+		{"Attach", &l.Attach}, {"AttachShown", &l.AttachShown}, {"DeviceVisible", &l.DeviceVisible}, {"Detach", &l.Detach},
+		{"Order", &l.Order}, {"InstanceReady", &l.InstanceReady}, {"Visible", &l.Visible}, {"TagsVisible", &l.TagsVisible},
+	}
 }
 
 // of returns the time from a request to its reply.
@@ -84,12 +122,9 @@ func (l Latency) check() error {
 			return &ConfigError{"Latency.API", l.API[action].String(), "a duration of zero or more"}
 		}
 	}
-	for name, d := range map[string]time.Duration{
-		"Latency.PerDisk": l.PerDisk, "Latency.Available": l.Available, "Latency.Initializing": l.Initializing,
-		"Latency.Visible": l.Visible, "Latency.TagsVisible": l.TagsVisible,
-	} {
-		if d < 0 {
-			return &ConfigError{name, d.String(), "a duration of zero or more"}
+	for _, span := range l.spans() {
+		if *span.time < 0 {
+			return &ConfigError{"Latency." + span.name, span.time.String(), "a duration of zero or more"}
 		}
 	}
 	return nil

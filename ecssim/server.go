@@ -32,6 +32,7 @@ type Server struct {
 	tokens tokens
 	disks  shelf
 	fleet  fleet
+	stuck  []transition // kept back by FaultStuck
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -133,6 +134,7 @@ func (s *Server) execute(x *exchange) {
 	if x.refusal == nil && x.fault.Do != FaultLostRequest {
 		body, x.refusal = s.perform(x)
 	}
+	s.strikeInstance(x)
 	x.answerAt = x.at.Add(s.config.Latency.of(x.action.name) + x.extra + x.fault.DelayAfter)
 	if x.stopped {
 		x.answerAt = x.at // a gateway's refusal takes no time

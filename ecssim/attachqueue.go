@@ -1,0 +1,69 @@
+package ecssim
+
+import "fmt"
+
+// Queues are how many disks an instance attaches and detaches at a time.
+//
+// Serial is what an account of ECS has unless it asked for more: one attach
+// or detach at a time, any other is refused with InvalidOperation.Conflict.
+// With numbers above zero, attaches and detaches don't count for each other,
+// and those beyond are refused with
+// OperationConflict.DisksAttachingParallellyExceed (ECS's spelling) and
+// DisksDetachingOnEcsExceeded.
+type Queues struct {
+	Attach int `json:"attach"`
+	Detach int `json:"detach"`
+}
+
+// Serial and Parallel are the queues that accounts of ECS are known to have.
+var (
+	Serial   = Queues{}
+	Parallel = Queues{Attach: 32, Detach: 5}
+)
+
+func (q Queues) check() error {
+	if q != Serial && (q.Attach < 1 || q.Detach < 1) {
+		return &ConfigError{"Queues", fmt.Sprintf("attach %d, detach %d", q.Attach, q.Detach), "both above zero, or both zero for one at a time of either"}
+	}
+	return nil
+}
+
+// SetQueues changes how many disks an instance attaches and detaches at a
+// time. What is under way goes on.
+func (s *Server) SetQueues(q Queues) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config.Queues = q
+	return nil
+}
+
+// admit refuses an attach or a detach (phase says which) that finds the
+// instance's queue full.
+func (q Queues) admit(i *instance, phase string) *refusal {
+	attaching, detaching := i.inPhase(diskAttaching), i.inPhase(diskDetaching)
+	switch {
+	case q == Serial && attaching+detaching > 0:
+		return refuse(403, "InvalidOperation.Conflict", "The operation conflicts with another one on instance %s.", i.ID)
+	case q == Serial:
+		return nil
+	case phase == diskAttaching && attaching >= q.Attach:
+		return refuse(400, "OperationConflict.DisksAttachingParallellyExceed", "The number of disks being attached to instance %s in parallel exceeds the limit of %d.", i.ID, q.Attach)
+	case phase == diskDetaching && detaching >= q.Detach:
+		return refuse(400, "DisksDetachingOnEcsExceeded", "The number of disks being detached from instance %s exceeds the limit of %d.", i.ID, q.Detach)
+	}
+	return nil
+}
+
+// inPhase counts the instance's disks in a phase.
+func (i *instance) inPhase(phase string) int {
+	n := 0
+	for _, a := range i.attachments {
+		if a.phase == phase {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,74 @@
+package ecssim
+
+import "slices"
+
+// Doubts are the behaviours that sources disagree on, or that not every
+// client has seen. The zero value is what the newest or the stricter source
+// says.
+type Doubts struct {
+	// InUseCode is what AttachDisk answers for a disk that is In_use: one of
+	// InUseCodes, or empty for the first.
+	InUseCode string
+	// DetachedCode is what DetachDisk answers for a disk that is attached to
+	// nothing: one of DetachedCodes, or empty for the first.
+	DetachedCode string
+	// RefuseAttachWhileDetaching makes AttachDisk refuse, with
+	// IncorrectDiskStatus, a disk that is Detaching from that very instance.
+	// ECS has been seen to accept it; the disk is detached all the same.
+	RefuseAttachWhileDetaching bool
+	// HideDetaching leaves the instance out of a disk's Attachments,
+	// InstanceId and Device as soon as the disk is Detaching.
+	HideDetaching bool
+	// ListAttaching names the instance in a disk's Attachments while it is
+	// still Attaching.
+	ListAttaching bool
+	// RefuseSharedOnlineResize makes ResizeDisk refuse Type=online for disks
+	// with MultiAttach, as its table of errors says and its newer text does not.
+	RefuseSharedOnlineResize bool
+}
+
+// InUseCodes are the codes that AttachDisk may answer with for a disk that is
+// In_use.
+var InUseCodes = []string{"IncorrectDiskStatus", "InvalidDisk.InUse"}
+
+// DetachedCodes are the codes that DetachDisk may answer with for a disk that
+// is attached to nothing.
+var DetachedCodes = []string{"InvalidDisk.AlreadyDetached", "DependencyViolation", "IncorrectDiskStatus"}
+
+func (d Doubts) check() error {
+	if d.InUseCode != "" && !slices.Contains(InUseCodes, d.InUseCode) {
+		return &ConfigError{"Doubts.InUseCode", d.InUseCode, "one of " + quoted(InUseCodes)}
+	}
+	if d.DetachedCode != "" && !slices.Contains(DetachedCodes, d.DetachedCode) {
+		return &ConfigError{"Doubts.DetachedCode", d.DetachedCode, "one of " + quoted(DetachedCodes)}
+	}
+	return nil
+}
+
+// inUse is the refusal to attach a disk that is In_use.
+func (s *Server) inUse(d *disk) *refusal {
+	if s.config.Doubts.InUseCode == "InvalidDisk.InUse" {
+		return refuse(404, "InvalidDisk.InUse", "The specified disk %s is in use.", d.id)
+	}
+	return wrongState(d)
+}
+
+// alreadyDetached is the refusal to detach a disk that is attached to nothing.
+func (s *Server) alreadyDetached(d *disk, i *instance) *refusal {
+	switch s.config.Doubts.DetachedCode {
+	case "DependencyViolation":
+		return notAttached(d, i)
+	case "IncorrectDiskStatus":
+		return wrongState(d)
+	}
+	return refuse(404, "InvalidDisk.AlreadyDetached", "The specified disk %s has been detached.", d.id)
+}
+
+func notAttached(d *disk, i *instance) *refusal {
+	return refuse(403, "DependencyViolation", "The specified disk %s is not attached to the specified instance %s.", d.id, i.ID)
+}
+
+// wrongState is the refusal of a disk for the state that it is in.
+func wrongState(d *disk) *refusal {
+	return refuse(403, "IncorrectDiskStatus", "The current status %s of disk %s does not support this operation.", d.state(), d.id)
+}
