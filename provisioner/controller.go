@@ -51,7 +51,7 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 		recorder: broadcaster,
 		factory:  informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim)),
 		p: &Provisioner{
-			config: config, client: client, driver: driver, topology: index, journal: journal, waiting: newWaiting(),
+			config: config, client: client, driver: driver, topology: index, journal: journal, waiting: newWaiting(), soldOut: newSoldOut(time.Now),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, journal),
 			now:     time.Now,

@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	outcomes     *prometheus.CounterVec
 	saveFailures prometheus.Counter
+	spared       prometheus.Counter
 	boundSeconds prometheus.Histogram
 }
 
@@ -25,6 +26,10 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 			Name: "topodisk_provisioner_pv_save_failures_total",
 			Help: "Attempts to save a PersistentVolume that failed after its volume was made.",
 		}),
+		spared: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_creates_spared_total",
+			Help: "CreateVolume calls not made because the driver had refused the same for want of stock a moment before.",
+		}),
 		boundSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "topodisk_provisioner_claim_to_pv_seconds",
 			Help:    "Seconds from the claim's creation to its saved PersistentVolume.",
@@ -34,7 +39,7 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	for o := range outcomeNames {
 		m.outcomes.WithLabelValues(outcomeNames[o])
 	}
-	registry.MustRegister(m.outcomes, m.saveFailures, m.boundSeconds,
+	registry.MustRegister(m.outcomes, m.saveFailures, m.spared, m.boundSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_under_way",
 			Help: "Volumes asked of the driver whose PersistentVolume is not saved yet.",

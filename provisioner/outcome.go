@@ -51,14 +51,19 @@ func outcomeOfCreate(err error, mayReschedule bool) Outcome {
 	}
 	switch s.Code() {
 	case codes.ResourceExhausted:
-		if mayReschedule {
-			return Reschedule
-		}
-		return Finished
+		return outcomeOfWant(mayReschedule)
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Aborted, codes.Unknown:
 		// CSI: Aborted says that an operation on the volume is pending. The
 		// driver never answers Unknown itself: something in between did.
 		return Background
+	}
+	return Finished
+}
+
+// outcomeOfWant says what it means that there is no volume to be had.
+func outcomeOfWant(mayReschedule bool) Outcome {
+	if mayReschedule {
+		return Reschedule
 	}
 	return Finished
 }

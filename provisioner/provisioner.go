@@ -16,6 +16,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/kubernetes"
@@ -50,6 +52,7 @@ type Provisioner struct {
 	topology Topology
 	journal  *journal
 	waiting  *waiting
+	soldOut  *soldOut
 	events   record.EventRecorder
 	metrics  *metrics
 	now      func() time.Time
@@ -100,10 +103,14 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	if o.made != nil {
 		return Finished, nil
 	}
+	if p.journal.find(o.claim.UID) == nil {
+		if err := p.soldOut.ask(o); err != nil {
+			p.metrics.spared.Inc()
+			return outcomeOfWant(o.mayReschedule()), err
+		}
+	}
 	p.journal.open(o)
-	callCtx, cancel := context.WithTimeout(ctx, p.config.Timeout)
-	defer cancel()
-	response, err := p.driver.CreateVolume(callCtx, o.requestWithSecrets())
+	response, err := p.call(ctx, o)
 	if err != nil {
 		outcome := o.outcomeOf(err)
 		p.settle(o, outcome)
@@ -116,6 +123,21 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	}
 	o.made = response.Volume
 	return Finished, nil
+}
+
+// call makes the call, and remembers where the driver has no volume to give.
+func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
+	defer cancel()
+	asked := p.now()
+	response, err := p.driver.CreateVolume(ctx, o.requestWithSecrets())
+	switch {
+	case err == nil:
+		p.soldOut.served(o)
+	case status.Code(err) == codes.ResourceExhausted:
+		p.soldOut.heard(o, asked)
+	}
+	return response, err
 }
 
 // settle records what an attempt without a volume says of the next one.

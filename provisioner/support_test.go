@@ -143,6 +143,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		events: b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },
 		lookAgain: func(*v1.PersistentVolumeClaim) {},
 	}
+	b.soldOut = newSoldOut(b.now)
 	return b
 }
 

@@ -1,0 +1,135 @@
+package provisioner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func soldOutAnswer() answer {
+	return answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}
+}
+
+// claimOf makes the nth of many claims.
+func claimOf(n int, size string) *v1.PersistentVolumeClaim {
+	return testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.UID = types.UID(fmt.Sprintf("uid-%d", n))
+		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse(size)
+	})
+}
+
+func TestManyClaimsForASoldOutZoneCostFewCalls(t *testing.T) {
+	b := newBench(t, []answer{soldOutAnswer()})
+	class := testClass(nil)
+	const claims, seconds = 1000, 600
+	for second := range seconds {
+		for n := range 20 { // the scheduler sends each of them again every 50 s
+			_, outcome, err := b.provision(t.Context(), claimOf((second*20+n)%claims, "20Gi"), class, "node-1")
+			if outcome != Reschedule || err == nil {
+				t.Fatalf("got %v, %v", outcome, err)
+			}
+		}
+		b.clock = b.clock.Add(time.Second)
+	}
+	calls, _ := b.driver.calls()
+	if calls > seconds/30 || calls < seconds/70 {
+		t.Errorf("%d calls in %d s, want about one a minute", calls, seconds)
+	}
+	if all, _ := b.journal.underWay(); all != 0 {
+		t.Errorf("%d orders are under way", all)
+	}
+}
+
+func TestARestockedZoneServesAtOnce(t *testing.T) {
+	b := newBench(t, []answer{soldOutAnswer(), made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")})
+	class := testClass(nil)
+	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), class, "node-1")
+	_, outcome, err := b.provision(t.Context(), claimOf(2, "20Gi"), class, "node-1")
+	if outcome != Reschedule || !strings.Contains(text(err), "asked again in 5s") {
+		t.Errorf("right after: %v, %v", outcome, err)
+	}
+	b.clock = b.clock.Add(soldOutAtFirst)
+	for n := range 2 { // the first one asks, and the second one need not wait
+		if _, _, err := b.provision(t.Context(), claimOf(n, "20Gi"), class, "node-1"); err != nil {
+			t.Errorf("claim %d: %v", n, err)
+		}
+	}
+}
+
+func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
+	tests := map[string]struct {
+		change func(*bench)
+		size   string
+		class  map[string]string
+		node   string
+		asked  bool
+	}{
+		"the same":      {size: "20Gi", node: "node-1"},
+		"a larger one":  {size: "21Gi", node: "node-1"},
+		"a smaller one": {size: "19Gi", node: "node-1", asked: true},
+		"another zone":  {size: "20Gi", node: "node-2", asked: true, change: func(b *bench) { b.zones.requirement = inZone("zone-b").requirement }},
+		"another class": {size: "20Gi", node: "node-1", asked: true, class: map[string]string{"other": "1"}},
+		"an order under way goes on": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
+			b.driver.creates = []answer{unavailable()}
+			b.soldOut.refusals, b.soldOut = map[place]refusal{}, newSoldOut(b.now)
+			_, _, _ = b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1")
+			b.driver.creates = []answer{soldOutAnswer()}
+			_, _, _ = b.provision(t.Context(), claimOf(3, "20Gi"), testClass(nil), "node-1")
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{soldOutAnswer()})
+			_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
+			if test.change != nil {
+				test.change(b)
+			}
+			before, _ := b.driver.calls()
+			class := testClass(test.class)
+			if test.class != nil {
+				class.Name = "other"
+			}
+			_, _, _ = b.provision(t.Context(), claimOf(2, test.size), class, test.node)
+			if after, _ := b.driver.calls(); (after > before) != test.asked {
+				t.Errorf("asked: %v, want %v", after > before, test.asked)
+			}
+		})
+	}
+}
+
+func TestWithoutASelectedNodeARefusedClaimWaits(t *testing.T) {
+	b := newBench(t, []answer{soldOutAnswer()})
+	for range 2 {
+		if _, outcome, err := b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), ""); outcome != Finished || err == nil {
+			t.Errorf("got %v, %v", outcome, err)
+		}
+	}
+	if calls, _ := b.driver.calls(); calls != 1 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
+	b := newBench(t, nil)
+	asked := b.clock
+	for n := range 50 {
+		o, _, err := b.newOrder(t.Context(), claimOf(n, "20Gi"), testClass(nil), "node-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.clock = b.clock.Add(100 * time.Millisecond)
+		b.soldOut.heard(o, asked)
+	}
+	for _, r := range b.soldOut.refusals {
+		if r.pause != soldOutAtFirst {
+			t.Errorf("the pause is %s", r.pause)
+		}
+	}
+}
