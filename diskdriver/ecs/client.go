@@ -50,6 +50,8 @@ type Client struct {
 	pool      *pool
 	gates     map[action]*gate
 	reads     *reads
+	poller    *poller
+	sees      *evidence
 	metrics   *metrics
 }
 
@@ -61,11 +63,6 @@ func NewClient(config Config) (*Client, error) {
 		return nil, err
 	}
 	m := newMetrics()
-	if config.Registerer != nil {
-		if err := m.register(config.Registerer); err != nil {
-			return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
-		}
-	}
 	pool, err := newPool(config, endpoint)
 	if err != nil {
 		return nil, err
@@ -76,12 +73,20 @@ func NewClient(config Config) (*Client, error) {
 		keys:      config.Credentials,
 		pool:      pool,
 		gates:     make(map[action]*gate),
+		sees:      new(evidence),
 		metrics:   m,
 	}
 	for _, a := range actions {
 		c.gates[a] = newGate(m.throttleWait.WithLabelValues(a.name))
 	}
-	c.reads = newReads(c.describeIDs, c.gates[describeDisks].closed)
+	c.reads = newReads(c.describeIDs, c.gates[describeDisks].closed, m.idsPerRead)
+	c.poller = newPoller(c.reads)
+	m.watch(c.poller)
+	if config.Registerer != nil {
+		if err := m.register(config.Registerer); err != nil {
+			return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
+		}
+	}
 	return c, nil
 }
 

@@ -41,11 +41,16 @@ func namedQuery(name, clusterID string) query {
 }
 
 // describeIDs reads up to a hundred disks by ID. Those that ECS doesn't show are
-// not in the map.
+// not in the map; if it shows no disk at all, that is an error.
 func (c *Client) describeIDs(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
 	reply, err := c.describePage(ctx, idQuery(ids))
 	if err != nil {
 		return nil, err
+	}
+	if len(reply.Disks.Disk) == 0 {
+		if err := c.sees.look(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	found := make(map[disk.ID]disk.Disk, len(ids))
 	for _, d := range reply.Disks.Disk {
@@ -83,13 +88,17 @@ func (c *Client) describeAll(ctx context.Context, q query) ([]disk.Disk, error) 
 // describePage makes one DescribeDisks. A reply without a list of disks is no
 // answer: read as an empty list it would say that disks are gone.
 func (c *Client) describePage(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
-	return send(ctx, c, describeDisks, func() (request, *sdkecs.DescribeDisksResponse) {
+	reply, err := send(ctx, c, describeDisks, func() (request, *sdkecs.DescribeDisksResponse) {
 		r := sdkecs.CreateDescribeDisksRequest()
 		q(r)
 		return r, sdkecs.CreateDescribeDisksResponse()
 	}, func(reply *sdkecs.DescribeDisksResponse) bool {
 		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Disks"`)
 	})
+	if err == nil && len(reply.Disks.Disk) > 0 {
+		stamp(&c.sees.disks)
+	}
+	return reply, err
 }
 
 // fromECS translates a disk of ECS.

@@ -9,17 +9,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
-
-// sightings are the pauses between the reads that look for a disk just made:
-// ECS may show it a moment after it has given its ID.
-var sightings = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
 
 // Create makes one attempt at a disk under a client token, and returns the disk
 // as soon as a read shows that it is there, in whatever state.
@@ -39,7 +34,8 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 		return disk.Disk{}, err
 	}
 	id := disk.ID(reply.DiskId)
-	made, err := c.sight(ctx, id)
+	// ECS may show a disk a moment after it has given its ID.
+	made, err := c.Await(ctx, id, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
 		return made, nil
@@ -50,24 +46,6 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 	// Whatever kept the read from its answer, the disk may be there.
 	return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.UnknownOutcome, RequestID: reply.RequestId,
 		Err: fmt.Errorf("ECS gave the disk's ID, but the read that should show it failed: %w", err)}
-}
-
-// sight reads a disk that was just made, and again for a few seconds if ECS
-// doesn't show it yet.
-func (c *Client) sight(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	made, err := c.Get(ctx, id)
-	for _, pause := range sightings {
-		if err == nil || disk.KindOf(err) != disk.NotFound {
-			return made, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return made, err
-		}
-		made, err = c.Get(ctx, id)
-	}
-	return made, err
 }
 
 // createRequest asks for the disk of one attempt. ECS compares the parameters
@@ -116,24 +94,18 @@ var (
 )
 
 // Get reads one disk; concurrent reads share calls. NotFound: ECS doesn't show
-// it, which is no proof that it doesn't exist, for ECS also shows nothing to
-// an account without the permission to see it.
+// it, though it shows others. Denied: ECS shows no disk at all, which is also
+// what it does to an account without the permission to see any.
 func (c *Client) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	if usualID.MatchString(string(id)) {
-		return c.reads.get(ctx, id)
-	}
 	if !possibleID.MatchString(string(id)) {
-		return disk.Disk{}, &disk.Error{Op: describeDisks.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk", id)}
+		return disk.Disk{}, notAnID(id)
 	}
-	found, err := c.describeIDs(ctx, []disk.ID{id})
-	if err != nil {
-		return disk.Disk{}, about(id, err)
-	}
-	d, ok := found[id]
-	if !ok {
-		return disk.Disk{}, &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.NotFound, Err: errAbsent}
-	}
-	return d, nil
+	return c.reads.get(ctx, id)
+}
+
+// notAnID is the error for what can't be the ID of a disk.
+func notAnID(id disk.ID) error {
+	return &disk.Error{Op: describeDisks.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk", id)}
 }
 
 // Named reads every disk of this cluster whose tag disk.VolumeNameTag is the CSI

@@ -319,6 +319,7 @@ func TestOneReaderThatLeavesDoesNotEndTheOthersRead(t *testing.T) {
 		_, c := simulate(t, func(config *ecssim.Config) {
 			config.Latency.API = map[string]time.Duration{"DescribeDisks": 3 * time.Second}
 		})
+		manyDisks(t, c, 1)
 		var readers sync.WaitGroup
 		readers.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

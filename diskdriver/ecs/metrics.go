@@ -15,6 +15,8 @@ type metrics struct {
 	requests     *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
 	throttleWait *prometheus.HistogramVec
+	idsPerRead   prometheus.Histogram
+	gauges       []prometheus.Collector
 }
 
 func newMetrics() *metrics {
@@ -33,11 +35,30 @@ func newMetrics() *metrics {
 			Help:    "Time that calls were held back because ECS throttles their action.",
 			Buckets: []float64{.1, 1, 5, 15, 30, 60, 120},
 		}, []string{"action"}),
+		idsPerRead: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "topodisk_ecs_ids_per_read",
+			Help:    "Disks that one shared DescribeDisks asks for.",
+			Buckets: []float64{1, 2, 5, 10, 20, 50, 80, 100},
+		}),
 	}
 }
 
+// watch adds what is read from a poller when it is asked for.
+func (m *metrics) watch(p *poller) {
+	m.gauges = append(m.gauges,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_ecs_waiters",
+			Help: "Operations that wait for a disk to change.",
+		}, func() float64 { n, _ := p.waiting(); return float64(n) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_ecs_oldest_wait_seconds",
+			Help: "How long the operation that has waited longest for a disk to change has done so; 0 if none waits.",
+		}, func() float64 { _, oldest := p.waiting(); return oldest.Seconds() }),
+	)
+}
+
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.throttleWait} {
+	for _, c := range append([]prometheus.Collector{m.requests, m.duration, m.throttleWait, m.idsPerRead}, m.gauges...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}

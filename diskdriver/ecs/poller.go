@@ -1,0 +1,255 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// change is a kind of change that ECS goes on with after it has answered. How
+// long it takes is learned for each kind.
+type change int
+
+const (
+	anyChange change = iota // of no known length
+	toAttach
+	toDetach
+)
+
+// usual is what the changes take until this process has seen some. ECS
+// publishes no figures.
+var usual = map[change]span{
+	toAttach: {500 * time.Millisecond, 2 * time.Second},
+	toDetach: {2 * time.Second, 4 * time.Second},
+}
+
+// absences are the pauses between looks at a disk that isn't shown: ECS may
+// show a disk late, and an old state of it. After the last one it is gone.
+var absences = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// lookFailures is how many looks in a row ECS must refuse for a reason that
+// time doesn't mend before a wait ends with it.
+const lookFailures = 3
+
+// wait is somebody who waits for a disk to change.
+type wait struct {
+	id     disk.ID
+	change change
+	// since is when ECS took the change on. Zero stands for: long ago or not
+	// known, and makes the first look leave at once.
+	since time.Time
+	// queued says whether somebody can't begin before this wait is over; looks
+	// are closer then. It must neither block nor call the Client. Nil is no.
+	queued func() bool
+}
+
+// poller keeps the waits.
+type poller struct {
+	reads     *reads
+	forecasts map[change]*forecast
+
+	mu    sync.Mutex
+	waits map[*wait]time.Time // since when
+}
+
+func newPoller(r *reads) *poller {
+	p := &poller{reads: r, forecasts: make(map[change]*forecast), waits: make(map[*wait]time.Time)}
+	for c, s := range usual {
+		p.forecasts[c] = newForecast(s)
+	}
+	return p
+}
+
+// Await reads a disk again and again until seen says that it is done or that it
+// failed, and returns the disk as it was seen last. All who wait share calls,
+// and none is made while nobody waits. seen is called by Await alone, and never
+// at the same time twice.
+//
+// A read that fails ends no wait: it is repeated as long as ctx leaves the time
+// to answer. Then the error is Pending if ECS has shown the disk, and else says
+// why it couldn't be read. NotFound: several reads in a row didn't show the
+// disk, though they would have. Denied and the like: ECS refuses reads.
+func (c *Client) Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
+	return c.await(ctx, wait{id: id}, seen)
+}
+
+// await is Await for a change whose kind and beginning are known.
+func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
+	if !possibleID.MatchString(string(w.id)) {
+		return disk.Disk{}, notAnID(w.id)
+	}
+	if w.queued == nil {
+		w.queued = func() bool { return false }
+	}
+	patient, cancel := patience(ctx)
+	defer cancel()
+	c.poller.enter(&w)
+	defer c.poller.leave(&w)
+	s := &sightings{wait: &w, began: time.Now(), forecast: c.poller.forecasts[w.change]}
+	for {
+		if err := c.poller.reads.seek(ctx, patient, s); err != nil {
+			return s.last, s.gaveUp(ctx)
+		}
+		switch {
+		case s.failure != nil:
+			if s.failures >= lookFailures && !transient(s.failure) {
+				return s.last, about(w.id, s.failure)
+			}
+		case !s.found:
+			if s.absent > len(absences) {
+				return s.last, notShown(w.id)
+			}
+		default:
+			done, err := seen(s.last)
+			if done {
+				s.learn()
+			}
+			if done || err != nil {
+				return s.last, err
+			}
+		}
+	}
+}
+
+func (p *poller) enter(w *wait) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waits[w] = time.Now()
+}
+
+func (p *poller) leave(w *wait) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waits, w)
+}
+
+// waiting returns how many wait, and for how long the first of them has.
+func (p *poller) waiting() (n int, oldest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, began := range p.waits {
+		oldest = max(oldest, time.Since(began))
+	}
+	return len(p.waits), oldest
+}
+
+// sightings is what one wait has seen so far.
+type sightings struct {
+	*wait
+	forecast *forecast // nil for a change of no known length
+	began    time.Time
+
+	looks    int       // that were answered
+	looked   time.Time // when the last of them left
+	found    bool      // it showed the disk
+	last     disk.Disk
+	missed   time.Time // when the last look but one left that showed the disk
+	prompt   bool      // the last look came back soon
+	absent   int       // looks in a row that didn't show the disk
+	failure  error     // of the last look
+	failures int       // in a row
+	failedAt time.Time
+}
+
+// seek waits for the next look at a disk and takes down what it shows. The
+// error is that of patient, which ends before ctx.
+func (r *reads) seek(ctx, patient context.Context, s *sightings) error {
+	a := &ask{id: s.id, since: s.began, due: s.due(), urgent: s.queued}
+	r.join(ctx, a)
+	select {
+	case got := <-a.answer:
+		s.take(got)
+		return nil
+	case <-patient.Done():
+		r.quit(a)
+		return patient.Err()
+	}
+}
+
+// due returns when to look next.
+func (s *sightings) due() time.Time {
+	switch {
+	case s.failures > 0:
+		return s.failedAt.Add(min(firstBackoff<<(s.failures-1), lastBackoff))
+	case s.absent > 0:
+		return s.looked.Add(absences[s.absent-1])
+	case s.forecast != nil && !s.since.IsZero():
+		age := time.Duration(-1)
+		if s.looks > 0 {
+			age = s.looked.Sub(s.since)
+		}
+		return s.since.Add(s.forecast.next(age, s.queued()))
+	case s.looks == 0:
+		return s.began
+	}
+	return s.looked.Add(pauseAfter(2*s.looked.Sub(s.began), s.queued()))
+}
+
+// take takes down what a look shows.
+func (s *sightings) take(got glimpse) {
+	if s.failure = got.err; got.err != nil {
+		s.failures++
+		s.failedAt = got.back
+		return
+	}
+	s.failures = 0
+	s.missed = s.looked
+	s.looks++
+	s.looked, s.prompt = got.left, got.back.Sub(got.left) < time.Second
+	if s.found = got.found; !got.found {
+		s.absent++
+		return
+	}
+	s.absent, s.last = 0, got.disk
+}
+
+// learn tells the forecast when the change was over. A look that was held up
+// says too little.
+func (s *sightings) learn() {
+	if s.forecast == nil || s.since.IsZero() || !s.prompt {
+		return
+	}
+	seen := span{by: s.looked.Sub(s.since)}
+	if !s.missed.IsZero() {
+		seen.after = max(0, s.missed.Sub(s.since))
+	}
+	if seen.after < seen.by {
+		s.forecast.note(seen)
+	}
+}
+
+// gaveUp is the error of a wait whose time has ended.
+func (s *sightings) gaveUp(ctx context.Context) error {
+	kind := disk.Unreachable
+	why := "no read was answered in time"
+	switch {
+	case s.last.ID != "":
+		kind, why = disk.Pending, fmt.Sprintf("not done after %v; the disk was last seen %s", time.Since(s.began).Round(time.Millisecond), s.last.State)
+	case s.failure != nil:
+		kind, why = disk.KindOf(s.failure), "the disk couldn't be read"
+	case s.absent > 0:
+		kind, why = disk.Pending, "ECS doesn't show the disk yet"
+	}
+	e := &disk.Error{Op: describeDisks.name, Disk: s.id, Kind: kind}
+	switch {
+	case s.failure != nil:
+		e.Err = fmt.Errorf("%s: %w", why, s.failure)
+	case ctx.Err() != nil:
+		e.Err = fmt.Errorf("%s: %w", why, ctx.Err())
+	default:
+		e.Err = fmt.Errorf("%s", why)
+	}
+	return e
+}
+
+// transient says whether an error is one that time mends.
+func transient(err error) bool {
+	switch disk.KindOf(err) {
+	case disk.Throttled, disk.Unreachable, disk.Pending:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,376 @@
+package ecs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+// ripening is an ECS whose disks are being made for so long after a client saw
+// them first, with what else its changes need.
+func ripening(t *testing.T, length time.Duration, n int) (*ecssim.Server, *Client, []disk.ID) {
+	t.Helper()
+	sim, c := simulate(t, func(config *ecssim.Config) {
+		config.Latency.API = map[string]time.Duration{"DescribeDisks": 120 * time.Millisecond}
+		config.Latency.Available = length
+	})
+	return sim, c, manyDisks(t, c, n)
+}
+
+func available(d disk.Disk) (bool, error) { return d.State == disk.Available, nil }
+
+func TestWaitsShareLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 250
+		sim, c, ids := ripening(t, 10*time.Second, n)
+		began, before := time.Now(), calls(sim, "DescribeDisks")
+		var all sync.WaitGroup
+		for i := range 2 * n { // two for each disk
+			all.Go(func() {
+				d, err := c.Await(t.Context(), ids[i%n], available)
+				if err != nil || d.State != disk.Available || d.ID != ids[i%n] {
+					t.Errorf("disk %+v, error %v", d, err)
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(began)
+		if took > 12500*time.Millisecond {
+			t.Errorf("it took %v to see what takes 10s", took)
+		}
+		// Three calls for all disks, a second apart, and a few closer ones first.
+		if looks := calls(sim, "DescribeDisks") - before; looks > 3*16 {
+			t.Errorf("%d waits made %d calls in %v", 2*n, looks, took)
+		}
+	})
+}
+
+func TestNobodyLooksWhileNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c, ids := ripening(t, time.Hour, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := c.Await(ctx, ids[0], available)
+		if e := wantKind(t, err, disk.Pending); !strings.Contains(e.Error(), "Creating") {
+			t.Errorf("error %v doesn't say what the disk was seen to be", e)
+		}
+		if ctx.Err() != nil {
+			t.Error("the answer came after the deadline")
+		}
+		before := calls(sim, "DescribeDisks")
+		time.Sleep(time.Hour)
+		if n := calls(sim, "DescribeDisks") - before; n > 0 {
+			t.Errorf("%d looks were made for nobody", n)
+		}
+	})
+}
+
+// A look at an idle instant leaves when the change is likely to be over, and is
+// back a moment later: what the client adds is next to nothing.
+func TestAChangeIsSeenAsSoonAsItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length, answer = 1500 * time.Millisecond, 120 * time.Millisecond
+		sim, c, ids := ripening(t, 0, 1)
+		var late []time.Duration
+		before := 0
+		for i := range 60 {
+			if i == 20 {
+				before = calls(sim, "DescribeDisks")
+			}
+			time.Sleep(time.Minute)
+			began := time.Now()
+			if _, err := c.await(t.Context(), wait{id: ids[0], change: toAttach, since: began}, overAfter(began, length+answer)); err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, time.Since(began)-length-answer)
+		}
+		late = late[20:]
+		slices.Sort(late)
+		if p50 := late[len(late)/2]; p50 < 0 || p50 > 5*time.Millisecond {
+			t.Errorf("the client adds %v, want at most 5ms; all: %v", p50, late)
+		}
+		if looks := calls(sim, "DescribeDisks") - before; looks > 60 {
+			t.Errorf("40 changes took %d looks", looks)
+		}
+	})
+}
+
+// overAfter sees a change that is over when an answer that left in time says so.
+func overAfter(began time.Time, length time.Duration) func(disk.Disk) (bool, error) {
+	return func(disk.Disk) (bool, error) { return time.Since(began) >= length, nil }
+}
+
+func TestLooksAreCloserWhenSomebodyQueuesBehindTheAnswer(t *testing.T) {
+	count := map[bool]int{}
+	for _, queued := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			sim, c, ids := ripening(t, time.Hour, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			before := calls(sim, "DescribeDisks")
+			_, err := c.await(ctx, wait{id: ids[0], queued: func() bool { return queued }}, available)
+			wantKind(t, err, disk.Pending)
+			count[queued] = calls(sim, "DescribeDisks") - before
+		})
+	}
+	if calm, hurried := count[false], count[true]; calm < 55 || calm > 66 || hurried < 120 || hurried > 240 {
+		t.Errorf("a minute has %d looks, and %d if somebody queues; want about 60 and 120 to 240", calm, hurried)
+	}
+}
+
+func TestAFailedLookFailsNoWait(t *testing.T) {
+	for _, fault := range []ecssim.Fault{
+		{Do: ecssim.FaultThrottle, Code: "Throttling.User", Count: 3},
+		{Do: ecssim.FaultError, Status: 500, Code: "InternalError", Count: 3},
+		{Do: ecssim.FaultError, Status: 403, Code: "Forbidden.RAM", Count: lookFailures - 1},
+		{Do: ecssim.FaultLostReply, Count: 3},
+		{Do: ecssim.FaultHTML, Count: 3},
+		{Do: ecssim.FaultEmpty, Count: 3},
+	} {
+		t.Run(fault.Do+fault.Code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c, ids := ripening(t, 5*time.Second, 100)
+				fault.Action = "DescribeDisks"
+				if err := sim.AddFault(fault); err != nil {
+					t.Fatal(err)
+				}
+				before := calls(sim, "DescribeDisks")
+				var all sync.WaitGroup
+				for _, id := range ids {
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+						defer cancel()
+						if _, err := c.Await(ctx, id, available); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if n := calls(sim, "DescribeDisks") - before; n > 20 {
+					t.Errorf("100 waits took %d calls", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAReadThatECSRefusesForGoodEndsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c, ids := ripening(t, time.Hour, 1)
+		if err := sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultError, Status: 403, Code: "Forbidden.RAM"}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, err := c.Await(t.Context(), ids[0], available)
+		if e := wantKind(t, err, disk.Denied); e.Disk != ids[0] || e.RequestID == "" {
+			t.Errorf("error %+v names no disk or request", e)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestWhatWasNeverSeenIsNotPending(t *testing.T) {
+	for want, fault := range map[disk.Kind]ecssim.Fault{
+		disk.Unreachable: {Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"},
+		disk.Throttled:   {Do: ecssim.FaultThrottle},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sim, c, ids := ripening(t, time.Hour, 1)
+			fault.Action = "DescribeDisks"
+			if err := sim.AddFault(fault); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			_, err := c.Await(ctx, ids[0], available)
+			wantKind(t, err, want)
+			if ctx.Err() != nil {
+				t.Errorf("the answer %v came after the deadline", err)
+			}
+		})
+	}
+}
+
+func TestAnErrorOfTheWatcherEndsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, ids := ripening(t, time.Hour, 1)
+		want := disk.Errorf(disk.InUse, "another has it")
+		d, err := c.Await(t.Context(), ids[0], func(disk.Disk) (bool, error) { return false, want })
+		if !errors.Is(err, want) || d.ID != ids[0] {
+			t.Errorf("got %+v, %v", d, err)
+		}
+	})
+}
+
+func TestADiskThatGoesAwayIsNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, ids := ripening(t, 0, 2)
+		time.AfterFunc(5*time.Second, func() {
+			if err := c.Delete(t.Context(), ids[0]); err != nil {
+				t.Error(err)
+			}
+		})
+		began := time.Now()
+		_, err := c.Await(t.Context(), ids[0], func(disk.Disk) (bool, error) { return false, nil })
+		if e := wantKind(t, err, disk.NotFound); e.Disk != ids[0] {
+			t.Errorf("error %+v names no disk", e)
+		}
+		if took := time.Since(began); took < 8*time.Second || took > 12*time.Second {
+			t.Errorf("the disk went after 5s and was missed after %v", took)
+		}
+	})
+}
+
+// blind is an ECS whose reads show nothing, as to an account without the
+// permission to see disks.
+func blind(sim *ecssim.Server) roundTrip {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("Action") == "DescribeDisks" {
+			return answerWith(r, 200, `{"RequestId":"R1","Disks":{"Disk":[]}}`), nil
+		}
+		return sim.RoundTrip(r)
+	}
+}
+
+func TestNotFoundIsBelievedOnlyIfDisksAreShownAtAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t, nil)
+		c := newClient(t, Config{Transport: blind(sim)})
+		_, err := c.Get(t.Context(), "d-bp1a")
+		e := wantKind(t, err, disk.Denied)
+		if !strings.Contains(e.Error(), "ecs:DescribeDisks") {
+			t.Errorf("error %v doesn't name the permission", e)
+		}
+		_, err = c.Await(t.Context(), "d-bp1a", available)
+		wantKind(t, err, disk.Denied)
+		_, err = create(t.Context(), c, "vol-1")
+		wantKind(t, err, disk.UnknownOutcome)
+		if n := len(sim.Disks()); n != 1 {
+			t.Errorf("ECS has %d disks, want 1", n)
+		}
+	})
+}
+
+func TestWhoHasWaitedLongestIsLookedAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first []disk.ID
+		var once sync.Once
+		release := make(chan struct{})
+		c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			<-release
+			var ids []disk.ID
+			if err := json.Unmarshal([]byte(r.URL.Query().Get("DiskIds")), &ids); err != nil {
+				t.Error(err)
+			}
+			if len(ids) == largestBatch {
+				once.Do(func() { first = ids })
+			}
+			return answerWith(r, 503, `{"Code":"ServiceUnavailable","Message":"x","RequestId":"R1"}`), nil
+		})})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		var all sync.WaitGroup
+		now := time.Now()
+		for i := range 180 {
+			age := time.Duration(i%2) * time.Hour // the odd ones are older
+			id := disk.ID(fmt.Sprintf("d-bp1n%d", i))
+			a := &ask{id: id, since: now.Add(-age), due: now.Add(time.Second), urgent: always}
+			c.reads.join(ctx, a)
+			all.Go(func() { <-a.answer })
+		}
+		time.Sleep(2 * time.Second)
+		close(release)
+		all.Wait()
+		cancel()
+		older := 0
+		for _, id := range first {
+			var n int
+			if _, err := fmt.Sscanf(string(id), "d-bp1n%d", &n); err != nil {
+				t.Fatal(err)
+			}
+			older += n % 2
+		}
+		if len(first) != largestBatch || older != 90 {
+			t.Errorf("the first look has %d disks, %d of them of the 90 that waited longest", len(first), older)
+		}
+	})
+}
+
+func TestWaitsAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		sim := newSim(t, func(config *ecssim.Config) { config.Latency.Available = time.Minute })
+		c := newClient(t, Config{Transport: sim, Registerer: registry})
+		ids := manyDisks(t, c, 3)
+		var all sync.WaitGroup
+		for _, id := range ids {
+			all.Go(func() {
+				if _, err := c.Await(t.Context(), id, available); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		if n, oldest := gauge(t, registry, "topodisk_ecs_waiters"), gauge(t, registry, "topodisk_ecs_oldest_wait_seconds"); n != 3 || oldest != 10 {
+			t.Errorf("%v wait, the first for %v s; want 3 and 10", n, oldest)
+		}
+		all.Wait()
+		if n, oldest := gauge(t, registry, "topodisk_ecs_waiters"), gauge(t, registry, "topodisk_ecs_oldest_wait_seconds"); n != 0 || oldest != 0 {
+			t.Errorf("%v wait, the first for %v s; want none", n, oldest)
+		}
+	})
+}
+
+// gauge returns a gauge of a registry.
+func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, ids := ripening(t, time.Hour, 5)
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Duration(i)*17*time.Millisecond, cancel)
+				_, err := c.Await(ctx, ids[i%5], available)
+				if err == nil {
+					t.Error("the wait ended well")
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Minute)
+		c.reads.mu.Lock()
+		defer c.reads.mu.Unlock()
+		if r := c.reads; len(r.later)+len(r.ready)+len(r.wanted)+r.flying != 0 || len(c.poller.waits) != 0 {
+			t.Errorf("left behind: %d later, %d ready, %d wanted, %d flying, %d waits", len(r.later), len(r.ready), len(r.wanted), r.flying, len(c.poller.waits))
+		}
+	})
+}
