@@ -96,7 +96,7 @@ func (c *Client) describePage(ctx context.Context, q query) (*sdkecs.DescribeDis
 		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Disks"`)
 	})
 	if err == nil && len(reply.Disks.Disk) > 0 {
-		stamp(&c.sees.disks)
+		markNow(&c.sees.disks)
 	}
 	return reply, err
 }

@@ -42,11 +42,11 @@ func (e *evidence) look(ctx context.Context, c *Client) error {
 	case len(reply.Disks.Disk) > 0:
 		return nil
 	}
-	stamp(&e.none)
+	markNow(&e.none)
 	return &disk.Error{Op: describeDisks.name, Kind: disk.Denied, RequestID: reply.RequestId, Err: errBlind}
 }
 
-func stamp(at *atomic.Pointer[time.Time]) {
+func markNow(at *atomic.Pointer[time.Time]) {
 	now := time.Now()
 	at.Store(&now)
 }
