@@ -6,6 +6,12 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
+// ECS is all that the driver asks of ECS, role by role.
+type ECS interface {
+	Disks
+	Cloud
+}
+
 // Disks makes, finds and deletes disks. Every error has a disk.Kind.
 type Disks interface {
 	// Create makes one attempt under a client token and returns the disk as

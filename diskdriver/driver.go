@@ -81,7 +81,7 @@ type Driver struct {
 
 // New returns a Driver; its error names what is wrong in the Config and what
 // is allowed. It calls nothing: Run does.
-func New(config Config, disks Disks, cloud Cloud) (*Driver, error) {
+func New(config Config, ecs ECS) (*Driver, error) {
 	config, err := config.complete()
 	if err != nil {
 		return nil, err
@@ -92,12 +92,12 @@ func New(config Config, disks Disks, cloud Cloud) (*Driver, error) {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	health := &health{cloud: cloud, ready: m.ready}
+	health := &health{cloud: ecs, ready: m.ready}
 	return &Driver{
 		health:     health,
 		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, health: health},
-		controller: &controller{config: config, disks: disks, history: newHistory()},
+		controller: &controller{config: config, disks: ecs, history: newHistory()},
 		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, newInflight().refuse),
 	}, nil
 }

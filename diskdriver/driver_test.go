@@ -16,7 +16,7 @@ func TestNewNamesWhatIsWrongInTheConfig(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if _, err := New(c, &slow{}, &cloud{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(c, others{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -38,10 +38,17 @@ func (s *slow) Delete(ctx context.Context, id disk.ID) error {
 	}
 }
 
+// others are the roles of ECS that a test doesn't play.
+type others struct{ ECS }
+
 func newDriver(t *testing.T, disks Disks, c Cloud) (*Driver, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster, Registerer: registry}, disks, c)
+	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster, Registerer: registry}, struct {
+		Disks
+		Cloud
+		others
+	}{disks, c, others{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func sanityDriver(t *testing.T) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver, err := New(Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: cluster}, client, client)
+	driver, err := New(Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: cluster}, client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ var grpcCodes = map[disk.Kind]codes.Code{
 	disk.NodeFull:        codes.ResourceExhausted,
 	disk.Quota:           codes.FailedPrecondition,
 	disk.InUse:           codes.FailedPrecondition,
+	disk.Blocked:         codes.FailedPrecondition,
 	disk.Pending:         codes.Aborted,
 	disk.Throttled:       codes.Unavailable,
 	disk.Unreachable:     codes.Unavailable,

@@ -27,6 +27,7 @@ func TestEveryKindHasItsCode(t *testing.T) {
 		disk.NodeFull:        codes.ResourceExhausted,
 		disk.Quota:           codes.FailedPrecondition,
 		disk.InUse:           codes.FailedPrecondition,
+		disk.Blocked:         codes.FailedPrecondition,
 		disk.Pending:         codes.Aborted,
 		disk.Throttled:       codes.Unavailable,
 		disk.Unreachable:     codes.Unavailable,

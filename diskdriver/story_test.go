@@ -207,7 +207,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster}, client, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster}, client)
 	s.must(err)
 }
 

@@ -22,11 +22,8 @@ import (
 // version is stamped by the linker.
 var version = "dev"
 
-// *ecs.Client is what the driver makes disks with.
-var (
-	_ diskdriver.Disks = (*ecs.Client)(nil)
-	_ diskdriver.Cloud = (*ecs.Client)(nil)
-)
+// *ecs.Client is what the driver works with.
+var _ diskdriver.ECS = (*ecs.Client)(nil)
 
 func main() {
 	o, err := parse(os.Args[1:], os.Stderr)
@@ -63,7 +60,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}
-	driver, err := diskdriver.New(o.driver(registry), client, client)
+	driver, err := diskdriver.New(o.driver(registry), client)
 	if err != nil {
 		return err
 	}

@@ -43,11 +43,14 @@ const (
 	// UnknownOutcome is a call that may or may not have taken effect. It is
 	// never to be treated as a failure: a disk may exist.
 	UnknownOutcome
+	// Blocked is an operation that the state of a disk or a rule of ECS
+	// doesn't allow now; time or somebody's action lifts it.
+	Blocked
 )
 
 var kindNames = [...]string{
 	"unexpected", "invalid", "out of range", "denied", "unauthenticated", "not found", "mismatch",
-	"out of stock", "node full", "quota", "in use", "pending", "throttled", "unreachable", "unknown outcome",
+	"out of stock", "node full", "quota", "in use", "pending", "throttled", "unreachable", "unknown outcome", "blocked",
 }
 
 // String returns the Kind's name in words.
