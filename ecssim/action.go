@@ -18,6 +18,7 @@ type action struct {
 	// regionCode is the status and the code of a refusal of another region.
 	regionCode refusal
 	anyRegion  bool
+	unsigned   bool // anybody may call it
 	do         func(*Server, *exchange) (object, *refusal)
 }
 
@@ -28,7 +29,8 @@ var actions = table(
 	describeRegions, describeZones, describeAvailableResource,
 	describeInstances, describeInstanceTypes,
 	tagResources, untagResources, listTagResources,
-	getCallerIdentity,
+	getCallerIdentity, assumeRole, assumeRoleWithOIDC,
+	readMetadata, metadataToken,
 )
 
 // table indexes operations by name and fills in what most have in common.

@@ -29,6 +29,8 @@ type adminRoute struct {
 //	        type; with DELETE id alone
 //	queues: attach, detach, as in Queues; both 0 is one at a time
 //	unstick: disk, "" for all
+//	denials: who, action, empty as in Denial
+//	keys:   id and secret (an empty one takes the key away), or endTemporary
 //	throttle: profile, or limits (calls a minute by action, "" for the others);
 //	        code, phase, bucket, stickyMinute as in Throttle
 func adminRoutes() []adminRoute {
@@ -46,6 +48,11 @@ func adminRoutes() []adminRoute {
 		{"POST", "queues", (*Server).adminQueues},
 		{"GET", "devices", func(s *Server, _ []byte) (any, error) { return s.allDevices(), nil }},
 		{"POST", "unstick", (*Server).adminUnstick},
+		{"GET", "denials", func(s *Server, _ []byte) (any, error) { return s.Denials(), nil }},
+		{"POST", "denials", (*Server).adminDenial},
+		{"DELETE", "denials", func(s *Server, _ []byte) (any, error) { s.ClearDenials(); return s.Denials(), nil }},
+		{"GET", "keys", func(s *Server, _ []byte) (any, error) { return s.KeyIDs(), nil }},
+		{"POST", "keys", (*Server).adminKeys},
 		{"GET", "throttle", func(s *Server, _ []byte) (any, error) { return s.State().Throttle, nil }},
 		{"POST", "throttle", (*Server).adminThrottle},
 		{"DELETE", "throttle", func(s *Server, _ []byte) (any, error) { return s.adminThrottle([]byte(`{"profile":"off"}`)) }},
@@ -167,6 +174,7 @@ type State struct {
 	Stuck         int                       `json:"stuck"` // transitions that FaultStuck keeps back
 	Stock         []StockLevel              `json:"stock"`
 	Throttle      ThrottleState             `json:"throttle"`
+	Denials       []Denial                  `json:"denials"`
 	Faults        []Fault                   `json:"faults"`
 	Calls         map[string]map[string]int `json:"calls"`         // counts by action and code, "" for success
 	UnknownParams map[string]int            `json:"unknownParams"` // counts by action and name, numbers replaced by N
@@ -182,7 +190,7 @@ func (s *Server) State() State {
 			Instances: s.instanceStates(), Disks: s.diskStates(),
 			Queues: s.config.Queues, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
-			Stock: s.levels(), Throttle: s.gates.state(now), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
+			Stock: s.levels(), Throttle: s.gates.state(now), Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}
 		if err := s.broken(); err != nil {
 			st.Broken = err.Error()

@@ -5,9 +5,17 @@ var getCallerIdentity = action{
 	do: (*Server).getCallerIdentity,
 }
 
-// getCallerIdentity says whose account this is: its owner's.
-func (s *Server) getCallerIdentity(*exchange) (object, *refusal) {
+// getCallerIdentity says who signed the request: the owner of the account, or
+// somebody in a role.
+func (s *Server) getCallerIdentity(x *exchange) (object, *refusal) {
 	account := s.config.Account
+	if key := x.caller; key.role != "" {
+		id := s.roleID(key.role)
+		return object{
+			"AccountId": account, "UserId": "", "PrincipalId": id + ":" + key.session, "RoleId": id,
+			"Arn": s.sessionARN(key), "IdentityType": "AssumedRoleUser",
+		}, nil
+	}
 	return object{
 		"AccountId": account, "UserId": account, "PrincipalId": account, "RoleId": "",
 		"Arn": "acs:ram::" + account + ":root", "IdentityType": "Account",

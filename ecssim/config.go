@@ -27,7 +27,18 @@ type Config struct {
 	// AccessKeys maps access key IDs to their secrets. Without any, nobody's
 	// signature is checked.
 	AccessKeys map[string]string
-	Account    string // account ID of the caller; default 1234567890123456
+	// SecurityTokens maps the IDs of those AccessKeys that are temporary to
+	// their tokens. They work until EndTemporaryKeys.
+	SecurityTokens map[string]string
+	Account        string // account ID of the caller; default 1234567890123456
+	// Roles are the RAM roles that can be assumed. With any, signatures are
+	// checked even if there are no AccessKeys.
+	Roles []Role
+	// Denials are the permissions that callers lack.
+	Denials []Denial
+	// InstanceKeyLife is how long the keys live that the metadata service gives
+	// an instance for its role; default 6 h.
+	InstanceKeyLife time.Duration
 
 	// KMSKeys, ResourceGroups and StorageClusters are the IDs that exist; nil
 	// takes any.
@@ -162,7 +173,18 @@ func (c Config) checkKeys() error {
 			return &ConfigError{"AccessKeys", id, "an access key with a secret"}
 		}
 	}
-	return nil
+	for _, id := range slices.Sorted(maps.Keys(c.SecurityTokens)) {
+		if c.AccessKeys[id] == "" || c.SecurityTokens[id] == "" {
+			return &ConfigError{"SecurityTokens", id, "the ID of one of the AccessKeys, with a token"}
+		}
+	}
+	if c.InstanceKeyLife < 0 {
+		return &ConfigError{"InstanceKeyLife", c.InstanceKeyLife.String(), "a duration above zero, or zero for 6h"}
+	}
+	if err := c.checkRoles(); err != nil {
+		return err
+	}
+	return c.checkDenials()
 }
 
 func (c Config) checkLimits() error {

@@ -59,6 +59,6 @@ func (s *Server) renderInstance(i *instance) object {
 		"InstanceType": i.Type, "InstanceTypeFamily": i.kind.family(), "IoOptimized": !i.kind.NotIOOptimized,
 		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
 		"Tags": wrapped("Tag", i.tags.render()), "OperationLocks": wrapped("LockReason", i.renderLocks()),
-		"MetadataOptions": object{"HttpEndpoint": "", "HttpTokens": "optional", "HttpPutResponseHopLimit": 0},
+		"MetadataOptions": i.metadataOptions(),
 	}
 }

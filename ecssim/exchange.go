@@ -13,9 +13,13 @@ type message struct {
 	method string
 	host   string
 	query  string // raw
-	form   string // raw body of a form, empty if the body is none
+	path   string
+	body   string
+	form   string // the body if it is a form, else empty
 	agent  string
-	header map[string]string // the x-acs- headers, by lower-case name
+	header map[string]string // by lower-case name, host among them
+	// instance is the one whose metadata service the request came to.
+	instance string
 }
 
 // exchange is one request on its way through the server, and its reply.
@@ -28,13 +32,20 @@ type exchange struct {
 	answerAt  time.Time // when its reply is sent
 	now       time.Time // the time as the action sees it
 
+	header  map[string]string
 	all     parameters // as sent
 	params  parameters // without those of the protocol
 	action  action
 	fault   Fault
 	refusal *refusal
-	stopped bool   // the gateway refused it: no action has seen it
-	disk    string // the disk concerned, for the ledger
+	stopped bool       // the gateway refused it: no action has seen it
+	disk    string     // the disk concerned, for the ledger
+	caller  *accessKey // who signed it; nil if the action takes no signature
+	denial  object     // what the reply says of a permission that is lacking
+	blind   bool       // the caller sees nothing of what a read finds
+	plain   bool       // the reply is text, not JSON
+	text    string     // of a plain reply
+	silent  bool       // there is no reply
 	token   *tokenUse
 	extra   time.Duration // what the action adds to its latency
 	reply   reply
@@ -84,7 +95,7 @@ func (x *exchange) findAction(m message) *refusal {
 		return missing("Action")
 	}
 	a, ok := actions[name]
-	if !ok || a.version != version {
+	if !ok || a.version != version || version == versionMetadata {
 		return refuse(404, "InvalidAction.NotFound", "Specified api is not found: Action %q of Version %q.", name, version)
 	}
 	x.action = a

@@ -16,6 +16,10 @@ type Instance struct {
 	// Status is one of Pending, Running, Starting, Stopping and Stopped;
 	// empty is Running.
 	Status string `json:"status,omitempty"`
+
+	Role           string `json:"role,omitempty"`           // name of the RAM role whose keys the metadata service gives out
+	TokensRequired bool   `json:"tokensRequired,omitempty"` // the metadata service takes requests in token mode only
+	MetadataOff    bool   `json:"metadataOff,omitempty"`    // the metadata service is not there
 }
 
 const (

@@ -40,6 +40,9 @@ func (l *ledger) write(x *exchange) {
 		Number: l.total + 1, Time: x.at, Action: x.action.name, Status: x.reply.status, RequestID: x.requestID, UserAgent: x.agent,
 		Disk: x.disk, Params: maps.Clone(map[string]string(x.params)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
 	}
+	if c.Params["OIDCToken"] != "" {
+		c.Params["OIDCToken"] = "(not kept)" // whoever has it can assume the role
+	}
 	switch {
 	case x.refusal != nil:
 		c.Code = x.refusal.code

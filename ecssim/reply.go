@@ -42,12 +42,18 @@ const jsonType = "application/json;charset=utf-8"
 // render makes the reply of an exchange: its body, or its refusal in the
 // form of the ECS API's error bodies.
 func (x *exchange) render(body object) reply {
+	if x.plain {
+		return x.renderText()
+	}
 	status := 200
 	if no := x.refusal; no != nil {
 		status = no.status
 		body = object{
 			"HostId": x.host, "Code": no.code, "Message": no.message,
 			"Recommend": "https://api.aliyun.com/troubleshoot?q=" + url.QueryEscape(no.code) + "&product=" + x.product() + "&requestId=" + x.requestID,
+		}
+		if x.denial != nil {
+			body["AccessDeniedDetail"] = x.denial
 		}
 	} else if body == nil {
 		body = object{}
@@ -60,6 +66,14 @@ func (x *exchange) render(body object) reply {
 		panic("ecssim: a reply that is no JSON: " + err.Error()) // bodies hold strings, numbers and truth values only
 	}
 	return reply{status: status, requestID: x.requestID, contentType: jsonType, body: bytes.TrimSpace(text.Bytes())}
+}
+
+// renderText makes a reply of plain text, as the metadata service's are.
+func (x *exchange) renderText() reply {
+	if no := x.refusal; no != nil {
+		return reply{status: no.status, contentType: "text/plain", body: []byte(no.message)}
+	}
+	return reply{status: 200, contentType: "text/plain", body: []byte(x.text)}
 }
 
 // product returns the product of the action as Recommend spells it.

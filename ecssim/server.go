@@ -11,6 +11,8 @@ package ecssim
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,18 +23,21 @@ type Server struct {
 	config Config
 	clock  *clock
 
-	mu     sync.Mutex // guards all below
-	ids    idMaker
-	nonces nonces
-	queue  queue
-	gates  gates
-	faults faultList
-	ledger ledger
-	stock  stock
-	tokens tokens
-	disks  shelf
-	fleet  fleet
-	stuck  []transition // kept back by FaultStuck
+	mu        sync.Mutex // guards all below
+	ids       idMaker
+	keys      keyring
+	nonces    nonces
+	denials   []Denial
+	concierge concierge
+	queue     queue
+	gates     gates
+	faults    faultList
+	ledger    ledger
+	stock     stock
+	tokens    tokens
+	disks     shelf
+	fleet     fleet
+	stuck     []transition // kept back by FaultStuck
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -43,16 +48,19 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: config,
-		clock:  newClock(),
-		ids:    newIDMaker(config.Region, config.Seed),
-		nonces: newNonces(),
-		gates:  newGates(config.Throttle),
-		ledger: newLedger(config.LedgerSize),
-		stock:  newStock(config),
-		tokens: newTokens(config.TokenLife),
-		disks:  newShelf(),
-		fleet:  newFleet(config),
+		config:    config,
+		clock:     newClock(),
+		ids:       newIDMaker(config.Region, config.Seed),
+		keys:      newKeyring(config),
+		nonces:    newNonces(),
+		denials:   slices.Clone(config.Denials),
+		concierge: newConcierge(),
+		gates:     newGates(config.Throttle),
+		ledger:    newLedger(config.LedgerSize),
+		stock:     newStock(config),
+		tokens:    newTokens(config.TokenLife),
+		disks:     newShelf(),
+		fleet:     newFleet(config),
 	}, nil
 }
 
@@ -103,17 +111,8 @@ func (s *Server) accept(m message) *exchange {
 	now := s.clock.now()
 	s.queue.run(now)
 
-	x := &exchange{arrived: now, at: now, now: now, agent: m.agent, requestID: s.ids.request(), host: m.host}
-	x.refusal = x.read(m)
-	if x.refusal == nil {
-		x.refusal = s.authenticate(m, x.all)
-	}
-	if x.refusal == nil {
-		x.refusal = x.findAction(m)
-	}
-	if x.refusal == nil {
-		x.refusal = s.gates.pass(x.action.name, now)
-	}
+	x := &exchange{arrived: now, at: now, now: now, agent: m.agent, requestID: s.ids.request(), host: m.host, header: m.header}
+	x.refusal = s.admit(m, x)
 	x.stopped = x.refusal != nil
 	if !x.stopped {
 		x.fault = s.faults.pick(x)
@@ -121,6 +120,30 @@ func (s *Server) accept(m message) *exchange {
 	}
 	s.queue.add(x.at, func() { s.execute(x) })
 	return x
+}
+
+// admit takes a request through the gateway: what is asked for, by whom, may
+// he, and not too often. The documentation does not say in which order.
+func (s *Server) admit(m message, x *exchange) *refusal {
+	if strings.HasPrefix(m.path, metadataRoot) {
+		if no := x.readMetadataRequest(m); no != nil {
+			return no
+		}
+		return s.gates.pass(x.action.name, x.now)
+	}
+	if no := x.read(m); no != nil {
+		return no
+	}
+	if no := x.findAction(m); no != nil {
+		return no
+	}
+	if no := s.authenticate(m, x); no != nil {
+		return no
+	}
+	if no := s.authorize(x); no != nil {
+		return no
+	}
+	return s.gates.pass(x.action.name, x.now)
 }
 
 // execute lets a request take effect at its time, and settles its reply and
@@ -141,6 +164,9 @@ func (s *Server) execute(x *exchange) {
 	}
 	s.tokens.settle(x)
 	x.reply = x.fault.spoil(x, x.render(body))
+	if x.silent {
+		x.reply.lost, x.reply.status = true, 0
+	}
 	s.ledger.write(x)
 }
 
@@ -153,5 +179,9 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 	if region := x.params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
 		return nil, x.action.wrongRegion(region)
 	}
-	return x.action.do(s, x)
+	body, no := x.action.do(s, x)
+	if x.blind {
+		body = blinded(body)
+	}
+	return body, no
 }

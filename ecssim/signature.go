@@ -14,34 +14,70 @@ import (
 // signatureWindow is how far a request's timestamp may be off.
 const signatureWindow = 15 * time.Minute
 
-// authenticate checks who sent a request, if the simulator has access keys.
-func (s *Server) authenticate(m message, p parameters) *refusal {
-	if len(s.config.AccessKeys) == 0 {
+// signed is what a request says of who sent it.
+type signed struct {
+	keyID     string
+	token     string // of a temporary key
+	stamp     string
+	nonce     string
+	toSign    string
+	signature string
+	sign      func(toSign, secret string) string
+}
+
+// authenticate finds out who sent a request, and checks that unless the
+// simulator has neither access keys nor roles.
+func (s *Server) authenticate(m message, x *exchange) *refusal {
+	if x.action.unsigned {
 		return nil
 	}
-	for _, name := range []string{"AccessKeyId", "Signature", "SignatureMethod", "SignatureVersion", "SignatureNonce", "Timestamp"} {
-		if p[name] == "" {
-			return missing(name)
-		}
+	read := readRPC
+	if isACS3(m) {
+		read = readACS3
 	}
-	if p["SignatureMethod"] != "HMAC-SHA1" || p["SignatureVersion"] != "1.0" {
-		return refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignatureMethod HMAC-SHA1 and SignatureVersion 1.0 are spoken here.")
+	if !s.keys.checked {
+		x.caller = &accessKey{id: claimedKey(m, x.all)}
+		return nil
 	}
-	secret, ok := s.config.AccessKeys[p["AccessKeyId"]]
-	if !ok {
-		return refuse(404, "InvalidAccessKeyId.NotFound", "Specified access key is not found.")
-	}
-	if no := checkTimestamp(p["Timestamp"], time.Now()); no != nil {
+	claim, no := read(m, x.all)
+	if no != nil {
 		return no
 	}
-	toSign := stringToSign(m.method, p)
-	if !hmac.Equal([]byte(sign(toSign, secret)), []byte(p["Signature"])) {
-		return refuse(400, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:%s", toSign)
+	key, no := s.verify(claim)
+	if no != nil {
+		return no
 	}
-	if !s.nonces.use(p["AccessKeyId"]+" "+p["SignatureNonce"], time.Now()) {
-		return refuse(400, "SignatureNonceUsed", "The request signature nonce has been used.")
-	}
+	x.caller = key
 	return nil
+}
+
+// verify checks a claim. The time is that of package time alone, for whoever
+// sends requests does not know of Advance.
+func (s *Server) verify(claim signed) (*accessKey, *refusal) {
+	now := time.Now()
+	key, no := s.keys.find(claim.keyID, claim.token, now)
+	if no != nil {
+		return nil, no
+	}
+	if no := checkTimestamp(claim.stamp, now); no != nil {
+		return nil, no
+	}
+	if !hmac.Equal([]byte(claim.sign(claim.toSign, key.secret)), []byte(claim.signature)) {
+		return nil, refuse(400, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:%s", claim.toSign)
+	}
+	if !s.nonces.use(claim.keyID+" "+claim.nonce, now) {
+		return nil, refuse(400, "SignatureNonceUsed", "The request signature nonce has been used.")
+	}
+	return key, nil
+}
+
+// claimedKey is the ID of the key that a request names, whether or not it has it.
+func claimedKey(m message, p parameters) string {
+	if isACS3(m) {
+		claim, _ := readACS3(m, p)
+		return claim.keyID
+	}
+	return p["AccessKeyId"]
 }
 
 // checkTimestamp refuses a request whose time is off.
@@ -54,6 +90,22 @@ func checkTimestamp(stamp string, now time.Time) *refusal {
 		return refuse(400, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired: it is %s off the server's clock.", d.Round(time.Second))
 	}
 	return nil
+}
+
+// readRPC reads the signature of version 1.0, which is among the parameters.
+func readRPC(m message, p parameters) (signed, *refusal) {
+	for _, name := range []string{"AccessKeyId", "Signature", "SignatureMethod", "SignatureVersion", "SignatureNonce", "Timestamp"} {
+		if p[name] == "" {
+			return signed{}, missing(name)
+		}
+	}
+	if p["SignatureMethod"] != "HMAC-SHA1" || p["SignatureVersion"] != "1.0" {
+		return signed{}, refuse(400, "IncompleteSignature", "The request signature does not conform to the standards: SignatureMethod HMAC-SHA1 and SignatureVersion 1.0, or %s in headers, are spoken here.", acs3)
+	}
+	return signed{
+		keyID: p["AccessKeyId"], token: p["SecurityToken"], stamp: p["Timestamp"], nonce: p["SignatureNonce"],
+		toSign: stringToSign(m.method, p), signature: p["Signature"], sign: sign,
+	}, nil
 }
 
 // stringToSign is what version 1.0 of the signature signs: the method, the

@@ -23,3 +23,35 @@ func TestPercentEncodeFollowsRFC3986(t *testing.T) {
 		}
 	}
 }
+
+// acs3Example is the example that the documentation of signatures in headers
+// publishes.
+func acs3Example() message {
+	return message{
+		method: "POST", path: "/", query: "RegionId=cn-shanghai&ImageId=win2019_1809_x64_dtc_zh-cn_40G_alibase_20230811.vhd",
+		header: map[string]string{
+			"host": "ecs.cn-shanghai.aliyuncs.com", "x-acs-action": "RunInstances", "x-acs-version": "2014-05-26",
+			"x-acs-content-sha256":  "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+			"x-acs-date":            "2023-10-26T10:22:32Z",
+			"x-acs-signature-nonce": "3156853299f313e23d1673dc12e1703d",
+			"authorization": "ACS3-HMAC-SHA256 Credential=YourAccessKeyId,SignedHeaders=host;x-acs-action;x-acs-content-sha256;x-acs-date;x-acs-signature-nonce;x-acs-version," +
+				"Signature=06563a9e1b43f5dfe96b81484da74bceab24a1d853912eee15083a6f0f3283c0",
+		},
+	}
+}
+
+func TestSignatureInHeadersOfThePublishedExample(t *testing.T) {
+	claim, no := readACS3(acs3Example(), nil)
+	if no != nil {
+		t.Fatal(no)
+	}
+	if want := "ACS3-HMAC-SHA256\n7ea06492da5221eba5297e897ce16e55f964061054b7695beedaac1145b1e259"; claim.toSign != want {
+		t.Errorf("string to sign %q, want %q", claim.toSign, want)
+	}
+	if got := claim.sign(claim.toSign, "YourAccessKeySecret"); got != claim.signature {
+		t.Errorf("signature %q, want %q", got, claim.signature)
+	}
+	if claim.keyID != "YourAccessKeyId" || claim.stamp != "2023-10-26T10:22:32Z" || claim.nonce != "3156853299f313e23d1673dc12e1703d" {
+		t.Errorf("claim %+v", claim)
+	}
+}

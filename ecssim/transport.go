@@ -13,17 +13,24 @@ import (
 // parameters is far below.
 const maxBody = 1 << 20
 
-// ServeHTTP answers the API at / and the admin API at /_sim/.
+// ServeHTTP answers the API at /, the metadata service of the instance that
+// the header X-Sim-Instance names at /latest/, and the admin API at /_sim/.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if strings.HasPrefix(req.URL.Path, adminRoot) || req.URL.Path+"/" == adminRoot {
 		s.serveAdmin(w, req)
 		return
 	}
-	if req.URL.Path != "/" {
-		http.Error(w, "The API is at / and the simulator's own at "+adminRoot+".", http.StatusNotFound)
+	if req.URL.Path != "/" && !strings.HasPrefix(req.URL.Path, metadataRoot) {
+		http.Error(w, "The API is at /, the metadata service at "+metadataRoot+" and the simulator's own at "+adminRoot+".", http.StatusNotFound)
 		return
 	}
-	m, err := readMessage(req)
+	s.answer(w, req, "")
+}
+
+// answer answers a request that came over a connection; instance is the one
+// whose metadata service it came to, if that has a listener of its own.
+func (s *Server) answer(w http.ResponseWriter, req *http.Request, instance string) {
+	m, err := readMessage(req, instance)
 	if err != nil {
 		http.Error(w, "The body can't be read: "+err.Error(), http.StatusBadRequest)
 		return
@@ -45,7 +52,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // request's context ends first, RoundTrip returns its error, and the request
 // takes effect all the same.
 func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
-	m, err := readMessage(req)
+	return s.roundTrip(req, "")
+}
+
+func (s *Server) roundTrip(req *http.Request, instance string) (*http.Response, error) {
+	m, err := readMessage(req, instance)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +78,9 @@ func (r reply) header() http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", r.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(r.body)))
+	if r.requestID == "" {
+		return h // it is not the API's
+	}
 	h.Set("X-Acs-Request-Id", r.requestID)
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "*")
@@ -74,15 +88,20 @@ func (r reply) header() http.Header {
 }
 
 // readMessage takes a request off the wire and closes its body.
-func readMessage(req *http.Request) (message, error) {
-	m := message{method: req.Method, host: req.Host, query: req.URL.RawQuery, agent: req.UserAgent(), header: map[string]string{}}
+func readMessage(req *http.Request, instance string) (message, error) {
+	m := message{
+		method: req.Method, host: req.Host, path: req.URL.Path, query: req.URL.RawQuery, agent: req.UserAgent(),
+		header: map[string]string{}, instance: instance,
+	}
 	if m.host == "" {
 		m.host = req.URL.Host
 	}
-	for name := range req.Header {
-		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-acs-") {
-			m.header[lower] = req.Header.Get(name)
-		}
+	for name, values := range req.Header {
+		m.header[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	m.header["host"] = m.host
+	if m.instance == "" {
+		m.instance = m.header[instanceHeader]
 	}
 	if req.Body == nil {
 		return m, nil
@@ -92,9 +111,10 @@ func readMessage(req *http.Request) (message, error) {
 	if err != nil {
 		return message{}, err
 	}
+	m.body = string(body)
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if kind == "application/x-www-form-urlencoded" {
-		m.form = string(body)
+		m.form = m.body
 	}
 	return m, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,15 +17,22 @@ import (
 
 // options is what the flags say.
 type options struct {
-	listen string
-	config ecssim.Config
+	listen   string
+	metadata []metadataListen
+	config   ecssim.Config
+}
+
+// metadataListen is an address that the metadata service of an instance has.
+type metadataListen struct {
+	address  string
+	instance string
 }
 
 // flagOf names the flag that sets a field of ecssim.Config.
 var flagOf = map[string]string{
 	"Region": "--region", "Zones": "--zone", "Instances": "--instance", "AccessKeys": "--access-key",
 	"Latency": "--latency", "SoldOutCode": "--sold-out-code", "LedgerSize": "--calls-kept",
-	"Throttle": "--throttle", "Throttle.Code": "--throttle-code",
+	"Roles": "--role", "Throttle": "--throttle", "Throttle.Code": "--throttle-code",
 }
 
 // inFlags turns an error about a field of the Config into one about its flag.
@@ -43,7 +51,7 @@ func badFlag(flag, value, allowed string) error {
 // parse reads the flags. A flag that stands for a list may be repeated.
 func parse(args []string, errOut io.Writer) (options, error) {
 	var o options
-	var instances, keys []string
+	var instances, keys, roles, metadata []string
 	var latency, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
 	flags.SetOutput(errOut)
@@ -54,8 +62,10 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes any free port")
 	flags.StringVar(&o.config.Region, "region", "", "region that is simulated, such as cn-hangzhou (required)")
 	flags.StringArrayVar(&o.config.Zones, "zone", nil, "zone of the region, such as cn-hangzhou-h; repeat for more (one is required)")
-	flags.StringArrayVar(&instances, "instance", nil, "instance as ID=zone/type, such as i-1=cn-hangzhou-h/ecs.g7.large; repeat for more")
-	flags.StringArrayVar(&keys, "access-key", nil, "access key as ID=SECRET; repeat for more; with none, signatures are not checked")
+	flags.StringArrayVar(&instances, "instance", nil, "instance as ID=zone/type[,role=NAME][,tokens=required], such as i-1=cn-hangzhou-h/ecs.g7.large; repeat for more")
+	flags.StringArrayVar(&metadata, "metadata-listen", nil, "metadata service of an instance as HOST:PORT=INSTANCE; repeat for more (--listen serves all, by header X-Sim-Instance)")
+	flags.StringArrayVar(&keys, "access-key", nil, "access key as ID=SECRET; repeat for more; with neither keys nor roles, signatures are not checked")
+	flags.StringArrayVar(&roles, "role", nil, "RAM role as NAME[,oidc-provider=NAME][,subject=SUB][,audience=AUD][,max-session=2h]; repeat for more")
 	flags.StringVar(&latency, "latency", "fast", "how long things take: "+strings.Join(ecssim.Profiles, ", "))
 	flags.StringVar(&throttle, "throttle", "off", "limits of calls a minute: "+strings.Join(ecssim.ThrottleProfiles, ", "))
 	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
@@ -73,23 +83,123 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		return o, inFlags(err)
 	}
 	o.config.Throttle.Code = throttleCode
-	return o, o.finish(instances, keys, latency)
+	return o, o.finish(lists{instances, keys, roles, metadata}, latency)
 }
 
+// lists are the flags that may be repeated.
+type lists struct{ instances, keys, roles, metadata []string }
+
 // finish reads the flags that have a form of their own.
-func (o *options) finish(instances, keys []string, latency string) error {
-	host, port, err := net.SplitHostPort(o.listen)
-	if _, notPort := strconv.ParseUint(port, 10, 16); err != nil || notPort != nil || strings.ContainsAny(host, "/ ") {
+func (o *options) finish(l lists, latency string) error {
+	if !isAddress(o.listen) {
 		return badFlag("--listen", o.listen, "HOST:PORT, such as 127.0.0.1:8080")
 	}
-	for _, text := range instances {
-		id, rest, ok := strings.Cut(text, "=")
+	for _, step := range []func() error{
+		func() error { return o.readInstances(l.instances) },
+		func() error { return o.readMetadata(l.metadata) },
+		func() error { return o.readKeys(l.keys) },
+		func() error { return o.readRoles(l.roles) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	var err error
+	o.config.Latency, err = ecssim.Profile(latency)
+	return inFlags(err)
+}
+
+func isAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	_, notPort := strconv.ParseUint(port, 10, 16)
+	return err == nil && notPort == nil && !strings.ContainsAny(host, "/ ")
+}
+
+func (o *options) readInstances(texts []string) error {
+	const form = "ID=zone/type, such as i-1=cn-hangzhou-h/ecs.g7.large, then any of ,role=NAME ,tokens=optional ,tokens=required"
+	for _, text := range texts {
+		first, settings, _ := strings.Cut(text, ",")
+		id, rest, ok := strings.Cut(first, "=")
 		zone, kind, ok2 := strings.Cut(rest, "/")
 		if !ok || !ok2 {
-			return badFlag("--instance", text, "ID=zone/type, such as i-1=cn-hangzhou-h/ecs.g7.large")
+			return badFlag("--instance", text, form)
 		}
-		o.config.Instances = append(o.config.Instances, ecssim.Instance{ID: id, Zone: zone, Type: kind})
+		i := ecssim.Instance{ID: id, Zone: zone, Type: kind}
+		if err := readSettings(settings, func(name, value string) bool {
+			switch {
+			case name == "role" && value != "":
+				i.Role = value
+			case name == "tokens" && (value == "required" || value == "optional"):
+				i.TokensRequired = value == "required"
+			default:
+				return false
+			}
+			return true
+		}); err != nil {
+			return badFlag("--instance", text, form)
+		}
+		o.config.Instances = append(o.config.Instances, i)
 	}
+	return nil
+}
+
+// readSettings gives the settings name=value,name=value to take, which says
+// whether it could use each.
+func readSettings(text string, take func(name, value string) bool) error {
+	if text == "" {
+		return nil
+	}
+	for setting := range strings.SplitSeq(text, ",") {
+		name, value, ok := strings.Cut(setting, "=")
+		if !ok || !take(name, value) {
+			return fmt.Errorf("setting %q", setting)
+		}
+	}
+	return nil
+}
+
+func (o *options) readMetadata(texts []string) error {
+	for _, text := range texts {
+		address, instance, ok := strings.Cut(text, "=")
+		known := slices.ContainsFunc(o.config.Instances, func(i ecssim.Instance) bool { return i.ID == instance })
+		if !ok || !isAddress(address) || !known {
+			return badFlag("--metadata-listen", text, "HOST:PORT=INSTANCE with the ID of an --instance, such as 127.0.0.1:8081=i-1")
+		}
+		o.metadata = append(o.metadata, metadataListen{address, instance})
+	}
+	return nil
+}
+
+func (o *options) readRoles(texts []string) error {
+	const form = "NAME, then any of ,oidc-provider=NAME ,subject=SUB ,audience=AUD ,max-session=DURATION (1h to 12h)"
+	for _, text := range texts {
+		name, settings, _ := strings.Cut(text, ",")
+		r := ecssim.Role{Name: name}
+		if err := readSettings(settings, func(name, value string) (ok bool) {
+			switch name {
+			case "oidc-provider":
+				r.OIDCProvider = value
+			case "subject":
+				r.Subject = value
+			case "audience":
+				r.Audience = value
+			case "max-session":
+				var err error
+				r.MaxSession, err = time.ParseDuration(value)
+				return err == nil
+			default:
+				return false
+			}
+			return value != ""
+		}); err != nil {
+			return badFlag("--role", text, form)
+		}
+		o.config.Roles = append(o.config.Roles, r)
+	}
+	return nil
+}
+
+func (o *options) readKeys(keys []string) error {
 	o.config.AccessKeys = map[string]string{}
 	for _, text := range keys {
 		id, secret, ok := strings.Cut(text, "=")
@@ -104,6 +214,5 @@ func (o *options) finish(instances, keys []string, latency string) error {
 		}
 		o.config.AccessKeys[id] = secret
 	}
-	o.config.Latency, err = ecssim.Profile(latency)
-	return inFlags(err)
+	return nil
 }

@@ -1,5 +1,6 @@
 // Command ecs-simulator serves a simulated Alibaba Cloud ECS over HTTP: the
-// API at /, its own admin API and a page for people at /_sim/.
+// API at /, the metadata service of instances at /latest/, its own admin API
+// and a page for people at /_sim/.
 package main
 
 import (
@@ -47,7 +48,42 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if _, err := fmt.Fprintf(out, "listening on http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
-	return serve(ctx, listener, sim)
+	doors := []door{{listener, sim}}
+	for _, m := range options.metadata {
+		listener, err := net.Listen("tcp", m.address)
+		if err != nil {
+			return fmt.Errorf("--metadata-listen %q: %w", m.address, err)
+		}
+		if _, err := fmt.Fprintf(out, "metadata of %s on http://%s\n", m.instance, listener.Addr()); err != nil {
+			return err
+		}
+		doors = append(doors, door{listener, sim.Metadata(m.instance)})
+	}
+	return serveAll(ctx, doors)
+}
+
+// door is a listener and what answers there.
+type door struct {
+	listener net.Listener
+	handler  http.Handler
+}
+
+// serveAll serves until ctx is done or one of the servers fails.
+func serveAll(ctx context.Context, doors []door) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, len(doors))
+	for _, d := range doors {
+		go func() {
+			ended <- serve(ctx, d.listener, d.handler)
+			stop()
+		}()
+	}
+	var errs []error
+	for range doors {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
 }
 
 // serve answers until ctx is done, then gives requests under way a second.

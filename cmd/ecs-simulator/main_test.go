@@ -26,6 +26,11 @@ func TestFlagsThatAreWrongAreNamed(t *testing.T) {
 		{"a zone of another region", append(place, "--zone=cn-beijing-a"), []string{`--zone "cn-beijing-a"`, "cn-hangzhou"}},
 		{"an instance without a type", append(place, "--instance=i-1=cn-hangzhou-h"), []string{`--instance "i-1=cn-hangzhou-h"`, "ID=zone/type"}},
 		{"an instance in an unknown zone", append(place, "--instance=i-1=x/ecs.g7.large"), []string{`--instance "x"`, "cn-hangzhou-h"}},
+		{"an instance with an unknown setting", append(place, "--instance=i-1=cn-hangzhou-h/ecs.g7.large,colour=red"), []string{"colour=red", "tokens=required"}},
+		{"an instance with an unknown role", append(place, "--instance=i-1=cn-hangzhou-h/ecs.g7.large,role=nobody"), []string{`"nobody"`, "Roles"}},
+		{"a role with an unknown setting", append(place, "--role=driver,colour=red"), []string{`--role "driver,colour=red"`, "oidc-provider"}},
+		{"a role with a session too long", append(place, "--role=driver,max-session=13h"), []string{`--role "13h0m0s"`, "1h to 12h"}},
+		{"metadata of an unknown instance", append(place, "--metadata-listen=127.0.0.1:0=i-9"), []string{`--metadata-listen "127.0.0.1:0=i-9"`, "HOST:PORT=INSTANCE"}},
 		{"a key without a secret", append(place, "--access-key=id="), []string{`--access-key "id"`, "ID=SECRET"}},
 		{"a key twice", append(place, "--access-key=id=a", "--access-key=id=b"), []string{`--access-key "id"`, "once"}},
 		{"an unknown latency", append(place, "--latency=slow"), []string{`--latency "slow"`, "zero, fast, real"}},
@@ -100,5 +105,40 @@ func TestFirstLineSaysWhereAndTheEndIsClean(t *testing.T) {
 	}
 	if _, err := http.Get(match[1]); err == nil {
 		t.Error("it answers after its end")
+	}
+}
+
+func TestMetadataHaveAListenerOfTheirOwn(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	args := append(place, "--listen=127.0.0.1:0", "--role=driver,oidc-provider=rrsa,max-session=2h", "--instance=i-1=cn-hangzhou-h/ecs.g7.large,role=driver,tokens=optional", "--metadata-listen=127.0.0.1:0=i-1")
+	go func() { done <- run(ctx, args, in, io.Discard) }()
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`^metadata of i-1 on (http://127\.0\.0\.1:[0-9]+)\n$`).FindStringSubmatch(line)
+	if match == nil {
+		t.Fatalf("second line %q", line)
+	}
+	reply, err := http.Get(match[1] + "/latest/meta-data/ram/security-credentials/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || string(text) != "driver" {
+		t.Errorf("the role is %q %v", text, err)
+	}
+	if err := reply.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("end: %v", err)
 	}
 }

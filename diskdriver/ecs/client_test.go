@@ -34,7 +34,10 @@ func simulate(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Clien
 
 func newSim(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
 	t.Helper()
-	config := ecssim.Config{Region: region, Zones: []string{zoneH, zoneI}, AccessKeys: map[string]string{keys.AccessKeyID: keys.AccessKeySecret}}
+	config := ecssim.Config{
+		Region: region, Zones: []string{zoneH, zoneI},
+		AccessKeys: map[string]string{keys.AccessKeyID: keys.AccessKeySecret}, SecurityTokens: map[string]string{keys.AccessKeyID: keys.SecurityToken},
+	}
 	if change != nil {
 		change(&config)
 	}

@@ -257,9 +257,10 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 	other := Keys{AccessKeyID: "LTAI5tAnotherKeyOfTests", AccessKeySecret: "another/Secret"}
 	mount(t, dir, "v1", map[string]string{idFile: keys.AccessKeyID, secretFile: keys.AccessKeySecret})
 	synctest.Test(t, func(t *testing.T) {
-		old := newSim(t, nil)
+		old := newSim(t, func(config *ecssim.Config) { config.SecurityTokens = nil })
 		fresh := newSim(t, func(config *ecssim.Config) {
 			config.AccessKeys = map[string]string{other.AccessKeyID: other.AccessKeySecret}
+			config.SecurityTokens = nil
 		})
 		transport := &switched{to: old}
 		c := newClient(t, Config{Credentials: Directory(dir), Transport: transport})

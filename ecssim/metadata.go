@@ -1,0 +1,277 @@
+package ecssim
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The metadata service of an instance: what a guest reads at
+// http://100.100.100.200. Its requests are in the ledger, and meet latencies
+// and faults, under the names of these two actions.
+var (
+	readMetadata  = action{name: "Metadata", version: versionMetadata, anyRegion: true, unsigned: true, optional: metadataParameters, do: (*Server).readMetadata}
+	metadataToken = action{name: "MetadataToken", version: versionMetadata, anyRegion: true, unsigned: true, optional: metadataParameters, do: (*Server).metadataToken}
+)
+
+// metadataParameters are what the ledger keeps of a request.
+var metadataParameters = []string{"Path", "InstanceId"}
+
+const (
+	versionMetadata = "latest"
+	metadataRoot    = "/latest/"
+	tokenPath       = metadataRoot + "api/token"
+	documentPath    = metadataRoot + "dynamic/instance-identity/document"
+	dataPath        = metadataRoot + "meta-data/"
+	rolesPath       = "ram/security-credentials/"
+)
+
+// Headers of the metadata service, in lower case, and the one that says whose
+// metadata are wanted where one listener serves all.
+const (
+	ttlHeader      = "x-aliyun-ecs-metadata-token-ttl-seconds"
+	tokenHeader    = "x-aliyun-ecs-metadata-token"
+	instanceHeader = "x-sim-instance"
+)
+
+// longestToken is the greatest TTL of a token.
+const longestToken = 21600
+
+// Metadata is the metadata service as one instance reaches it: an
+// http.Handler and an http.RoundTripper. The Server itself is the service of
+// the instance that the header X-Sim-Instance names.
+type Metadata struct {
+	server   *Server
+	instance string
+}
+
+// Metadata returns the metadata service of an instance.
+func (s *Server) Metadata(instance string) *Metadata { return &Metadata{s, instance} }
+
+// ServeHTTP answers GET and PUT below /latest/.
+func (m *Metadata) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !strings.HasPrefix(req.URL.Path, metadataRoot) {
+		http.NotFound(w, req)
+		return
+	}
+	m.server.answer(w, req, m.instance)
+}
+
+// RoundTrip answers a request in this process, whatever host it is for.
+func (m *Metadata) RoundTrip(req *http.Request) (*http.Response, error) {
+	return m.server.roundTrip(req, m.instance)
+}
+
+// metadataSession is a token of the metadata service.
+type metadataSession struct {
+	instance string
+	expires  time.Time
+}
+
+// concierge is the metadata service's own state.
+type concierge struct {
+	sessions map[string]metadataSession
+	keys     map[string]*accessKey // by instance
+	tokens   int
+}
+
+func newConcierge() concierge {
+	return concierge{sessions: map[string]metadataSession{}, keys: map[string]*accessKey{}}
+}
+
+// readMetadataRequest makes an exchange of a request below /latest/.
+func (x *exchange) readMetadataRequest(m message) *refusal {
+	x.params = parameters{"Path": m.path, "InstanceId": m.instance}
+	x.plain = true
+	switch {
+	case m.path == tokenPath && m.method == http.MethodPut:
+		x.action = metadataToken
+	case m.path != tokenPath && m.method == http.MethodGet:
+		x.action = readMetadata
+	default:
+		return refuse(405, "MethodNotAllowed", "405 Method Not Allowed")
+	}
+	return nil
+}
+
+// guest returns the instance that asks, if it may.
+func (s *Server) guest(x *exchange) (*instance, *refusal) {
+	i := s.fleet.instances[x.params["InstanceId"]]
+	switch {
+	case i == nil:
+		return nil, refuse(404, "NotFound", "no instance %q: a header X-Sim-Instance, or a listener of its own, says which instance asks", x.params["InstanceId"])
+	case i.MetadataOff:
+		x.silent = true // nobody is at the address
+		return nil, refuse(403, "HttpEndpointDisabled", "the metadata service of instance %s is off", i.ID)
+	case x.header["x-forwarded-for"] != "":
+		return nil, refuse(403, "Forbidden", "403 - Forbidden: X-Forwarded-For")
+	}
+	return i, nil
+}
+
+// metadataToken gives out a token of token mode. The time is that of package
+// time alone, as with all that authenticates.
+func (s *Server) metadataToken(x *exchange) (object, *refusal) {
+	i, no := s.guest(x)
+	if no != nil {
+		return nil, no
+	}
+	seconds, err := strconv.Atoi(x.header[ttlHeader])
+	if err != nil || seconds < 1 || seconds > longestToken {
+		return nil, refuse(400, "BadRequest", "400 - Bad Request: header X-aliyun-ecs-metadata-token-ttl-seconds %q, allowed is 1 to %d", x.header[ttlHeader], longestToken)
+	}
+	now := time.Now()
+	maps.DeleteFunc(s.concierge.sessions, func(_ string, t metadataSession) bool { return now.Sub(t.expires) > keptAfterEnd })
+	s.concierge.tokens++
+	token := "imds" + hexHash(fmt.Sprintf("%s/%d/%s", s.keys.seed, s.concierge.tokens, i.ID))
+	s.concierge.sessions[token] = metadataSession{i.ID, now.Add(time.Duration(seconds) * time.Second)}
+	x.text = token
+	return nil, nil
+}
+
+// readMetadata answers one path, or lists what is below it.
+func (s *Server) readMetadata(x *exchange) (object, *refusal) {
+	i, no := s.guest(x)
+	if no != nil {
+		return nil, no
+	}
+	if no := s.checkMetadataToken(x, i); no != nil {
+		return nil, no
+	}
+	path := x.params["Path"]
+	if path == documentPath {
+		x.text = s.identityDocument(i)
+		return nil, nil
+	}
+	below, ok := strings.CutPrefix(path+"/", dataPath)
+	if !ok {
+		return nil, refuse(404, "NotFound", "404 - Not Found")
+	}
+	text, ok := s.lookUp(i, strings.Trim(below, "/"))
+	if !ok {
+		return nil, refuse(404, "NotFound", "404 - Not Found")
+	}
+	x.text = text
+	return nil, nil
+}
+
+func (s *Server) checkMetadataToken(x *exchange, i *instance) *refusal {
+	token := x.header[tokenHeader]
+	if token == "" {
+		if i.TokensRequired {
+			return refuse(403, "Forbidden", "403 - Forbidden: this instance takes requests with a token only")
+		}
+		return nil
+	}
+	if t, ok := s.concierge.sessions[token]; !ok || t.instance != i.ID || !time.Now().Before(t.expires) {
+		return refuse(401, "Unauthorized", "401 - Unauthorized")
+	}
+	return nil
+}
+
+// lookUp returns the text at a path below meta-data, or the list of what is
+// below that; directories end with a slash.
+func (s *Server) lookUp(i *instance, path string) (string, bool) {
+	leaves := s.metadataOf(i)
+	if path == rolesPath+i.Role && i.Role != "" {
+		return s.roleCredentials(i), true
+	}
+	if text, ok := leaves[path]; ok {
+		return text, true
+	}
+	var names []string
+	for leaf := range leaves {
+		if path == "" || strings.HasPrefix(leaf, path+"/") {
+			name, _, isDir := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(leaf, path), "/"), "/")
+			if isDir {
+				name += "/"
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "\n"), len(names) > 0
+}
+
+// metadataOf returns the texts by path. The role's credentials are not among
+// them, only that they are there.
+func (s *Server) metadataOf(i *instance) map[string]string {
+	id := strings.TrimPrefix(i.ID, "i-")
+	n := bytesOf(i.ID)
+	leaves := map[string]string{
+		"instance-id": i.ID, "region-id": s.config.Region, "zone-id": i.Zone, "instance/instance-type": i.Type, "owner-account-id": s.config.Account,
+		"serial-number": serialNumber(i.ID), "hostname": "iZ" + id + "Z", "mac": fmt.Sprintf("00:16:3e:%02x:%02x:%02x", n[0], n[1], n[2]),
+		"private-ipv4": fmt.Sprintf("10.%d.%d.%d", n[0], n[1], n[2]), "vpc-id": "vpc-" + s.ids.code + "sim", "vswitch-id": "vsw-" + s.ids.code + strings.ReplaceAll(i.Zone, "-", ""),
+		"image-id": "aliyun_3_x64_20G_alibase_sim.vhd",
+	}
+	if i.Role != "" {
+		leaves[rolesPath+i.Role] = ""
+	}
+	return leaves
+}
+
+func bytesOf(text string) [3]byte {
+	sum := hexHash(text)
+	var n [3]byte
+	for k := range n {
+		v, _ := strconv.ParseUint(sum[2*k:2*k+2], 16, 8) // of hexadecimal digits it can't fail
+		n[k] = byte(v)
+	}
+	return n
+}
+
+func serialNumber(id string) string {
+	sum := hexHash("serial " + id)
+	return strings.Join([]string{sum[:8], sum[8:12], sum[12:16], sum[16:20], sum[20:32]}, "-")
+}
+
+// identityDocument is all that a node plugin needs, in one reply.
+func (s *Server) identityDocument(i *instance) string {
+	leaves := s.metadataOf(i)
+	return compactJSON(object{
+		"zone-id": i.Zone, "region-id": s.config.Region, "instance-id": i.ID, "instance-type": i.Type, "serial-number": leaves["serial-number"],
+		"owner-account-id": s.config.Account, "private-ipv4": leaves["private-ipv4"], "mac": leaves["mac"], "image-id": leaves["image-id"],
+		"vpc-id": leaves["vpc-id"], "vswitch-id": leaves["vswitch-id"],
+	})
+}
+
+// roleCredentials are those of the instance's role. They are the same for all
+// who ask, and others when a twelfth of their life is left.
+func (s *Server) roleCredentials(i *instance) string {
+	now, life := time.Now(), cmp.Or(s.config.InstanceKeyLife, 6*time.Hour)
+	key := s.concierge.keys[i.ID]
+	if key == nil || key.ended || key.expires.Sub(now) <= life/12 {
+		key = s.keys.issue(i.Role, i.ID, now, life)
+		s.concierge.keys[i.ID] = key
+	}
+	return compactJSON(object{
+		"AccessKeyId": key.id, "AccessKeySecret": key.secret, "SecurityToken": key.token, "Expiration": key.expires.UTC().Format(secondTime),
+		"LastUpdated": key.expires.Add(-life).UTC().Format(secondTime), "Code": "Success",
+	})
+}
+
+func compactJSON(o object) string {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic("ecssim: metadata that is no JSON: " + err.Error()) // it holds strings only
+	}
+	return string(text)
+}
+
+// metadataOptions is how DescribeInstances shows the instance's settings.
+func (i *instance) metadataOptions() object {
+	o := object{"HttpEndpoint": "enabled", "HttpTokens": "optional", "HttpPutResponseHopLimit": 1}
+	if i.MetadataOff {
+		o["HttpEndpoint"] = "disabled"
+	}
+	if i.TokensRequired {
+		o["HttpTokens"] = "required"
+	}
+	return o
+}
