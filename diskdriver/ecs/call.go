@@ -2,6 +2,7 @@ package ecs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -120,17 +121,47 @@ type request interface {
 	requests.AcsRequest
 }
 
+// turnstile is asked at the moment when a call could be sent.
+type turnstile interface {
+	// start says whether the call may be sent now, and counts it if so.
+	start() bool
+	// unsent takes that back: the call was throttled, and will come again.
+	unsent()
+}
+
+// errNotReady ends a call that its turnstile didn't let through. Nothing was
+// sent.
+var errNotReady = errors.New("not sent, for another call is first")
+
 // send makes one call and waits out throttling. It builds a fresh request for
 // every try, because the SDK keeps what it signed in the request. whole says
 // whether a reply holds what was asked for: ECS's gateway may answer 200 with
 // nothing in it. The errors are those of the table in errors.go.
 func send[R responses.AcsResponse](ctx context.Context, c *Client, a action, build func() (request, R), whole func(R) bool) (R, error) {
+	return sendWhen(ctx, c, a, open{}, build, whole)
+}
+
+// open lets every call through.
+type open struct{}
+
+func (open) start() bool { return true }
+func (open) unsent()     {}
+
+// sendWhen is send for a call that has to pass a turnstile when ECS's window
+// has room for it. The error is errNotReady if it didn't.
+func sendWhen[R responses.AcsResponse](ctx context.Context, c *Client, a action, t turnstile, build func() (request, R), whole func(R) bool) (R, error) {
 	var reply R
 	err := c.gates[a].pass(ctx, a, func() error {
+		if !t.start() {
+			return errNotReady
+		}
 		began := time.Now()
 		var err error
 		reply, err = try(ctx, c, a, build, whole)
 		c.metrics.observe(a, err, time.Since(began))
+		if err != nil && disk.KindOf(err) == disk.Throttled {
+			t.unsent()
+		}
 		return err
 	})
 	return reply, err

@@ -281,19 +281,19 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		errs := make(chan error)
-		for range callsInFlight + 1 {
+		for range careful + 1 {
 			go func() { errs <- c.Delete(ctx, "d-bp1absent") }()
 		}
 		count := map[disk.Kind]int{}
-		for range callsInFlight + 1 {
+		for range careful + 1 {
 			count[disk.KindOf(<-errs)]++
 		}
-		if count[disk.Unreachable] != 1 || count[disk.UnknownOutcome] != callsInFlight {
-			t.Errorf("outcomes are %v; want one call that was not sent and %d that nobody knows of", count, callsInFlight)
+		if count[disk.Unreachable] != 1 || count[disk.UnknownOutcome] != careful {
+			t.Errorf("outcomes are %v; want one call that was not sent and %d that nobody knows of", count, careful)
 		}
 		time.Sleep(10 * time.Second)
-		if n := calls(sim, "DeleteDisk"); n != callsInFlight {
-			t.Errorf("%d calls reached ECS, want %d", n, callsInFlight)
+		if n := calls(sim, "DeleteDisk"); n != careful {
+			t.Errorf("%d calls reached ECS, want %d", n, careful)
 		}
 	})
 }

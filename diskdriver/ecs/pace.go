@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -14,43 +13,35 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// ECS counts the calls of an action in fixed windows of one minute; once an
-// account has used a window up, every further call is refused until the next
-// window (ECS API, "API throttling"). It doesn't say when windows start.
-const (
-	window       = time.Minute
-	firstBackoff = time.Second
-	lastBackoff  = 16 * time.Second
-)
-
 // answerTime is what is kept of a caller's time for the answer: a call that
 // can't be made before it is refused here, rather than cut off under way.
 const answerTime = 2 * time.Second
 
 // gate lets the calls of one action through, in the order in which they came
-// and at most callsInFlight at a time. After a refusal everybody waits while
-// one call at a time probes; each call that ECS accepts then lets two more
-// through, so that a crowd can't use up a new window before the first refusal
-// is back.
+// and only when ECS is likely to accept them: windows says when that is. After
+// a refusal everybody waits while one call at a time probes.
 type gate struct {
 	waited prometheus.Observer
 
-	mu        sync.Mutex
-	arrivals  int
-	limited   bool      // ECS has refused a call, and not yet accepted enough since
-	width     int       // calls that may be in flight while limited
-	epoch     int       // grows with each refusal that counts
-	inFlight  int       // calls of this epoch
-	refusals  int       // in a row, in this minute
-	notBefore time.Time // when the next probe may leave
-	queue     []*turn
-	alarm     *time.Timer
+	mu       sync.Mutex
+	arrivals int
+	windows  windows
+	epoch    int // grows each time the window shuts
+	inFlight int // calls of this epoch
+	queue    []*turn
+	alarm    *time.Timer
 }
 
 // turn is one caller's place in the queue.
 type turn struct {
 	arrival int
-	granted chan int // gets the epoch
+	granted chan leave
+}
+
+// leave is the permission to make one call.
+type leave struct {
+	epoch int
+	stamp stamp
 }
 
 func newGate(waited prometheus.Observer) *gate { return &gate{waited: waited} }
@@ -64,12 +55,12 @@ func (g *gate) pass(ctx context.Context, a action, call func() error) error {
 	arrival := g.arrive()
 	var refusal error
 	for {
-		epoch, err := g.enter(patient, arrival)
+		l, err := g.enter(patient, arrival)
 		if err != nil {
 			return g.gaveUp(ctx, a, refusal, err)
 		}
 		err = call()
-		g.leave(epoch, verdictOn(err))
+		g.leave(l, verdictOn(err))
 		if err == nil || disk.KindOf(err) != disk.Throttled {
 			return err
 		}
@@ -106,7 +97,7 @@ func (g *gate) gaveUp(ctx context.Context, a action, refusal, why error) error {
 	case g.closed():
 		return &disk.Error{Op: a.name, Kind: disk.Throttled, Err: fmt.Errorf("held back because ECS throttles %s: %w", a.name, why)}
 	}
-	return &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", callsInFlight, a.name, why)}
+	return &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", g.underWay(), a.name, why)}
 }
 
 type verdict int
@@ -115,11 +106,15 @@ const (
 	accepted verdict = iota
 	refused
 	noAnswer // nothing can be said of the window
+	notSent
 )
 
 func verdictOn(err error) verdict {
-	if err == nil {
+	switch {
+	case err == nil:
 		return accepted
+	case errors.Is(err, errNotReady):
+		return notSent
 	}
 	switch disk.KindOf(err) {
 	case disk.Throttled:
@@ -141,31 +136,38 @@ func (g *gate) arrive() int {
 func (g *gate) closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.limited
+	return g.windows.shut
 }
 
-// enter waits until a call may leave, and returns the epoch to leave with.
-func (g *gate) enter(ctx context.Context, arrival int) (int, error) {
+// underWay is how many calls are.
+func (g *gate) underWay() int {
 	g.mu.Lock()
-	if deadline, ok := ctx.Deadline(); ok && g.limited && deadline.Before(g.notBefore) {
-		defer g.mu.Unlock()
-		return 0, errNoTime
-	}
-	t := &turn{arrival: arrival, granted: make(chan int, 1)}
+	defer g.mu.Unlock()
+	return g.inFlight
+}
+
+// enter waits until a call may leave.
+func (g *gate) enter(ctx context.Context, arrival int) (leave, error) {
+	g.mu.Lock()
+	t := &turn{arrival: arrival, granted: make(chan leave, 1)}
 	at, _ := slices.BinarySearchFunc(g.queue, t, func(a, b *turn) int { return a.arrival - b.arrival })
+	if deadline, ok := ctx.Deadline(); ok && g.windows.shut && deadline.Before(g.windows.earliest(at)) {
+		defer g.mu.Unlock()
+		return leave{}, fmt.Errorf("%w, at place %d of the queue", errNoTime, at+1)
+	}
 	g.queue = slices.Insert(g.queue, at, t)
-	if g.limited {
+	g.admit()
+	if g.windows.shut {
 		began := time.Now()
 		defer func() { g.waited.Observe(time.Since(began).Seconds()) }()
 	}
-	g.admit()
 	g.mu.Unlock()
 
 	select {
-	case epoch := <-t.granted:
-		return epoch, nil
+	case l := <-t.granted:
+		return l, nil
 	case <-ctx.Done():
-		return 0, g.abandon(t, ctx.Err())
+		return leave{}, g.abandon(t, ctx.Err())
 	}
 }
 
@@ -177,71 +179,67 @@ func (g *gate) abandon(t *turn, why error) error {
 		g.queue = slices.Delete(g.queue, at, at+1)
 		return why
 	}
-	if epoch := <-t.granted; epoch == g.epoch {
-		g.inFlight--
-		g.admit()
-	}
+	g.back(<-t.granted, notSent)
 	return why
 }
 
-// leave learns from what became of a call. A call that left before the last
-// refusal says nothing new: a crowd that is refused together is one refusal.
-func (g *gate) leave(epoch int, v verdict) {
+// leave learns from what became of a call.
+func (g *gate) leave(l leave, v verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if epoch != g.epoch {
-		return
+	g.back(l, v)
+}
+
+func (g *gate) back(l leave, v verdict) {
+	if l.epoch == g.epoch {
+		g.inFlight--
 	}
-	g.inFlight--
-	switch {
-	case v == refused:
-		g.shut(time.Now())
-	case v == accepted && g.limited:
-		g.width++
-		g.refusals = 0
-		g.limited = len(g.queue) > 0 && g.width < callsInFlight
+	shut := g.windows.shut
+	switch v {
+	case accepted:
+		g.windows.accept(l.stamp)
+	case refused:
+		g.windows.refuse(l.stamp, time.Now())
+	case notSent:
+		g.windows.unsend(l.stamp)
 	}
+	g.turnOver(shut)
 	g.admit()
 }
 
-// shut holds everybody back until the next probe.
-func (g *gate) shut(now time.Time) {
-	g.limited = true
-	g.epoch++
-	g.width, g.inFlight = 1, 0
-	g.refusals++
-	backoff := min(lastBackoff, firstBackoff<<min(g.refusals-1, 10))
-	g.notBefore = now.Add(backoff + rand.N(backoff/4))
-	// The likeliest start of a window is that of a minute. Clusters that share
-	// an account must not all come in its first instant.
-	next := now.Truncate(window).Add(window + rand.N(firstBackoff/2))
-	if next.Before(g.notBefore) {
-		g.notBefore, g.refusals = next, 0
+// turnOver leaves the calls of a window that has shut to themselves: those that
+// are still in flight must not hold up the probe for the next.
+func (g *gate) turnOver(wasShut bool) {
+	if g.windows.shut && !wasShut {
+		g.epoch++
+		g.inFlight = 0
 	}
 }
 
 // admit grants the turns that may leave now, and comes back when the next may.
 func (g *gate) admit() {
-	for len(g.queue) > 0 && g.inFlight < g.allowed() {
-		if wait := time.Until(g.notBefore); g.limited && wait > 0 {
-			if g.alarm != nil {
-				g.alarm.Stop()
-			}
-			g.alarm = time.AfterFunc(wait, g.wake)
+	for len(g.queue) > 0 {
+		now := time.Now()
+		shut := g.windows.shut
+		ok, at := g.windows.room(now, g.inFlight)
+		g.turnOver(shut)
+		if !ok {
+			g.wakeAt(at, now)
 			return
 		}
 		g.inFlight++
-		g.queue[0].granted <- g.epoch
+		g.queue[0].granted <- leave{epoch: g.epoch, stamp: g.windows.send(now)}
 		g.queue = g.queue[1:]
 	}
 }
 
-// allowed is how many calls may be in flight.
-func (g *gate) allowed() int {
-	if g.limited {
-		return g.width
+func (g *gate) wakeAt(at, now time.Time) {
+	if g.alarm != nil {
+		g.alarm.Stop()
 	}
-	return callsInFlight
+	if !at.IsZero() {
+		g.alarm = time.AfterFunc(at.Sub(now), g.wake)
+	}
 }
 
 func (g *gate) wake() {

@@ -1,0 +1,197 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// account is an ECS that takes so many calls in each window of a minute, or in
+// each second, and counts what it refuses.
+type account struct {
+	limit   int
+	phase   time.Duration // of the windows, after the full minute
+	seconds bool          // a sixtieth of the limit is for each second
+	latency time.Duration
+
+	mu       sync.Mutex
+	used     map[int64]int
+	refused  map[int64]int
+	accepted int
+}
+
+func newAccount(limit int, phase time.Duration) *account {
+	return &account{limit: limit, phase: phase, latency: 500 * time.Millisecond, used: map[int64]int{}, refused: map[int64]int{}}
+}
+
+// call is one call of the account, by anybody.
+func (a *account) call() error {
+	ok := a.take()
+	time.Sleep(a.latency)
+	if !ok {
+		return disk.Errorf(disk.Throttled, "throttled")
+	}
+	return nil
+}
+
+func (a *account) take() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now, limit := time.Now().Add(-a.phase).Unix()/60, a.limit
+	if a.seconds {
+		now, limit = time.Now().Unix(), a.limit/60
+	}
+	if a.used[now] >= limit {
+		a.refused[now]++
+		return false
+	}
+	a.used[now]++
+	a.accepted++
+	return true
+}
+
+func (a *account) refusals() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, r := range a.refused {
+		n += r
+	}
+	return n
+}
+
+// setLimit changes the limit, in the middle of a window too.
+func (a *account) setLimit(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limit = n
+}
+
+func testGate() *gate { return newGate(newMetrics().throttleWait.WithLabelValues(createDisk.name)) }
+
+// crowd makes so many calls at once and returns how long they all took.
+func crowd(t *testing.T, a *account, g *gate, n int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			if err := g.pass(context.Background(), createDisk, a.call); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(began)
+}
+
+func TestACrowdUsesEveryWindowUpAndHardlyACallIsRefused(t *testing.T) {
+	for _, phase := range []time.Duration{0, 17 * time.Second, 47 * time.Second, 59500 * time.Millisecond} {
+		for _, test := range []struct{ limit, calls, refused int }{
+			{60, 1000, 2 * careful}, {600, 1000, 2 * careful}, {600, 5000, 50}, {6000, 5000, 0},
+		} {
+			t.Run(fmt.Sprintf("%d calls, %d a window, %v after the minute", test.calls, test.limit, phase), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, g := newAccount(test.limit, phase), testGate()
+					took := crowd(t, a, g, test.calls)
+					if n := a.refusals(); n > test.refused {
+						t.Errorf("%d calls were refused, want at most %d: %v", n, test.refused, a.refused)
+					}
+					// The first window began before the calls did, unless phase is 0.
+					full := (test.calls - 1) / test.limit
+					best := time.Duration(full)*time.Minute + a.latency
+					if phase > 0 && full > 0 {
+						best += phase - time.Minute
+					}
+					if slack := best/20 + 20*time.Second; took > best+slack && full > 0 {
+						t.Errorf("it took %v; the windows allow %v", took, best)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAThousandCallsFromAWindowsStartAreDoneSoonAfterTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount(600, 0)
+		took := crowd(t, a, testGate(), 1000)
+		if best := time.Minute + a.latency; took > best+best/20 {
+			t.Errorf("it took %v, more than a twentieth over %v", took, best)
+		}
+	})
+}
+
+func TestALimitThatChangesIsFoundAgain(t *testing.T) {
+	for _, test := range []struct {
+		before, after, calls int
+		within               time.Duration
+	}{
+		{600, 300, 2400, 8 * time.Minute}, // others take half
+		{300, 1200, 6000, 9 * time.Minute},
+	} {
+		t.Run(fmt.Sprint(test.before, " then ", test.after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, g := newAccount(test.before, 0), testGate()
+				crowd(t, a, g, 2*test.before)
+				learning := a.refusals()
+				a.setLimit(test.after)
+				if took := crowd(t, a, g, test.calls); took > test.within {
+					t.Errorf("%d calls took %v, want at most %v", test.calls, took, test.within)
+				}
+				if n := a.refusals() - learning; n > callsInFlight+2*careful {
+					t.Errorf("%d calls were refused while the new limit was learned: %v", n, a.refused)
+				}
+			})
+		})
+	}
+}
+
+func TestCallsThatTrickleInAreNotHeldToAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, g := newAccount(600, 0), testGate()
+		a.seconds = true
+		if took := crowd(t, a, g, 1000); took > 8*time.Minute {
+			t.Errorf("1000 calls at ten a second took %v", took)
+		}
+	})
+}
+
+func TestACallThatIsNotSentCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, g := newAccount(10, 0), testGate()
+		for range 50 {
+			if err := g.pass(context.Background(), createDisk, func() error { return errNotReady }); !errors.Is(err, errNotReady) {
+				t.Fatal(err)
+			}
+		}
+		if crowd(t, a, g, 10); g.windows.sent != 10 || g.inFlight != 0 {
+			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", g.windows.sent, g.inFlight)
+		}
+	})
+}
+
+func TestAHopelessWaitEndsAtOnceWithItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, g := newAccount(10, 0), testGate()
+		var all sync.WaitGroup
+		for range 60 {
+			all.Go(func() { _ = g.pass(context.Background(), createDisk, a.call) })
+		}
+		time.Sleep(75 * time.Second) // the second window is used up, too
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+		defer cancel()
+		began := time.Now()
+		err := g.pass(ctx, createDisk, a.call)
+		if e := wantKind(t, err, disk.Throttled); time.Since(began) > 0 {
+			t.Errorf("%v, after %v", e, time.Since(began))
+		}
+		all.Wait()
+	})
+}
