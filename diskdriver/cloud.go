@@ -6,13 +6,14 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// ECS is all that the driver asks of ECS, role by role.
+// ECS is all that the driver asks of ECS, role by role. Every error has a
+// disk.Kind.
 type ECS interface {
 	Disks
 	Cloud
 }
 
-// Disks makes, finds and deletes disks. Every error has a disk.Kind.
+// Disks makes, finds and deletes disks.
 type Disks interface {
 	// Create makes one attempt under a client token and returns the disk as
 	// soon as a read shows that it is there.
@@ -30,7 +31,13 @@ type Disks interface {
 	// volume name. None is no error.
 	Named(ctx context.Context, name string) ([]disk.Disk, error)
 
+	// List returns every data disk of the region, whoever made it, each once
+	// and sorted by ID.
+	List(ctx context.Context) ([]disk.Disk, error)
+
 	// Delete removes a disk. Removal of an absent disk isn't an error.
+	// Pending: ECS has not finished with the disk yet. InUse: something holds
+	// it, or its state forbids it.
 	Delete(ctx context.Context, id disk.ID) error
 }
 

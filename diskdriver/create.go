@@ -42,17 +42,29 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, err
 	}
-	made, found, err := c.existing(ctx, o)
-	if err == nil && !found {
-		made, err = c.attempts(ctx, o)
-	}
-	if err == nil {
-		err = o.prove(made)
+	made, err := c.obtain(ctx, o)
+	if err != nil && c.isStray(o, made) {
+		if err = c.clear(ctx, o, made); err == nil {
+			made, err = c.obtain(ctx, o)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return c.answer(o, made), nil
+}
+
+// obtain finds the disk of the name or makes it. A disk that is returned with
+// an error has the name, and is not the one asked for.
+func (c *controller) obtain(ctx context.Context, o order) (disk.Disk, error) {
+	d, found, err := c.existing(ctx, o)
+	if err == nil && !found {
+		d, err = c.attempts(ctx, o)
+	}
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	return d, o.prove(d)
 }
 
 // checkCreate refuses what no parameter could make right.
@@ -273,10 +285,7 @@ func (o order) prove(d disk.Disk) error {
 // answer says where the disk is and what it is. The name needs no past any more.
 func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	c.history.forget(o.spec.Name)
-	volume := map[string]string{"type": string(d.Category)}
-	if d.PerformanceLevel != "" {
-		volume["performanceLevel"] = string(d.PerformanceLevel)
-	}
+	volume := kindOfDisk(d)
 	if o.params.MkfsOptions != "" {
 		volume["mkfsOptions"] = o.params.MkfsOptions
 	}

@@ -40,7 +40,10 @@ func scriptedController(s *scripted) *controller {
 	if err != nil {
 		panic(err)
 	}
-	return &controller{config: config, disks: s, history: newHistory()}
+	return newController(config, struct {
+		Disks
+		others
+	}{s, others{}})
 }
 
 // inZones asks for 20 GiB of cloud_ssd or cloud_auto.

@@ -2,20 +2,84 @@ package diskdriver
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
+// The pauses between deletes of a disk that ECS has not finished with: about
+// five minutes may pass until a disk that was made of a large snapshot is.
+const (
+	firstPause = time.Second
+	lastPause  = 10 * time.Second
+	timeToTell = time.Second // what an answer needs
+)
+
 // DeleteVolume deletes a disk. A volume that doesn't exist is deleted (CSI
-// spec, DeleteVolume). A disk that is attached is left alone: FailedPrecondition.
+// spec, DeleteVolume). A disk that is attached is left alone:
+// FailedPrecondition, which names who has it. A disk that ECS is still making
+// is waited for.
 func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	if err := c.disks.Delete(ctx, disk.ID(req.GetVolumeId())); err != nil {
+	if err := c.remove(ctx, disk.ID(req.GetVolumeId())); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// remove deletes a disk, again and again while ECS has not finished with it.
+func (c *controller) remove(ctx context.Context, id disk.ID) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := c.disks.Delete(ctx, id)
+		switch disk.KindOf(err) {
+		case disk.InUse:
+			return c.holdsBack(ctx, id, err)
+		case disk.Pending:
+		default:
+			return err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+timeToTell {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// holdsBack says what keeps ECS from deleting a disk: an instance that has it,
+// or a change that will be over.
+func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) error {
+	d, err := c.disks.Get(ctx, id)
+	switch {
+	case err != nil && disk.KindOf(err) == disk.NotFound:
+		return nil // it is gone, which is what was asked for
+	case err != nil:
+		return refused
+	case d.State == disk.Attached || d.State == disk.Attaching:
+		return fmt.Errorf("the disk is %s %s, and is not deleted: %w", strings.ToLower(string(d.State)), holders(d), refused)
+	case d.State != disk.Available:
+		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and is deleted when that is over: %w", d.State, refused)}
+	}
+	return refused
+}
+
+// holders names who has a disk.
+func holders(d disk.Disk) string {
+	var names []string
+	for _, instance := range d.Holders() {
+		names = append(names, string(instance))
+	}
+	if len(names) == 0 {
+		return "an instance that ECS doesn't name"
+	}
+	return strings.Join(names, ", ")
 }

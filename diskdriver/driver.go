@@ -97,7 +97,7 @@ func New(config Config, ecs ECS) (*Driver, error) {
 		health:     health,
 		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, health: health},
-		controller: &controller{config: config, disks: ecs, history: newHistory()},
+		controller: newController(config, ecs),
 		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, newInflight().refuse),
 	}, nil
 }

@@ -32,6 +32,7 @@ var grpcCodes = map[disk.Kind]codes.Code{
 	disk.Throttled:       codes.Unavailable,
 	disk.Unreachable:     codes.Unavailable,
 	disk.UnknownOutcome:  codes.Unavailable,
+	disk.BadToken:        codes.Aborted,
 }
 
 // codeOf returns the gRPC code of an error. What ended with its context is

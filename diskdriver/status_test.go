@@ -29,6 +29,7 @@ func TestEveryKindHasItsCode(t *testing.T) {
 		disk.InUse:           codes.FailedPrecondition,
 		disk.Blocked:         codes.FailedPrecondition,
 		disk.Pending:         codes.Aborted,
+		disk.BadToken:        codes.Aborted,
 		disk.Throttled:       codes.Unavailable,
 		disk.Unreachable:     codes.Unavailable,
 		disk.UnknownOutcome:  codes.Unavailable,

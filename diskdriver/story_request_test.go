@@ -80,6 +80,20 @@ func (s *story) validateRequest(id string, words []string) *csi.ValidateVolumeCa
 	return &csi.ValidateVolumeCapabilitiesRequest{VolumeId: s.id(id), VolumeCapabilities: create.GetVolumeCapabilities(), Parameters: create.GetParameters()}
 }
 
+func (s *story) listRequest(words []string) *csi.ListVolumesRequest {
+	req := &csi.ListVolumesRequest{}
+	if len(words) > 0 {
+		req.MaxEntries = int32(s.number(words[0]))
+	}
+	if len(words) > 1 {
+		req.StartingToken = words[1]
+		if id, ok := strings.CutPrefix(words[1], "after:d-"); ok {
+			req.StartingToken = "after:" + s.id("d-"+id)
+		}
+	}
+	return req
+}
+
 func capacityOf(req *csi.CreateVolumeRequest) *csi.CapacityRange {
 	if req.CapacityRange == nil {
 		req.CapacityRange = &csi.CapacityRange{}

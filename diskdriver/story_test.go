@@ -39,7 +39,7 @@ const cluster = "c1"
 //
 //	given key=value...      settings of ECS, before anything else
 //	create NAME key=value...  CreateVolume; keys below, any other is a class parameter
-//	delete ID, validate ID key=value...
+//	delete ID, validate ID key=value..., get ID, list [MAX [TOKEN]]
 //	stock ZONE CATEGORY N   sold out at 0
 //	fault DO key=value...   ACTION, count, code, status, message
 //	ecs up|down|wrong-key|no-faults
@@ -134,7 +134,11 @@ func (s *story) do(words []string) string {
 	case "create":
 		answer = s.call("CreateVolume", s.createRequest(rest[0], rest[1:]), rest...)
 	case "delete":
-		answer = s.call("DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: s.id(rest[0])})
+		answer = s.call("DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: s.id(rest[0])}, rest...)
+	case "get":
+		answer = s.call("ControllerGetVolume", &csi.ControllerGetVolumeRequest{VolumeId: s.id(rest[0])})
+	case "list":
+		answer = s.call("ListVolumes", s.listRequest(rest))
 	case "validate":
 		answer = s.call("ValidateVolumeCapabilities", s.validateRequest(rest[0], rest[1:]))
 	case "stock":
@@ -308,8 +312,20 @@ func render(response any, err error) string {
 			return "not confirmed: " + r.GetMessage()
 		}
 		return "confirmed"
+	case *csi.ControllerGetVolumeResponse:
+		return "OK " + listed(r.GetVolume(), r.GetStatus().GetPublishedNodeIds())
+	case *csi.ListVolumesResponse:
+		lines := []string{fmt.Sprintf("OK %d volumes, next token %q", len(r.GetEntries()), r.GetNextToken())}
+		for _, e := range r.GetEntries() {
+			lines = append(lines, "- "+listed(e.GetVolume(), e.GetStatus().GetPublishedNodeIds()))
+		}
+		return strings.Join(lines, "\n")
 	}
 	return "OK"
+}
+
+func listed(v *csi.Volume, nodes []string) string {
+	return fmt.Sprintf("%s %d GiB %v in %v on %v", v.GetVolumeId(), v.GetCapacityBytes()>>30, v.GetVolumeContext(), topologies(v.GetAccessibleTopology()), nodes)
 }
 
 func topologies(terms []*csi.Topology) string {

@@ -84,10 +84,12 @@ func checkCapabilities(capabilities []*csi.VolumeCapability) error {
 	return nil
 }
 
-// supportedModes are the access modes that a disk can have. Those that single
-// out one writer on a node need a capability of CSI that the driver doesn't claim.
+// supportedModes are the access modes that a disk can have. How many of one
+// node's Pods may write is for the node to keep.
 var supportedModes = []csi.VolumeCapability_AccessMode_Mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
+	csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+	csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 	csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 	csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
@@ -102,6 +104,11 @@ func modeNames() string {
 	return strings.Join(names, ", ")
 }
 
+// isShared says whether a mode lets several nodes have the volume at a time.
+func isShared(mode csi.VolumeCapability_AccessMode_Mode) bool {
+	return isSharedWriter(mode) || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+}
+
 func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
 	return mode == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 }
@@ -111,7 +118,7 @@ func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
 func shareable(capabilities []*csi.VolumeCapability, multiAttach bool) error {
 	for i, vc := range capabilities {
 		mode := vc.GetAccessMode().GetMode()
-		if (isSharedWriter(mode) || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY) && !multiAttach {
+		if isShared(mode) && !multiAttach {
 			return disk.Errorf(disk.Invalid, `volume_capabilities[%d].access_mode: %s is allowed only with parameter multiAttach "true"`, i, mode)
 		}
 	}

@@ -3,6 +3,8 @@
 // no I/O, so that every other package may point at it.
 package disk
 
+import "slices"
+
 // ID is the ID of an ECS disk, such as d-bp1a2b3c4d5e6f7g8h9i. It is the CSI
 // volume handle and the name of the PersistentVolume.
 type ID string
@@ -60,7 +62,22 @@ type Disk struct {
 	StorageClusterID string
 	SnapshotID       string
 	Attachments      []Attachment
+	NeverAttached    bool // ECS shows no time at which it was attached or detached: nobody has written to it
 	Tags             Tags
+}
+
+// On says whether an instance holds the disk, or is about to let it go.
+func (d Disk) On(instance InstanceID) bool {
+	return slices.ContainsFunc(d.Attachments, func(a Attachment) bool { return a.Instance == instance })
+}
+
+// Holders returns the instances that hold the disk, or are about to let it go.
+func (d Disk) Holders() []InstanceID {
+	var all []InstanceID
+	for _, a := range d.Attachments {
+		all = append(all, a.Instance)
+	}
+	return all
 }
 
 // Attachment is one instance that holds a disk, or is about to let it go.

@@ -46,11 +46,14 @@ const (
 	// Blocked is an operation that the state of a disk or a rule of ECS
 	// doesn't allow now; time or somebody's action lifts it.
 	Blocked
+	// BadToken is a place in a list that no longer is one, or never was: the
+	// list has to be asked for from its beginning.
+	BadToken
 )
 
 var kindNames = [...]string{
 	"unexpected", "invalid", "out of range", "denied", "unauthenticated", "not found", "mismatch",
-	"out of stock", "node full", "quota", "in use", "pending", "throttled", "unreachable", "unknown outcome", "blocked",
+	"out of stock", "node full", "quota", "in use", "pending", "throttled", "unreachable", "unknown outcome", "blocked", "bad token",
 }
 
 // String returns the Kind's name in words.

@@ -125,6 +125,7 @@ func fromECS(d sdkecs.Disk) disk.Disk {
 		StorageClusterID: d.StorageClusterId,
 		SnapshotID:       d.SourceSnapshotId,
 		Attachments:      attachments(d),
+		NeverAttached:    d.AttachedTime == "" && d.DetachedTime == "" && len(attachments(d)) == 0,
 		Tags:             tags,
 	}
 }

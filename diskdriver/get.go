@@ -1,0 +1,62 @@
+package diskdriver
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// ControllerGetVolume says what a disk is and which nodes have it (CSI spec,
+// ControllerGetVolume); NotFound if there is none.
+func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
+	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	if err != nil {
+		return nil, err
+	}
+	return &csi.ControllerGetVolumeResponse{
+		Volume: c.volume(d),
+		Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: nodes(d)},
+	}, nil
+}
+
+// volume is what is told of a disk that was not just asked for. Its context
+// has the name and the cluster that the disk was made for, if its tags say so.
+func (c *controller) volume(d disk.Disk) *csi.Volume {
+	about := kindOfDisk(d)
+	for _, tag := range []string{disk.VolumeNameTag, disk.ClusterTag} {
+		if d.Tags[tag] != "" {
+			about[tag] = d.Tags[tag]
+		}
+	}
+	area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
+	return &csi.Volume{
+		VolumeId:           string(d.ID),
+		CapacityBytes:      d.Size.Bytes(),
+		VolumeContext:      about,
+		AccessibleTopology: []*csi.Topology{area.topology(d, nil, false)},
+	}
+}
+
+// kindOfDisk is the part of a volume's context that says what disk it is.
+func kindOfDisk(d disk.Disk) map[string]string {
+	about := map[string]string{"type": string(d.Category)}
+	if d.PerformanceLevel != "" {
+		about["performanceLevel"] = string(d.PerformanceLevel)
+	}
+	return about
+}
+
+// nodes returns the nodes that a disk is published to; one that is about to let
+// it go still has it.
+func nodes(d disk.Disk) []string {
+	var ids []string
+	for _, instance := range d.Holders() {
+		ids = append(ids, string(instance))
+	}
+	return ids
+}

@@ -1,0 +1,103 @@
+package diskdriver
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// longestPage is the most volumes of one answer: gRPC clients refuse a
+	// message of more than 4 MiB, and a volume takes less than 1 KiB.
+	longestPage = 2000
+
+	// passLasts is for how long the pages of a list may come from one pass
+	// over ECS's disks.
+	passLasts = time.Minute
+
+	// tokenPrefix begins a token of ListVolumes; the ID of the last disk that
+	// was listed follows.
+	tokenPrefix = "after:"
+)
+
+// ListVolumes lists every data disk of the region, whoever made it, and the
+// nodes that each is published to: a CO looks for any volume here. The volume
+// context says whose a disk is. The list is in the order of the IDs, and its
+// tokens name the last one listed, so a volume that is there throughout is
+// listed once, whatever comes and goes between two pages (CSI spec, ListVolumes).
+func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	if req.GetMaxEntries() < 0 {
+		return nil, disk.Errorf(disk.Invalid, "max_entries: %d is not allowed; allowed are 0, which is no limit, and more", req.GetMaxEntries())
+	}
+	last, continued := strings.CutPrefix(req.GetStartingToken(), tokenPrefix)
+	if req.GetStartingToken() != "" && (!continued || last == "") {
+		return nil, disk.Errorf(disk.BadToken, "starting_token: %q is none of this driver's; begin again without one", req.GetStartingToken())
+	}
+	disks, err := c.pass.read(ctx, c.disks, continued)
+	if err != nil {
+		return nil, err
+	}
+	disks, more := page(disks, disk.ID(last), int(req.GetMaxEntries()))
+	response := &csi.ListVolumesResponse{}
+	for _, d := range disks {
+		response.Entries = append(response.Entries, &csi.ListVolumesResponse_Entry{
+			Volume: c.volume(d),
+			Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: nodes(d)},
+		})
+	}
+	if more {
+		response.NextToken = tokenPrefix + string(disks[len(disks)-1].ID)
+	}
+	return response, nil
+}
+
+// page returns the disks after the last one listed, at most so many if that is
+// not 0, and whether there are more. The disks are sorted by ID.
+func page(disks []disk.Disk, last disk.ID, most int) ([]disk.Disk, bool) {
+	from, found := slices.BinarySearchFunc(disks, last, func(d disk.Disk, id disk.ID) int { return strings.Compare(string(d.ID), string(id)) })
+	if found {
+		from++
+	}
+	rest := disks[from:]
+	if most == 0 || most > longestPage {
+		most = longestPage
+	}
+	if len(rest) <= most {
+		return rest, false
+	}
+	return rest[:most], true
+}
+
+// pass keeps what the last pass over all disks of the region showed, so that a
+// list of many pages doesn't cost one for every page.
+type pass struct {
+	mu    sync.Mutex
+	disks []disk.Disk
+	at    time.Time
+}
+
+// read returns all disks: for the first page as they are, for a later one
+// perhaps as the last pass showed them.
+func (p *pass) read(ctx context.Context, disks Disks, continued bool) ([]disk.Disk, error) {
+	p.mu.Lock()
+	known, fresh := p.disks, time.Since(p.at) < passLasts
+	p.mu.Unlock()
+	if continued && fresh {
+		return known, nil
+	}
+	began := time.Now()
+	all, err := disks.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.disks, p.at = all, began
+	return all, nil
+}

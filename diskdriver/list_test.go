@@ -1,0 +1,96 @@
+package diskdriver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+func TestWhatIsThereThroughoutIsListedOnceWhateverComesAndGoes(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		there := map[disk.ID]bool{}
+		add := func(id disk.ID) { there[id] = true }
+		for range 1 + random.IntN(30) {
+			add(disk.ID(fmt.Sprintf("d-stay%d", random.IntN(1000))))
+		}
+		stays := len(there)
+		most := 1 + random.IntN(5)
+		seen := map[disk.ID]int{}
+		for last := disk.ID(""); ; {
+			for n := range 4 {
+				add(disk.ID(fmt.Sprintf("d-%c%d", 'a'+rune(random.IntN(26)), n)))
+			}
+			for id := range there {
+				if len(id) < 6 && random.IntN(2) == 0 {
+					delete(there, id)
+				}
+			}
+			var disks []disk.Disk
+			for id := range there {
+				disks = append(disks, disk.Disk{ID: id})
+			}
+			slices.SortFunc(disks, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
+			got, more := page(disks, last, most)
+			if len(got) > most {
+				t.Fatalf("seed %d: a page of %d, at most %d are allowed", seed, len(got), most)
+			}
+			for _, d := range got {
+				seen[d.ID]++
+			}
+			if !more {
+				break
+			}
+			last = got[len(got)-1].ID
+		}
+		listed := 0
+		for id, times := range seen {
+			if times > 1 {
+				t.Fatalf("seed %d: %s is listed %d times", seed, id, times)
+			}
+			if len(id) >= 6 {
+				listed++
+			}
+		}
+		if listed != stays {
+			t.Errorf("seed %d: %d of %d disks listed", seed, listed, stays)
+		}
+	}
+}
+
+// listing is an ECS that has some disks.
+type listing struct{ disks []disk.Disk }
+
+func (l listing) List(context.Context) ([]disk.Disk, error) { return l.disks, nil }
+
+func TestAListWithoutALimitComesInPagesThatGRPCTakes(t *testing.T) {
+	disks := make([]disk.Disk, longestPage+1)
+	for i := range disks {
+		disks[i].ID = disk.ID(fmt.Sprintf("d-%05d", i))
+	}
+	c := newController(Config{}, struct {
+		listing
+		others
+	}{listing: listing{disks: disks}})
+	total := 0
+	for token := ""; ; {
+		response, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{StartingToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += len(response.GetEntries())
+		if token = response.GetNextToken(); token == "" {
+			break
+		}
+	}
+	if total != len(disks) {
+		t.Errorf("%d of %d disks listed", total, len(disks))
+	}
+}
