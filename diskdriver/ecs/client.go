@@ -52,6 +52,8 @@ type Client struct {
 	reads     *reads
 	poller    *poller
 	sees      *evidence
+	slots     *slots
+	states    *states
 	metrics   *metrics
 }
 
@@ -74,6 +76,8 @@ func NewClient(config Config) (*Client, error) {
 		pool:      pool,
 		gates:     make(map[action]*gate),
 		sees:      new(evidence),
+		slots:     newSlots(m.slots),
+		states:    newStates(),
 		metrics:   m,
 	}
 	for _, a := range actions {
@@ -166,6 +170,9 @@ const (
 	connectTimeout = 5 * time.Second
 	createTimeout  = 36 * time.Second
 	deleteTimeout  = 16 * time.Second
+	attachTimeout  = 36 * time.Second
+	detachTimeout  = 17 * time.Second
+	resizeTimeout  = 11 * time.Second
 	readTimeout    = 19 * time.Second
 )
 
@@ -180,6 +187,9 @@ type action struct {
 var (
 	createDisk    = action{name: "CreateDisk", mutates: true, timeout: createTimeout}
 	deleteDisk    = action{name: "DeleteDisk", mutates: true, timeout: deleteTimeout}
+	attachDisk    = action{name: "AttachDisk", mutates: true, timeout: attachTimeout}
+	detachDisk    = action{name: "DetachDisk", mutates: true, timeout: detachTimeout}
+	resizeDisk    = action{name: "ResizeDisk", mutates: true, timeout: resizeTimeout}
 	describeDisks = action{name: "DescribeDisks", timeout: readTimeout}
-	actions       = []action{createDisk, deleteDisk, describeDisks}
+	actions       = []action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, describeDisks}
 )

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -33,11 +34,12 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 	if err != nil {
 		return disk.Disk{}, err
 	}
-	id := disk.ID(reply.DiskId)
+	id, answered := disk.ID(reply.DiskId), time.Now()
 	// ECS may show a disk a moment after it has given its ID.
 	made, err := c.Await(ctx, id, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
+		c.states.note(id, made.State, answered)
 		return made, nil
 	case disk.KindOf(err) == disk.NotFound:
 		return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.NotFound, RequestID: reply.RequestId,
@@ -133,6 +135,7 @@ func (c *Client) Delete(ctx context.Context, id disk.ID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a disk can't be
 	}
+	c.states.forget(id)
 	_, err := send(ctx, c, deleteDisk, func() (request, *sdkecs.DeleteDiskResponse) {
 		r := sdkecs.CreateDeleteDiskRequest()
 		r.DiskId = string(id)

@@ -248,7 +248,7 @@ func (s *session) failure(ctx context.Context, a action, err error) error {
 	switch {
 	case errors.As(err, &refusal):
 		e.Kind = kindOfRefusal(a, refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
-		e.Err = errors.New(s.wire.keys.scrub(refusalText(refusal)))
+		e.Err = &refusedError{code: refusal.ErrorCode(), text: s.wire.keys.scrub(refusalText(refusal))}
 		if refusal.RequestId() != "" {
 			e.RequestID = refusal.RequestId()
 		}
@@ -258,6 +258,20 @@ func (s *session) failure(ctx context.Context, a action, err error) error {
 		e.Kind, e.Err = unanswered(a), s.lost(ctx, "no usable answer from ECS", err)
 	}
 	return e
+}
+
+// refusedError is what ECS said when it refused a call.
+type refusedError struct{ code, text string }
+
+func (e *refusedError) Error() string { return e.text }
+
+// codeOf returns the code with which ECS refused a call, or "".
+func codeOf(err error) string {
+	var e *refusedError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return ""
 }
 
 // refusalText is what ECS said, in one line.

@@ -16,11 +16,13 @@ type metrics struct {
 	duration     *prometheus.HistogramVec
 	throttleWait *prometheus.HistogramVec
 	idsPerRead   prometheus.Histogram
+	slots        *slotMeter
 	gauges       []prometheus.Collector
 }
 
 func newMetrics() *metrics {
 	return &metrics{
+		slots: newSlotMeter(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_ecs_requests_total",
 			Help: "Calls to ECS, by action and by what came of them: ok, or the kind of error.",
@@ -58,7 +60,7 @@ func (m *metrics) watch(p *poller) {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range append([]prometheus.Collector{m.requests, m.duration, m.throttleWait, m.idsPerRead}, m.gauges...) {
+	for _, c := range append([]prometheus.Collector{m.requests, m.duration, m.throttleWait, m.idsPerRead, m.slots.gauge}, m.gauges...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -77,3 +79,16 @@ func kindLabel(err error) string {
 	}
 	return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
 }
+
+// slotMeter counts the attaches and detaches of all instances together.
+type slotMeter struct{ gauge *prometheus.GaugeVec }
+
+func newSlotMeter() *slotMeter {
+	return &slotMeter{prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "topodisk_ecs_slots",
+		Help: "Attaches and detaches of all instances, by whether they wait for a slot of theirs or hold one.",
+	}, []string{"job", "state"})}
+}
+
+func (m *slotMeter) waiting(j job, n float64) { m.gauge.WithLabelValues(jobNames[j], "waiting").Add(n) }
+func (m *slotMeter) running(j job, n float64) { m.gauge.WithLabelValues(jobNames[j], "running").Add(n) }

@@ -17,13 +17,15 @@ const (
 	anyChange change = iota // of no known length
 	toAttach
 	toDetach
+	toSettle // of a disk just made
 )
 
 // usual is what the changes take until this process has seen some. ECS
 // publishes no figures.
 var usual = map[change]span{
-	toAttach: {500 * time.Millisecond, 2 * time.Second},
-	toDetach: {2 * time.Second, 4 * time.Second},
+	toAttach: {time.Second, 3 * time.Second},
+	toDetach: {2 * time.Second, 6 * time.Second},
+	toSettle: {500 * time.Millisecond, 1500 * time.Millisecond},
 }
 
 // absences are the pauses between looks at a disk that isn't shown: ECS may

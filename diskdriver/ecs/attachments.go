@@ -1,0 +1,295 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// idleTime is for how long a disk may look as if ECS had not begun with what it
+// was asked for: reads lag behind.
+const idleTime = 10 * time.Second
+
+// busyCodes are the refusals that speak of other work on the instance.
+var busyCodes = map[string]limitedBy{
+	"InvalidOperation.Conflict":                        byAll,
+	"OperationConflict.DisksAttachingParallellyExceed": byAttaches,
+	"DisksDetachingOnEcsExceeded":                      byDetaches,
+}
+
+// stateCodes are the refusals that speak of the state of the disk or of its
+// attachments, by job. A read says which it is, and whether all is done.
+var stateCodes = [...][]string{
+	attaching: {"IncorrectDiskStatus", "InvalidDisk.InUse", "DiskId.StatusNotSupported"},
+	detaching: {"IncorrectDiskStatus", "InvalidDisk.AlreadyDetached", "DependencyViolation", "InvalidInstanceId.NotFound",
+		"InvalidOperation.DiskDetachingFromThisEcs"},
+}
+
+// Attach attaches a disk to an instance and returns the disk as a read shows
+// it then, with its serial. A disk that is attached there already is success.
+// With force a regional disk is taken from an instance of another zone.
+//
+// Calls for one instance queue up (slots.go). Pending: ECS is at work on it, or
+// others are first; the same call later ends it. InUse: another instance holds
+// the disk; nothing is taken from it. NodeFull: the instance takes no more.
+// UnknownOutcome: ECS may or may not attach it.
+func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error) {
+	o := &operation{client: c, action: attachDisk, instance: instance, errand: errand{attaching, id}}
+	o.call = func() error {
+		_, err := sendWhen(ctx, c, attachDisk, o.ticket, func() (request, *sdkecs.AttachDiskResponse) {
+			r := sdkecs.CreateAttachDiskRequest()
+			r.InstanceId, r.DiskId = string(instance), string(id)
+			if force {
+				r.Force = requests.NewBoolean(true)
+			}
+			return r, sdkecs.CreateAttachDiskResponse()
+		}, func(reply *sdkecs.AttachDiskResponse) bool { return reply.RequestId != "" })
+		return err
+	}
+	o.judge = o.judgeAttach
+	if err := o.check(); err != nil {
+		return disk.Disk{}, err
+	}
+	if err := c.settled(ctx, id); err != nil {
+		return disk.Disk{}, o.failed(err)
+	}
+	d, err := o.run(ctx, wait{id: id, change: toAttach})
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	c.states.note(id, disk.Attached, time.Now())
+	return d, nil
+}
+
+// Detach detaches a disk from an instance, and returns nil only when a read
+// has shown that the instance doesn't hold it, or ECS that there is no such
+// disk. The errors are those of Attach.
+func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) error {
+	o := &operation{client: c, action: detachDisk, instance: instance, errand: errand{detaching, id}}
+	o.call = func() error {
+		_, err := sendWhen(ctx, c, detachDisk, o.ticket, func() (request, *sdkecs.DetachDiskResponse) {
+			r := sdkecs.CreateDetachDiskRequest()
+			r.InstanceId, r.DiskId = string(instance), string(id)
+			return r, sdkecs.CreateDetachDiskResponse()
+		}, func(reply *sdkecs.DetachDiskResponse) bool { return reply.RequestId != "" })
+		return err
+	}
+	o.judge = o.judgeDetach
+	if err := o.check(); err != nil {
+		return err
+	}
+	c.states.forget(id)
+	if _, err := o.run(ctx, wait{id: id, change: toDetach}); err != nil && disk.KindOf(err) != disk.NotFound {
+		return err
+	}
+	return nil
+}
+
+// settled waits until a disk that this process has just made is there.
+func (c *Client) settled(ctx context.Context, id disk.ID) error {
+	last := c.states.last(id)
+	if last.state != disk.Creating {
+		return nil
+	}
+	_, err := c.await(ctx, wait{id: id, change: toSettle, since: last.since}, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	if err == nil {
+		c.states.forget(id)
+	}
+	return err
+}
+
+// operation is one attach or detach from its place in the queue to its end.
+type operation struct {
+	client   *Client
+	action   action
+	instance disk.InstanceID
+	errand   errand
+	call     func() error
+	judge    func(disk.Disk) (done bool, err error)
+
+	ticket  *ticket
+	asked   time.Time // when ECS accepted the call; zero if that is not known
+	outcome error     // of the call, where a read has the last word
+	begun   bool      // ECS was seen at work on it
+	ended   bool      // a read has settled it, one way or the other
+}
+
+// check refuses what can't be the ID of a disk or an instance.
+func (o *operation) check() error {
+	for _, id := range []string{string(o.errand.disk), string(o.instance)} {
+		if !possibleID.MatchString(id) {
+			return &disk.Error{Op: o.action.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk or an instance", id)}
+		}
+	}
+	return nil
+}
+
+// run waits for the slot, asks, and waits until ECS is done.
+func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
+	t, err := o.client.slots.enter(ctx, o.instance, o.errand)
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	o.ticket = t
+	if !t.holds() {
+		if err := o.ask(ctx); err != nil {
+			t.done()
+			return disk.Disk{}, o.failed(err)
+		}
+		w.since = o.asked
+	}
+	w.queued = t.awaited
+	d, err := o.client.await(ctx, w, o.seen)
+	if err == nil || o.ended || disk.KindOf(err) == disk.NotFound {
+		t.done()
+	} else {
+		t.leave()
+		err = o.unfinished(err)
+	}
+	if err != nil {
+		return d, o.failed(err)
+	}
+	return d, nil
+}
+
+// ask makes the call when the instance has room. Without an error ECS may be at
+// work, and a read has the last word.
+func (o *operation) ask(ctx context.Context) error {
+	for {
+		if err := o.ticket.wait(ctx); err != nil {
+			return err
+		}
+		err := o.call()
+		switch code := codeOf(err); {
+		case err == nil:
+			o.asked = time.Now()
+			o.ticket.accepted()
+			return nil
+		case errors.Is(err, errNotReady):
+		case isBusy(code):
+			o.ticket.refused(busyCodes[code])
+		case slices.Contains(stateCodes[o.errand.job], code), disk.KindOf(err) == disk.UnknownOutcome:
+			o.outcome = err
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+func isBusy(code string) bool {
+	_, ok := busyCodes[code]
+	return ok
+}
+
+// seen judges what a read shows, and notes what that says of the slot.
+func (o *operation) seen(d disk.Disk) (bool, error) {
+	done, err := o.judge(d)
+	if o.begun {
+		o.ticket.accepted()
+	}
+	o.ended = done || err != nil
+	return done, err
+}
+
+func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
+	switch here := holds(d, o.instance); {
+	case here && d.State != disk.Attaching && d.State != disk.Detaching:
+		return true, nil
+	case d.State == disk.Detaching:
+		return false, disk.Errorf(disk.Pending, "the disk is being detached from %s", holders(d))
+	case d.State == disk.Attaching:
+		o.begun = true
+		return false, nil
+	case d.State == disk.Attached && !d.MultiAttach && len(d.Attachments) > 0:
+		return false, disk.Errorf(disk.InUse, "the disk is attached to %s", holders(d))
+	case o.begun && d.State == disk.Available:
+		return false, disk.Errorf(disk.Pending, "ECS began to attach the disk and gave it up")
+	}
+	return false, o.idle(d)
+}
+
+func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
+	switch here := holds(d, o.instance); {
+	case !here && (d.MultiAttach || d.State != disk.Detaching && d.State != disk.Attaching):
+		return true, nil
+	case d.State == disk.Attaching:
+		return false, disk.Errorf(disk.Pending, "the disk is being attached, and can't be detached before that is done")
+	case d.State == disk.Detaching:
+		o.begun = true
+		return false, nil
+	case o.begun:
+		return false, disk.Errorf(disk.Pending, "ECS began to detach the disk and gave it up")
+	}
+	return false, o.idle(d)
+}
+
+// idle ends the wait for an ECS that doesn't seem to be at work on a disk: at
+// once if it has refused to be, else when reads can't lag any more.
+func (o *operation) idle(d disk.Disk) error {
+	switch age := o.ticket.age(); {
+	case o.outcome != nil && !o.doubtful():
+		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("the disk is %s now: %w", d.State, o.outcome)}
+	case age < idleTime:
+		return nil
+	case o.outcome != nil:
+		return o.outcome
+	default:
+		return disk.Errorf(disk.Pending, "ECS accepted the call %s ago, and the disk is still %s", age.Round(time.Second), d.State)
+	}
+}
+
+// doubtful says whether nobody knows if ECS has accepted the call.
+func (o *operation) doubtful() bool { return disk.KindOf(o.outcome) == disk.UnknownOutcome }
+
+// unfinished is the error when the caller's time is over before a read has
+// settled it.
+func (o *operation) unfinished(err error) error {
+	switch {
+	case disk.KindOf(err) != disk.Pending && !transient(err):
+		return err // reads are refused
+	case o.outcome == nil || o.begun:
+		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("ECS is at work on it: %w", err)}
+	case o.doubtful():
+		return o.outcome
+	}
+	return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("%w (%w)", o.outcome, err)}
+}
+
+// failed returns an error as that of the operation.
+func (o *operation) failed(err error) error {
+	e := &disk.Error{Op: o.action.name, Disk: o.errand.disk, Instance: o.instance, Kind: disk.KindOf(err), Err: err}
+	var inner *disk.Error
+	if errors.As(err, &inner) {
+		e.RequestID = inner.RequestID
+		if inner == err { //nolint:errorlint // an error around it says more, and is kept
+			e.Err = inner.Err
+		}
+	}
+	return e
+}
+
+// holds says whether an instance has a disk, or is about to let it go.
+func holds(d disk.Disk, instance disk.InstanceID) bool {
+	return slices.ContainsFunc(d.Attachments, func(a disk.Attachment) bool { return a.Instance == instance })
+}
+
+// holders names the instances that have a disk.
+func holders(d disk.Disk) string {
+	var names []string
+	for _, a := range d.Attachments {
+		names = append(names, string(a.Instance))
+	}
+	if len(names) == 0 {
+		return "an instance that ECS doesn't name"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,376 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+const (
+	nodeA = "i-aaaa"
+	nodeB = "i-bbbb"
+)
+
+// working returns a simulator with two instances and what ECS takes for its work.
+func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client) {
+	t.Helper()
+	return simulate(t, func(config *ecssim.Config) {
+		config.Latency, _ = ecssim.Profile("real")
+		for _, id := range []string{nodeA, nodeB} {
+			config.Instances = append(config.Instances, ecssim.Instance{ID: id, Zone: zoneH, Type: "ecs.sim.dense"})
+		}
+		if change != nil {
+			change(config)
+		}
+	})
+}
+
+// madeDisk makes a disk and waits until it can be attached.
+func madeDisk(t *testing.T, c *Client, name string) disk.ID {
+	t.Helper()
+	made, err := create(t.Context(), c, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.settled(t.Context(), made.ID); err != nil {
+		t.Fatal(err)
+	}
+	return made.ID
+}
+
+// attachedDisk makes a disk and attaches it.
+func attachedDisk(t *testing.T, c *Client, name string, instance disk.InstanceID) disk.ID {
+	t.Helper()
+	id := madeDisk(t, c, name)
+	if _, err := c.Attach(t.Context(), instance, id, false); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// inTime is a context of so long an RPC.
+func inTime(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// healthy checks the simulator's invariants.
+func healthy(t *testing.T, sim *ecssim.Server) {
+	t.Helper()
+	if err := sim.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// phaseOf returns how a disk is tied to an instance, and "" if it isn't.
+func phaseOf(sim *ecssim.Server, id disk.ID, instance string) string {
+	for _, d := range sim.Disks() {
+		for _, a := range d.Attachments {
+			if d.ID == string(id) && a.Instance == instance {
+				return a.Phase
+			}
+		}
+	}
+	return ""
+}
+
+func TestADiskJustMadeIsAttachedDetachedAndDeletedWithoutACallInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		made, err := create(t.Context(), c, "vol-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := c.Attach(t.Context(), nodeA, made.ID, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Serial == "" || !holds(d, nodeA) || phaseOf(sim, d.ID, nodeA) != "In_use" {
+			t.Errorf("attached disk is %+v, %s in truth", d, phaseOf(sim, d.ID, nodeA))
+		}
+		if err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
+			t.Fatal(err)
+		}
+		if phase := phaseOf(sim, d.ID, nodeA); phase != "" {
+			t.Errorf("after the detach the disk is %s", phase)
+		}
+		if err := c.Delete(t.Context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, action := range []string{"CreateDisk", "AttachDisk", "DetachDisk", "DeleteDisk"} {
+			if n := calls(sim, action); n != 1 {
+				t.Errorf("%d calls of %s", n, action)
+			}
+		}
+		healthy(t, sim)
+	})
+}
+
+func TestAttachingTwiceIsSuccess(t *testing.T) {
+	for _, code := range ecssim.InUseCodes {
+		t.Run(code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, func(config *ecssim.Config) { config.Doubts.InUseCode = code })
+				id := attachedDisk(t, c, "vol-1", nodeA)
+				d, err := c.Attach(t.Context(), nodeA, id, false)
+				if err != nil || d.Serial == "" {
+					t.Errorf("disk %+v, error %v", d, err)
+				}
+				healthy(t, sim)
+			})
+		})
+	}
+}
+
+func TestADiskIsNotTakenFromAnotherInstance(t *testing.T) {
+	for _, code := range ecssim.InUseCodes {
+		t.Run(code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, func(config *ecssim.Config) { config.Doubts.InUseCode = code })
+				id := attachedDisk(t, c, "vol-1", nodeA)
+				_, err := c.Attach(t.Context(), nodeB, id, false)
+				if e := wantKind(t, err, disk.InUse); !strings.Contains(e.Error(), nodeA) || e.Instance != nodeB || e.Disk != id {
+					t.Errorf("error %q doesn't say who holds the disk", e)
+				}
+				if phaseOf(sim, id, nodeA) != "In_use" || calls(sim, "DetachDisk") > 0 {
+					t.Error("the disk was taken away")
+				}
+			})
+		})
+	}
+}
+
+func TestDetachingWhatIsNotAttachedIsSuccess(t *testing.T) {
+	for _, code := range ecssim.DetachedCodes {
+		t.Run(code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, func(config *ecssim.Config) { config.Doubts.DetachedCode = code })
+				free, busy := madeDisk(t, c, "vol-1"), attachedDisk(t, c, "vol-2", nodeB)
+				for name, at := range map[string]struct {
+					instance disk.InstanceID
+					id       disk.ID
+				}{
+					"attached to nothing":   {nodeA, free},
+					"attached to another":   {nodeA, busy},
+					"no such disk":          {nodeA, "d-bp1absent"},
+					"no such instance":      {"i-absent", free},
+					"instance that is gone": {"i-absent", busy},
+				} {
+					if err := c.Detach(t.Context(), at.instance, at.id); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				if phaseOf(sim, busy, nodeB) != "In_use" {
+					t.Error("a disk was detached from an instance that nobody named")
+				}
+			})
+		})
+	}
+}
+
+func TestAnAttachDuringADetachIsNoSuccess(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		t.Run(fmt.Sprint("ECS refuses it: ", refuse), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, func(config *ecssim.Config) {
+					config.Doubts.RefuseAttachWhileDetaching = refuse
+					config.Queues = ecssim.Parallel
+				})
+				id := attachedDisk(t, c, "vol-1", nodeA)
+				var all sync.WaitGroup
+				all.Go(func() {
+					if err := c.Detach(t.Context(), nodeA, id); err != nil {
+						t.Error(err)
+					}
+				})
+				time.Sleep(time.Second)
+				_, err := c.Attach(t.Context(), nodeA, id, false)
+				wantKind(t, err, disk.Pending)
+				all.Wait()
+				if _, err := c.Attach(t.Context(), nodeA, id, false); err != nil || phaseOf(sim, id, nodeA) != "In_use" {
+					t.Errorf("attached again: %v, %s", err, phaseOf(sim, id, nodeA))
+				}
+				healthy(t, sim)
+			})
+		})
+	}
+}
+
+func TestAReplyThatIsLostLosesNothing(t *testing.T) {
+	for _, action := range []string{"AttachDisk", "DetachDisk"} {
+		for _, kind := range []string{ecssim.FaultLostReply, ecssim.FaultErrorAfter, ecssim.FaultTruncated, ecssim.FaultEmpty, ecssim.FaultHTML} {
+			t.Run(action+" "+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sim, c := working(t, nil)
+					id := madeDisk(t, c, "vol-1")
+					if err := sim.AddFault(ecssim.Fault{Action: action, Do: kind, Count: 1}); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); err != nil {
+						t.Errorf("attach: %v", err)
+					}
+					if err := c.Detach(inTime(t, 30*time.Second), nodeA, id); err != nil {
+						t.Errorf("detach: %v", err)
+					}
+					if n := calls(sim, "AttachDisk") + calls(sim, "DetachDisk"); n != 2 {
+						t.Errorf("%d calls, want one attach and one detach", n)
+					}
+					healthy(t, sim)
+				})
+			})
+		}
+	}
+}
+
+func TestACallThatNeverArrivedIsAnUnknownOutcomeAndWorksTheNextTime(t *testing.T) {
+	for _, action := range []string{"AttachDisk", "DetachDisk"} {
+		t.Run(action, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				id := madeDisk(t, c, "vol-1")
+				lose := func(do func() error) {
+					if err := sim.AddFault(ecssim.Fault{Action: action, Do: ecssim.FaultLostRequest, Count: 1}); err != nil {
+						t.Fatal(err)
+					}
+					err := do()
+					if sim.Faults()[0].Hit == 1 {
+						wantKind(t, err, disk.UnknownOutcome)
+						err = do()
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					sim.ClearFaults()
+				}
+				lose(func() error { _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); return err })
+				lose(func() error { return c.Detach(inTime(t, 30*time.Second), nodeA, id) })
+				healthy(t, sim)
+			})
+		})
+	}
+}
+
+func TestWorkThatIsStuckIsPendingAndNotAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := madeDisk(t, c, "vol-1")
+		if err := sim.AddFault(ecssim.Fault{Action: "AttachDisk", Do: ecssim.FaultStuck, Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			ctx := inTime(t, 15*time.Second)
+			_, err := c.Attach(ctx, nodeA, id, false)
+			wantKind(t, err, disk.Pending)
+			if ctx.Err() != nil {
+				t.Error("the answer came after the deadline")
+			}
+		}
+		sim.Unstick("")
+		if _, err := c.Attach(inTime(t, 15*time.Second), nodeA, id, false); err != nil {
+			t.Error(err)
+		}
+		if n := calls(sim, "AttachDisk"); n != 1 {
+			t.Errorf("%d calls of AttachDisk, want 1", n)
+		}
+	})
+}
+
+func TestWorkThatFailsIsPendingAndWorksTheNextTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := madeDisk(t, c, "vol-1")
+		twice := func(action string, do func() error) {
+			if err := sim.AddFault(ecssim.Fault{Action: action, Do: ecssim.FaultFails, Count: 1}); err != nil {
+				t.Fatal(err)
+			}
+			wantKind(t, do(), disk.Pending)
+			if err := do(); err != nil {
+				t.Error(err)
+			}
+		}
+		twice("AttachDisk", func() error { _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); return err })
+		twice("DetachDisk", func() error { return c.Detach(inTime(t, 30*time.Second), nodeA, id) })
+		healthy(t, sim)
+	})
+}
+
+func TestManyDisksOfAnInstanceAreAttachedAsFastAsItTakesThem(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		queues ecssim.Queues
+		disks  int
+		times  float64 // of one attach
+	}{
+		{"in parallel", ecssim.Parallel, 64, 2.5},
+		{"one at a time", ecssim.Serial, 28, 28 * 1.05},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, func(config *ecssim.Config) { config.Queues = test.queues })
+				var ids []disk.ID
+				for i := range test.disks + 4 {
+					ids = append(ids, madeDisk(t, c, fmt.Sprintf("vol-%d", i)))
+				}
+				began := time.Now()
+				for _, id := range ids[:4] {
+					if _, err := c.Attach(t.Context(), nodeB, id, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				one := time.Since(began) / 4
+				began = time.Now()
+				var all sync.WaitGroup
+				for _, id := range ids[4:] {
+					all.Go(func() {
+						if _, err := c.Attach(t.Context(), nodeA, id, false); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if times := float64(time.Since(began)) / float64(one); times > test.times {
+					t.Errorf("%d disks took %.2f times as long as one (%v), want at most %.2f", test.disks, times, one, test.times)
+				}
+				healthy(t, sim)
+			})
+		})
+	}
+}
+
+func TestTheQueueOfAnInstanceCostsNobodyHisDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		var ids []disk.ID
+		for i := range 24 {
+			ids = append(ids, madeDisk(t, c, fmt.Sprintf("vol-%d", i)))
+		}
+		var all sync.WaitGroup
+		for _, id := range ids {
+			all.Go(func() {
+				for {
+					ctx := inTime(t, 15*time.Second)
+					_, err := c.Attach(ctx, nodeA, id, false)
+					if ctx.Err() != nil {
+						t.Errorf("%s: the answer came after the deadline: %v", id, err)
+					}
+					if err == nil {
+						return
+					}
+					wantKind(t, err, disk.Pending)
+					time.Sleep(2 * time.Second)
+				}
+			})
+		}
+		all.Wait()
+		healthy(t, sim)
+	})
+}

@@ -1,0 +1,83 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Resize makes a disk at least so large, and returns it with its new size. A
+// disk that is large enough is success, and nothing shrinks. A disk in use is
+// resized online, so that its guest sees the size without a restart; if its
+// instance isn't running, it is resized as a disk at rest.
+//
+// Pending: an earlier order for the disk, or an attach, detach, snapshot or
+// change of category, is under way. OutOfRange: its category has no such size.
+// UnknownOutcome: ECS may or may not have resized it.
+func (c *Client) Resize(ctx context.Context, id disk.ID, size disk.GiB) (disk.Disk, error) {
+	d, err := c.resizable(ctx, id)
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	if d.Size >= size {
+		return d, nil
+	}
+	err = c.resize(ctx, d, size)
+	switch {
+	case err == nil:
+		d.Size = size
+		return d, nil
+	case disk.KindOf(err) == disk.UnknownOutcome, codeOf(err) == "InvalidDiskSize":
+		now, readErr := c.Get(ctx, id) // who else may have resized it, or this call
+		if readErr == nil && now.Size >= size {
+			return now, nil
+		}
+	}
+	return disk.Disk{}, err
+}
+
+// resizable reads a disk that is about to be resized.
+func (c *Client) resizable(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	d, err := c.Get(ctx, id)
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	switch d.State {
+	case disk.Attached, disk.Available:
+		return d, nil
+	}
+	return disk.Disk{}, &disk.Error{Op: resizeDisk.name, Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
+}
+
+// resize makes the call.
+func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
+	err := c.sendResize(ctx, d.ID, size, d.State == disk.Attached)
+	switch codeOf(err) {
+	case "InvalidInstanceStatus.NotRunning", "IncorrectInstanceStatus":
+		// No guest is there to see it. It will when it starts.
+		err = c.sendResize(ctx, d.ID, size, false)
+	}
+	var e *disk.Error
+	if errors.As(err, &e) {
+		e.Disk = d.ID
+	}
+	return err
+}
+
+func (c *Client) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
+	_, err := send(ctx, c, resizeDisk, func() (request, *sdkecs.ResizeDiskResponse) {
+		r := sdkecs.CreateResizeDiskRequest()
+		r.DiskId = string(id)
+		r.NewSize = integer(int64(size))
+		r.Type = "offline"
+		if online {
+			r.Type = "online"
+		}
+		return r, sdkecs.CreateResizeDiskResponse()
+	}, func(reply *sdkecs.ResizeDiskResponse) bool { return reply.RequestId != "" })
+	return err
+}

@@ -1,0 +1,141 @@
+package ecs
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+func TestADiskGrowsWhereItIs(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		attach   bool
+		stop     bool
+		resizing string // the Type asked for
+	}{
+		{"at rest", false, false, "offline"},
+		{"in use", true, false, "online"},
+		{"on an instance that is stopped", true, true, "offline"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				id := madeDisk(t, c, "vol-1")
+				if test.attach {
+					if _, err := c.Attach(t.Context(), nodeA, id, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if test.stop {
+					stopped := "Stopped"
+					if err := sim.SetInstance(nodeA, ecssim.InstanceChange{Status: &stopped}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d, err := c.Resize(t.Context(), id, 30)
+				if err != nil || d.Size != 30 || sim.Disks()[0].Size != 30 {
+					t.Errorf("resized to %d, %d in truth: %v", d.Size, sim.Disks()[0].Size, err)
+				}
+				all := sim.Calls()
+				if last := all[len(all)-1]; last.Action != "ResizeDisk" || last.Params["Type"] != test.resizing {
+					t.Errorf("the last call was %s %s", last.Action, last.Params["Type"])
+				}
+			})
+		})
+	}
+}
+
+func TestADiskThatIsLargeEnoughIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := madeDisk(t, c, "vol-1")
+		for _, size := range []disk.GiB{1, 20} {
+			d, err := c.Resize(t.Context(), id, size)
+			if err != nil || d.Size != 20 {
+				t.Errorf("to %d GiB: %d, %v", size, d.Size, err)
+			}
+		}
+		if n := calls(sim, "ResizeDisk"); n > 0 {
+			t.Errorf("%d calls of ResizeDisk", n)
+		}
+	})
+}
+
+func TestAResizeThatTookEffectUnseenIsSuccess(t *testing.T) {
+	for _, kind := range []string{ecssim.FaultLostReply, ecssim.FaultErrorAfter, ecssim.FaultTruncated, ecssim.FaultEmpty} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				id := madeDisk(t, c, "vol-1")
+				if err := sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: kind, Count: 1}); err != nil {
+					t.Fatal(err)
+				}
+				if d, err := c.Resize(t.Context(), id, 30); err != nil || d.Size != 30 {
+					t.Errorf("size %d, %v", d.Size, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAResizeThatCannotBeSaysWhy(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		setUp func(*ecssim.Server) error
+		size  disk.GiB
+		want  disk.Kind
+	}{
+		{"lost on the way", func(sim *ecssim.Server) error {
+			return sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultLostRequest, Count: 1})
+		}, 30, disk.UnknownOutcome},
+		{"an order is under way", func(sim *ecssim.Server) error {
+			return sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultError, Status: 400, Code: "LastOrderProcessing"})
+		}, 30, disk.Pending},
+		{"not allowed", func(sim *ecssim.Server) error {
+			return sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultError, Status: 403, Code: "Forbidden.RAM"})
+		}, 30, disk.Denied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				id := madeDisk(t, c, "vol-1")
+				if err := test.setUp(sim); err != nil {
+					t.Fatal(err)
+				}
+				_, err := c.Resize(inTime(t, 30*time.Second), id, test.size)
+				if e := wantKind(t, err, test.want); e.Disk != id {
+					t.Errorf("error %q doesn't name the disk", e)
+				}
+			})
+		})
+	}
+}
+
+func TestADiskThatIsNotThereCannotBeResized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := working(t, nil)
+		madeDisk(t, c, "vol-1")
+		for _, id := range []disk.ID{"d-bp1absent", "no disk"} {
+			_, err := c.Resize(t.Context(), id, 30)
+			wantKind(t, err, disk.NotFound)
+		}
+	})
+}
+
+func TestADiskInTheMakingIsResizedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := working(t, nil)
+		made, err := create(t.Context(), c, "vol-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Resize(t.Context(), made.ID, 30)
+		if e := wantKind(t, err, disk.Pending); fmt.Sprint(e) == "" {
+			t.Error("no reason is given")
+		}
+	})
+}
