@@ -26,6 +26,9 @@ type action struct {
 // file of its verb or noun.
 var actions = table(
 	createDisk, deleteDisk, describeDisks, attachDisk, detachDisk, resizeDisk,
+	modifyDiskSpec, describeTasks, modifyDiskAttribute,
+	createSnapshot, deleteSnapshot, describeSnapshots,
+	createSnapshotGroup, deleteSnapshotGroup, describeSnapshotGroups,
 	describeRegions, describeZones, describeAvailableResource,
 	describeInstances, describeInstanceTypes,
 	tagResources, untagResources, listTagResources,

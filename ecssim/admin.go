@@ -168,6 +168,8 @@ type State struct {
 	Zones         []string                  `json:"zones"`
 	Instances     []InstanceState           `json:"instances"`
 	Disks         []DiskState               `json:"disks"`
+	Snapshots     []SnapshotState           `json:"snapshots"`
+	Tasks         []TaskState               `json:"tasks"`     // all since the start
 	DisksMade     int                       `json:"disksMade"` // since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
 	Queues        Queues                    `json:"queues"`
@@ -188,6 +190,7 @@ func (s *Server) State() State {
 		st = State{
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
 			Instances: s.instanceStates(), Disks: s.diskStates(),
+			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
 			Queues: s.config.Queues, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
 			Stock: s.levels(), Throttle: s.gates.state(now), Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),

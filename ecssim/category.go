@@ -20,6 +20,8 @@ type categorySpec struct {
 	// ephemeral disks belong to the instance that they were attached to first
 	// and go with it.
 	ephemeral bool
+	instant   bool // its snapshots are Available before they are accomplished
+	grouped   bool // snapshot groups take it
 	iops      func(size int, level string) int
 }
 
@@ -28,16 +30,16 @@ var categories = map[string]categorySpec{
 	"cloud":            {sizes: sizes{5, 2000}, iops: linear(300, 0, 300)},
 	"cloud_efficiency": {sizes: sizes{20, 32768}, iops: linear(1800, 8, 5000)},
 	"cloud_ssd":        {sizes: sizes{20, 32768}, iops: linear(1800, 30, 25000)},
-	"cloud_essd": {sizes: sizes{1, 65536}, shared: true, iops: essdIOPS, levels: map[string]sizes{
+	"cloud_essd": {sizes: sizes{1, 65536}, shared: true, instant: true, grouped: true, iops: essdIOPS, levels: map[string]sizes{
 		"PL0": {1, 65536}, "PL1": {20, 65536}, "PL2": {461, 65536}, "PL3": {1261, 65536},
 	}},
-	"cloud_auto":                      {sizes: sizes{1, 65536}, auto: true, shared: true, iops: autoIOPS},
-	"cloud_essd_entry":                {sizes: sizes{10, 32768}, iops: linear(1800, 8, 6000)},
-	"cloud_regional_disk_auto":        {sizes: sizes{10, 65536}, auto: true, shared: true, regional: true, iops: autoIOPS},
+	"cloud_auto":                      {sizes: sizes{1, 65536}, auto: true, shared: true, instant: true, grouped: true, iops: autoIOPS},
+	"cloud_essd_entry":                {sizes: sizes{10, 32768}, instant: true, grouped: true, iops: linear(1800, 8, 6000)},
+	"cloud_regional_disk_auto":        {sizes: sizes{10, 65536}, auto: true, shared: true, regional: true, instant: true, grouped: true, iops: autoIOPS},
 	"elastic_ephemeral_disk_standard": {sizes: sizes{64, 8192}, ephemeral: true, iops: linear(1800, 0, 1800)},
 	"elastic_ephemeral_disk_premium":  {sizes: sizes{64, 8192}, ephemeral: true, iops: linear(1800, 0, 1800)},
-	"cloud_essd_xc0":                  {sizes: sizes{40, 65536}, special: true, iops: linear(1800, 12, 10000)},
-	"cloud_essd_xc1":                  {sizes: sizes{40, 65536}, special: true, iops: linear(1800, 50, 50000)},
+	"cloud_essd_xc0":                  {sizes: sizes{40, 65536}, special: true, instant: true, grouped: true, iops: linear(1800, 12, 10000)},
+	"cloud_essd_xc1":                  {sizes: sizes{40, 65536}, special: true, instant: true, grouped: true, iops: linear(1800, 50, 50000)},
 }
 
 // localCategories exist, but CreateDisk does not make them.

@@ -47,6 +47,7 @@ type Config struct {
 	Latency  Latency
 	Queues   Queues // of each instance; the zero value is Serial
 	Doubts   Doubts
+	Limits   Limits
 	Throttle Throttle
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
@@ -84,7 +85,7 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.Doubts.check, c.Throttle.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.Doubts.check, c.Limits.check, c.Throttle.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}
@@ -98,6 +99,7 @@ func (c Config) complete() (Config, error) {
 	if c.TokenLife == 0 {
 		c.TokenLife = 24 * time.Hour
 	}
+	c.Limits = c.Limits.complete()
 	if c.LedgerSize == 0 {
 		c.LedgerSize = 10000
 	}

@@ -42,7 +42,7 @@ func (s *Server) createDisk(x *exchange) (object, *refusal) {
 func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 	d := &disk{token: x.params["ClientToken"], created: x.now, creating: true}
 	steps := []func(*exchange, *disk) *refusal{
-		s.readOwner, readCategory, s.readSize, readLevel, s.readZone, readNames, s.readEncryption,
+		s.readOwner, readCategory, s.readSource, s.readSize, readLevel, s.readZone, readNames, s.readEncryption,
 		readMultiAttach, readPerformance, s.readGroups,
 	}
 	for _, step := range steps {
@@ -58,7 +58,7 @@ func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 	if no := s.stock.take(d.zone, d.category); no != nil {
 		return "", no
 	}
-	d.id = s.ids.disk()
+	d.id = s.ids.resource(diskPrefix)
 	s.disks.add(d)
 	s.note(d, x.now, x.cause())
 	s.plan(x, transition{
@@ -100,20 +100,24 @@ func readCategory(x *exchange, d *disk) *refusal {
 	return nil
 }
 
-// readSize reads Size, which a snapshot could stand in for if there were any.
+// readSize reads Size. A snapshot's own size stands in for it, and for one
+// that is less.
 func (s *Server) readSize(x *exchange, d *disk) *refusal {
-	size, snapshot := x.params["Size"], x.params["SnapshotId"]
-	if snapshot != "" {
-		return refuse(404, "InvalidSnapshotId.NotFound", "The specified SnapshotId %q does not exist.", snapshot)
-	}
-	if size == "" {
+	size := x.params["Size"]
+	if size == "" && d.source == nil {
 		return missing("Size")
 	}
 	n, err := strconv.Atoi(size)
-	if err != nil || n <= 0 {
+	if size != "" && (err != nil || n <= 0) {
 		return refuse(400, "InvalidSize.ValueNotSupported", "The specified parameter Size %q is not valid: it must be a number of GiB above zero.", size)
 	}
-	d.size = n
+	if d.source != nil && n < d.source.size {
+		if size != "" && s.config.Doubts.RefuseLessThanSnapshot {
+			return refuse(403, "InvalidDiskSize.TooSmall", "The specified disk size %d is less than the %d GiB of snapshot %s.", n, d.source.size, d.source.id)
+		}
+		n = d.source.size
+	}
+	d.size, d.largest = n, n
 	spec := categories[d.category]
 	if n < spec.min || n > spec.max {
 		return refuse(400, "InvalidDiskSize.NotSupported", "The specified disk size %d is not supported: category %s takes %d to %d GiB.", n, d.category, spec.min, spec.max)
@@ -166,12 +170,27 @@ func (s *Server) readZone(x *exchange, d *disk) *refusal {
 func readNames(x *exchange, d *disk) *refusal {
 	d.name, d.description = x.params["DiskName"], x.params["Description"]
 	if d.name != "" && !validName(d.name) {
-		return refuse(400, "InvalidDiskName.Malformed", "The specified disk name is wrongly formed: 2 to 128 letters, digits, colons, underscores, periods and hyphens, a letter first, not http:// or https://.")
+		return badName("InvalidDiskName.Malformed", "disk name")
 	}
-	if n := utf8.RuneCountInString(d.description); n == 1 || n > 256 || linkFirst(d.description) {
-		return refuse(400, "InvalidDescription.Malformed", "The specified description is wrongly formed: 2 to 256 characters that don't begin with http:// or https://.")
+	if d.description != "" && !validDescription(d.description) {
+		return badDescription(400)
 	}
 	return nil
+}
+
+func badName(code, what string) *refusal {
+	return refuse(400, code, "The specified %s is wrongly formed: 2 to 128 letters, digits, colons, underscores, periods and hyphens, a letter first, not http:// or https://.", what)
+}
+
+// badDescription is the refusal of a description; its status is not the same
+// for all actions.
+func badDescription(status int) *refusal {
+	return refuse(status, "InvalidDescription.Malformed", "The specified description is wrongly formed: 2 to 256 characters that don't begin with http:// or https://.")
+}
+
+func validDescription(text string) bool {
+	n := utf8.RuneCountInString(text)
+	return n >= 2 && n <= 256 && !linkFirst(text)
 }
 
 func linkFirst(s string) bool {
@@ -198,6 +217,12 @@ func (s *Server) readEncryption(x *exchange, d *disk) (no *refusal) {
 		return no
 	}
 	d.kmsKey = x.params["KMSKeyId"]
+	if d.source != nil && d.source.encrypted {
+		if x.params["Encrypted"] != "" && !d.encrypted {
+			return refuse(403, "InvalidEncrypted.NotMatchSnapshot", "The specified Encrypted=false does not match snapshot %s, which is encrypted.", d.source.id)
+		}
+		d.encrypted = true
+	}
 	switch {
 	case d.kmsKey != "" && !d.encrypted:
 		return refuse(400, "InvalidEncrypted.NotMatchKmsKeyId", "The specified KMSKeyId is only valid for a disk with Encrypted=true.")

@@ -20,8 +20,11 @@ func (s *Server) deleteDisk(x *exchange) (object, *refusal) {
 	if no := s.checkSettled(x, d); no != nil {
 		return nil, no
 	}
-	if d.state() != diskAvailable {
+	if d.state() != diskAvailable || d.task != nil {
 		return nil, wrongState(d)
+	}
+	if no := s.checkSnapshots(d); no != nil {
+		return nil, no
 	}
 	s.disks.remove(d)
 	return nil, nil
@@ -39,7 +42,11 @@ func (s *Server) findDisk(id string) (*disk, *refusal) {
 // checkSettled refuses a disk that was made so shortly ago that nothing can
 // be done to it, Available as it may look.
 func (s *Server) checkSettled(x *exchange, d *disk) *refusal {
-	if x.now.Before(d.created.Add(s.config.Latency.Initializing)) {
+	span := s.config.Latency.Initializing
+	if d.source != nil {
+		span = max(span, s.config.Latency.FromSnapshot)
+	}
+	if x.now.Before(d.created.Add(span)) {
 		return refuse(403, "IncorrectDiskStatus.Initializing", "The specified disk %s is initializing.", d.id)
 	}
 	return nil

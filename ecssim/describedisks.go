@@ -71,13 +71,13 @@ func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
 		filterMultiAttach, filterTruth("Portable", func(*disk) bool { return true }),
 		filterTruth("DeleteWithInstance", func(d *disk) bool { return d.deleteWithInstance }),
-		filterTruth("DeleteAutoSnapshot", func(*disk) bool { return true }),
+		filterTruth("DeleteAutoSnapshot", func(d *disk) bool { return !d.keepAutoSnapshot }),
 		filterChargeType, filterCreation,
 		filterText("DiskName", func(d *disk) string { return d.name }),
 		filterText("ResourceGroupId", func(d *disk) string { return d.resourceGroup }),
 		filterText("KMSKeyId", func(d *disk) string { return d.kmsKey }),
 		s.filterInstance,
-		filterText("SnapshotId", func(*disk) string { return "" }),
+		filterText("SnapshotId", (*disk).sourceID),
 	}
 	var filters []diskFilter
 	for _, read := range readers {
@@ -229,28 +229,12 @@ func filterText(name string, of func(*disk) string) func(*exchange) (diskFilter,
 
 // filterCreation reads Filter.N: CreationStartTime and CreationEndTime.
 func filterCreation(x *exchange) (diskFilter, *refusal) {
-	bounds := map[string]time.Time{}
-	for _, n := range []string{"1", "2"} {
-		key, value := x.params["Filter."+n+".Key"], x.params["Filter."+n+".Value"]
-		if key == "" && value == "" {
-			continue
-		}
-		if key != "CreationStartTime" && key != "CreationEndTime" {
-			return nil, refuse(404, "InvalidFilterKey.NotFound", "The specified Filter.%s.Key %q is not valid: CreationStartTime or CreationEndTime.", n, key)
-		}
-		t, err := time.Parse(minuteTime, value)
-		if err != nil {
-			return nil, refuse(404, "InvalidFilterValue", "The specified Filter.%s.Value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", n, value)
-		}
-		bounds[key] = t
-	}
-	if len(bounds) == 0 {
-		return nil, nil
+	from, to, no := creationBounds(x)
+	if no != nil || from.IsZero() && to.IsZero() {
+		return nil, no
 	}
 	return func(d *disk) bool {
-		from, hasFrom := bounds["CreationStartTime"]
-		to, hasTo := bounds["CreationEndTime"]
-		return (!hasFrom || !d.created.Before(from)) && (!hasTo || !d.created.After(to))
+		return (from.IsZero() || !d.created.Before(from)) && (to.IsZero() || !d.created.After(to))
 	}, nil
 }
 
@@ -308,9 +292,9 @@ func (s *Server) renderDisk(d *disk, x *exchange) object {
 		"ProvisionedIops": d.provisionedIOPS, "BurstingEnabled": d.bursting, "Encrypted": d.encrypted, "KMSKeyId": d.kmsKey,
 		"MultiAttach": d.multiAttachText(), "InstanceId": "", "Device": "", "SerialNumber": d.serial(), "BdfId": nil,
 		"CreationTime": d.created.UTC().Format(secondTime), "AttachedTime": "", "DetachedTime": stamp(d.detached), "ExpiredTime": "2999-09-08T16:00Z",
-		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": true, "EnableAutoSnapshot": true, "EnableAutomatedSnapshotPolicy": false,
+		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": !d.keepAutoSnapshot, "EnableAutoSnapshot": !d.noAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
 		"Portable": true, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
-		"SourceSnapshotId": "", "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
+		"SourceSnapshotId": d.sourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
 		"Tags": wrapped("Tag", d.tags.render()), "OperationLocks": wrapped("OperationLock", []object{}),
 	}
 	s.renderAttachments(o, d, x.now)

@@ -15,6 +15,7 @@ type disk struct {
 	category        string
 	level           string
 	size            int // GiB
+	largest         int // GiB that it ever had
 	name            string
 	description     string
 	token           string
@@ -28,12 +29,19 @@ type disk struct {
 	created         time.Time
 	tags            tagSet
 
-	creating           bool
-	modifying          bool
+	source    *snapshot // that it was made from, or nil
+	creating  bool
+	modifying bool  // its category is being changed
+	task      *task // that changes its category, level or IOPS, or nil
+	cooling   cooling
+	modified  time.Time // when such a task ended last
+
 	attachments        []*attachment // in the order of AttachDisk
 	everAttached       bool
 	home               string // ID of the instance that it was attached to last
 	deleteWithInstance bool
+	keepAutoSnapshot   bool      // DeleteAutoSnapshot is false
+	noAutoSnapshot     bool      // EnableAutoSnapshot is false
 	detached           time.Time // when it was detached last
 	resized            time.Time // when its last ResizeDisk was answered
 	changes            []change  // the last ones of its state

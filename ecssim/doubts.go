@@ -1,6 +1,9 @@
 package ecssim
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Doubts are the behaviours that sources disagree on, or that not every
 // client has seen. The zero value is what the newest or the stricter source
@@ -22,6 +25,20 @@ type Doubts struct {
 	// ListAttaching names the instance in a disk's Attachments while it is
 	// still Attaching.
 	ListAttaching bool
+	// RefuseLessThanSnapshot makes CreateDisk refuse, with
+	// InvalidDiskSize.TooSmall, a Size below that of its snapshot. By default
+	// the disk has the size of the snapshot.
+	RefuseLessThanSnapshot bool
+	// SnapshotUnattached are the categories of which CreateSnapshot takes a
+	// disk that was never attached. By default none is taken.
+	SnapshotUnattached []string
+	// ForgiveUnknownSnapshot makes DeleteSnapshot of a snapshot that does not
+	// exist a success; by default it is InvalidSnapshotId.NotFound. ECS's
+	// documentation says both.
+	ForgiveUnknownSnapshot bool
+	// NoTaskForLevel makes a ModifyDiskSpec that leaves the category as it is
+	// take effect at once and return no TaskId, as the documentation says.
+	NoTaskForLevel bool
 	// RefuseSharedOnlineResize makes ResizeDisk refuse Type=online for disks
 	// with MultiAttach, as its table of errors says and its newer text does not.
 	RefuseSharedOnlineResize bool
@@ -41,6 +58,11 @@ func (d Doubts) check() error {
 	}
 	if d.DetachedCode != "" && !slices.Contains(DetachedCodes, d.DetachedCode) {
 		return &ConfigError{"Doubts.DetachedCode", d.DetachedCode, "one of " + quoted(DetachedCodes)}
+	}
+	for _, name := range d.SnapshotUnattached {
+		if _, ok := categories[name]; !ok {
+			return &ConfigError{"Doubts.SnapshotUnattached", name, "categories of " + quoted(slices.Sorted(maps.Keys(categories)))}
+		}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 type idMaker struct {
 	code     string // of the region, as it opens a disk's ID
 	seed     string
-	disks    int
+	made     map[string]int // by prefix
 	requests int
 }
 
@@ -27,13 +27,22 @@ func newIDMaker(region string, seed uint32) idMaker {
 		sum := sha256.Sum256([]byte(region))
 		code = fmt.Sprintf("%x", sum[:2])[:3]
 	}
-	return idMaker{code: code, seed: fmt.Sprintf("%07s", strconv.FormatUint(uint64(seed), 36))}
+	return idMaker{code: code, seed: fmt.Sprintf("%07s", strconv.FormatUint(uint64(seed), 36)), made: map[string]int{}}
 }
 
-// disk returns a disk's ID: d- and 20 letters and digits.
-func (m *idMaker) disk() string {
-	m.disks++
-	return fmt.Sprintf("d-%s%s%010s", m.code, m.seed, strconv.FormatInt(int64(m.disks), 36))
+// The prefixes of IDs, which tell the kinds apart.
+const (
+	diskPrefix     = "d-"
+	snapshotPrefix = "s-"
+	groupPrefix    = "ssg-"
+	taskPrefix     = "t-"
+)
+
+// resource returns the ID of a new resource: its prefix and 20 letters and
+// digits.
+func (m *idMaker) resource(prefix string) string {
+	m.made[prefix]++
+	return fmt.Sprintf("%s%s%s%010s", prefix, m.code, m.seed, strconv.FormatInt(int64(m.made[prefix]), 36))
 }
 
 // request returns a request's ID, an upper-case UUID.

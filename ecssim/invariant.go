@@ -37,6 +37,12 @@ func (s *Server) broken() error {
 		if len(d.tags.current) > maxTags {
 			wrong = append(wrong, fmt.Errorf("disk %s has %d tags", d.id, len(d.tags.current)))
 		}
+		if d.source != nil && d.size < d.source.size {
+			wrong = append(wrong, fmt.Errorf("disk %s has %d GiB, and the snapshot %s that it was made from %d", d.id, d.size, d.source.id, d.source.size))
+		}
+		if d.size < d.largest {
+			wrong = append(wrong, fmt.Errorf("disk %s has %d GiB, and had %d", d.id, d.size, d.largest))
+		}
 		wrong = append(wrong, s.brokenAttachments(d), brokenChanges(d))
 	}
 	for _, i := range s.fleet.instances {

@@ -23,6 +23,8 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"a zonal disk in no zone", func(s *Server) { s.disks.byID["d-1"].zone = "" }, `in zone ""`},
 		{"a disk in an unknown zone", func(s *Server) { s.disks.byID["d-1"].zone = "x" }, `in zone "x"`},
 		{"a size that no category has", func(s *Server) { s.disks.byID["d-1"].size = 19 }, "has 19 GiB"},
+		{"a disk that shrank", func(s *Server) { s.disks.byID["d-1"].largest = 40 }, "disk d-1 has 20 GiB, and had 40"},
+		{"a disk smaller than its snapshot", func(s *Server) { s.disks.byID["d-1"].source = &snapshot{id: "s-1", size: 40} }, "the snapshot s-1 that it was made from 40"},
 		{"a disk on two instances", func(s *Server) { tieUp(s, "d-1", "i-1"); tieUp(s, "d-1", "i-2") }, "disk d-1 is attached to 2 instances"},
 		{"a disk on one instance twice", func(s *Server) { tieUp(s, "d-1", "i-1"); tieUp(s, "d-1", "i-1") }, "to the instance i-1 twice"},
 		{"two disks at one place", func(s *Server) {

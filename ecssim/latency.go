@@ -28,6 +28,25 @@ type Latency struct {
 	// Order is the time from the reply to ResizeDisk for which another one is
 	// refused with LastOrderProcessing.
 	Order time.Duration
+	// Modify and ModifyPerTiB are the time from the reply to ModifyDiskSpec
+	// until its task is Finished.
+	Modify, ModifyPerTiB time.Duration
+	// CoolIOPS, CoolAuto and CoolCategory are the times from the end of a
+	// change for which the next is refused with DiskInCoolingPeriod: of the
+	// IOPS alone, to cloud_auto, and to another category.
+	CoolIOPS, CoolAuto, CoolCategory time.Duration
+	// BurstReady is the time from the end of a change for which
+	// ModifyDiskAttribute refuses BurstingEnabled with
+	// BurstingEnabledForModifyingDiskUnsupported.
+	BurstReady time.Duration
+	// SnapshotCut is the time from the reply to CreateSnapshot until the point
+	// in time is cut, before which the snapshot has no CreationTime;
+	// SnapshotUsable is the time until a snapshot of an ESSD is Available;
+	// SnapshotDone is the time until it is accomplished, and any other
+	// Available.
+	SnapshotCut, SnapshotUsable, SnapshotDone time.Duration
+	// FromSnapshot is Initializing for disks that are made from a snapshot.
+	FromSnapshot time.Duration
 	// InstanceReady is the time from the start of an instance for which
 	// AttachDisk refuses it with IncorrectInstanceStatus, Running as it looks.
 	InstanceReady time.Duration
@@ -71,6 +90,9 @@ func realLatency(scale time.Duration) Latency {
 			"AttachDisk":                500 * ms,
 			"DetachDisk":                400 * ms,
 			"ResizeDisk":                800 * ms,
+			"CreateSnapshot":            600 * ms,
+			"CreateSnapshotGroup":       600 * ms,
+			"ModifyDiskSpec":            1000 * ms,
 			"DescribeAvailableResource": 700 * ms,
 		},
 		PerDisk:       ms,
@@ -80,6 +102,11 @@ func realLatency(scale time.Duration) Latency {
 		AttachShown:   300 * ms,
 		DeviceVisible: 1000 * ms,
 		Detach:        4000 * ms,
+
+		Modify: 2 * time.Minute, ModifyPerTiB: 15 * time.Minute,
+		CoolIOPS: time.Hour, CoolAuto: time.Hour, CoolCategory: 6 * time.Hour,
+		SnapshotCut: 2 * time.Second, SnapshotUsable: 5 * time.Second, SnapshotDone: 2 * time.Minute,
+		FromSnapshot: 10 * time.Second,
 	}
 	for action := range l.API {
 		l.API[action] /= scale
@@ -101,6 +128,9 @@ func (l *Latency) spans() []span {
 	return []span{
 		{"PerDisk", &l.PerDisk}, {"Available", &l.Available}, {"Initializing", &l.Initializing},
 		{"Attach", &l.Attach}, {"AttachShown", &l.AttachShown}, {"DeviceVisible", &l.DeviceVisible}, {"Detach", &l.Detach},
+		{"Modify", &l.Modify}, {"ModifyPerTiB", &l.ModifyPerTiB}, {"BurstReady", &l.BurstReady},
+		{"CoolIOPS", &l.CoolIOPS}, {"CoolAuto", &l.CoolAuto}, {"CoolCategory", &l.CoolCategory},
+		{"SnapshotCut", &l.SnapshotCut}, {"SnapshotUsable", &l.SnapshotUsable}, {"SnapshotDone", &l.SnapshotDone}, {"FromSnapshot", &l.FromSnapshot},
 		{"Order", &l.Order}, {"InstanceReady", &l.InstanceReady}, {"Visible", &l.Visible}, {"TagsVisible", &l.TagsVisible},
 	}
 }

@@ -51,7 +51,7 @@ func (s *Server) growDisk(x *exchange) *refusal {
 			return no
 		}
 	}
-	d.size, d.resized = size, s.repliesAt(x)
+	d.size, d.largest, d.resized = size, size, s.repliesAt(x)
 	for _, a := range d.attachments {
 		if online {
 			a.guestSize = size
@@ -68,8 +68,10 @@ func (s *Server) checkResizable(x *exchange, d *disk) *refusal {
 		return refuse(400, "LastOrderProcessing", "The previous order of disk %s is still processing, please try again later.", d.id)
 	case state != diskAvailable && state != diskInUse:
 		return wrongState(d)
+	case d.task != nil:
+		return refuse(400, "InvalidStatus.Upgrading", "The disk %s is being changed.", d.id)
 	}
-	return nil
+	return s.checkSnapshots(d)
 }
 
 // checkOnline refuses what can't be resized while a guest uses it.

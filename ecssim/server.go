@@ -37,6 +37,8 @@ type Server struct {
 	tokens    tokens
 	disks     shelf
 	fleet     fleet
+	tasks     []*task // the oldest first
+	shots     album
 	stuck     []transition // kept back by FaultStuck
 }
 
@@ -61,6 +63,7 @@ func New(config Config) (*Server, error) {
 		tokens:    newTokens(config.TokenLife),
 		disks:     newShelf(),
 		fleet:     newFleet(config),
+		shots:     newAlbum(),
 	}, nil
 }
 

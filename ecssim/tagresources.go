@@ -53,23 +53,42 @@ func (s *Server) tagsOf(kind, id string) (*tagSet, *refusal) {
 		if i := s.fleet.instances[id]; i != nil {
 			return &i.tags, nil
 		}
+	case "snapshot":
+		if n := s.shots.byID[id]; n != nil {
+			return &n.tags, nil
+		}
+	case "snapshotgroup":
+		for _, g := range s.shots.groups {
+			if g.id == id {
+				return &g.tags, nil
+			}
+		}
 	default:
-		return nil, refuse(404, "InvalidResourceType.NotFound", "The specified ResourceType %q does not exist: disk or instance.", kind)
+		return nil, refuse(404, "InvalidResourceType.NotFound", "The specified ResourceType %q does not exist: disk, instance, snapshot or snapshotgroup.", kind)
 	}
 	return nil, nil
 }
 
-// taggable returns the resources of a type, the disks newest first.
+// taggable returns the resources of a type, the newest first but for instances.
 func (s *Server) taggable(kind string) []tagged {
 	var list []tagged
-	if kind == "instance" {
+	switch kind {
+	case "instance":
 		for _, i := range s.fleet.inOrder() {
 			list = append(list, tagged{i.ID, &i.tags})
 		}
-		return list
-	}
-	for d := range s.disks.newestFirst() {
-		list = append(list, tagged{d.id, &d.tags})
+	case "snapshot":
+		for n := range s.shots.newestFirst(nil, true) {
+			list = append(list, tagged{n.id, &n.tags})
+		}
+	case "snapshotgroup":
+		for _, g := range slices.Backward(s.shots.groups) {
+			list = append(list, tagged{g.id, &g.tags})
+		}
+	default:
+		for d := range s.disks.newestFirst() {
+			list = append(list, tagged{d.id, &d.tags})
+		}
 	}
 	return list
 }

@@ -1,0 +1,30 @@
+package ecssim
+
+var deleteSnapshot = action{
+	name:     "DeleteSnapshot",
+	required: []string{"SnapshotId"},
+	optional: []string{"Force"},
+	do:       (*Server).deleteSnapshot,
+}
+
+// deleteSnapshot deletes a snapshot, by force one too that disks were made
+// from. One that is progressing is cancelled.
+func (s *Server) deleteSnapshot(x *exchange) (object, *refusal) {
+	force, no := x.params.boolean("Force", false)
+	if no != nil {
+		return nil, no
+	}
+	n, no := s.findSnapshot(x.params["SnapshotId"])
+	switch {
+	case no != nil && s.config.Doubts.ForgiveUnknownSnapshot:
+		return nil, nil
+	case no != nil:
+		return nil, no
+	}
+	x.disk = n.diskID
+	if !force && s.madeFrom(n) > 0 {
+		return nil, refuse(403, "SnapshotCreatedDisk", "The snapshot %s has been used to create disks.", n.id)
+	}
+	s.shots.remove(n)
+	return nil, nil
+}

@@ -1,0 +1,158 @@
+package ecssim
+
+import (
+	"slices"
+	"time"
+)
+
+var describeSnapshots = action{
+	name:     "DescribeSnapshots",
+	required: []string{"RegionId"},
+	optional: []string{
+		"SnapshotIds", "DiskId", "InstanceId", "SnapshotName", "Status", "SnapshotType", "SourceDiskType", "Usage", "Category",
+		"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "ResourceGroupId", "Encrypted", "KMSKeyId", "SnapshotLinkId",
+		"Filter.N.Key", "Filter.N.Value", "DryRun", "NextToken", "MaxResults", "PageNumber", "PageSize",
+	},
+	do: (*Server).describeSnapshots,
+}
+
+// snapshotFilter tells whether a read may show a snapshot.
+type snapshotFilter func(*snapshot) bool
+
+// describeSnapshots shows the snapshots that pass every filter, the newest
+// first.
+func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
+	ids, byID, no := x.params.jsonList("SnapshotIds",
+		func() *refusal {
+			return refuse(403, "InvalidSnapshotIds.Malformed", "The amount of specified snapshot IDs exceeds the limit of 100.")
+		},
+		func() *refusal {
+			return refuse(400, "InvalidParameter.SnapshotIds", "The specified parameter SnapshotIds is not valid: it must be a JSON array of snapshot IDs.")
+		})
+	if no != nil {
+		return nil, no
+	}
+	filters, no := s.snapshotFilters(x)
+	if no != nil {
+		return nil, no
+	}
+	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
+	if no != nil {
+		return nil, no
+	}
+	if dry, no := x.params.boolean("DryRun", false); no != nil || dry {
+		return nil, orDryRun(no)
+	}
+	var found []*snapshot
+	for n := range s.shots.newestFirst(ids, !byID) {
+		if !slices.ContainsFunc(filters, func(f snapshotFilter) bool { return !f(n) }) {
+			found = append(found, n)
+		}
+	}
+	if (x.params.hasList("Tag") || x.params["ResourceGroupId"] != "") && len(found) > maxTagged {
+		found = found[:maxTagged]
+	}
+	shown, reply := cut(page, found, func(n *snapshot) int { return -n.seq })
+	list := []object{}
+	for _, n := range shown {
+		list = append(list, s.renderSnapshot(n, x.now))
+	}
+	reply["Snapshots"] = wrapped("Snapshot", list)
+	return reply, nil
+}
+
+// snapshotFilters reads the filters of a request. They are joined by AND.
+func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *refusal) {
+	if no := checkSnapshotWords(x); no != nil {
+		return nil, no
+	}
+	tags, no := x.params.tags()
+	if no != nil {
+		return nil, no
+	}
+	if len(tags) > maxTags {
+		return nil, refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
+	}
+	encrypted, no := x.params.boolean("Encrypted", false)
+	if no != nil {
+		return nil, no
+	}
+	from, to, no := creationBounds(x)
+	if no != nil {
+		return nil, no
+	}
+	p := x.params
+	return []snapshotFilter{
+		func(n *snapshot) bool { return p["DiskId"] == "" || p["DiskId"] == n.diskID },
+		func(n *snapshot) bool { return p["InstanceId"] == "" || n.ofInstance(p["InstanceId"]) },
+		func(n *snapshot) bool { return p["SnapshotName"] == "" || p["SnapshotName"] == n.name },
+		func(n *snapshot) bool { return p["Status"] == "all" || p.oneOf("Status", n.status) },
+		func(*snapshot) bool { return p["SnapshotType"] != "auto" },
+		func(*snapshot) bool { return !p.oneOf("SourceDiskType", "system") || p["SourceDiskType"] == "" },
+		func(n *snapshot) bool { return p.oneOf("Usage", s.usage(n)) },
+		func(*snapshot) bool { return p.oneOf("Category", "standard") },
+		func(n *snapshot) bool { return p.oneOf("ResourceGroupId", n.resourceGroup) },
+		func(n *snapshot) bool { return p["Encrypted"] == "" || n.encrypted == encrypted },
+		func(n *snapshot) bool { return p.oneOf("KMSKeyId", n.kmsKey) },
+		func(n *snapshot) bool { return p.oneOf("SnapshotLinkId", n.linkID()) },
+		func(n *snapshot) bool { return n.tags.matches(tags, x.now, s.config.Latency.TagsVisible) },
+		func(n *snapshot) bool {
+			return (from.IsZero() || !n.cutAt.Before(from)) && (to.IsZero() || passed(n.cutAt, to))
+		},
+	}, nil
+}
+
+// checkSnapshotWords refuses words that the filters don't know.
+func checkSnapshotWords(x *exchange) *refusal {
+	for _, w := range []struct {
+		name    string
+		allowed []string
+	}{
+		{"Status", shotStates},
+		{"SnapshotType", []string{"auto", "user", "all"}},
+		{"SourceDiskType", []string{"system", "data"}},
+		{"Usage", []string{"none", "image", "disk", "image_disk"}},
+		{"Category", []string{"standard", "flash", "archive"}},
+	} {
+		if !x.params.oneOf(w.name, w.allowed...) {
+			return refuse(400, "Invalid"+w.name+".ValueNotSupported", "The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], quoted(w.allowed))
+		}
+	}
+	return nil
+}
+
+// ofInstance tells whether the source is attached to an instance.
+func (n *snapshot) ofInstance(id string) bool {
+	return slices.ContainsFunc(n.disk.attachments, func(a *attachment) bool { return a.instance.ID == id })
+}
+
+func (n *snapshot) linkID() string { return "sl-" + n.diskID[len(diskPrefix):] }
+
+// usage tells what was made from a snapshot.
+func (s *Server) usage(n *snapshot) string {
+	if s.madeFrom(n) > 0 {
+		return "disk"
+	}
+	return "none"
+}
+
+// creationBounds reads Filter.N: CreationStartTime and CreationEndTime. The
+// zero time bounds nothing.
+func creationBounds(x *exchange) (from, to time.Time, no *refusal) {
+	for _, n := range []string{"1", "2"} {
+		key, value := x.params["Filter."+n+".Key"], x.params["Filter."+n+".Value"]
+		if key == "" && value == "" {
+			continue
+		}
+		into := map[string]*time.Time{"CreationStartTime": &from, "CreationEndTime": &to}[key]
+		if into == nil {
+			return from, to, refuse(404, "InvalidFilterKey.NotFound", "The specified Filter.%s.Key %q is not valid: CreationStartTime or CreationEndTime.", n, key)
+		}
+		t, err := time.Parse(minuteTime, value)
+		if err != nil {
+			return from, to, refuse(404, "InvalidFilterValue", "The specified Filter.%s.Value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", n, value)
+		}
+		*into = t
+	}
+	return from, to, nil
+}

@@ -1,0 +1,131 @@
+package ecssim
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+var describeTasks = action{
+	name:     "DescribeTasks",
+	required: []string{"RegionId"},
+	optional: []string{
+		"TaskIds", "TaskStatus", "TaskAction", "TaskGroupId", "ResourceIds.N", "StartTime", "EndTime", "PageNumber", "PageSize",
+	},
+	do: (*Server).describeTasks,
+}
+
+// The states of a task.
+const (
+	taskProcessing = "Processing"
+	taskFinished   = "Finished"
+	taskFailed     = "Failed"
+)
+
+// taskStates are the values that DescribeTasks takes for TaskStatus.
+var taskStates = []string{"Deleted", taskFailed, taskFinished, "Paused", "Pending", taskProcessing}
+
+// task is a change that takes its time.
+type task struct {
+	id       string
+	change   respec
+	status   string
+	created  time.Time
+	finished time.Time
+}
+
+// describeTasks shows the tasks that pass every filter, the newest first.
+func (s *Server) describeTasks(x *exchange) (object, *refusal) {
+	var ids []string
+	if list := x.params["TaskIds"]; list != "" {
+		ids = strings.Split(list, ",")
+	}
+	resources := x.params.list("ResourceIds")
+	switch {
+	case len(ids) > 100:
+		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskIds is not valid: at most 100 tasks.")
+	case len(resources) > 100:
+		return nil, refuse(400, "InvalidParameter", "The specified parameter ResourceIds.N is not valid: at most 100 resources.")
+	case !x.params.oneOf("TaskStatus", taskStates...):
+		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.params["TaskStatus"], quoted(taskStates))
+	}
+	from, to, no := x.params.between("StartTime", "EndTime")
+	if no != nil {
+		return nil, no
+	}
+	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100})
+	if no != nil {
+		return nil, no
+	}
+	if len(resources) == 1 {
+		x.disk = resources[0]
+	}
+	var found []*task
+	for _, t := range slices.Backward(s.tasks) {
+		if (ids == nil || slices.Contains(ids, t.id)) && (resources == nil || slices.Contains(resources, t.change.disk.id)) &&
+			x.params.oneOf("TaskStatus", t.status) && x.params.oneOf("TaskAction", "ModifyDiskSpec") && x.params["TaskGroupId"] == "" &&
+			(from.IsZero() || !t.created.Before(from)) && (to.IsZero() || !t.created.After(to)) {
+			found = append(found, t)
+		}
+	}
+	shown, reply := cut(page, found, func(t *task) int { return slices.Index(found, t) + 1 })
+	list := []object{}
+	for _, t := range shown {
+		list = append(list, t.render())
+	}
+	reply["RegionId"], reply["TaskSet"] = s.config.Region, wrapped("Task", list)
+	return reply, nil
+}
+
+// between reads two times that bound others; absent ones are zero.
+func (p parameters) between(first, last string) (from, to time.Time, no *refusal) {
+	for name, t := range map[string]*time.Time{first: &from, last: &to} {
+		if p[name] == "" {
+			continue
+		}
+		var err error
+		if *t, err = time.Parse(minuteTime, p[name]); err != nil {
+			if *t, err = time.Parse(secondTime, p[name]); err != nil {
+				return from, to, refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be UTC in the form yyyy-MM-ddTHH:mmZ.", name, p[name])
+			}
+		}
+	}
+	return from, to, nil
+}
+
+// TaskState is a change of a disk's spec that takes its time.
+type TaskState struct {
+	ID       string     `json:"id"`
+	Disk     string     `json:"disk"`
+	From     string     `json:"from"`   // category and level
+	To       string     `json:"to"`     // category and level
+	Status   string     `json:"status"` // Processing, Finished or Failed
+	Created  time.Time  `json:"created"`
+	Finished *time.Time `json:"finished,omitempty"`
+}
+
+func (s *Server) taskStates() []TaskState {
+	list := []TaskState{}
+	for _, t := range s.tasks {
+		st := TaskState{
+			ID: t.id, Disk: t.change.disk.id, From: t.change.from.String(), To: t.change.to.String(), Status: t.status, Created: t.created,
+		}
+		if !t.finished.IsZero() {
+			finished := t.finished
+			st.Finished = &finished
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+func (t *task) render() object {
+	reason := ""
+	if t.status == taskFailed {
+		reason = "InternalError"
+	}
+	return object{
+		"TaskId": t.id, "TaskAction": "ModifyDiskSpec", "TaskStatus": t.status, "CreationTime": stamp(t.created),
+		"FinishedTime": stamp(t.finished), "ResourceId": t.change.disk.id, "SupportCancel": "false", "FailedReason": reason,
+	}
+}
