@@ -36,6 +36,12 @@ type Config struct {
 	DefaultFSType       string        // for classes that name none
 	ExtraLabelPrefix    string        // labels of the selected node that go into its topology
 	NodeGrace           time.Duration // how long a selected node may be without the driver
+
+	Capacity             bool          // keep CSIStorageCapacity objects
+	CapacityPoll         time.Duration // how often the driver is asked for all of them
+	CapacityForImmediate bool          // also for classes that bind at once
+	DriverTellsCapacity  bool          // the driver's GET_CAPACITY
+	Namespace            string        // where this provisioner keeps objects of its own
 }
 
 // Validate returns an error that names the first field that is missing or
@@ -60,6 +66,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--retry-interval-max=%s is less than --retry-interval-start=%s", c.RetryMax, c.RetryStart)
 	case c.Workers < 1:
 		return fmt.Errorf("--worker-threads=%d; it must be at least 1", c.Workers)
+	case c.Capacity && c.CapacityPoll <= 0:
+		return fmt.Errorf("--capacity-poll-interval=%s; it must be positive", c.CapacityPoll)
+	case c.Capacity && c.Namespace == "":
+		return fmt.Errorf("--enable-capacity needs a namespace for its objects: the Pod's own, or --leader-election-namespace")
 	}
 	return nil
 }

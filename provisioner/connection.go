@@ -35,6 +35,7 @@ type Connection struct {
 	lost             int    // how often the connection was lost
 	name             string // fixed by the first answer, or by the caller
 	supportsTopology bool
+	tellsCapacity    bool
 }
 
 // Connect waits for the driver's socket for as long as ctx lasts, and for the
@@ -75,6 +76,13 @@ func (c *Connection) SupportsTopology() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.supportsTopology
+}
+
+// TellsCapacity says whether the driver has GET_CAPACITY.
+func (c *Connection) TellsCapacity() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tellsCapacity
 }
 
 // Probe asks the driver whether it is ready.
@@ -178,6 +186,7 @@ func (c *Connection) askIdentity(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.name = name
 	c.supportsTopology = plugin[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS]
+	c.tellsCapacity = controller[csi.ControllerServiceCapability_RPC_GET_CAPACITY]
 	return nil
 }
 
@@ -213,6 +222,11 @@ func (c *Connection) CreateVolume(ctx context.Context, in *csi.CreateVolumeReque
 // DeleteVolume implements Driver.
 func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
 	return known(ctx, c, func() (*csi.DeleteVolumeResponse, error) { return c.client.DeleteVolume(ctx, in, opts...) })
+}
+
+// GetCapacity implements Driver.
+func (c *Connection) GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
+	return known(ctx, c, func() (*csi.GetCapacityResponse, error) { return c.client.GetCapacity(ctx, in, opts...) })
 }
 
 // Close closes the connection.

@@ -28,7 +28,8 @@ type Controller struct {
 	index     *topology.Index
 	library   *library
 	reclaimer *reclaimer
-	factory   informers.SharedInformerFactory
+	capacity  *capacities // nil without Config.Capacity
+	factories []informers.SharedInformerFactory
 	synced    []cache.InformerSynced
 	recorder  record.EventBroadcaster
 }
@@ -46,10 +47,11 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 	index := topology.NewIndex(config.DriverName)
 	journal := newJournal()
 	broadcaster := record.NewBroadcaster()
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim))
 	c := &Controller{
-		index:    index,
-		recorder: broadcaster,
-		factory:  informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim)),
+		index:     index,
+		recorder:  broadcaster,
+		factories: []informers.SharedInformerFactory{factory},
 		p: &Provisioner{
 			config: config, client: client, driver: driver, topology: index, journal: journal, waiting: newWaiting(), soldOut: newSoldOut(time.Now),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
@@ -57,7 +59,7 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 			now:     time.Now,
 		},
 	}
-	core, storage := c.factory.Core().V1(), c.factory.Storage().V1()
+	core, storage := factory.Core().V1(), factory.Storage().V1()
 	volumes, attachments := core.PersistentVolumes().Informer(), storage.VolumeAttachments().Informer()
 	if err := volumes.AddIndexers(cache.Indexers{volumesByClaim: claimOfVolume}); err != nil {
 		return nil, err
@@ -69,8 +71,30 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 	c.library = newLibrary(c.p, client, eventClient, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
 	c.p.lookAgain = c.library.claims.wakeIfChanged
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.library.observeDeletion)
+	if config.Capacity {
+		if err := c.keepCapacities(client, classes.GetStore()); err != nil {
+			return nil, err
+		}
+	}
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventClient.CoreV1().Events(metav1.NamespaceAll)})
 	return c, c.listen(claims, volumes, classes, attachments, core.Nodes().Informer(), storage.CSINodes().Informer())
+}
+
+// keepCapacities has CSIStorageCapacity objects kept, and watches those alone.
+func (c *Controller) keepCapacities(client kubernetes.Interface, classes cache.Store) error {
+	ours := driverLabel + "=" + c.p.config.DriverName + "," + managedByLabel + "=" + managedBy
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithNamespace(c.p.config.Namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
+	objects := factory.Storage().V1().CSIStorageCapacities().Informer()
+	c.factories = append(c.factories, factory)
+	c.capacity = newCapacities(c.p, classes, objects.GetStore())
+	lookAgain := func(object *storagev1.CSIStorageCapacity) { c.capacity.queue.Add(keyOf(object)) }
+	registration, err := objects.AddEventHandler(onEvent(lookAgain, lookAgain))
+	if err != nil {
+		return err
+	}
+	c.synced = append(c.synced, registration.HasSynced)
+	return nil
 }
 
 // listen tells the parts what they need to hear of.
@@ -81,7 +105,7 @@ func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNod
 	}{
 		{claims, onEvent(nil, func(claim *v1.PersistentVolumeClaim) { c.p.waiting.remove(claim.UID) })},
 		{volumes, onEvent(c.volumeChanged, nil)},
-		{classes, onEvent(c.classChanged, nil)},
+		{classes, onEvent(c.classChanged, func(*storagev1.StorageClass) { c.refreshCapacities() })},
 		{attachments, onEvent(nil, c.reclaimer.attachmentGone)},
 		{nodes, cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc:    func(object any, _ bool) { c.nodeChanged(nil, object.(*v1.Node)) },
@@ -129,7 +153,14 @@ func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 	c.reclaimer.volumeChanged(pv)
 }
 
+func (c *Controller) refreshCapacities() {
+	if c.capacity != nil {
+		c.capacity.refresh()
+	}
+}
+
 func (c *Controller) classChanged(class *storagev1.StorageClass) {
+	c.refreshCapacities()
 	for _, object := range c.library.claims.SharedIndexInformer.GetStore().List() {
 		if claim := object.(*v1.PersistentVolumeClaim); pendingOfClass(claim, class, c.p.config.DriverName) {
 			c.library.claims.wake(claim)
@@ -143,25 +174,27 @@ func (c *Controller) nodeChanged(old, now *v1.Node) {
 		return
 	}
 	c.index.SetNode(now)
-	c.wakeWaiting()
+	c.topologyChanged()
 }
 
 func (c *Controller) nodeGone(node *v1.Node) {
 	c.index.DeleteNode(node.Name)
-	c.wakeWaiting()
+	c.topologyChanged()
 }
 
 func (c *Controller) csiNodeChanged(node *storagev1.CSINode) {
 	c.index.SetCSINode(node)
-	c.wakeWaiting()
+	c.topologyChanged()
 }
 
 func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
 	c.index.DeleteCSINode(node.Name)
-	c.wakeWaiting()
+	c.topologyChanged()
 }
 
-func (c *Controller) wakeWaiting() {
+// topologyChanged has looked at again what a Node or CSINode may have changed.
+func (c *Controller) topologyChanged() {
+	c.refreshCapacities()
 	for _, claim := range c.p.waiting.all() {
 		c.library.claims.wake(claim)
 	}
@@ -170,10 +203,12 @@ func (c *Controller) wakeWaiting() {
 // Start fills the caches and keeps them so until ctx ends: a stand-by with
 // warm caches takes over without delay.
 func (c *Controller) Start(ctx context.Context) error {
-	c.factory.Start(ctx.Done())
-	for kind, ok := range c.factory.WaitForCacheSync(ctx.Done()) {
-		if !ok {
-			return fmt.Errorf("the cache of %v did not fill: %w", kind, context.Cause(ctx))
+	for _, factory := range c.factories {
+		factory.Start(ctx.Done())
+		for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
+			if !ok {
+				return fmt.Errorf("the cache of %v did not fill: %w", kind, context.Cause(ctx))
+			}
 		}
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
@@ -184,10 +219,13 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // Run works until ctx ends, and returns when all that was begun has an outcome.
 func (c *Controller) Run(ctx context.Context) {
-	var both sync.WaitGroup
-	both.Go(func() { c.library.run(ctx) })
-	both.Go(func() { c.reclaimer.run(ctx) })
-	both.Wait()
+	var parts sync.WaitGroup
+	parts.Go(func() { c.library.run(ctx) })
+	parts.Go(func() { c.reclaimer.run(ctx) })
+	if c.capacity != nil {
+		parts.Go(func() { c.capacity.run(ctx) })
+	}
+	parts.Wait()
 	c.recorder.Shutdown()
 }
 

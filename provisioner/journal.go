@@ -33,6 +33,10 @@ func (o *order) mayReschedule() bool {
 	return o.node != "" && o.request.AccessibilityRequirements != nil
 }
 
+func (o *order) requisite() []*csi.Topology {
+	return o.request.AccessibilityRequirements.GetRequisite()
+}
+
 func (o *order) requestWithSecrets() *csi.CreateVolumeRequest {
 	request := proto.Clone(o.request).(*csi.CreateVolumeRequest)
 	request.Secrets = o.secrets

@@ -33,6 +33,9 @@ type Driver interface {
 	CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error)
 	// DeleteVolume deletes a volume; deleting one that is gone is a success.
 	DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error)
+	// GetCapacity says how large a volume a zone has to give. It is called only
+	// if Config.DriverTellsCapacity.
+	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
 }
 
 // Topology is what the provisioner asks of the cluster's zones.

@@ -2,11 +2,16 @@ package provisioner
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/topodisk/topodisk/topology"
 )
 
 // How long a refusal for want of stock is believed: the first time, and at
@@ -26,6 +31,9 @@ type soldOut struct {
 	mu       sync.Mutex
 	refusals map[place]refusal
 	now      func() time.Time
+
+	// onChange hears of each new refusal, and of each place that is served again.
+	onChange func(class string, topologies []*csi.Topology, until time.Time)
 }
 
 // place is what a claim wants and where: a class and the topologies asked for,
@@ -33,23 +41,55 @@ type soldOut struct {
 type place struct{ class, topologies string }
 
 type refusal struct {
-	bytes int64 // the smallest size that was refused; a smaller one may be had
+	zones []string // that were asked for; nil if only some of their nodes were
+	bytes int64    // the smallest size that was refused; a smaller one may be had
 	pause time.Duration
 	heard time.Time // when the driver last said so
 	until time.Time // when it is asked again
 }
 
 func newSoldOut(now func() time.Time) *soldOut {
-	return &soldOut{refusals: map[place]refusal{}, now: now}
+	return &soldOut{refusals: map[place]refusal{}, now: now, onChange: func(string, []*csi.Topology, time.Time) {}}
 }
 
 func placeOf(o *order) place {
-	requisite := &csi.TopologyRequirement{Requisite: o.request.AccessibilityRequirements.GetRequisite()}
+	requisite := &csi.TopologyRequirement{Requisite: o.requisite()}
 	topologies, err := proto.MarshalOptions{Deterministic: true}.Marshal(requisite)
 	if err != nil {
 		topologies = []byte(err.Error()) // no string of a Kubernetes object is at fault, for they are UTF-8
 	}
-	return place{class: o.class.Name + "/" + string(o.class.UID), topologies: string(topologies)}
+	return place{class: classKey(o.class), topologies: string(topologies)}
+}
+
+// classKey tells a class from a later one of the same name.
+func classKey(class *storagev1.StorageClass) string { return class.Name + "/" + string(class.UID) }
+
+// zonesOf returns the zones of terms that say nothing but their zone, and nil
+// if one says more, such as what a certain node takes.
+func zonesOf(terms []*csi.Topology) []string {
+	var zones []string
+	for _, term := range terms {
+		for key := range term.GetSegments() {
+			if key != topology.WellKnownZoneKey && key != topology.ZoneKey && key != topology.RegionKey {
+				return nil
+			}
+		}
+		zones = append(zones, zoneOf(term))
+	}
+	return zones
+}
+
+// most returns the largest size in bytes that was not just refused to a class in a zone.
+func (s *soldOut) most(class *storagev1.StorageClass, zone string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most, now := int64(math.MaxInt64), s.now()
+	for at, r := range s.refusals {
+		if at.class == classKey(class) && now.Before(r.until) && slices.Contains(r.zones, zone) {
+			most = min(most, r.bytes-1)
+		}
+	}
+	return most
 }
 
 // ask returns an error if the driver has just refused the same or less. Once
@@ -74,6 +114,11 @@ func (s *soldOut) ask(o *order) error {
 // heard notes that the driver, asked at the given time, has had no volume to
 // give. Answers to calls that were made side by side count as one.
 func (s *soldOut) heard(o *order, asked time.Time) {
+	s.onChange(o.class.Name, o.requisite(), s.keep(o, asked))
+}
+
+// keep files the refusal and returns until when it is believed.
+func (s *soldOut) keep(o *order, asked time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, bytes := s.now(), o.request.CapacityRange.GetRequiredBytes()
@@ -82,19 +127,25 @@ func (s *soldOut) heard(o *order, asked time.Time) {
 	r, again := s.refusals[at]
 	switch {
 	case !again:
-		r = refusal{bytes: bytes, pause: soldOutAtFirst}
+		r = refusal{zones: zonesOf(o.requisite()), bytes: bytes, pause: soldOutAtFirst}
 	case !asked.Before(r.heard):
 		r.pause = min(2*r.pause, soldOutAtMost)
 	}
 	r.bytes, r.heard, r.until = min(r.bytes, bytes), now, now.Add(r.pause)
 	s.refusals[at] = r
+	return r.until
 }
 
 // served notes that the driver has had a volume to give.
 func (s *soldOut) served(o *order) {
+	at := placeOf(o)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.refusals, placeOf(o))
+	_, refused := s.refusals[at]
+	delete(s.refusals, at)
+	s.mu.Unlock()
+	if refused {
+		s.onChange(o.class.Name, o.requisite(), time.Time{})
+	}
 }
 
 func (s *soldOut) sweep(now time.Time) {

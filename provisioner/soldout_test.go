@@ -78,7 +78,7 @@ func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
 		"another class": {size: "20Gi", node: "node-1", asked: true, class: map[string]string{"other": "1"}},
 		"an order under way goes on": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
 			b.driver.creates = []answer{unavailable()}
-			b.soldOut.refusals, b.soldOut = map[place]refusal{}, newSoldOut(b.now)
+			b.soldOut = newSoldOut(b.now)
 			_, _, _ = b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1")
 			b.driver.creates = []answer{soldOutAnswer()}
 			_, _, _ = b.provision(t.Context(), claimOf(3, "20Gi"), testClass(nil), "node-1")

@@ -11,6 +11,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,6 +39,7 @@ type scriptedDriver struct {
 	created  []*csi.CreateVolumeRequest
 	deleted  []*csi.DeleteVolumeRequest
 	onDelete func()
+	capacity map[string]int64 // by zone
 }
 
 type answer struct {
@@ -86,6 +89,16 @@ func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeReq
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
+func (d *scriptedDriver) GetCapacity(_ context.Context, in *csi.GetCapacityRequest, _ ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	bytes, ok := d.capacity[in.AccessibleTopology.Segments[topology.WellKnownZoneKey]]
+	if !ok {
+		return nil, status.Error(codes.Unavailable, "no answer is scripted")
+	}
+	return &csi.GetCapacityResponse{AvailableCapacity: bytes}, nil
+}
+
 func (d *scriptedDriver) calls() (creates, deletes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,6 +109,7 @@ func (d *scriptedDriver) calls() (creates, deletes int) {
 type zones struct {
 	requirement *csi.TopologyRequirement
 	err         error
+	mu          sync.Mutex
 	asked       []topology.Question
 	deserted    bool // no node is there
 }
@@ -103,6 +117,8 @@ type zones struct {
 func (z *zones) Carried(*csi.Topology) bool { return !z.deserted }
 
 func (z *zones) Require(q topology.Question) (*csi.TopologyRequirement, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
 	z.asked = append(z.asked, q)
 	return z.requirement, z.err
 }

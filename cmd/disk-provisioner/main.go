@@ -68,6 +68,7 @@ func run(ctx context.Context, o *options) error {
 	server.setReady(driver.Probe)
 	o.config.DriverName, o.config.Identity = driver.Name(), identity(driver.Name())
 	o.config.SupportsTopology = driver.SupportsTopology() && o.topologyGate
+	o.config.DriverTellsCapacity = driver.TellsCapacity()
 	lease.Driver = driver.Name()
 
 	c, err := provisioner.NewController(o.config, clients.main, clients.events, driver, registry)

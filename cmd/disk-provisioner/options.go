@@ -63,6 +63,10 @@ func parse(args []string, out io.Writer) (*options, error) {
 	if err := o.deprecated(flags, out); err != nil {
 		return nil, err
 	}
+	o.config.Namespace = o.leaseNamespace
+	if o.config.Namespace == "" {
+		o.config.Namespace = podNamespace()
+	}
 	return o, o.validate()
 }
 
@@ -87,12 +91,15 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
 	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
 	f.DurationVar(&c.NodeGrace, "node-grace", time.Minute, "how long a selected node may be without the driver before the claim goes back to the scheduler")
+	f.BoolVar(&c.Capacity, "enable-capacity", false, "tell the scheduler by CSIStorageCapacity objects which zones have disks to give")
+	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the driver is asked for the capacity of every class and zone")
+	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "tell capacities of classes that bind at once, too")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "requests a second to the API server, events and leases not counted")
 	f.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "requests at once to the API server")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
 	f.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
 	f.BoolVar(&o.leaderElection, "leader-election", false, "let one of several replicas work")
-	f.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease; the Pod's own if empty")
+	f.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease and of the CSIStorageCapacity objects; the Pod's own if empty")
 	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a silent leader is waited for")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "wait between two tries for the Lease")
@@ -195,11 +202,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 const protobuf = "application/vnd.kubernetes.protobuf"
 
 func (o *options) lease() *provisioner.Lease {
-	namespace := o.leaseNamespace
-	if namespace == "" {
-		namespace = podNamespace()
-	}
-	return &provisioner.Lease{Namespace: namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod}
+	return &provisioner.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod}
 }
 
 func podNamespace() string {

@@ -46,21 +46,22 @@ func TestTodaysFlagsDoNotWarn(t *testing.T) {
 
 func TestAWrongFlagIsNamedWithWhatIsAllowed(t *testing.T) {
 	for args, want := range map[string][]string{
-		"--strict-topology true":                  {`"true"`, "--strict-topology=true"},
-		"--feature-gates=Magic=true":              {"Magic=true", "Topology=true|false"},
-		"--feature-gates=Topology=maybe":          {"Topology=maybe", "Topology=true|false"},
-		"--leader-election-type=configmaps":       {"configmaps", "leases"},
-		"--metrics-address=:1 --http-endpoint=:2": {"--metrics-address and --http-endpoint"},
-		"--csi-address=":                          {"--csi-address", "/csi/csi.sock"},
-		"--kube-api-qps=0":                        {"--kube-api-qps=0"},
-		"--kube-api-burst=0":                      {"--kube-api-burst=0"},
-		"--leader-election-lease-duration=1s":     {"--leader-election-lease-duration=1s", "--leader-election-renew-deadline=10s"},
-		"--leader-election-renew-deadline=5s":     {"--leader-election-renew-deadline=5s", "--leader-election-retry-period=5s"},
-		"--pv-name-source=uid":                    {"--pv-name-source=uid", "volume-id and volume-name"},
-		"--volume-name-uuid-length=40":            {"--volume-name-uuid-length=40", "1 to 32"},
-		"--retry-interval-start=10m":              {"--retry-interval-max=5m0s", "--retry-interval-start=10m0s"},
-		"--timeout=soon":                          {"timeout", "soon"},
-		"--node-deployment":                       {"node-deployment"},
+		"--strict-topology true":                        {`"true"`, "--strict-topology=true"},
+		"--feature-gates=Magic=true":                    {"Magic=true", "Topology=true|false"},
+		"--feature-gates=Topology=maybe":                {"Topology=maybe", "Topology=true|false"},
+		"--leader-election-type=configmaps":             {"configmaps", "leases"},
+		"--metrics-address=:1 --http-endpoint=:2":       {"--metrics-address and --http-endpoint"},
+		"--csi-address=":                                {"--csi-address", "/csi/csi.sock"},
+		"--kube-api-qps=0":                              {"--kube-api-qps=0"},
+		"--kube-api-burst=0":                            {"--kube-api-burst=0"},
+		"--leader-election-lease-duration=1s":           {"--leader-election-lease-duration=1s", "--leader-election-renew-deadline=10s"},
+		"--leader-election-renew-deadline=5s":           {"--leader-election-renew-deadline=5s", "--leader-election-retry-period=5s"},
+		"--pv-name-source=uid":                          {"--pv-name-source=uid", "volume-id and volume-name"},
+		"--volume-name-uuid-length=40":                  {"--volume-name-uuid-length=40", "1 to 32"},
+		"--retry-interval-start=10m":                    {"--retry-interval-max=5m0s", "--retry-interval-start=10m0s"},
+		"--timeout=soon":                                {"timeout", "soon"},
+		"--enable-capacity --capacity-poll-interval=0s": {"--capacity-poll-interval=0s"},
+		"--node-deployment":                             {"node-deployment"},
 	} {
 		_, err := parse(strings.Fields(args), io.Discard)
 		for _, part := range want {
@@ -100,10 +101,13 @@ func TestAMissingKubeconfigIsNamed(t *testing.T) {
 
 func TestTheLeasesNamespace(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "storage")
-	if got := (&options{}).lease().Namespace; got != "storage" {
-		t.Errorf("the Pod's: %s", got)
-	}
-	if got := (&options{leaseNamespace: "other"}).lease().Namespace; got != "other" {
-		t.Errorf("the flag's: %s", got)
+	for args, want := range map[string]string{"": "storage", "--leader-election-namespace=other": "other"} {
+		o, err := parse(strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.lease().Namespace; got != want {
+			t.Errorf("%q: %s", args, got)
+		}
 	}
 }

@@ -208,9 +208,13 @@ func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 			"/nodes[]: get list watch",
 			"/persistentvolumeclaims[]: get list watch patch",
 			"/persistentvolumes[]: get list watch create delete patch",
+			"storage.k8s.io/csidrivers[diskplugin.csi.alibabacloud.com]: get patch",
 			"storage.k8s.io/csinodes[]: get list watch",
 			"storage.k8s.io/storageclasses[]: get list watch",
 			"storage.k8s.io/volumeattachments[]: get list watch",
+		},
+		"kube-system/topodisk-capacities": {
+			"storage.k8s.io/csistoragecapacities[]: get list watch create update delete",
 		},
 		"kube-system/topodisk-leader-election": {
 			"coordination.k8s.io/leases[]: create",

@@ -126,8 +126,8 @@ func (s *story) nextCategory(ctx context.Context) error {
 // anotherZone: the zone that the scheduler has selected sells out of everything.
 func (s *story) anotherZone(ctx context.Context) error {
 	s.step("The zone of the selected node sells out of every category while the disk is being asked for.",
-		"topodisk takes the selected node back; the scheduler, to whom all nodes are equal, selects again, until it",
-		"comes upon a zone that still sells disks. It does not learn of the refusal, so it may hit the same zone again.")
+		"topodisk takes the selected node back and tells the scheduler that the zone has nothing to give; the",
+		"scheduler, to whom all other nodes are equal, selects again until it comes upon a zone that sells disks.")
 	// The call is held up for as long as it takes to see what was selected and to empty that zone.
 	hold := ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1}
 	if err := s.lab.Simulator.AddFault(ctx, hold); err != nil {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -144,8 +146,10 @@ func TestClaimMovesOnWhenTheSelectedZoneSellsOut(t *testing.T) {
 
 func TestClaimMovesOnWhenItsSelectedNodeIsDeleted(t *testing.T) {
 	s := newScene(t)
+	class := s.class(waits, essdThenAuto)
+	s.awaitCapacities(class)
 	s.Topodisk().StopProvisioner(lab.ProvisionerName)
-	s.podWithClaim("moving", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("moving", class, "20Gi")
 	gone := s.awaitSelection("moving")
 	s.removeNode(gone)
 	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
@@ -198,8 +202,10 @@ func TestClassMayLetADiskBeMadeInAnotherZoneThanTheSelectedNodes(t *testing.T) {
 
 func TestNodeThatStaysWithoutTheDriverIsGivenUp(t *testing.T) {
 	s := newScene(t)
+	class := s.class(waits, essdThenAuto)
+	s.awaitCapacities(class)
 	s.Topodisk().StopProvisioner(lab.ProvisionerName)
-	s.podWithClaim("patient", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("patient", class, "20Gi")
 	bare := s.awaitSelection("patient")
 	s.removeCSINode(bare)
 	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append([]string{"--node-grace=2s"}, quickElection...)...))
@@ -219,4 +225,61 @@ func TestBlockVolumeHasNoFilesystem(t *testing.T) {
 	if mode := b.Volume.Spec.VolumeMode; mode == nil || *mode != block || b.Volume.Spec.CSI.FSType != "" {
 		t.Errorf("the volume has mode %v and file system %q", mode, b.Volume.Spec.CSI.FSType)
 	}
+}
+
+func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
+	s := newScene(t)
+	s.await("the scheduler looks at capacities", soon, func(ctx context.Context) (bool, error) {
+		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
+		return err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity, err
+	})
+	zone := s.Zones()[0]
+	class := s.class(waits, essdThenAuto)
+	s.must(s.Simulator.SellOut(s.Context(), zone))
+	s.podWithClaim("first", class, "20Gi", inZone(zone)) // asks, and is refused
+	s.await("the zone has less than 20 GiB to give", soon, func(ctx context.Context) (bool, error) {
+		return s.capacity(ctx, class, zone, func(q resource.Quantity) bool { return q.Cmp(resource.MustParse("20Gi")) < 0 })
+	})
+	before := len(s.creates("first"))
+	for n := range 6 { // two for each zone, if nobody remembered
+		s.podWithClaim(fmt.Sprintf("later-%d", n), class, "20Gi")
+	}
+	for n := range 6 {
+		name := fmt.Sprintf("later-%d", n)
+		_, d := s.bound(name, soon)
+		s.running(name, d)
+	}
+	if seen := s.selections.Rescheduled(); slices.ContainsFunc(seen, func(claim string) bool { return claim != "first" }) {
+		t.Errorf("claims %q were sent to the sold-out zone", seen)
+	}
+	if calls := len(s.creates("first")) - before; calls > 8 { // two types a try, and a try every 5 s or more
+		t.Errorf("%d CreateDisk calls for a claim that cannot be served", calls)
+	}
+	s.must(s.Simulator.Restock(s.Context(), zone))
+	_, d := s.bound("first", late)
+	s.running("first", d)
+}
+
+// awaitCapacities waits until the scheduler may choose any zone for a class.
+func (s *scene) awaitCapacities(class string) {
+	s.Helper()
+	for _, zone := range s.Zones() {
+		s.await("class "+class+" has a capacity in "+zone, soon, func(ctx context.Context) (bool, error) {
+			return s.capacity(ctx, class, zone, func(resource.Quantity) bool { return true })
+		})
+	}
+}
+
+// capacity says whether the scheduler reads a capacity of a class in a zone that is as wanted.
+func (s *scene) capacity(ctx context.Context, class, zone string, wanted func(resource.Quantity) bool) (bool, error) {
+	list, err := s.Client.StorageV1().CSIStorageCapacities(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	for _, object := range list.Items {
+		if object.StorageClassName == class && object.NodeTopology.MatchLabels[topology.WellKnownZoneKey] == zone {
+			return wanted(*object.Capacity), nil
+		}
+	}
+	return false, fmt.Errorf("class %s has no capacity in %s", class, zone)
 }
