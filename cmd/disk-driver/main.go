@@ -52,10 +52,11 @@ func run(ctx context.Context, o *options) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	credentials, err := ecs.Choose(o.credentialsDir)
+	credentials, source, err := ecs.Choose(o.sources(registry))
 	if err != nil {
-		return fmt.Errorf("--credentials-dir=%s: %w", o.credentialsDir, err)
+		return fmt.Errorf("--credentials-dir=%s --sts-endpoint=%s --metadata-endpoint=%s: %w", o.credentialsDir, o.stsEndpoint, o.metadataEndpoint, err)
 	}
+	klog.InfoS("Credentials come from one source as long as this process lives", "source", source)
 	client, err := ecs.NewClient(o.ecs(credentials, registry))
 	if err != nil {
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
@@ -68,7 +69,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	defer pages.Close()
+	defer func() { _ = pages.Close() }()
 	listener, err := diskdriver.Listen(o.endpoint)
 	if err != nil {
 		return err

@@ -26,6 +26,8 @@ type options struct {
 	clusterID         string
 	ecsEndpoint       string
 	credentialsDir    string
+	stsEndpoint       string
+	metadataEndpoint  string
 	unknownParameters string
 	pvTopologyKey     string
 	httpEndpoint      string
@@ -46,7 +48,9 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou (required)")
 	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with (required)")
 	flags.StringVar(&o.ecsEndpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
-	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token; empty: the environment variables ALIBABA_CLOUD_ACCESS_KEY_ID, _SECRET and _SECURITY_TOKEN")
+	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token; empty: OIDC, the environment or the instance's RAM role, whichever is there first (docs/credentials.md)")
+	flags.StringVar(&o.stsEndpoint, "sts-endpoint", "", "host or URL of STS, for credentials by OIDC; HTTPS unless it starts with http://; empty: the region's own")
+	flags.StringVar(&o.metadataEndpoint, "metadata-endpoint", "", "host or URL of the instance metadata service, for credentials of the instance's RAM role; HTTP unless it starts with https://; empty: http://100.100.100.200")
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
@@ -100,6 +104,17 @@ func (o *options) validate() error {
 		return fmt.Errorf("--drain=%s is not allowed: allowed is a duration from 0s", o.drain)
 	}
 	return nil
+}
+
+// sources returns where credentials may come from.
+func (o *options) sources(registry prometheus.Registerer) ecs.Sources {
+	return ecs.Sources{
+		Directory:        o.credentialsDir,
+		Region:           o.region,
+		STSEndpoint:      o.stsEndpoint,
+		MetadataEndpoint: o.metadataEndpoint,
+		Registerer:       registry,
+	}
 }
 
 // ecs returns the part of the options that the ECS client needs.

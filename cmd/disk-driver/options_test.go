@@ -15,7 +15,7 @@ import (
 var good = []string{"--endpoint=unix:///csi/csi.sock", "--region=cn-hangzhou", "--cluster-id=c1"}
 
 func TestFlagsAreTaken(t *testing.T) {
-	o, err := parse(append(good, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--unknown-parameters=warn",
+	o, err := parse(append(good, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
 		"--pv-topology-key=topology.diskplugin.csi.alibabacloud.com/zone", "--driver-name=disk.example.com", "--http-endpoint=127.0.0.1:0", "--v=4"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -24,6 +24,9 @@ func TestFlagsAreTaken(t *testing.T) {
 	if config.Name != "disk.example.com" || config.Region != "cn-hangzhou" || config.ClusterID != "c1" || config.Unknown != "warn" ||
 		config.TopologyKey != "topology.diskplugin.csi.alibabacloud.com/zone" {
 		t.Errorf("driver config %+v", config)
+	}
+	if s := o.sources(nil); s.Directory != "/keys" || s.Region != "cn-hangzhou" || s.STSEndpoint != "http://127.0.0.1:2" || s.MetadataEndpoint != "http://127.0.0.1:3" {
+		t.Errorf("sources %+v", s)
 	}
 	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" {
 		t.Errorf("ECS config %+v", client)

@@ -167,13 +167,32 @@ func sendWhen[R responses.AcsResponse](ctx context.Context, c *Client, a action,
 	return reply, err
 }
 
-// try makes one call, once.
+// renewer is a source of credentials that gets new ones if ECS refuses those
+// that it gave.
+type renewer interface {
+	renewed(ctx context.Context, refused Keys) (Keys, bool)
+}
+
+// try makes one call, once; or twice, if ECS refuses the keys and there are
+// newer ones. A call whose keys were refused had no effect.
 func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, build func() (request, R), whole func(R) bool) (R, error) {
 	var none R
 	keys, err := c.keys.Get(ctx)
 	if err != nil {
-		return none, &disk.Error{Op: a.name, Kind: disk.Unauthenticated, Err: err}
+		return none, noKeys(a, err)
 	}
+	reply, err := once(ctx, c, a, keys, build, whole)
+	if source, ok := c.keys.(renewer); ok && err != nil && disk.KindOf(err) == disk.Unauthenticated {
+		if newer, ok := source.renewed(ctx, keys); ok {
+			return once(ctx, c, a, newer, build, whole)
+		}
+	}
+	return reply, err
+}
+
+// once makes one call.
+func once[R responses.AcsResponse](ctx context.Context, c *Client, a action, keys Keys, build func() (request, R), whole func(R) bool) (R, error) {
+	var none R
 	s, err := c.pool.take(ctx)
 	if err != nil {
 		return none, &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: err}

@@ -117,15 +117,24 @@ func (c *Config) validate() (endpoint, error) {
 	case c.UserAgent != "" && !userAgentForm.MatchString(c.UserAgent):
 		return endpoint{}, fmt.Errorf("ecs.Config.UserAgent %q: only printable ASCII with single spaces between words is allowed", c.UserAgent)
 	}
-	return parseEndpoint(c.Endpoint)
+	return parseEndpoint("ecs.Config.Endpoint", c.Endpoint, "HTTPS")
 }
 
-func parseEndpoint(text string) (endpoint, error) {
-	refuse := func(why string) (endpoint, error) {
-		return endpoint{}, fmt.Errorf("ecs.Config.Endpoint %q: %s; allowed are host, host:port, https://host:port and http://host:port",
-			redactUserinfo(text), why)
+// address returns the URL of an endpoint, or another one if it is empty.
+func (e endpoint) address(other string) string {
+	if e.host == "" {
+		return other
 	}
-	parsed := endpoint{scheme: "HTTPS", host: text}
+	return strings.ToLower(e.scheme) + "://" + e.host
+}
+
+// parseEndpoint reads an endpoint. Its error names the field.
+func parseEndpoint(field, text, scheme string) (endpoint, error) {
+	refuse := func(why string) (endpoint, error) {
+		return endpoint{}, fmt.Errorf("%s %q: %s; allowed are host, host:port, https://host:port and http://host:port",
+			field, redactUserinfo(text), why)
+	}
+	parsed := endpoint{scheme: scheme, host: text}
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
 		switch {

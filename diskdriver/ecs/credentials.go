@@ -67,20 +67,3 @@ func (environment) Get(context.Context) (Keys, error) {
 	}
 	return keys, nil
 }
-
-// Choose returns the one source of credentials of this process: the directory
-// if one is named, else the environment if it holds any part of a pair. The
-// choice stands: a source that fails later is never replaced by another one,
-// for that might be another account.
-func Choose(directory string) (Credentials, error) {
-	if directory != "" {
-		return Directory(directory), nil
-	}
-	for _, variable := range []string{idVariable, secretVariable, tokenVariable} {
-		if os.Getenv(variable) != "" {
-			return Environment(), nil
-		}
-	}
-	return nil, fmt.Errorf("no credentials: set %s and %s, or name a directory with the files %s and %s",
-		idVariable, secretVariable, idFile, secretFile)
-}

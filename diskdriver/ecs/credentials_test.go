@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -37,31 +39,6 @@ func TestEnvironmentNamesTheVariableThatIsMissing(t *testing.T) {
 				t.Errorf("error %v doesn't name %s", err, test.want)
 			case err != nil && strings.Contains(err.Error(), "the-"):
 				t.Errorf("error %v shows a value", err)
-			}
-		})
-	}
-}
-
-func TestChooseTakesOneSource(t *testing.T) {
-	for name, test := range map[string]struct {
-		directory, id string
-		want          string
-	}{
-		"directory":                  {"/etc/keys", "", "*ecs.directory"},
-		"directory over environment": {"/etc/keys", "the-id", "*ecs.directory"},
-		"environment":                {"", "the-id", "ecs.environment"},
-		"neither":                    {"", "", "<nil>"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(idVariable, test.id)
-			t.Setenv(secretVariable, "")
-			t.Setenv(tokenVariable, "")
-			got, err := Choose(test.directory)
-			if fmt.Sprintf("%T", got) != test.want || (err != nil) != (got == nil) {
-				t.Errorf("%T, %v", got, err)
-			}
-			if err != nil && (!strings.Contains(err.Error(), idVariable) || !strings.Contains(err.Error(), idFile)) {
-				t.Errorf("error %v doesn't say what is allowed", err)
 			}
 		})
 	}
@@ -291,4 +268,34 @@ func TestMissingCredentialsAreUnauthenticatedAndNamed(t *testing.T) {
 			t.Error("calls were made without credentials")
 		}
 	})
+}
+
+func TestFilesThatCantBeReadAreMeasured(t *testing.T) {
+	bare(t, nil)
+	dir := t.TempDir()
+	registry := prometheus.NewRegistry()
+	c, source, err := Choose(Sources{Directory: dir, Registerer: registry})
+	if err != nil || source != fromDirectory {
+		t.Fatal(source, err)
+	}
+	for i, step := range []struct {
+		files   map[string]string
+		works   bool
+		failing float64
+	}{
+		{nil, false, 1},
+		{map[string]string{idFile: "the-id", secretFile: "the-secret"}, true, 0},
+		{map[string]string{secretFile: ""}, true, 1},
+		{nil, true, 1},
+		{map[string]string{secretFile: "the-secret"}, true, 0},
+	} {
+		write(t, dir, step.files)
+		got, err := c.Get(t.Context())
+		if (err == nil) != step.works || step.works && got.AccessKeyID != "the-id" {
+			t.Errorf("step %d: %v", i, err)
+		}
+		if failing := gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != step.failing {
+			t.Errorf("step %d: topodisk_ecs_credentials_failing is %v, want %v", i, failing, step.failing)
+		}
+	}
 }

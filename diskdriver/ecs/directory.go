@@ -50,10 +50,15 @@ const largestFile = 64 << 10
 // changed and nothing has for a second; a change of some files alone counts
 // after ten seconds. While files are missing or can't be read, the old keys
 // stay in use and the log says why, once.
-func Directory(path string) Credentials { return &directory{path: path} }
+func Directory(path string) Credentials { return newDirectory(path, newKeyMeter(fromDirectory)) }
+
+func newDirectory(path string, meter *keyMeter) *directory {
+	return &directory{path: path, meter: meter}
+}
 
 type directory struct {
-	path string
+	path  string
+	meter *keyMeter
 
 	mu      sync.Mutex
 	current Keys      // in use; zero until a read succeeded
@@ -70,19 +75,27 @@ func (d *directory) Get(context.Context) (Keys, error) {
 	if err != nil {
 		return d.keep(err)
 	}
-	d.failure = ""
+	if d.failure != "" {
+		d.failure = ""
+		klog.InfoS("Credentials can be read again", "directory", d.path)
+		d.meter.failing.Set(0)
+	}
 	d.adopt(read, atOnce, time.Now())
 	return d.current, nil
 }
 
-// keep returns the old keys, if there are any, and logs a failure that is new.
+// keep returns the old keys, if there are any, and logs and counts a failure
+// that is new.
 func (d *directory) keep(err error) (Keys, error) {
+	if news := d.failure != err.Error(); news {
+		d.failure = err.Error()
+		d.meter.failed()
+		if d.current != (Keys{}) {
+			klog.ErrorS(err, "Credentials can't be read again; the old ones stay in use", "directory", d.path)
+		}
+	}
 	if d.current == (Keys{}) {
 		return Keys{}, err
-	}
-	if d.failure != err.Error() {
-		d.failure = err.Error()
-		klog.ErrorS(err, "Credentials can't be read again; the old ones stay in use", "directory", d.path)
 	}
 	return d.current, nil
 }
@@ -102,6 +115,7 @@ func (d *directory) adopt(read Keys, atOnce bool, now time.Time) {
 	}
 	if atOnce || d.current == (Keys{}) || now.Sub(d.since) >= settle {
 		d.current, d.next = read, Keys{}
+		d.meter.renewed(time.Time{})
 	}
 }
 

@@ -170,8 +170,8 @@ var soldOut = []string{
 
 // hints are said with codes whose cause lies on this side.
 var hints = map[string]string{
-	"InvalidTimeStamp.Expired":              "this machine's clock differs from that of ECS by more than 15 minutes",
-	"IllegalTimestamp":                      "this machine's clock differs from that of ECS by more than 15 minutes",
+	"InvalidTimeStamp.Expired":              clockHint,
+	"IllegalTimestamp":                      clockHint,
 	"InvalidOperation.NotSupportedEndpoint": "the endpoint is not that of the region",
 	"InvalidAction.NotFound":                "the endpoint is not one of ECS",
 }
@@ -274,6 +274,17 @@ func codeOf(err error) string {
 	return ""
 }
 
+// noKeys is the error of a call for which there were no keys. Unless their
+// source says otherwise, that is for this side to mend.
+func noKeys(a action, err error) error {
+	e := &disk.Error{Op: a.name, Kind: disk.Unauthenticated, Err: err}
+	var said *disk.Error
+	if errors.As(err, &said) {
+		e.Kind = said.Kind
+	}
+	return e
+}
+
 // refusalText is what ECS said, in one line.
 func refusalText(refusal *sdkerrors.ServerError) string {
 	message := oneLine(refusal.Message())
@@ -284,7 +295,7 @@ func refusalText(refusal *sdkerrors.ServerError) string {
 	if needed, ok := refusal.AccessDeniedDetail()["AuthAction"].(string); ok && needed != "" {
 		text += " (permission needed: " + oneLine(needed) + ")"
 	}
-	if hint := hints[refusal.ErrorCode()]; hint != "" {
+	if hint := hintOn(refusal.ErrorCode(), refusal.RespHeaders); hint != "" {
 		text += " (" + hint + ")"
 	}
 	return text

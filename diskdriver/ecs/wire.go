@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -107,7 +108,7 @@ func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSClientConfig:     tlsConfig(),
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        sessions,
 		MaxIdleConnsPerHost: sessions,
@@ -115,3 +116,8 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:     30 * time.Second,
 	}
 }
+
+// proxyFunc chooses the proxy of a request; a nil one chooses none.
+type proxyFunc = func(*http.Request) (*url.URL, error)
+
+func tlsConfig() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

@@ -1,0 +1,137 @@
+package ecs
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metadataAddress is where every instance finds its metadata service.
+const metadataAddress = "http://100.100.100.200"
+
+// Sources says where credentials may come from.
+type Sources struct {
+	// Directory holds files as Directory describes them. Empty: none.
+	Directory string
+	// Region is the ECS region, whose STS is asked.
+	Region string
+	// STSEndpoint is a host, host:port or URL of STS; HTTPS is spoken unless it
+	// starts with http://. Empty: that of the region.
+	STSEndpoint string
+	// MetadataEndpoint is a host, host:port or URL of the instance metadata
+	// service; HTTP is spoken unless it starts with https://. Empty: that of
+	// every instance, 100.100.100.200.
+	MetadataEndpoint string
+	// Transport carries the requests to STS and to the metadata service; nil
+	// stands for ones of their own, of which that to the metadata service uses
+	// no proxy.
+	Transport http.RoundTripper
+	// Registerer takes the metrics; nil keeps them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// The sources, as metrics and logs call them.
+const (
+	fromDirectory   = "directory"
+	fromOIDC        = "oidc"
+	fromEnvironment = "environment"
+	fromRAMRole     = "ram-role"
+)
+
+// Choose returns the one source of credentials of this process, and its name.
+// It is the first of these that is there:
+//
+//   - the directory, if one is named;
+//   - OIDC, a RAM role for the Pod's service account, if
+//     ALIBABA_CLOUD_OIDC_TOKEN_FILE or ALIBABA_CLOUD_OIDC_PROVIDER_ARN is set;
+//   - the environment, if it holds any part of an access key;
+//   - the RAM role of the instance, unless ALIBABA_CLOUD_ECS_METADATA_DISABLED
+//     is true.
+//
+// The choice stands: a source that fails later is never replaced by another
+// one, for that might be another account. Choose asks nobody, so that a service
+// that is down decides nothing. Its error names the field or the environment
+// variable, and what is allowed.
+func Choose(s Sources) (Credentials, string, error) {
+	source := s.source()
+	meter := newKeyMeter(source)
+	credentials, err := s.open(source, meter)
+	if err != nil {
+		return nil, "", err
+	}
+	if s.Registerer != nil {
+		if err := meter.register(s.Registerer); err != nil {
+			return nil, "", fmt.Errorf("ecs.Sources.Registerer: %w", err)
+		}
+	}
+	return credentials, source, nil
+}
+
+// source returns the name of the first source that is there.
+func (s *Sources) source() string {
+	switch {
+	case s.Directory != "":
+		return fromDirectory
+	case os.Getenv(tokenFileVariable) != "" || os.Getenv(oidcArnVariable) != "":
+		return fromOIDC
+	case os.Getenv(idVariable) != "" || os.Getenv(secretVariable) != "" || os.Getenv(tokenVariable) != "":
+		return fromEnvironment
+	}
+	return fromRAMRole
+}
+
+func (s *Sources) open(source string, meter *keyMeter) (Credentials, error) {
+	switch source {
+	case fromDirectory:
+		return newDirectory(s.Directory, meter), nil
+	case fromEnvironment:
+		return Environment(), nil
+	case fromOIDC:
+		address, err := s.stsAddress()
+		if err != nil {
+			return nil, err
+		}
+		role, err := newOIDC(address, s.transport(http.ProxyFromEnvironment))
+		if err != nil {
+			return nil, err
+		}
+		return newCache(role, meter), nil
+	}
+	at, err := parseEndpoint("ecs.Sources.MetadataEndpoint", s.MetadataEndpoint, "HTTP")
+	if err != nil {
+		return nil, err
+	}
+	role, err := newRAMRole(at.address(metadataAddress), s.transport(nil))
+	if err != nil {
+		return nil, fmt.Errorf("no credentials: set %s and %s, or name a directory with the files %s and %s (%w)", idVariable, secretVariable, idFile, secretFile, err)
+	}
+	return newCache(role, meter), nil
+}
+
+// stsAddress returns the URL of STS.
+func (s *Sources) stsAddress() (string, error) {
+	at, err := parseEndpoint("ecs.Sources.STSEndpoint", s.STSEndpoint, "HTTPS")
+	if err != nil {
+		return "", err
+	}
+	if at.host == "" && !regionForm.MatchString(s.Region) {
+		return "", fmt.Errorf("ecs.Sources.Region %q: an ECS region is required, such as cn-hangzhou", s.Region)
+	}
+	return at.address("https://sts." + s.Region + ".aliyuncs.com"), nil
+}
+
+// transport returns a transport for a few small requests an hour: it keeps no
+// connection, which would be gone by the next.
+func (s *Sources) transport(proxy proxyFunc) http.RoundTripper {
+	if s.Transport != nil {
+		return s.Transport
+	}
+	dialer := &net.Dialer{Timeout: connectTimeout}
+	return &http.Transport{
+		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: tlsConfig(), TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true,
+	}
+}

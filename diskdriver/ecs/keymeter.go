@@ -1,0 +1,61 @@
+package ecs
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// keyMeter measures how fresh the credentials of this process are. Of the four
+// sources a process has one, and source says which.
+type keyMeter struct {
+	source   string
+	renewals *prometheus.CounterVec
+	failing  prometheus.Gauge
+	end      prometheus.Gauge
+}
+
+func newKeyMeter(source string) *keyMeter {
+	label := prometheus.Labels{"source": source}
+	return &keyMeter{
+		source: source,
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name:        "topodisk_ecs_credentials_renewals_total",
+			Help:        "Times that credentials were read or fetched anew, by whether it went well: ok or failed.",
+			ConstLabels: label,
+		}, []string{"outcome"}),
+		failing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name:        "topodisk_ecs_credentials_failing",
+			Help:        "1 while credentials can't be read or fetched anew; older ones stay in use, if there are any.",
+			ConstLabels: label,
+		}),
+		end: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name:        "topodisk_ecs_credentials_end_timestamp_seconds",
+			Help:        "Unix time until which the credentials in use are good; 0 if that is not known.",
+			ConstLabels: label,
+		}),
+	}
+}
+
+func (m *keyMeter) register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.renewals, m.failing, m.end} {
+		if err := r.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renewed counts new credentials that are good until end; zero is not known.
+func (m *keyMeter) renewed(end time.Time) {
+	m.renewals.WithLabelValues("ok").Inc()
+	m.failing.Set(0)
+	if !end.IsZero() {
+		m.end.Set(float64(end.UnixMilli()) / 1000)
+	}
+}
+
+func (m *keyMeter) failed() {
+	m.renewals.WithLabelValues("failed").Inc()
+	m.failing.Set(1)
+}

@@ -1,0 +1,172 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The environment variables that change how the metadata service is used, under
+// the names that all tools of Alibaba Cloud read.
+const (
+	roleNameVariable   = "ALIBABA_CLOUD_ECS_METADATA"
+	noMetadataVariable = "ALIBABA_CLOUD_ECS_METADATA_DISABLED"
+	onlyTokensVariable = "ALIBABA_CLOUD_IMDSV1_DISABLED"
+)
+
+// The metadata service of an instance (ECS User Guide, "Instance metadata"): in
+// its hardened mode it wants a token with each question.
+const (
+	rolePath       = "/latest/meta-data/ram/security-credentials/"
+	tokenPath      = "/latest/api/token"
+	tokenHeader    = "X-aliyun-ecs-metadata-token"             //nolint:gosec // the name of a header
+	tokenTTLHeader = "X-aliyun-ecs-metadata-token-ttl-seconds" //nolint:gosec // the name of a header
+	tokenLife      = 6 * time.Hour
+	// metadataTimeout is for one question: the service is on the machine.
+	metadataTimeout = 3 * time.Second
+)
+
+// roleNameForm is that of RAM.
+var roleNameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// ramRole takes the keys of the instance's RAM role from its metadata service.
+type ramRole struct {
+	service    keyService
+	address    string
+	name       string // of the role; empty: the one that the instance has
+	onlyTokens bool   // never ask without a token
+
+	mu    sync.Mutex
+	token string
+	until time.Time // the token is good
+}
+
+// newRAMRole reads the environment.
+func newRAMRole(address string, transport http.RoundTripper) (*ramRole, error) {
+	if isTrue(os.Getenv(noMetadataVariable)) {
+		return nil, errors.New("environment variable " + noMetadataVariable + " rules the instance's RAM role out")
+	}
+	name := os.Getenv(roleNameVariable)
+	if name != "" && !roleNameForm.MatchString(name) {
+		return nil, fmt.Errorf("environment variable %s is %q: allowed are 1 to 64 letters, digits and ._-", roleNameVariable, name)
+	}
+	return &ramRole{
+		service:    keyService{name: "the instance metadata service at " + address + ", asked for want of other credentials,", transport: transport},
+		address:    address,
+		name:       name,
+		onlyTokens: isTrue(os.Getenv(onlyTokensVariable)),
+	}, nil
+}
+
+func isTrue(value string) bool {
+	b, err := strconv.ParseBool(value)
+	return err == nil && b
+}
+
+func (r *ramRole) fetch(ctx context.Context) (Keys, time.Duration, error) {
+	name := r.name
+	if name == "" {
+		reply, err := r.get(ctx, rolePath)
+		if err != nil {
+			return Keys{}, 0, err
+		}
+		first, _, _ := strings.Cut(strings.TrimSpace(string(reply.body)), "\n")
+		if name = strings.TrimSpace(strings.TrimSuffix(first, "/")); name == "" {
+			return Keys{}, 0, r.noRole()
+		}
+	}
+	if !roleNameForm.MatchString(name) {
+		return Keys{}, 0, r.service.unreachable("names a RAM role that can't be: %q", quote(name, ""))
+	}
+	reply, err := r.get(ctx, rolePath+name)
+	if err != nil {
+		return Keys{}, 0, err
+	}
+	var given struct {
+		temporaryKeys
+		Code string
+	}
+	if err := r.service.decode(reply.body, &given); err != nil {
+		return Keys{}, 0, err
+	}
+	if given.Code != "Success" {
+		return Keys{}, 0, r.service.unreachable("gave no keys of the RAM role %s: its answer has the code %q", name, quote(given.Code, ""))
+	}
+	return r.service.taken(given.temporaryKeys, reply.now)
+}
+
+func (r *ramRole) noRole() error {
+	return r.service.refused("knows no RAM role of this instance; give the instance one, or set %s and %s, or name a directory with the files %s and %s",
+		idVariable, secretVariable, idFile, secretFile)
+}
+
+// get asks one question, with a token if there is one to be had, and once more
+// if the token is refused.
+func (r *ramRole) get(ctx context.Context, path string) (keyReply, error) {
+	for fresh := false; ; fresh = true {
+		token, err := r.session(ctx)
+		if err != nil {
+			return keyReply{}, err
+		}
+		reply, err := r.ask(ctx, http.MethodGet, path, tokenHeader, token)
+		switch {
+		case err != nil:
+			return keyReply{}, err
+		case reply.status == http.StatusUnauthorized && !fresh:
+			r.mu.Lock()
+			r.token = ""
+			r.mu.Unlock()
+			continue
+		case reply.status == http.StatusNotFound:
+			return keyReply{}, r.noRole()
+		case reply.status == http.StatusForbidden || reply.status == http.StatusUnauthorized:
+			return keyReply{}, r.service.refused("answered HTTP %d: it may be switched off for this instance, or want tokens and refuse them", reply.status)
+		case reply.status != http.StatusOK:
+			return keyReply{}, r.service.unreachable("answered HTTP %d", reply.status)
+		}
+		return reply, nil
+	}
+}
+
+// session returns a token, or an empty one if the service gives none: then it is
+// asked without, as its older mode allows, unless that is ruled out.
+func (r *ramRole) session(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.token != "" && time.Now().Before(r.until) {
+		return r.token, nil
+	}
+	reply, err := r.ask(ctx, http.MethodPut, tokenPath, tokenTTLHeader, strconv.Itoa(int(tokenLife.Seconds())))
+	token := strings.TrimSpace(string(reply.body))
+	switch {
+	case err == nil && reply.status == http.StatusOK && token != "":
+		r.token, r.until = token, time.Now().Add(tokenLife*3/4)
+		return token, nil
+	case r.onlyTokens && err != nil:
+		return "", err
+	case r.onlyTokens:
+		return "", r.service.refused("gives no tokens (HTTP %d), and %s rules out asking without", reply.status, onlyTokensVariable)
+	}
+	return "", nil
+}
+
+// ask makes one request with one header, if that has a value.
+func (r *ramRole) ask(ctx context.Context, method, path, header, value string) (keyReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+	defer cancel()
+	request, err := http.NewRequest(method, r.address+path, nil)
+	if err != nil {
+		return keyReply{}, r.service.refused("can't be asked for %q", path)
+	}
+	if value != "" {
+		request.Header.Set(header, value)
+	}
+	return r.service.call(ctx, request)
+}
