@@ -60,6 +60,7 @@ func (c *clock) waitUntil(ctx context.Context, t time.Time) error {
 // hung up takes effect all the same.
 type queue struct {
 	events []event
+	after  func(at time.Time) // called after each event
 }
 
 type event struct {
@@ -78,8 +79,11 @@ func (q *queue) add(at time.Time, do func()) {
 // run does what is due by now.
 func (q *queue) run(now time.Time) {
 	for len(q.events) > 0 && !q.events[0].at.After(now) {
-		do := q.events[0].do
+		e := q.events[0]
 		q.events = q.events[1:]
-		do()
+		e.do()
+		if q.after != nil {
+			q.after(e.at)
+		}
 	}
 }

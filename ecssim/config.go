@@ -52,6 +52,8 @@ type Config struct {
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
 	TokenLife time.Duration
+	// PageTokenLife is how long a NextToken is taken; by default for ever.
+	PageTokenLife time.Duration
 	// BindFailedTokens makes a refused CreateDisk use its ClientToken up, so
 	// that other parameters under it are a mismatch.
 	BindFailedTokens bool
@@ -192,6 +194,9 @@ func (c Config) checkKeys() error {
 func (c Config) checkLimits() error {
 	if c.TokenLife < 0 {
 		return &ConfigError{"TokenLife", c.TokenLife.String(), "a duration above zero, or zero for 24h"}
+	}
+	if c.PageTokenLife < 0 {
+		return &ConfigError{"PageTokenLife", c.PageTokenLife.String(), "a duration above zero, or zero for ever"}
 	}
 	if c.LedgerSize < 0 {
 		return &ConfigError{"LedgerSize", fmt.Sprint(c.LedgerSize), "a number above zero, or zero for 10000"}

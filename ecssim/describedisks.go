@@ -33,7 +33,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 500})
+	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 500})
 	if no != nil {
 		return nil, no
 	}
@@ -104,11 +104,15 @@ func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *refusal) {
 	if no != nil {
 		return nil, no
 	}
+	if given && len(ids) == 1 {
+		x.disk = ids[0]
+	}
+	if x.fault.Do == FaultStale {
+		x.now = x.now.Add(-x.fault.Lag)
+		return s.past.disksAt(ids, !given, x.now), nil
+	}
 	if !given {
 		return s.disks.newestFirst(), nil
-	}
-	if len(ids) == 1 {
-		x.disk = ids[0]
 	}
 	return s.disks.named(ids), nil
 }

@@ -31,7 +31,7 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 	if !x.params.oneOf("Status", instanceStates...) {
 		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], quoted(instanceStates))
 	}
-	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
+	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
 	if no != nil {
 		return nil, no
 	}

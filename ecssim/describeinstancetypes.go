@@ -26,7 +26,7 @@ func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
 	if !x.params.oneOf("NvmeSupport", nvmeSupport...) {
 		return nil, refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.params["NvmeSupport"], quoted(nvmeSupport))
 	}
-	page, no := readTokenPage(x.params, paging{fallback: 100, minResults: 1, maxResults: 100})
+	page, no := s.readTokenPage(x, paging{fallback: 100, minResults: 1, maxResults: 100})
 	if no != nil {
 		return nil, no
 	}

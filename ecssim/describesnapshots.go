@@ -36,7 +36,7 @@ func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
+	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
 	if no != nil {
 		return nil, no
 	}

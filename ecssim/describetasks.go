@@ -53,7 +53,7 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := readPage(x.params, paging{defaultSize: 10, maxSize: 100})
+	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100})
 	if no != nil {
 		return nil, no
 	}

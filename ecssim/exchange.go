@@ -38,6 +38,8 @@ type exchange struct {
 	action  action
 	fault   Fault
 	refusal *refusal
+	settled bool       // its reply is final
+	again   bool       // a fault made it take effect once more
 	stopped bool       // the gateway refused it: no action has seen it
 	disk    string     // the disk concerned, for the ledger
 	caller  *accessKey // who signed it; nil if the action takes no signature

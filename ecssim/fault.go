@@ -1,11 +1,13 @@
 package ecssim
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -24,12 +26,22 @@ const (
 	FaultFails       = "fails"        // the call is accepted, and what it sets going fails in the end
 	FaultStops       = "stops"        // the call is as usual, and then the instance that it names is Stopped
 	FaultVanishes    = "vanishes"     // the call is as usual, and then the instance that it names is released
+	FaultBrownOut    = "brown-out"    // FaultError with status 503 and code ServiceUnavailable: a region that is not well; use Percent
+	FaultRefused     = "refused"      // the connection is refused; over a socket, where it has been accepted, it is reset; no effect
+	FaultReset       = "reset"        // the call takes effect, then the connection is reset
+	FaultTrickle     = "trickle"      // the call takes effect, then the body of its reply comes bit by bit, all of it after DelayAfter
+	FaultStale       = "stale"        // DescribeDisks shows the disks as they were Lag ago
+	FaultNothing     = "nothing"      // a read finds nothing
+	FaultPartial     = "partial"      // a read gives half of its page; by NextToken the rest is to be had, by PageNumber it is left out
+	FaultDuplicate   = "duplicate"    // the call takes effect, and then once more, and the second reply is sent: a proxy asked again
+	FaultEcho        = "echo"         // the call is as usual, and takes effect once more Lag after its reply
 )
 
 // FaultKinds are the values of Fault.Do.
 var FaultKinds = []string{
 	FaultError, FaultThrottle, FaultLostRequest, FaultLostReply, FaultErrorAfter,
 	FaultTruncated, FaultEmpty, FaultHTML, FaultDelay, FaultStuck, FaultFails, FaultStops, FaultVanishes,
+	FaultBrownOut, FaultRefused, FaultReset, FaultTrickle, FaultStale, FaultNothing, FaultPartial, FaultDuplicate, FaultEcho,
 }
 
 // Fault is a misbehaviour and the calls that it hits. A call is hit by the
@@ -39,8 +51,14 @@ type Fault struct {
 	ID     int               // given by AddFault
 	Action string            // of the calls that match; empty for all
 	Params map[string]string // regular expressions by parameter; those absent are ""
+	Agent  string            // regular expression of the User-Agent; empty for all
 	Skip   int               // how many matching calls go free first
 	Count  int               // how many it then hits; 0 for all, until ClearFaults
+	// Percent is how many of a hundred of these calls are hit, by lot; 0 is all.
+	// With one seed and one order of calls the lots are the same.
+	Percent int
+	From    time.Duration // from AddFault until the fault begins
+	For     time.Duration // from its beginning to its end; 0 is for ever
 
 	Do      string // one of FaultKinds
 	Status  int    // of the reply; default 500 for FaultError, 503 for FaultErrorAfter
@@ -49,6 +67,7 @@ type Fault struct {
 
 	DelayBefore time.Duration // from the request to its effect, with any Do
 	DelayAfter  time.Duration // from the effect to the reply, on top of the latency
+	Lag         time.Duration // of FaultStale and FaultEcho; default 2 s, at most 2 min
 
 	Seen int // calls that matched so far
 	Hit  int // calls that were hit so far
@@ -66,6 +85,7 @@ func (s *Server) addFault(f Fault) (Fault, error) {
 	if err != nil {
 		return Fault{}, err
 	}
+	armed.begins = s.clock.now().Add(f.From)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults.add(armed), nil
@@ -89,12 +109,15 @@ func (s *Server) Faults() []Fault {
 type faultList struct {
 	armed  []*armedFault
 	lastID int
+	lots   *rand.Rand
 }
 
 // armedFault is a fault that was found valid.
 type armedFault struct {
 	Fault
 	params map[string]*regexp.Regexp
+	agent  *regexp.Regexp
+	begins time.Time
 }
 
 // arm checks a fault and fills in its defaults.
@@ -110,25 +133,50 @@ func arm(f Fault) (*armedFault, error) {
 		}
 		a.params[name] = re
 	}
+	var err error
+	if a.agent, err = regexp.Compile(f.Agent); err != nil {
+		return nil, &ConfigError{"agent", f.Agent, "a regular expression: " + err.Error()}
+	}
+	if err := f.checkNumbers(); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(FaultKinds, f.Do) {
 		return nil, &ConfigError{"do", f.Do, "one of " + quoted(FaultKinds)}
 	}
-	for _, n := range []struct {
-		name  string
-		value int
-	}{{"skip", f.Skip}, {"count", f.Count}, {"delayBefore", int(f.DelayBefore)}, {"delayAfter", int(f.DelayAfter)}} {
-		if n.value < 0 {
-			return nil, &ConfigError{n.name, fmt.Sprint(n.value), "zero or more"}
-		}
-	}
-	if f.Do == FaultDelay && f.DelayBefore == 0 && f.DelayAfter == 0 {
+	switch {
+	case f.Do == FaultDelay && f.DelayBefore == 0 && f.DelayAfter == 0:
 		return nil, &ConfigError{"do", f.Do, "a delayBefore or a delayAfter above zero with it"}
-	}
-	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
-		return nil, &ConfigError{"status", fmt.Sprint(f.Status), "400 to 599"}
+	case f.Do == FaultTrickle && f.DelayAfter == 0:
+		return nil, &ConfigError{"do", f.Do, "a delayAfter above zero with it"}
+	case f.Do == FaultStale && f.Action != "" && f.Action != "DescribeDisks":
+		return nil, &ConfigError{"action", f.Action, "DescribeDisks for " + FaultStale}
 	}
 	a.fillReply()
 	return a, nil
+}
+
+// checkNumbers checks what has a range.
+func (f Fault) checkNumbers() error {
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"skip", f.Skip}, {"count", f.Count}, {"delayBefore", int(f.DelayBefore)}, {"delayAfter", int(f.DelayAfter)},
+		{"percent", f.Percent}, {"from", int(f.From)}, {"for", int(f.For)}, {"lag", int(f.Lag)},
+	} {
+		if n.value < 0 {
+			return &ConfigError{n.name, fmt.Sprint(n.value), "zero or more"}
+		}
+	}
+	switch {
+	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
+		return &ConfigError{"status", fmt.Sprint(f.Status), "400 to 599"}
+	case f.Percent > 100:
+		return &ConfigError{"percent", fmt.Sprint(f.Percent), "0 to 100; 0 is all"}
+	case f.Lag > keptPast:
+		return &ConfigError{"lag", f.Lag.String(), "a duration of up to " + keptPast.String()}
+	}
+	return nil
 }
 
 // fillReply fills in the defaults of what a fault answers.
@@ -139,8 +187,13 @@ func (a *armedFault) fillReply() {
 		status, code = 500, "InternalError"
 	case FaultErrorAfter:
 		status, code = 503, "ServiceUnavailable"
+	case FaultBrownOut:
+		status, code = 503, "ServiceUnavailable"
 	case FaultThrottle:
 		status, code = 400, "Throttling"
+	case FaultStale, FaultEcho:
+		a.Lag = cmp.Or(a.Lag, 2*time.Second)
+		return
 	default:
 		return
 	}
@@ -173,46 +226,37 @@ func (l *faultList) list() []Fault {
 	return list
 }
 
-// pick returns the fault that hits a call; the zero Fault hits none.
-func (l *faultList) pick(x *exchange) Fault {
-	for _, a := range l.armed {
-		if !a.matches(x) {
-			continue
-		}
-		a.Seen++
-		if a.Seen > a.Skip && (a.Count == 0 || a.Hit < a.Count) {
-			a.Hit++
-			return a.Fault
-		}
-	}
-	return Fault{}
-}
-
-func (a *armedFault) matches(x *exchange) bool {
-	if a.Action != "" && a.Action != x.action.name {
-		return false
-	}
-	for name, re := range a.params {
-		if !re.MatchString(x.params[name]) {
-			return false
-		}
-	}
-	return true
-}
-
 // refusalBefore is the refusal of a call that is not to have an effect.
 func (f Fault) refusalBefore() *refusal {
-	if f.Do != FaultError && f.Do != FaultThrottle {
-		return nil
+	switch f.Do {
+	case FaultError, FaultThrottle, FaultBrownOut:
+		return &refusal{f.Status, f.Code, f.Message}
 	}
-	return &refusal{f.Status, f.Code, f.Message}
+	return nil
 }
+
+// delayAfter is how much later the reply begins.
+func (f Fault) delayAfter() time.Duration {
+	if f.Do == FaultTrickle {
+		return 0 // it is the body that takes the time
+	}
+	return f.DelayAfter
+}
+
+// unheard tells whether the call is not to have an effect, and nobody says so.
+func (f Fault) unheard() bool { return f.Do == FaultLostRequest || f.Do == FaultRefused }
 
 // spoil does to a reply what the fault does after the effect.
 func (f Fault) spoil(x *exchange, r reply) reply {
 	switch f.Do {
 	case FaultLostRequest, FaultLostReply:
 		r.lost, r.status = true, 0
+	case FaultRefused:
+		r.lost, r.status, r.how = true, 0, syscall.ECONNREFUSED
+	case FaultReset:
+		r.lost, r.status, r.how = true, 0, syscall.ECONNRESET
+	case FaultTrickle:
+		r.over = f.DelayAfter
 	case FaultErrorAfter:
 		after := *x
 		after.refusal = &refusal{f.Status, f.Code, f.Message}
@@ -226,55 +270,4 @@ func (f Fault) spoil(x *exchange, r reply) reply {
 		r.body = []byte("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>502 Bad Gateway</h1></center></body>\r\n</html>\r\n")
 	}
 	return r
-}
-
-// faultForm is a Fault in JSON.
-type faultForm struct {
-	ID          int               `json:"id"`
-	Action      string            `json:"action"`
-	Params      map[string]string `json:"params,omitempty"`
-	Skip        int               `json:"skip"`
-	Count       int               `json:"count"`
-	Do          string            `json:"do"`
-	Status      int               `json:"status,omitempty"`
-	Code        string            `json:"code,omitempty"`
-	Message     string            `json:"message,omitempty"`
-	DelayBefore string            `json:"delayBefore,omitempty"` // as time.Duration prints it
-	DelayAfter  string            `json:"delayAfter,omitempty"`
-	Seen        int               `json:"seen"`
-	Hit         int               `json:"hit"`
-}
-
-// MarshalJSON writes the fault in the form that the admin API takes: names in
-// lower camel case, durations such as "1.5s".
-func (f Fault) MarshalJSON() ([]byte, error) {
-	form := faultForm{ID: f.ID, Action: f.Action, Params: f.Params, Skip: f.Skip, Count: f.Count, Do: f.Do,
-		Status: f.Status, Code: f.Code, Message: f.Message, Seen: f.Seen, Hit: f.Hit}
-	if f.DelayBefore != 0 {
-		form.DelayBefore = f.DelayBefore.String()
-	}
-	if f.DelayAfter != 0 {
-		form.DelayAfter = f.DelayAfter.String()
-	}
-	return json.Marshal(form)
-}
-
-// UnmarshalJSON reads the form that MarshalJSON writes, and refuses unknown
-// names and wrong values with a *ConfigError.
-func (f *Fault) UnmarshalJSON(text []byte) error {
-	var form faultForm
-	if err := decodeStrict(text, &form); err != nil {
-		return err
-	}
-	before, err := readSpan("delayBefore", form.DelayBefore)
-	if err != nil {
-		return err
-	}
-	after, err := readSpan("delayAfter", form.DelayAfter)
-	if err != nil {
-		return err
-	}
-	*f = Fault{ID: form.ID, Action: form.Action, Params: form.Params, Skip: form.Skip, Count: form.Count, Do: form.Do,
-		Status: form.Status, Code: form.Code, Message: form.Message, DelayBefore: before, DelayAfter: after, Seen: form.Seen, Hit: form.Hit}
-	return nil
 }

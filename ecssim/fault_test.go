@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,11 @@ func isServer(status int, code string) func(error) bool {
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
+// isCut wants the error of a connection that was refused or reset.
+func isCut(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
+}
+
 func isBadJSON(err error) bool {
 	var client *sdkerrors.ClientError
 	return errors.As(err, &client) && client.ErrorCode() == "SDK.JsonUnmarshalError"
@@ -59,6 +65,13 @@ func TestFaults(t *testing.T) {
 		{ecssim.Fault{Do: ecssim.FaultEmpty}, 1, func(err error) bool { return err == nil }, "", 200},
 		{ecssim.Fault{Do: ecssim.FaultHTML}, 1, isServer(502, ""), "", 502},
 		{ecssim.Fault{Do: ecssim.FaultDelay, DelayAfter: time.Millisecond}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultBrownOut}, 0, isServer(503, "ServiceUnavailable"), "ServiceUnavailable", 503},
+		{ecssim.Fault{Do: ecssim.FaultRefused}, 0, isCut, "refused", 0},
+		{ecssim.Fault{Do: ecssim.FaultReset}, 1, isCut, "", 0},
+		{ecssim.Fault{Do: ecssim.FaultTrickle, DelayAfter: time.Millisecond}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultDuplicate}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultEcho}, 1, func(err error) bool { return err == nil }, "", 200},
+		{ecssim.Fault{Do: ecssim.FaultNothing}, 1, func(err error) bool { return err == nil }, "", 200},
 	} {
 		for how, connect := range map[string]func(*testing.T, *ecssim.Server) *ecs.Client{"in process": newClient, "over HTTP": newHTTPClient} {
 			t.Run(fmt.Sprintf("%s %s %s", tt.fault.Do, tt.fault.Code, how), func(t *testing.T) {
@@ -156,6 +169,12 @@ func TestAddFaultNamesWhatIsWrong(t *testing.T) {
 		{ecssim.Fault{Do: ecssim.FaultError, Skip: -1}, "skip", "zero or more"},
 		{ecssim.Fault{Do: ecssim.FaultError, Count: -1}, "count", "zero or more"},
 		{ecssim.Fault{Do: ecssim.FaultDelay, DelayBefore: -1}, "delayBefore", "zero or more"},
+		{ecssim.Fault{Do: ecssim.FaultTrickle}, "do", "delayAfter"},
+		{ecssim.Fault{Do: ecssim.FaultStale, Action: "DescribeZones"}, "action", "DescribeDisks"},
+		{ecssim.Fault{Do: ecssim.FaultStale, Lag: 3 * time.Minute}, "lag", "2m0s"},
+		{ecssim.Fault{Do: ecssim.FaultError, Percent: 101}, "percent", "0 to 100"},
+		{ecssim.Fault{Do: ecssim.FaultError, Agent: "["}, "agent", "regular expression"},
+		{ecssim.Fault{Do: ecssim.FaultError, For: -1}, "for", "zero or more"},
 	} {
 		var wrong *ecssim.ConfigError
 		if err := s.AddFault(tt.fault); !errors.As(err, &wrong) || wrong.Field != tt.field || !strings.Contains(wrong.Allowed, tt.allowed) {
@@ -171,6 +190,7 @@ func TestFaultSurvivesJSON(t *testing.T) {
 	want := ecssim.Fault{
 		ID: 3, Action: "CreateDisk", Params: map[string]string{"ZoneId": "h"}, Skip: 1, Count: 2, Do: ecssim.FaultErrorAfter,
 		Status: 500, Code: "InternalError", Message: "no", DelayBefore: time.Second, DelayAfter: 90 * time.Millisecond, Seen: 5, Hit: 2,
+		Agent: "topodisk", Percent: 30, From: time.Minute, For: time.Hour, Lag: 3 * time.Second,
 	}
 	text, err := json.Marshal(want)
 	if err != nil {

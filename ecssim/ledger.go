@@ -46,8 +46,8 @@ func (l *ledger) write(x *exchange) {
 	switch {
 	case x.refusal != nil:
 		c.Code = x.refusal.code
-	case x.fault.Do == FaultLostRequest:
-		c.Code = FaultLostRequest
+	case x.fault.unheard():
+		c.Code = x.fault.Do
 	}
 	l.total++
 	if len(l.calls) == l.size {

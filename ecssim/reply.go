@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // object is a JSON object of a reply.
@@ -19,6 +21,8 @@ type reply struct {
 	contentType string
 	body        []byte
 	lost        bool
+	how         syscall.Errno // what the caller's side of a lost connection says, if not just its end
+	over        time.Duration // how long the body takes to come
 }
 
 // refusal is an error as ECS reports it.

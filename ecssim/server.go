@@ -32,6 +32,7 @@ type Server struct {
 	queue     queue
 	gates     gates
 	faults    faultList
+	past      past
 	ledger    ledger
 	stock     stock
 	tokens    tokens
@@ -49,7 +50,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
+	s := &Server{
 		config:    config,
 		clock:     newClock(),
 		ids:       newIDMaker(config.Region, config.Seed),
@@ -58,13 +59,17 @@ func New(config Config) (*Server, error) {
 		denials:   slices.Clone(config.Denials),
 		concierge: newConcierge(),
 		gates:     newGates(config.Throttle),
+		faults:    newFaultList(config.Seed),
+		past:      newPast(),
 		ledger:    newLedger(config.LedgerSize),
 		stock:     newStock(config),
 		tokens:    newTokens(config.TokenLife),
 		disks:     newShelf(),
 		fleet:     newFleet(config),
 		shots:     newAlbum(),
-	}, nil
+	}
+	s.queue.after = s.remember
+	return s, nil
 }
 
 // Advance moves the simulator's clock forward by d, so that what takes time
@@ -96,14 +101,16 @@ func (s *Server) look(f func(now time.Time)) {
 // which stops nothing that the request has set going.
 func (s *Server) serve(ctx context.Context, m message) (reply, error) {
 	x := s.accept(m)
-	if err := s.clock.waitUntil(ctx, x.at); err != nil {
-		return reply{}, err // the queue still runs it in its time
+	due, settled := x.at, false
+	for {
+		if err := s.clock.waitUntil(ctx, due); err != nil {
+			return reply{}, err // the queue still runs it in its time
+		}
+		if settled {
+			return x.reply, nil
+		}
+		s.look(func(time.Time) { due, settled = x.answerAt, x.settled })
 	}
-	s.look(func(time.Time) {})
-	if err := s.clock.waitUntil(ctx, x.answerAt); err != nil {
-		return reply{}, err
-	}
-	return x.reply, nil
 }
 
 // accept reads a request, checks who sent it, picks its fault and puts it
@@ -157,11 +164,12 @@ func (s *Server) execute(x *exchange) {
 	if x.refusal == nil {
 		x.refusal = x.fault.refusalBefore()
 	}
-	if x.refusal == nil && x.fault.Do != FaultLostRequest {
+	if x.refusal == nil && !x.fault.unheard() {
 		body, x.refusal = s.perform(x)
 	}
+	s.past.touchNamed(x)
 	s.strikeInstance(x)
-	x.answerAt = x.at.Add(s.config.Latency.of(x.action.name) + x.extra + x.fault.DelayAfter)
+	x.answerAt = x.at.Add(s.config.Latency.of(x.action.name) + x.extra + x.fault.delayAfter())
 	if x.stopped {
 		x.answerAt = x.at // a gateway's refusal takes no time
 	}
@@ -171,6 +179,30 @@ func (s *Server) execute(x *exchange) {
 		x.reply.lost, x.reply.status = true, 0
 	}
 	s.ledger.write(x)
+	x.settled = true
+	s.repeat(x)
+}
+
+// repeat lets a request take effect once more if its fault says so.
+func (s *Server) repeat(x *exchange) {
+	if x.again || x.stopped || x.fault.Do != FaultDuplicate && x.fault.Do != FaultEcho {
+		return
+	}
+	second := *x
+	second.again, second.refusal, second.token, second.extra = true, nil, nil, 0
+	second.fault = Fault{Do: x.fault.Do}
+	second.requestID = s.ids.request()
+	second.at = x.answerAt
+	if x.fault.Do == FaultEcho {
+		second.at, second.silent = x.answerAt.Add(x.fault.Lag), true
+		s.queue.add(second.at, func() { s.execute(&second) })
+		return
+	}
+	x.settled = false
+	s.queue.add(second.at, func() {
+		s.execute(&second)
+		x.reply, x.answerAt, x.settled = second.reply, second.answerAt, true
+	})
 }
 
 // perform checks what every action has in common and runs the action.
@@ -183,7 +215,7 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 		return nil, x.action.wrongRegion(region)
 	}
 	body, no := x.action.do(s, x)
-	if x.blind {
+	if x.blind || x.fault.Do == FaultNothing && x.action.isRead() {
 		body = blinded(body)
 	}
 	return body, no

@@ -55,3 +55,32 @@ func TestSignatureInHeadersOfThePublishedExample(t *testing.T) {
 		t.Errorf("claim %+v", claim)
 	}
 }
+
+// The requests were recorded from an SDK of another make, the generic OpenAPI
+// client of Alibaba Cloud's second generation of SDKs (darabonba-openapi
+// v2.1.13), which signs in headers. One has its parameters in the query, with
+// spaces written as +, the other in a form.
+func TestSignatureInHeadersOfRecordedRequests(t *testing.T) {
+	const names = "host;x-acs-action;x-acs-content-sha256;x-acs-credentials-provider;x-acs-date;x-acs-signature-nonce;x-acs-version"
+	recorded := func(action, query, body, nonce, names, signature string) message {
+		return message{method: "POST", path: "/", query: query, body: body, header: map[string]string{
+			"host": "127.0.0.1:18082", "content-type": "application/x-www-form-urlencoded", "x-acs-action": action, "x-acs-version": "2014-05-26",
+			"x-acs-content-sha256": hexHash(body), "x-acs-credentials-provider": "static_ak", "x-acs-date": "2026-11-21T03:28:08Z", "x-acs-signature-nonce": nonce,
+			"authorization": "ACS3-HMAC-SHA256 Credential=LTAIexample,SignedHeaders=" + names + ",Signature=" + signature,
+		}}
+	}
+	for name, m := range map[string]message{
+		"query": recorded("CreateDisk", "DiskCategory=cloud_essd&RegionId=cn-hangzhou&Size=20&Tag.1.Key=a+b%2A~&Tag.1.Value=x%2Fy%2Bz+%C3%A9&ZoneId=cn-hangzhou-h", "",
+			"2a1d4a351b694332cd7688b5dc722c51", names, "bac579d5360297391324296341ed04a4381836430bce0853ec16c1945e76ee73"),
+		"form": recorded("TagResources", "RegionId=cn-hangzhou", "ResourceId.1=d-bp10tou1mv0000000001&ResourceType=disk&Tag.1.Key=form&Tag.1.Value=in+the+body",
+			"935950f2ea9b6f3bac9587a2ee35be2b", "content-type;"+names, "086d25f0235c20d6ef4623fa425864c479c63055957f136a43a964718f5c0691"),
+	} {
+		claim, no := readACS3(m, nil)
+		if no != nil {
+			t.Fatalf("%s: %v", name, no)
+		}
+		if got := claim.sign(claim.toSign, "exampleSecret"); got != claim.signature {
+			t.Errorf("%s: signature %q, want %q", name, got, claim.signature)
+		}
+	}
+}

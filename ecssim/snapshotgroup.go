@@ -243,7 +243,7 @@ func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := readTokenPage(x.params, paging{minResults: 10, maxResults: 100})
+	page, no := s.readTokenPage(x, paging{minResults: 10, maxResults: 100})
 	if no != nil {
 		return nil, no
 	}

@@ -177,7 +177,7 @@ func (s *Server) listTagResources(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	page, no := readTokenPage(x.params, paging{fallback: 50, minResults: 50, maxResults: 50})
+	page, no := s.readTokenPage(x, paging{fallback: 50, minResults: 50, maxResults: 50})
 	if no != nil {
 		return nil, no
 	}

@@ -79,6 +79,7 @@ func (s *Server) note(d *disk, at time.Time, cause string) {
 		from = d.changes[n-1].to
 	}
 	to := d.state()
+	s.past.touch(d.id)
 	if from == to {
 		return
 	}

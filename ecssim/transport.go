@@ -2,11 +2,14 @@ package ecssim
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // maxBody is how much of a request's body is read. ECS's own limit for
@@ -37,14 +40,43 @@ func (s *Server) answer(w http.ResponseWriter, req *http.Request, instance strin
 	}
 	r, err := s.serve(req.Context(), m)
 	if err != nil || r.lost {
-		panic(http.ErrAbortHandler) // net/http closes the connection without a word
+		hangUp(w, r)
+		return
 	}
 	header := w.Header()
 	for name, values := range r.header() {
 		header[name] = values
 	}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body) // a caller that has gone is told nothing
+	if r.over > 0 {
+		_ = http.NewResponseController(w).Flush() // a caller that has gone is told nothing
+		_, _ = io.Copy(flushing{w}, s.trickle(req.Context(), r))
+		return
+	}
+	_, _ = w.Write(r.body)
+}
+
+// hangUp ends a connection without a word: a reset if the fault says so,
+// otherwise its end.
+func hangUp(w http.ResponseWriter, r reply) {
+	if r.how != 0 {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // closing sends a reset then
+			}
+			_ = conn.Close()
+			return
+		}
+	}
+	panic(http.ErrAbortHandler) // net/http closes the connection
+}
+
+// flushing sends every piece as soon as it is written.
+type flushing struct{ w http.ResponseWriter }
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	return n, errors.Join(err, http.NewResponseController(f.w).Flush())
 }
 
 // RoundTrip answers a request in this process, whatever host it is for. A
@@ -64,13 +96,22 @@ func (s *Server) roundTrip(req *http.Request, instance string) (*http.Response, 
 	if err != nil {
 		return nil, err
 	}
-	if r.lost {
+	switch {
+	case r.how == syscall.ECONNREFUSED:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: r.how}
+	case r.how != 0:
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: r.how}
+	case r.lost:
 		return nil, io.EOF
+	}
+	body := io.NopCloser(bytes.NewReader(r.body))
+	if r.over > 0 {
+		body = s.trickle(req.Context(), r)
 	}
 	return &http.Response{
 		Status: strconv.Itoa(r.status) + " " + http.StatusText(r.status), StatusCode: r.status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: r.header(), Body: io.NopCloser(bytes.NewReader(r.body)), ContentLength: int64(len(r.body)), Request: req,
+		Header: r.header(), Body: body, ContentLength: int64(len(r.body)), Request: req,
 	}, nil
 }
 
