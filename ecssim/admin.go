@@ -29,6 +29,9 @@ type adminRoute struct {
 //	        type; with DELETE id alone
 //	queues: attach, detach, as in Queues; both 0 is one at a time
 //	unstick: disk, "" for all
+//	latency: profile to begin with (else what is), api (durations by action),
+//	        spans (durations by field of Latency), spread
+//	doubts: the fields of Doubts; those that are left out are as by default
 //	denials: who, action, empty as in Denial
 //	keys:   id and secret (an empty one takes the key away), or endTemporary
 //	throttle: profile, or limits (calls a minute by action, "" for the others);
@@ -48,6 +51,9 @@ func adminRoutes() []adminRoute {
 		{"POST", "queues", (*Server).adminQueues},
 		{"GET", "devices", func(s *Server, _ []byte) (any, error) { return s.allDevices(), nil }},
 		{"POST", "unstick", (*Server).adminUnstick},
+		{"GET", "latency", func(s *Server, _ []byte) (any, error) { return s.State().Latency, nil }},
+		{"POST", "latency", (*Server).adminLatency},
+		{"POST", "doubts", (*Server).adminDoubts},
 		{"GET", "denials", func(s *Server, _ []byte) (any, error) { return s.Denials(), nil }},
 		{"POST", "denials", (*Server).adminDenial},
 		{"DELETE", "denials", func(s *Server, _ []byte) (any, error) { s.ClearDenials(); return s.Denials(), nil }},
@@ -173,6 +179,8 @@ type State struct {
 	DisksMade     int                       `json:"disksMade"` // since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
 	Queues        Queues                    `json:"queues"`
+	Latency       LatencyForm               `json:"latency"`
+	Doubts        Doubts                    `json:"doubts"`
 	Stuck         int                       `json:"stuck"` // transitions that FaultStuck keeps back
 	Stock         []StockLevel              `json:"stock"`
 	Throttle      ThrottleState             `json:"throttle"`
@@ -191,7 +199,7 @@ func (s *Server) State() State {
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
 			Instances: s.instanceStates(), Disks: s.diskStates(),
 			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
-			Queues: s.config.Queues, Stuck: len(s.stuck),
+			Queues: s.config.Queues, Latency: s.config.Latency.form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
 			Stock: s.levels(), Throttle: s.gates.state(now), Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}

@@ -44,6 +44,29 @@ func (s *Server) adminQueues(body []byte) (any, error) {
 	return want, s.SetQueues(want)
 }
 
+func (s *Server) adminLatency(body []byte) (any, error) {
+	var want LatencyForm
+	if err := decodeStrict(body, &want); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	now := s.config.Latency
+	s.mu.Unlock()
+	l, err := want.read(now)
+	if err != nil {
+		return nil, err
+	}
+	return l.form(), s.SetLatency(l)
+}
+
+func (s *Server) adminDoubts(body []byte) (any, error) {
+	var want Doubts
+	if err := decodeStrict(body, &want); err != nil {
+		return nil, err
+	}
+	return want, s.SetDoubts(want)
+}
+
 func (s *Server) adminUnstick(body []byte) (any, error) {
 	var want struct {
 		Disk string `json:"disk"`

@@ -196,12 +196,12 @@ func (s *Server) startAttach(x *exchange, o attachOrder) {
 	}
 	reply := s.repliesAt(x)
 	if lag := s.config.Latency.AttachShown; lag > 0 {
-		a.shownAt = reply.Add(lag)
+		a.shownAt = reply.Add(s.vary(lag))
 	}
 	o.disk.deleteWithInstance, o.disk.home = o.deleteWithInstance, o.instance.ID
 	s.tie(a)
 	s.plan(x, transition{
-		at: reply.Add(s.config.Latency.Attach), disk: o.disk.id,
+		at: reply.Add(s.vary(s.config.Latency.Attach)), disk: o.disk.id,
 		valid: func() bool { return a.live() && a.phase == diskAttaching },
 		done:  func(t transition) { s.finishAttach(a, t) },
 		fail:  func(t transition) { s.untie(a, t.at, t.cause) },
@@ -210,6 +210,6 @@ func (s *Server) startAttach(x *exchange, o attachOrder) {
 
 // finishAttach makes the disk In_use. The guest sees it a little later.
 func (s *Server) finishAttach(a *attachment, t transition) {
-	a.deviceAt, a.guestSize = t.at.Add(s.config.Latency.DeviceVisible), a.disk.size
+	a.deviceAt, a.guestSize = t.at.Add(s.vary(s.config.Latency.DeviceVisible)), a.disk.size
 	s.turn(a, diskInUse, t.at, t.cause)
 }

@@ -21,6 +21,20 @@ var (
 	Parallel = Queues{Attach: 32, Detach: 5}
 )
 
+// QueueProfiles are the names that QueueProfile knows.
+var QueueProfiles = []string{"serial", "parallel"}
+
+// QueueProfile returns Serial or Parallel by its name.
+func QueueProfile(name string) (Queues, error) {
+	switch name {
+	case "serial":
+		return Serial, nil
+	case "parallel":
+		return Parallel, nil
+	}
+	return Queues{}, &ConfigError{"Queues", name, "one of " + quoted(QueueProfiles)}
+}
+
 func (q Queues) check() error {
 	if q != Serial && (q.Attach < 1 || q.Detach < 1) {
 		return &ConfigError{"Queues", fmt.Sprintf("attach %d, detach %d", q.Attach, q.Detach), "both above zero, or both zero for one at a time of either"}

@@ -11,37 +11,37 @@ import (
 type Doubts struct {
 	// InUseCode is what AttachDisk answers for a disk that is In_use: one of
 	// InUseCodes, or empty for the first.
-	InUseCode string
+	InUseCode string `json:"inUseCode"`
 	// DetachedCode is what DetachDisk answers for a disk that is attached to
 	// nothing: one of DetachedCodes, or empty for the first.
-	DetachedCode string
+	DetachedCode string `json:"detachedCode"`
 	// RefuseAttachWhileDetaching makes AttachDisk refuse, with
 	// IncorrectDiskStatus, a disk that is Detaching from that very instance.
 	// ECS has been seen to accept it; the disk is detached all the same.
-	RefuseAttachWhileDetaching bool
+	RefuseAttachWhileDetaching bool `json:"refuseAttachWhileDetaching"`
 	// HideDetaching leaves the instance out of a disk's Attachments,
 	// InstanceId and Device as soon as the disk is Detaching.
-	HideDetaching bool
+	HideDetaching bool `json:"hideDetaching"`
 	// ListAttaching names the instance in a disk's Attachments while it is
 	// still Attaching.
-	ListAttaching bool
+	ListAttaching bool `json:"listAttaching"`
 	// RefuseLessThanSnapshot makes CreateDisk refuse, with
 	// InvalidDiskSize.TooSmall, a Size below that of its snapshot. By default
 	// the disk has the size of the snapshot.
-	RefuseLessThanSnapshot bool
+	RefuseLessThanSnapshot bool `json:"refuseLessThanSnapshot"`
 	// SnapshotUnattached are the categories of which CreateSnapshot takes a
 	// disk that was never attached. By default none is taken.
-	SnapshotUnattached []string
+	SnapshotUnattached []string `json:"snapshotUnattached"`
 	// ForgiveUnknownSnapshot makes DeleteSnapshot of a snapshot that does not
 	// exist a success; by default it is InvalidSnapshotId.NotFound. ECS's
 	// documentation says both.
-	ForgiveUnknownSnapshot bool
+	ForgiveUnknownSnapshot bool `json:"forgiveUnknownSnapshot"`
 	// NoTaskForLevel makes a ModifyDiskSpec that leaves the category as it is
 	// take effect at once and return no TaskId, as the documentation says.
-	NoTaskForLevel bool
+	NoTaskForLevel bool `json:"noTaskForLevel"`
 	// RefuseSharedOnlineResize makes ResizeDisk refuse Type=online for disks
 	// with MultiAttach, as its table of errors says and its newer text does not.
-	RefuseSharedOnlineResize bool
+	RefuseSharedOnlineResize bool `json:"refuseSharedOnlineResize"`
 }
 
 // InUseCodes are the codes that AttachDisk may answer with for a disk that is
@@ -64,6 +64,18 @@ func (d Doubts) check() error {
 			return &ConfigError{"Doubts.SnapshotUnattached", name, "categories of " + quoted(slices.Sorted(maps.Keys(categories)))}
 		}
 	}
+	return nil
+}
+
+// SetDoubts changes the behaviours that sources disagree on.
+func (s *Server) SetDoubts(d Doubts) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	d.SnapshotUnattached = slices.Clone(d.SnapshotUnattached)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config.Doubts = d
 	return nil
 }
 

@@ -49,7 +49,8 @@ type exchange struct {
 	text    string     // of a plain reply
 	silent  bool       // there is no reply
 	token   *tokenUse
-	extra   time.Duration // what the action adds to its latency
+	takes   time.Duration // from the effect to the reply
+	extra   time.Duration // what the action adds to that
 	reply   reply
 }
 

@@ -13,7 +13,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// shownRows is how many disks and calls the page shows.
+// shownRows is how many disks, snapshots, tasks and calls the page shows.
 const shownRows = 50
 
 // servePage shows the state to a person.
@@ -26,9 +26,13 @@ func (s *Server) servePage(w http.ResponseWriter, req *http.Request) {
 	slices.Reverse(calls)
 	disks := state.Disks
 	slices.Reverse(disks)
+	snapshots, tasks := state.Snapshots, state.Tasks
+	slices.Reverse(snapshots)
+	slices.Reverse(tasks)
 	var page bytes.Buffer
 	err := pageTemplate.Execute(&page, map[string]any{
 		"State": state, "Disks": disks[:min(len(disks), shownRows)], "Calls": calls[:min(len(calls), shownRows)],
+		"Snapshots": snapshots[:min(len(snapshots), shownRows)], "Tasks": tasks[:min(len(tasks), shownRows)],
 		"Routes": routeNames(adminRoutes()),
 	})
 	if err != nil {

@@ -1,7 +1,9 @@
 package ecssim
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -58,13 +60,19 @@ type Latency struct {
 	// TagsVisible is the time from a change of tags until a search by tags
 	// goes by it.
 	TagsVisible time.Duration
+	// Spread lets the times of replies, and how long disks, snapshots and
+	// tasks take, vary about what is said above: it is the standard deviation
+	// of the logarithm, so that 0.5 is a half to three times as long, nearly
+	// always. Zero is exactly as above. The same Seed gives the same times.
+	Spread float64
 }
 
 // Profiles are the names that Profile knows.
-var Profiles = []string{"zero", "fast", "real"}
+var Profiles = []string{"zero", "fast", "real", "awful"}
 
 // Profile returns latencies by name: "real" is the middle of what ECS takes,
-// "fast" is a hundredth of it, "zero" is none.
+// "fast" is a hundredth of it, "zero" is none; "awful" is the longest that
+// clients have met, with reads that lag behind in every way.
 func Profile(name string) (Latency, error) {
 	switch name {
 	case "zero":
@@ -73,6 +81,8 @@ func Profile(name string) (Latency, error) {
 		return realLatency(100), nil
 	case "real":
 		return realLatency(1), nil
+	case "awful":
+		return awfulLatency(), nil
 	}
 	return Latency{}, &ConfigError{"Latency", name, "one of " + quoted(Profiles)}
 }
@@ -117,6 +127,22 @@ func realLatency(scale time.Duration) Latency {
 	return l
 }
 
+// awfulLatency returns what clients see on a bad day.
+func awfulLatency() Latency {
+	l := realLatency(1)
+	for action := range l.API {
+		l.API[action] *= 4
+	}
+	for span, seconds := range map[*time.Duration]int{
+		&l.Available: 10, &l.Initializing: 10, &l.FromSnapshot: 300, &l.Visible: 2, &l.TagsVisible: 5, &l.Order: 20, &l.InstanceReady: 30,
+		&l.Attach: 15, &l.AttachShown: 3, &l.DeviceVisible: 10, &l.Detach: 60, &l.BurstReady: 10,
+		&l.SnapshotCut: 10, &l.SnapshotUsable: 60, &l.SnapshotDone: 1800, &l.Modify: 1800,
+	} {
+		*span = time.Duration(seconds) * time.Second
+	}
+	return l
+}
+
 // span is a time that is not of one action's reply, and its name.
 type span struct {
 	name string
@@ -152,12 +178,27 @@ func (l Latency) check() error {
 			return &ConfigError{"Latency.API", l.API[action].String(), "a duration of zero or more"}
 		}
 	}
+	if l.Spread < 0 || l.Spread > maxSpread || math.IsNaN(l.Spread) {
+		return &ConfigError{"Latency.Spread", fmt.Sprint(l.Spread), fmt.Sprintf("a number from 0 to %d", maxSpread)}
+	}
 	for _, span := range l.spans() {
 		if *span.time < 0 {
 			return &ConfigError{"Latency." + span.name, span.time.String(), "a duration of zero or more"}
 		}
 	}
 	return nil
+}
+
+// maxSpread keeps times from growing beyond all bounds.
+const maxSpread = 3
+
+// vary spreads a time.
+func (s *Server) vary(d time.Duration) time.Duration {
+	spread := s.config.Latency.Spread
+	if spread == 0 || d == 0 {
+		return d
+	}
+	return time.Duration(float64(d) * math.Exp(spread*s.random.NormFloat64()))
 }
 
 // ActionNames returns the names of all operations, sorted.

@@ -273,7 +273,7 @@ func (s *Server) startModify(x *exchange, c respec) object {
 	s.tasks = append(s.tasks, t)
 	d.task, d.modifying = t, c.from.category != c.to.category
 	s.note(d, x.now, x.cause())
-	span := s.config.Latency.Modify + time.Duration(d.size)*s.config.Latency.ModifyPerTiB/1024
+	span := s.vary(s.config.Latency.Modify + time.Duration(d.size)*s.config.Latency.ModifyPerTiB/1024)
 	s.plan(x, transition{
 		at: s.repliesAt(x).Add(span), disk: d.id,
 		valid: func() bool { return d.task == t },

@@ -11,6 +11,7 @@ package ecssim
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ type Server struct {
 	tasks     []*task // the oldest first
 	shots     album
 	stuck     []transition // kept back by FaultStuck
+	random    *rand.Rand   // spreads latencies
 }
 
 // New makes a Server. Its error is a *ConfigError, which names the field, the
@@ -67,6 +69,7 @@ func New(config Config) (*Server, error) {
 		disks:     newShelf(),
 		fleet:     newFleet(config),
 		shots:     newAlbum(),
+		random:    rand.New(rand.NewPCG(uint64(config.Seed), 0)),
 	}
 	s.queue.after = s.remember
 	return s, nil
@@ -159,7 +162,7 @@ func (s *Server) admit(m message, x *exchange) *refusal {
 // execute lets a request take effect at its time, and settles its reply and
 // when that is sent. It is called with s.mu held.
 func (s *Server) execute(x *exchange) {
-	x.now, x.disk = x.at, x.params["DiskId"]
+	x.now, x.disk, x.takes = x.at, x.params["DiskId"], s.vary(s.config.Latency.of(x.action.name))
 	var body object
 	if x.refusal == nil {
 		x.refusal = x.fault.refusalBefore()
@@ -169,7 +172,7 @@ func (s *Server) execute(x *exchange) {
 	}
 	s.past.touchNamed(x)
 	s.strikeInstance(x)
-	x.answerAt = x.at.Add(s.config.Latency.of(x.action.name) + x.extra + x.fault.delayAfter())
+	x.answerAt = x.at.Add(x.takes + x.extra + x.fault.delayAfter())
 	if x.stopped {
 		x.answerAt = x.at // a gateway's refusal takes no time
 	}

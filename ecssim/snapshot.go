@@ -187,11 +187,12 @@ func (s *Server) shoot(x *exchange, d *disk, n *snapshot) {
 	l, reply := s.config.Latency, s.repliesAt(x)
 	n.id, n.diskID, n.disk, n.size, n.category = s.ids.resource(snapshotPrefix), d.id, d, d.size, d.category
 	n.encrypted, n.kmsKey, n.status, n.asked = d.encrypted, d.kmsKey, shotProgressing, x.now
-	done := reply.Add(max(l.SnapshotDone, l.SnapshotCut))
+	cut := s.vary(l.SnapshotCut)
+	done := reply.Add(max(s.vary(l.SnapshotDone), cut))
 	if x.fault.Do != FaultStuck && x.fault.Do != FaultFails {
-		n.cutAt, n.doneAt = reply.Add(l.SnapshotCut), done
+		n.cutAt, n.doneAt = reply.Add(cut), done
 		if categories[d.category].instant {
-			n.usableAt = reply.Add(max(l.SnapshotUsable, l.SnapshotCut))
+			n.usableAt = reply.Add(max(s.vary(l.SnapshotUsable), cut))
 		}
 	}
 	s.shots.add(n)

@@ -56,7 +56,7 @@ func (s *Server) Unstick(disk string) int {
 
 // repliesAt is when the reply to a request goes out, unless a fault delays it.
 func (s *Server) repliesAt(x *exchange) time.Time {
-	return x.at.Add(s.config.Latency.of(x.action.name))
+	return x.at.Add(x.takes)
 }
 
 // cause names the request as what made a change.

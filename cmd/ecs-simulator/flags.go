@@ -31,7 +31,7 @@ type metadataListen struct {
 // flagOf names the flag that sets a field of ecssim.Config.
 var flagOf = map[string]string{
 	"Region": "--region", "Zones": "--zone", "Instances": "--instance", "AccessKeys": "--access-key",
-	"Latency": "--latency", "SoldOutCode": "--sold-out-code", "LedgerSize": "--calls-kept",
+	"Latency": "--latency", "Queues": "--queues", "SoldOutCode": "--sold-out-code", "LedgerSize": "--calls-kept",
 	"Roles": "--role", "Throttle": "--throttle", "Throttle.Code": "--throttle-code",
 }
 
@@ -52,7 +52,7 @@ func badFlag(flag, value, allowed string) error {
 func parse(args []string, errOut io.Writer) (options, error) {
 	var o options
 	var instances, keys, roles, metadata []string
-	var latency, throttle, throttleCode string
+	var latency, queues, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
 	flags.SetOutput(errOut)
 	flags.SortFlags = false
@@ -67,6 +67,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringArrayVar(&keys, "access-key", nil, "access key as ID=SECRET; repeat for more; with neither keys nor roles, signatures are not checked")
 	flags.StringArrayVar(&roles, "role", nil, "RAM role as NAME[,oidc-provider=NAME][,subject=SUB][,audience=AUD][,max-session=2h]; repeat for more")
 	flags.StringVar(&latency, "latency", "fast", "how long things take: "+strings.Join(ecssim.Profiles, ", "))
+	flags.StringVar(&queues, "queues", "serial", "how many disks an instance attaches and detaches at a time: "+strings.Join(ecssim.QueueProfiles, ", ")+" (one of either, or 32 and 5)")
 	flags.StringVar(&throttle, "throttle", "off", "limits of calls a minute: "+strings.Join(ecssim.ThrottleProfiles, ", "))
 	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
 	flags.StringVar(&o.config.SoldOutCode, "sold-out-code", ecssim.SoldOutCodes[0], "what CreateDisk answers when a category is sold out: "+strings.Join(ecssim.SoldOutCodes, ", "))
@@ -79,6 +80,9 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	}
 	o.config.Seed = uint32(time.Now().Unix()) // IDs of an earlier run don't come back
 	var err error
+	if o.config.Queues, err = ecssim.QueueProfile(queues); err != nil {
+		return o, inFlags(err)
+	}
 	if o.config.Throttle, err = ecssim.ThrottleProfile(throttle); err != nil {
 		return o, inFlags(err)
 	}

@@ -36,6 +36,7 @@ func TestFlagsThatAreWrongAreNamed(t *testing.T) {
 		{"an unknown latency", append(place, "--latency=slow"), []string{`--latency "slow"`, "zero, fast, real"}},
 		{"an unknown throttle", append(place, "--throttle=600"), []string{`--throttle "600"`, "off, tight, default, generous"}},
 		{"an unknown throttle code", append(place, "--throttle-code=Slow"), []string{`--throttle-code "Slow"`, "Throttling.User"}},
+		{"unknown queues", append(place, "--queues=many"), []string{`--queues "many"`, "serial, parallel"}},
 		{"an unknown code", append(place, "--sold-out-code=Gone"), []string{`--sold-out-code "Gone"`, "Zone.NotOnSale"}},
 		{"too few calls", append(place, "--calls-kept=-1"), []string{`--calls-kept "-1"`, "above zero"}},
 		{"no port", append(place, "--listen=127.0.0.1"), []string{`--listen "127.0.0.1"`, "HOST:PORT"}},
@@ -68,13 +69,13 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 }
 
 func TestFlagsReachTheSimulator(t *testing.T) {
-	o, err := parse(append(place, "--zone=cn-hangzhou-i", "--instance=i-1=cn-hangzhou-i/ecs.g7.large", "--access-key=id=se=cret", "--latency=real", "--throttle=tight", "--throttle-code=Throttling.Api"), io.Discard)
+	o, err := parse(append(place, "--zone=cn-hangzhou-i", "--instance=i-1=cn-hangzhou-i/ecs.g7.large", "--access-key=id=se=cret", "--latency=real", "--queues=parallel", "--throttle=tight", "--throttle-code=Throttling.Api"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := o.config
 	if o.listen != "127.0.0.1:8080" || len(c.Zones) != 2 || c.Instances[0] != (ecssim.Instance{ID: "i-1", Zone: "cn-hangzhou-i", Type: "ecs.g7.large"}) ||
-		c.AccessKeys["id"] != "se=cret" || c.Latency.Available != 1500*time.Millisecond || c.Throttle.Limits[""] != 60 || c.Throttle.Code != "Throttling.Api" || c.Seed == 0 {
+		c.AccessKeys["id"] != "se=cret" || c.Latency.Available != 1500*time.Millisecond || c.Queues != ecssim.Parallel || c.Throttle.Limits[""] != 60 || c.Throttle.Code != "Throttling.Api" || c.Seed == 0 {
 		t.Errorf("options %+v", o)
 	}
 }

@@ -1,0 +1,86 @@
+package ecssim
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// SetLatency changes how long things take. What is under way takes as long as
+// it would have.
+func (s *Server) SetLatency(l Latency) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	l.API = maps.Clone(l.API)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config.Latency = l
+	return nil
+}
+
+// LatencyForm is a Latency in JSON: its durations as time.Duration prints
+// them, by the names of the fields.
+type LatencyForm struct {
+	Profile string            `json:"profile,omitempty"` // to begin with
+	API     map[string]string `json:"api"`
+	Spans   map[string]string `json:"spans"`
+	Spread  *float64          `json:"spread"`
+}
+
+// form returns a Latency as the admin API shows it.
+func (l Latency) form() LatencyForm {
+	f := LatencyForm{API: map[string]string{}, Spans: map[string]string{}, Spread: &l.Spread}
+	for action, d := range l.API {
+		f.API[action] = d.String()
+	}
+	for _, span := range l.spans() {
+		f.Spans[span.name] = span.time.String()
+	}
+	return f
+}
+
+// read changes a Latency by what the admin API got.
+func (f LatencyForm) read(l Latency) (Latency, error) {
+	if f.Profile != "" {
+		var err error
+		if l, err = Profile(f.Profile); err != nil {
+			return l, &ConfigError{"profile", f.Profile, "one of " + quoted(Profiles)}
+		}
+	}
+	l.API = maps.Clone(l.API)
+	for action, text := range f.API {
+		d, err := readSpan("api."+action, text)
+		if err != nil {
+			return l, err
+		}
+		if l.API == nil {
+			l.API = map[string]time.Duration{}
+		}
+		l.API[action] = d
+	}
+	spans := l.spans()
+	for name, text := range f.Spans {
+		i := slices.IndexFunc(spans, func(s span) bool { return s.name == name })
+		if i < 0 {
+			return l, &ConfigError{"spans", name, "one of " + quoted(spanNames())}
+		}
+		d, err := readSpan("spans."+name, text)
+		if err != nil {
+			return l, err
+		}
+		*spans[i].time = d
+	}
+	if f.Spread != nil {
+		l.Spread = *f.Spread
+	}
+	return l, nil
+}
+
+func spanNames() []string {
+	var names []string
+	for _, span := range new(Latency).spans() {
+		names = append(names, span.name)
+	}
+	return names
+}
