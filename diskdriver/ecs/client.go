@@ -81,6 +81,7 @@ func NewClient(config Config) (*Client, error) {
 		metrics:   m,
 	}
 	for _, a := range actions {
+		m.throttled.WithLabelValues(a.name) // 0 from the start
 		c.gates[a] = newGate(m.throttleWait.WithLabelValues(a.name))
 	}
 	c.reads = newReads(c.describeIDs, c.gates[describeDisks].closed, m.idsPerRead)

@@ -260,6 +260,9 @@ func TestMetricsHaveClosedLabels(t *testing.T) {
 			"topodisk_ecs_requests_total CreateDisk ok":         1,
 			"topodisk_ecs_requests_total DescribeDisks ok":      1,
 			"topodisk_ecs_request_duration_seconds CreateDisk":  3,
+			"topodisk_ecs_throttled_total CreateDisk":           1,
+			"topodisk_ecs_throttled_total DescribeDisks":        0,
+			"topodisk_ecs_ids_per_read ":                        1,
 			"topodisk_ecs_throttle_wait_seconds CreateDisk":     1,
 			"topodisk_ecs_throttle_wait_seconds DescribeDisks":  0,
 		} {

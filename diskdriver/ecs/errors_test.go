@@ -209,7 +209,7 @@ var describing = []answer{
 
 func documented() []answer {
 	var all []answer
-	for _, list := range [][]answer{everywhere, creating, deleting, describing} {
+	for _, list := range [][]answer{everywhere, creating, deleting, describing, attachingAnswers, detachingAnswers, resizing, modifying, snapshotting, tagging} {
 		all = append(all, list...)
 	}
 	return all
@@ -226,13 +226,20 @@ func TestEveryCodeHasItsKind(t *testing.T) {
 func TestEveryRowOfTheTableIsTested(t *testing.T) {
 	reached := map[string]bool{}
 	for _, a := range documented() {
-		if row, ok := rowOf(a.code); ok {
+		if _, row, ok := rowOf(a.action, a.code); ok {
 			reached[row] = true
 		}
 	}
 	for row := range codes {
 		if !reached[row] {
 			t.Errorf("no documented code reaches row %q", row)
+		}
+	}
+	for action, rows := range codesOf {
+		for row := range rows {
+			if !reached[action+" "+row] {
+				t.Errorf("no documented code of %s reaches its row %q", action, row)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	requests     *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
+	throttled    *prometheus.CounterVec
 	throttleWait *prometheus.HistogramVec
 	idsPerRead   prometheus.Histogram
 	slots        *slotMeter
@@ -31,6 +32,10 @@ func newMetrics() *metrics {
 			Name:    "topodisk_ecs_request_duration_seconds",
 			Help:    "Time from sending a call to ECS until its answer was read.",
 			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40},
+		}, []string{"action"}),
+		throttled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "topodisk_ecs_throttled_total",
+			Help: "Calls that ECS refused because of the rate of calls, under whatever code.",
 		}, []string{"action"}),
 		throttleWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "topodisk_ecs_throttle_wait_seconds",
@@ -60,7 +65,7 @@ func (m *metrics) watch(p *poller) {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range append([]prometheus.Collector{m.requests, m.duration, m.throttleWait, m.idsPerRead, m.slots.gauge}, m.gauges...) {
+	for _, c := range append([]prometheus.Collector{m.requests, m.duration, m.throttled, m.throttleWait, m.idsPerRead, m.slots.gauge}, m.gauges...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -71,6 +76,9 @@ func (m *metrics) register(r prometheus.Registerer) error {
 func (m *metrics) observe(a action, err error, took time.Duration) {
 	m.requests.WithLabelValues(a.name, kindLabel(err)).Inc()
 	m.duration.WithLabelValues(a.name).Observe(took.Seconds())
+	if err != nil && disk.KindOf(err) == disk.Throttled {
+		m.throttled.WithLabelValues(a.name).Inc()
+	}
 }
 
 func kindLabel(err error) string {
