@@ -31,7 +31,7 @@ var actions = table(
 	createSnapshotGroup, deleteSnapshotGroup, describeSnapshotGroups,
 	describeRegions, describeZones, describeAvailableResource,
 	describeInstances, describeInstanceTypes,
-	tagResources, untagResources, listTagResources,
+	tagResources, untagResources, listTagResources, addTags, removeTags, describeTags,
 	getCallerIdentity, assumeRole, assumeRoleWithOIDC,
 	readMetadata, metadataToken,
 )

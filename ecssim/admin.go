@@ -32,6 +32,8 @@ type adminRoute struct {
 //	latency: profile to begin with (else what is), api (durations by action),
 //	        spans (durations by field of Latency), spread
 //	doubts: the fields of Doubts; those that are left out are as by default
+//	quotas: disks, gib and zoneGib by category, as in Quotas; 0 is no limit
+//	volume: disk; the answer is how many calls named it alone, by action
 //	denials: who, action, empty as in Denial
 //	keys:   id and secret (an empty one takes the key away), or endTemporary
 //	throttle: profile, or limits (calls a minute by action, "" for the others);
@@ -59,6 +61,10 @@ func adminRoutes() []adminRoute {
 		{"DELETE", "denials", func(s *Server, _ []byte) (any, error) { s.ClearDenials(); return s.Denials(), nil }},
 		{"GET", "keys", func(s *Server, _ []byte) (any, error) { return s.KeyIDs(), nil }},
 		{"POST", "keys", (*Server).adminKeys},
+		{"POST", "quotas", (*Server).adminQuotas},
+		{"GET", "stats", func(s *Server, _ []byte) (any, error) { return s.Stats(), nil }},
+		{"DELETE", "stats", func(s *Server, _ []byte) (any, error) { s.ResetStats(); return s.Stats(), nil }},
+		{"POST", "volume", (*Server).adminVolume},
 		{"GET", "throttle", func(s *Server, _ []byte) (any, error) { return s.State().Throttle, nil }},
 		{"POST", "throttle", (*Server).adminThrottle},
 		{"DELETE", "throttle", func(s *Server, _ []byte) (any, error) { return s.adminThrottle([]byte(`{"profile":"off"}`)) }},
@@ -184,6 +190,7 @@ type State struct {
 	Stuck         int                       `json:"stuck"` // transitions that FaultStuck keeps back
 	Stock         []StockLevel              `json:"stock"`
 	Throttle      ThrottleState             `json:"throttle"`
+	Quotas        Quotas                    `json:"quotas"`
 	Denials       []Denial                  `json:"denials"`
 	Faults        []Fault                   `json:"faults"`
 	Calls         map[string]map[string]int `json:"calls"`         // counts by action and code, "" for success
@@ -201,7 +208,7 @@ func (s *Server) State() State {
 			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
 			Queues: s.config.Queues, Latency: s.config.Latency.form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
-			Stock: s.levels(), Throttle: s.gates.state(now), Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
+			Stock: s.levels(), Throttle: s.gates.state(now), Quotas: s.config.Quotas, Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}
 		if err := s.broken(); err != nil {
 			st.Broken = err.Error()

@@ -49,6 +49,7 @@ type Config struct {
 	Doubts   Doubts
 	Limits   Limits
 	Throttle Throttle
+	Quotas   Quotas
 
 	// TokenLife is how long a ClientToken is remembered; default 24 h.
 	TokenLife time.Duration
@@ -87,7 +88,7 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.Doubts.check, c.Limits.check, c.Throttle.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.Doubts.check, c.Limits.check, c.Throttle.check, c.Quotas.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}

@@ -55,8 +55,15 @@ func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 		return "", no
 	}
 	d.tags = newTagSet(list, x.now)
-	if no := s.stock.take(d.zone, d.category); no != nil {
-		return "", no
+	for _, check := range []func() *refusal{
+		func() *refusal { return s.stock.check(d.zone, d.category) },
+		s.checkQuota,
+		func() *refusal { return s.checkCapacity(d.zone, d.category, d.size) },
+		func() *refusal { return s.stock.take(d.zone, d.category) },
+	} {
+		if no := check(); no != nil {
+			return "", no
+		}
 	}
 	d.id = s.ids.resource(diskPrefix)
 	s.disks.add(d)

@@ -28,10 +28,11 @@ type ledger struct {
 	total   int
 	counts  map[string]map[string]int // by action and code, "" for success
 	unknown map[string]int            // by action and parameter: Action Name.N
+	stats   statistics
 }
 
 func newLedger(size int) ledger {
-	return ledger{size: size, counts: map[string]map[string]int{}, unknown: map[string]int{}}
+	return ledger{size: size, counts: map[string]map[string]int{}, unknown: map[string]int{}, stats: newStatistics()}
 }
 
 // write notes an exchange that has taken effect.
@@ -58,6 +59,7 @@ func (l *ledger) write(x *exchange) {
 		l.counts[c.Action] = map[string]int{}
 	}
 	l.counts[c.Action][c.Code]++
+	l.stats.count(c)
 }
 
 // countUnknown counts the parameters that an action does not take. The real

@@ -80,6 +80,9 @@ func (s *Server) modifyDiskSpec(x *exchange) (object, *refusal) {
 		return nil, orDryRun(nil)
 	}
 	if c.to.category != c.from.category {
+		if no := s.checkCapacity(c.to.zone, c.to.category, c.disk.size); no != nil {
+			return nil, no
+		}
 		if no := s.stock.take(c.to.zone, c.to.category); no != nil {
 			no := soldOut["OperationDenied.NoStock"]
 			return nil, &no

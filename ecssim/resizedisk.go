@@ -46,6 +46,7 @@ func (s *Server) growDisk(x *exchange) *refusal {
 		func() *refusal { return s.checkResizable(x, d) },
 		func() *refusal { return s.checkOnline(d, online) },
 		func() *refusal { return checkGrowth(d, size) },
+		func() *refusal { return s.checkCapacity(d.zone, d.category, size-d.size) },
 	} {
 		if no := check(); no != nil {
 			return no

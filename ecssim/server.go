@@ -104,6 +104,7 @@ func (s *Server) look(f func(now time.Time)) {
 // which stops nothing that the request has set going.
 func (s *Server) serve(ctx context.Context, m message) (reply, error) {
 	x := s.accept(m)
+	defer s.look(func(time.Time) { s.ledger.stats.leave() })
 	due, settled := x.at, false
 	for {
 		if err := s.clock.waitUntil(ctx, due); err != nil {
@@ -124,6 +125,7 @@ func (s *Server) accept(m message) *exchange {
 	now := s.clock.now()
 	s.queue.run(now)
 
+	s.ledger.stats.enter()
 	x := &exchange{arrived: now, at: now, now: now, agent: m.agent, requestID: s.ids.request(), host: m.host, header: m.header}
 	x.refusal = s.admit(m, x)
 	x.stopped = x.refusal != nil

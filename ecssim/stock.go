@@ -49,8 +49,8 @@ func (s stock) offers(zone string) []string {
 	return names
 }
 
-// take takes one unit, or refuses.
-func (s stock) take(zone, category string) *refusal {
+// check refuses what is not on offer or sold out.
+func (s stock) check(zone, category string) *refusal {
 	cell := s[zone][category]
 	if cell == nil || cell.units == 0 {
 		no := soldOut[SoldOutCodes[0]]
@@ -59,7 +59,15 @@ func (s stock) take(zone, category string) *refusal {
 		}
 		return &no
 	}
-	if cell.units > 0 {
+	return nil
+}
+
+// take takes one unit, or refuses as check does.
+func (s stock) take(zone, category string) *refusal {
+	if no := s.check(zone, category); no != nil {
+		return no
+	}
+	if cell := s[zone][category]; cell.units > 0 {
 		cell.units--
 	}
 	return nil

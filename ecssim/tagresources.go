@@ -208,8 +208,9 @@ func (s *Server) findTagged(x *exchange) ([]tagged, *refusal) {
 	if _, no := s.tagsOf(x.params["ResourceType"], ""); no != nil {
 		return nil, no
 	}
-	if x.params.hasList("TagFilter") {
-		return nil, refuse(400, "UnsupportedParameter", "The parameter TagFilter.N is not supported by this simulator: Tag.N is.")
+	filters, no := x.params.tagFilters()
+	if no != nil {
+		return nil, no
 	}
 	want, no := x.params.tags()
 	if no != nil {
@@ -221,10 +222,11 @@ func (s *Server) findTagged(x *exchange) ([]tagged, *refusal) {
 		return nil, refuse(400, "NumberExceed.ResourceIds", "The ResourceIds parameter's number is exceed: at most %d.", maxTagTargets)
 	case len(want) > maxTags:
 		return nil, refuse(400, "NumberExceed.Tags", "The Tags parameter's number is exceed: at most %d.", maxTags)
-	case len(ids) == 0 && len(want) == 0:
+	case len(ids) == 0 && len(want) == 0 && len(filters) == 0:
 		return nil, missing("ResourceId.N")
 	}
 	return slices.DeleteFunc(s.taggable(x.params["ResourceType"]), func(t tagged) bool {
-		return len(ids) > 0 && !slices.Contains(ids, t.id) || !t.tags.matches(want, x.now, s.config.Latency.TagsVisible)
+		return len(ids) > 0 && !slices.Contains(ids, t.id) || !t.tags.matches(want, x.now, s.config.Latency.TagsVisible) ||
+			!t.tags.passes(filters, x.now, s.config.Latency.TagsVisible)
 	}), nil
 }

@@ -139,10 +139,6 @@ func TestListTagResourcesFindsByIDAndByTag(t *testing.T) {
 	r.ResourceType = "disk"
 	_, err := c.ListTagResources(r)
 	wantCode(t, err, 400, "MissingParameter")
-	r = ecs.CreateListTagResourcesRequest()
-	r.ResourceType, r.TagFilter = "disk", &[]ecs.ListTagResourcesTagFilter{{TagKey: "app"}}
-	_, err = c.ListTagResources(r)
-	wantCode(t, err, 400, "UnsupportedParameter")
 }
 
 func TestListTagResourcesPagesByFifty(t *testing.T) {

@@ -1,0 +1,151 @@
+package ecssim
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The older calls for tags, of one resource each. New clients use
+// TagResources, UntagResources and ListTagResources.
+var (
+	addTags = action{
+		name:     "AddTags",
+		required: []string{"RegionId", "ResourceType", "ResourceId", "Tag.N"},
+		optional: []string{"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value"},
+		absent:   absentTagType,
+		do:       (*Server).addTags,
+	}
+	removeTags = action{
+		name:     "RemoveTags",
+		required: []string{"RegionId", "ResourceType", "ResourceId", "Tag.N"},
+		optional: []string{"Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value"},
+		absent:   absentTagType,
+		do:       (*Server).removeTags,
+	}
+	describeTags = action{
+		name:     "DescribeTags",
+		required: []string{"RegionId"},
+		optional: []string{"ResourceType", "ResourceId", "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "Category", "PageNumber", "PageSize"},
+		do:       (*Server).describeTags,
+	}
+)
+
+// ofOne is the request of an older call as TagResources would have it.
+func (x *exchange) ofOne() *exchange {
+	inner := *x
+	inner.params = maps.Clone(x.params)
+	inner.params["ResourceId.1"] = x.params["ResourceId"]
+	return &inner
+}
+
+// addTags puts tags on one resource.
+func (s *Server) addTags(x *exchange) (object, *refusal) {
+	inner := x.ofOne()
+	body, no := s.tagResources(inner)
+	x.disk = inner.disk
+	return body, no
+}
+
+// removeTags takes tags off one resource: those of the keys, if they have the
+// values that are given.
+func (s *Server) removeTags(x *exchange) (object, *refusal) {
+	inner := x.ofOne()
+	targets, no := s.tagTargets(inner)
+	x.disk = inner.disk
+	if no != nil {
+		return nil, no
+	}
+	list, no := x.params.tags()
+	if no != nil {
+		return nil, no
+	}
+	for _, t := range targets {
+		after := maps.Clone(t.tags.current)
+		for _, tag := range list {
+			if v, ok := after[tag.key]; ok && (!tag.hasValue || tag.value == v) {
+				delete(after, tag.key)
+			}
+		}
+		t.tags.change(after, x.now)
+	}
+	return nil, nil
+}
+
+// tagKinds are the resources that carry tags here, as counts name them.
+var tagKinds = map[string]string{"disk": "Disk", "instance": "Instance", "snapshot": "Snapshot"}
+
+// countedTag is a tag and how many resources of each kind carry it.
+type countedTag struct {
+	key, value string
+	on         map[string]int
+}
+
+// describeTags lists tags with the number of the resources that carry them.
+func (s *Server) describeTags(x *exchange) (object, *refusal) {
+	kind := x.params["ResourceType"]
+	if kind != "" {
+		if _, no := s.tagsOf(kind, ""); no != nil {
+			return nil, no
+		}
+	}
+	want, no := x.params.tags()
+	if no != nil {
+		return nil, no
+	}
+	page, no := s.readPage(x, paging{defaultSize: 50, maxSize: 100})
+	if no != nil {
+		return nil, no
+	}
+	rows := s.countTags(x, want)
+	places := map[*countedTag]int{}
+	for i, row := range rows {
+		places[row] = i
+	}
+	shown, reply := cut(page, rows, func(t *countedTag) int { return places[t] })
+	list := []object{}
+	for _, t := range shown {
+		counts := object{}
+		for name, shownAs := range tagKinds {
+			counts[shownAs] = t.on[name]
+		}
+		list = append(list, object{"TagKey": t.key, "TagValue": t.value, "ResourceTypeCount": counts})
+	}
+	reply["Tags"] = wrapped("Tag", list)
+	return reply, nil
+}
+
+// countTags returns the tags of the resources that a request asks for, by key
+// and value.
+func (s *Server) countTags(x *exchange, want []tag) []*countedTag {
+	counted := map[[2]string]*countedTag{}
+	for kind := range tagKinds {
+		if !x.params.oneOf("ResourceType", kind) {
+			continue
+		}
+		for _, t := range s.taggable(kind) {
+			if !x.params.oneOf("ResourceId", t.id) {
+				continue
+			}
+			for key, value := range t.tags.current {
+				if !wanted(want, key, value) {
+					continue
+				}
+				at := [2]string{key, value}
+				if counted[at] == nil {
+					counted[at] = &countedTag{key, value, map[string]int{}}
+				}
+				counted[at].on[kind]++
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(counted), func(a, b *countedTag) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.value, b.value))
+	})
+}
+
+// wanted tells whether a tag is one of those asked for; none asks for all.
+func wanted(want []tag, key, value string) bool {
+	return len(want) == 0 || slices.ContainsFunc(want, func(t tag) bool { return t.key == key && (!t.hasValue || t.value == value) })
+}

@@ -1,0 +1,91 @@
+package ecssim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Quotas are what the account may have at most. What is not mentioned, or
+// zero, has no limit.
+type Quotas struct {
+	// Disks is the number of disks; more are refused with
+	// QuotaExceed.PostPaidDisk.
+	Disks int `json:"disks"`
+	// GiB is the capacity by category, in all zones together; more is refused
+	// with QuotaExceeded.PostpaidDataDiskCapacity.
+	GiB map[string]int `json:"gib,omitempty"`
+	// ZoneGiB is the capacity by category in each zone; more is refused with
+	// QuotaExceed.DiskCapacity.
+	ZoneGiB map[string]int `json:"zoneGib,omitempty"`
+}
+
+func (q Quotas) check() error {
+	if q.Disks < 0 {
+		return &ConfigError{"disks", fmt.Sprint(q.Disks), "a number of disks, zero for no limit"}
+	}
+	for field, limits := range map[string]map[string]int{"gib": q.GiB, "zoneGib": q.ZoneGiB} {
+		for _, category := range slices.Sorted(maps.Keys(limits)) {
+			if _, ok := categories[category]; !ok {
+				return &ConfigError{field, category, "one of " + quoted(slices.Sorted(maps.Keys(categories)))}
+			}
+			if limits[category] < 0 {
+				return &ConfigError{field, fmt.Sprint(limits[category]), "a number of GiB, zero for no limit"}
+			}
+		}
+	}
+	return nil
+}
+
+// SetQuotas puts other quotas in force. What there is already stays.
+func (s *Server) SetQuotas(q Quotas) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config.Quotas = q
+	return nil
+}
+
+func (s *Server) adminQuotas(body []byte) (any, error) {
+	var q Quotas
+	if err := decodeStrict(body, &q); err != nil {
+		return nil, err
+	}
+	return q, s.SetQuotas(q)
+}
+
+// checkQuota refuses more disks than the account may have.
+func (s *Server) checkQuota() *refusal {
+	if q := s.config.Quotas.Disks; q > 0 && len(s.disks.byID) >= q {
+		return refuse(403, "QuotaExceed.PostPaidDisk", "Living postpaid disks quota exceeded: %d.", q)
+	}
+	return nil
+}
+
+// checkCapacity refuses more GiB of a category than the account may have: in
+// a zone, "" standing for the region, or in all.
+func (s *Server) checkCapacity(zone, category string, more int) *refusal {
+	q := s.config.Quotas
+	all, here := q.GiB[category], q.ZoneGiB[category]
+	if all == 0 && here == 0 {
+		return nil
+	}
+	var used, usedHere int
+	for _, d := range s.disks.order {
+		if d.category == category {
+			used += d.size
+			if d.zone == zone {
+				usedHere += d.size
+			}
+		}
+	}
+	switch {
+	case here > 0 && usedHere+more > here:
+		return refuse(400, "QuotaExceed.DiskCapacity", "The used capacity of disk type %s has exceeded the quota in the zone %q: %d GiB of %d.", category, zone, usedHere+more, here)
+	case all > 0 && used+more > all:
+		return refuse(403, "QuotaExceeded.PostpaidDataDiskCapacity", "The capacity of pay-as-you-go data disks of type %s exceeds the quota: %d GiB of %d.", category, used+more, all)
+	}
+	return nil
+}
