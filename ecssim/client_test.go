@@ -46,6 +46,7 @@ func newServer(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { checkCodes(t, s) })
 	return s
 }
 

@@ -61,7 +61,7 @@ type Fault struct {
 	For     time.Duration // from its beginning to its end; 0 is for ever
 
 	Do      string // one of FaultKinds
-	Status  int    // of the reply; default 500 for FaultError, 503 for FaultErrorAfter
+	Status  int    // of the reply; default that of the Code, else 500, 503 with FaultErrorAfter
 	Code    string // of the reply; default InternalError, ServiceUnavailable
 	Message string // of the reply; default a sentence with the code
 
@@ -197,11 +197,13 @@ func (a *armedFault) fillReply() {
 	default:
 		return
 	}
-	if a.Status == 0 {
-		a.Status = status
-	}
 	if a.Code == "" {
 		a.Code = code
+	} else {
+		status = statusOf(a.Action, a.Code, status)
+	}
+	if a.Status == 0 {
+		a.Status = status
 	}
 	if a.Message == "" {
 		a.Message = "The request was refused with " + a.Code + "."
