@@ -259,7 +259,7 @@ func (c *capacities) bytes(ctx context.Context, class *storagev1.StorageClass, z
 func (c *capacities) ask(ctx context.Context, class *storagev1.StorageClass, zone string) (int64, error) {
 	settings, err := c.p.settings(class)
 	if err != nil {
-		return 0, nil //nolint:nilerr // no volume can be made of such a class, which each claim is told
+		return 0, nil // no volume can be made of such a class, which each claim is told
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.p.config.Timeout)
 	defer cancel()

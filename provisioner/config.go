@@ -41,6 +41,7 @@ type Config struct {
 	CapacityPoll         time.Duration // how often the driver is asked for all of them
 	CapacityForImmediate bool          // also for classes that bind at once
 	DriverTellsCapacity  bool          // the driver's GET_CAPACITY
+	DriverListsVolumes   bool          // the driver's LIST_VOLUMES
 	Namespace            string        // where this provisioner keeps objects of its own
 }
 

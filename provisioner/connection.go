@@ -30,12 +30,18 @@ type Connection struct {
 
 	verifying sync.Mutex
 
-	mu               sync.Mutex
-	verified         bool
-	lost             int    // how often the connection was lost
-	name             string // fixed by the first answer, or by the caller
-	supportsTopology bool
-	tellsCapacity    bool
+	mu       sync.Mutex
+	verified bool
+	lost     int    // how often the connection was lost
+	name     string // fixed by the first answer, or by the caller
+	can      Abilities
+}
+
+// Abilities are capabilities of a driver that the provisioner makes use of.
+type Abilities struct {
+	Topology    bool // VOLUME_ACCESSIBILITY_CONSTRAINTS
+	GetCapacity bool
+	ListVolumes bool
 }
 
 // Connect waits for the driver's socket for as long as ctx lasts, and for the
@@ -71,18 +77,11 @@ func (c *Connection) Name() string {
 	return c.name
 }
 
-// SupportsTopology says whether the driver has VOLUME_ACCESSIBILITY_CONSTRAINTS.
-func (c *Connection) SupportsTopology() bool {
+// Can says what the driver can do that the provisioner makes use of.
+func (c *Connection) Can() Abilities {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.supportsTopology
-}
-
-// TellsCapacity says whether the driver has GET_CAPACITY.
-func (c *Connection) TellsCapacity() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tellsCapacity
+	return c.can
 }
 
 // Probe asks the driver whether it is ready.
@@ -185,8 +184,11 @@ func (c *Connection) askIdentity(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.name = name
-	c.supportsTopology = plugin[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS]
-	c.tellsCapacity = controller[csi.ControllerServiceCapability_RPC_GET_CAPACITY]
+	c.can = Abilities{
+		Topology:    plugin[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
+		GetCapacity: controller[csi.ControllerServiceCapability_RPC_GET_CAPACITY],
+		ListVolumes: controller[csi.ControllerServiceCapability_RPC_LIST_VOLUMES],
+	}
 	return nil
 }
 
@@ -227,6 +229,11 @@ func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeReque
 // GetCapacity implements Driver.
 func (c *Connection) GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
 	return known(ctx, c, func() (*csi.GetCapacityResponse, error) { return c.client.GetCapacity(ctx, in, opts...) })
+}
+
+// ListVolumes implements Driver.
+func (c *Connection) ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
+	return known(ctx, c, func() (*csi.ListVolumesResponse, error) { return c.client.ListVolumes(ctx, in, opts...) })
 }
 
 // Close closes the connection.

@@ -112,7 +112,7 @@ func TestConnectWaitsForTheSocketAndForReadiness(t *testing.T) {
 	}
 	p.unready.Store(false)
 	r := <-done
-	if r.err != nil || r.c.Name() != driverName || !r.c.SupportsTopology() {
+	if r.err != nil || r.c.Name() != driverName || !r.c.Can().Topology {
 		t.Fatalf("got %+v", r)
 	}
 	if response, err := r.c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{}); err != nil || response.Volume.VolumeId != "d-of-"+driverName {

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -28,7 +29,9 @@ type Controller struct {
 	index     *topology.Index
 	library   *library
 	reclaimer *reclaimer
-	capacity  *capacities // nil without Config.Capacity
+	capacity  *capacities    // nil without Config.Capacity
+	book      *configMapBook // nil without Config.Namespace
+	volumes   cache.Indexer
 	factories []informers.SharedInformerFactory
 	synced    []cache.InformerSynced
 	recorder  record.EventBroadcaster
@@ -38,18 +41,31 @@ type Controller struct {
 // nothing has happened to it, lest an oversight last for ever.
 const resync = 15 * time.Minute
 
-// NewController wires a Provisioner to the API server. Events go through a
-// client of their own, so that no flood of them delays a volume.
-func NewController(config Config, client, eventClient kubernetes.Interface, driver Driver, registry prometheus.Registerer) (*Controller, error) {
+// Clients are one client of the API server for each purpose, so that none waits
+// for another's rate limit.
+type Clients struct{ Main, Events, Journal kubernetes.Interface }
+
+// NewController wires a Provisioner to the API server. Without a namespace of
+// its own it keeps its journal in memory alone.
+func NewController(config Config, clients Clients, driver Driver, registry prometheus.Registerer) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	client := clients.Main
 	index := topology.NewIndex(config.DriverName)
-	journal := newJournal()
+	commits := newCommits(registry)
+	var kept *configMapBook
+	journal := newJournal(noBook{})
+	if config.Namespace != "" {
+		kept = newBook(clients.Journal, config.Namespace, journalPrefix+objectName(config.DriverName), commits.Inc)
+		journal.book = kept
+	}
 	broadcaster := record.NewBroadcaster()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim))
 	c := &Controller{
 		index:     index,
+		book:      kept,
+		volumes:   factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 		recorder:  broadcaster,
 		factories: []informers.SharedInformerFactory{factory},
 		p: &Provisioner{
@@ -68,7 +84,7 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 		return nil, err
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
-	c.library = newLibrary(c.p, client, eventClient, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.library = newLibrary(c.p, client, clients.Events, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
 	c.p.lookAgain = c.library.claims.wakeIfChanged
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.library.observeDeletion)
 	if config.Capacity {
@@ -76,7 +92,7 @@ func NewController(config Config, client, eventClient kubernetes.Interface, driv
 			return nil, err
 		}
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventClient.CoreV1().Events(metav1.NamespaceAll)})
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: clients.Events.CoreV1().Events(metav1.NamespaceAll)})
 	return c, c.listen(claims, volumes, classes, attachments, core.Nodes().Informer(), storage.CSINodes().Informer())
 }
 
@@ -218,7 +234,14 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 // Run works until ctx ends, and returns when all that was begun has an outcome.
-func (c *Controller) Run(ctx context.Context) {
+// First of all it takes up what an earlier process has left under way.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if err := c.takeUp(ctx); err != nil {
+		return err
+	}
+	stopBook := c.keepBook(ctx, end)
 	var parts sync.WaitGroup
 	parts.Go(func() { c.library.run(ctx) })
 	parts.Go(func() { c.reclaimer.run(ctx) })
@@ -226,7 +249,12 @@ func (c *Controller) Run(ctx context.Context) {
 		parts.Go(func() { c.capacity.run(ctx) })
 	}
 	parts.Wait()
+	stopBook()
 	c.recorder.Shutdown()
+	if err := context.Cause(ctx); errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+	return nil
 }
 
 // trim drops what nobody here reads before an object enters a cache. It also

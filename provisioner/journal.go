@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type order struct {
 	fsType  string
 
 	unknown bool        // an earlier call may have made the volume
+	since   time.Time   // when the last such call was answered
 	made    *csi.Volume // the driver's answer, once there is one
 }
 
@@ -66,13 +68,42 @@ type journal struct {
 	mu     sync.Mutex
 	orders map[types.UID]*order
 	had    *lru.Cache
+	book   book
 }
 
-func newJournal() *journal {
-	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes)}
+// book is where a journal outlives its process.
+type book interface {
+	// write returns once the order can be read again after a crash.
+	write(ctx context.Context, o *order) error
+	// strike takes an order out, some time later.
+	strike(claim types.UID)
 }
 
-func (j *journal) open(o *order) {
+// noBook forgets everything, for tests that have no crash.
+type noBook struct{}
+
+func (noBook) write(context.Context, *order) error { return nil }
+func (noBook) strike(types.UID)                    {}
+
+func newJournal(b book) *journal {
+	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), book: b}
+}
+
+// open files an order before the driver hears of it: what is not in the book
+// is not asked for, so no crash can make anybody forget a disk.
+func (j *journal) open(ctx context.Context, o *order) error {
+	if j.find(o.claim.UID) == o {
+		return nil
+	}
+	if err := j.book.write(ctx, o); err != nil {
+		return err
+	}
+	j.file(o)
+	return nil
+}
+
+// file takes an order up that is in the book already.
+func (j *journal) file(o *order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.orders[o.claim.UID] = o
@@ -80,8 +111,12 @@ func (j *journal) open(o *order) {
 
 func (j *journal) close(claim types.UID) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	_, open := j.orders[claim]
 	delete(j.orders, claim)
+	j.mu.Unlock()
+	if open {
+		j.book.strike(claim)
+	}
 }
 
 // find returns the order under way for a claim, or nil.
@@ -118,10 +153,10 @@ func (j *journal) underWay() (all, unknown int) {
 }
 
 // markUnknown files that an earlier call of the order may have made the volume.
-func (j *journal) markUnknown(o *order) {
+func (j *journal) markUnknown(o *order, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	o.unknown = true
+	o.unknown, o.since = true, at
 }
 
 func (j *journal) rememberVolume(claim types.UID) { j.had.Add(claim, nil) }
@@ -129,48 +164,4 @@ func (j *journal) rememberVolume(claim types.UID) { j.had.Add(claim, nil) }
 func (j *journal) hadVolume(claim types.UID) bool {
 	_, ok := j.had.Get(claim)
 	return ok
-}
-
-// waiting remembers since when a claim's selected node has been without the
-// driver, and which claims an event of a Node or CSINode may help.
-type waiting struct {
-	mu     sync.Mutex
-	claims map[types.UID]wait
-}
-
-type wait struct {
-	claim *v1.PersistentVolumeClaim
-	node  string
-	since time.Time
-}
-
-func newWaiting() *waiting { return &waiting{claims: map[types.UID]wait{}} }
-
-// add files the claim as waiting for the node and returns for how long it has been.
-func (w *waiting) add(claim *v1.PersistentVolumeClaim, node string, now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	entry, ok := w.claims[claim.UID]
-	if !ok || entry.node != node {
-		entry = wait{node: node, since: now}
-	}
-	entry.claim = claim
-	w.claims[claim.UID] = entry
-	return now.Sub(entry.since)
-}
-
-func (w *waiting) remove(claim types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.claims, claim)
-}
-
-func (w *waiting) all() []*v1.PersistentVolumeClaim {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	claims := make([]*v1.PersistentVolumeClaim, 0, len(w.claims))
-	for _, entry := range w.claims {
-		claims = append(claims, entry.claim)
-	}
-	return claims
 }

@@ -27,15 +27,19 @@ type Lease struct {
 	health *leaderelection.HealthzAdaptor
 }
 
-var notInLeaseName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
+var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
 
-func (l *Lease) name() string {
-	name := notInLeaseName.ReplaceAllString(l.Driver, "-")
+// objectName makes a name for objects out of a driver's, as csi-provisioner
+// makes that of its Lease.
+func objectName(driver string) string {
+	name := notInObjectName.ReplaceAllString(driver, "-")
 	if name[len(name)-1] == '-' {
 		name += "X"
 	}
 	return name
 }
+
+func (l *Lease) name() string { return objectName(l.Driver) }
 
 // Check is the health check of /healthz/leader-election: a leader that cannot
 // renew its Lease is unhealthy.
@@ -50,9 +54,9 @@ func (l *Lease) Check(r *http.Request) error {
 func (l *Lease) WatchHealth() { l.health = leaderelection.NewLeaderHealthzAdaptor(20 * time.Second) }
 
 // RunWhileHeld waits for the Lease, runs work until ctx ends and work has
-// returned, and gives the Lease back. It returns ErrLeaseLost as soon as the
-// Lease is lost, without waiting for work.
-func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, work func(context.Context)) error {
+// returned, gives the Lease back, and returns work's error. It returns
+// ErrLeaseLost as soon as the Lease is lost, without waiting for work.
+func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, work func(context.Context) error) error {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return err
@@ -64,15 +68,14 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 	}
 	electionCtx, release := context.WithCancel(context.WithoutCancel(ctx)) // held until work has returned
 	defer release()
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RetryPeriod: l.RetryPeriod,
 		ReleaseOnCancel: true, WatchDog: l.health, Name: l.name(),
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
 				klog.InfoS("Leading", "lease", l.Namespace+"/"+l.name(), "identity", lock.Identity())
-				work(ctx)
-				close(done)
+				done <- work(ctx)
 				release()
 			},
 			OnStoppedLeading: func() {},
@@ -90,8 +93,8 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 	defer stopWaiting()
 	elector.Run(electionCtx)
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	default:
 	}
 	if ctx.Err() != nil && !elector.IsLeader() {

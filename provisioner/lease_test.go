@@ -60,8 +60,8 @@ func leaseServer() (api *fake.Clientset, away *atomic.Bool) {
 func TestOneOfTwoLeadsAndTheOtherTakesOver(t *testing.T) {
 	api, _ := leaseServer()
 	leading := make(chan int, 2)
-	work := func(i int) func(context.Context) {
-		return func(ctx context.Context) { leading <- i; <-ctx.Done() }
+	work := func(i int) func(context.Context) error {
+		return func(ctx context.Context) error { leading <- i; <-ctx.Done(); return nil }
 	}
 	var cancels [2]context.CancelFunc
 	ended := make(chan error, 2)
@@ -97,13 +97,13 @@ func TestAStandbyEndsWithoutHavingLed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	leads := make(chan struct{})
 	go func() {
-		_ = testLease().RunWhileHeld(ctx, api, func(ctx context.Context) { close(leads); <-ctx.Done() })
+		_ = testLease().RunWhileHeld(ctx, api, func(ctx context.Context) error { close(leads); <-ctx.Done(); return nil })
 	}()
 	<-leads
 	standby, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- testLease().RunWhileHeld(standby, api, func(context.Context) { t.Error("it led") })
+		ended <- testLease().RunWhileHeld(standby, api, func(context.Context) error { t.Error("it led"); return nil })
 	}()
 	time.Sleep(300 * time.Millisecond)
 	stop()
@@ -117,9 +117,10 @@ func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
 	api, away := leaseServer()
 	stuck := make(chan struct{})
 	defer close(stuck)
-	err := testLease().RunWhileHeld(t.Context(), api, func(context.Context) {
+	err := testLease().RunWhileHeld(t.Context(), api, func(context.Context) error {
 		away.Store(true)
 		<-stuck
+		return nil
 	})
 	if !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("got %v", err)

@@ -52,6 +52,10 @@ func (s *switchboard) GetCapacity(context.Context, *csi.GetCapacityRequest, ...g
 	return nil, status.Error(codes.Unimplemented, "not in these tests")
 }
 
+func (s *switchboard) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "not in these tests")
+}
+
 // stage is the one running Controller of the tests.
 type stage struct {
 	api *fake.Clientset
@@ -63,7 +67,7 @@ var theStage = sync.OnceValues(func() (*stage, error) {
 	n1, csiNode1 := node("node-1", "zone-a")
 	n2, csiNode2 := node("node-2", "zone-b")
 	s := &stage{api: fake.NewClientset(n1, csiNode1, n2, csiNode2), switchboard: &switchboard{scripts: map[string]*scriptedDriver{}}}
-	c, err := NewController(testConfig(), s.api, s.api, s, prometheus.NewRegistry())
+	c, err := NewController(testConfig(), Clients{Main: s.api, Events: s.api}, s, prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +76,7 @@ var theStage = sync.OnceValues(func() (*stage, error) {
 	if err := c.Start(ctx); err != nil {
 		return nil, err
 	}
-	go c.Run(ctx)
+	go func() { _ = c.Run(ctx) }()
 	return s, nil
 })
 

@@ -57,3 +57,12 @@ func (m *metrics) outcome(o Outcome) { m.outcomes.WithLabelValues(o.String()).In
 func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
 	m.boundSeconds.Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
 }
+
+func newCommits(registry prometheus.Registerer) prometheus.Counter {
+	commits := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "topodisk_provisioner_journal_commits_total",
+		Help: "Writes of the journal to a ConfigMap.",
+	})
+	registry.MustRegister(commits)
+	return commits
+}

@@ -81,13 +81,16 @@ func endsUnknown(err error) bool {
 	return false
 }
 
+// maybeMade says whether the error leaves open that the call has made a volume.
+func maybeMade(err error) bool { return outcomeOfCreate(err, false) == Background }
+
 // outcomeOf says what the error of a CreateVolume call means for its order.
-func (o *order) outcomeOf(err error) Outcome {
+func (p *Provisioner) outcomeOf(ctx context.Context, o *order, err error) Outcome {
 	outcome := outcomeOfCreate(err, o.mayReschedule())
-	if outcome != Background && o.unknown && !endsUnknown(err) {
-		return Background
+	if outcome == Background || !o.unknown || endsUnknown(err) || p.isAbsent(ctx, o, err) {
+		return outcome
 	}
-	return outcome
+	return Background
 }
 
 // outcomeOfTopology says what it means that topology found no place for the

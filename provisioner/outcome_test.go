@@ -53,7 +53,7 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 				{"immediate after unknown", withNode("", true), test.afterUnknown},
 				{"selected node after unknown", withNode("n", true), test.all},
 			} {
-				if got := c.o.outcomeOf(err); got != c.want {
+				if got := newBench(t, nil).outcomeOf(t.Context(), c.o, err); got != c.want {
 					t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 				}
 			}
@@ -69,7 +69,7 @@ func TestAnErrorThatIsNoStatusIsInTheBackground(t *testing.T) {
 
 func TestNoRescheduleWithoutTopology(t *testing.T) {
 	o := &order{node: "n", request: &csi.CreateVolumeRequest{}}
-	if got := o.outcomeOf(status.Error(codes.ResourceExhausted, "x")); got != Finished {
+	if got := newBench(t, nil).outcomeOf(t.Context(), o, status.Error(codes.ResourceExhausted, "x")); got != Finished {
 		t.Errorf("got %v", got)
 	}
 }

@@ -36,6 +36,9 @@ type Driver interface {
 	// GetCapacity says how large a volume a zone has to give. It is called only
 	// if Config.DriverTellsCapacity.
 	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
+	// ListVolumes lists what the driver can see, with the CSI volume name in
+	// the context of each. It is called only if Config.DriverListsVolumes.
+	ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error)
 }
 
 // Topology is what the provisioner asks of the cluster's zones.
@@ -56,6 +59,7 @@ type Provisioner struct {
 	journal  *journal
 	waiting  *waiting
 	soldOut  *soldOut
+	absence  absence
 	events   record.EventRecorder
 	metrics  *metrics
 	now      func() time.Time
@@ -88,8 +92,7 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 // attempt on, or works out a new one.
 func (p *Provisioner) order(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*order, Outcome, error) {
 	if o := p.journal.find(claim.UID); o != nil {
-		p.refreshSecrets(ctx, o)
-		return o, Unchanged, nil
+		return o, Unchanged, p.refreshSecrets(ctx, o)
 	}
 	if p.journal.hadVolume(claim.UID) {
 		if err := p.stillWanting(ctx, claim); err != nil {
@@ -112,16 +115,18 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 			return outcomeOfWant(o.mayReschedule()), err
 		}
 	}
-	p.journal.open(o)
+	if err := p.journal.open(ctx, o); err != nil {
+		return Unchanged, fmt.Errorf("the driver is not asked before the journal has it: %w", err)
+	}
 	response, err := p.call(ctx, o)
 	if err != nil {
-		outcome := o.outcomeOf(err)
-		p.settle(o, outcome)
+		outcome := p.outcomeOf(ctx, o, err)
+		p.settle(o, outcome, maybeMade(err))
 		return outcome, fmt.Errorf("CreateVolume %s: %w", o.request.Name, err)
 	}
 	if err := o.check(response); err != nil {
 		outcome := p.cleanUp(ctx, o, response, err)
-		p.settle(o, outcome)
+		p.settle(o, outcome, true)
 		return outcome, err
 	}
 	o.made = response.Volume
@@ -144,10 +149,12 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 }
 
 // settle records what an attempt without a volume says of the next one.
-func (p *Provisioner) settle(o *order, outcome Outcome) {
+func (p *Provisioner) settle(o *order, outcome Outcome, maybeMade bool) {
 	p.metrics.outcome(outcome)
 	if outcome == Background {
-		p.journal.markUnknown(o)
+		if maybeMade {
+			p.journal.markUnknown(o, p.now())
+		}
 		return
 	}
 	p.journal.close(o.claim.UID)

@@ -143,9 +143,16 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (
 }
 
 // refreshSecrets rereads the Secret of an order under way. If it can't be read
-// any more, what was read last serves: the order must come to its end.
-func (p *Provisioner) refreshSecrets(ctx context.Context, o *order) {
-	if secrets, err := p.readSecret(ctx, o.refs.provisioner); err == nil {
+// any more, what was read last serves: the order must come to its end. Without
+// either the driver is not asked, for it would take another account's keys.
+func (p *Provisioner) refreshSecrets(ctx context.Context, o *order) error {
+	secrets, err := p.readSecret(ctx, o.refs.provisioner)
+	if err == nil {
 		o.secrets = secrets
+		return nil
 	}
+	if o.secrets != nil {
+		return nil
+	}
+	return err
 }

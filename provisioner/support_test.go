@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -40,6 +41,8 @@ type scriptedDriver struct {
 	deleted  []*csi.DeleteVolumeRequest
 	onDelete func()
 	capacity map[string]int64 // by zone
+	listed   []string         // volume names, a page each; nil for no answer
+	lists    int
 }
 
 type answer struct {
@@ -99,6 +102,25 @@ func (d *scriptedDriver) GetCapacity(_ context.Context, in *csi.GetCapacityReque
 	return &csi.GetCapacityResponse{AvailableCapacity: bytes}, nil
 }
 
+func (d *scriptedDriver) ListVolumes(_ context.Context, in *csi.ListVolumesRequest, _ ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lists++
+	if d.listed == nil {
+		return nil, status.Error(codes.Unavailable, "no answer is scripted")
+	}
+	at, _ := strconv.Atoi(in.StartingToken)
+	response := &csi.ListVolumesResponse{}
+	if at < len(d.listed) {
+		context := map[string]string{volumeNameKey: d.listed[at]}
+		response.Entries = []*csi.ListVolumesResponse_Entry{{Volume: &csi.Volume{VolumeId: "d-" + d.listed[at], VolumeContext: context}}}
+	}
+	if at+1 < len(d.listed) {
+		response.NextToken = strconv.Itoa(at + 1)
+	}
+	return response, nil
+}
+
 func (d *scriptedDriver) calls() (creates, deletes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +175,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
 		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: time.Unix(1700000000, 0),
 	}
-	j := newJournal()
+	j := newJournal(noBook{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
 		events: b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },

@@ -67,11 +67,12 @@ func run(ctx context.Context, o *options) error {
 	manager.SetDriverName(driver.Name())
 	server.setReady(driver.Probe)
 	o.config.DriverName, o.config.Identity = driver.Name(), identity(driver.Name())
-	o.config.SupportsTopology = driver.SupportsTopology() && o.topologyGate
-	o.config.DriverTellsCapacity = driver.TellsCapacity()
+	can := driver.Can()
+	o.config.SupportsTopology = can.Topology && o.topologyGate
+	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
 	lease.Driver = driver.Name()
 
-	c, err := provisioner.NewController(o.config, clients.main, clients.events, driver, registry)
+	c, err := provisioner.NewController(o.config, provisioner.Clients{Main: clients.main, Events: clients.events, Journal: clients.journal}, driver, registry)
 	if err != nil {
 		return err
 	}
@@ -80,13 +81,12 @@ func run(ctx context.Context, o *options) error {
 	}
 	klog.InfoS("Ready", "driver", driver.Name(), "topology", o.config.SupportsTopology, "version", version)
 	if !o.leaderElection {
-		c.Run(ctx)
-		return nil
+		return c.Run(ctx)
 	}
 	return lease.RunWhileHeld(ctx, clients.lease, c.Run)
 }
 
-type clients struct{ main, events, lease kubernetes.Interface }
+type clients struct{ main, events, journal, lease kubernetes.Interface }
 
 // newClients makes a client for each purpose, so that none waits for another's rate limit.
 func newClients(o *options) (c clients, err error) {
@@ -94,7 +94,7 @@ func newClients(o *options) (c clients, err error) {
 		client *kubernetes.Interface
 		qps    float32
 		burst  int
-	}{{&c.main, o.kubeAPIQPS, o.kubeAPIBurst}, {&c.events, eventQPS, eventBurst}, {&c.lease, leaseQPS, leaseBurst}} {
+	}{{&c.main, o.kubeAPIQPS, o.kubeAPIBurst}, {&c.events, eventQPS, eventBurst}, {&c.journal, journalQPS, journalBurst}, {&c.lease, leaseQPS, leaseBurst}} {
 		config, err := o.restConfig()
 		if err != nil {
 			return c, err
@@ -107,9 +107,10 @@ func newClients(o *options) (c clients, err error) {
 	return c, nil
 }
 
-// What events and the lease may send: neither grows with the number of claims
-// in a way that a claim must wait for.
+// What events, the journal and the lease may send: none grows with the number of
+// claims in a way that a claim must wait for.
 const (
-	eventQPS, eventBurst = 20, 100
-	leaseQPS, leaseBurst = 5, 10
+	eventQPS, eventBurst     = 20, 100
+	journalQPS, journalBurst = 100, 200
+	leaseQPS, leaseBurst     = 5, 10
 )

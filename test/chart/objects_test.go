@@ -213,6 +213,10 @@ func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 			"storage.k8s.io/storageclasses[]: get list watch",
 			"storage.k8s.io/volumeattachments[]: get list watch",
 		},
+		"kube-system/topodisk-journal": {
+			"/configmaps[]: create",
+			"/configmaps[" + strings.Join(journalPages(), " ") + "]: get update",
+		},
 		"kube-system/topodisk-capacities": {
 			"storage.k8s.io/csistoragecapacities[]: get list watch create update delete",
 		},
@@ -226,6 +230,15 @@ func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
+}
+
+// journalPages are the names of the ConfigMaps that disk-provisioner keeps its journal in.
+func journalPages() []string {
+	var names []string
+	for n := range 8 {
+		names = append(names, fmt.Sprintf("topodisk-journal-diskplugin-csi-alibabacloud-com-%d", n))
+	}
+	return names
 }
 
 func TestEveryRoleIsBoundToTheController(t *testing.T) {

@@ -92,3 +92,42 @@ func TestClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
 		t.Errorf("%d CreateDisk calls succeeded, want 1", n)
 	}
 }
+
+// The leak of every provisioner that remembers in its process alone: it dies between the disk and its volume, and nobody
+// comes back for the claim.
+func TestProvisionerKilledAndClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
+	s := newScene(t)
+	class := s.class(atOnce, essdThenAuto)
+	s.fault(heldReply)
+	s.claim("orphan", class, "20Gi")
+	s.awaitDisk("orphan")
+	s.Topodisk().KillProvisioner(lab.ProvisionerName)
+	s.deleteClaim("orphan")
+	s.await("the claim is gone", soon, func(ctx context.Context) (bool, error) {
+		list, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 0, err
+	})
+	if volumes, err := s.volumes(s.Context()); err != nil || len(volumes) > 0 {
+		t.Fatalf("the kill came too late: %d volumes, %v", len(volumes), err)
+	}
+	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.await("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("orphan")) == 0, nil })
+	if n := succeeded(s.creates("orphan")); n != 1 {
+		t.Errorf("%d CreateDisk calls succeeded, want 1", n)
+	}
+	s.await("the journal is empty", soon, func(ctx context.Context) (bool, error) { return s.journalIsEmpty(ctx) })
+}
+
+// journalIsEmpty says whether no volume is under way according to the provisioner's journal.
+func (s *scene) journalIsEmpty(ctx context.Context) (bool, error) {
+	list, err := s.Client.CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
+	if err != nil {
+		return false, err
+	}
+	for _, page := range list.Items {
+		if len(page.Data) > 0 {
+			return false, fmt.Errorf("left in %s are %d", page.Name, len(page.Data))
+		}
+	}
+	return len(list.Items) > 0, nil
+}

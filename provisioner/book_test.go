@@ -1,0 +1,332 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// shelf is a fake API server of ConfigMaps that enforces resource versions, as
+// client-go's fake does not.
+type shelf struct {
+	mu     sync.Mutex
+	kept   map[string]*v1.ConfigMap
+	writes int
+	before error // the next write fails with this and has no effect
+	after  error // the next write fails with this and has its effect
+}
+
+func newShelf() (*shelf, *fake.Clientset) {
+	s := &shelf{kept: map[string]*v1.ConfigMap{}}
+	api := fake.NewClientset()
+	api.PrependReactor("*", "configmaps", s.react)
+	return s, api
+}
+
+func (s *shelf) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group := v1.Resource("configmaps")
+	if get, ok := action.(clienttesting.GetAction); ok && action.GetVerb() == "get" {
+		if s.kept[get.GetName()] == nil {
+			return true, nil, apierrors.NewNotFound(group, get.GetName())
+		}
+		return true, s.kept[get.GetName()].DeepCopy(), nil
+	}
+	configMap := action.(clienttesting.CreateAction).GetObject().(*v1.ConfigMap) // an update's object is got the same way
+	s.writes++
+	if err := s.before; err != nil {
+		s.before = nil
+		return true, nil, err
+	}
+	now := s.kept[configMap.Name]
+	switch {
+	case action.GetVerb() == "create" && now != nil:
+		return true, nil, apierrors.NewAlreadyExists(group, configMap.Name)
+	case action.GetVerb() == "update" && (now == nil || now.ResourceVersion != configMap.ResourceVersion):
+		return true, nil, apierrors.NewConflict(group, configMap.Name, errors.New("it has changed"))
+	}
+	configMap.ResourceVersion = strconv.Itoa(s.writes)
+	s.kept[configMap.Name] = configMap.DeepCopy()
+	if err := s.after; err != nil {
+		s.after = nil
+		return true, nil, err
+	}
+	return true, configMap, nil
+}
+
+func (s *shelf) set(f func(*shelf)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+// entries counts what stands in the book.
+func (s *shelf) entries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, configMap := range s.kept {
+		n += len(configMap.Data)
+	}
+	return n
+}
+
+// openBook returns a loaded book that is committing.
+func openBook(t *testing.T, api *fake.Clientset) *configMapBook {
+	t.Helper()
+	b := newBook(api, "kube-system", "journal", func() {})
+	if _, err := b.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { b.run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return b
+}
+
+func orderOf(t *testing.T, n int) *order {
+	t.Helper()
+	o, _, err := newBench(t, nil).newOrder(t.Context(), claimOf(n, "20Gi"), testClass(nil), "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestAnOrderReadFromTheBookIsTheOrder(t *testing.T) {
+	b := newBench(t, nil, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"key": []byte("hush")}})
+	class := testClass(map[string]string{
+		"type": "cloud_essd", fsTypeKey: "xfs",
+		"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault",
+	})
+	class.UID = "class-uid"
+	o, _, err := b.newOrder(t.Context(), testClaim(), class, "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := encode(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "hush") || strings.Contains(string(data), "aHVzaA") {
+		t.Error("the book has a secret")
+	}
+	read, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(o.request, read.request, protocmp.Transform()); diff != "" {
+		t.Errorf("request (-written +read):\n%s", diff)
+	}
+	if !read.unknown || read.node != "node-1" || !isOurs(read.claim, driverName) || read.claim.Annotations[annSelectedNode] != "node-1" || classKey(read.class) != classKey(class) {
+		t.Errorf("read %+v", read)
+	}
+	o.made, read.made = made("d-bp1", 20*gib, "zone-a").volume, made("d-bp1", 20*gib, "zone-a").volume
+	if diff := cmp.Diff(b.volume(o), b.volume(read)); diff != "" {
+		t.Errorf("PersistentVolume (-written +read):\n%s", diff)
+	}
+}
+
+func TestWritesSideBySideGoIntoFewCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := openBook(t, api)
+		var all sync.WaitGroup
+		for n := range 200 {
+			o := orderOf(t, n)
+			all.Go(func() {
+				if err := b.write(t.Context(), o); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if got := s.entries(); got != 200 {
+			t.Errorf("%d entries", got)
+		}
+		if s.writes > 10 {
+			t.Errorf("%d commits for 200 entries", s.writes)
+		}
+	})
+}
+
+func TestWhatIsStruckGoesWithTheNextCommitOrSoonAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := openBook(t, api)
+		for n := range 2 {
+			if err := b.write(t.Context(), orderOf(t, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		writes := s.writes
+		b.strike("uid-0")
+		time.Sleep(gather)
+		synctest.Wait()
+		if s.writes != writes {
+			t.Error("a strike alone was written at once")
+		}
+		if err := b.write(t.Context(), orderOf(t, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if s.writes != writes+1 || s.entries() != 2 {
+			t.Errorf("%d commits, %d entries", s.writes-writes, s.entries())
+		}
+		b.strike("uid-1")
+		time.Sleep(2 * strikeLinger)
+		synctest.Wait()
+		if s.entries() != 1 || s.writes != writes+2 {
+			t.Errorf("%d commits, %d entries", s.writes-writes, s.entries())
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s.writes != writes+2 {
+			t.Error("the book was written without a reason")
+		}
+	})
+}
+
+func TestAWriteThatFailsIsToldAndTheNextOneWorks(t *testing.T) {
+	tests := map[string]func(*shelf){
+		"without effect":    func(s *shelf) { s.before = apierrors.NewInternalError(errors.New("etcd is slow")) },
+		"with a lost reply": func(s *shelf) { s.after = errors.New("connection reset") },
+		"forbidden": func(s *shelf) {
+			s.before = apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
+		},
+	}
+	for name, fail := range tests {
+		for _, existing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, existing %v", name, existing), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, api := newShelf()
+					b := openBook(t, api)
+					b.fatal = func(err error) { t.Errorf("fatal: %v", err) }
+					if existing {
+						if err := b.write(t.Context(), orderOf(t, 9)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					s.set(fail)
+					if err := b.write(t.Context(), orderOf(t, 1)); err == nil {
+						t.Fatal("no error")
+					}
+					if err := b.write(t.Context(), orderOf(t, 2)); err != nil {
+						t.Fatal(err)
+					}
+					b.strike("uid-1")
+					b.strike("uid-2")
+					b.strike("uid-9")
+					time.Sleep(2 * strikeLinger)
+					synctest.Wait()
+					if n := s.entries(); n != 0 {
+						t.Errorf("%d entries are left", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnotherWriterEndsThisOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := openBook(t, api)
+		var fatal error
+		b.fatal = func(err error) { fatal = err }
+		if err := b.write(t.Context(), orderOf(t, 1)); err != nil {
+			t.Fatal(err)
+		}
+		s.set(func(s *shelf) {
+			s.kept["journal-0"].Data["uid-other"], s.kept["journal-0"].ResourceVersion = "{}", "1000"
+		})
+		for n := range 2 {
+			if err := b.write(t.Context(), orderOf(t, 2+n)); err == nil {
+				t.Error("it was written over")
+			}
+		}
+		if !errors.Is(fatal, ErrLeaseLost) {
+			t.Errorf("got %v", fatal)
+		}
+		if s.kept["journal-0"].Data["uid-other"] != "{}" {
+			t.Error("the other's entry is gone")
+		}
+	})
+}
+
+func TestTheBookOutlivesItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		first := openBook(t, api)
+		for n := range 3 {
+			if err := first.write(t.Context(), orderOf(t, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.set(func(s *shelf) { s.kept["journal-0"].Data["uid-broken"] = "not JSON" })
+		second := newBook(api, "kube-system", "journal", func() {})
+		orders, err := second.load(t.Context())
+		if err != nil || len(orders) != 3 {
+			t.Fatalf("%d orders, %v", len(orders), err)
+		}
+		for _, o := range orders {
+			second.strike(o.claim.UID)
+		}
+		second.commit(t.Context())
+		if s.entries() != 1 || s.kept["journal-0"].Data["uid-broken"] != "not JSON" {
+			t.Errorf("kept %v, want the entry that can't be read", s.kept["journal-0"].Data)
+		}
+	})
+}
+
+func TestAFullBookMakesOrdersWait(t *testing.T) {
+	_, api := newShelf()
+	b := newBook(api, "kube-system", "journal", func() {})
+	if _, err := b.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", pageBytes/2)
+	for n := range mostPages + 1 {
+		_, err := b.enter(types.UID(fmt.Sprint(n)), large)
+		if full := n >= mostPages; full != (err != nil) {
+			t.Fatalf("entry %d: %v", n, err)
+		}
+	}
+	b.strike("3")
+	if _, err := b.enter("again", large); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+}
+
+// failingBook takes no entry.
+type failingBook struct{ noBook }
+
+func (failingBook) write(context.Context, *order) error { return errors.New("the API server is away") }
+
+func TestTheDriverIsNotAskedBeforeTheBookHasTheOrder(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	b.journal.book = failingBook{}
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Unchanged || err == nil {
+		t.Errorf("got %v, %v", outcome, err)
+	}
+	if creates, _ := b.driver.calls(); creates != 0 {
+		t.Error("the driver was asked")
+	}
+}

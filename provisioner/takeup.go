@@ -1,0 +1,51 @@
+package provisioner
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// takeUp reads the book, for as long as it takes, and files every order in it
+// that has no PersistentVolume yet: it is repeated until its end is known.
+func (c *Controller) takeUp(ctx context.Context) error {
+	if c.book == nil {
+		return nil
+	}
+	var orders []*order
+	for {
+		var err error
+		if orders, err = c.book.load(ctx); err == nil {
+			break
+		}
+		klog.ErrorS(err, "The journal can't be read; nothing is provisioned before")
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil //nolint:nilerr // the end came first
+		}
+	}
+	for _, o := range orders {
+		saved, err := c.volumes.ByIndex(volumesByClaim, string(o.claim.UID))
+		if err == nil && len(saved) > 0 {
+			c.book.strike(o.claim.UID)
+			continue
+		}
+		klog.InfoS("A volume was under way when the last process ended", "volume", o.request.Name, "claim", klog.KObj(o.claim))
+		o.since = c.p.now()
+		c.p.journal.file(o)
+		c.library.claims.wake(o.claim)
+	}
+	return nil
+}
+
+// keepBook commits the journal until stop is called; a writer beside this one ends everything.
+func (c *Controller) keepBook(ctx context.Context, end context.CancelCauseFunc) (stop func()) {
+	if c.book == nil {
+		return func() {}
+	}
+	c.book.fatal = end
+	bookCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { c.book.run(bookCtx); close(done) }()
+	return func() { cancel(); <-done }
+}
