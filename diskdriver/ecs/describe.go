@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -46,6 +47,10 @@ func (c *Client) describeIDs(ctx context.Context, ids []disk.ID) (map[disk.ID]di
 	reply, err := c.describePage(ctx, idQuery(ids))
 	if err != nil {
 		return nil, err
+	}
+	if reply.TotalCount > len(reply.Disks.Disk) {
+		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Unreachable, RequestID: reply.RequestId,
+			Err: fmt.Errorf("the answer breaks off: it shows %d of %d disks", len(reply.Disks.Disk), reply.TotalCount)}
 	}
 	if len(reply.Disks.Disk) == 0 {
 		if err := c.sees.look(ctx, c); err != nil {

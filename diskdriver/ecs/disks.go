@@ -36,7 +36,7 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 	}
 	id, answered := disk.ID(reply.DiskId), time.Now()
 	// ECS may show a disk a moment after it has given its ID.
-	made, err := c.Await(ctx, id, func(disk.Disk) (bool, error) { return true, nil })
+	made, err := c.await(ctx, wait{id: id, queued: always}, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
 		c.states.note(id, made.State, answered)

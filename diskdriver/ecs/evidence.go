@@ -12,7 +12,7 @@ import (
 // How long a disk that was shown proves that the account may see disks, and how
 // long it is believed that it may not.
 const (
-	evidenceLasts = 5 * time.Minute
+	evidenceLasts = 10 * time.Second
 	blindLasts    = 5 * time.Second
 )
 

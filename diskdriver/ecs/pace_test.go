@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,7 +121,7 @@ func TestThrottledIsSaidInTimeToAnswer(t *testing.T) {
 					if ctx.Err() != nil {
 						t.Errorf("the answer %v came after the deadline", e)
 					}
-					if e.RequestID == "" && op.name != "Get" {
+					if e.RequestID == "" && !strings.HasPrefix(op.name, "Get") {
 						t.Errorf("error %v has no request ID", e)
 					}
 				})
@@ -189,17 +190,19 @@ func TestAnActionThatIsThrottledHoldsNoOtherBack(t *testing.T) {
 func TestReadsThatAreThrottledGatherInOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := simulate(t, slow)
-		manyDisks(t, c, 1)
+		ids := manyDisks(t, c, 80)
+		time.Sleep(10 * time.Second)
 		before := sim.Count("DescribeDisks", "")
 		if err := sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultThrottle, Count: restedLooks + 6}); err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
-		for i := range 80 {
+		for i, id := range ids {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
-				_, err := c.Get(t.Context(), disk.ID(fmt.Sprintf("d-bp1%d", i)))
-				wantKind(t, err, disk.NotFound)
+				if _, err := c.Get(t.Context(), id); err != nil {
+					t.Error(err)
+				}
 			})
 		}
 		all.Wait()

@@ -374,3 +374,49 @@ func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+func TestOneAnswerThatLacksADiskProvesNothing(t *testing.T) {
+	for _, fault := range []string{ecssim.FaultNothing, ecssim.FaultPartial, ecssim.FaultStale} {
+		t.Run(fault, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c, ids := ripening(t, 0, 4)
+				if fault == ecssim.FaultStale {
+					ids = manyDisks(t, c, 2)
+				}
+				if err := sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: fault, Count: 1, Lag: time.Second}); err != nil {
+					t.Fatal(err)
+				}
+				var all sync.WaitGroup
+				for _, id := range ids {
+					all.Go(func() {
+						if _, err := c.Get(t.Context(), id); disk.KindOf(err) == disk.NotFound {
+							t.Error(err)
+						}
+					})
+					all.Go(func() {
+						if _, err := c.Await(t.Context(), id, available); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+func TestReadsThatLagHoldWaitsUpAndFailNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := simulate(t, func(config *ecssim.Config) { config.Latency.Available = 5 * time.Second })
+		if err := sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultStale, Lag: 2 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		made, err := create(t.Context(), c, "vol-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Await(t.Context(), made.ID, available); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -80,20 +80,23 @@ type look struct {
 func always() bool { return true }
 
 // get reads one disk. A failed call fails all who share it, and nobody here
-// tries again: that would be a hundred calls for one.
+// tries again: that would be a hundred calls for one. That a disk isn't shown
+// must be said twice, for ECS may answer once with a list that lacks it.
 func (r *reads) get(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	now := time.Now()
-	a := &ask{id: id, since: now, due: now, urgent: always}
-	got, err := r.await(ctx, a)
-	switch {
-	case err != nil:
-		return disk.Disk{}, &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.KindOf(err), Err: err}
-	case got.err != nil:
-		return disk.Disk{}, about(id, got.err)
-	case !got.found:
-		return disk.Disk{}, notShown(id)
+	due := time.Now()
+	for absent := 0; absent < 2; absent++ {
+		got, err := r.await(ctx, &ask{id: id, since: due, due: due, urgent: always})
+		switch {
+		case err != nil:
+			return disk.Disk{}, &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.KindOf(err), Err: err}
+		case got.err != nil:
+			return disk.Disk{}, about(id, got.err)
+		case got.found:
+			return got.disk, nil
+		}
+		due = got.back.Add(absences[0])
 	}
-	return got.disk, nil
+	return disk.Disk{}, notShown(id)
 }
 
 // await asks, and waits for the answer. A member whose time ends while ECS
