@@ -23,6 +23,7 @@ type adminRoute struct {
 //
 //	stock:  zone ("" for regional categories), category, units (0 is sold out,
 //	        less than 0 no limit), code (optional, one of SoldOutCodes)
+//	zone:   zone, units, code: the same for every category that it offers
 //	faults: a Fault; its durations are strings such as "1.5s"
 //	clock:  advance, a duration such as "60s"
 //	instances: id, and to change one status or locked, or to add one zone and
@@ -44,6 +45,7 @@ func adminRoutes() []adminRoute {
 		{"GET", "calls", func(s *Server, _ []byte) (any, error) { return s.Calls(), nil }},
 		{"GET", "stock", func(s *Server, _ []byte) (any, error) { return s.State().Stock, nil }},
 		{"POST", "stock", (*Server).adminStock},
+		{"POST", "zone", (*Server).adminZone},
 		{"GET", "faults", func(s *Server, _ []byte) (any, error) { return s.Faults(), nil }},
 		{"POST", "faults", (*Server).adminFault},
 		{"DELETE", "faults", func(s *Server, _ []byte) (any, error) { s.ClearFaults(); return s.Faults(), nil }},
@@ -77,6 +79,10 @@ func (s *Server) serveAdmin(w http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(strings.TrimPrefix(req.URL.Path, adminRoot), "/")
 	if path == "" || req.URL.Path+"/" == adminRoot {
 		s.servePage(w, req)
+		return
+	}
+	if path == controlPath && req.Method == http.MethodPost {
+		s.serveControl(w, req)
 		return
 	}
 	routes := adminRoutes()

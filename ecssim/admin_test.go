@@ -123,7 +123,7 @@ func TestPageShowsWhatIsThereAndEscapesIt(t *testing.T) {
 		if status != 200 || strings.Contains(page, "<script>") {
 			t.Fatalf("%s: %d %s", path, status, page)
 		}
-		for _, part := range []string{id, zoneH, "i-1", "CreateDisk", "sold out (InvalidDataDiskCategory.NotSupported)", "&lt;script&gt;", `http-equiv="refresh"`, "POST /_sim/faults"} {
+		for _, part := range []string{id, zoneH, "i-1", "CreateDisk", "CreateDisk answers InvalidDataDiskCategory.NotSupported", "sold out</span>", "&lt;script&gt;", `http-equiv="refresh"`, "POST /_sim/faults"} {
 			if !strings.Contains(page, part) {
 				t.Errorf("the page does not show %q", part)
 			}

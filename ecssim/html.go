@@ -11,10 +11,28 @@ import (
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"instanceButton": instanceButton}).Parse(pageText))
 
 // shownRows is how many disks, snapshots, tasks and calls the page shows.
 const shownRows = 50
+
+// pageView is what the page shows.
+type pageView struct {
+	State       State
+	Stats       Stats
+	Disks       []DiskState
+	Calls       []Call
+	Snapshots   []SnapshotState
+	Tasks       []TaskState
+	Stock       []stockRow
+	ZoneButtons [][]control
+	Throttle    []control
+	Lose        []control
+	Faults      []control
+	Clock       control
+	Unstick     control
+	Routes      []string
+}
 
 // servePage shows the state to a person.
 func (s *Server) servePage(w http.ResponseWriter, req *http.Request) {
@@ -22,23 +40,30 @@ func (s *Server) servePage(w http.ResponseWriter, req *http.Request) {
 		answerJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": "GET shows the page", "routes": routeNames(adminRoutes())})
 		return
 	}
-	calls, state := s.Calls(), s.State()
-	slices.Reverse(calls)
-	disks := state.Disks
-	slices.Reverse(disks)
-	snapshots, tasks := state.Snapshots, state.Tasks
-	slices.Reverse(snapshots)
-	slices.Reverse(tasks)
 	var page bytes.Buffer
-	err := pageTemplate.Execute(&page, map[string]any{
-		"State": state, "Disks": disks[:min(len(disks), shownRows)], "Calls": calls[:min(len(calls), shownRows)],
-		"Snapshots": snapshots[:min(len(snapshots), shownRows)], "Tasks": tasks[:min(len(tasks), shownRows)],
-		"Routes": routeNames(adminRoutes()),
-	})
-	if err != nil {
+	if err := pageTemplate.Execute(&page, s.view()); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(page.Bytes()) // a caller that has gone is told nothing
+}
+
+func (s *Server) view() pageView {
+	state := s.State()
+	return pageView{
+		State: state, Stats: s.Stats(),
+		Disks: latest(state.Disks), Calls: latest(s.Calls()), Snapshots: latest(state.Snapshots), Tasks: latest(state.Tasks),
+		Stock: stockRows(state), ZoneButtons: zoneButtons(state), Throttle: throttleButtons(state.Throttle), Lose: loseButtons(), Faults: faultButtons(),
+		Clock:   button("one minute forward", "POST", "clock", "", map[string]any{"advance": "60s"}),
+		Unstick: button("let them come", "POST", "unstick", "disks", map[string]any{"disk": ""}),
+		Routes:  routeNames(adminRoutes()),
+	}
+}
+
+// latest returns the last rows, the newest first.
+func latest[T any](rows []T) []T {
+	rows = slices.Clone(rows[max(0, len(rows)-shownRows):])
+	slices.Reverse(rows)
+	return rows
 }
