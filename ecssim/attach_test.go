@@ -382,6 +382,45 @@ func TestFullInstanceRefusesAnotherDisk(t *testing.T) {
 	ok(t, s.Check())
 }
 
+func TestSystemDisksCountAndStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fleet(t, func(c *ecssim.Config) { c.SystemDisks = true })
+		c := newClient(t, s)
+		list := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId, r.DiskType = "i-1", "system" }).Disks.Disk
+		if len(list) != 1 || list[0].Type != "system" || list[0].Device != "/dev/xvda" || list[0].Portable || !list[0].DeleteWithInstance || list[0].Status != "In_use" {
+			t.Fatalf("system disks %+v", list)
+		}
+		boot := list[0].DiskId
+		if old := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId = "i-old" }).Disks.Disk; len(old) != 1 || old[0].Category != "cloud_efficiency" {
+			t.Errorf("an old type's system disk: %+v", old)
+		}
+		wantCode(t, detach(c, "i-1", boot), 403, "DiskTypeViolation")
+		wantCode(t, remove(c, boot), 403, "IncorrectDiskStatus")
+		ids := createMany(t, c, 17, nil)
+		for _, id := range ids[:16] {
+			ok(t, attach(c, "i-1", id))
+		}
+		wantCode(t, attach(c, "i-1", ids[16]), 403, "InstanceDiskLimitExceeded")
+		if n := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId, r.DiskType, r.PageSize = "i-1", "data", "100" }).TotalCount; n != 16 {
+			t.Errorf("%d data disks, want 16", n)
+		}
+		if d, err := s.Devices("i-1"); err != nil || len(d) != 16 {
+			t.Errorf("%d devices, %v; want the 16 data disks", len(d), err)
+		}
+		ok(t, second(snap(c, boot)))
+		if n := snapshots(t, c, func(r *ecs.DescribeSnapshotsRequest) { r.SourceDiskType = "system" }).TotalCount; n != 1 {
+			t.Errorf("%d snapshots of system disks, want 1", n)
+		}
+		ok(t, s.AddInstance(ecssim.Instance{ID: "i-new", Zone: zoneH, Type: "ecs.g7.large"}))
+		ok(t, s.RemoveInstance("i-1"))
+		system := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.DiskType, r.PageSize = "system", "100" })
+		if want := len(s.State().Instances); system.TotalCount != want {
+			t.Errorf("%d system disks after one instance came and one went, want %d", system.TotalCount, want)
+		}
+		ok(t, s.Check())
+	})
+}
+
 func TestDeviceNamesGoOnAfterZ(t *testing.T) {
 	s := newServer(t, nil)
 	c := newClient(t, s)

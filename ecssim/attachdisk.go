@@ -174,7 +174,7 @@ func checkRoom(_ *exchange, o *attachOrder) *refusal {
 	if o.ignored {
 		return nil
 	}
-	if len(i.attachments)+1 >= i.kind.DiskQuantity { // one more is the system disk
+	if len(i.data())+1 >= i.kind.DiskQuantity { // one more is the system disk
 		return refuse(403, "InstanceDiskLimitExceeded", "The amount of disks on instance %s reaches its limit of %d, the system disk included.", i.ID, i.kind.DiskQuantity)
 	}
 	if o.device != "" && slices.ContainsFunc(i.attachments, func(a *attachment) bool { return a.device == o.device }) {

@@ -158,7 +158,7 @@ func (s *Server) Devices(instance string) ([]Device, error) {
 			err = s.noInstance("instance", instance)
 			return
 		}
-		for _, a := range i.attachments {
+		for _, a := range i.data() {
 			if i.Status == instanceRunning && a.phase != diskAttaching && !now.Before(a.deviceAt) {
 				devices = append(devices, Device{a.disk.serial(), a.disk.id, a.guestSize})
 			}

@@ -23,6 +23,10 @@ type Config struct {
 
 	Instances     []Instance
 	InstanceTypes []InstanceType // besides those of the Instances
+	// SystemDisks gives every instance a system disk that DescribeDisks shows,
+	// as ECS does. Without, there are data disks only, and an instance's limit
+	// is still one less than its type says.
+	SystemDisks bool
 
 	// AccessKeys maps access key IDs to their secrets. Without any, nobody's
 	// signature is checked.

@@ -69,7 +69,7 @@ type diskFilter func(*disk) bool
 func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 	readers := []func(*exchange) (diskFilter, *refusal){
 		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
-		filterMultiAttach, filterTruth("Portable", func(*disk) bool { return true }),
+		filterMultiAttach, filterTruth("Portable", func(d *disk) bool { return !d.system }),
 		filterTruth("DeleteWithInstance", func(d *disk) bool { return d.deleteWithInstance }),
 		filterTruth("DeleteAutoSnapshot", func(d *disk) bool { return !d.keepAutoSnapshot }),
 		filterChargeType, filterCreation,
@@ -150,15 +150,15 @@ func filterCategory(x *exchange) (diskFilter, *refusal) {
 	return func(d *disk) bool { return d.category == category }, nil
 }
 
-// filterType reads DiskType. Every disk that CreateDisk makes is a data disk.
+// filterType reads DiskType.
 func filterType(x *exchange) (diskFilter, *refusal) {
 	if !x.params.oneOf("DiskType", "all", "data", "system") {
 		return nil, refuse(400, "InvalidDiskType.ValueNotSupported", "The specified parameter DiskType %q is not valid: all, data or system.", x.params["DiskType"])
 	}
-	if x.params["DiskType"] != "system" {
+	if x.params["DiskType"] == "" || x.params["DiskType"] == "all" {
 		return nil, nil
 	}
-	return func(*disk) bool { return false }, nil
+	return func(d *disk) bool { return d.kind() == x.params["DiskType"] }, nil
 }
 
 func (s *Server) filterTags(x *exchange) (diskFilter, *refusal) {
@@ -292,12 +292,12 @@ func (s *Server) renderAttachments(o object, d *disk, now time.Time) {
 func (s *Server) renderDisk(d *disk, x *exchange) object {
 	o := object{
 		"DiskId": d.id, "DiskName": d.name, "Description": d.description, "RegionId": s.config.Region, "ZoneId": d.zone,
-		"Status": d.shown(x.now), "Type": "data", "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
+		"Status": d.shown(x.now), "Type": d.kind(), "Category": d.category, "PerformanceLevel": d.level, "Size": d.size,
 		"ProvisionedIops": d.provisionedIOPS, "BurstingEnabled": d.bursting, "Encrypted": d.encrypted, "KMSKeyId": d.kmsKey,
 		"MultiAttach": d.multiAttachText(), "InstanceId": "", "Device": "", "SerialNumber": d.serial(), "BdfId": nil,
 		"CreationTime": d.created.UTC().Format(secondTime), "AttachedTime": "", "DetachedTime": stamp(d.detached), "ExpiredTime": "2999-09-08T16:00Z",
 		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": !d.keepAutoSnapshot, "EnableAutoSnapshot": !d.noAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
-		"Portable": true, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
+		"Portable": !d.system, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
 		"SourceSnapshotId": d.sourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
 		"Tags": wrapped("Tag", d.tags.render()), "OperationLocks": wrapped("OperationLock", []object{}),
 	}

@@ -88,7 +88,7 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *refusal) {
 		func(n *snapshot) bool { return p["SnapshotName"] == "" || p["SnapshotName"] == n.name },
 		func(n *snapshot) bool { return p["Status"] == "all" || p.oneOf("Status", n.status) },
 		func(*snapshot) bool { return p["SnapshotType"] != "auto" },
-		func(*snapshot) bool { return !p.oneOf("SourceDiskType", "system") || p["SourceDiskType"] == "" },
+		func(n *snapshot) bool { return p.oneOf("SourceDiskType", n.disk.kind()) },
 		func(n *snapshot) bool { return p.oneOf("Usage", s.usage(n)) },
 		func(*snapshot) bool { return p.oneOf("Category", "standard") },
 		func(n *snapshot) bool { return p.oneOf("ResourceGroupId", n.resourceGroup) },

@@ -30,6 +30,7 @@ type disk struct {
 	tags            tagSet
 
 	source    *snapshot // that it was made from, or nil
+	system    bool      // an instance's system disk
 	creating  bool
 	modifying bool  // its category is being changed
 	task      *task // that changes its category, level or IOPS, or nil

@@ -16,6 +16,7 @@ import (
 func FuzzRequest(f *testing.F) {
 	const disk = "Action=CreateDisk&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&ZoneId=cn-hangzhou-h&Size=20&DiskCategory=cloud_essd"
 	const read = "Action=DescribeDisks&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou"
+	const work = "Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&Action="
 	for _, seed := range []struct{ query, form string }{
 		{disk, ""},
 		{"", disk},
@@ -29,13 +30,29 @@ func FuzzRequest(f *testing.F) {
 		{"Action=TagResources&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&ResourceType=disk", "ResourceId.1=d-1&Tag.1.Key=%FF"},
 		{"Action=DescribeInstanceTypes&Version=2014-05-26&Format=json&MaxResults=999&InstanceTypes.1=x", ""},
 		{"%zz", ";"},
+		{work + "AttachDisk&DiskId=d-bp100000000000000001&InstanceId=i-1&Device=/dev/xvdaa", "Force=true"},
+		{work + "DetachDisk&DiskId=d-bp100000000000000002&InstanceId=i-1&DeleteWithInstance=TRUE", ""},
+		{work + "ResizeDisk&DiskId=d-bp100000000000000001&NewSize=9223372036854775807", "Type=online&ClientToken=a"},
+		{work + "ModifyDiskSpec&DiskId=d-bp100000000000000001&DiskCategory=cloud_auto&ProvisionedIops=-1", "DryRun=false"},
+		{work + "ModifyDiskSpec&DiskId=d-bp100000000000000002&PerformanceLevel=PL0", ""},
+		{work + "ModifyDiskAttribute&DiskIds.1=d-bp100000000000000001&DiskIds.2=d-bp100000000000000001&BurstingEnabled=true", "DiskName=a"},
+		{work + "CreateSnapshot&DiskId=d-bp100000000000000002&RetentionDays=65537&ClientToken=t", "SnapshotName=auto"},
+		{work + "CreateSnapshotGroup&InstanceId=i-1&DiskId.1=d-bp100000000000000002&ExcludeDiskId.0=x", "Tag.1.Key=a"},
+		{work + "DescribeSnapshots&SnapshotIds=[]&Filter.2.Key=CreationEndTime&Filter.2.Value=9999-12-31T23:59Z&MaxResults=0", ""},
+		{work + "DescribeTasks&TaskIds=,,&StartTime=2000-01-01T00:00:00Z&PageSize=100", ""},
 	} {
 		f.Add(seed.query, seed.form)
 	}
 	f.Fuzz(func(t *testing.T, query, form string) {
-		s, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}})
+		s, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}, Instances: []ecssim.Instance{{ID: "i-1", Zone: zoneH, Type: "ecs.g7.large"}}})
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, first := range []string{disk, disk, work + "AttachDisk&DiskId=d-bp100000000000000002&InstanceId=i-1"} {
+			reply, err := s.RoundTrip(httptest.NewRequest(http.MethodPost, "http://ecs/?"+first, nil))
+			if err != nil || reply.StatusCode != 200 {
+				t.Fatalf("%s: %v %v", first, reply, err)
+			}
 		}
 		r := httptest.NewRequest(http.MethodPost, "http://ecs/", strings.NewReader(form))
 		r.URL.RawQuery = query

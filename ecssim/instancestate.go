@@ -33,6 +33,7 @@ func (s *Server) AddInstance(i Instance) error {
 			return
 		}
 		s.fleet.add(i, now)
+		s.bootDisk(s.fleet.instances[i.ID], now)
 	})
 	return err
 }
@@ -154,7 +155,7 @@ func (s *Server) instanceStates() []InstanceState {
 			Instance: i.Instance, Locked: i.locked, Disks: []string{}, DiskLimit: i.kind.DiskQuantity,
 			Attaching: i.inPhase(diskAttaching), Detaching: i.inPhase(diskDetaching),
 		}
-		for _, a := range i.attachments {
+		for _, a := range i.data() {
 			st.Disks = append(st.Disks, a.disk.id)
 		}
 		list = append(list, st)

@@ -79,7 +79,7 @@ func (s *Server) brokenAttachments(d *disk) error {
 // brokenInstance returns what is wrong with what is attached to an instance.
 func (s *Server) brokenInstance(i *instance) error {
 	var wrong []error
-	if n := len(i.attachments) + 1; n > i.kind.DiskQuantity {
+	if n := len(i.data()) + 1; n > i.kind.DiskQuantity {
 		wrong = append(wrong, fmt.Errorf("instance %s has %d disks and room for %d", i.ID, n, i.kind.DiskQuantity))
 	}
 	for n, a := range i.attachments {

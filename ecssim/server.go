@@ -72,6 +72,11 @@ func New(config Config) (*Server, error) {
 		random:    rand.New(rand.NewPCG(uint64(config.Seed), 0)),
 	}
 	s.queue.after = s.remember
+	now := s.clock.now()
+	for _, i := range s.fleet.inOrder() {
+		s.bootDisk(i, now)
+	}
+	s.remember(now)
 	return s, nil
 }
 

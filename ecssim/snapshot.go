@@ -225,7 +225,7 @@ func (s *Server) renderSnapshot(n *snapshot, now time.Time) object {
 	return object{
 		"SnapshotId": n.id, "SnapshotName": n.name, "Description": n.description, "Status": n.status, "Progress": percentText(percent),
 		"RemainTime": int(math.Ceil(left.Seconds())), "Available": n.usable(now), "CreationTime": cut, "LastModifiedTime": changed,
-		"SourceDiskId": n.diskID, "SourceDiskSize": fmt.Sprint(n.size), "SourceDiskType": "data", "SourceStorageType": "disk",
+		"SourceDiskId": n.diskID, "SourceDiskSize": fmt.Sprint(n.size), "SourceDiskType": n.disk.kind(), "SourceStorageType": "disk",
 		"Encrypted": n.encrypted, "KMSKeyId": n.kmsKey, "Usage": s.usage(n), "SnapshotType": "user", "SnapshotLinkId": n.linkID(),
 		"SnapshotSN": n.id[len(snapshotPrefix):], "RetentionDays": n.retentionDays, "Category": "standard", "InstantAccess": categories[n.category].instant,
 		"InstantAccessRetentionDays": 0, "RegionId": s.config.Region, "SourceRegionId": "", "SourceSnapshotId": "",

@@ -271,7 +271,7 @@ func (g *snapshotGroup) render(now time.Time) object {
 	for _, n := range g.members {
 		percent, _ := n.progress(now)
 		members = append(members, object{
-			"SnapshotId": n.id, "SourceDiskId": n.diskID, "SourceDiskType": "data", "Progress": percentText(percent), "Available": n.usable(now),
+			"SnapshotId": n.id, "SourceDiskId": n.diskID, "SourceDiskType": n.disk.kind(), "Progress": percentText(percent), "Available": n.usable(now),
 			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wrapped("Tag", n.tags.render()),
 		})
 	}

@@ -16,7 +16,7 @@ type transition struct {
 }
 
 // plan lets a transition come at its time. The fault of the call may let it
-// fail then, or keep it back until Unstick or Settle.
+// fail then, or keep it back until Unstick.
 func (s *Server) plan(x *exchange, t transition) {
 	t.cause = x.cause()
 	end := t.done
@@ -27,11 +27,15 @@ func (s *Server) plan(x *exchange, t transition) {
 	case FaultFails:
 		end = t.fail
 	}
-	s.queue.add(t.at, func() {
-		if t.valid() {
-			end(t)
-		}
-	})
+	s.queue.add(t.at, func() { s.come(t, end) })
+}
+
+// come lets a transition come in one of its two ways, if it still can.
+func (s *Server) come(t transition, way func(transition)) {
+	if t.valid() {
+		s.past.touch(t.disk)
+		way(t)
+	}
 }
 
 // Unstick lets the transitions of a disk come now that FaultStuck has kept
@@ -45,9 +49,7 @@ func (s *Server) Unstick(disk string) int {
 			}
 			n++
 			t.at = now
-			if t.valid() {
-				t.done(t)
-			}
+			s.come(t, t.done)
 			return true
 		})
 	})
