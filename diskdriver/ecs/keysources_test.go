@@ -143,7 +143,7 @@ func TestWhatOIDCRefusesIsNamed(t *testing.T) {
 	}{
 		"no trust":     {403, `{"Code":"AuthenticationFail.NoPermission","Message":"This operation is forbidden.","RequestId":"R1"}`, nil, disk.Unauthenticated, []string{"AuthenticationFail.NoPermission", "role/disks", "trust policy", "R1"}},
 		"token ended":  {400, `{"Code":"AuthenticationFail.OIDCToken.Expired","Message":"This OIDC Token is expired: ` + secret + `","RequestId":"R1"}`, nil, disk.Unauthenticated, []string{"AuthenticationFail.OIDCToken.Expired", "clock"}},
-		"another key":  {400, `{"Code":"AuthenticationFail.OIDCToken.PublicKeyFingerprintMatch","Message":"x"}`, nil, disk.Unauthenticated, []string{"fingerprint"}},
+		"another key":  {400, `{"Code":"AuthenticationFail.OIDCToken.PublicKeyFingerprintMismatch","Message":"x"}`, nil, disk.Unauthenticated, []string{"fingerprint"}},
 		"no such role": {404, `{"Code":"EntityNotExist.Role","Message":"The specified Role does not exist."}`, nil, disk.Unauthenticated, []string{roleArnVariable}},
 		"clock":        {400, `{"Code":"InvalidTimeStamp.Expired","Message":"Specified time stamp or date value is expired."}`, nil, disk.Unauthenticated, []string{"15 minutes"}},
 		"new code":     {418, `{"Code":"Never.Heard","Message":"x"}`, nil, disk.Unauthenticated, []string{"Never.Heard"}},

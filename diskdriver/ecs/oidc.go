@@ -132,12 +132,12 @@ func (o *oidc) request(token string) (*http.Request, error) {
 
 // stsHints are said with codes of STS whose cause lies on this side.
 var stsHints = map[string]string{
-	"AuthenticationFail.NoPermission":                        "the role's trust policy doesn't admit this service account",
-	"AuthenticationFail.OIDCToken.Expired":                   "the token has ended; if its file is replaced in time, this machine's or the cluster's clock is wrong",
-	"AuthenticationFail.OIDCToken.Invalid":                   "is " + oidcArnVariable + " that of this cluster?",
-	"AuthenticationFail.OIDCToken.PublicKeyFingerprintMatch": "the provider's fingerprint is not that of this cluster's",
-	"EntityNotExist.Role":                                    "is " + roleArnVariable + " right?",
-	"InvalidTimeStamp.Expired":                               clockHint,
+	"AuthenticationFail.NoPermission":                           "the role's trust policy doesn't admit this service account",
+	"AuthenticationFail.OIDCToken.Expired":                      "the token has ended; if its file is replaced in time, this machine's or the cluster's clock is wrong",
+	"AuthenticationFail.OIDCToken.Invalid":                      "is " + oidcArnVariable + " that of this cluster?",
+	"AuthenticationFail.OIDCToken.PublicKeyFingerprintMismatch": "the provider's fingerprint is not that of this cluster's",
+	"EntityNotExist.Role":                                       "is " + roleArnVariable + " right?",
+	"InvalidTimeStamp.Expired":                                  clockHint,
 }
 
 // refusal is the error of an answer that isn't keys.
