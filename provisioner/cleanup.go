@@ -6,7 +6,9 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 )
 
 // Reasons of events, upstream csi-provisioner's where it has one.
@@ -28,6 +30,28 @@ func (p *Provisioner) cleanUp(ctx context.Context, o *order, response *csi.Creat
 		return Background
 	}
 	return Finished
+}
+
+// outcomeOfSave says what to do with a volume whose PersistentVolume can't be
+// saved: it is kept and tried again, for it may be the claim's only one, until
+// the API server will never take it and nobody asks for it any more.
+func (p *Provisioner) outcomeOfSave(ctx context.Context, o *order, err error) Outcome {
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !p.claimIsGone(ctx, o.claim) {
+		return Unchanged
+	}
+	if err := p.deleteUnowned(ctx, o, o.made.VolumeId); err != nil {
+		klog.ErrorS(err, "A volume that no PersistentVolume can stand for could not be deleted", "volume", o.made.VolumeId)
+		return Unchanged
+	}
+	klog.InfoS("A volume that no PersistentVolume can stand for was deleted, for its claim is gone", "volume", o.made.VolumeId)
+	p.journal.close(o.claim.UID)
+	return Finished
+}
+
+// claimIsGone asks the API server itself.
+func (p *Provisioner) claimIsGone(ctx context.Context, claim *v1.PersistentVolumeClaim) bool {
+	live, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && live.UID != claim.UID
 }
 
 // deleteUnowned deletes a volume that no PersistentVolume stands for.

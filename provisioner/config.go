@@ -42,6 +42,7 @@ type Config struct {
 	CapacityForImmediate bool          // also for classes that bind at once
 	DriverTellsCapacity  bool          // the driver's GET_CAPACITY
 	DriverListsVolumes   bool          // the driver's LIST_VOLUMES
+	DriverTellsWriters   bool          // the driver's SINGLE_NODE_MULTI_WRITER
 	Namespace            string        // where this provisioner keeps objects of its own
 }
 

@@ -42,6 +42,8 @@ type Abilities struct {
 	Topology    bool // VOLUME_ACCESSIBILITY_CONSTRAINTS
 	GetCapacity bool
 	ListVolumes bool
+
+	SingleNodeMultiWriter bool
 }
 
 // Connect waits for the driver's socket for as long as ctx lasts, and for the
@@ -188,6 +190,8 @@ func (c *Connection) askIdentity(ctx context.Context) error {
 		Topology:    plugin[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
 		GetCapacity: controller[csi.ControllerServiceCapability_RPC_GET_CAPACITY],
 		ListVolumes: controller[csi.ControllerServiceCapability_RPC_LIST_VOLUMES],
+
+		SingleNodeMultiWriter: controller[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -289,5 +290,39 @@ func TestARetainedVolumeHasNoFinalizer(t *testing.T) {
 	pv, _, err := b.provision(t.Context(), testClaim(), class, "node-1")
 	if err != nil || len(pv.Finalizers) != 0 || pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
 		t.Errorf("got %v, %v", pv, err)
+	}
+}
+
+func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolume"}, "d-bp1", nil)
+	tests := map[string]struct {
+		err     error
+		live    []runtime.Object
+		deleted bool
+	}{
+		"invalid, the claim is there":     {err: invalid, live: []runtime.Object{testClaim()}},
+		"invalid, the claim is gone":      {err: invalid, deleted: true},
+		"forbidden, another claim":        {err: apierrors.NewForbidden(v1.Resource("persistentvolumes"), "d-bp1", nil), live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, deleted: true},
+		"etcd is slow, the claim is gone": {err: apierrors.NewInternalError(errString("etcd is slow"))},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, test.live...)
+			b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+			for range 2 {
+				if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil {
+					t.Fatal("no error")
+				}
+				if test.deleted {
+					break
+				}
+			}
+			if creates, deletes := b.driver.calls(); creates != 1 || (deletes == 1) != test.deleted {
+				t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
+			}
+			if all, _ := b.journal.underWay(); (all == 0) != test.deleted {
+				t.Errorf("%d orders are under way", all)
+			}
+		})
 	}
 }

@@ -81,7 +81,7 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 	}
 	pv := p.volume(o)
 	if err := p.save(ctx, o, pv); err != nil {
-		return nil, Unchanged, err
+		return nil, p.outcomeOfSave(ctx, o, err), err
 	}
 	p.journal.close(claim.UID)
 	p.metrics.bound(claim, p.now())

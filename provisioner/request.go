@@ -52,7 +52,7 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 	if err != nil {
 		return nil, Finished, err
 	}
-	capabilities, err := capabilities(claim, class, settings.fsType)
+	capabilities, err := p.capabilities(claim, class, settings.fsType)
 	if err != nil {
 		return nil, Finished, err
 	}
@@ -159,11 +159,20 @@ var accessModes = map[v1.PersistentVolumeAccessMode]csi.VolumeCapability_AccessM
 	v1.ReadWriteMany:    csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 }
 
+// finerModes are what a driver with SINGLE_NODE_MULTI_WRITER is told instead.
+var finerModes = map[v1.PersistentVolumeAccessMode]csi.VolumeCapability_AccessMode_Mode{
+	v1.ReadWriteOnce:    csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
+	v1.ReadWriteOncePod: csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+}
+
 // capabilities returns a CSI capability for each of the claim's access modes.
-func capabilities(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, fsType string) ([]*csi.VolumeCapability, error) {
+func (p *Provisioner) capabilities(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, fsType string) ([]*csi.VolumeCapability, error) {
 	var list []*csi.VolumeCapability
 	for _, mode := range claim.Spec.AccessModes {
 		csiMode, ok := accessModes[mode]
+		if finer, has := finerModes[mode]; has && p.config.DriverTellsWriters {
+			csiMode = finer
+		}
 		if !ok {
 			return nil, fmt.Errorf("claim.spec.accessModes has %q; allowed are ReadWriteOnce, ReadWriteOncePod, ReadOnlyMany and ReadWriteMany", mode)
 		}

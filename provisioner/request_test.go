@@ -138,6 +138,23 @@ func TestWhatTheDriverIsAsked(t *testing.T) {
 				}
 			},
 		},
+		"one Pod or several on a node, to a driver that tells them apart": {
+			claim: func(c *v1.PersistentVolumeClaim) {
+				c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteOnce, v1.ReadOnlyMany}
+			},
+			config: func(c *Config) { c.DriverTellsWriters = true },
+			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
+				for i, want := range []csi.VolumeCapability_AccessMode_Mode{
+					csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+					csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
+					csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
+				} {
+					if got := r.VolumeCapabilities[i].AccessMode.Mode; got != want {
+						t.Errorf("mode %d: %v, want %v", i, got, want)
+					}
+				}
+			},
+		},
 		"the claim's limit": {
 			claim: func(c *v1.PersistentVolumeClaim) {
 				c.Spec.Resources.Limits = v1.ResourceList{v1.ResourceStorage: resource.MustParse("30Gi")}

@@ -70,6 +70,7 @@ func run(ctx context.Context, o *options) error {
 	can := driver.Can()
 	o.config.SupportsTopology = can.Topology && o.topologyGate
 	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
+	o.config.DriverTellsWriters = can.SingleNodeMultiWriter
 	lease.Driver = driver.Name()
 
 	c, err := provisioner.NewController(o.config, provisioner.Clients{Main: clients.main, Events: clients.events, Journal: clients.journal}, driver, registry)
