@@ -10,6 +10,8 @@ import (
 // disk.Kind.
 type ECS interface {
 	Disks
+	Attachments
+	Tags
 	Cloud
 }
 
@@ -35,10 +37,47 @@ type Disks interface {
 	// and sorted by ID.
 	List(ctx context.Context) ([]disk.Disk, error)
 
+	// Resize makes a disk at least so large, and returns it with its new size.
+	// A disk that is large enough is success. Pending: an earlier order for
+	// the disk, or another change, is under way. OutOfRange: its category has
+	// no such size.
+	Resize(ctx context.Context, id disk.ID, size disk.GiB) (disk.Disk, error)
+
 	// Delete removes a disk. Removal of an absent disk isn't an error.
 	// Pending: ECS has not finished with the disk yet. InUse: something holds
 	// it, or its state forbids it.
 	Delete(ctx context.Context, id disk.ID) error
+}
+
+// Attachments ties disks to instances.
+type Attachments interface {
+	// Attach returns the disk as a read shows it attached. With force a
+	// regional disk is taken from an instance of another zone.
+	//
+	// Pending: ECS is at work on it, or others are first; the same call later
+	// ends it. InUse: another instance holds the disk. NodeFull: the instance
+	// takes no more. NotFound: there is no such disk or instance.
+	// UnknownOutcome: ECS may or may not attach it.
+	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error)
+
+	// Detach returns nil when a read has shown that the instance doesn't hold
+	// the disk. The errors are those of Attach.
+	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) error
+
+	// Await reads a disk again and again until seen says that it is done, or
+	// has an error, and returns the disk as it was seen last. Pending: the
+	// caller's time was over before.
+	Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error)
+}
+
+// Tags changes the tags of disks.
+type Tags interface {
+	// Tag sets tags of a disk, over others of the same keys.
+	Tag(ctx context.Context, id disk.ID, tags disk.Tags) error
+
+	// Untag removes tags from a disk. Removal of an absent tag isn't an error,
+	// and without keys it does nothing.
+	Untag(ctx context.Context, id disk.ID, keys []string) error
 }
 
 // Cloud says whether ECS can be worked with at all.

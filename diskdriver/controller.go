@@ -9,19 +9,25 @@ import (
 // controller answers the CSI Controller service.
 type controller struct {
 	csi.UnimplementedControllerServer
-	config  Config
-	disks   Disks
-	history *history
-	pass    pass
+	config      Config
+	disks       Disks
+	attachments Attachments
+	tags        Tags
+	history     *history
+	unsettled   *unsettled
+	pass        pass
 }
 
 func newController(config Config, ecs ECS) *controller {
-	return &controller{config: config, disks: ecs, history: newHistory()}
+	return &controller{config: config, disks: ecs, attachments: ecs, tags: ecs, history: newHistory(), unsettled: newUnsettled()}
 }
 
 // capabilities are what the controller can do.
 var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+	csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+	csi.ControllerServiceCapability_RPC_PUBLISH_READONLY,
+	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,

@@ -65,21 +65,21 @@ func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) e
 	case err != nil:
 		return refused
 	case d.State == disk.Attached || d.State == disk.Attaching:
-		return fmt.Errorf("the disk is %s %s, and is not deleted: %w", strings.ToLower(string(d.State)), holders(d), refused)
+		return fmt.Errorf("the disk is attached to %s, and is not deleted: %w", words(d.Holders()), refused)
 	case d.State != disk.Available:
 		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and is deleted when that is over: %w", d.State, refused)}
 	}
 	return refused
 }
 
-// holders names who has a disk.
-func holders(d disk.Disk) string {
-	var names []string
-	for _, instance := range d.Holders() {
-		names = append(names, string(instance))
-	}
-	if len(names) == 0 {
+// words names the instances that have a disk.
+func words(instances []disk.InstanceID) string {
+	if len(instances) == 0 {
 		return "an instance that ECS doesn't name"
+	}
+	names := make([]string, len(instances))
+	for i, instance := range instances {
+		names[i] = string(instance)
 	}
 	return strings.Join(names, ", ")
 }

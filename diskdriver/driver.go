@@ -37,6 +37,10 @@ type Config struct {
 	// the topology requirement has it: topology.ZoneKey or, by default,
 	// topology.WellKnownZoneKey.
 	TopologyKey string
+	// ForceRegional lets a publish take a regional disk from an instance of
+	// another zone that has it still, as when a zone has failed. It is for
+	// whoever makes sure by other means that the instance doesn't write any more.
+	ForceRegional bool
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
 }

@@ -19,8 +19,8 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
 }
 
-// GetPluginCapabilities says that there is a controller, and that a volume
-// can't be reached from everywhere.
+// GetPluginCapabilities says that there is a controller, that a volume can't be
+// reached from everywhere, and that it can grow on a node and off it.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	response := &csi.GetPluginCapabilitiesResponse{}
 	for _, t := range []csi.PluginCapability_Service_Type{
@@ -29,6 +29,14 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	} {
 		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}},
+		})
+	}
+	for _, t := range []csi.PluginCapability_VolumeExpansion_Type{
+		csi.PluginCapability_VolumeExpansion_ONLINE,
+		csi.PluginCapability_VolumeExpansion_OFFLINE,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
+			Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{Type: t}},
 		})
 	}
 	return response, nil

@@ -28,6 +28,12 @@ func target(req any) string {
 		return "named " + r.GetName()
 	case *csi.DeleteVolumeRequest:
 		return "with ID " + r.GetVolumeId()
+	case *csi.ControllerPublishVolumeRequest:
+		return "with ID " + r.GetVolumeId()
+	case *csi.ControllerUnpublishVolumeRequest:
+		return "with ID " + r.GetVolumeId()
+	case *csi.ControllerExpandVolumeRequest:
+		return "with ID " + r.GetVolumeId()
 	}
 	return ""
 }

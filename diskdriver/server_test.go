@@ -124,3 +124,14 @@ func TestListenRemovesADeadSocketAndNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// shortDir returns a directory with room for a socket's path, which has about
+// a hundred bytes.
+func shortDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

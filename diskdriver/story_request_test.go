@@ -6,6 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -55,7 +56,7 @@ func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequ
 			terms = append(terms, &csi.Topology{Segments: segments})
 		case "takes":
 			takes = strings.Split(value, ",")
-		case "fs", "mode", "block", "access", "timeout": // read elsewhere
+		case "fs", "mode", "block", "access", "timeout", "ro": // read elsewhere
 		case "source":
 			req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: value}}}
 		default:
@@ -92,6 +93,41 @@ func (s *story) listRequest(words []string) *csi.ListVolumesRequest {
 		}
 	}
 	return req
+}
+
+func (s *story) publishRequest(words []string) *csi.ControllerPublishVolumeRequest {
+	req := &csi.ControllerPublishVolumeRequest{VolumeId: s.id(words[0]), VolumeCapability: s.capability(words)}
+	for _, word := range words[1:] {
+		switch {
+		case strings.HasPrefix(word, "i-"):
+			req.NodeId = word
+		case word == "ro":
+			req.Readonly = true
+		}
+	}
+	return req
+}
+
+func (s *story) unpublishRequest(words []string) *csi.ControllerUnpublishVolumeRequest {
+	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: s.id(words[0])}
+	if len(words) > 1 && strings.HasPrefix(words[1], "i-") {
+		req.NodeId = words[1]
+	}
+	return req
+}
+
+func (s *story) expandRequest(words []string) *csi.ControllerExpandVolumeRequest {
+	create := s.createRequest("any", words[1:])
+	return &csi.ControllerExpandVolumeRequest{VolumeId: s.id(words[0]), CapacityRange: create.GetCapacityRange(), VolumeCapability: s.capability(words[1:])}
+}
+
+// instance stops or starts an instance, or takes it away.
+func (s *story) instance(id, state string) error {
+	if state == "gone" {
+		return s.sim.RemoveInstance(id)
+	}
+	status := strings.ToUpper(state[:1]) + state[1:]
+	return s.sim.SetInstance(id, ecssim.InstanceChange{Status: &status})
 }
 
 func capacityOf(req *csi.CreateVolumeRequest) *csi.CapacityRange {

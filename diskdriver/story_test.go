@@ -40,6 +40,9 @@ const cluster = "c1"
 //	given key=value...      settings of ECS, before anything else
 //	create NAME key=value...  CreateVolume; keys below, any other is a class parameter
 //	delete ID, validate ID key=value..., get ID, list [MAX [TOKEN]]
+//	publish ID NODE [ro] key=value..., unpublish ID [NODE]
+//	expand ID size=30Gi limit=40Gi [block]
+//	instance ID running|stopped|gone
 //	stock ZONE CATEGORY N   sold out at 0
 //	fault DO key=value...   ACTION, count, code, status, message
 //	ecs up|down|wrong-key|no-faults
@@ -75,7 +78,12 @@ func tell(t *testing.T, text []byte) []byte {
 	s := &story{t: t, config: ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"},
 		AccessKeys: map[string]string{"story": "secret"},
-		Latency:    ecssim.Latency{API: map[string]time.Duration{"CreateDisk": 500 * time.Millisecond, "DescribeDisks": 100 * time.Millisecond}},
+		Instances: []ecssim.Instance{
+			{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}, {ID: "i-a2", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"},
+			{ID: "i-b1", Zone: "cn-hangzhou-b", Type: "ecs.sim.large"}, {ID: "i-old", Zone: "cn-hangzhou-a", Type: "ecs.sim.legacy"},
+			{ID: "i-nvme1", Zone: "cn-hangzhou-a", Type: "ecs.simn.large"}, {ID: "i-nvme2", Zone: "cn-hangzhou-a", Type: "ecs.simn.large"},
+		},
+		Latency: ecssim.Latency{Attach: 2 * time.Second, Detach: 3 * time.Second, API: map[string]time.Duration{"CreateDisk": 500 * time.Millisecond, "DescribeDisks": 100 * time.Millisecond}},
 	}}
 	var out bytes.Buffer
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
@@ -85,14 +93,30 @@ func tell(t *testing.T, text []byte) []byte {
 		}
 		fmt.Fprintln(&out, line)
 		if command, ok := strings.CutPrefix(line, "> "); ok {
-			for outcome := range strings.SplitSeq(s.do(strings.Fields(command)), "\n") {
-				if outcome != "" {
-					fmt.Fprintf(&out, "  %s\n", plain(outcome))
-				}
+			for _, outcome := range folded(strings.Split(s.do(strings.Fields(command)), "\n")) {
+				fmt.Fprintf(&out, "  %s\n", plain(outcome))
 			}
 		}
 	}
 	return out.Bytes()
+}
+
+// folded makes one line of reads that are repeated until something shows: how
+// often is not the stories' concern.
+func folded(lines []string) []string {
+	var all []string
+	const again = ", and again"
+	for _, line := range lines {
+		last := len(all) - 1
+		switch {
+		case line == "":
+		case last >= 0 && strings.HasPrefix(line, "ECS: Describe") && strings.TrimSuffix(all[last], again) == line:
+			all[last] = line + again
+		default:
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 // Disks are named by the order of their creation, and request IDs hidden.
@@ -115,6 +139,7 @@ type story struct {
 	config ecssim.Config
 	sim    *ecssim.Server
 	driver *Driver
+	force  bool
 	down   bool
 	key    string
 	told   int // calls in the ledger that were told
@@ -135,6 +160,14 @@ func (s *story) do(words []string) string {
 		answer = s.call("CreateVolume", s.createRequest(rest[0], rest[1:]), rest...)
 	case "delete":
 		answer = s.call("DeleteVolume", &csi.DeleteVolumeRequest{VolumeId: s.id(rest[0])}, rest...)
+	case "publish":
+		answer = s.call("ControllerPublishVolume", s.publishRequest(rest), rest...)
+	case "unpublish":
+		answer = s.call("ControllerUnpublishVolume", s.unpublishRequest(rest), rest...)
+	case "expand":
+		answer = s.call("ControllerExpandVolume", s.expandRequest(rest), rest...)
+	case "instance":
+		s.must(s.instance(rest[0], rest[1]))
 	case "get":
 		answer = s.call("ControllerGetVolume", &csi.ControllerGetVolumeRequest{VolumeId: s.id(rest[0])})
 	case "list":
@@ -179,7 +212,7 @@ func (s *story) given(words []string) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
 		var d time.Duration
-		if name != "bind-failed-tokens" {
+		if value != "" {
 			var err error
 			d, err = time.ParseDuration(value)
 			s.must(err)
@@ -191,6 +224,16 @@ func (s *story) given(words []string) {
 			s.config.Latency.TagsVisible = d
 		case "initializing":
 			s.config.Latency.Initializing = d
+		case "attach":
+			s.config.Latency.Attach = d
+		case "attach-shown":
+			s.config.Latency.AttachShown = d
+		case "detach":
+			s.config.Latency.Detach = d
+		case "hidden-detach":
+			s.config.Doubts.HideDetaching = true
+		case "force-regional":
+			s.force = true
 		case "bind-failed-tokens":
 			s.config.BindFailedTokens = true
 		default:
@@ -211,7 +254,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster}, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force}, client)
 	s.must(err)
 }
 
@@ -312,6 +355,10 @@ func render(response any, err error) string {
 			return "not confirmed: " + r.GetMessage()
 		}
 		return "confirmed"
+	case *csi.ControllerPublishVolumeResponse:
+		return fmt.Sprintf("OK %v", r.GetPublishContext())
+	case *csi.ControllerExpandVolumeResponse:
+		return fmt.Sprintf("OK %g GiB, node expansion %v", float64(r.GetCapacityBytes())/(1<<30), r.GetNodeExpansionRequired())
 	case *csi.ControllerGetVolumeResponse:
 		return "OK " + listed(r.GetVolume(), r.GetStatus().GetPublishedNodeIds())
 	case *csi.ListVolumesResponse:
@@ -352,8 +399,8 @@ func (s *story) calls() string {
 	for _, c := range all[s.told:] {
 		p := c.Params
 		fmt.Fprintf(&out, "ECS: %s", c.Action)
-		for _, name := range []string{"ClientToken", "ZoneId", "DiskCategory", "PerformanceLevel", "Size", "DiskId", "DiskIds"} {
-			if p[name] != "" {
+		for _, name := range []string{"ClientToken", "ZoneId", "DiskCategory", "PerformanceLevel", "Size", "NewSize", "Type", "DiskId", "InstanceId", "Force", "ResourceId.1", "Tag.1.Key", "TagKey.1", "DiskIds"} {
+			if p[name] != "" && (name != "Tag.1.Key" || c.Action == "TagResources") {
 				fmt.Fprintf(&out, " %s", p[name])
 			}
 		}

@@ -30,6 +30,7 @@ type options struct {
 	metadataEndpoint  string
 	unknownParameters string
 	pvTopologyKey     string
+	forceRegional     bool
 	httpEndpoint      string
 	drain             time.Duration
 	showVersion       bool
@@ -53,6 +54,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.metadataEndpoint, "metadata-endpoint", "", "host or URL of the instance metadata service, for credentials of the instance's RAM role; HTTP unless it starts with https://; empty: http://100.100.100.200")
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
+	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls under way may take to end after SIGTERM")
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")
@@ -132,12 +134,13 @@ func (o *options) ecs(credentials ecs.Credentials, registry prometheus.Registere
 // driver returns the part of the options that the driver needs.
 func (o *options) driver(registry prometheus.Registerer) diskdriver.Config {
 	return diskdriver.Config{
-		Name:        o.driverName,
-		Version:     version,
-		Region:      o.region,
-		ClusterID:   o.clusterID,
-		Unknown:     disk.Unknown(o.unknownParameters),
-		TopologyKey: o.pvTopologyKey,
-		Registerer:  registry,
+		Name:          o.driverName,
+		Version:       version,
+		Region:        o.region,
+		ClusterID:     o.clusterID,
+		Unknown:       disk.Unknown(o.unknownParameters),
+		TopologyKey:   o.pvTopologyKey,
+		ForceRegional: o.forceRegional,
+		Registerer:    registry,
 	}
 }

@@ -73,6 +73,22 @@ func Want(requiredBytes, limitBytes int64, filesystem string) (Wanted, error) {
 // Holds says whether a disk of that size serves the request.
 func (w Wanted) Holds(size GiB) bool { return w.Least <= size && size <= w.Most }
 
+// Grown returns the size that a disk must have to serve the request: its own if
+// that is enough, for disks don't shrink. OutOfRange: it is too large already,
+// or its type doesn't come so large.
+func (w Wanted) Grown(d Disk) (GiB, error) {
+	kind := Choice{d.Category, d.PerformanceLevel}
+	switch most := kind.Sizes().Most; {
+	case d.Size > w.Most:
+		return 0, &Error{Disk: d.ID, Kind: OutOfRange, Err: fmt.Errorf("capacity_range: the disk has %d GiB and can't shrink; asked for is %s", d.Size, w)}
+	case d.Size >= w.Least:
+		return d.Size, nil
+	case w.Least > most && most > 0:
+		return 0, &Error{Disk: d.ID, Kind: OutOfRange, Err: fmt.Errorf("capacity_range: a disk of type %s has at most %d GiB; asked for is %s", kind, most, w)}
+	}
+	return w.Least, nil
+}
+
 // within returns the smallest size that serves the request and that the range
 // takes. A requirement below the range is not raised: it doesn't fit.
 func (w Wanted) within(r Range) (GiB, bool) {

@@ -19,7 +19,6 @@ var (
 	deleteSnapshot            = action{name: "DeleteSnapshot", mutates: true}
 	describeSnapshots         = action{name: "DescribeSnapshots"}
 	createSnapshotGroup       = action{name: "CreateSnapshotGroup", mutates: true}
-	tagResources              = action{name: "TagResources", mutates: true}
 	describeAvailableResource = action{name: "DescribeAvailableResource"}
 )
 

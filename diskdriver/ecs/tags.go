@@ -1,0 +1,65 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const tagTimeout = 16 * time.Second
+
+var (
+	tagResources   = action{name: "TagResources", mutates: true, timeout: tagTimeout}
+	untagResources = action{name: "UntagResources", mutates: true, timeout: tagTimeout}
+)
+
+// Tag sets tags of a disk, over others of the same keys. Reads may show them a
+// moment later.
+func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
+	if len(tags) == 0 {
+		return nil
+	}
+	_, err := send(ctx, c, tagResources, func() (request, *sdkecs.TagResourcesResponse) {
+		r := sdkecs.CreateTagResourcesRequest()
+		r.ResourceType = "disk"
+		r.ResourceId = &[]string{string(id)}
+		list := make([]sdkecs.TagResourcesTag, 0, len(tags))
+		for _, key := range slices.Sorted(maps.Keys(tags)) {
+			list = append(list, sdkecs.TagResourcesTag{Key: key, Value: tags[key]})
+		}
+		r.Tag = &list
+		return r, sdkecs.CreateTagResourcesResponse()
+	}, func(reply *sdkecs.TagResourcesResponse) bool { return reply.RequestId != "" })
+	return ofDisk(id, err)
+}
+
+// Untag removes tags from a disk. Removal of an absent tag isn't an error.
+func (c *Client) Untag(ctx context.Context, id disk.ID, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := send(ctx, c, untagResources, func() (request, *sdkecs.UntagResourcesResponse) {
+		r := sdkecs.CreateUntagResourcesRequest()
+		r.ResourceType = "disk"
+		r.ResourceId = &[]string{string(id)}
+		list := slices.Clone(keys)
+		r.TagKey = &list
+		return r, sdkecs.CreateUntagResourcesResponse()
+	}, func(reply *sdkecs.UntagResourcesResponse) bool { return reply.RequestId != "" })
+	return ofDisk(id, err)
+}
+
+// ofDisk says of which disk an error is.
+func ofDisk(id disk.ID, err error) error {
+	var e *disk.Error
+	if errors.As(err, &e) && e.Disk == "" {
+		e.Disk = id
+	}
+	return err
+}

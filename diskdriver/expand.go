@@ -1,0 +1,44 @@
+package diskdriver
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// ControllerExpandVolume makes a disk larger, in use or not (CSI spec,
+// ControllerExpandVolume). A disk that is large enough stays as it is. The
+// answer is the size that the disk has. A file system has to grow on the node
+// then; a block volume has none.
+func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	required, limit := req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes()
+	switch {
+	case req.GetVolumeId() == "":
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	case required == 0 && limit == 0:
+		return nil, disk.Errorf(disk.Invalid, "capacity_range is missing")
+	}
+	want, err := disk.Want(required, limit, "")
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	if err != nil {
+		return nil, err
+	}
+	size, err := want.Grown(d)
+	if err != nil {
+		return nil, err
+	}
+	if size > d.Size {
+		if d, err = c.disks.Resize(ctx, d.ID, size); err != nil {
+			return nil, err
+		}
+	}
+	return &csi.ControllerExpandVolumeResponse{
+		CapacityBytes:         d.Size.Bytes(),
+		NodeExpansionRequired: req.GetVolumeCapability().GetBlock() == nil,
+	}, nil
+}

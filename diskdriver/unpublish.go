@@ -1,0 +1,75 @@
+package diskdriver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// ControllerUnpublishVolume detaches a disk from a node, or from all if none is
+// named (CSI spec, ControllerUnpublishVolume). It is OK only when ECS shows that
+// the node hasn't the disk, be the node running, stopped or gone; a disk that
+// doesn't exist is on no node.
+func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
+	err := c.unpublish(ctx, disk.ID(req.GetVolumeId()), unpublishing{disk.InstanceID(req.GetNodeId())})
+	if err != nil && disk.KindOf(err) != disk.NotFound {
+		return nil, err
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// unpublish takes the steps of the plan until ECS shows that the disk is off.
+func (c *controller) unpublish(ctx context.Context, id disk.ID, u unpublishing) error {
+	d, err := c.disks.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	next, nodes := u.next(d)
+	if next == await || next == done && c.unsettled.coming(id, u.node) {
+		d, err = c.attachments.Await(ctx, id, func(d disk.Disk) (bool, error) {
+			next, nodes = u.next(d)
+			return next == detach || next == done && !c.unsettled.coming(id, u.node), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if next == detach {
+		for _, node := range nodes {
+			if err := c.detach(ctx, tie{id, node}); err != nil {
+				return err
+			}
+		}
+	}
+	return c.tags.Untag(ctx, id, u.records(d))
+}
+
+// records are the tags of a disk that speak of the nodes that it is taken from.
+func (u unpublishing) records(d disk.Disk) []string {
+	var keys []string
+	for key := range d.Tags {
+		node, ok := strings.CutPrefix(key, disk.ReadOnlyTag(""))
+		if ok && (u.node == "" || disk.InstanceID(node) == u.node) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// detach detaches a disk from one node, and remembers it if ECS may be at it
+// still.
+func (c *controller) detach(ctx context.Context, t tie) error {
+	err := c.attachments.Detach(ctx, t.node, t.disk)
+	if err != nil {
+		c.unsettled.failed(t, leaving, err)
+		return err
+	}
+	c.unsettled.settle(t)
+	return nil
+}
