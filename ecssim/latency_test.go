@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
-
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -42,56 +40,6 @@ func TestNewDiskIsInitializing(t *testing.T) {
 		time.Sleep(time.Second)
 		if err := remove(c, id); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestReadsLagBehindACreate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.Visible = 2 * time.Second })
-		c := newClient(t, s)
-		id := create(t, c, nil)
-		count := func() int {
-			return len(describe(t, c, func(r *ecs.DescribeDisksRequest) { r.DiskIds = idList(id) }).Disks.Disk)
-		}
-		time.Sleep(2*time.Second - time.Nanosecond)
-		if n := count(); n != 0 {
-			t.Errorf("%d disks before the lag is over, want none", n)
-		}
-		if len(s.Disks()) != 1 {
-			t.Error("the disk itself must be there at once")
-		}
-		time.Sleep(time.Nanosecond)
-		if n := count(); n != 1 {
-			t.Errorf("%d disks after the lag, want 1", n)
-		}
-	})
-}
-
-func TestTagSearchLagsBehindReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.TagsVisible = 2 * time.Second })
-		c := newClient(t, s)
-		id := create(t, c, func(r *ecs.CreateDiskRequest) { r.Tag = &[]ecs.CreateDiskTag{{Key: "app", Value: "db"}} })
-		found := func(value string) int {
-			return describe(t, c, func(r *ecs.DescribeDisksRequest) {
-				r.Tag = &[]ecs.DescribeDisksTag{{Key: "app", Value: value}}
-			}).TotalCount
-		}
-		if found("db") != 0 || describe(t, c, nil).TotalCount != 1 {
-			t.Error("a new disk must be found by a plain read and not yet by its tag")
-		}
-		time.Sleep(2 * time.Second)
-		if found("db") != 1 {
-			t.Error("after the lag the tag must find the disk")
-		}
-		tagDisk(t, c, id, "app", "web")
-		if found("db") != 1 || found("web") != 0 {
-			t.Error("a changed tag must be found by its old value first")
-		}
-		time.Sleep(2 * time.Second)
-		if found("db") != 0 || found("web") != 1 {
-			t.Error("after the lag a changed tag must be found by its new value")
 		}
 	})
 }

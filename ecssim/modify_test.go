@@ -393,25 +393,6 @@ func TestModifyDiskAttributeRefuses(t *testing.T) {
 	}
 }
 
-func TestA7BurstingIsRefusedForAWhileAfterAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, newServer(t, func(c *ecssim.Config) { c.Latency.Modify, c.Latency.BurstReady = time.Minute, 5*time.Second }))
-		id := create(t, c, ofKind("cloud_essd", "", "40"))
-		burst := func() error {
-			return attributes(c, []string{id}, func(r *ecs.ModifyDiskAttributeRequest) { r.BurstingEnabled = "true" })
-		}
-		ok(t, second(modify(c, id, toCategory("cloud_auto"))))
-		wantCode(t, burst(), 403, "BurstingEnabledForModifyingDiskUnsupported")
-		time.Sleep(time.Minute)
-		if got := tasks(t, c, nil)[0].TaskStatus; got != "Finished" {
-			t.Fatalf("the task is %s", got)
-		}
-		wantCode(t, burst(), 403, "BurstingEnabledForModifyingDiskUnsupported")
-		time.Sleep(5 * time.Second)
-		ok(t, burst())
-	})
-}
-
 func TestLimitsAreChecked(t *testing.T) {
 	for _, tt := range []struct {
 		limits ecssim.Limits
