@@ -93,10 +93,11 @@ func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.I
 	return nil
 }
 
-// settled waits until a disk that this process has just made is there.
+// settled waits until a disk that this process has just made is there. Of one
+// that was made long ago ECS's answer to the next call says more.
 func (c *Client) settled(ctx context.Context, id disk.ID) error {
 	last := c.states.last(id)
-	if last.state != disk.Creating {
+	if last.state != disk.Creating || time.Since(last.since) > idleTime {
 		return nil
 	}
 	_, err := c.await(ctx, wait{id: id, change: toSettle, since: last.since}, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })

@@ -94,7 +94,7 @@ func (g *gate) gaveUp(ctx context.Context, a action, refusal, why error) error {
 	switch {
 	case errors.As(refusal, &last):
 		return &disk.Error{Op: a.name, Kind: disk.Throttled, RequestID: last.RequestID, Err: fmt.Errorf("%w (not tried again: %w)", last.Err, why)}
-	case g.closed():
+	case g.limited():
 		return &disk.Error{Op: a.name, Kind: disk.Throttled, Err: fmt.Errorf("held back because ECS throttles %s: %w", a.name, why)}
 	}
 	return &disk.Error{Op: a.name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", g.underWay(), a.name, why)}
@@ -137,6 +137,13 @@ func (g *gate) closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.windows.shut
+}
+
+// limited says whether ECS is known to throttle the action.
+func (g *gate) limited() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.windows.shut || g.windows.limit > 0
 }
 
 // underWay is how many calls are.

@@ -102,6 +102,9 @@ func (r *reads) get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 // await asks, and waits for the answer. A member whose time ends while ECS
 // throttles reads is told so in time to answer.
 func (r *reads) await(ctx context.Context, a *ask) (glimpse, error) {
+	if err := ctx.Err(); err != nil {
+		return glimpse{}, disk.Errorf(disk.Unreachable, "not sent: %w", err)
+	}
 	r.join(ctx, a)
 	patient, cancel := patience(ctx)
 	defer cancel()

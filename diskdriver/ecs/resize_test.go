@@ -95,6 +95,7 @@ func TestAResizeThatCannotBeSaysWhy(t *testing.T) {
 		{"an order is under way", func(sim *ecssim.Server) error {
 			return sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultError, Status: 400, Code: "LastOrderProcessing"})
 		}, 30, disk.Pending},
+		{"too large for its category", func(*ecssim.Server) error { return nil }, 1 << 20, disk.OutOfRange},
 		{"not allowed", func(sim *ecssim.Server) error {
 			return sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultError, Status: 403, Code: "Forbidden.RAM"})
 		}, 30, disk.Denied},

@@ -18,7 +18,7 @@ const (
 const (
 	// careful is how many calls are in flight at most while nobody knows what
 	// the window takes: all of them are refused together when it is used up.
-	careful = 20
+	careful = 32
 	// share bounds the same as a part of what windows have taken so far, so
 	// that large windows are found fast and at the same price.
 	share = 25
@@ -29,7 +29,7 @@ const (
 	narrow = time.Second
 	// lastTry is how many windows at most are used to their limit, and no
 	// further, before one is asked for more.
-	lastTry = 16
+	lastTry = 4
 )
 
 // windows is what has been learned of the windows of one action. It is told
@@ -214,8 +214,8 @@ func (w *windows) nextProbe(now time.Time) time.Time {
 	if w.sure {
 		first, surely := w.nextOpening(now)
 		switch middle := surely.Add(-w.by.Sub(w.after) / 2); {
-		case surely.Sub(first) > narrow && middle.After(now):
-			return middle
+		case w.refused && surely.Sub(first) > narrow && middle.After(now):
+			return middle // accepted there, it shows an opening; without a refusal before it would show nothing
 		case w.refusals <= 2 || surely.Sub(now) < lastBackoff:
 			return surely
 		}
@@ -261,18 +261,21 @@ func (w *windows) open(at time.Time) {
 	switch {
 	case w.sure:
 		w.fit(refused, at)
-	case dark >= longDark, sinceMinute < narrow:
-		w.sure, w.after, w.by = dark >= longDark, w.last, at
-	default:
+	case at.Sub(w.last) >= window:
+		// Nobody has asked for so long that any window could have opened.
+	case dark >= longDark:
+		w.sure, w.after, w.by = true, w.last, at
+	case sinceMinute >= narrow:
 		// No window opens here: calls trickle in. There is no limit to a minute
 		// to hold to, and few are risked at a time.
 		w.limit, w.ramp = 0, 1
 	}
 }
 
-// fit makes the start of windows narrower by one opening.
+// fit makes the start of windows narrower by one opening, or gives it up if
+// windows opened at another time.
 func (w *windows) fit(refused bool, at time.Time) {
-	k := at.Sub(w.by).Round(window)
+	k := at.Sub(w.after).Truncate(window)
 	after, by := w.after.Add(k), w.by.Add(k)
 	if refused && w.last.After(after) {
 		after = w.last
@@ -280,10 +283,7 @@ func (w *windows) fit(refused bool, at time.Time) {
 	if at.Before(by) {
 		by = at
 	}
-	if by.Sub(after) <= 0 || at.Sub(by) > longDark {
-		w.sure = false // it has moved, or never was
-		return
+	if w.sure = after.Before(by); w.sure {
+		w.after, w.by, w.opens = after, by, by
 	}
-	w.after, w.by = after, by
-	w.opens = by
 }
