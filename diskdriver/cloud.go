@@ -12,6 +12,7 @@ type ECS interface {
 	Disks
 	Attachments
 	Tags
+	Stock
 	Cloud
 }
 
@@ -78,6 +79,13 @@ type Tags interface {
 	// Untag removes tags from a disk. Removal of an absent tag isn't an error,
 	// and without keys it does nothing.
 	Untag(ctx context.Context, id disk.ID, keys []string) error
+}
+
+// Stock says what disks there are to be had.
+type Stock interface {
+	// Offers returns what the zones have to give just now, or with regional
+	// what the region has for all of them.
+	Offers(ctx context.Context, regional bool) (disk.Offers, error)
 }
 
 // Cloud says whether ECS can be worked with at all.

@@ -13,13 +13,15 @@ type controller struct {
 	disks       Disks
 	attachments Attachments
 	tags        Tags
+	stock       Stock
 	history     *history
 	unsettled   *unsettled
+	offers      *offers
 	pass        pass
 }
 
 func newController(config Config, ecs ECS) *controller {
-	return &controller{config: config, disks: ecs, attachments: ecs, tags: ecs, history: newHistory(), unsettled: newUnsettled()}
+	return &controller{config: config, disks: ecs, attachments: ecs, tags: ecs, stock: ecs, history: newHistory(), unsettled: newUnsettled(), offers: newOffers()}
 }
 
 // capabilities are what the controller can do.
@@ -30,6 +32,7 @@ var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
+	csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 }

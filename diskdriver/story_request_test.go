@@ -121,6 +121,16 @@ func (s *story) expandRequest(words []string) *csi.ControllerExpandVolumeRequest
 	return &csi.ControllerExpandVolumeRequest{VolumeId: s.id(words[0]), CapacityRange: create.GetCapacityRange(), VolumeCapability: s.capability(words[1:])}
 }
 
+// capacityRequest reads the words of a capacity command as those of a create.
+func (s *story) capacityRequest(words []string) *csi.GetCapacityRequest {
+	create := s.createRequest("any", words)
+	req := &csi.GetCapacityRequest{VolumeCapabilities: create.GetVolumeCapabilities(), Parameters: create.GetParameters()}
+	if terms := append(create.GetAccessibilityRequirements().GetPreferred(), create.GetAccessibilityRequirements().GetRequisite()...); len(terms) > 0 {
+		req.AccessibleTopology = terms[0]
+	}
+	return req
+}
+
 // instance stops or starts an instance, or takes it away.
 func (s *story) instance(id, state string) error {
 	if state == "gone" {

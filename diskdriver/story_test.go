@@ -42,6 +42,7 @@ const cluster = "c1"
 //	delete ID, validate ID key=value..., get ID, list [MAX [TOKEN]]
 //	publish ID NODE [ro] key=value..., unpublish ID [NODE]
 //	expand ID size=30Gi limit=40Gi [block]
+//	capacity [zones=a] key=value...
 //	instance ID running|stopped|gone
 //	stock ZONE CATEGORY N   sold out at 0
 //	fault DO key=value...   ACTION, count, code, status, message
@@ -170,6 +171,8 @@ func (s *story) do(words []string) string {
 		s.must(s.instance(rest[0], rest[1]))
 	case "get":
 		answer = s.call("ControllerGetVolume", &csi.ControllerGetVolumeRequest{VolumeId: s.id(rest[0])})
+	case "capacity":
+		answer = s.call("GetCapacity", s.capacityRequest(rest))
 	case "list":
 		answer = s.call("ListVolumes", s.listRequest(rest))
 	case "validate":
@@ -359,6 +362,11 @@ func render(response any, err error) string {
 		return fmt.Sprintf("OK %v", r.GetPublishContext())
 	case *csi.ControllerExpandVolumeResponse:
 		return fmt.Sprintf("OK %g GiB, node expansion %v", float64(r.GetCapacityBytes())/(1<<30), r.GetNodeExpansionRequired())
+	case *csi.GetCapacityResponse:
+		if r.GetAvailableCapacity() == 0 {
+			return "OK nothing"
+		}
+		return fmt.Sprintf("OK %d GiB, of %d to %d GiB each", r.GetAvailableCapacity()>>30, r.GetMinimumVolumeSize().GetValue()>>30, r.GetMaximumVolumeSize().GetValue()>>30)
 	case *csi.ControllerGetVolumeResponse:
 		return "OK " + listed(r.GetVolume(), r.GetStatus().GetPublishedNodeIds())
 	case *csi.ListVolumesResponse:

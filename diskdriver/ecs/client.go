@@ -201,5 +201,5 @@ var (
 	detachDisk    = action{name: "DetachDisk", mutates: true, timeout: detachTimeout}
 	resizeDisk    = action{name: "ResizeDisk", mutates: true, timeout: resizeTimeout}
 	describeDisks = action{name: "DescribeDisks", timeout: readTimeout}
-	actions       = []action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks}
+	actions       = []action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks, describeAvailableResource}
 )

@@ -13,13 +13,12 @@ import (
 
 // Actions of which the table knows the codes.
 var (
-	modifyDiskSpec            = action{name: "ModifyDiskSpec", mutates: true}
-	modifyDiskAttribute       = action{name: "ModifyDiskAttribute", mutates: true}
-	createSnapshot            = action{name: "CreateSnapshot", mutates: true}
-	deleteSnapshot            = action{name: "DeleteSnapshot", mutates: true}
-	describeSnapshots         = action{name: "DescribeSnapshots"}
-	createSnapshotGroup       = action{name: "CreateSnapshotGroup", mutates: true}
-	describeAvailableResource = action{name: "DescribeAvailableResource"}
+	modifyDiskSpec      = action{name: "ModifyDiskSpec", mutates: true}
+	modifyDiskAttribute = action{name: "ModifyDiskAttribute", mutates: true}
+	createSnapshot      = action{name: "CreateSnapshot", mutates: true}
+	deleteSnapshot      = action{name: "DeleteSnapshot", mutates: true}
+	describeSnapshots   = action{name: "DescribeSnapshots"}
+	createSnapshotGroup = action{name: "CreateSnapshotGroup", mutates: true}
 )
 
 // attachingAnswers lists the codes of AttachDisk.
