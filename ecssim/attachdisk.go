@@ -48,7 +48,7 @@ func (s *Server) attachDisk(x *exchange) (object, *refusal) {
 	if o.ignored {
 		return nil, nil
 	}
-	if no := s.config.Queues.admit(o.instance, diskAttaching); no != nil {
+	if no := s.checkQueue(o.instance, diskAttaching); no != nil {
 		return nil, no
 	}
 	s.startAttach(x, o)

@@ -54,13 +54,14 @@ func (s *Server) SetQueues(q Queues) error {
 	return nil
 }
 
-// admit refuses an attach or a detach (phase says which) that finds the
+// checkQueue refuses an attach or a detach (phase says which) that finds the
 // instance's queue full.
-func (q Queues) admit(i *instance, phase string) *refusal {
+func (s *Server) checkQueue(i *instance, phase string) *refusal {
+	q := s.config.Queues
 	attaching, detaching := i.inPhase(diskAttaching), i.inPhase(diskDetaching)
 	switch {
 	case q == Serial && attaching+detaching > 0:
-		return refuse(403, "InvalidOperation.Conflict", "The operation conflicts with another one on instance %s.", i.ID)
+		return s.config.Doubts.conflict(i)
 	case q == Serial:
 		return nil
 	case phase == diskAttaching && attaching >= q.Attach:

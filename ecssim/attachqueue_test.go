@@ -34,6 +34,17 @@ func TestSerialQueueTakesOneAttachOrDetachAtATime(t *testing.T) {
 	})
 }
 
+func TestConflictHasTheStatusThatIsConfigured(t *testing.T) {
+	for configured, status := range map[int]int{0: 403, 403: 403, 409: 409} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newClient(t, newServer(t, func(c *ecssim.Config) { timed(c); c.Doubts.ConflictStatus = configured }))
+			id, other := create(t, c, nil), create(t, c, nil)
+			ok(t, attach(c, "i-1", id))
+			wantCode(t, attach(c, "i-1", other), status, "InvalidOperation.Conflict")
+		})
+	}
+}
+
 func TestParallelQueuesTake32AttachesAnd5Detaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(c *ecssim.Config) {

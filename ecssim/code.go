@@ -225,5 +225,7 @@ var tagCodes = map[int]string{
 // seen, by action.
 var olderStatuses = map[string]string{
 	"":           "InvalidAccessKeyId.NotFound=404 InvalidOperation.NotSupportedEndpoint=404",
+	"AttachDisk": "InvalidOperation.Conflict=409",
+	"DetachDisk": "InvalidOperation.Conflict=409",
 	"CreateDisk": "InvalidDataDiskCategory.NotSupported=403 InvalidDiskSize.NotSupported=403 Zone.NotOnSale=400 RegionUnauthorized=400 InvalidDataDiskCategory.ValueNotSupported=400",
 }

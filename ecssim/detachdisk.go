@@ -29,7 +29,7 @@ func (s *Server) detachDisk(x *exchange) (object, *refusal) {
 	if no := s.checkDetachable(d, i, deleteWithInstance); no != nil {
 		return nil, no
 	}
-	if no := s.config.Queues.admit(i, diskDetaching); no != nil {
+	if no := s.checkQueue(i, diskDetaching); no != nil {
 		return nil, no
 	}
 	s.startDetach(x, d.on(i))

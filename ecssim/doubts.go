@@ -1,6 +1,8 @@
 package ecssim
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -15,6 +17,10 @@ type Doubts struct {
 	// DetachedCode is what DetachDisk answers for a disk that is attached to
 	// nothing: one of DetachedCodes, or empty for the first.
 	DetachedCode string `json:"detachedCode"`
+	// ConflictStatus is the HTTP status of InvalidOperation.Conflict, 403 or
+	// 409; default 403. Clients of disks have seen the first, tables of other
+	// actions have the second.
+	ConflictStatus int `json:"conflictStatus"`
 	// RefuseAttachWhileDetaching makes AttachDisk refuse, with
 	// IncorrectDiskStatus, a disk that is Detaching from that very instance.
 	// ECS has been seen to accept it; the disk is detached all the same.
@@ -59,6 +65,9 @@ func (d Doubts) check() error {
 	if d.DetachedCode != "" && !slices.Contains(DetachedCodes, d.DetachedCode) {
 		return &ConfigError{"Doubts.DetachedCode", d.DetachedCode, "one of " + quoted(DetachedCodes)}
 	}
+	if d.ConflictStatus != 0 && d.ConflictStatus != 403 && d.ConflictStatus != 409 {
+		return &ConfigError{"Doubts.ConflictStatus", fmt.Sprint(d.ConflictStatus), "403 or 409"}
+	}
 	for _, name := range d.SnapshotUnattached {
 		if _, ok := categories[name]; !ok {
 			return &ConfigError{"Doubts.SnapshotUnattached", name, "categories of " + quoted(slices.Sorted(maps.Keys(categories)))}
@@ -77,6 +86,12 @@ func (s *Server) SetDoubts(d Doubts) error {
 	defer s.mu.Unlock()
 	s.config.Doubts = d
 	return nil
+}
+
+// conflict is the refusal of an attach or a detach while the instance is busy
+// with another.
+func (d Doubts) conflict(i *instance) *refusal {
+	return refuse(cmp.Or(d.ConflictStatus, 403), "InvalidOperation.Conflict", "The operation conflicts with another one on instance %s.", i.ID)
 }
 
 // inUse is the refusal to attach a disk that is In_use.

@@ -174,6 +174,7 @@ func TestDoubtsAreChecked(t *testing.T) {
 	}{
 		{ecssim.Doubts{InUseCode: "Busy"}, "Doubts.InUseCode"},
 		{ecssim.Doubts{DetachedCode: "Gone"}, "Doubts.DetachedCode"},
+		{ecssim.Doubts{ConflictStatus: 400}, "Doubts.ConflictStatus"},
 		{ecssim.Doubts{SnapshotUnattached: []string{"cloud_fast"}}, "Doubts.SnapshotUnattached"},
 	} {
 		var wrong *ecssim.ConfigError
