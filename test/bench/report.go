@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// figure is one measured value and what it should be.
+type figure struct {
+	name       string
+	value      float64
+	unit       string
+	target     float64 // the value is to be no more
+	comparison string
+}
+
+func (f figure) verdict() string {
+	if f.value <= f.target {
+		return "ok"
+	}
+	return "MISSED"
+}
+
+// report collects the figures and the tables beside them.
+type report struct {
+	figures []figure
+	runs    []string // rows of the table of lifecycles
+	cpu     []string // rows of the table of CPU time
+	notes   []string
+}
+
+// add takes a figure down and prints its row.
+func (r *report) add(f figure) {
+	if len(r.figures) == 0 {
+		fmt.Printf("%-78s %10s %10s\n", "name", "value", "target")
+	}
+	r.figures = append(r.figures, f)
+	fmt.Printf("%-78s %10s %10s %s\n", f.name, number(f.value, f.unit), "<= "+number(f.target, f.unit), f.verdict())
+}
+
+func number(v float64, unit string) string {
+	text := strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+	if unit != "" {
+		text += " " + unit
+	}
+	return text
+}
+
+// markdown is the whole report.
+func (r *report) markdown() string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("# Benchmarks")
+	p("")
+	p("What the ECS client costs, measured against the simulator by `make bench-ecs`, which writes this page.")
+	p("A lifecycle is: create, attach, resize, detach and delete one disk, each as soon as the one before is done.")
+	p("")
+	p("| figure | measured | target | | for comparison |")
+	p("|---|---|---|---|---|")
+	for _, f := range r.figures {
+		p("| %s | %s | <= %s | %s | %s |", f.name, number(f.value, f.unit), number(f.target, f.unit), f.verdict(), f.comparison)
+	}
+	p("")
+	p("## Lifecycles")
+	p("")
+	p("100 instances, all lifecycles begun at once; latencies are the simulator's profile `real`. An operation that is answered")
+	p("`Pending` or `Throttled` is repeated as a sidecar would, with pauses from 1 s to 5 min.")
+	p("")
+	p("| lifecycles | clock | calls a minute and action | instances | calls a lifecycle | mutating calls an operation | throttled | conflicts | took | answers to come back later |")
+	p("|---|---|---|---|---|---|---|---|---|---|")
+	for _, row := range r.runs {
+		p("%s", row)
+	}
+	p("")
+	p("## Where the CPU time goes")
+	p("")
+	for _, row := range r.cpu {
+		p("%s", row)
+	}
+	p("")
+	p("## How it is measured")
+	p("")
+	for _, note := range append(r.notes, machine()) {
+		p("- %s", note)
+	}
+	return b.String()
+}
+
+// machine says what the wall-clock figures were measured on.
+func machine() string {
+	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	return fmt.Sprintf("Command: `make bench-ecs`. Machine: %s, %d CPUs, %s, %s/%s. Commit %s, %s.",
+		processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.TrimSpace(string(commit)), time.Now().UTC().Format("2006-01-02"))
+}
+
+func processor() string {
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "unknown processor"
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "model name"); ok {
+			return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), ":"))
+		}
+	}
+	return "unknown processor"
+}
