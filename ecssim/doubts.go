@@ -48,6 +48,9 @@ type Doubts struct {
 	// RefuseSharedOnlineResize makes ResizeDisk refuse Type=online for disks
 	// with MultiAttach, as its table of errors says and its newer text does not.
 	RefuseSharedOnlineResize bool `json:"refuseSharedOnlineResize"`
+	// UnknownKeyIs400 gives InvalidAccessKeyId.NotFound the status 400 of the
+	// table of common errors, where clients see 404.
+	UnknownKeyIs400 bool `json:"unknownKeyIs400"`
 }
 
 // InUseCodes are the codes that AttachDisk may answer with for a disk that is

@@ -57,6 +57,9 @@ func (s *Server) verify(claim signed) (*accessKey, *refusal) {
 	now := time.Now()
 	key, no := s.keys.find(claim.keyID, claim.token, now)
 	if no != nil {
+		if no.status == 404 && s.config.Doubts.UnknownKeyIs400 {
+			no.status = 400
+		}
 		return nil, no
 	}
 	if no := checkTimestamp(claim.stamp, now); no != nil {
