@@ -10,7 +10,7 @@ import (
 const (
 	forecastMemory = 32
 	forecastAgrees = 4
-	forecastClose  = 2 * time.Millisecond
+	forecastClose  = time.Millisecond
 )
 
 // The pauses between looks at a change that takes longer than was to be

@@ -263,8 +263,11 @@ func TestAContextThatHasEndedSendsNothing(t *testing.T) {
 		sim, c := simulate(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		for _, op := range operations {
+		await := operations[0]
+		await.name, await.do = "Await", func(ctx context.Context, c *Client) error { _, err := c.Await(ctx, "d-bp1a", available); return err }
+		for _, op := range append(slices.Clone(operations), await) {
 			err := op.do(ctx, c)
+			synctest.Wait()
 			wantKind(t, err, disk.Unreachable)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: error %v doesn't say that the context was canceled", op.name, err)

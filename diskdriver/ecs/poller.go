@@ -159,6 +159,9 @@ type sightings struct {
 // seek waits for the next look at a disk and takes down what it shows. The
 // error is that of patient, which ends before ctx.
 func (r *reads) seek(ctx, patient context.Context, s *sightings) error {
+	if patient.Err() != nil {
+		return patient.Err()
+	}
 	a := &ask{id: s.id, since: s.began, due: s.due(), urgent: s.queued}
 	r.join(ctx, a)
 	select {

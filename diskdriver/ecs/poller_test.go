@@ -167,6 +167,30 @@ func TestAFailedLookFailsNoWait(t *testing.T) {
 	}
 }
 
+func TestNoMisbehaviourOfALookFailsAWait(t *testing.T) {
+	for _, kind := range ecssim.FaultKinds {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c, ids := ripening(t, 5*time.Second, 30)
+				if err := sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: kind, Count: 2, Lag: time.Second, DelayAfter: 3 * time.Second}); err != nil {
+					t.Fatal(err)
+				}
+				var all sync.WaitGroup
+				for _, id := range ids {
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+						defer cancel()
+						if d, err := c.Await(ctx, id, available); err != nil || d.State != disk.Available {
+							t.Errorf("disk %+v, error %v", d, err)
+						}
+					})
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
 func TestAReadThatECSRefusesForGoodEndsAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, ids := ripening(t, time.Hour, 1)
