@@ -29,6 +29,9 @@ func FuzzRequest(f *testing.F) {
 		{read + "&Filter.1.Key=CreationStartTime&Filter.1.Value=2000-01-01T00:00Z", ""},
 		{"Action=TagResources&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&ResourceType=disk", "ResourceId.1=d-1&Tag.1.Key=%FF"},
 		{"Action=DescribeInstanceTypes&Version=2014-05-26&Format=json&MaxResults=999&InstanceTypes.1=x", ""},
+		{"Action=AssumeRoleWithOIDC&Version=2015-04-01&Format=JSON&RoleArn=acs:ram::1234567890123456:role/driver&RoleSessionName=ab&OIDCProviderArn=acs:ram::1234567890123456:oidc-provider/p", "OIDCToken=a.eyJleHAiOjF9.c"},
+		{"Action=ListTagResources&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&ResourceType=disk&TagFilter.1.TagKey=a&TagFilter.1.TagValues.1=**x*", ""},
+		{"Action=DescribeTags&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&PageNumber=2", ""},
 		{"%zz", ";"},
 		{work + "AttachDisk&DiskId=d-bp100000000000000001&InstanceId=i-1&Device=/dev/xvdaa", "Force=true"},
 		{work + "DetachDisk&DiskId=d-bp100000000000000002&InstanceId=i-1&DeleteWithInstance=TRUE", ""},
@@ -74,6 +77,36 @@ func FuzzRequest(f *testing.F) {
 		}
 		if err := s.Check(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Whatever the headers of a signature say, nobody without the secret gets in,
+// and the answer is an error in ECS's form.
+func FuzzSignatureInHeaders(f *testing.F) {
+	f.Add("ACS3-HMAC-SHA256 Credential=test-key,SignedHeaders=host;x-acs-action;x-acs-content-sha256;x-acs-date;x-acs-signature-nonce;x-acs-version,Signature=00", "RegionId=cn-hangzhou", "")
+	f.Add("ACS3-HMAC-SHA256 Credential=,SignedHeaders=;;;,Signature==", "a&&=b", "x=%zz")
+	f.Add("ACS3-", "%zz", "")
+	f.Fuzz(func(t *testing.T, authorization, query, form string) {
+		s, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}, AccessKeys: map[string]string{keyID: secret}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "http://ecs/", strings.NewReader(form))
+		r.URL.RawQuery = query
+		for name, value := range map[string]string{
+			"Authorization": authorization, "Content-Type": "application/x-www-form-urlencoded", "X-Acs-Action": "DescribeDisks", "X-Acs-Version": "2014-05-26",
+			"X-Acs-Date": "2026-01-01T00:00:00Z", "X-Acs-Signature-Nonce": "1", "X-Acs-Content-Sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		} {
+			r.Header.Set(name, value)
+		}
+		reply, err := s.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body struct{ RequestId, Code string }
+		if err := json.NewDecoder(reply.Body).Decode(&body); err != nil || reply.StatusCode < 400 || body.Code == "" || !requestIDForm.MatchString(body.RequestId) {
+			t.Errorf("status %d with code %q: %v", reply.StatusCode, body.Code, err)
 		}
 	})
 }

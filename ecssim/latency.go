@@ -104,6 +104,8 @@ func realLatency(scale time.Duration) Latency {
 			"CreateSnapshotGroup":       600 * ms,
 			"ModifyDiskSpec":            1000 * ms,
 			"DescribeAvailableResource": 700 * ms,
+			"Metadata":                  5 * ms,
+			"MetadataToken":             5 * ms,
 		},
 		PerDisk:       ms,
 		Available:     1500 * ms,
