@@ -61,8 +61,7 @@ func (c *controller) storage(req *csi.GetCapacityRequest) (disk.Parameters, []pl
 	}
 	places := []place{{}}
 	if topology := req.GetAccessibleTopology(); topology != nil {
-		area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
-		if places, err = area.read("accessible_topology", []*csi.Topology{topology}); err != nil {
+		if places, err = c.area().read("accessible_topology", []*csi.Topology{topology}); err != nil {
 			return params, nil, err
 		}
 	}

@@ -13,6 +13,9 @@ type ECS interface {
 	Attachments
 	Tags
 	Stock
+	Snapshots
+	Groups
+	Changes
 	Cloud
 }
 
@@ -86,6 +89,77 @@ type Stock interface {
 	// Offers returns what the zones have to give just now, or with regional
 	// what the region has for all of them.
 	Offers(ctx context.Context, regional bool) (disk.Offers, error)
+}
+
+// Snapshots makes, finds and deletes snapshots.
+type Snapshots interface {
+	// CreateSnapshot asks for a snapshot under a client token and returns its
+	// ID; no read may show it yet. NotFound: there is no such disk. Mismatch:
+	// the token was used with other parameters. After any other Kind the same
+	// call with the same token tells.
+	CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error)
+
+	// AwaitSnapshot reads a snapshot until seen is done with it, and returns it
+	// as it was seen last. NotFound: it stays out of sight. Pending: ctx leaves
+	// no more time.
+	AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error)
+
+	// GetSnapshot reads one snapshot; NotFound if it is absent.
+	GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error)
+
+	// ListSnapshots returns every snapshot of the region that passes the
+	// filter, whoever made it, each once and sorted by ID.
+	ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error)
+
+	// DeleteSnapshot removes a snapshot, in whatever state it is. Disks that
+	// were made from it stay. Removal of an absent one isn't an error.
+	DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error
+}
+
+// Groups makes, finds and deletes groups of snapshots that are cut at the same
+// moment.
+type Groups interface {
+	// CreateGroup asks for a group under a client token and returns its ID; no
+	// read may show it yet. NotFound: one of the disks doesn't exist. Blocked:
+	// the disks don't go together. Mismatch: the token was used with other
+	// parameters.
+	CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error)
+
+	// AwaitGroup is to groups what AwaitSnapshot is to snapshots.
+	AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error)
+
+	// GetGroup reads one group with its members; NotFound if it is absent.
+	GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error)
+
+	// FindGroups returns every group that has all the tags, its members by
+	// their IDs and sources alone. None is no error.
+	FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error)
+
+	// DeleteGroup removes a group with its members, in whatever state it is.
+	// Disks that were made from them stay. Removal of an absent one isn't an
+	// error.
+	DeleteGroup(ctx context.Context, id disk.GroupID) error
+}
+
+// Changes changes disks in place.
+type Changes interface {
+	// TryMove says whether a move would work, and changes nothing. Invalid: it
+	// never will. Blocked: it may later. Pending: ECS is busy with the disk.
+	TryMove(ctx context.Context, id disk.ID, m disk.Move) error
+
+	// Move starts a move and returns the task to wait for; empty if there is
+	// none, for the disk is there already.
+	Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error)
+
+	// RunningMove returns the task that is moving a disk; empty if none is.
+	RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error)
+
+	// AwaitTask waits until a task of a disk is over. Unexpected: it failed.
+	// Pending: ctx leaves no more time.
+	AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error
+
+	// Burst switches a disk's bursting on or off.
+	Burst(ctx context.Context, id disk.ID, on bool) error
 }
 
 // Cloud says whether ECS can be worked with at all.

@@ -14,14 +14,26 @@ type controller struct {
 	attachments Attachments
 	tags        Tags
 	stock       Stock
-	history     *history
+	snapshots   Snapshots
+	groups      Groups
+	changes     Changes
+	history     *history // of volumes
+	shots       *history // of snapshots and groups
 	unsettled   *unsettled
 	offers      *offers
 	pass        pass
 }
 
+// area is where the controller works.
+func (c *controller) area() area {
+	return area{region: c.config.Region, preferredKey: c.config.TopologyKey}
+}
+
 func newController(config Config, ecs ECS) *controller {
-	return &controller{config: config, disks: ecs, attachments: ecs, tags: ecs, stock: ecs, history: newHistory(), unsettled: newUnsettled(), offers: newOffers()}
+	return &controller{
+		config: config, disks: ecs, attachments: ecs, tags: ecs, stock: ecs, snapshots: ecs, groups: ecs, changes: ecs,
+		history: newHistory(), shots: newHistory(), unsettled: newUnsettled(), offers: newOffers(),
+	}
 }
 
 // capabilities are what the controller can do.
@@ -35,6 +47,11 @@ var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 }
 
 // ControllerGetCapabilities names what the controller can do.

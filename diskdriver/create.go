@@ -38,20 +38,41 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, err
 	}
+	from, err := c.source(ctx, req, params)
+	if err == nil {
+		want, err = from.fit(want)
+	}
+	if err != nil {
+		return nil, err
+	}
 	o, err := c.zones(req, params, want)
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.obtain(ctx, o)
-	if err != nil && c.isStray(o, made) {
-		if err = c.clear(ctx, o, made); err == nil {
-			made, err = c.obtain(ctx, o)
-		}
-	}
+	from.into(&o.spec)
+	made, err := c.volumeOf(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return c.answer(o, made), nil
+	response := c.answer(o, made)
+	response.Volume.ContentSource = req.GetVolumeContentSource()
+	return response, nil
+}
+
+// volumeOf finds or makes the disk of an order, empty, from a snapshot or as a
+// copy. What an earlier call has left elsewhere goes first.
+func (c *controller) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
+	obtain := c.obtain
+	if o.spec.CloneOf != "" {
+		obtain = c.clone
+	}
+	made, err := obtain(ctx, o)
+	if err != nil && c.isStray(o, made) {
+		if err = c.clear(ctx, o, made); err == nil {
+			made, err = obtain(ctx, o)
+		}
+	}
+	return made, err
 }
 
 // obtain finds the disk of the name or makes it. A disk that is returned with
@@ -71,9 +92,6 @@ func (c *controller) obtain(ctx context.Context, o order) (disk.Disk, error) {
 func checkCreate(req *csi.CreateVolumeRequest) error {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return err
-	}
-	if req.GetVolumeContentSource() != nil {
-		return disk.Errorf(disk.Invalid, "volume_content_source: %v is not supported; allowed is none, which gives an empty disk", req.GetVolumeContentSource())
 	}
 	return checkCapabilities(req.GetVolumeCapabilities())
 }
@@ -109,8 +127,7 @@ func (c *controller) zones(req *csi.CreateVolumeRequest, params disk.Parameters,
 	if err != nil {
 		return o, err
 	}
-	area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
-	if o.places, err = area.places(req.GetAccessibilityRequirements(), params.Zones); err != nil {
+	if o.places, err = c.area().places(req.GetAccessibilityRequirements(), params.Zones); err != nil {
 		return o, err
 	}
 	o.plan, err = disk.Plan(fits, disksPlaces(o.places))
@@ -289,11 +306,10 @@ func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	if o.params.MkfsOptions != "" {
 		volume["mkfsOptions"] = o.params.MkfsOptions
 	}
-	area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      volume,
-		AccessibleTopology: []*csi.Topology{area.topology(d, o.places, o.params.CategoryAffinity)},
+		AccessibleTopology: []*csi.Topology{c.area().topology(d, o.places, o.params.CategoryAffinity)},
 	}}
 }

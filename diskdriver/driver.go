@@ -74,12 +74,15 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Driver answers the CSI services of the controller: Identity and Controller.
+// Driver answers the CSI services of the controller: Identity, Controller and
+// GroupController.
 type Driver struct {
 	health     *health
 	metrics    *metrics
 	identity   *identity
 	controller *controller
+	groups     *groupController
+	inflight   *inflight
 	chain      grpc.UnaryServerInterceptor
 }
 
@@ -97,12 +100,16 @@ func New(config Config, ecs ECS) (*Driver, error) {
 		}
 	}
 	health := &health{cloud: ecs, ready: m.ready}
+	inflight := newInflight()
+	controller := newController(config, ecs)
 	return &Driver{
 		health:     health,
 		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, health: health},
-		controller: newController(config, ecs),
-		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, newInflight().refuse),
+		controller: controller,
+		groups:     &groupController{controller: controller},
+		inflight:   inflight,
+		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse),
 	}, nil
 }
 
@@ -110,4 +117,5 @@ func New(config Config, ecs ECS) (*Driver, error) {
 func (d *Driver) register(s grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(s, d.identity)
 	csi.RegisterControllerServer(s, d.controller)
+	csi.RegisterGroupControllerServer(s, d.groups)
 }

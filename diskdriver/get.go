@@ -33,12 +33,11 @@ func (c *controller) volume(d disk.Disk) *csi.Volume {
 			about[tag] = d.Tags[tag]
 		}
 	}
-	area := area{region: c.config.Region, preferredKey: c.config.TopologyKey}
 	return &csi.Volume{
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      about,
-		AccessibleTopology: []*csi.Topology{area.topology(d, nil, false)},
+		AccessibleTopology: []*csi.Topology{c.area().topology(d, nil, false)},
 	}
 }
 

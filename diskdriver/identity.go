@@ -19,13 +19,16 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
 }
 
-// GetPluginCapabilities says that there is a controller, that a volume can't be
-// reached from everywhere, and that it can grow on a node and off it.
+// GetPluginCapabilities says that there are a controller and a group controller,
+// that neither a volume nor a snapshot can be reached from everywhere, and that
+// a volume can grow on a node and off it.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	response := &csi.GetPluginCapabilitiesResponse{}
 	for _, t := range []csi.PluginCapability_Service_Type{
 		csi.PluginCapability_Service_CONTROLLER_SERVICE,
 		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+		csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
+		csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,
 	} {
 		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}},

@@ -10,7 +10,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// inflight is the volumes that an operation is working on. The CSI
+// inflight is the volumes and snapshots that an operation is working on. The CSI
 // specification (Concurrency) leaves it to the plugin what a second operation
 // gets; here it is Pending.
 type inflight struct {
@@ -20,23 +20,35 @@ type inflight struct {
 
 func newInflight() *inflight { return &inflight{volumes: make(map[string]bool)} }
 
-// target names the volume that a request changes; empty if it changes none.
-// A name is never mistaken for an ID.
+// target names the volume or the snapshot that a request changes; empty if it
+// changes none. A name is never mistaken for an ID.
 func target(req any) string {
 	switch r := req.(type) {
 	case *csi.CreateVolumeRequest:
-		return "named " + r.GetName()
+		return volumeNamed(r.GetName())
 	case *csi.DeleteVolumeRequest:
-		return "with ID " + r.GetVolumeId()
+		return "volume with ID " + r.GetVolumeId()
 	case *csi.ControllerPublishVolumeRequest:
-		return "with ID " + r.GetVolumeId()
+		return "volume with ID " + r.GetVolumeId()
 	case *csi.ControllerUnpublishVolumeRequest:
-		return "with ID " + r.GetVolumeId()
+		return "volume with ID " + r.GetVolumeId()
 	case *csi.ControllerExpandVolumeRequest:
-		return "with ID " + r.GetVolumeId()
+		return "volume with ID " + r.GetVolumeId()
+	case *csi.ControllerModifyVolumeRequest:
+		return "volume with ID " + r.GetVolumeId()
+	case *csi.CreateSnapshotRequest:
+		return "snapshot named " + r.GetName()
+	case *csi.DeleteSnapshotRequest:
+		return "snapshot with ID " + r.GetSnapshotId()
+	case *csi.CreateVolumeGroupSnapshotRequest:
+		return "group snapshot named " + r.GetName()
+	case *csi.DeleteVolumeGroupSnapshotRequest:
+		return "group snapshot with ID " + r.GetGroupSnapshotId()
 	}
 	return ""
 }
+
+func volumeNamed(name string) string { return "volume named " + name }
 
 // refuse lets one operation at a time work on a volume.
 func (f *inflight) refuse(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -45,7 +57,7 @@ func (f *inflight) refuse(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
 		return handler(ctx, req)
 	}
 	if !f.take(volume) {
-		return nil, disk.Errorf(disk.Pending, "another operation is working on the volume %s", volume)
+		return nil, disk.Errorf(disk.Pending, "another operation is working on the %s", volume)
 	}
 	defer f.release(volume)
 	return handler(ctx, req)

@@ -1,6 +1,7 @@
 package diskdriver
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -21,8 +22,8 @@ const (
 	// over ECS's disks.
 	passLasts = time.Minute
 
-	// tokenPrefix begins a token of ListVolumes; the ID of the last disk that
-	// was listed follows.
+	// tokenPrefix begins the token of a list; the ID of the last one that was
+	// listed follows.
 	tokenPrefix = "after:"
 )
 
@@ -32,18 +33,15 @@ const (
 // tokens name the last one listed, so a volume that is there throughout is
 // listed once, whatever comes and goes between two pages (CSI spec, ListVolumes).
 func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-	if req.GetMaxEntries() < 0 {
-		return nil, disk.Errorf(disk.Invalid, "max_entries: %d is not allowed; allowed are 0, which is no limit, and more", req.GetMaxEntries())
-	}
-	last, continued := strings.CutPrefix(req.GetStartingToken(), tokenPrefix)
-	if req.GetStartingToken() != "" && (!continued || last == "") {
-		return nil, disk.Errorf(disk.BadToken, "starting_token: %q is none of this driver's; begin again without one", req.GetStartingToken())
-	}
-	disks, err := c.pass.read(ctx, c.disks, continued)
+	last, err := lastListed(req.GetMaxEntries(), req.GetStartingToken())
 	if err != nil {
 		return nil, err
 	}
-	disks, more := page(disks, disk.ID(last), int(req.GetMaxEntries()))
+	disks, err := c.pass.read(ctx, c.disks, last != "")
+	if err != nil {
+		return nil, err
+	}
+	disks, more := page(disks, disk.ID(last), int(req.GetMaxEntries()), func(d disk.Disk) disk.ID { return d.ID })
 	response := &csi.ListVolumesResponse{}
 	for _, d := range disks {
 		response.Entries = append(response.Entries, &csi.ListVolumesResponse_Entry{
@@ -57,14 +55,27 @@ func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 	return response, nil
 }
 
-// page returns the disks after the last one listed, at most so many if that is
-// not 0, and whether there are more. The disks are sorted by ID.
-func page(disks []disk.Disk, last disk.ID, most int) ([]disk.Disk, bool) {
-	from, found := slices.BinarySearchFunc(disks, last, func(d disk.Disk, id disk.ID) int { return strings.Compare(string(d.ID), string(id)) })
+// lastListed checks what a list is asked for, and returns the ID of the last one
+// that was listed; empty at the beginning.
+func lastListed(most int32, token string) (string, error) {
+	last, continued := strings.CutPrefix(token, tokenPrefix)
+	switch {
+	case most < 0:
+		return "", disk.Errorf(disk.Invalid, "max_entries: %d is not allowed; allowed are 0, which is no limit, and more", most)
+	case token != "" && (!continued || last == ""):
+		return "", disk.Errorf(disk.BadToken, "starting_token: %q is none of this driver's; begin again without one", token)
+	}
+	return last, nil
+}
+
+// page returns the items after the last one listed, at most so many if that is
+// not 0, and whether there are more. They are sorted by ID.
+func page[T any, ID ~string](items []T, last ID, most int, idOf func(T) ID) ([]T, bool) {
+	from, found := slices.BinarySearchFunc(items, last, func(item T, id ID) int { return cmp.Compare(idOf(item), id) })
 	if found {
 		from++
 	}
-	rest := disks[from:]
+	rest := items[from:]
 	if most == 0 || most > longestPage {
 		most = longestPage
 	}

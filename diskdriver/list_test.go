@@ -38,7 +38,7 @@ func TestWhatIsThereThroughoutIsListedOnceWhateverComesAndGoes(t *testing.T) {
 				disks = append(disks, disk.Disk{ID: id})
 			}
 			slices.SortFunc(disks, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
-			got, more := page(disks, last, most)
+			got, more := page(disks, last, most, func(d disk.Disk) disk.ID { return d.ID })
 			if len(got) > most {
 				t.Fatalf("seed %d: a page of %d, at most %d are allowed", seed, len(got), most)
 			}

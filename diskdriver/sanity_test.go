@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
@@ -50,9 +51,14 @@ func runSanity(t *testing.T) {
 	config.ControllerAddress, config.ControllerDialOptions = pipe("controller", serve(t, driver))
 	config.Address, config.DialOptions = pipe("node", serveNode(t, driver))
 	config.TargetPath, config.StagingPath = filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "staging")
-	config.TestVolumeParameters = map[string]string{"zoneId": "cn-hangzhou-a"}
+	config.TestVolumeParameters = map[string]string{"zoneId": "cn-hangzhou-a", "type": "cloud_essd"}
+	config.TestVolumeMutableParameters = map[string]string{
+		"type": "cloud_auto", "provisionedIops": "1000", "burstingEnabled": "true", "diskTags/tier": "fast", "-diskTags/tear": "",
+	}
+	config.TestVolumeSize = 20 << 30
 	config.TestNodeVolumeAttachLimit = true
 	config.IdempotentCount = 5
+	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithUnaryInterceptor(marshalled))
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.SkipStrings = []string{"Node Service"} // served by another program
 	gomega.RegisterFailHandler(ginkgo.Fail)
@@ -75,10 +81,27 @@ func pipe(name string, listener *bufconn.Listener) (string, []grpc.DialOption) {
 	}
 }
 
+// marshalled marshals every answer. The suite compares parts of answers with
+// parts of requests down to the caches that marshalling leaves in a message.
+func marshalled(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoker(ctx, method, req, reply, cc, opts...)
+	if err == nil {
+		_, err = proto.Marshal(reply.(proto.Message))
+	}
+	return err
+}
+
 // sanityDriver returns a driver whose ECS is simulated, with about the times that ECS takes.
 func sanityDriver(t *testing.T) *Driver {
-	sim, err := ecssim.New(ecssim.Config{Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
-		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}}, Latency: ecssim.Latency{Attach: 2 * time.Second, Detach: 3 * time.Second}})
+	sim, err := ecssim.New(ecssim.Config{
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
+		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
+		Latency: ecssim.Latency{
+			Attach: 2 * time.Second, Detach: 3 * time.Second, Modify: 30 * time.Second, BurstReady: 3 * time.Second,
+			SnapshotCut: 2 * time.Second, SnapshotUsable: 5 * time.Second, SnapshotDone: time.Minute,
+		},
+		Doubts: ecssim.Doubts{SnapshotUnattached: []string{"cloud_essd"}}, // as ECS does
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +139,9 @@ type otherNode struct{ csi.UnimplementedNodeServer }
 func (otherNode) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{
 		NodeId: sanityNode, MaxVolumesPerNode: sanityDisks,
-		AccessibleTopology: &csi.Topology{Segments: map[string]string{topology.WellKnownZoneKey: "cn-hangzhou-a"}},
+		// The suite takes a snapshot for usable on its node only if it is told
+		// of it in the same words.
+		AccessibleTopology: &csi.Topology{Segments: map[string]string{topology.RegionKey: "cn-hangzhou"}},
 	}, nil
 }
 

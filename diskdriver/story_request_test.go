@@ -58,10 +58,12 @@ func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequ
 			takes = strings.Split(value, ",")
 		case "fs", "mode", "block", "access", "timeout", "ro": // read elsewhere
 		case "source":
-			req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: value}}}
+			req.VolumeContentSource = contentSource(value)
 		default:
 			if name, ok := strings.CutPrefix(key, "mutable."); ok {
 				req.MutableParameters[name] = value
+			} else if key == disk.SnapshotParameter {
+				req.Parameters[key] = fullID(value)
 			} else {
 				req.Parameters[key] = value
 			}

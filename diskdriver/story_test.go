@@ -120,18 +120,11 @@ func folded(lines []string) []string {
 	return all
 }
 
-// Disks are named by the order of their creation, and request IDs hidden.
-var (
-	diskIDs    = regexp.MustCompile(`d-bp1[0-9a-z]{7}([0-9a-z]{10})`)
-	requestIDs = regexp.MustCompile(`[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`)
-)
+// requestIDs are hidden.
+var requestIDs = regexp.MustCompile(`[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`)
 
 func plain(line string) string {
-	line = diskIDs.ReplaceAllStringFunc(line, func(id string) string {
-		n, _ := strconv.ParseInt(id[len(id)-10:], 36, 64)
-		return fmt.Sprintf("d-%d", n)
-	})
-	return requestIDs.ReplaceAllString(line, "R")
+	return requestIDs.ReplaceAllString(plainIDs(line), "R")
 }
 
 // story is a simulated ECS and the driver's process of the moment.
@@ -198,7 +191,10 @@ func (s *story) do(words []string) string {
 	case "disks":
 		answer = s.disks()
 	default:
-		s.t.Fatalf("%q is no command", verb)
+		var known bool
+		if answer, known = s.doSnapshots(verb, rest); !known {
+			s.t.Fatalf("%q is no command", verb)
+		}
 	}
 	return s.calls() + answer
 }
@@ -240,13 +236,16 @@ func (s *story) given(words []string) {
 		case "bind-failed-tokens":
 			s.config.BindFailedTokens = true
 		default:
-			s.t.Fatalf("%q is no setting", name)
+			if !s.givenSnapshots(name, d) {
+				s.t.Fatalf("%q is no setting", name)
+			}
 		}
 	}
 }
 
 func (s *story) start() {
 	var err error
+	s.config.Doubts.SnapshotUnattached = []string{"cloud_essd", "cloud_auto"}
 	s.sim, err = ecssim.New(s.config)
 	s.must(err)
 	s.key = "secret"
@@ -301,6 +300,8 @@ func (s *story) fault(words []string) ecssim.Fault {
 			f.Params = map[string]string{"DiskCategory": value}
 		case "count":
 			f.Count, err = strconv.Atoi(value)
+		case "skip":
+			f.Skip, err = strconv.Atoi(value)
 		case "status":
 			f.Status, err = strconv.Atoi(value)
 		case "code":
@@ -329,11 +330,12 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
-	for _, m := range csi.Controller_ServiceDesc.Methods {
+	methods := map[any][]grpc.MethodDesc{s.driver.controller: csi.Controller_ServiceDesc.Methods, s.driver.groups: csi.GroupController_ServiceDesc.Methods}
+	for server, m := range everyOf(methods) {
 		if m.MethodName != method {
 			continue
 		}
-		response, err := m.Handler(s.driver.controller, ctx, func(in any) error {
+		response, err := m.Handler(server, ctx, func(in any) error {
 			proto.Merge(in.(proto.Message), req)
 			return nil
 		}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -352,7 +354,11 @@ func render(response any, err error) string {
 	switch r := response.(type) {
 	case *csi.CreateVolumeResponse:
 		v := r.GetVolume()
-		return fmt.Sprintf("OK %s %g GiB %v in %v", v.GetVolumeId(), float64(v.GetCapacityBytes())/(1<<30), v.GetVolumeContext(), topologies(v.GetAccessibleTopology()))
+		text := fmt.Sprintf("OK %s %g GiB %v in %v", v.GetVolumeId(), float64(v.GetCapacityBytes())/(1<<30), v.GetVolumeContext(), topologies(v.GetAccessibleTopology()))
+		if from := v.GetContentSource(); from != nil {
+			text += " from " + from.GetSnapshot().GetSnapshotId() + from.GetVolume().GetVolumeId()
+		}
+		return text
 	case *csi.ValidateVolumeCapabilitiesResponse:
 		if r.GetConfirmed() == nil {
 			return "not confirmed: " + r.GetMessage()
@@ -376,7 +382,7 @@ func render(response any, err error) string {
 		}
 		return strings.Join(lines, "\n")
 	}
-	return "OK"
+	return renderSnapshots(response)
 }
 
 func listed(v *csi.Volume, nodes []string) string {
@@ -392,13 +398,7 @@ func topologies(terms []*csi.Topology) string {
 }
 
 // id turns d-1 into the first disk's ID.
-func (s *story) id(word string) string {
-	n, err := strconv.ParseInt(strings.TrimPrefix(word, "d-"), 10, 64)
-	if err != nil {
-		return strings.Trim(word, `"`)
-	}
-	return fmt.Sprintf("d-bp10000000%010s", strconv.FormatInt(n, 36))
-}
+func (s *story) id(word string) string { return fullID(word) }
 
 // calls tells what reached ECS since it was told last.
 func (s *story) calls() string {
@@ -407,12 +407,15 @@ func (s *story) calls() string {
 	for _, c := range all[s.told:] {
 		p := c.Params
 		fmt.Fprintf(&out, "ECS: %s", c.Action)
-		for _, name := range []string{"ClientToken", "ZoneId", "DiskCategory", "PerformanceLevel", "Size", "NewSize", "Type", "DiskId", "InstanceId", "Force", "ResourceId.1", "Tag.1.Key", "TagKey.1", "DiskIds"} {
-			if p[name] != "" && (name != "Tag.1.Key" || c.Action == "TagResources") {
+		for _, name := range []string{
+			"ClientToken", "ZoneId", "DiskCategory", "PerformanceLevel", "Size", "NewSize", "Type", "DiskId", "InstanceId", "Force", "ResourceId.1", "Tag.1.Key", "TagKey.1", "DiskIds",
+			"SnapshotId", "SnapshotIds", "SnapshotGroupId", "SnapshotGroupId.1", "DiskId.1", "DiskId.2", "DryRun", "ProvisionedIops", "BurstingEnabled", "TaskIds", "ResourceIds.1",
+		} {
+			if p[name] != "" && (name != "Tag.1.Key" || c.Action == "TagResources") && (name != "Force" || c.Action == "AttachDisk") {
 				fmt.Fprintf(&out, " %s", p[name])
 			}
 		}
-		if c.Action == "DescribeDisks" && p["DiskIds"] == "" {
+		if strings.HasPrefix(c.Action, "Describe") {
 			for n := 1; p[fmt.Sprintf("Tag.%d.Key", n)] != ""; n++ {
 				fmt.Fprintf(&out, " %s=%s", p[fmt.Sprintf("Tag.%d.Key", n)], p[fmt.Sprintf("Tag.%d.Value", n)])
 			}

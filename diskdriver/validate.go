@@ -59,7 +59,9 @@ func (c *controller) holds(req *csi.ValidateVolumeCapabilitiesRequest, d disk.Di
 	if _, err := filesystemOf(capabilities, params.Filesystem); err != nil {
 		return err
 	}
-	if err := params.Spec(d.Name, c.config.ClusterID).Matches(d); err != nil {
+	spec := params.Spec(d.Name, c.config.ClusterID)
+	spec.SnapshotID, spec.CloneOf = d.SnapshotID, disk.ID(d.Tags[disk.CloneTag]) // no request names the source here
+	if err := spec.Matches(d); err != nil {
 		return err
 	}
 	return disk.OneOf(params.Choices, d)

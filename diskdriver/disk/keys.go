@@ -9,23 +9,26 @@ import (
 	"strings"
 )
 
-// key is what a parameter's name means.
-type key struct {
-	set    func(p *Parameters, value string) error       // nil: any value does; the error says what is allowed
-	under  func(p *Parameters, rest, value string) error // for a name that ends in "/": takes every name below it
-	idle   string                                        // why the parameter does nothing
-	barred string                                        // why it is refused, and what to do instead
+// key is what a parameter's name means for a P.
+type key[P any] struct {
+	set    func(p *P, value string) error       // nil: any value does; the error says what is allowed
+	under  func(p *P, rest, value string) error // for a name that ends in "/": takes every name below it
+	idle   string                               // why the parameter does nothing
+	barred string                               // why it is refused, and what to do instead
 }
 
 // keyTable is the names that a class may have.
-type keyTable map[string]key
+type keyTable[P any] map[string]key[P]
+
+// SnapshotParameter names the snapshot that the class's disks are made from.
+const SnapshotParameter = "csi.alibabacloud.com/disk-snapshot-id"
 
 // otherLimit is what to do instead of limiting a volume's I/O.
 const otherLimit = "choose a disk type and level with the limit that you want"
 
 // classKeys are the parameters of a StorageClass: every name that the driver
 // before topodisk honoured, and categoryAffinity.
-var classKeys = keyTable{
+var classKeys = keyTable[Parameters]{
 	"type":                             {set: (*Parameters).setCategories},
 	"performanceLevel":                 {set: (*Parameters).setLevels},
 	"zoneId":                           {set: (*Parameters).setZones},
@@ -47,6 +50,7 @@ var classKeys = keyTable{
 	"storageClusterId":                 text(func(p *Parameters) *string { return &p.StorageClusterID }),
 	"diskTags":                         {set: (*Parameters).setTags},
 	"diskTags/":                        {under: (*Parameters).tag},
+	SnapshotParameter:                  text(func(p *Parameters) *SnapshotID { return &p.SnapshotID }),
 	"csi.storage.k8s.io/pvc/name":      text(func(p *Parameters) *string { return &p.ClaimName }),
 	"csi.storage.k8s.io/pvc/namespace": text(func(p *Parameters) *string { return &p.ClaimNamespace }),
 	"csi.storage.k8s.io/pv/name":       {}, // the PV is named after the disk
@@ -57,80 +61,71 @@ var classKeys = keyTable{
 	"volumeExpandAutoSnapshot":           {idle: "it is obsolete"},
 	"volume.kubernetes.io/selected-node": {idle: "the topology requirement says where the disk goes"},
 
-	"volumeDeleteSnapshotRetentionDays":     {barred: "no snapshot is taken of a disk that is deleted"},
-	"alibabacloud.com/createdisk-arn":       {barred: "let the driver's own role create disks"},
-	"csi.alibabacloud.com/disk-snapshot-id": {barred: "no disk is made from a snapshot"},
-	"volume.alibabacloud.com/disk-id":       {barred: "make a PersistentVolume by hand for a disk that exists"},
-	"sysConfig":                             {barred: "set block device attributes on the node"},
-	"dataCacheSize":                         {barred: "choose a faster disk type"},
-	"dataCacheMode":                         {barred: "choose a faster disk type"},
-	"readIOPS":                              {barred: otherLimit},
-	"writeIOPS":                             {barred: otherLimit},
-	"readBPS":                               {barred: otherLimit},
-	"writeBPS":                              {barred: otherLimit},
-}
-
-// mutableKeys are the parameters of a VolumeAttributesClass.
-var mutableKeys = keyTable{
-	"type":                {set: (*Parameters).setCategory},
-	"performanceLevel":    {set: (*Parameters).setLevel},
-	"provisionedIops":     {set: (*Parameters).setIOPS},
-	"burstingEnabled":     truth(func(p *Parameters) *bool { return &p.Bursting }),
-	"diskTags/":           {under: (*Parameters).tag},
-	"-diskTags/":          {under: (*Parameters).untag},
-	"csi.storage.k8s.io/": {under: func(*Parameters, string, string) error { return nil }}, // the resizer's own
+	"volumeDeleteSnapshotRetentionDays": {barred: "no snapshot is taken of a disk that is deleted"},
+	"alibabacloud.com/createdisk-arn":   {barred: "let the driver's own role create disks"},
+	"volume.alibabacloud.com/disk-id":   {barred: "make a PersistentVolume by hand for a disk that exists"},
+	"sysConfig":                         {barred: "set block device attributes on the node"},
+	"dataCacheSize":                     {barred: "choose a faster disk type"},
+	"dataCacheMode":                     {barred: "choose a faster disk type"},
+	"readIOPS":                          {barred: otherLimit},
+	"writeIOPS":                         {barred: otherLimit},
+	"readBPS":                           {barred: otherLimit},
+	"writeBPS":                          {barred: otherLimit},
 }
 
 // find returns the meaning of a name, if it has one; its set is bound to the
 // name.
-func (t keyTable) find(name string) (key, bool) {
+func (t keyTable[P]) find(name string) (key[P], bool) {
 	if k, ok := t[name]; ok && k.under == nil {
 		return k, true
 	}
 	prefix, rest, _ := strings.Cut(name, "/")
 	k := t[prefix+"/"]
 	if k.under == nil || rest == "" {
-		return key{}, false
+		return key[P]{}, false
 	}
-	k.set = func(p *Parameters, value string) error { return k.under(p, rest, value) }
+	k.set = func(p *P, value string) error { return k.under(p, rest, value) }
 	return k, true
 }
 
 // String lists the names that do something.
-func (t keyTable) String() string {
+func (t keyTable[P]) String() string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if k := t[name]; k.barred == "" && k.idle == "" {
+			if k.under != nil {
+				name += "<key>"
+			}
 			names = append(names, name)
 		}
 	}
-	return strings.ReplaceAll(strings.Join(names, ", "), "/,", "/<key>,")
+	return strings.Join(names, ", ")
 }
 
 // text keeps a value as it is. A second name for the same field may repeat the
 // value, not change it.
-func text(field func(*Parameters) *string) key {
-	return key{set: func(p *Parameters, value string) error {
+func text[P any, S ~string](field func(*P) *S) key[P] {
+	return key[P]{set: func(p *P, value string) error {
 		f := field(p)
-		if *f != "" && *f != value {
+		if *f != "" && *f != S(value) {
 			return fmt.Errorf("another name of the same parameter says %q", *f)
 		}
-		*f = value
+		*f = S(value)
 		return nil
 	}}
 }
 
 // truth keeps a yes or no.
-func truth(field func(*Parameters) *bool) key {
-	return key{set: func(p *Parameters, value string) (err error) {
+func truth[P any](field func(*P) *bool) key[P] {
+	return key[P]{set: func(p *P, value string) (err error) {
 		*field(p), err = boolean(value)
 		return err
 	}}
 }
 
 // idleTruth wants a yes or no, and does nothing with it.
-func idleTruth(why string) key {
-	return key{idle: why, set: func(_ *Parameters, value string) error {
+func idleTruth(why string) key[Parameters] {
+	return key[Parameters]{idle: why, set: func(_ *Parameters, value string) error {
 		_, err := boolean(value)
 		return err
 	}}
@@ -172,23 +167,25 @@ func (p *Parameters) setCategories(value string) error {
 	}
 	p.categories = nil
 	for _, word := range words {
-		traits, known := Category(word).Traits()
-		if !known {
-			return fmt.Errorf("%s is no disk type; allowed are %s", word, list(Categories()))
+		c, err := category(word)
+		if err != nil {
+			return err
 		}
-		if traits.Barred != "" {
-			return fmt.Errorf("%s is not for volumes, as %s; allowed are %s", word, traits.Barred, list(Categories()))
-		}
-		p.categories = append(p.categories, Category(word))
+		p.categories = append(p.categories, c)
 	}
 	return nil
 }
 
-func (p *Parameters) setCategory(value string) error {
-	if value == "available" || strings.Contains(value, ",") {
-		return fmt.Errorf("allowed is one of %s", list(Categories()))
+// category reads one disk type that the driver makes.
+func category(word string) (Category, error) {
+	traits, known := Category(word).Traits()
+	switch {
+	case !known:
+		return "", fmt.Errorf("%s is no disk type; allowed are %s", word, list(Categories()))
+	case traits.Barred != "":
+		return "", fmt.Errorf("%s is not for volumes, as %s; allowed are %s", word, traits.Barred, list(Categories()))
 	}
-	return p.setCategories(value)
+	return Category(word), nil
 }
 
 func (p *Parameters) setLevels(value string) error {
@@ -198,19 +195,21 @@ func (p *Parameters) setLevels(value string) error {
 	}
 	p.levels = nil
 	for _, word := range words {
-		if _, known := categories[essd].Levels[Level(word)]; !known {
-			return fmt.Errorf("%s is no performance level; allowed are PL0, PL1, PL2, PL3", word)
+		level, err := level(word)
+		if err != nil {
+			return err
 		}
-		p.levels = append(p.levels, Level(word))
+		p.levels = append(p.levels, level)
 	}
 	return nil
 }
 
-func (p *Parameters) setLevel(value string) error {
-	if strings.Contains(value, ",") {
-		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
+// level reads one performance level.
+func level(word string) (Level, error) {
+	if _, known := categories[essd].Levels[Level(word)]; !known {
+		return "", fmt.Errorf("%s is no performance level; allowed are PL0, PL1, PL2, PL3", word)
 	}
-	return p.setLevels(value)
+	return Level(word), nil
 }
 
 // zoneForm is the form of a zone's ID: cn-hangzhou-h, ap-southeast-1a.
@@ -242,13 +241,18 @@ func (p *Parameters) setFilesystem(value string) error {
 	return text(func(p *Parameters) *string { return &p.Filesystem }).set(p, value)
 }
 
-func (p *Parameters) setIOPS(value string) error {
+func (p *Parameters) setIOPS(value string) (err error) {
+	p.ProvisionedIOPS, err = count(value)
+	return err
+}
+
+// count reads a whole number from 0.
+func count(value string) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		return fmt.Errorf("allowed is a whole number from 0")
+		return 0, fmt.Errorf("allowed is a whole number from 0")
 	}
-	p.ProvisionedIOPS = n
-	return nil
+	return n, nil
 }
 
 func (p *Parameters) setHPN(value string) error {
@@ -280,10 +284,5 @@ func (p *Parameters) tag(name, value string) error {
 		return err
 	}
 	p.Tags[name] = value
-	return nil
-}
-
-func (p *Parameters) untag(name, _ string) error {
-	delete(p.Tags, name)
 	return nil
 }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -8,7 +9,8 @@ import (
 // Matches says whether an existing disk is the one asked for, and names the
 // first difference if it is not. What the request leaves to ECS doesn't count:
 // an encryption that the account forces, a KMS key, resource group or storage
-// cluster that ECS fills in. Tags don't count either: people edit them.
+// cluster that ECS fills in. Tags don't count either, for people edit them, but
+// for the one that says of which disk it is a copy.
 func (s Spec) Matches(d Disk) error {
 	traits := categories[d.Category]
 	switch {
@@ -26,7 +28,9 @@ func (s Spec) Matches(d Disk) error {
 		return differs(d, "resource group", d.ResourceGroupID, s.ResourceGroupID)
 	case s.StorageClusterID != "" && s.StorageClusterID != d.StorageClusterID:
 		return differs(d, "storage cluster", d.StorageClusterID, s.StorageClusterID)
-	case s.SnapshotID != d.SnapshotID:
+	case s.CloneOf != ID(d.Tags[CloneTag]):
+		return differs(d, "source volume", d.Tags[CloneTag], s.CloneOf)
+	case s.CloneOf == "" && s.SnapshotID != d.SnapshotID:
 		return differs(d, "source snapshot", d.SnapshotID, s.SnapshotID)
 	}
 	return nil
@@ -71,8 +75,6 @@ func OneOf(choices []Choice, d Disk) error {
 
 // differs is the error of a disk that is not the one asked for.
 func differs(d Disk, what string, has, wanted any) error {
-	if has == "" {
-		has = "none"
-	}
-	return &Error{Disk: d.ID, Kind: Mismatch, Err: fmt.Errorf("the disk has %s %v; asked for is %v", what, has, wanted)}
+	word := func(value any) string { return cmp.Or(fmt.Sprint(value), "none") }
+	return &Error{Disk: d.ID, Kind: Mismatch, Err: fmt.Errorf("the disk has %s %s; asked for is %s", what, word(has), word(wanted))}
 }

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -22,7 +21,8 @@ type Parameters struct {
 	Bursting         bool
 	ResourceGroupID  string
 	StorageClusterID string
-	Tags             Tags     // the user's
+	Tags             Tags // the user's
+	SnapshotID       SnapshotID
 	ClaimName        string   // the claim that the volume is for, if the provisioner says so
 	ClaimNamespace   string   // and its namespace
 	Warnings         []string // what was taken and does nothing, for the log
@@ -47,45 +47,20 @@ const (
 // and what is allowed.
 func Parse(class, mutable map[string]string, unknown Unknown) (Parameters, error) {
 	p := Parameters{Tags: Tags{}}
-	if err := p.take("parameter", class, classKeys, unknown); err != nil {
+	var err error
+	if p.Warnings, err = take(&p, "parameter", class, classKeys, unknown); err != nil {
 		return Parameters{}, err
 	}
-	if err := p.take("mutable parameter", mutable, mutableKeys, unknown); err != nil {
+	change, warnings, err := parseChange(mutable, unknown)
+	if err != nil {
 		return Parameters{}, err
 	}
+	p.Warnings = append(p.Warnings, warnings...)
+	p.overlay(change)
 	if err := p.settle(); err != nil {
 		return Parameters{}, err
 	}
 	return p, nil
-}
-
-// take sets every value, in the order of the names, so that the first error is
-// always the same one.
-func (p *Parameters) take(what string, values map[string]string, keys keyTable, unknown Unknown) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name]
-		k, known := keys.find(name)
-		switch {
-		case !known && unknown == Warn:
-			p.Warnings = append(p.Warnings, fmt.Sprintf("%s %s is unknown and does nothing", what, name))
-			continue
-		case !known:
-			return Errorf(Invalid, "%s %s (value %q) is unknown; allowed are %s", what, name, value, keys)
-		case value == "" && k.under == nil:
-			continue
-		case k.barred != "":
-			return Errorf(Invalid, "%s %s (value %q) is not supported: %s", what, name, value, k.barred)
-		case k.idle != "":
-			p.Warnings = append(p.Warnings, fmt.Sprintf("%s %s does nothing: %s", what, name, k.idle))
-		}
-		if k.set == nil {
-			continue
-		}
-		if err := k.set(p, value); err != nil {
-			return Errorf(Invalid, "%s %s: %q is not allowed: %w", what, name, value, err)
-		}
-	}
-	return nil
 }
 
 // settle checks what one parameter demands of another and crosses categories

@@ -22,6 +22,7 @@ type Spec struct {
 	ResourceGroupID  string
 	StorageClusterID string
 	SnapshotID       string
+	CloneOf          ID   // the disk that this one is to be a copy of, through SnapshotID
 	Tags             Tags // every tag of the disk, the driver's own included
 }
 

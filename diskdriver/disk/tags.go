@@ -3,6 +3,7 @@ package disk
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,14 +16,33 @@ const (
 	VolumeNameTag     = "csi.alibabacloud.com/volume-name"        // the CSI volume name, by which the disk is found again
 	ClaimNameTag      = "kubernetes.io/created-for/pvc/name"      // the claim that the disk was made for
 	ClaimNamespaceTag = "kubernetes.io/created-for/pvc/namespace" // and its namespace
+	CloneTag          = "csi.alibabacloud.com/clone-of"           // the disk that the disk is a copy of
 	Creator           = "topodisk"                                // the value of CreatedByTag
 )
+
+// The tags of a snapshot, besides ManagedTag, ClusterTag and CreatedByTag.
+const (
+	SnapshotNameTag      = "csi.alibabacloud.com/snapshot-name"      // the CSI name of the snapshot, by which it is found again
+	GroupNameTag         = "csi.alibabacloud.com/group-snapshot"     // the CSI name of the group, by which it is found again
+	SnapshotObjectTag    = "csi.alibabacloud.com/snapshot/name"      // the VolumeSnapshot that it was made for
+	SnapshotNamespaceTag = "csi.alibabacloud.com/snapshot/namespace" // and its namespace
+	TemporaryTag         = "csi.alibabacloud.com/temporary"          // TemporaryForClone: it is to go when the clone is there
+	TemporaryForClone    = "clone"                                   // the value of TemporaryTag
+)
+
+// driverTags are the keys that the driver itself sets, on disks or snapshots.
+var driverTags = []string{
+	ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag, CloneTag,
+	SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag,
+}
+
+func driversTag(key string) bool { return slices.Contains(driverTags, key) }
 
 // ECS's limits for tags (TagResources).
 const (
 	longestTag   = 128 // characters of a key or a value
 	mostTags     = 20  // of one disk
-	mostUserTags = mostTags - 6
+	mostUserTags = mostTags - 9
 )
 
 // allTags returns the driver's tags and the user's. A claim's name that is too
@@ -36,24 +56,52 @@ func allTags(user Tags, volume, cluster, claim, namespace string) Tags {
 	all[ClusterTag] = cluster
 	all[CreatedByTag] = Creator
 	all[VolumeNameTag] = volume
-	if claim != "" {
-		all[ClaimNameTag] = claim[:min(len(claim), longestTag)]
-	}
-	if namespace != "" {
-		all[ClaimNamespaceTag] = namespace[:min(len(namespace), longestTag)]
-	}
+	all.setCut(ClaimNameTag, claim)
+	all.setCut(ClaimNamespaceTag, namespace)
 	return all
+}
+
+// snapshotTags returns the marks of a snapshot or a group, the driver's other
+// tags and the user's.
+func snapshotTags(user, marks Tags) Tags {
+	all := maps.Clone(user)
+	if all == nil {
+		all = Tags{}
+	}
+	all[ManagedTag] = "true"
+	all[CreatedByTag] = Creator
+	maps.Copy(all, marks)
+	return all
+}
+
+// setCut sets a tag to a text that may be too long for one; empty sets none.
+// It is for people: nothing is found by it.
+func (t Tags) setCut(key, text string) {
+	for utf8.RuneCountInString(text) > longestTag {
+		text = text[:len(text)-1]
+	}
+	if text != "" {
+		t[key] = text
+	}
+}
+
+// Have says whether all of the tags are among these.
+func (t Tags) Have(tags Tags) bool {
+	for key, value := range tags {
+		if has, ok := t[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
 }
 
 // checkTag says whether ECS takes a tag and the driver doesn't need its key.
 func checkTag(key, value string) error {
-	switch key {
-	case "":
-		return fmt.Errorf("a tag's key is empty")
-	case ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag:
-		return fmt.Errorf("the driver itself sets the tag %s", key)
-	}
 	switch {
+	case key == "":
+		return fmt.Errorf("a tag's key is empty")
+	case driversTag(key):
+		return fmt.Errorf("the driver itself sets the tag %s", key)
 	case utf8.RuneCountInString(key) > longestTag || utf8.RuneCountInString(value) > longestTag:
 		return fmt.Errorf("a tag's key and value have at most %d characters", longestTag)
 	case strings.HasPrefix(key, "aliyun") || !taggable(key) || !taggable(value):

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,5 +202,5 @@ var (
 	detachDisk    = action{name: "DetachDisk", mutates: true, timeout: detachTimeout}
 	resizeDisk    = action{name: "ResizeDisk", mutates: true, timeout: resizeTimeout}
 	describeDisks = action{name: "DescribeDisks", timeout: readTimeout}
-	actions       = []action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks, describeAvailableResource}
+	actions       = slices.Concat([]action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks, describeAvailableResource}, snapshotActions, modifyActions)
 )

@@ -180,9 +180,7 @@ var codes = map[string]disk.Kind{
 	"InvalidRetentionDays.*":                         disk.Invalid,
 	"InvalidInstanceIds.*":                           disk.Invalid,
 	"InvalidSnapshotName.*":                          disk.Invalid,
-	"CapacityExceed.TooManyDisks":                    disk.Invalid,
 	"NumberExceed.ResourceIds":                       disk.Invalid,
-	"NumberExceed.TooManyDisks":                      disk.Invalid,
 
 	// What the request names.
 	"InvalidDiskId.NotFound":          disk.NotFound,
@@ -223,6 +221,8 @@ var codes = map[string]disk.Kind{
 	"IncorrectDiskStatus.NeverAttached":                      disk.Blocked,
 	"IncorrectDiskStatus.NeverUsed":                          disk.Blocked,
 	"IncorrectDiskStatus.Invalid":                            disk.Blocked,
+	"NumberExceed.TooManyDisks":                              disk.Blocked, // of one snapshot group
+	"CapacityExceed.TooManyDisks":                            disk.Blocked, // the same
 
 	// Answers that only a mistake of this package or of the endpoint explains.
 	"InvalidAction.NotFound":                disk.Unexpected,
@@ -255,11 +255,19 @@ var codesOf = map[string]map[string]disk.Kind{
 		"IncorrectDiskStatus": disk.Pending,
 	},
 	"CreateSnapshot": {
-		"IncorrectDiskStatus":   disk.Blocked,
+		"IncorrectDiskStatus":   disk.Pending, // being made, attached, detached or changed
 		"CreateSnapshot.Failed": disk.Unexpected,
+		"QuotaExceed.Snapshot":  disk.OutOfStock, // CSI has a code of its own for it
 	},
+	// Disks that can't be snapshotted together may be made to (CSI spec,
+	// CreateVolumeGroupSnapshot Errors).
 	"CreateSnapshotGroup": {
-		"IncorrectDiskStatus": disk.Blocked,
+		"IncorrectDiskStatus":                  disk.Pending,
+		"QuotaExceed.Snapshot":                 disk.OutOfStock,
+		"InvalidDiskIds.NotInSameZone":         disk.Blocked,
+		"InvalidOperation.MultiAttachDisk":     disk.Blocked,
+		"InvalidDisk.DiskCategoryInconsistent": disk.Blocked,
+		"DiskCategory.OperationNotSupported":   disk.Blocked,
 	},
 }
 

@@ -11,16 +11,6 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-// Actions of which the table knows the codes.
-var (
-	modifyDiskSpec      = action{name: "ModifyDiskSpec", mutates: true}
-	modifyDiskAttribute = action{name: "ModifyDiskAttribute", mutates: true}
-	createSnapshot      = action{name: "CreateSnapshot", mutates: true}
-	deleteSnapshot      = action{name: "DeleteSnapshot", mutates: true}
-	describeSnapshots   = action{name: "DescribeSnapshots"}
-	createSnapshotGroup = action{name: "CreateSnapshotGroup", mutates: true}
-)
-
 // attachingAnswers lists the codes of AttachDisk.
 var attachingAnswers = []answer{
 	{attachDisk, 400, "IncorrectInstanceStatus", disk.Blocked},
@@ -182,10 +172,10 @@ var snapshotting = []answer{
 	{createSnapshot, 400, "Duplicate.TagKey", disk.Invalid},
 	{createSnapshot, 400, "InvalidTagKey.Malformed", disk.Invalid},
 	{createSnapshot, 400, "InvalidTagValue.Malformed", disk.Invalid},
-	{createSnapshot, 403, "QuotaExceed.Snapshot", disk.Quota},
+	{createSnapshot, 403, "QuotaExceed.Snapshot", disk.OutOfStock},
 	{createSnapshot, 403, "QuotaExceed.ConcurrentSnapshotQuota", disk.Blocked},
 	{createSnapshot, 403, "QuotaExceed.Tags", disk.Invalid},
-	{createSnapshot, 403, "IncorrectDiskStatus", disk.Blocked},
+	{createSnapshot, 403, "IncorrectDiskStatus", disk.Pending},
 	{createSnapshot, 403, "IncorrectDiskStatus.CreatingSnapshot", disk.Pending},
 	{createSnapshot, 403, "IncorrectDiskStatus.TooManyCreatingSnapshots", disk.Pending},
 	{createSnapshot, 403, "IncorrectDiskStatus.NeverAttached", disk.Blocked},
@@ -213,13 +203,15 @@ var snapshotting = []answer{
 	{describeSnapshots, 400, "InvalidUsage.ValueNotSupported", disk.Invalid},
 	{action{name: "DeleteSnapshotGroup", mutates: true}, 404, "InvalidSnapshotGroupId.NotFound", disk.NotFound},
 	{action{name: "DescribeInstances"}, 403, "InvalidInstanceIds.Malformed", disk.Invalid},
-	{createSnapshotGroup, 400, "InvalidDiskIds.NotInSameZone", disk.Invalid},
-	{createSnapshotGroup, 403, "NumberExceed.TooManyDisks", disk.Invalid},
-	{createSnapshotGroup, 403, "CapacityExceed.TooManyDisks", disk.Invalid},
-	{createSnapshotGroup, 403, "InvalidOperation.MultiAttachDisk", disk.Invalid},
-	{createSnapshotGroup, 403, "InvalidDisk.DiskCategoryInconsistent", disk.Invalid},
-	{createSnapshotGroup, 403, "IncorrectDiskStatus", disk.Blocked},
+	{createSnapshotGroup, 400, "InvalidDiskIds.NotInSameZone", disk.Blocked},
+	{createSnapshotGroup, 403, "NumberExceed.TooManyDisks", disk.Blocked},
+	{createSnapshotGroup, 403, "CapacityExceed.TooManyDisks", disk.Blocked},
+	{createSnapshotGroup, 403, "InvalidOperation.MultiAttachDisk", disk.Blocked},
+	{createSnapshotGroup, 403, "InvalidDisk.DiskCategoryInconsistent", disk.Blocked},
+	{createSnapshotGroup, 403, "IncorrectDiskStatus", disk.Pending},
 	{createSnapshotGroup, 403, "IdempotentProcessing", disk.Pending},
+	{createSnapshotGroup, 403, "QuotaExceed.Snapshot", disk.OutOfStock},
+	{createSnapshotGroup, 400, "DiskCategory.OperationNotSupported", disk.Blocked},
 }
 
 // tagging lists the codes of the operations on tags and available resources.

@@ -1,0 +1,270 @@
+package disk
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Change is what a VolumeAttributesClass asks of a disk. What it doesn't name
+// stays as it is (CSI spec, ControllerModifyVolume).
+type Change struct {
+	Category Category // empty: as it is
+	Level    Level    // empty: as it is
+	IOPS     *int64   // nil: as it is
+	Bursting *bool    // nil: as it is
+	Tag      Tags     // to be added or changed
+	Untag    []string // keys to be removed, sorted
+}
+
+// Moves says whether the change is about the category, the level or the IOPS.
+func (c Change) Moves() bool { return c.Category != "" || c.Level != "" || c.IOPS != nil }
+
+// mutableKeys are the parameters of a VolumeAttributesClass.
+var mutableKeys = keyTable[Change]{
+	"type":                {set: (*Change).setCategory},
+	"performanceLevel":    {set: (*Change).setLevel},
+	"provisionedIops":     {set: (*Change).setIOPS},
+	"burstingEnabled":     {set: (*Change).setBursting},
+	"diskTags/":           {under: (*Change).tag},
+	"-diskTags/":          {under: (*Change).untag},
+	"csi.storage.k8s.io/": {under: func(*Change, string, string) error { return nil }}, // the resizer's own
+}
+
+// ParseChange understands the parameters of a VolumeAttributesClass. A bad
+// value and an unknown name are Invalid, whatever is done about unknown names
+// of a StorageClass, for a change that is asked for must not be left out.
+func ParseChange(mutable map[string]string) (Change, error) {
+	c, _, err := parseChange(mutable, Refuse)
+	return c, err
+}
+
+func parseChange(mutable map[string]string, unknown Unknown) (Change, []string, error) {
+	c := Change{Tag: Tags{}}
+	warnings, err := take(&c, "mutable parameter", mutable, mutableKeys, unknown)
+	if err != nil {
+		return Change{}, nil, err
+	}
+	for _, name := range c.Untag {
+		if _, both := c.Tag[name]; both {
+			return Change{}, nil, Errorf(Invalid, "mutable parameter -diskTags/%s is not allowed beside diskTags/%s: the tag can't both go and stay", name, name)
+		}
+	}
+	return c, warnings, nil
+}
+
+func (c *Change) setCategory(value string) (err error) {
+	if value == "available" || strings.Contains(value, ",") {
+		return fmt.Errorf("allowed is one of %s", list(Categories()))
+	}
+	c.Category, err = category(value)
+	return err
+}
+
+func (c *Change) setLevel(value string) (err error) {
+	if strings.Contains(value, ",") {
+		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
+	}
+	c.Level, err = level(value)
+	return err
+}
+
+func (c *Change) setIOPS(value string) error {
+	n, err := count(value)
+	c.IOPS = &n
+	return err
+}
+
+func (c *Change) setBursting(value string) error {
+	on, err := boolean(value)
+	c.Bursting = &on
+	return err
+}
+
+func (c *Change) tag(name, value string) error {
+	c.Tag[name] = value
+	return checkTag(name, value)
+}
+
+func (c *Change) untag(name, _ string) error {
+	if driversTag(name) {
+		return fmt.Errorf("the driver itself needs the tag %s", name)
+	}
+	c.Untag = append(c.Untag, name)
+	slices.Sort(c.Untag)
+	return nil
+}
+
+// overlay puts a change over the parameters of a class.
+func (p *Parameters) overlay(c Change) {
+	if c.Category != "" {
+		p.categories = []Category{c.Category}
+	}
+	if c.Level != "" {
+		p.levels = []Level{c.Level}
+	}
+	if c.IOPS != nil {
+		p.ProvisionedIOPS = *c.IOPS
+	}
+	if c.Bursting != nil {
+		p.Bursting = *c.Bursting
+	}
+	for _, name := range c.Untag {
+		delete(p.Tags, name)
+	}
+	maps.Copy(p.Tags, c.Tag)
+}
+
+// TaskID is the ID of a task of ECS: a change that goes on after the call.
+type TaskID string
+
+// Steps is what is left to do of a change to one disk, in this order.
+type Steps struct {
+	Untag      []string
+	Tag        Tags
+	StopBurst  bool // before the move, for only some categories burst
+	Move       Move
+	StartBurst bool // after it
+}
+
+// Move is a disk's way to another category, level or provisioned IOPS; what it
+// doesn't name stays.
+type Move struct {
+	Category Category
+	Level    Level
+	IOPS     *int64
+}
+
+// None says whether everything stays.
+func (m Move) None() bool { return m == Move{} }
+
+// String returns the move in words: cloud_auto with 5000 provisioned IOPS.
+func (m Move) String() string {
+	var words []string
+	if m.Category != "" {
+		words = append(words, string(m.Category))
+	}
+	if m.Level != "" {
+		words = append(words, string(m.Level))
+	}
+	if m.IOPS != nil {
+		words = append(words, fmt.Sprintf("%d provisioned IOPS", *m.IOPS))
+	}
+	return strings.Join(words, " ")
+}
+
+// Done says whether nothing is left to do.
+func (s Steps) Done() bool {
+	return len(s.Untag) == 0 && len(s.Tag) == 0 && !s.StopBurst && s.Move.None() && !s.StartBurst
+}
+
+// Plan returns what is left to do to a disk. What the disk can't become is
+// Invalid: nothing of the change may be applied then (CSI spec,
+// ControllerModifyVolume Errors). Whether ECS leads from one category to the
+// other is left to ECS, which says so before anything is changed.
+func (c Change) Plan(d Disk) (Steps, error) {
+	var s Steps
+	for _, plan := range []func(Change, Disk) error{s.tags, s.move, s.burst} {
+		if err := plan(c, d); err != nil {
+			return Steps{}, &Error{Disk: d.ID, Kind: Invalid, Err: err}
+		}
+	}
+	return s, nil
+}
+
+// tags sets the tags that come and go.
+func (s *Steps) tags(c Change, d Disk) error {
+	after := maps.Clone(d.Tags)
+	if after == nil {
+		after = Tags{}
+	}
+	for _, name := range c.Untag {
+		if _, ok := after[name]; ok {
+			s.Untag = append(s.Untag, name)
+			delete(after, name)
+		}
+	}
+	for name, value := range c.Tag {
+		if has, ok := after[name]; ok && has == value {
+			continue
+		}
+		if s.Tag == nil {
+			s.Tag = Tags{}
+		}
+		s.Tag[name], after[name] = value, value
+	}
+	if len(s.Tag) > 0 && len(after) > mostTags {
+		return fmt.Errorf("the disk would have %d tags; at most %d are allowed", len(after), mostTags)
+	}
+	return nil
+}
+
+// becomes returns the category and the level that the disk is to have.
+func (c Change) becomes(d Disk) Choice {
+	to := Choice{Category: d.Category, Level: d.PerformanceLevel}
+	if c.Category != "" && c.Category != d.Category {
+		to = Choice{Category: c.Category}
+		to.Level = to.level()
+	}
+	if c.Level != "" {
+		to.Level = c.Level
+	}
+	return to
+}
+
+// move sets where the disk is to go, and refuses what no disk can be.
+func (s *Steps) move(c Change, d Disk) error {
+	from, to := Choice{Category: d.Category, Level: d.PerformanceLevel}, c.becomes(d)
+	traits := categories[to.Category]
+	if c.Level != "" && traits.Levels == nil {
+		return fmt.Errorf("mutable parameter performanceLevel: %q is not allowed for %s, which has no levels", c.Level, to.Category)
+	}
+	if c.IOPS != nil && *c.IOPS > 0 && !traits.IOPS {
+		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s, which takes none", *c.IOPS, to.Category)
+	}
+	if traits.IOPS && c.IOPS != nil && (*c.IOPS != d.ProvisionedIOPS || to.Category != from.Category) {
+		s.Move.IOPS = c.IOPS
+	}
+	if to == from {
+		return nil
+	}
+	sizes := to.Sizes()
+	switch {
+	case d.MultiAttach:
+		return fmt.Errorf("a disk for several nodes keeps its type, %s", from)
+	case to.Category.Regional() != from.Category.Regional():
+		return fmt.Errorf("%s can't become %s, for the volume could be reached from other zones than its PersistentVolume says", from, to)
+	case d.Size < sizes.Least || d.Size > sizes.Most:
+		return fmt.Errorf("the disk has %d GiB, and %s takes %s", d.Size, to, sizes)
+	}
+	if to.Category != from.Category {
+		s.Move.Category = to.Category
+	}
+	s.Move.Level = to.Level
+	return nil
+}
+
+// leastToBurst is the smallest disk that bursts (CreateDisk, BurstingEnabled).
+const leastToBurst GiB = 4
+
+// burst sets when bursting is to be switched.
+func (s *Steps) burst(c Change, d Disk) error {
+	to := c.becomes(d).Category
+	bursts := categories[to].Bursting
+	want := d.Bursting && bursts
+	if c.Bursting != nil {
+		want = *c.Bursting
+	}
+	switch {
+	case want && !bursts:
+		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for %s, which doesn't burst`, to)
+	case want && d.Size < leastToBurst:
+		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for a disk of %d GiB; it takes %d`, d.Size, leastToBurst)
+	case want && d.MultiAttach:
+		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for a disk for several nodes`)
+	}
+	s.StopBurst = d.Bursting && !want
+	s.StartBurst = want && !d.Bursting
+	return nil
+}

@@ -1,0 +1,189 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// CreateGroup asks for snapshots of several disks at one point in time, under a
+// client token, and returns the ID of the group. No read has shown it yet.
+//
+// NotFound: one of the disks doesn't exist. Blocked: they don't go together.
+// Mismatch: the token was used with other parameters.
+func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
+	if token == "" {
+		return "", &disk.Error{Op: createSnapshotGroup.name, Kind: disk.Invalid, Err: errNoToken}
+	}
+	reply, err := send(ctx, c, createSnapshotGroup, func() (request, *sdkecs.CreateSnapshotGroupResponse) {
+		r := sdkecs.CreateCreateSnapshotGroupRequest()
+		r.ClientToken = string(token)
+		r.Name = disk.DisplayName(spec.Name)
+		r.ResourceGroupId = spec.ResourceGroupID
+		ids := make([]string, len(spec.Sources))
+		for i, id := range spec.Sources {
+			ids[i] = string(id)
+		}
+		r.DiskId = &ids
+		tags := make([]sdkecs.CreateSnapshotGroupTag, 0, len(spec.Tags))
+		for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
+			tags = append(tags, sdkecs.CreateSnapshotGroupTag{Key: key, Value: spec.Tags[key]})
+		}
+		r.Tag = &tags
+		return r, sdkecs.CreateCreateSnapshotGroupResponse()
+	}, func(reply *sdkecs.CreateSnapshotGroupResponse) bool { return reply.SnapshotGroupId != "" })
+	if err != nil {
+		return "", err
+	}
+	return disk.GroupID(reply.SnapshotGroupId), nil
+}
+
+// GetGroup reads one group with its members as DescribeSnapshots shows them.
+// NotFound: ECS doesn't show it.
+func (c *Client) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
+	groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) { r.SnapshotGroupId = &[]string{string(id)} })
+	if err != nil {
+		return disk.Group{}, err
+	}
+	at := slices.IndexFunc(groups, func(g disk.Group) bool { return g.ID == id })
+	if at < 0 {
+		return disk.Group{}, &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
+	}
+	return c.fill(ctx, groups[at])
+}
+
+// AwaitGroup is to groups what AwaitSnapshot is to snapshots.
+func (c *Client) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
+	return awaitRead(ctx, func() (disk.Group, error) { return c.GetGroup(ctx, id) }, seen, func(disk.Group) error {
+		return &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
+	})
+}
+
+// FindGroups returns every group that has all the tags, without what only
+// DescribeSnapshots shows of its members. None is no error, and no proof either.
+func (c *Client) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
+	groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+		var list []sdkecs.DescribeSnapshotGroupsTag
+		for _, key := range slices.Sorted(maps.Keys(tags)) {
+			list = append(list, sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: tags[key]})
+		}
+		r.Tag = &list
+	})
+	return slices.DeleteFunc(groups, func(g disk.Group) bool { return !g.Tags.Have(tags) }), err
+}
+
+// describeGroups makes one DescribeSnapshotGroups. Neither an ID nor a name has
+// more groups than fit on a page.
+func (c *Client) describeGroups(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
+	reply, err := send(ctx, c, describeSnapshotGroups, func() (request, *sdkecs.DescribeSnapshotGroupsResponse) {
+		r := sdkecs.CreateDescribeSnapshotGroupsRequest()
+		r.MaxResults = integer(largestBatch)
+		fill(r)
+		return r, sdkecs.CreateDescribeSnapshotGroupsResponse()
+	}, func(reply *sdkecs.DescribeSnapshotGroupsResponse) bool {
+		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"SnapshotGroups"`)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var groups []disk.Group
+	for _, g := range reply.SnapshotGroups.SnapshotGroup {
+		groups = append(groups, groupFromECS(g))
+	}
+	return groups, nil
+}
+
+// fill reads the members of a group: the group alone shows neither their sizes
+// nor their points in time.
+func (c *Client) fill(ctx context.Context, g disk.Group) (disk.Group, error) {
+	ids := make([]disk.SnapshotID, len(g.Members))
+	for i, member := range g.Members {
+		ids[i] = member.ID
+	}
+	shots, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
+	for _, shot := range shots {
+		shot.Group = g.ID
+		g.Members[slices.Index(ids, shot.ID)] = shot
+	}
+	return g, err
+}
+
+// DeleteGroup deletes a group and its members, also those that disks were made
+// from; those stay. A group that ECS says it doesn't know is deleted.
+func (c *Client) DeleteGroup(ctx context.Context, id disk.GroupID) error {
+	if !possibleID.MatchString(string(id)) {
+		return nil // such a group can't be
+	}
+	kept, err := c.deleteGroup(ctx, id)
+	if err != nil || len(kept) == 0 {
+		return err
+	}
+	for _, member := range kept {
+		if err := c.DeleteSnapshot(ctx, member.id); err != nil {
+			return fmt.Errorf("snapshot %s stays (%s): %w", member.id, member.why, err)
+		}
+	}
+	if kept, err = c.deleteGroup(ctx, id); err == nil && len(kept) > 0 {
+		err = &disk.Error{Op: deleteSnapshotGroup.name, Kind: disk.InUse, Err: fmt.Errorf("snapshot %s stays: %s", kept[0].id, kept[0].why)}
+	}
+	return err
+}
+
+// keptMember is a member that ECS didn't delete with its group.
+type keptMember struct {
+	id  disk.SnapshotID
+	why string
+}
+
+// deleteGroup makes one DeleteSnapshotGroup and returns the members that are
+// still there.
+func (c *Client) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
+	reply, err := send(ctx, c, deleteSnapshotGroup, func() (request, *sdkecs.DeleteSnapshotGroupResponse) {
+		r := sdkecs.CreateDeleteSnapshotGroupRequest()
+		r.SnapshotGroupId = string(id)
+		return r, sdkecs.CreateDeleteSnapshotGroupResponse()
+	}, func(reply *sdkecs.DeleteSnapshotGroupResponse) bool { return reply.RequestId != "" })
+	if disk.KindOf(err) == disk.NotFound {
+		return nil, nil // an absent group has been deleted
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept []keptMember
+	for _, p := range reply.OperationProgressSet.OperationProgress {
+		if p.OperationStatus != "Failed" {
+			continue
+		}
+		why := p.ErrorCode + ": " + p.ErrorMsg
+		at := slices.IndexFunc(p.RelatedItemSet.RelatedItem, func(i sdkecs.RelatedItem) bool { return i.Name == "SnapshotId" })
+		if at < 0 {
+			return nil, &disk.Error{Op: deleteSnapshotGroup.name, Kind: kindOfRefusal(deleteSnapshotGroup, 403, p.ErrorCode, p.ErrorMsg), RequestID: reply.RequestId, Err: errors.New(why)}
+		}
+		kept = append(kept, keptMember{disk.SnapshotID(p.RelatedItemSet.RelatedItem[at].Value), why})
+	}
+	return kept, nil
+}
+
+// groupFromECS translates a snapshot group of ECS.
+func groupFromECS(g sdkecs.SnapshotGroup) disk.Group {
+	tags := make(disk.Tags, len(g.Tags.Tag))
+	for _, t := range g.Tags.Tag {
+		tags[orElse(t.TagKey, t.Key)] = orElse(t.TagValue, t.Value)
+	}
+	group := disk.Group{
+		ID: disk.GroupID(g.SnapshotGroupId), Name: tags[disk.GroupNameTag],
+		Created: timeFromECS(g.CreationTime), State: disk.SnapshotState(g.Status), Tags: tags,
+	}
+	for _, s := range g.Snapshots.Snapshot {
+		group.Members = append(group.Members, disk.Snapshot{ID: disk.SnapshotID(s.SnapshotId), Source: disk.ID(s.SourceDiskId), Group: group.ID})
+	}
+	slices.SortFunc(group.Members, disk.CompareSnapshots)
+	return group
+}

@@ -1,0 +1,170 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// modifyActions are the operations that change a disk in place.
+var (
+	modifyDiskSpec = action{name: "ModifyDiskSpec", mutates: true, timeout: modifyTimeout}
+	// tryModifyDiskSpec is ModifyDiskSpec with DryRun, which changes nothing.
+	tryModifyDiskSpec   = action{name: "ModifyDiskSpec", timeout: modifyTimeout}
+	modifyDiskAttribute = action{name: "ModifyDiskAttribute", mutates: true, timeout: modifyTimeout}
+	describeTasks       = action{name: "DescribeTasks", timeout: readTimeout}
+
+	modifyActions = []action{modifyDiskSpec, tryModifyDiskSpec, modifyDiskAttribute, describeTasks}
+)
+
+const modifyTimeout = 16 * time.Second
+
+// The codes by which a ModifyDiskSpec that changes nothing says what it would do.
+const (
+	wouldWork  = "DryRunOperation"
+	isSo       = "NoChangeInDiskCategoryAndPerformanceLevel"
+	notChanged = "" // it was accepted, which a dry run never is
+)
+
+// TryMove asks ECS whether a move would work, and changes nothing. Nil: it
+// would, or there is nothing to move. Pending: the disk is being moved just
+// now. Invalid: it will never work. Blocked: it may work later.
+func (c *Client) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
+	_, err := c.modifySpec(ctx, tryModifyDiskSpec, id, m)
+	switch codeOf(err) {
+	case wouldWork, isSo:
+		return nil
+	case notChanged:
+		if err == nil {
+			return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.UnknownOutcome, Err: errors.New("ECS took a dry run for a real one")}
+		}
+	}
+	return ofDisk(id, err)
+}
+
+// Move starts to move a disk to another category, level or provisioned IOPS. It
+// returns the task to wait for, empty if ECS has none. Nothing to move is no
+// error.
+func (c *Client) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error) {
+	task, err := c.modifySpec(ctx, modifyDiskSpec, id, m)
+	if codeOf(err) == isSo {
+		return "", nil
+	}
+	return task, ofDisk(id, err)
+}
+
+func (c *Client) modifySpec(ctx context.Context, a action, id disk.ID, m disk.Move) (disk.TaskID, error) {
+	reply, err := send(ctx, c, a, func() (request, *sdkecs.ModifyDiskSpecResponse) {
+		r := sdkecs.CreateModifyDiskSpecRequest()
+		r.DiskId = string(id)
+		r.DiskCategory = string(m.Category)
+		r.PerformanceLevel = string(m.Level)
+		if m.IOPS != nil {
+			r.ProvisionedIops = integer(*m.IOPS)
+		}
+		if a == tryModifyDiskSpec {
+			r.DryRun = requests.NewBoolean(true)
+		}
+		return r, sdkecs.CreateModifyDiskSpecResponse()
+	}, func(reply *sdkecs.ModifyDiskSpecResponse) bool { return reply.RequestId != "" })
+	if err != nil {
+		return "", err
+	}
+	return disk.TaskID(reply.TaskId), nil
+}
+
+// RunningMove returns the task that is moving a disk, empty if none is.
+func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
+	tasks, err := c.tasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
+		r.TaskAction = modifyDiskSpec.name
+		r.TaskStatus = "Processing"
+		r.ResourceIds = &[]string{string(id)}
+	})
+	if err != nil {
+		return "", ofDisk(id, err)
+	}
+	for _, t := range tasks {
+		if t.ResourceId == string(id) && t.TaskStatus == "Processing" {
+			return disk.TaskID(t.TaskId), nil
+		}
+	}
+	return "", nil
+}
+
+// taskPauses are those between the looks at a task; the last one is repeated.
+var taskPauses = []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
+
+// AwaitTask waits until a task of a disk is over. Unexpected: it failed.
+// Pending: ctx leaves no time to go on waiting.
+func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
+	patient, cancel := patience(ctx)
+	defer cancel()
+	for look := 0; ; look++ {
+		tasks, err := c.tasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = string(task) })
+		if err != nil && !passing(err) {
+			return ofDisk(id, err)
+		}
+		at := slices.IndexFunc(tasks, func(t sdkecs.Task) bool { return t.TaskId == string(task) })
+		if at >= 0 {
+			switch t := tasks[at]; t.TaskStatus {
+			case "Finished":
+				return nil
+			case "Failed", "Deleted":
+				return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, oneLine(t.FailedReason))}
+			}
+		}
+		select {
+		case <-time.After(taskPauses[min(look, len(taskPauses)-1)]):
+		case <-patient.Done():
+			return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.Pending, Err: fmt.Errorf("task %s is not over yet", task)}
+		}
+	}
+}
+
+func (c *Client) tasks(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
+	reply, err := send(ctx, c, describeTasks, func() (request, *sdkecs.DescribeTasksResponse) {
+		r := sdkecs.CreateDescribeTasksRequest()
+		r.PageSize = integer(largestBatch)
+		fill(r)
+		return r, sdkecs.CreateDescribeTasksResponse()
+	}, func(reply *sdkecs.DescribeTasksResponse) bool {
+		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"TaskSet"`)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reply.TaskSet.Task, nil
+}
+
+// Burst switches the bursting of a disk. Just after a move ECS refuses that for
+// a while, which is waited for as long as ctx allows.
+func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
+	patient, cancel := patience(ctx)
+	defer cancel()
+	for {
+		_, err := send(ctx, c, modifyDiskAttribute, func() (request, *sdkecs.ModifyDiskAttributeResponse) {
+			r := sdkecs.CreateModifyDiskAttributeRequest()
+			r.DiskId = string(id)
+			r.BurstingEnabled = requests.NewBoolean(on)
+			return r, sdkecs.CreateModifyDiskAttributeResponse()
+		}, func(reply *sdkecs.ModifyDiskAttributeResponse) bool { return reply.RequestId != "" })
+		if err == nil || codeOf(err) != "BurstingEnabledForModifyingDiskUnsupported" {
+			return ofDisk(id, err)
+		}
+		select {
+		case <-time.After(burstPause):
+		case <-patient.Done():
+			return ofDisk(id, err)
+		}
+	}
+}
+
+const burstPause = 2 * time.Second

@@ -1,0 +1,265 @@
+package ecs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// snapshotActions are the operations on snapshots and on groups of them.
+var (
+	createSnapshot         = action{name: "CreateSnapshot", mutates: true, timeout: snapshotTimeout}
+	deleteSnapshot         = action{name: "DeleteSnapshot", mutates: true, timeout: snapshotTimeout}
+	describeSnapshots      = action{name: "DescribeSnapshots", timeout: readTimeout}
+	createSnapshotGroup    = action{name: "CreateSnapshotGroup", mutates: true, timeout: snapshotTimeout}
+	deleteSnapshotGroup    = action{name: "DeleteSnapshotGroup", mutates: true, timeout: snapshotTimeout}
+	describeSnapshotGroups = action{name: "DescribeSnapshotGroups", timeout: readTimeout}
+
+	snapshotActions = []action{createSnapshot, deleteSnapshot, describeSnapshots, createSnapshotGroup, deleteSnapshotGroup, describeSnapshotGroups}
+)
+
+const snapshotTimeout = 26 * time.Second
+
+// CreateSnapshot asks for a snapshot under a client token and returns its ID.
+// No read has shown it yet, and its point in time may be still to come.
+//
+// NotFound: there is no such disk. Mismatch: the token was used with other
+// parameters. Of an UnknownOutcome the same call with the same token tells.
+func (c *Client) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error) {
+	if token == "" {
+		return "", &disk.Error{Op: createSnapshot.name, Kind: disk.Invalid, Err: errNoToken}
+	}
+	if !possibleID.MatchString(string(spec.Source)) {
+		return "", notAnID(spec.Source)
+	}
+	reply, err := send(ctx, c, createSnapshot, func() (request, *sdkecs.CreateSnapshotResponse) {
+		r := sdkecs.CreateCreateSnapshotRequest()
+		r.DiskId = string(spec.Source)
+		r.ClientToken = string(token)
+		r.ResourceGroupId = spec.ResourceGroupID
+		if spec.RetentionDays > 0 {
+			r.RetentionDays = integer(spec.RetentionDays)
+		}
+		if name := disk.DisplayName(spec.Name); !strings.HasPrefix(name, "auto") { // ECS keeps such names for its own
+			r.SnapshotName = name
+		}
+		tags := make([]sdkecs.CreateSnapshotTag, 0, len(spec.Tags))
+		for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
+			tags = append(tags, sdkecs.CreateSnapshotTag{Key: key, Value: spec.Tags[key]})
+		}
+		r.Tag = &tags
+		return r, sdkecs.CreateCreateSnapshotResponse()
+	}, func(reply *sdkecs.CreateSnapshotResponse) bool { return reply.SnapshotId != "" })
+	if err != nil {
+		return "", ofDisk(spec.Source, err)
+	}
+	return disk.SnapshotID(reply.SnapshotId), nil
+}
+
+var errNoToken = errors.New("the client token is empty; without one a retry would make a second one")
+
+// DeleteSnapshot deletes a snapshot, also one that is still in progress and one
+// that disks were made from; those stay. A snapshot that ECS says it doesn't
+// know is deleted.
+func (c *Client) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
+	if !possibleID.MatchString(string(id)) {
+		return nil // such a snapshot can't be
+	}
+	_, err := send(ctx, c, deleteSnapshot, func() (request, *sdkecs.DeleteSnapshotResponse) {
+		r := sdkecs.CreateDeleteSnapshotRequest()
+		r.SnapshotId = string(id)
+		r.Force = requests.NewBoolean(true)
+		return r, sdkecs.CreateDeleteSnapshotResponse()
+	}, func(reply *sdkecs.DeleteSnapshotResponse) bool { return reply.RequestId != "" })
+	if disk.KindOf(err) == disk.NotFound {
+		return nil
+	}
+	return err
+}
+
+// GetSnapshot reads one snapshot. NotFound: ECS doesn't show it.
+func (c *Client) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
+	all, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: []disk.SnapshotID{id}})
+	switch {
+	case err != nil:
+		return disk.Snapshot{}, err
+	case len(all) == 0:
+		return disk.Snapshot{}, &disk.Error{Op: describeSnapshots.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
+	}
+	return all[0], nil
+}
+
+// ListSnapshots returns every snapshot of the region that passes the filter,
+// whoever made it, each once and sorted by ID. None is no error, and no proof
+// either: ECS may show a new tag late.
+func (c *Client) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
+	impossible := func(id disk.SnapshotID) bool { return !possibleID.MatchString(string(id)) }
+	if slices.ContainsFunc(filter.IDs, impossible) || filter.Source != "" && !possibleID.MatchString(string(filter.Source)) {
+		return nil, nil // such a snapshot can't be
+	}
+	var all []disk.Snapshot
+	seen := map[string]bool{"": true}
+	for token := ""; ; {
+		reply, err := c.describeSnapshots(ctx, filter, token)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range reply.Snapshots.Snapshot {
+			// An answer to some other question must not pass for this one.
+			if shot := snapshotFromECS(s); filter.Passes(shot) {
+				all = append(all, shot)
+			}
+		}
+		if token = reply.NextToken; token == "" {
+			slices.SortFunc(all, disk.CompareSnapshots)
+			return slices.CompactFunc(all, func(a, b disk.Snapshot) bool { return a.ID == b.ID }), nil
+		}
+		if seen[token] {
+			return nil, &disk.Error{Op: describeSnapshots.name, Kind: disk.Unexpected, RequestID: reply.RequestId, Err: errCircle}
+		}
+		seen[token] = true
+	}
+}
+
+var errCircle = errors.New("the pages of the answer go round in a circle")
+
+// describeSnapshots reads one page. A reply without a list of snapshots is no
+// answer: read as an empty list it would say that snapshots are gone.
+func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string) (*sdkecs.DescribeSnapshotsResponse, error) {
+	return send(ctx, c, describeSnapshots, func() (request, *sdkecs.DescribeSnapshotsResponse) {
+		r := sdkecs.CreateDescribeSnapshotsRequest()
+		r.MaxResults = integer(largestBatch)
+		r.NextToken = token
+		r.DiskId = string(filter.Source)
+		if filter.IDs != nil {
+			list, _ := json.Marshal(filter.IDs) // strings always marshal
+			r.SnapshotIds = string(list)
+		}
+		var tags []sdkecs.DescribeSnapshotsTag
+		for _, key := range slices.Sorted(maps.Keys(filter.Tags)) {
+			tags = append(tags, sdkecs.DescribeSnapshotsTag{Key: key, Value: filter.Tags[key]})
+		}
+		if tags != nil {
+			r.Tag = &tags
+		}
+		return r, sdkecs.CreateDescribeSnapshotsResponse()
+	}, func(reply *sdkecs.DescribeSnapshotsResponse) bool {
+		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Snapshots"`)
+	})
+}
+
+// snapshotPauses are those between the reads that wait for a snapshot; the last
+// one is repeated.
+var snapshotPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second}
+
+// AwaitSnapshot reads a snapshot again and again until seen says that it is done
+// or that it failed, and returns it as it was seen last. NotFound: several reads
+// in a row didn't show it. When ctx leaves no more time than to answer, the
+// error is Pending. A read that ECS throttles or doesn't answer ends no wait.
+func (c *Client) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
+	return awaitRead(ctx, func() (disk.Snapshot, error) { return c.GetSnapshot(ctx, id) }, seen, func(last disk.Snapshot) error {
+		return &disk.Error{Op: describeSnapshots.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot %s is not there yet: %s", id, last.Phase())}
+	})
+}
+
+// awaitRead reads again and again until seen is done.
+func awaitRead[T any](ctx context.Context, read func() (T, error), seen func(T) (done bool, err error), late func(last T) error) (T, error) {
+	patient, cancel := patience(ctx)
+	defer cancel()
+	var last T
+	for look, absent := 0, 0; ; look++ {
+		shot, err := read()
+		switch {
+		case err == nil:
+			absent, last = 0, shot
+			if done, err := seen(shot); done || err != nil {
+				return shot, err
+			}
+		case disk.KindOf(err) == disk.NotFound:
+			if absent++; absent >= len(snapshotPauses) {
+				return last, err
+			}
+		case !passing(err):
+			return last, err
+		}
+		select {
+		case <-time.After(snapshotPauses[min(look, len(snapshotPauses)-1)]):
+		case <-patient.Done():
+			return last, late(last)
+		}
+	}
+}
+
+// passing says whether an error is one that time mends.
+func passing(err error) bool {
+	switch disk.KindOf(err) {
+	case disk.Throttled, disk.Unreachable, disk.Pending:
+		return true
+	}
+	return false
+}
+
+// snapshotFromECS translates a snapshot of ECS.
+func snapshotFromECS(s sdkecs.Snapshot) disk.Snapshot {
+	tags := make(disk.Tags, len(s.Tags.Tag))
+	for _, t := range s.Tags.Tag {
+		tags[orElse(t.TagKey, t.Key)] = orElse(t.TagValue, t.Value)
+	}
+	size, _ := strconv.ParseInt(s.SourceDiskSize, 10, 64) // not a number stands for: not known
+	return disk.Snapshot{
+		ID:        disk.SnapshotID(s.SnapshotId),
+		Name:      tags[disk.SnapshotNameTag],
+		Source:    disk.ID(s.SourceDiskId),
+		Size:      disk.GiB(size),
+		Created:   timeFromECS(s.CreationTime),
+		State:     disk.SnapshotState(s.Status),
+		Usable:    s.Available || disk.SnapshotState(s.Status) == disk.Accomplished,
+		Group:     groupOf(s),
+		Encrypted: s.Encrypted,
+		Tags:      tags,
+	}
+}
+
+func orElse(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// groupPrefix begins the name and the description that ECS gives to the members
+// of a snapshot group; the group's ID follows.
+const groupPrefix = "Created_from_"
+
+// groupOf returns the group that a snapshot belongs to: ECS shows it in the text
+// that it gives the members, and nowhere else.
+func groupOf(s sdkecs.Snapshot) disk.GroupID {
+	for _, text := range []string{s.Description, s.SnapshotName} {
+		if id, ok := strings.CutPrefix(text, groupPrefix); ok && strings.HasPrefix(id, "ssg-") {
+			return disk.GroupID(id)
+		}
+	}
+	return ""
+}
+
+// timeFromECS reads a time of ECS, with seconds or without; what is none is the
+// zero time.
+func timeFromECS(text string) time.Time {
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04Z"} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}

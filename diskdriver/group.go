@@ -1,0 +1,204 @@
+package diskdriver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// groupController answers the CSI GroupController service. ECS cuts the
+// snapshots of a group at the same moment.
+type groupController struct {
+	csi.UnimplementedGroupControllerServer
+	*controller
+}
+
+// GroupControllerGetCapabilities names what the group controller can do.
+func (g *groupController) GroupControllerGetCapabilities(context.Context, *csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
+	return &csi.GroupControllerGetCapabilitiesResponse{Capabilities: []*csi.GroupControllerServiceCapability{{
+		Type: &csi.GroupControllerServiceCapability_Rpc{Rpc: &csi.GroupControllerServiceCapability_RPC{
+			Type: csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT,
+		}},
+	}}}, nil
+}
+
+// CreateVolumeGroupSnapshot makes the group of a name, or answers with the one
+// that was made before, as soon as all its members are cut (CSI spec,
+// CreateVolumeGroupSnapshot).
+func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
+	if err := disk.CheckName(req.GetName()); err != nil {
+		return nil, err
+	}
+	sources, err := sourcesOf(req.GetSourceVolumeIds())
+	if err != nil {
+		return nil, err
+	}
+	params, err := disk.ParseGroup(req.GetParameters(), g.config.Unknown)
+	if err != nil {
+		return nil, err
+	}
+	warnOf(params.Warnings, "group", req.GetName())
+	group, err := g.cutGroup(ctx, params.Group(req.GetName(), g.config.ClusterID, sources))
+	if err != nil {
+		return nil, err
+	}
+	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: g.group(group)}, nil
+}
+
+// sourcesOf returns the volumes of a group, sorted: their order means nothing.
+func sourcesOf(ids []string) ([]disk.ID, error) {
+	var sources []disk.ID
+	for _, id := range ids {
+		if id == "" {
+			return nil, disk.Errorf(disk.Invalid, "source_volume_ids: one of them is empty")
+		}
+		sources = append(sources, disk.ID(id))
+	}
+	if len(sources) == 0 {
+		return nil, disk.Errorf(disk.Invalid, "source_volume_ids are missing")
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources), nil
+}
+
+// cutGroup makes a group, or finds the one that was made before, and waits until
+// its members are cut.
+func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
+	const ofGroup = "group " // tells its history from that of a snapshot of the same name
+	name := ofGroup + spec.Name
+	await := func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
+		group, err := g.groups.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
+			return group.Cut() || group.State == disk.Failed, nil
+		})
+		if group.State == disk.Failed {
+			return group, g.failedGroup(ctx, name, group)
+		}
+		return group, err
+	}
+	group, err := creation[disk.Group]{
+		name: name,
+		make: func(ctx context.Context, token disk.Token) (disk.Group, bool, error) {
+			id, err := g.groups.CreateGroup(ctx, spec, token)
+			if err != nil {
+				return disk.Group{}, disk.KindOf(err) == disk.Mismatch, err
+			}
+			group, err := await(ctx, id)
+			return group, disk.KindOf(err) == disk.NotFound, err
+		},
+		find: func(ctx context.Context) (disk.Group, bool, error) {
+			groups, err := g.groups.FindGroups(ctx, spec.Marks)
+			switch {
+			case err != nil:
+				return disk.Group{}, false, unread(err)
+			case len(groups) == 0:
+				return disk.Group{}, false, nil
+			}
+			group, err := await(ctx, groups[0].ID)
+			return group, true, err
+		},
+	}.run(ctx, g.shots)
+	if err == nil {
+		err = spec.Matches(group)
+	}
+	return group, err
+}
+
+// failedGroup is the error of a group that has failed. Before all of it was cut
+// nobody knows its ID, so it goes now (CSI spec, CreateVolumeGroupSnapshot: the
+// plugin cleans up).
+func (g *groupController) failedGroup(ctx context.Context, name string, group disk.Group) error {
+	if group.Cut() {
+		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", group.ID)
+	}
+	if err := g.groups.DeleteGroup(ctx, group.ID); err != nil {
+		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was cut, and deleting it failed too: %w", group.ID, err)
+	}
+	klog.InfoS("Deleted a snapshot group that has failed before all of it was cut", "group", group.ID)
+	g.shots.keep(name, g.shots.of(name).next())
+	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was cut; it is deleted, and the next call makes another", group.ID)
+}
+
+// group is what is told of a group.
+func (g *groupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
+	answer := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(group.ID), CreationTime: timestamppb.New(group.Moment()), ReadyToUse: true}
+	for _, shot := range group.Members {
+		answer.Snapshots = append(answer.Snapshots, g.snapshot(shot))
+		answer.ReadyToUse = answer.ReadyToUse && shot.Usable
+	}
+	return answer
+}
+
+// DeleteVolumeGroupSnapshot deletes a group with its members, in whatever state
+// it is; one that doesn't exist is deleted (CSI spec,
+// DeleteVolumeGroupSnapshot). Nothing goes that the caller doesn't name.
+func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
+	id := disk.GroupID(req.GetGroupSnapshotId())
+	if id == "" {
+		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
+	}
+	group, err := g.groups.GetGroup(ctx, id)
+	switch {
+	case err != nil && disk.KindOf(err) != disk.NotFound:
+		return nil, err
+	case err == nil:
+		if err := namesAll(group, req.GetSnapshotIds()); err != nil {
+			return nil, err
+		}
+	}
+	if err := g.groups.DeleteGroup(ctx, id); err != nil {
+		return nil, err
+	}
+	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
+}
+
+// namesAll refuses a list of snapshots that lacks a member of the group. Members
+// that are named and gone are no mismatch: an earlier call may have got so far.
+// No list at all says nothing.
+func namesAll(group disk.Group, ids []string) error {
+	for _, shot := range group.Members {
+		if len(ids) > 0 && !slices.Contains(ids, string(shot.ID)) {
+			return disk.Errorf(disk.Invalid, "snapshot_ids: %s is part of the group snapshot %s and is not among them", shot.ID, group.ID)
+		}
+	}
+	return nil
+}
+
+// GetVolumeGroupSnapshot says what a group is (CSI spec,
+// GetVolumeGroupSnapshot); NotFound if there is none.
+func (g *groupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
+	id := disk.GroupID(req.GetGroupSnapshotId())
+	if id == "" {
+		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
+	}
+	group, err := g.groups.GetGroup(ctx, id)
+	if err == nil {
+		err = namesAll(group, req.GetSnapshotIds())
+	}
+	if err == nil {
+		err = hasAll(group, req.GetSnapshotIds())
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case group.State == disk.Failed:
+		return nil, disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", id)
+	case !group.Cut():
+		return nil, disk.Errorf(disk.Pending, "snapshot group %s: not all of it is cut yet", id)
+	}
+	return &csi.GetVolumeGroupSnapshotResponse{GroupSnapshot: g.group(group)}, nil
+}
+
+// hasAll refuses a list of snapshots that names one which is no member.
+func hasAll(group disk.Group, ids []string) error {
+	for _, id := range ids {
+		if !slices.ContainsFunc(group.Members, func(s disk.Snapshot) bool { return string(s.ID) == id }) {
+			return disk.Errorf(disk.Invalid, "snapshot_ids: %s is not part of the group snapshot %s", id, group.ID)
+		}
+	}
+	return nil
+}

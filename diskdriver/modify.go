@@ -1,0 +1,157 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// mostMoves is how many moves of a disk one call waits for: one that was under
+// way when it came, and its own.
+const mostMoves = 2
+
+var (
+	errBusy   = errors.New("ECS is busy with the disk, and shows no move that could be waited for")
+	errUnseen = errors.New("the change is made, and ECS doesn't show it yet")
+)
+
+// ControllerModifyVolume changes what a VolumeAttributesClass may change of a
+// disk, and answers when ECS shows it so (CSI spec, ControllerModifyVolume).
+// ECS is asked whether a move would work before anything is changed, so that
+// what can't be done is refused as a whole.
+func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+	id := disk.ID(req.GetVolumeId())
+	switch {
+	case id == "":
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	case len(req.GetMutableParameters()) == 0:
+		return nil, disk.Errorf(disk.Invalid, "mutable_parameters are missing")
+	}
+	change, err := disk.ParseChange(req.GetMutableParameters())
+	if err != nil {
+		return nil, err
+	}
+	for range mostMoves {
+		steps, err := c.settled(ctx, id, change)
+		if err != nil {
+			return nil, err
+		}
+		if steps.Done() {
+			return &csi.ControllerModifyVolumeResponse{}, nil
+		}
+		busy, err := c.take(ctx, id, steps)
+		if err != nil {
+			return nil, err
+		}
+		if !busy {
+			break
+		}
+	}
+	return c.changed(ctx, id, change)
+}
+
+// settled returns what is left to do when no move is under way: one that is
+// would leave the disk otherwise than ECS shows it now.
+func (c *controller) settled(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, error) {
+	steps, busy, err := c.steps(ctx, id, change)
+	doubtful := busy || change.Moves() && steps.Move.None()
+	if err != nil || !doubtful {
+		return steps, err
+	}
+	task, err := c.changes.RunningMove(ctx, id)
+	switch {
+	case err != nil:
+		return steps, err
+	case task == "" && !busy:
+		return steps, nil
+	case task == "":
+		return steps, &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
+	}
+	if err := c.changes.AwaitTask(ctx, id, task); err != nil {
+		return steps, err
+	}
+	steps, _, err = c.steps(ctx, id, change)
+	return steps, err
+}
+
+// steps returns what is left to do to a disk as ECS shows it, and whether ECS
+// shows that it is being moved.
+func (c *controller) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
+	d, err := c.disks.Get(ctx, id)
+	if err != nil {
+		return disk.Steps{}, false, err
+	}
+	steps, err := change.Plan(d)
+	return steps, d.State == disk.Modifying, err
+}
+
+// take does what is left to do. busy: another move was under way, is over now,
+// and nothing was done; what is left has to be found out anew.
+func (c *controller) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
+	if !steps.Move.None() {
+		err := c.changes.TryMove(ctx, id, steps.Move)
+		if disk.KindOf(err) == disk.Pending {
+			return true, c.awaitMove(ctx, id)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if err := c.tags.Untag(ctx, id, steps.Untag); err != nil {
+		return false, err
+	}
+	if err := c.tags.Tag(ctx, id, steps.Tag); err != nil {
+		return false, err
+	}
+	if steps.StopBurst {
+		if err := c.changes.Burst(ctx, id, false); err != nil {
+			return false, err
+		}
+	}
+	if !steps.Move.None() {
+		if err := c.move(ctx, id, steps.Move); err != nil {
+			return false, err
+		}
+	}
+	if steps.StartBurst {
+		return false, c.changes.Burst(ctx, id, true)
+	}
+	return false, nil
+}
+
+// move moves a disk and waits until that is over.
+func (c *controller) move(ctx context.Context, id disk.ID, m disk.Move) error {
+	task, err := c.changes.Move(ctx, id, m)
+	if err != nil || task == "" {
+		return err
+	}
+	return c.changes.AwaitTask(ctx, id, task)
+}
+
+// awaitMove waits for a move that an earlier call, perhaps of another process,
+// has started. Pending: something else keeps the disk, or reads lag.
+func (c *controller) awaitMove(ctx context.Context, id disk.ID) error {
+	task, err := c.changes.RunningMove(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case task == "":
+		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
+	}
+	return c.changes.AwaitTask(ctx, id, task)
+}
+
+// changed answers when ECS shows the change.
+func (c *controller) changed(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
+	steps, _, err := c.steps(ctx, id, change)
+	switch {
+	case err != nil:
+		return nil, err
+	case !steps.Done():
+		return nil, &disk.Error{Disk: id, Kind: disk.Pending, Err: errUnseen}
+	}
+	return &csi.ControllerModifyVolumeResponse{}, nil
+}

@@ -1,0 +1,141 @@
+package diskdriver
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// CreateSnapshot makes the snapshot of a name, or answers with the one that was
+// made before, as soon as its point in time has passed (CSI spec,
+// CreateSnapshot). Whether a volume can be made from it already is told by
+// ready_to_use; the same call later tells again.
+func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	if err := disk.CheckName(req.GetName()); err != nil {
+		return nil, err
+	}
+	if req.GetSourceVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "source_volume_id is missing")
+	}
+	params, err := disk.ParseSnapshot(req.GetParameters(), c.config.Unknown)
+	if err != nil {
+		return nil, err
+	}
+	warnOf(params.Warnings, "snapshot", req.GetName())
+	if _, err := c.area().places(req.GetAccessibilityRequirements(), nil); err != nil {
+		return nil, err
+	}
+	shot, err := c.cut(ctx, "", params.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
+	if err != nil {
+		return nil, err
+	}
+	return &csi.CreateSnapshotResponse{Snapshot: c.snapshot(shot)}, nil
+}
+
+// warnOf logs what a class says in vain.
+func warnOf(warnings []string, what, name string) {
+	for _, warning := range warnings {
+		klog.InfoS("A parameter does nothing", what, name, "warning", warning)
+	}
+}
+
+// snapshot is what is told of a snapshot. It can be used in all of its region,
+// and nowhere else.
+func (c *controller) snapshot(s disk.Snapshot) *csi.Snapshot {
+	return &csi.Snapshot{
+		SizeBytes:          s.Size.Bytes(),
+		SnapshotId:         string(s.ID),
+		SourceVolumeId:     string(s.Source),
+		CreationTime:       timestamppb.New(s.Created),
+		ReadyToUse:         s.Usable,
+		GroupSnapshotId:    string(s.Group),
+		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.RegionKey: c.config.Region}}},
+	}
+}
+
+// DeleteSnapshot deletes a snapshot; one that doesn't exist is deleted (CSI
+// spec, DeleteSnapshot). Disks that were made from it stay as they are. A member
+// of a group goes with its group only.
+func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+	id := disk.SnapshotID(req.GetSnapshotId())
+	if id == "" {
+		return nil, disk.Errorf(disk.Invalid, "snapshot_id is missing")
+	}
+	shot, err := c.snapshots.GetSnapshot(ctx, id)
+	switch {
+	case err != nil && disk.KindOf(err) != disk.NotFound:
+		return nil, err
+	case shot.Group != "":
+		return nil, disk.Errorf(disk.Invalid, "snapshot_id: %s is part of the group snapshot %s and goes with it only", id, shot.Group)
+	}
+	// Only the answer to a deletion proves absence: ECS shows nothing to an
+	// account without the permission to see it.
+	if err := c.snapshots.DeleteSnapshot(ctx, id); err != nil {
+		return nil, err
+	}
+	return &csi.DeleteSnapshotResponse{}, nil
+}
+
+// GetSnapshot says what a snapshot is (CSI spec, GetSnapshot); NotFound if there
+// is none, Pending before its point in time.
+func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "snapshot_id is missing")
+	}
+	shot, err := c.snapshots.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
+	switch {
+	case err != nil:
+		return nil, err
+	case shot.State == disk.Failed:
+		return nil, disk.Errorf(disk.Unexpected, "snapshot %s has failed, and nothing can be made from it; delete it", shot.ID)
+	case !shot.Cut():
+		return nil, disk.Errorf(disk.Pending, "snapshot %s: %s", shot.ID, shot.Phase())
+	}
+	return &csi.GetSnapshotResponse{Snapshot: c.snapshot(shot)}, nil
+}
+
+// ListSnapshots lists the snapshots of the region, whoever made them, but for
+// those whose point in time is still to come (CSI spec, ListSnapshots). The list
+// is in the order of the IDs, and its tokens name the last one listed, so a
+// snapshot that is there throughout is listed once, whatever comes and goes
+// between two pages.
+func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+	last, err := lastListed(req.GetMaxEntries(), req.GetStartingToken())
+	if err != nil {
+		return nil, err
+	}
+	filter := disk.SnapshotFilter{Source: disk.ID(req.GetSourceVolumeId())}
+	if id := req.GetSnapshotId(); id != "" {
+		filter.IDs = []disk.SnapshotID{disk.SnapshotID(id)}
+	}
+	shots, err := c.snapshots.ListSnapshots(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	shots = cutOnes(shots)
+	shots, more := page(shots, disk.SnapshotID(last), int(req.GetMaxEntries()), func(s disk.Snapshot) disk.SnapshotID { return s.ID })
+	response := &csi.ListSnapshotsResponse{}
+	for _, shot := range shots {
+		response.Entries = append(response.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: c.snapshot(shot)})
+	}
+	if more {
+		response.NextToken = tokenPrefix + string(shots[len(shots)-1].ID)
+	}
+	return response, nil
+}
+
+// cutOnes leaves out the snapshots whose point in time is still to come.
+func cutOnes(shots []disk.Snapshot) []disk.Snapshot {
+	var cut []disk.Snapshot
+	for _, s := range shots {
+		if s.Cut() {
+			cut = append(cut, s)
+		}
+	}
+	return cut
+}

@@ -1,0 +1,107 @@
+package diskdriver
+
+import (
+	"context"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// source is what the data of a new volume come from; the zero value is nothing.
+type source struct {
+	snapshot disk.SnapshotID
+	volume   disk.ID
+	size     disk.GiB // 0: not known
+}
+
+// source reads what a volume is to be made from. NotFound: it doesn't exist.
+// Pending: the snapshot can't be used yet.
+func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, params disk.Parameters) (source, error) {
+	content := req.GetVolumeContentSource()
+	s := source{snapshot: params.SnapshotID}
+	switch {
+	case content.GetSnapshot() != nil:
+		id := disk.SnapshotID(content.GetSnapshot().GetSnapshotId())
+		if s.snapshot != "" && s.snapshot != id {
+			return s, disk.Errorf(disk.Invalid, "parameter %s: %q contradicts the snapshot %s of volume_content_source", disk.SnapshotParameter, s.snapshot, id)
+		}
+		if s.snapshot = id; id == "" {
+			return s, disk.Errorf(disk.Invalid, "volume_content_source.snapshot.snapshot_id is missing")
+		}
+	case content.GetVolume() != nil:
+		s.volume = disk.ID(content.GetVolume().GetVolumeId())
+		switch {
+		case s.snapshot != "":
+			return s, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed for the copy of a volume", disk.SnapshotParameter, s.snapshot)
+		case s.volume == "":
+			return s, disk.Errorf(disk.Invalid, "volume_content_source.volume.volume_id is missing")
+		}
+	case content != nil:
+		return s, disk.Errorf(disk.Invalid, "volume_content_source: %v is not supported; allowed are a snapshot and a volume", content)
+	}
+	err := c.readSource(ctx, &s)
+	if disk.KindOf(err) == disk.NotFound {
+		err = c.afterwards(ctx, req.GetName(), err)
+	}
+	return s, err
+}
+
+// readSource holds a source against what ECS shows of it.
+func (c *controller) readSource(ctx context.Context, s *source) error {
+	switch {
+	case s.volume != "":
+		d, err := c.disks.Get(ctx, s.volume)
+		s.size = d.Size
+		return err
+	case s.snapshot != "":
+		shot, err := c.snapshots.GetSnapshot(ctx, s.snapshot)
+		s.size = shot.Size
+		switch {
+		case err != nil:
+			return err
+		case shot.State == disk.Failed:
+			return disk.Errorf(disk.Invalid, "snapshot %s has failed, and nothing can be made from it", shot.ID)
+		case !shot.Usable:
+			return disk.Errorf(disk.Pending, "snapshot %s can't be used yet: %s", shot.ID, shot.Phase())
+		}
+	}
+	return nil
+}
+
+// afterwards decides what a missing source means: nothing if the volume was
+// made from it before it went, for then the call is a repeated one. Else it is
+// the error.
+func (c *controller) afterwards(ctx context.Context, name string, missing error) error {
+	_, found, err := c.named(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return missing
+	}
+	c.history.keep(name, c.history.of(name).doubted(time.Now())) // so that it is looked for before it is made
+	return nil
+}
+
+// fit makes the size hold the source. A smaller one is OutOfRange (CSI spec,
+// CreateVolume Errors); if none is asked for it is that of the source.
+func (s source) fit(want disk.Wanted) (disk.Wanted, error) {
+	switch {
+	case want.Least == 0 && s.size <= want.Most:
+		want.Least = s.size
+	case want.Least < s.size:
+		return want, disk.Errorf(disk.OutOfRange, "capacity_range: the source has %d GiB, and a volume made from it has no less; asked for is %s", s.size, want)
+	}
+	return want, nil
+}
+
+// into puts the source into a spec.
+func (s source) into(spec *disk.Spec) {
+	spec.SnapshotID = string(s.snapshot)
+	if s.volume != "" {
+		spec.CloneOf = s.volume
+		spec.Tags[disk.CloneTag] = string(s.volume)
+	}
+}
