@@ -7,7 +7,7 @@ TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint arrows demo demo-stop e2e chart chart-update fuzz bench-topology vulncheck clean
+.PHONY: help build test lint arrows demo demo-stop e2e chart chart-update fuzz bench-ecs bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 	  done; \
 	done
+
+bench-ecs: ## measure the ECS client against the simulator, and write docs/benchmarks.md (3 minutes)
+	$(GO) run ./test/bench -write docs/benchmarks.md
 
 bench-topology: ## measure a decision at 100 to 20 000 nodes
 	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology
