@@ -243,8 +243,14 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 				if i%5 == 0 {
 					time.AfterFunc(time.Second, cancel)
 				}
-				if err := c.Delete(ctx, "d-bp1a"); err != nil && disk.KindOf(err) != disk.Throttled && disk.KindOf(err) != disk.UnknownOutcome {
-					t.Error(err)
+				err := c.Delete(ctx, "d-bp1a")
+				switch disk.KindOf(err) {
+				case disk.Throttled, disk.UnknownOutcome:
+				case disk.Unreachable: // its time ended while others were under way, and the gate was open again
+				default:
+					if err != nil {
+						t.Error(err)
+					}
 				}
 			})
 		}
