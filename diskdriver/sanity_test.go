@@ -26,13 +26,15 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
+// sanityDir is the variable by which the process of the suite learns its directory.
+const sanityDir = "TOPODISK_SANITY"
+
 // TestSanity runs the conformance suite of the CSI project over gRPC, with ECS
 // simulated. Ginkgo runs a suite once in a process, so it gets one of its own.
 func TestSanity(t *testing.T) {
-	const inner = "TOPODISK_SANITY"
-	if os.Getenv(inner) == "" {
+	if os.Getenv(sanityDir) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSanity$", "-test.v")
-		cmd.Env = append(os.Environ(), inner+"=1")
+		cmd.Env = append(os.Environ(), sanityDir+"="+t.TempDir()) // the inner process ends without a clean-up
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		} else if testing.Verbose() {
@@ -50,7 +52,8 @@ func runSanity(t *testing.T) {
 	driver := sanityDriver(t)
 	config.ControllerAddress, config.ControllerDialOptions = pipe("controller", serve(t, driver))
 	config.Address, config.DialOptions = pipe("node", serveNode(t, driver))
-	config.TargetPath, config.StagingPath = filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "staging")
+	dir := os.Getenv(sanityDir)
+	config.TargetPath, config.StagingPath = filepath.Join(dir, "target"), filepath.Join(dir, "staging")
 	config.TestVolumeParameters = map[string]string{"zoneId": "cn-hangzhou-a", "type": "cloud_essd"}
 	config.TestVolumeMutableParameters = map[string]string{
 		"type": "cloud_auto", "provisionedIops": "1000", "burstingEnabled": "true", "diskTags/tier": "fast", "-diskTags/tear": "",
