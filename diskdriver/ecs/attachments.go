@@ -50,6 +50,9 @@ func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.I
 			if force {
 				r.Force = requests.NewBoolean(true)
 			}
+			if o.bound {
+				r.DeleteWithInstance = requests.NewBoolean(true)
+			}
 			return r, sdkecs.CreateAttachDiskResponse()
 		}, func(reply *sdkecs.AttachDiskResponse) bool { return reply.RequestId != "" })
 		return err
@@ -78,6 +81,9 @@ func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.I
 		_, err := sendWhen(ctx, c, detachDisk, o.ticket, func() (request, *sdkecs.DetachDiskResponse) {
 			r := sdkecs.CreateDetachDiskRequest()
 			r.InstanceId, r.DiskId = string(instance), string(id)
+			if o.bound {
+				r.DeleteWithInstance = requests.NewBoolean(true)
+			}
 			return r, sdkecs.CreateDetachDiskResponse()
 		}, func(reply *sdkecs.DetachDiskResponse) bool { return reply.RequestId != "" })
 		return err
@@ -121,7 +127,13 @@ type operation struct {
 	outcome error     // of the call, where a read has the last word
 	begun   bool      // ECS was seen at work on it
 	ended   bool      // a read has settled it, one way or the other
+	bound   bool      // ECS wants the disk to be deleted with its instance
 }
+
+// boundCode is the refusal to attach or detach a disk that lives and dies with
+// its instance, an elastic ephemeral one, unless the call says so. No other
+// disk is ever told to go with its instance.
+const boundCode = "InvalidParameter.DeleteWithInstance"
 
 // check refuses what can't be the ID of a disk or an instance.
 func (o *operation) check() error {
@@ -177,6 +189,9 @@ func (o *operation) ask(ctx context.Context) error {
 		case errors.Is(err, errNotReady):
 		case isBusy(code):
 			o.ticket.refused(busyCodes[code])
+		case code == boundCode && !o.bound:
+			o.bound = true
+			o.ticket.unsent()
 		case slices.Contains(stateCodes[o.errand.job], code), disk.KindOf(err) == disk.UnknownOutcome:
 			o.outcome = err
 			return nil
