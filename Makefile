@@ -7,7 +7,7 @@ TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint arrows demo demo-stop e2e chart chart-update fuzz bench-ecs bench-topology vulncheck clean
+.PHONY: help build test lint arrows docs-check docs-update demo demo-stop e2e chart chart-update fuzz bench-ecs bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,15 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 
 arrows: ## check that every package imports only what it may
 	$(GO) run ./test/arrows
+
+# The pages that are made from the code, and the tests that make them.
+PAGES := $(GO) test -count=1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs
+
+docs-check: ## check that the pages made from the code are current: parameters, errors, codes (make test does too)
+	$(PAGES)
+
+docs-update: ## make docs/parameters.md, docs/errors.md and docs/ecs-codes.md anew
+	$(PAGES) -update
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
 	@$(GO) run ./test/build

@@ -51,8 +51,8 @@ func TestEveryKindHasItsCode(t *testing.T) {
 			t.Errorf("%v after the context has ended is %v, want %v", k, got, late)
 		}
 	}
-	if kinds != len(want) || kinds != len(grpcCodes) {
-		t.Errorf("%d kinds, %d wanted, %d in the table", kinds, len(want), len(grpcCodes))
+	if kinds != len(want) || kinds != len(answers) {
+		t.Errorf("%d kinds, %d wanted, %d in the table", kinds, len(want), len(answers))
 	}
 }
 

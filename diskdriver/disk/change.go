@@ -21,15 +21,51 @@ type Change struct {
 // Moves says whether the change is about the category, the level or the IOPS.
 func (c Change) Moves() bool { return c.Category != "" || c.Level != "" || c.IOPS != nil }
 
+// asItIs is what becomes of a trait that a change doesn't name.
+const asItIs = "stays as it is"
+
 // mutableKeys are the parameters of a VolumeAttributesClass.
 var mutableKeys = keyTable[Change]{
-	"type":                {set: (*Change).setCategory},
-	"performanceLevel":    {set: (*Change).setLevel},
-	"provisionedIops":     {set: (*Change).setIOPS},
-	"burstingEnabled":     {set: (*Change).setBursting},
-	"diskTags/":           {under: (*Change).tag},
-	"-diskTags/":          {under: (*Change).untag},
-	"csi.storage.k8s.io/": {under: func(*Change, string, string) error { return nil }}, // the resizer's own
+	"type": {
+		set: (*Change).setCategory, use: use{
+			means:  "The disk type. ECS says which type leads to which, and how long it has to be kept before the next change. A disk can't change between regional and zonal; one with `multiAttach` keeps its type.",
+			values: "one type of the table below", without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
+		},
+	},
+	"performanceLevel": {
+		set: (*Change).setLevel, use: use{
+			means:  "The level of a `cloud_essd`.",
+			values: "one of `PL0` to `PL3`", without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
+		},
+	},
+	"provisionedIops": {
+		set: (*Change).setIOPS, use: use{
+			means:  "IOPS on top of those of the size, for types that take them.",
+			values: "a whole number from 0", without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
+		},
+	},
+	"burstingEnabled": {
+		set: (*Change).setBursting, use: use{
+			means:  "Lets the disk exceed its IOPS for a price, for types that take it.",
+			values: fmt.Sprintf("%s; yes from %d GiB, not with `multiAttach`", yesNo, leastToBurst), without: asItIs, rule: "ModifyDiskAttribute, BurstingEnabled",
+		},
+	},
+	"diskTags/": {
+		under: (*Change).tag, use: use{
+			means:  "Sets a tag of the disk.",
+			values: tagRules, without: asItIs, rule: "TagResources, Tag",
+		},
+	},
+	"-diskTags/": {
+		under: (*Change).untag, use: use{
+			means:  "Removes a tag of the disk.",
+			values: "any text, or none; not the driver's own tags", without: asItIs, rule: "UntagResources, TagKey",
+		},
+	},
+	"csi.storage.k8s.io/": {
+		under: func(*Change, string, string) error { return nil },
+		use:   use{means: "Not used.", by: "csi-resizer"},
+	},
 }
 
 // ParseChange understands the parameters of a VolumeAttributesClass. A bad

@@ -60,6 +60,7 @@ func TestParametersAreUnderstood(t *testing.T) {
 			want: Parameters{Choices: []Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
 				"parameter omitfsck does nothing: a file system is always checked before it is mounted for writing",
 				"parameter readOnly does nothing: mount the volume read-only in the Pod",
+				"parameter restrictToHpnZone does nothing: volumes of Lingjun zones are not supported",
 				"parameter volume.kubernetes.io/selected-node does nothing: the topology requirement says where the disk goes",
 				"parameter volumeExpandAutoSnapshot does nothing: it is obsolete",
 				"parameter performanceLevel does nothing: no disk type of the class takes it",

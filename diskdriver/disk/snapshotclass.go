@@ -16,17 +16,42 @@ type SnapshotParameters struct {
 // longestRetention is ECS's limit for RetentionDays (CreateSnapshot).
 const longestRetention = 65536
 
-const instantAccess = "snapshots of ESSD disks can be used at once, without paying for it"
+const (
+	instantAccess   = "snapshots of ESSD disks can be used at once, without paying for it"
+	snapshotterOwn  = "csi-snapshotter, with `--extra-create-metadata`"
+	snapshotTagUses = "as `diskTags/<key>` of a StorageClass"
+)
 
 // snapshotKeys are the parameters of a VolumeSnapshotClass.
 var snapshotKeys = keyTable[SnapshotParameters]{
-	"retentionDays":   {set: (*SnapshotParameters).setRetention},
-	"resourceGroupId": text(func(p *SnapshotParameters) *string { return &p.ResourceGroupID }),
-	"snapshotTags/":   {under: (*SnapshotParameters).tag},
+	"retentionDays": {
+		set: (*SnapshotParameters).setRetention, use: use{
+			means:  "ECS deletes the snapshot after so many days.",
+			values: fmt.Sprintf("1 to %d days", longestRetention), without: "kept until it is deleted", rule: "CreateSnapshot, RetentionDays",
+		},
+	},
+	"resourceGroupId": {
+		set: text(func(p *SnapshotParameters) *string { return &p.ResourceGroupID }), use: use{
+			means:  "The resource group that the snapshot belongs to.",
+			values: "ID of a resource group", without: "the account's default group", rule: "CreateSnapshot, ResourceGroupId",
+		},
+	},
+	"snapshotTags/": {
+		under: (*SnapshotParameters).tag, use: use{
+			means:  "A tag of the snapshot.",
+			values: snapshotTagUses, without: "the driver's own tags alone", rule: "CreateSnapshot, Tag",
+		},
+	},
 
-	"csi.storage.k8s.io/volumesnapshot/name":        text(func(p *SnapshotParameters) *string { return &p.Object }),
-	"csi.storage.k8s.io/volumesnapshot/namespace":   text(func(p *SnapshotParameters) *string { return &p.Namespace }),
-	"csi.storage.k8s.io/volumesnapshotcontent/name": {}, // it is made from the snapshot's name
+	"csi.storage.k8s.io/volumesnapshot/name": {
+		set: text(func(p *SnapshotParameters) *string { return &p.Object }),
+		use: use{means: "Becomes the tag `" + SnapshotObjectTag + "`.", by: snapshotterOwn},
+	},
+	"csi.storage.k8s.io/volumesnapshot/namespace": {
+		set: text(func(p *SnapshotParameters) *string { return &p.Namespace }),
+		use: use{means: "Becomes the tag `" + SnapshotNamespaceTag + "`.", by: snapshotterOwn},
+	},
+	"csi.storage.k8s.io/volumesnapshotcontent/name": {use: use{means: "Not used: it is made from the snapshot's name.", by: snapshotterOwn}},
 
 	"snapshotType":               {idle: instantAccess},
 	"instantAccessRetentionDays": {idle: instantAccess},
@@ -34,12 +59,22 @@ var snapshotKeys = keyTable[SnapshotParameters]{
 
 // groupKeys are the parameters of a VolumeGroupSnapshotClass.
 var groupKeys = keyTable[SnapshotParameters]{
-	"resourceGroupId": snapshotKeys["resourceGroupId"],
-	"snapshotTags/":   snapshotKeys["snapshotTags/"],
+	"resourceGroupId": {
+		set: snapshotKeys["resourceGroupId"].set, use: use{
+			means:  "The resource group that the snapshots belong to.",
+			values: "ID of a resource group", without: "the account's default group", rule: "CreateSnapshotGroup, ResourceGroupId",
+		},
+	},
+	"snapshotTags/": {
+		under: (*SnapshotParameters).tag, use: use{
+			means:  "A tag of the group and its snapshots.",
+			values: snapshotTagUses, without: "the driver's own tags alone", rule: "CreateSnapshotGroup, Tag",
+		},
+	},
 
 	"csi.storage.k8s.io/volumegroupsnapshot/name":        snapshotKeys["csi.storage.k8s.io/volumesnapshot/name"],
 	"csi.storage.k8s.io/volumegroupsnapshot/namespace":   snapshotKeys["csi.storage.k8s.io/volumesnapshot/namespace"],
-	"csi.storage.k8s.io/volumegroupsnapshotcontent/name": {},
+	"csi.storage.k8s.io/volumegroupsnapshotcontent/name": snapshotKeys["csi.storage.k8s.io/volumesnapshotcontent/name"],
 
 	"snapshotType":               {idle: instantAccess},
 	"instantAccessRetentionDays": {idle: instantAccess},

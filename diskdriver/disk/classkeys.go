@@ -1,0 +1,287 @@
+package disk
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// SnapshotParameter names the snapshot that the class's disks are made from.
+const SnapshotParameter = "csi.alibabacloud.com/disk-snapshot-id"
+
+const (
+	someTypes = "types of the table below, separated by commas; or `available`"
+	tagRules  = "key and value of at most 128 characters; neither begins with `acs:` or holds `http://` or `https://`, the key doesn't begin with `aliyun`; not the driver's own tags"
+
+	noCache = "the driver keeps no cache on a node's disks; choose a faster disk type"
+	noLimit = "the driver doesn't limit I/O; choose a disk type and level with the limit that you want"
+
+	nodesOwn = "disk-provisioner, with `--extra-create-metadata`"
+)
+
+// classKeys are the parameters of a StorageClass: every name that the driver
+// before topodisk honoured, and categoryAffinity.
+var classKeys = keyTable[Parameters]{
+	"type": {
+		set: (*Parameters).setCategories, use: use{
+			means:  "Disk types, tried in this order within a zone; the next one only if ECS has none of the one before.",
+			values: someTypes, without: list(defaultCategories), rule: "CreateDisk, DiskCategory",
+		},
+	},
+	"performanceLevel": {
+		set: (*Parameters).setLevels, use: use{
+			means:  "Levels of `cloud_essd`, tried in this order; other types pass it over.",
+			values: "`PL0` to `PL3`, separated by commas", without: "`PL1`, which ECS fills in", rule: "CreateDisk, PerformanceLevel",
+		},
+	},
+	"zoneId": {
+		set: (*Parameters).setZones, use: use{
+			means:  "Narrows the zones that the claim allows. With nothing in common no disk is made, in no zone.",
+			values: "zones, separated by commas", without: "every zone that the claim allows", rule: "CreateDisk, ZoneId; CSI, accessibility_requirements",
+		},
+	},
+	"zoneid": {same: "zoneId"},
+	"regionId": {
+		set: text(func(p *Parameters) *string { return &p.Region }), use: use{
+			means:  "The region. It is only checked.",
+			values: "the driver's region", without: "the driver's region", rule: "CreateDisk, RegionId",
+		},
+	},
+	"csi.storage.k8s.io/fstype": {
+		set: (*Parameters).setFilesystem, use: use{
+			means:  "File system. Only one of the names may be there.",
+			values: strings.Join(Filesystems(), ", "), without: "ext4 (disk-provisioner's `--default-fstype`)", rule: "Kubernetes, csi-provisioner",
+		},
+	},
+	"fsType": {same: "csi.storage.k8s.io/fstype"},
+	"fstype": {same: "csi.storage.k8s.io/fstype"},
+	"mkfsOptions": {
+		set: text(func(p *Parameters) *string { return &p.MkfsOptions }), use: use{
+			means:  "Options of mkfs, carried to the node in the volume's attributes.",
+			values: "text", without: "none", rule: "CSI, volume_context",
+		},
+	},
+	"categoryAffinity": {
+		set: truth(func(p *Parameters) *bool { return &p.CategoryAffinity }), use: use{
+			means:  "The PersistentVolume also demands a node that takes the disk's type: one with the label `" + NodeTypeLabel + "<type>=available`.",
+			values: yesNo, without: "no: the zone is all that it demands", rule: "CSI, accessible_topology",
+		},
+	},
+	"volumeSizeAutoAvailable": {
+		set: truth(func(p *Parameters) *bool { return &p.AtLeast20 }), use: use{
+			means:  "Raises a claim of less than 20 GiB to 20 GiB.",
+			values: yesNo, without: "no: a type that doesn't take the size is passed over", rule: "CreateDisk, Size",
+		},
+	},
+	"encrypted": {
+		set: truth(func(p *Parameters) *bool { return &p.Encrypted }), use: use{
+			means:  "Encrypts the disk, with the account's service key unless `kmsKeyId` names another.",
+			values: yesNo, without: "no, unless the account encrypts all disks", rule: "CreateDisk, Encrypted",
+		},
+	},
+	"kmsKeyId": {
+		set: text(func(p *Parameters) *string { return &p.KMSKeyID }), use: use{
+			means:  "The KMS key to encrypt with. Needs `encrypted`.",
+			values: "ID of an enabled, symmetric key", without: "the account's service key", rule: "CreateDisk, KMSKeyId",
+		},
+	},
+	"alibabacloud.com/kms-key-id": {same: "kmsKeyId"},
+	"multiAttach": {
+		set: truth(func(p *Parameters) *bool { return &p.MultiAttach }), use: use{
+			means:  "The disk can be attached to up to 16 instances of a kind that ECS allows (NVMe). Needed for access modes of several nodes; only block volumes may be written by several.",
+			values: yesNo, without: "no", rule: "CreateDisk, MultiAttach",
+		},
+	},
+	"provisionedIops": {
+		set: (*Parameters).setIOPS, use: use{
+			means:  "IOPS on top of those of the size, for types that take them. ECS says how many a size allows.",
+			values: "a whole number from 0", without: "0", rule: "CreateDisk, ProvisionedIops",
+		},
+	},
+	"burstingEnabled": {
+		set: truth(func(p *Parameters) *bool { return &p.Bursting }), use: use{
+			means:  "Lets the disk exceed its IOPS for a price, for types that take it. Not with `multiAttach`.",
+			values: yesNo, without: "no", rule: "CreateDisk, BurstingEnabled",
+		},
+	},
+	"resourceGroupId": {
+		set: text(func(p *Parameters) *string { return &p.ResourceGroupID }), use: use{
+			means:  "The resource group that the disk belongs to.",
+			values: "ID of a resource group", without: "the account's default group", rule: "CreateDisk, ResourceGroupId",
+		},
+	},
+	"storageClusterId": {
+		set: text(func(p *Parameters) *string { return &p.StorageClusterID }), use: use{
+			means:  "The dedicated storage cluster that holds the disk. Needs `performanceLevel`.",
+			values: "ID of a storage cluster", without: "none", rule: "CreateDisk, StorageClusterId",
+		},
+	},
+	"diskTags": {
+		set: (*Parameters).setTags, use: use{
+			means:  "Tags of the disk.",
+			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", mostUserTags), without: "the driver's own tags alone", rule: "CreateDisk, Tag",
+		},
+	},
+	"diskTags/": {
+		under: (*Parameters).tag, use: use{
+			means:  "One tag of the disk, which wins over `diskTags`.",
+			values: tagRules, without: "as `diskTags`", rule: "CreateDisk, Tag",
+		},
+	},
+	SnapshotParameter: {
+		set: text(func(p *Parameters) *SnapshotID { return &p.SnapshotID }), use: use{
+			means:  "The disk is made from this snapshot. A claim's `dataSource` is the better way.",
+			values: "ID of a snapshot", without: "the claim's `dataSource`, or an empty disk", rule: "CreateDisk, SnapshotId",
+		},
+	},
+
+	"csi.storage.k8s.io/pvc/name": {
+		use: use{means: "Becomes the tag `" + ClaimNameTag + "`.", by: nodesOwn},
+		set: text(func(p *Parameters) *string { return &p.ClaimName }),
+	},
+	"csi.storage.k8s.io/pvc/namespace": {
+		use: use{means: "Becomes the tag `" + ClaimNamespaceTag + "`.", by: nodesOwn},
+		set: text(func(p *Parameters) *string { return &p.ClaimNamespace }),
+	},
+	"csi.storage.k8s.io/pv/name": {use: use{means: "Not used: the PersistentVolume is named after the disk.", by: nodesOwn}},
+
+	"readOnly":                           {idle: "mount the volume read-only in the Pod", set: idleTruth},
+	"omitfsck":                           {idle: "a file system is always checked before it is mounted for writing", set: idleTruth},
+	"restrictToHpnZone":                  {idle: "volumes of Lingjun zones are not supported", set: (*Parameters).setHPN},
+	"volumeExpandAutoSnapshot":           {idle: "it is obsolete"},
+	"volume.kubernetes.io/selected-node": {idle: "the topology requirement says where the disk goes"},
+
+	"volumeDeleteSnapshotRetentionDays": {barred: "no snapshot is taken of a disk that is deleted"},
+	"alibabacloud.com/createdisk-arn":   {barred: "the driver takes on no other role to create a disk; let its own create them"},
+	"volume.alibabacloud.com/disk-id":   {barred: "a class gives every claim a disk of its own; make a PersistentVolume by hand for a disk that exists"},
+	"sysConfig":                         {barred: "the driver leaves the node's block devices as they are; set their attributes on the node"},
+	"dataCacheSize":                     {barred: noCache},
+	"dataCacheMode":                     {barred: noCache},
+	"readIOPS":                          {barred: noLimit},
+	"writeIOPS":                         {barred: noLimit},
+	"readBPS":                           {barred: noLimit},
+	"writeBPS":                          {barred: noLimit},
+}
+
+func (p *Parameters) setCategories(value string) error {
+	if value == "available" {
+		p.categories = defaultCategories
+		return nil
+	}
+	words, err := elements(value)
+	if err != nil {
+		return err
+	}
+	p.categories = nil
+	for _, word := range words {
+		c, err := category(word)
+		if err != nil {
+			return err
+		}
+		p.categories = append(p.categories, c)
+	}
+	return nil
+}
+
+// category reads one disk type that the driver makes.
+func category(word string) (Category, error) {
+	traits, known := Category(word).Traits()
+	switch {
+	case !known:
+		return "", fmt.Errorf("%s is no disk type; allowed are %s", word, list(Categories()))
+	case traits.Barred != "":
+		return "", fmt.Errorf("%s is not for volumes, as %s; allowed are %s", word, traits.Barred, list(Categories()))
+	}
+	return Category(word), nil
+}
+
+func (p *Parameters) setLevels(value string) error {
+	words, err := elements(value)
+	if err != nil {
+		return err
+	}
+	p.levels = nil
+	for _, word := range words {
+		level, err := level(word)
+		if err != nil {
+			return err
+		}
+		p.levels = append(p.levels, level)
+	}
+	return nil
+}
+
+// level reads one performance level.
+func level(word string) (Level, error) {
+	if _, known := categories[essd].Levels[Level(word)]; !known {
+		return "", fmt.Errorf("%s is no performance level; allowed are PL0, PL1, PL2, PL3", word)
+	}
+	return Level(word), nil
+}
+
+// zoneForm is the form of a zone's ID: cn-hangzhou-h, ap-southeast-1a.
+var zoneForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
+
+func (p *Parameters) setZones(value string) error {
+	words, err := elements(value)
+	if err != nil {
+		return err
+	}
+	var zones []Zone
+	for _, word := range words {
+		if !zoneForm.MatchString(word) {
+			return fmt.Errorf("%q is no zone; allowed is a list such as cn-hangzhou-h,cn-hangzhou-i", word)
+		}
+		zones = append(zones, Zone(word))
+	}
+	if p.Zones != nil && !slices.Equal(p.Zones, zones) {
+		return fmt.Errorf("another name of the same parameter says %q", list(p.Zones))
+	}
+	p.Zones = zones
+	return nil
+}
+
+func (p *Parameters) setFilesystem(value string) error {
+	if !slices.Contains(Filesystems(), value) {
+		return fmt.Errorf("allowed are %s", strings.Join(Filesystems(), ", "))
+	}
+	return text(func(p *Parameters) *string { return &p.Filesystem })(p, value)
+}
+
+func (p *Parameters) setIOPS(value string) (err error) {
+	p.ProvisionedIOPS, err = count(value)
+	return err
+}
+
+func (p *Parameters) setHPN(value string) error {
+	if value != "never" {
+		return fmt.Errorf("allowed is never: volumes of Lingjun zones are not supported")
+	}
+	return nil
+}
+
+func (p *Parameters) setTags(value string) error {
+	words, err := elements(value)
+	if err != nil {
+		return err
+	}
+	for _, word := range words {
+		name, content, ok := strings.Cut(word, ":")
+		if !ok {
+			return fmt.Errorf("%q has no colon; allowed is a list such as team:web,stage:test", word)
+		}
+		if err := p.tag(name, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Parameters) tag(name, value string) error {
+	if err := checkTag(name, value); err != nil {
+		return err
+	}
+	p.Tags[name] = value
+	return nil
+}

@@ -1,0 +1,179 @@
+package disk
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write docs/parameters.md instead of comparing it")
+
+const parametersPage = "../../docs/parameters.md"
+
+// TestTheParametersPageIsCurrent holds docs/parameters.md against the tables
+// that read parameters.
+func TestTheParametersPageIsCurrent(t *testing.T) {
+	want := parametersText()
+	if *update {
+		if err := os.WriteFile(parametersPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	current, err := os.ReadFile(parametersPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(current), want); diff != "" {
+		t.Errorf("docs/parameters.md is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", diff)
+	}
+}
+
+func TestEveryParameterSaysWhatItMeans(t *testing.T) {
+	checkUses(t, "StorageClass", classKeys)
+	checkUses(t, "VolumeAttributesClass", mutableKeys)
+	checkUses(t, "VolumeSnapshotClass", snapshotKeys)
+	checkUses(t, "VolumeGroupSnapshotClass", groupKeys)
+}
+
+func checkUses[P any](t *testing.T, class string, table keyTable[P]) {
+	t.Helper()
+	for name, k := range table {
+		_, known := table[k.same]
+		switch {
+		case k.same != "" && !known:
+			t.Errorf("%s %s: its other name %s is in no row", class, name, k.same)
+		case k.same != "" || k.idle != "" || k.barred != "":
+		case k.means == "":
+			t.Errorf("%s %s: what it means is not said", class, name)
+		case k.by != "" && k.values+k.without+k.rule != "":
+			t.Errorf("%s %s: %s writes it, so users need no values", class, name, k.by)
+		case k.by == "" && (k.values == "" || k.without == "" || k.rule == ""):
+			t.Errorf("%s %s: the values, what holds without it or the rule's source are not said: %+v", class, name, k.use)
+		}
+	}
+}
+
+const parametersIntro = `# Parameters
+
+<!-- Made from the tables in diskdriver/disk that read the parameters, by make docs-update. -->
+
+Every parameter that disk-driver knows, class by class. [storageclass.md](storageclass.md) says how to use them, and has
+those that disk-provisioner reads itself.
+
+Parameters are read strictly. An unknown name or a bad value makes nothing: the answer names the parameter, its value
+and what is allowed. A parameter with an empty value is not there. With disk-driver's flag
+` + "`--unknown-parameters=warn`" + ` unknown names are passed over, with a line in its log; not so in a change of a volume that
+there is, for no part of it must be left out. Bad values are refused all the same.
+
+Yes is ` + "`true`, `t`, `yes`, `1` or `enabled`, no is `false`, `f`, `no`, `0` or `disabled`" + `, in any case. The last column is where
+the rule comes from: an action of the ECS API and its field, or a field of CSI.
+`
+
+func parametersText() string {
+	return parametersIntro +
+		section("StorageClass", "", classKeys) +
+		section("VolumeAttributesClass", "At creation these win over the StorageClass. For a volume that there is they are first tried on ECS without effect, so that\nwhat ECS refuses changes nothing.", mutableKeys) +
+		section("VolumeSnapshotClass", "", snapshotKeys) +
+		section("VolumeGroupSnapshotClass", "", groupKeys) +
+		typesSection()
+}
+
+// section has a table for each fate that a parameter can have.
+func section[P any](class, intro string, table keyTable[P]) string {
+	var does, written, idle, barred []string
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		switch k := table[name]; {
+		case k.same != "":
+		case k.barred != "":
+			barred = append(barred, row(names(table, name), k.barred))
+		case k.idle != "":
+			idle = append(idle, row(names(table, name), k.idle))
+		case k.by != "":
+			written = append(written, row(names(table, name), k.means, k.by))
+		default:
+			does = append(does, row(names(table, name), k.means, k.values, k.without, k.rule))
+		}
+	}
+	text := "\n## " + class + "\n"
+	if intro != "" {
+		text += "\n" + intro + "\n"
+	}
+	return text +
+		rows("", does, "Parameter", "Meaning", "Values", "Without it", "Rule") +
+		rows("Refused, each with what to do instead:", barred, "Parameter", "Why") +
+		rows("Taken and without effect; the log says so:", idle, "Parameter", "Why") +
+		rows("Written by a sidecar, not by you:", written, "Parameter", "Meaning", "Written by")
+}
+
+// names is a parameter's name and those that mean the same.
+func names[P any](table keyTable[P], name string) string {
+	all := []string{"`" + table[name].written(name) + "`"}
+	for _, other := range slices.Sorted(maps.Keys(table)) {
+		if table[other].same == name {
+			all = append(all, "`"+other+"`")
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func typesSection() string {
+	var does, barred []string
+	for _, c := range slices.Sorted(maps.Keys(categories)) {
+		t := categories[c]
+		if t.Barred != "" {
+			barred = append(barred, row("`"+string(c)+"`", t.Barred))
+			continue
+		}
+		does = append(does, row("`"+string(c)+"`", sizesOf(t), traitsOf(t)))
+	}
+	return "\n## Disk types\n" +
+		rows("", does, "Type", "Size", "Takes") +
+		rows("Never made:", barred, "Type", "Why") +
+		"\nFile systems are " + strings.Join(Filesystems(), ", ") + ". A disk has whole GiB.\n"
+}
+
+func sizesOf(t Traits) string {
+	if t.Levels == nil {
+		return t.Size.String()
+	}
+	var words []string
+	for _, level := range slices.Sorted(maps.Keys(t.Levels)) {
+		words = append(words, fmt.Sprintf("%s: %s", level, t.Levels[level]))
+	}
+	return strings.Join(words, "; ")
+}
+
+func traitsOf(t Traits) string {
+	var words []string
+	for word, has := range map[string]bool{
+		"`performanceLevel`": t.Levels != nil, "`provisionedIops`": t.IOPS, "`burstingEnabled`": t.Bursting, "`multiAttach`": t.MultiAttach,
+		"every zone of the region": t.Regional,
+	} {
+		if has {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// rows is a table with its heading, or nothing if it has no rows.
+func rows(heading string, rows []string, columns ...string) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	text := "\n"
+	if heading != "" {
+		text += heading + "\n\n"
+	}
+	return text + row(columns...) + strings.Repeat("|---", len(columns)) + "|\n" + strings.Join(rows, "")
+}
+
+func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }

@@ -1,0 +1,77 @@
+package ecs
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+var update = flag.Bool("update", false, "write docs/ecs-codes.md instead of comparing it")
+
+const codesPage = "../../docs/ecs-codes.md"
+
+// TestTheCodesPageIsCurrent holds docs/ecs-codes.md against the tables of codes.
+func TestTheCodesPageIsCurrent(t *testing.T) {
+	want := codesText()
+	if *update {
+		if err := os.WriteFile(codesPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	current, err := os.ReadFile(codesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(current), want); diff != "" {
+		t.Errorf("docs/ecs-codes.md is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", diff)
+	}
+}
+
+const codesPageIntro = `# Error codes of ECS
+
+<!-- Made from the tables in diskdriver/ecs/codes.go, by make docs-update. -->
+
+What the driver takes each code of ECS for; [errors.md](errors.md) says what follows from a kind. A code that ends in ` + "`*`" + `
+stands for all that begin so, unless a longer one is listed. Besides the code count
+
+- an answer with HTTP status 500 or above, and one without a code: of a call that changes something *unknown outcome*, of a
+  read *unreachable*;
+- a code that isn't listed: *unexpected*, for ECS has answered;
+- a CreateDisk whose message says that the zone is out of stock: *out of stock*, whatever the code; and one that doesn't find
+  what the request names: *invalid*.
+`
+
+func codesText() string {
+	text := codesPageIntro
+	for _, kind := range slices.Sorted(maps.Values(codes)) {
+		heading := "\n## " + kind.String() + "\n"
+		if strings.Contains(text, heading) {
+			continue
+		}
+		text += heading + "\n" + list(codes, kind, "")
+		for _, action := range slices.Sorted(maps.Keys(codesOf)) {
+			text += list(codesOf[action], kind, "Of "+action+": ")
+		}
+	}
+	return text
+}
+
+// list is a line for each code of the Kind.
+func list(table map[string]disk.Kind, kind disk.Kind, of string) string {
+	var text strings.Builder
+	for _, code := range slices.Sorted(maps.Keys(table)) {
+		if table[code] == kind {
+			fmt.Fprintf(&text, "- %s`%s`\n", of, code)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,91 @@
+package diskdriver
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const errorsPage = "../docs/errors.md"
+
+// TestTheErrorsPageIsCurrent holds docs/errors.md against the table that
+// translates errors.
+func TestTheErrorsPageIsCurrent(t *testing.T) {
+	want := errorsText(t)
+	if *update {
+		if err := os.WriteFile(errorsPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	current, err := os.ReadFile(errorsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(current), want); diff != "" {
+		t.Errorf("docs/errors.md is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", diff)
+	}
+}
+
+const errorsIntro = `# Errors
+
+<!-- Made from the table in diskdriver/status.go that translates errors, by make docs-update. -->
+
+Every error of disk-driver is one of the kinds below. It shows as an event: of the claim when a volume is made, grown or
+changed, of the Pod when it is attached, of the PersistentVolume when it is deleted, and in the status of the
+VolumeSnapshotContent. A text such as
+
+    ResourceExhausted: no zone and disk type allowed has a disk to give: cloud_essd of 20 GiB in cn-hangzhou-h:
+    CreateDisk: OperationDenied.NoStock: The resource is out of stock. (request ID 473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E)
+
+has the gRPC code, what was tried, the ECS action with its disk and instance, ECS's own code and words, and ECS's request ID
+for a support ticket. [ecs-codes.md](ecs-codes.md) has the kind of every code of ECS.
+
+## Kinds
+
+| Kind | gRPC code | What it says | What you do |
+|---|---|---|---|
+`
+
+const codesIntro = `
+A call whose time is over, with an answer that would be ` + "`Unavailable`, is `DeadlineExceeded`" + `.
+
+## What the sidecars do
+
+They go by the code alone. "Over" means that nothing is under way for this call; "under way" means that it may have taken
+effect, so it is never dropped, whatever becomes of the claim.
+
+| gRPC code | disk-provisioner, making a volume | csi-attacher, csi-resizer |
+|---|---|---|
+`
+
+func errorsText(t *testing.T) string {
+	var text strings.Builder
+	text.WriteString(errorsIntro)
+	used := map[codes.Code]bool{codes.DeadlineExceeded: true}
+	for k := disk.Kind(0); int(k) < len(answers); k++ {
+		a := answers[k]
+		if a.says == "" || a.todo == "" {
+			t.Errorf("%v: what it says or what to do is missing", k)
+		}
+		used[a.code] = true
+		fmt.Fprintf(&text, "| %s | `%s` | %s | %s |\n", k, a.code, a.says, a.todo)
+	}
+	text.WriteString(codesIntro)
+	for _, code := range slices.Sorted(maps.Keys(used)) {
+		do, known := sidecarsDo[code]
+		if !known {
+			t.Errorf("what the sidecars do on %v is missing", code)
+		}
+		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", code, do.provisioner, do.others)
+	}
+	return text.String()
+}
