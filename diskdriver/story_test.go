@@ -44,6 +44,7 @@ const cluster = "c1"
 //	expand ID size=30Gi limit=40Gi [block]
 //	capacity [zones=a] key=value...
 //	instance ID running|stopped|gone
+//	unstick ID              what a fault holds up comes to its end
 //	stock ZONE CATEGORY N   sold out at 0
 //	fault DO key=value...   ACTION, count, code, status, message
 //	ecs up|down|wrong-key|no-faults
@@ -166,6 +167,8 @@ func (s *story) do(words []string) string {
 		answer = s.call("ControllerGetVolume", &csi.ControllerGetVolumeRequest{VolumeId: s.id(rest[0])})
 	case "capacity":
 		answer = s.call("GetCapacity", s.capacityRequest(rest))
+	case "unstick":
+		s.sim.Unstick(s.id(rest[0]))
 	case "list":
 		answer = s.call("ListVolumes", s.listRequest(rest))
 	case "validate":

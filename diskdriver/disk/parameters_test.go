@@ -224,3 +224,26 @@ func FuzzParseNeverAcceptsWhatItCannotPlan(f *testing.F) {
 		}
 	})
 }
+
+// Whoever writes anything but a clear no gets an encrypted disk or none.
+func FuzzEncryptionIsNeverLeftOutByMistake(f *testing.F) {
+	for _, value := range []string{"true", "enabled", "Enabled", "yes", "YES", "1", "t", "on", "y", "maybe", "treu", "false", "disabled", "no", "0", "", " true", "true ", "\"true\""} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		p, err := Parse(map[string]string{"encrypted": value}, nil, Warn)
+		switch strings.ToLower(value) {
+		case "", "false", "f", "no", "0", "disabled":
+			if err != nil || p.Encrypted {
+				t.Errorf("%q: encrypted %v, %v", value, p.Encrypted, err)
+			}
+		default:
+			if err == nil && !p.Encrypted {
+				t.Errorf("%q makes a plain disk", value)
+			}
+			if err != nil && KindOf(err) != Invalid {
+				t.Errorf("%q: %v is %v", value, err, KindOf(err))
+			}
+		}
+	})
+}
