@@ -22,7 +22,7 @@ import (
 
 // promise runs a test on a simulated ECS of its own, in a bubble. What it does
 // is said in the commands of the stories.
-func promise(t *testing.T, test func(s *story)) {
+func promise(t *testing.T, test func(t *testing.T, s *story)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{t: t, config: ecssim.Config{
@@ -33,7 +33,7 @@ func promise(t *testing.T, test func(s *story)) {
 			s.config.Instances = append(s.config.Instances, ecssim.Instance{ID: fmt.Sprintf("i-a%d", n), Zone: "cn-hangzhou-a", Type: "ecs.sim.large"})
 		}
 		s.start()
-		test(s)
+		test(t, s)
 	})
 }
 
@@ -75,7 +75,7 @@ func TestADiskInUseIsNeitherTakenAwayNorDeleted(t *testing.T) {
 	for _, category := range []string{"cloud_essd", "cloud_ssd", "cloud_regional_disk_auto"} {
 		for _, holder := range []string{"running", "stopped"} {
 			t.Run(category+" on an instance that is "+holder, func(t *testing.T) {
-				promise(t, func(s *story) {
+				promise(t, func(t *testing.T, s *story) {
 					s.ok("create disk-1 size=20Gi zones=a type=" + category)
 					s.ok("publish d-1 i-a1")
 					s.do([]string{"instance", "i-a1", holder})
@@ -104,7 +104,7 @@ func TestWantOfStockLeadsToTheNextTypeThenTheNextZoneThenAnotherNode(t *testing.
 	} {
 		for refused := range len(order) + 1 {
 			t.Run(fmt.Sprintf("%s %d times", code, refused), func(t *testing.T) {
-				promise(t, func(s *story) {
+				promise(t, func(t *testing.T, s *story) {
 					if refused > 0 {
 						s.must(s.sim.AddFault(ecssim.Fault{Do: ecssim.FaultError, Action: "CreateDisk", Code: code, Status: 403, Count: refused}))
 					}
@@ -139,7 +139,7 @@ func TestALostAnswerLeaksNoDiskAndMakesNoSecond(t *testing.T) {
 	} {
 		for _, between := range []string{"", "restart", "advance 61s"} {
 			t.Run(strings.TrimSpace(fault+" "+between), func(t *testing.T) {
-				promise(t, func(s *story) {
+				promise(t, func(t *testing.T, s *story) {
 					words := strings.Fields(fault)
 					s.do(append([]string{"fault", words[0], "action=CreateDisk", "count=2"}, words[1:]...))
 					const create = "create disk-1 size=20Gi zones=a type=cloud_essd timeout=20s"
@@ -212,7 +212,7 @@ func filled(body []byte) ([]byte, error) {
 }
 
 func TestADiskIsKnownAgainWhateverECSFillsIn(t *testing.T) {
-	promise(t, func(s *story) {
+	promise(t, func(t *testing.T, s *story) {
 		restart := func() {
 			client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: filling{s}})
 			s.must(err)
@@ -245,7 +245,7 @@ func TestADetachIsOKOnlyOnceECSShowsTheNodeNoMore(t *testing.T) {
 	for _, fault := range []string{"", "stuck", "lost-reply", "lost-request", "error-after status=500 code=InternalError", "stops", "vanishes", "throttle", "reset"} {
 		for _, from := range []string{"i-a1", ""} {
 			t.Run(strings.TrimSpace(fault+" from "+from), func(t *testing.T) {
-				promise(t, func(s *story) {
+				promise(t, func(t *testing.T, s *story) {
 					s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
 					s.ok("publish d-1 i-a1")
 					if words := strings.Fields(fault); len(words) > 0 {
@@ -274,7 +274,7 @@ func TestADetachIsOKOnlyOnceECSShowsTheNodeNoMore(t *testing.T) {
 }
 
 func TestThrottledReadsFailNoneOfAHundredAttaches(t *testing.T) {
-	promise(t, func(s *story) {
+	promise(t, func(t *testing.T, s *story) {
 		hundred := make([]string, 100)
 		for n := range hundred {
 			hundred[n] = fmt.Sprintf("d-%d", n+1)
@@ -298,7 +298,7 @@ func TestThrottledReadsFailNoneOfAHundredAttaches(t *testing.T) {
 }
 
 func TestAHundredVolumesAtATimeTakeFewCallsEach(t *testing.T) {
-	promise(t, func(s *story) {
+	promise(t, func(t *testing.T, s *story) {
 		const volumes = 100
 		phase := func(what string, most int, do func(n int) string) {
 			before := len(s.sim.Calls())
@@ -358,7 +358,7 @@ func FuzzNoAnswerOfECSIsUnknownToTheSidecars(f *testing.F) {
 		if status < 400 || status > 599 || len(code) > 100 {
 			t.Skip()
 		}
-		promise(t, func(s *story) {
+		promise(t, func(t *testing.T, s *story) {
 			for _, step := range []struct{ action, command string }{
 				{"CreateDisk", "create disk-1 size=20Gi zones=a type=cloud_essd timeout=10s"}, {"DescribeDisks", "get d-1"}, {"DescribeDisks", "list"},
 				{"AttachDisk", "publish d-1 i-a1 timeout=10s"}, {"ResizeDisk", "expand d-1 size=30Gi timeout=10s"}, {"ModifyDiskSpec", "modify d-1 type=cloud_auto timeout=10s"},

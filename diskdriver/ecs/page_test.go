@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -74,4 +75,27 @@ func list(table map[string]disk.Kind, kind disk.Kind, of string) string {
 		}
 	}
 	return text.String()
+}
+
+// TestThePolicyOfTheCredentialsPageIsCurrent holds the RAM policy of
+// docs/credentials.md against the actions.
+func TestThePolicyOfTheCredentialsPageIsCurrent(t *testing.T) {
+	page, err := os.ReadFile("../../docs/credentials.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json\n")
+	text, _, found := strings.Cut(rest, "```")
+	var policy struct{ Statement []struct{ Action []string } }
+	if err := json.Unmarshal([]byte(text), &policy); err != nil || !found || len(policy.Statement) != 1 {
+		t.Fatalf("docs/credentials.md has no policy of one statement: %v", err)
+	}
+	var want []string
+	for _, a := range actions {
+		want = append(want, "ecs:"+a.name)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(policy.Statement[0].Action, slices.Compact(want)); diff != "" {
+		t.Errorf("the policy in docs/credentials.md grants other actions than the driver calls (-granted, +called):\n%s", diff)
+	}
 }
