@@ -61,7 +61,7 @@ func isUsable(s disk.Snapshot) (bool, error) { return s.Usable || s.State == dis
 // goes now, and the next call makes a new one.
 func (c *controller) failedSnapshot(ctx context.Context, name string, shot disk.Snapshot) error {
 	if shot.Cut() {
-		return disk.Errorf(disk.Unexpected, "snapshot %s has failed, and nothing can be made from it; delete it", shot.ID)
+		return hasFailed(shot)
 	}
 	if err := c.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
 		return disk.Errorf(disk.Unexpected, "snapshot %s has failed before it held anything, and deleting it failed too: %w", shot.ID, err)

@@ -37,11 +37,15 @@ func promise(t *testing.T, test func(t *testing.T, s *story)) {
 	})
 }
 
-// say does a command and returns the driver's answer to it.
+// say does a command and returns the first line of the driver's answer to it.
 func (s *story) say(command string) string {
 	s.t.Helper()
-	lines := strings.Split(strings.TrimSpace(s.do(strings.Fields(command))), "\n")
-	return lines[len(lines)-1]
+	for line := range strings.Lines(s.do(strings.Fields(command))) {
+		if !strings.HasPrefix(line, "ECS") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
 }
 
 // ok does a command that has to work.
@@ -172,53 +176,62 @@ func TestALostAnswerLeaksNoDiskAndMakesNoSecond(t *testing.T) {
 	}
 }
 
-// filling is a way to ECS on which reads show what ECS fills in by itself, and
-// tags under the names of the wire alone.
-type filling struct{ *story }
-
-func (f filling) RoundTrip(req *http.Request) (*http.Response, error) {
-	reply, err := f.story.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(reply.Body)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Contains(body, []byte(`"Disks"`)) {
-		if body, err = filled(body); err != nil {
-			return nil, err
-		}
-	}
-	reply.Body, reply.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	reply.Header.Del("Content-Length")
-	return reply, nil
+// retelling is a way to ECS on which its answers are told otherwise.
+type retelling struct {
+	*story
+	otherwise func(answer map[string]any)
 }
 
-func filled(body []byte) ([]byte, error) {
-	var page map[string]any
-	if err := json.Unmarshal(body, &page); err != nil {
+func (r retelling) RoundTrip(req *http.Request) (*http.Response, error) {
+	reply, err := r.story.RoundTrip(req)
+	if err != nil {
 		return nil, err
 	}
-	for _, d := range page["Disks"].(map[string]any)["Disk"].([]any) {
-		d := d.(map[string]any)
-		d["KMSKeyId"], d["ResourceGroupId"], d["StorageClusterId"] = "the-service-key", "rg-default", "dbsc-default"
-		for _, tag := range d["Tags"].(map[string]any)["Tag"].([]any) {
-			delete(tag.(map[string]any), "Key")
-			delete(tag.(map[string]any), "Value")
-		}
+	var answer map[string]any
+	if err := json.NewDecoder(reply.Body).Decode(&answer); err != nil {
+		return nil, err
 	}
-	return json.Marshal(page)
+	r.otherwise(answer)
+	body, err := json.Marshal(answer)
+	reply.Body, reply.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	reply.Header.Del("Content-Length")
+	return reply, err
+}
+
+// retell starts the driver anew, with ECS's answers told otherwise.
+func (s *story) retell(otherwise func(answer map[string]any)) {
+	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: retelling{s, otherwise}})
+	s.must(err)
+	s.driver, err = New(Config{Region: s.config.Region, ClusterID: cluster}, client)
+	s.must(err)
+}
+
+// each goes through the elements of a list of ECS: Disks.Disk.
+func each(answer map[string]any, list, element string, do func(map[string]any)) {
+	wrapped, ok := answer[list].(map[string]any)
+	if !ok {
+		return
+	}
+	for _, e := range wrapped[element].([]any) {
+		do(e.(map[string]any))
+	}
+}
+
+// filledIn shows what ECS fills in by itself, and tags under the names of the
+// wire alone.
+func filledIn(answer map[string]any) {
+	each(answer, "Disks", "Disk", func(d map[string]any) {
+		d["KMSKeyId"], d["ResourceGroupId"], d["StorageClusterId"] = "the-service-key", "rg-default", "dbsc-default"
+		each(d, "Tags", "Tag", func(tag map[string]any) {
+			delete(tag, "Key")
+			delete(tag, "Value")
+		})
+	})
 }
 
 func TestADiskIsKnownAgainWhateverECSFillsIn(t *testing.T) {
 	promise(t, func(t *testing.T, s *story) {
-		restart := func() {
-			client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: filling{s}})
-			s.must(err)
-			s.driver, err = New(Config{Region: s.config.Region, ClusterID: cluster}, client)
-			s.must(err)
-		}
+		restart := func() { s.retell(filledIn) }
 		restart()
 		const class = " size=20Gi type=cloud_essd encrypted=true diskTags=team:web csi.storage.k8s.io/pvc/name=data csi.storage.k8s.io/pvc/namespace=shop"
 		s.do(strings.Fields("fault lost-reply action=CreateDisk"))
@@ -237,6 +250,32 @@ func TestADiskIsKnownAgainWhateverECSFillsIn(t *testing.T) {
 		s.ok("create disk-1 zones=b" + class) // the Pod was rescheduled: the disk in a was never attached
 		if disks := s.sim.Disks(); len(disks) != 1 || disks[0].Zone != "cn-hangzhou-b" {
 			t.Errorf("there are %v", disks)
+		}
+	})
+}
+
+func TestASnapshotThatFailsLateIsToldAsSuchAndCanBeDeleted(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+		s.ok("snapshot snap-1 d-1")
+		s.ok("group group-1 d-1")
+		s.retell(func(answer map[string]any) {
+			failed := func(e map[string]any) { e["Status"], e["Available"] = "failed", false }
+			each(answer, "Snapshots", "Snapshot", failed)
+			each(answer, "SnapshotGroups", "SnapshotGroup", failed)
+		})
+		for _, command := range []string{"snapshot snap-1 d-1", "get-snapshot s-1", "list-snapshots id=s-1", "group group-1 d-1", "get-group ssg-1"} {
+			if answer := s.say(command); !strings.HasPrefix(answer, "Internal: ") || !strings.Contains(answer, "has failed") {
+				t.Errorf("%s: %s, want that it has failed", command, answer)
+			}
+		}
+		if answer := s.say("create disk-2 size=20Gi zones=a type=cloud_essd source=s-1"); !strings.HasPrefix(answer, "InvalidArgument: ") || !strings.Contains(answer, "has failed") {
+			t.Errorf("a volume from it: %s", answer)
+		}
+		s.ok("delete-snapshot s-1")
+		s.ok("delete-group ssg-1 s-2")
+		if left := s.sim.Snapshots(); len(left) > 0 {
+			t.Errorf("left are %v", left)
 		}
 	})
 }
@@ -371,7 +410,7 @@ func FuzzNoAnswerOfECSIsUnknownToTheSidecars(f *testing.F) {
 					t.Skip() // no code that ECS could send
 				}
 				answer := s.say(step.command)
-				if word, _, _ := strings.Cut(answer, " "); !known[strings.TrimSuffix(word, ":")] && !strings.HasPrefix(answer, "- ") {
+				if word, _, _ := strings.Cut(answer, " "); !known[strings.TrimSuffix(word, ":")] {
 					t.Errorf("%s refused with %d %s: %s: %s", step.action, status, code, step.command, answer)
 				}
 				if step.action == "CreateDisk" && status >= 500 && !strings.HasPrefix(answer, "OK") && !mayBeUnderWay(answer) {

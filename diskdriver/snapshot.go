@@ -92,7 +92,7 @@ func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 	case err != nil:
 		return nil, err
 	case shot.State == disk.Failed:
-		return nil, disk.Errorf(disk.Unexpected, "snapshot %s has failed, and nothing can be made from it; delete it", shot.ID)
+		return nil, hasFailed(shot)
 	case !shot.Cut():
 		return nil, disk.Errorf(disk.Pending, "snapshot %s: %s", shot.ID, shot.Phase())
 	}
@@ -103,7 +103,8 @@ func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 // those whose point in time is still to come (CSI spec, ListSnapshots). The list
 // is in the order of the IDs, and its tokens name the last one listed, so a
 // snapshot that is there throughout is listed once, whatever comes and goes
-// between two pages.
+// between two pages. Who asks for one snapshot waits for it to become ready: that
+// it has failed is an error then.
 func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	last, err := lastListed(req.GetMaxEntries(), req.GetStartingToken())
 	if err != nil {
@@ -117,6 +118,9 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	if err != nil {
 		return nil, err
 	}
+	if req.GetSnapshotId() != "" && len(shots) == 1 && shots[0].State == disk.Failed {
+		return nil, hasFailed(shots[0])
+	}
 	shots = cutOnes(shots)
 	shots, more := page(shots, disk.SnapshotID(last), int(req.GetMaxEntries()), func(s disk.Snapshot) disk.SnapshotID { return s.ID })
 	response := &csi.ListSnapshotsResponse{}
@@ -127,6 +131,11 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 		response.NextToken = tokenPrefix + string(shots[len(shots)-1].ID)
 	}
 	return response, nil
+}
+
+// hasFailed is the error of a snapshot that somebody may know by its ID.
+func hasFailed(shot disk.Snapshot) error {
+	return disk.Errorf(disk.Unexpected, "snapshot %s has failed, and nothing can be made from it; delete it", shot.ID)
 }
 
 // cutOnes leaves out the snapshots whose point in time is still to come.
