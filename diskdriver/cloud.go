@@ -34,7 +34,8 @@ type Disks interface {
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 
 	// Named returns every disk of this cluster that is tagged with the CSI
-	// volume name. None is no error.
+	// volume name. None is no error. Denied: the account sees no disk at all,
+	// so that none says nothing.
 	Named(ctx context.Context, name string) ([]disk.Disk, error)
 
 	// List returns every data disk of the region, whoever made it, each once

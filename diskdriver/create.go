@@ -143,10 +143,12 @@ func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, er
 	}
 	d, found, err := c.named(ctx, o.spec.Name)
 	switch {
-	case err != nil || found:
-		return d, found, err
-	case p.unseenSince.IsZero():
+	case found:
+		return d, true, nil
+	case p.unseenSince.IsZero() && (err == nil || sightless(err)):
 		return disk.Disk{}, false, nil // the same token will tell
+	case err != nil:
+		return disk.Disk{}, false, err
 	case time.Since(p.unseenSince) < visibilityHorizon:
 		return disk.Disk{}, false, notInSight(p)
 	}
@@ -269,6 +271,13 @@ func (c *controller) named(ctx context.Context, name string) (disk.Disk, bool, e
 		ids = append(ids, string(d.ID))
 	}
 	return disk.Disk{}, false, disk.Errorf(disk.Mismatch, "%d disks carry the name of this volume: %s; delete those that hold no data", len(disks), strings.Join(ids, ", "))
+}
+
+// sightless says whether looking for a disk by name failed because the account
+// may see none.
+func sightless(err error) bool {
+	var e *disk.Error
+	return errors.As(err, &e) && disk.KindOf(e.Err) == disk.Denied
 }
 
 // noneLeft is the answer when every attempt was out of stock: each with what

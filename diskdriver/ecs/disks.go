@@ -112,7 +112,7 @@ func notAnID(id disk.ID) error {
 
 // Named reads every disk of this cluster whose tag disk.VolumeNameTag is the CSI
 // volume name, by ID. None is no error, and no proof either: ECS may show a
-// new tag late, and shows nothing to an account without permission.
+// new tag late. Denied: ECS shows no disk at all, as to Get.
 func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
@@ -125,6 +125,9 @@ func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	named := slices.DeleteFunc(all, func(d disk.Disk) bool {
 		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != c.clusterID
 	})
+	if len(named) == 0 {
+		return nil, c.sees.look(ctx, c)
+	}
 	slices.SortFunc(named, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
 	return named, nil
 }

@@ -282,6 +282,8 @@ func TestNotFoundIsBelievedOnlyIfDisksAreShownAtAll(t *testing.T) {
 		}
 		_, err = c.Await(t.Context(), "d-bp1a", available)
 		wantKind(t, err, disk.Denied)
+		_, err = c.Named(t.Context(), "vol-1")
+		wantKind(t, err, disk.Denied)
 		_, err = create(t.Context(), c, "vol-1")
 		wantKind(t, err, disk.UnknownOutcome)
 		if n := len(sim.Disks()); n != 1 {
