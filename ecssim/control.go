@@ -76,7 +76,7 @@ func loseButtons() []control {
 func faultButtons() []control {
 	return []control{
 		button("30 % brown-out for a minute", "POST", "faults", "faults", map[string]any{"do": FaultBrownOut, "percent": 30, "for": "60s"}),
-		button("reads 5 s behind for a minute", "POST", "faults", "faults", map[string]any{"action": "DescribeDisks", "do": FaultStale, "lag": "5s", "for": "60s"}),
+		button("reads 5 s behind for a minute", "POST", "faults", "faults", map[string]any{"do": FaultStale, "lag": "5s", "for": "60s"}),
 		button("end temporary keys", "POST", "keys", "faults", map[string]any{"endTemporary": true}),
 		button("clear all faults", "DELETE", "faults", "faults", map[string]any{}),
 	}

@@ -107,14 +107,7 @@ func (s *Server) candidates(x *exchange) (iter.Seq[*disk], *refusal) {
 	if given && len(ids) == 1 {
 		x.disk = ids[0]
 	}
-	if x.fault.Do == FaultStale {
-		x.now = x.now.Add(-x.fault.Lag)
-		return s.past.disksAt(ids, !given, x.now), nil
-	}
-	if !given {
-		return s.disks.newestFirst(), nil
-	}
-	return s.disks.named(ids), nil
+	return s.disksFor(x, ids, !given), nil
 }
 
 func (s *Server) filterZone(x *exchange) (diskFilter, *refusal) {

@@ -36,7 +36,7 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	var found []*instance
-	for _, i := range s.fleet.inOrder() {
+	for _, i := range s.instancesFor(x) {
 		if (!byID || slices.Contains(ids, i.ID)) && x.params.oneOf("ZoneId", i.Zone) && x.params.oneOf("Status", i.Status) &&
 			x.params.oneOf("InstanceType", i.Type) && x.params.oneOf("InstanceTypeFamily", i.kind.family()) &&
 			i.tags.matches(tags, x.now, s.config.Latency.TagsVisible) {

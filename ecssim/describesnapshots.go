@@ -44,7 +44,7 @@ func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
 		return nil, orDryRun(no)
 	}
 	var found []*snapshot
-	for n := range s.shots.newestFirst(ids, !byID) {
+	for n := range s.shotsFor(x, ids, !byID) {
 		if !slices.ContainsFunc(filters, func(f snapshotFilter) bool { return !f(n) }) {
 			found = append(found, n)
 		}

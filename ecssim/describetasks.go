@@ -27,11 +27,22 @@ var taskStates = []string{"Deleted", taskFailed, taskFinished, "Paused", "Pendin
 
 // task is a change that takes its time.
 type task struct {
+	seq      int // in the order of creation
 	id       string
 	change   respec
 	status   string
 	created  time.Time
 	finished time.Time
+}
+
+// task returns a task, nil if it does not exist.
+func (s *Server) task(id string) *task {
+	for _, t := range s.tasks {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
 }
 
 // describeTasks shows the tasks that pass every filter, the newest first.
@@ -61,7 +72,7 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 		x.disk = resources[0]
 	}
 	var found []*task
-	for _, t := range slices.Backward(s.tasks) {
+	for t := range s.tasksFor(x) {
 		if (ids == nil || slices.Contains(ids, t.id)) && (resources == nil || slices.Contains(resources, t.change.disk.id)) &&
 			x.params.oneOf("TaskStatus", t.status) && x.params.oneOf("TaskAction", "ModifyDiskSpec") && x.params["TaskGroupId"] == "" &&
 			(from.IsZero() || !t.created.Before(from)) && (to.IsZero() || !t.created.After(to)) {

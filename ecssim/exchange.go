@@ -45,6 +45,7 @@ type exchange struct {
 	caller  *accessKey // who signed it; nil if the action takes no signature
 	denial  object     // what the reply says of a permission that is lacking
 	blind   bool       // the caller sees nothing of what a read finds
+	stale   bool       // a read shows what was at now, which is past
 	plain   bool       // the reply is text, not JSON
 	text    string     // of a plain reply
 	silent  bool       // there is no reply

@@ -30,7 +30,7 @@ const (
 	FaultRefused     = "refused"      // the connection is refused; over a socket, where it has been accepted, it is reset; no effect
 	FaultReset       = "reset"        // the call takes effect, then the connection is reset
 	FaultTrickle     = "trickle"      // the call takes effect, then the body of its reply comes bit by bit, all of it after DelayAfter
-	FaultStale       = "stale"        // DescribeDisks shows the disks as they were Lag ago
+	FaultStale       = "stale"        // a read of disks, instances, snapshots, their groups, tasks or tags shows them as they were Lag ago
 	FaultNothing     = "nothing"      // a read finds nothing
 	FaultPartial     = "partial"      // a read gives half of its page; by NextToken the rest is to be had, by PageNumber it is left out
 	FaultDuplicate   = "duplicate"    // the call takes effect, and then once more, and the second reply is sent: a proxy asked again
@@ -148,8 +148,8 @@ func arm(f Fault) (*armedFault, error) {
 		return nil, &ConfigError{"do", f.Do, "a delayBefore or a delayAfter above zero with it"}
 	case f.Do == FaultTrickle && f.DelayAfter == 0:
 		return nil, &ConfigError{"do", f.Do, "a delayAfter above zero with it"}
-	case f.Do == FaultStale && f.Action != "" && f.Action != "DescribeDisks":
-		return nil, &ConfigError{"action", f.Action, "DescribeDisks for " + FaultStale}
+	case f.Do == FaultStale && f.Action != "" && !slices.Contains(staleReads, f.Action):
+		return nil, &ConfigError{"action", f.Action, `for ` + FaultStale + ` "" for all that can lag behind, or one of ` + quoted(staleReads)}
 	}
 	a.fillReply()
 	return a, nil

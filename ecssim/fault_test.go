@@ -170,7 +170,7 @@ func TestAddFaultNamesWhatIsWrong(t *testing.T) {
 		{ecssim.Fault{Do: ecssim.FaultError, Count: -1}, "count", "zero or more"},
 		{ecssim.Fault{Do: ecssim.FaultDelay, DelayBefore: -1}, "delayBefore", "zero or more"},
 		{ecssim.Fault{Do: ecssim.FaultTrickle}, "do", "delayAfter"},
-		{ecssim.Fault{Do: ecssim.FaultStale, Action: "DescribeZones"}, "action", "DescribeDisks"},
+		{ecssim.Fault{Do: ecssim.FaultStale, Action: "DescribeZones"}, "action", "DescribeInstances"},
 		{ecssim.Fault{Do: ecssim.FaultStale, Lag: 3 * time.Minute}, "lag", "2m0s"},
 		{ecssim.Fault{Do: ecssim.FaultError, Percent: 101}, "percent", "0 to 100"},
 		{ecssim.Fault{Do: ecssim.FaultError, Agent: "["}, "agent", "regular expression"},

@@ -124,7 +124,7 @@ func (s *Server) countTags(x *exchange, want []tag) []*countedTag {
 		if !x.params.oneOf("ResourceType", kind) {
 			continue
 		}
-		for _, t := range s.taggable(kind) {
+		for _, t := range s.taggable(x, kind) {
 			if !x.params.oneOf("ResourceId", t.id) {
 				continue
 			}

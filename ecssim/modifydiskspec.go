@@ -272,8 +272,9 @@ func (s *Server) startModify(x *exchange, c respec) object {
 		s.finishModify(c, x.now)
 		return object{"OrderId": ""}
 	}
-	t := &task{id: s.ids.resource(taskPrefix), change: c, status: taskProcessing, created: x.now}
+	t := &task{seq: len(s.tasks) + 1, id: s.ids.resource(taskPrefix), change: c, status: taskProcessing, created: x.now}
 	s.tasks = append(s.tasks, t)
+	s.past.touch(t.id)
 	d.task, d.modifying = t, c.from.category != c.to.category
 	s.note(d, x.now, x.cause())
 	span := s.vary(s.config.Latency.Modify + time.Duration(d.size)*s.config.Latency.ModifyPerTiB/1024)
@@ -290,6 +291,7 @@ func (s *Server) startModify(x *exchange, c respec) object {
 func (s *Server) finishTask(t *task, status string, tr transition) {
 	d := t.change.disk
 	t.status, t.finished = status, tr.at
+	s.past.touch(t.id)
 	d.task, d.modifying, d.modified = nil, false, tr.at
 	s.note(d, tr.at, tr.cause)
 }

@@ -3,36 +3,43 @@ package ecssim
 import (
 	"iter"
 	"slices"
+	"strings"
 	"time"
 )
 
 // keptPast is how far back a stale read can look.
 const keptPast = 2 * time.Minute
 
-// past remembers how disks were, so that a read can lag behind.
+// past remembers how things were, so that a read can lag behind.
 type past struct {
-	versions map[string][]version // by disk, the oldest first
-	touched  map[string]bool      // disks that an event may have changed
-	gone     []grave              // the first deleted first
+	disks     history[*disk]
+	shots     history[*snapshot]
+	groups    history[*snapshotGroup]
+	instances history[*instance]
+	tasks     history[*task]
+
+	touched map[string]bool // IDs of what an event may have changed, of any kind
 }
 
-// version is a disk as it was from a moment on; nil once it is deleted.
-type version struct {
-	from time.Time
-	disk *disk
+func newPast() past {
+	return past{
+		disks: newHistory[*disk](), shots: newHistory[*snapshot](), groups: newHistory[*snapshotGroup](),
+		instances: newHistory[*instance](), tasks: newHistory[*task](), touched: map[string]bool{},
+	}
 }
 
-type grave struct {
-	at time.Time
-	id string
-}
-
-func newPast() past { return past{versions: map[string][]version{}, touched: map[string]bool{}} }
-
-// touch says that an event may change a disk.
+// touch says that an event may change a thing, or makes or deletes it.
 func (p *past) touch(id string) { p.touched[id] = true }
 
-// touchNamed touches the disks that a request names.
+// touchShot touches a snapshot and the group that shows it.
+func (p *past) touchShot(n *snapshot) {
+	p.touch(n.id)
+	if n.group != nil {
+		p.touch(n.group.id)
+	}
+}
+
+// touchNamed touches what a request names.
 func (p *past) touchNamed(x *exchange) {
 	if x.action.isRead() {
 		return
@@ -46,24 +53,67 @@ func (p *past) touchNamed(x *exchange) {
 	}
 }
 
-// remember writes down how the touched disks are after an event.
+// remember writes down how what was touched is after an event.
 func (s *Server) remember(at time.Time) {
 	for id := range s.past.touched {
-		s.past.write(id, s.disks.byID[id], at)
+		switch {
+		case strings.HasPrefix(id, groupPrefix):
+			s.past.groups.write(id, s.shots.group(id), at)
+		case strings.HasPrefix(id, taskPrefix):
+			s.past.tasks.write(id, s.task(id), at)
+		default:
+			s.past.disks.write(id, s.disks.byID[id], at)
+			s.past.shots.write(id, s.shots.byID[id], at)
+			s.past.instances.write(id, s.fleet.instances[id], at)
+		}
 	}
 	clear(s.past.touched)
-	s.past.forget(at.Add(-keptPast))
+	before := at.Add(-keptPast)
+	s.past.disks.forget(before)
+	s.past.shots.forget(before)
+	s.past.groups.forget(before)
+	s.past.instances.forget(before)
+	s.past.tasks.forget(before)
 }
 
-func (p *past) write(id string, d *disk, at time.Time) {
-	list := p.versions[id]
+// thing is what a history remembers; the zero value is none.
+type thing[T any] interface {
+	comparable
+	// copied returns a copy that later changes of the thing don't reach.
+	copied() T
+	// number is the thing's place in the order of creation.
+	number() int
+}
+
+// history is how things of one kind were, by ID.
+type history[T thing[T]] struct {
+	versions map[string][]version[T] // the oldest first
+	gone     []grave                 // the first deleted first
+}
+
+// version is a thing as it was from a moment on; none once it is deleted.
+type version[T any] struct {
+	from  time.Time
+	thing T
+}
+
+type grave struct {
+	at time.Time
+	id string
+}
+
+func newHistory[T thing[T]]() history[T] { return history[T]{versions: map[string][]version[T]{}} }
+
+func (h *history[T]) write(id string, now T, at time.Time) {
+	var none T
+	list := h.versions[id]
 	switch {
-	case d == nil && len(list) == 0:
-		return // it never was
-	case d == nil:
-		p.gone = append(p.gone, grave{at, id})
+	case now == none && len(list) == 0:
+		return // it never was, or is of another kind
+	case now == none:
+		h.gone = append(h.gone, grave{at, id})
 	default:
-		d = d.copied()
+		now = now.copied()
 	}
 	for len(list) > 1 && list[1].from.Before(at.Add(-keptPast)) {
 		list = list[1:]
@@ -71,51 +121,59 @@ func (p *past) write(id string, d *disk, at time.Time) {
 	if n := len(list); n > 0 && list[n-1].from.Equal(at) {
 		list = list[:n-1]
 	}
-	p.versions[id] = append(slices.Clip(list), version{at, d})
+	h.versions[id] = append(slices.Clip(list), version[T]{at, now})
 }
 
-// forget drops what nobody can see any more of deleted disks.
-func (p *past) forget(before time.Time) {
-	for len(p.gone) > 0 && p.gone[0].at.Before(before) {
-		delete(p.versions, p.gone[0].id)
-		p.gone = p.gone[1:]
+// forget drops what nobody can see any more of deleted things.
+func (h *history[T]) forget(before time.Time) {
+	for len(h.gone) > 0 && h.gone[0].at.Before(before) {
+		delete(h.versions, h.gone[0].id)
+		h.gone = h.gone[1:]
 	}
 }
 
-// at returns a disk as it was; nil if it was not there.
-func (p *past) at(id string, t time.Time) *disk {
-	list := p.versions[id]
+// at returns a thing as it was; none if it was not there.
+func (h *history[T]) at(id string, t time.Time) T {
+	list := h.versions[id]
 	for i := len(list) - 1; i >= 0; i-- {
 		if !list[i].from.After(t) {
-			return list[i].disk
+			return list[i].thing
 		}
 	}
-	return nil
+	var none T
+	return none
 }
 
-// disksAt yields the disks as they were, the last made first: those of some
+// newestFirst yields things as they were, the last made first: those of some
 // IDs, or all.
-func (p *past) disksAt(ids []string, all bool, t time.Time) iter.Seq[*disk] {
+func (h *history[T]) newestFirst(ids []string, all bool, t time.Time) iter.Seq[T] {
 	if all {
 		ids = nil
-		for id := range p.versions {
+		for id := range h.versions {
 			ids = append(ids, id)
 		}
 	}
+	var none T
 	seen := map[string]bool{}
-	var list []*disk
+	var list []T
 	for _, id := range ids {
-		if d := p.at(id, t); d != nil && !seen[id] {
+		if was := h.at(id, t); was != none && !seen[id] {
 			seen[id] = true
-			list = append(list, d)
+			list = append(list, was)
 		}
 	}
-	slices.SortFunc(list, func(a, b *disk) int { return bySeq(b, a) })
+	slices.SortFunc(list, func(a, b T) int { return b.number() - a.number() })
 	return slices.Values(list)
 }
 
-// copied returns a copy that later changes of the disk don't reach. Tags are
-// replaced as a whole when they change.
+func (d *disk) number() int          { return d.seq }
+func (n *snapshot) number() int      { return n.seq }
+func (g *snapshotGroup) number() int { return g.seq }
+func (i *instance) number() int      { return i.seq }
+func (t *task) number() int          { return t.seq }
+
+// Copies share tags, which are replaced as a whole when they change.
+
 func (d *disk) copied() *disk {
 	c := *d
 	c.attachments = nil
@@ -127,3 +185,22 @@ func (d *disk) copied() *disk {
 	c.changes = slices.Clone(d.changes)
 	return &c
 }
+
+func (n *snapshot) copied() *snapshot { c := *n; return &c }
+
+func (g *snapshotGroup) copied() *snapshotGroup {
+	c := *g
+	c.members = nil
+	for _, n := range g.members {
+		c.members = append(c.members, n.copied())
+	}
+	return &c
+}
+
+func (i *instance) copied() *instance {
+	c := *i
+	c.attachments = nil // no read of instances shows them
+	return &c
+}
+
+func (t *task) copied() *task { c := *t; return &c }

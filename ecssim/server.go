@@ -74,6 +74,7 @@ func New(config Config) (*Server, error) {
 	s.queue.after = s.remember
 	now := s.clock.now()
 	for _, i := range s.fleet.inOrder() {
+		s.past.touch(i.ID)
 		s.bootDisk(i, now)
 	}
 	s.remember(now)
@@ -96,13 +97,14 @@ func (s *Server) Advance(d time.Duration) error {
 func (s *Server) Now() time.Time { return s.clock.now() }
 
 // look runs f on the state of this moment: everything that fell due before is
-// done first.
+// done first. What f changes is remembered.
 func (s *Server) look(f func(now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.now()
 	s.queue.run(now)
 	f(now)
+	s.remember(now)
 }
 
 // serve answers one request. The error is that of ctx: the caller hung up,
@@ -224,6 +226,7 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 	if region := x.params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
 		return nil, x.action.wrongRegion(region)
 	}
+	x.lagBehind()
 	body, no := x.action.do(s, x)
 	if x.blind || x.fault.Do == FaultNothing && x.action.isRead() {
 		body = blinded(body)

@@ -90,6 +90,16 @@ func (b *album) remove(n *snapshot) {
 	}
 }
 
+// group returns a snapshot group, nil if it does not exist.
+func (b *album) group(id string) *snapshotGroup {
+	for _, g := range b.groups {
+		if g.id == id {
+			return g
+		}
+	}
+	return nil
+}
+
 // newestFirst yields the snapshots of some IDs, or all, the last made first.
 func (b *album) newestFirst(ids []string, all bool) iter.Seq[*snapshot] {
 	if all {
@@ -123,7 +133,7 @@ func (s *Server) findSnapshot(id string) (*snapshot, *refusal) {
 func (s *Server) madeFrom(n *snapshot) int {
 	count := 0
 	for _, d := range s.disks.order {
-		if d.source == n {
+		if d.sourceID() == n.id {
 			count++
 		}
 	}
@@ -196,16 +206,21 @@ func (s *Server) shoot(x *exchange, d *disk, n *snapshot) {
 		}
 	}
 	s.shots.add(n)
+	s.past.touchShot(n)
+	end := func(status string, at time.Time) {
+		n.status, n.doneAt = status, at
+		s.past.touchShot(n)
+	}
 	s.plan(x, transition{
 		at: done, disk: d.id,
 		valid: func() bool { return s.shots.byID[n.id] == n && n.status == shotProgressing },
 		done: func(t transition) {
-			n.status, n.doneAt = shotAccomplished, t.at
+			end(shotAccomplished, t.at)
 			if n.cutAt.IsZero() {
 				n.cutAt = t.at
 			}
 		},
-		fail: func(t transition) { n.status, n.doneAt = shotFailed, t.at },
+		fail: func(t transition) { end(shotFailed, t.at) },
 	})
 }
 

@@ -217,6 +217,7 @@ func (s *Server) deleteSnapshotGroup(x *exchange) (object, *refusal) {
 		if s.madeFrom(n) > 0 {
 			status, code, message = "Failed", "SnapshotCreatedDisk", "The snapshot has been used to create disks."
 		} else {
+			s.past.touchShot(n)
 			s.shots.remove(n)
 		}
 		list = append(list, object{
@@ -248,7 +249,7 @@ func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	var found []*snapshotGroup
-	for _, g := range slices.Backward(s.shots.groups) {
+	for g := range s.groupsFor(x) {
 		if (ids == nil || slices.Contains(ids, g.id)) && (states == nil || slices.Contains(states, g.status())) && x.params.oneOf("Name", g.name) &&
 			x.params.oneOf("InstanceId", g.instance) && x.params.oneOf("ResourceGroupId", g.resourceGroup) &&
 			g.tags.matches(tags, x.now, s.config.Latency.TagsVisible) {

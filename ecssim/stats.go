@@ -15,6 +15,8 @@ type Stats struct {
 	Throttled  int            `json:"throttled"`  // refused with a code of ThrottleCodes, or with any that begins with Throttling
 	Faults     map[string]int `json:"faults"`     // calls that a fault hit, by its Do
 	MostAtOnce int            `json:"mostAtOnce"` // requests that were under way together
+	// Connections are those that requests came over, if Connected marks them.
+	Connections int `json:"connections"`
 
 	Volumes        int         `json:"volumes"`        // disks that were made or named
 	CallsPerVolume float64     `json:"callsPerVolume"` // all calls of ECS by Volumes
@@ -43,6 +45,8 @@ type statistics struct {
 	batches map[string]map[int]int
 	active  int
 	most    int
+
+	connections int
 }
 
 func newStatistics() statistics {
@@ -136,7 +140,7 @@ func (s *Server) VolumeCalls(disk string) map[string]int {
 
 func (t *statistics) export() Stats {
 	st := Stats{
-		Faults: maps.Clone(t.faults), MostAtOnce: t.most, Volumes: len(t.volumes), OwnCalls: map[int]int{},
+		Faults: maps.Clone(t.faults), MostAtOnce: t.most, Connections: t.connections, Volumes: len(t.volumes), OwnCalls: map[int]int{},
 		BatchSizes: map[string]map[int]int{}, Actions: []ActionStats{},
 	}
 	ofECS := 0

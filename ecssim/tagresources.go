@@ -58,10 +58,8 @@ func (s *Server) tagsOf(kind, id string) (*tagSet, *refusal) {
 			return &n.tags, nil
 		}
 	case "snapshotgroup":
-		for _, g := range s.shots.groups {
-			if g.id == id {
-				return &g.tags, nil
-			}
+		if g := s.shots.group(id); g != nil {
+			return &g.tags, nil
 		}
 	default:
 		return nil, refuse(404, "InvalidResourceType.NotFound", "The specified ResourceType %q does not exist: disk, instance, snapshot or snapshotgroup.", kind)
@@ -70,23 +68,23 @@ func (s *Server) tagsOf(kind, id string) (*tagSet, *refusal) {
 }
 
 // taggable returns the resources of a type, the newest first but for instances.
-func (s *Server) taggable(kind string) []tagged {
+func (s *Server) taggable(x *exchange, kind string) []tagged {
 	var list []tagged
 	switch kind {
 	case "instance":
-		for _, i := range s.fleet.inOrder() {
+		for _, i := range s.instancesFor(x) {
 			list = append(list, tagged{i.ID, &i.tags})
 		}
 	case "snapshot":
-		for n := range s.shots.newestFirst(nil, true) {
+		for n := range s.shotsFor(x, nil, true) {
 			list = append(list, tagged{n.id, &n.tags})
 		}
 	case "snapshotgroup":
-		for _, g := range slices.Backward(s.shots.groups) {
+		for g := range s.groupsFor(x) {
 			list = append(list, tagged{g.id, &g.tags})
 		}
 	default:
-		for d := range s.disks.newestFirst() {
+		for d := range s.disksFor(x, nil, true) {
 			list = append(list, tagged{d.id, &d.tags})
 		}
 	}
@@ -225,7 +223,7 @@ func (s *Server) findTagged(x *exchange) ([]tagged, *refusal) {
 	case len(ids) == 0 && len(want) == 0 && len(filters) == 0:
 		return nil, missing("ResourceId.N")
 	}
-	return slices.DeleteFunc(s.taggable(x.params["ResourceType"]), func(t tagged) bool {
+	return slices.DeleteFunc(s.taggable(x, x.params["ResourceType"]), func(t tagged) bool {
 		return len(ids) > 0 && !slices.Contains(ids, t.id) || !t.tags.matches(want, x.now, s.config.Latency.TagsVisible) ||
 			!t.tags.passes(filters, x.now, s.config.Latency.TagsVisible)
 	}), nil

@@ -33,6 +33,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // answer answers a request that came over a connection; instance is the one
 // whose metadata service it came to, if that has a listener of its own.
 func (s *Server) answer(w http.ResponseWriter, req *http.Request, instance string) {
+	s.countConnection(req.Context())
 	m, err := readMessage(req, instance)
 	if err != nil {
 		http.Error(w, "The body can't be read: "+err.Error(), http.StatusBadRequest)

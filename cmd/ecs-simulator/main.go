@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if _, err := fmt.Fprintf(out, "listening on http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
-	doors := []door{{listener, sim}}
+	doors := []door{{listener, sim, sim.Connected}}
 	for _, m := range options.metadata {
 		listener, err := net.Listen("tcp", m.address)
 		if err != nil {
@@ -57,15 +57,16 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		if _, err := fmt.Fprintf(out, "metadata of %s on http://%s\n", m.instance, listener.Addr()); err != nil {
 			return err
 		}
-		doors = append(doors, door{listener, sim.Metadata(m.instance)})
+		doors = append(doors, door{listener, sim.Metadata(m.instance), sim.Connected})
 	}
 	return serveAll(ctx, doors)
 }
 
-// door is a listener and what answers there.
+// door is a listener, what answers there, and what notes its connections.
 type door struct {
-	listener net.Listener
-	handler  http.Handler
+	listener  net.Listener
+	handler   http.Handler
+	connected func(context.Context, net.Conn) context.Context
 }
 
 // serveAll serves until ctx is done or one of the servers fails.
@@ -75,7 +76,7 @@ func serveAll(ctx context.Context, doors []door) error {
 	ended := make(chan error, len(doors))
 	for _, d := range doors {
 		go func() {
-			ended <- serve(ctx, d.listener, d.handler)
+			ended <- serve(ctx, d)
 			stop()
 		}()
 	}
@@ -87,10 +88,10 @@ func serveAll(ctx context.Context, doors []door) error {
 }
 
 // serve answers until ctx is done, then gives requests under way a second.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+func serve(ctx context.Context, d door) error {
+	server := &http.Server{Handler: d.handler, ConnContext: d.connected, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(d.listener) }()
 	select {
 	case err := <-failed:
 		return err

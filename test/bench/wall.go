@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,12 +30,7 @@ func connections(t *testing.T, r *report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var opened atomic.Int64
-	server := &http.Server{Handler: sim, ReadHeaderTimeout: time.Minute, ConnState: func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}}
+	server := &http.Server{Handler: sim, ConnContext: sim.Connected, ReadHeaderTimeout: time.Minute}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +55,7 @@ func connections(t *testing.T, r *report) {
 	if n := sim.Count("DeleteDisk", ""); n != calls/workers*workers {
 		t.Errorf("%d calls arrived", n)
 	}
-	r.add(figure{"connections opened for 5 000 calls, 32 in flight", float64(opened.Load()), "", 64, "SDK default 156 for 640"})
+	r.add(figure{"connections opened for 5 000 calls, 32 in flight", float64(sim.Stats().Connections), "", 64, "SDK default 156 for 640"})
 }
 
 // onTheClock runs lifecycles in real time, the simulator in a process of its own.

@@ -1,0 +1,72 @@
+package ecssim
+
+import (
+	"iter"
+	"slices"
+)
+
+// staleReads are the reads that FaultStale lets lag behind, by name.
+var staleReads = []string{
+	"DescribeDisks", "DescribeInstances", "DescribeSnapshots", "DescribeSnapshotGroups", "DescribeTasks", "ListTagResources", "DescribeTags",
+}
+
+// lagBehind sets a read back in time if its fault says so.
+func (x *exchange) lagBehind() {
+	if x.fault.Do == FaultStale && slices.Contains(staleReads, x.action.name) {
+		x.stale = true
+		x.now = x.now.Add(-x.fault.Lag)
+	}
+}
+
+// The things that a read finds, as they are or, if it is stale, as they were.
+
+func (s *Server) disksFor(x *exchange, ids []string, all bool) iter.Seq[*disk] {
+	switch {
+	case x.stale:
+		return s.past.disks.newestFirst(ids, all, x.now)
+	case all:
+		return s.disks.newestFirst()
+	}
+	return s.disks.named(ids)
+}
+
+func (s *Server) shotsFor(x *exchange, ids []string, all bool) iter.Seq[*snapshot] {
+	if x.stale {
+		return s.past.shots.newestFirst(ids, all, x.now)
+	}
+	return s.shots.newestFirst(ids, all)
+}
+
+func (s *Server) groupsFor(x *exchange) iter.Seq[*snapshotGroup] {
+	if x.stale {
+		return s.past.groups.newestFirst(nil, true, x.now)
+	}
+	return backward(s.shots.groups)
+}
+
+func (s *Server) tasksFor(x *exchange) iter.Seq[*task] {
+	if x.stale {
+		return s.past.tasks.newestFirst(nil, true, x.now)
+	}
+	return backward(s.tasks)
+}
+
+// instancesFor returns instances in their order, the first made first.
+func (s *Server) instancesFor(x *exchange) []*instance {
+	if !x.stale {
+		return s.fleet.inOrder()
+	}
+	list := slices.Collect(s.past.instances.newestFirst(nil, true, x.now))
+	slices.Reverse(list)
+	return list
+}
+
+func backward[T any](list []T) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, v := range slices.Backward(list) {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
