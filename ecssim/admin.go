@@ -30,6 +30,7 @@ type adminRoute struct {
 //	        type; with DELETE id alone
 //	queues: attach, detach, as in Queues; both 0 is one at a time
 //	unstick: disk, "" for all
+//	locks:  disk and the reasons for which it is locked; none unlocks it
 //	latency: profile to begin with (else what is), api (durations by action),
 //	        spans (durations by field of Latency), spread
 //	doubts: the fields of Doubts; those that are left out are as by default
@@ -55,6 +56,7 @@ func adminRoutes() []adminRoute {
 		{"POST", "queues", (*Server).adminQueues},
 		{"GET", "devices", func(s *Server, _ []byte) (any, error) { return s.allDevices(), nil }},
 		{"POST", "unstick", (*Server).adminUnstick},
+		{"POST", "locks", (*Server).adminLock},
 		{"GET", "latency", func(s *Server, _ []byte) (any, error) { return s.State().Latency, nil }},
 		{"POST", "latency", (*Server).adminLatency},
 		{"POST", "doubts", (*Server).adminDoubts},

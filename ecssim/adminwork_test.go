@@ -89,6 +89,8 @@ func TestAdminAPINamesWhatIsWrongWithInstancesAndTimes(t *testing.T) {
 		{"DELETE", "/_sim/instances", `{"id":"i-9"}`, "one of i-1, i-2"},
 		{"POST", "/_sim/queues", `{"attach":1}`, "both above zero"},
 		{"POST", "/_sim/unstick", `{"disks":""}`, "one of disk"},
+		{"POST", "/_sim/locks", `{"disk":"d-none"}`, "d-none"},
+		{"POST", "/_sim/locks", `{"disk":"d-none","reasons":["mood"]}`, "financial"},
 		{"POST", "/_sim/latency", `{"profile":"slow"}`, "zero, fast, real, awful"},
 		{"POST", "/_sim/latency", `{"spans":{"Attached":"1s"}}`, "AttachShown"},
 		{"POST", "/_sim/latency", `{"spans":{"Attach":"1"}}`, "with its unit"},

@@ -100,6 +100,9 @@ func (s *Server) checkAttachable(x *exchange, o *attachOrder) *refusal {
 	if no := s.checkSettled(x, d); no != nil {
 		return no
 	}
+	if no := d.checkLocks(); no != nil {
+		return no
+	}
 	here := d.on(o.instance)
 	switch {
 	case d.creating || d.modifying:

@@ -28,6 +28,7 @@ type disk struct {
 	storageCluster  string
 	created         time.Time
 	tags            tagSet
+	locks           []string // reasons
 
 	source    *snapshot // that it was made from, or nil
 	system    bool      // an instance's system disk
