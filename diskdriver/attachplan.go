@@ -30,7 +30,26 @@ type publishing struct {
 	force    bool // a regional disk may be taken from an instance of another zone
 }
 
-// next decides what comes next, going by nothing but what ECS shows. A disk
+// unseen is what ECS may be at that reads don't show.
+type unseen struct {
+	coming  bool // an attach to another node
+	leaving bool // a detach from this node, of a disk that others have too
+}
+
+// next decides what comes next, going by what ECS shows and may not show yet. It
+// matters for disks that several nodes can have; of any other ECS itself refuses
+// a second attachment.
+func (p publishing) next(d disk.Disk, u unseen) (step, error) {
+	next, err := p.shown(d)
+	switch {
+	case err != nil || !d.MultiAttach:
+	case next == attach && !p.shared && u.coming, next == done && u.leaving:
+		return await, nil
+	}
+	return next, err
+}
+
+// shown decides what comes next, going by nothing but what ECS shows. A disk
 // that another instance has is never taken away, but with force: InUse names
 // the instance.
 //
@@ -39,7 +58,7 @@ type publishing struct {
 // ECS accepts an attach then, and detaches the disk all the same. The state of
 // a disk that several instances have speaks for all of them together, so a
 // detach from one of them doesn't show.
-func (p publishing) next(d disk.Disk) (step, error) {
+func (p publishing) shown(d disk.Disk) (step, error) {
 	here := d.On(p.node)
 	others := slices.DeleteFunc(d.Holders(), func(i disk.InstanceID) bool { return i == p.node })
 	if len(others) > 0 && (!d.MultiAttach || !p.shared) {

@@ -48,9 +48,10 @@ func TestWhatAPublishDoesNext(t *testing.T) {
 		what        string
 		multiAttach bool
 		p           publishing
+		u           unseen
 		want        string
 	}{
-		{"a disk for one node", false, publishing{}, `
+		{"a disk for one node", false, publishing{}, unseen{coming: true, leaving: true}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -59,7 +60,7 @@ Detaching: await await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for several nodes, shared", true, publishing{shared: true}, `
+		{"a disk for several nodes, shared", true, publishing{shared: true}, unseen{coming: true}, `
 Creating: await await await await
 Available: attach attach attach attach
 Attaching: attach attach attach attach
@@ -68,7 +69,7 @@ Detaching: attach await attach await
 ReIniting: await await await await
 Modifying: await done await done
 Unheard_of: await await await await`},
-		{"a disk for several nodes, not shared", true, publishing{}, `
+		{"a disk for several nodes, not shared", true, publishing{}, unseen{}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -77,7 +78,25 @@ Detaching: attach await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for one node, by force", false, publishing{force: true}, `
+		{"a disk for several nodes that may be leaving this one", true, publishing{shared: true}, unseen{leaving: true}, `
+Creating: await await await await
+Available: attach attach attach attach
+Attaching: attach attach attach attach
+In_use: attach await attach await
+Detaching: attach await attach await
+ReIniting: await await await await
+Modifying: await await await await
+Unheard_of: await await await await`},
+		{"a disk for several nodes, not shared, that may come to another", true, publishing{}, unseen{coming: true}, `
+Creating: await await in_use in_use
+Available: await await in_use in_use
+Attaching: await await in_use in_use
+In_use: await done in_use in_use
+Detaching: await await await await
+ReIniting: await await in_use in_use
+Modifying: await done in_use in_use
+Unheard_of: await await in_use in_use`},
+		{"a disk for one node, by force", false, publishing{force: true}, unseen{}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -89,7 +108,7 @@ Unheard_of: await await in_use in_use`},
 	} {
 		test.p.node = "i-here"
 		checkPlan(t, test.what, test.want, func(state disk.State, holders string) string {
-			return planned(t, test.p, seen(state, holders, test.multiAttach))
+			return planned(t, test.p, seen(state, holders, test.multiAttach), test.u)
 		})
 	}
 }
@@ -107,14 +126,14 @@ Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`, func(state disk.State, holders string) string {
 		d := seen(state, holders, false)
 		d.Category = "cloud_regional_disk_auto"
-		return planned(t, p, d)
+		return planned(t, p, d, unseen{coming: true, leaving: true}) // of a disk for one node ECS shows all that matters
 	})
 }
 
 // planned is the step in words, or the Kind of the error, which names the holder.
-func planned(t *testing.T, p publishing, d disk.Disk) string {
+func planned(t *testing.T, p publishing, d disk.Disk, u unseen) string {
 	t.Helper()
-	next, err := p.next(d)
+	next, err := p.next(d, u)
 	if err == nil {
 		return next.String()
 	}

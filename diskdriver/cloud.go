@@ -112,6 +112,11 @@ type Snapshots interface {
 	// filter, whoever made it, each once and sorted by ID.
 	ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error)
 
+	// PageSnapshots returns one page of the same snapshots in an order of ECS's
+	// own, at most so many of 10 to 100, and the token of the next page, empty
+	// after the last. BadToken: the token is none of ECS's, or no longer.
+	PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (page []disk.Snapshot, next string, err error)
+
 	// DeleteSnapshot removes a snapshot, in whatever state it is. Disks that
 	// were made from it stay. Removal of an absent one isn't an error.
 	DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error

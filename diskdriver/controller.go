@@ -22,6 +22,7 @@ type controller struct {
 	unsettled   *unsettled
 	offers      *offers
 	pass        pass
+	watch       watch
 }
 
 // area is where the controller works.
@@ -52,6 +53,8 @@ var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
+	csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+	csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 }
 
 // ControllerGetCapabilities names what the controller can do.

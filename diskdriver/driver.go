@@ -77,7 +77,7 @@ func (c Config) complete() (Config, error) {
 // Driver answers the CSI services of the controller: Identity, Controller and
 // GroupController.
 type Driver struct {
-	health     *health
+	readiness  *readiness
 	metrics    *metrics
 	identity   *identity
 	controller *controller
@@ -99,13 +99,13 @@ func New(config Config, ecs ECS) (*Driver, error) {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	health := &health{cloud: ecs, ready: m.ready}
+	readiness := &readiness{cloud: ecs, ready: m.ready}
 	inflight := newInflight()
 	controller := newController(config, ecs)
 	return &Driver{
-		health:     health,
+		readiness:  readiness,
 		metrics:    m,
-		identity:   &identity{name: config.Name, version: config.Version, health: health},
+		identity:   &identity{name: config.Name, version: config.Version, readiness: readiness},
 		controller: controller,
 		groups:     &groupController{controller: controller},
 		inflight:   inflight,

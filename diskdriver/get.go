@@ -37,8 +37,22 @@ func (c *controller) volume(d disk.Disk) *csi.Volume {
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      about,
+		ContentSource:      origin(d),
 		AccessibleTopology: []*csi.Topology{c.area().topology(d, nil, false)},
 	}
+}
+
+// origin is what a disk was made from, as far as ECS and its tags say; nil if
+// from nothing. The snapshot that a copy was made through is not what it was
+// made from.
+func origin(d disk.Disk) *csi.VolumeContentSource {
+	switch source := d.Tags[disk.CloneTag]; {
+	case source != "":
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source}}}
+	case d.SnapshotID != "":
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: d.SnapshotID}}}
+	}
+	return nil
 }
 
 // kindOfDisk is the part of a volume's context that says what disk it is.

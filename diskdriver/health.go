@@ -1,67 +1,102 @@
 package diskdriver
 
 import (
-	"context"
-	"sync/atomic"
+	"fmt"
+	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/klog/v2"
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// How often ECS is asked whether it answers, and how long one answer may take.
+// ailment is one thing that is wrong with a disk (CSI spec, VolumeHealthEntry).
+type ailment struct {
+	status  csi.VolumeHealthErrorType
+	reason  string // CamelCase, for machines; each cause has its own
+	message string // for people
+}
+
 const (
-	recheckWhenReady = 60 * time.Second
-	recheckWhenNot   = 5 * time.Second
-	checkTimeout     = 20 * time.Second
+	degraded     = csi.VolumeHealthErrorType_DEGRADED
+	inaccessible = csi.VolumeHealthErrorType_INACCESSIBLE
 )
 
-// health keeps the last answer to: do the credentials and ECS work?
-type health struct {
-	cloud Cloud
-	ready prometheus.Gauge
-	good  atomic.Bool
+// ailments says what is wrong with a disk by what ECS shows of it, of how long it
+// has been seen in its state, and of what the zones have to give; nil if that
+// isn't known. Each reason comes once.
+func ailments(d disk.Disk, lasting time.Duration, zones disk.Offers) []ailment {
+	return slices.Concat(locksOf(d), delayOf(d, lasting), troubleOf(d, zones))
 }
 
-// ok returns the last answer, false before the first.
-func (h *health) ok() bool { return h.good.Load() }
+// locks are the reasons for which ECS locks a disk (DescribeDisks,
+// OperationLocks). Of a disk that is on no instance a security lock says nothing.
+var locks = map[string]ailment{
+	"financial":              {inaccessible, "LockedForPayment", "ECS has locked the disk for a payment that is due; no node can attach it before the account has paid"},
+	"dedicatedhostfinancial": {inaccessible, "LockedForHostPayment", "ECS has locked the disk for a payment that is due for the dedicated host of its instance"},
+	"security":               {inaccessible, "LockedForSecurity", "ECS has locked the disk for security reasons, as it says in the console's security events of the instance"},
+	"recycling":              {inaccessible, "LockedForRelease", "ECS has locked the disk because it is about to release its instance"},
+}
 
-// watch asks at once and then again and again, until the context ends.
-func (h *health) watch(ctx context.Context) {
-	known := false
-	for {
-		good := h.check(ctx, known)
-		known = true
-		pause := recheckWhenNot
-		if good {
-			pause = recheckWhenReady
+// locksOf tells of the locks on a disk.
+func locksOf(d disk.Disk) []ailment {
+	var all []ailment
+	for _, lock := range slices.Compact(slices.Sorted(slices.Values(d.Locks))) {
+		a, known := locks[lock]
+		switch {
+		case lock == "security" && d.State != disk.Attached:
+			continue
+		case !known:
+			a = ailment{inaccessible, "LockedByECS", fmt.Sprintf("ECS has locked the disk, and gives %q for the reason", lock)}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
+		if !slices.ContainsFunc(all, func(other ailment) bool { return other.reason == a.reason }) {
+			all = append(all, a)
 		}
 	}
+	return all
 }
 
-// check asks once, and logs an answer that is news.
-func (h *health) check(ctx context.Context, known bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	err := h.cloud.Check(ctx)
-	good := err == nil
-	news := h.good.Swap(good) != good || !known
+// passing are the states that end by themselves, and when that takes too long.
+// ECS gives no limits; each is several times what it takes as a rule.
+var passing = map[disk.State]struct {
+	limit  time.Duration
+	status csi.VolumeHealthErrorType
+	reason string
+}{
+	disk.Creating:  {10 * time.Minute, inaccessible, "CreatingTooLong"},
+	disk.Attaching: {5 * time.Minute, inaccessible, "AttachingTooLong"},
+	disk.Detaching: {5 * time.Minute, inaccessible, "DetachingTooLong"},
+	disk.Modifying: {3 * time.Hour, degraded, "ModifyingTooLong"}, // a large disk takes more than half an hour
+	disk.ReIniting: {0, inaccessible, "Reinitializing"},           // its data are being replaced
+}
+
+// delayOf tells of a state that doesn't end.
+func delayOf(d disk.Disk, lasting time.Duration) []ailment {
+	slow, ok := passing[d.State]
+	if !ok || lasting < slow.limit {
+		return nil
+	}
+	text := fmt.Sprintf("ECS shows the disk %s", d.State)
+	if slow.limit > 0 {
+		text = fmt.Sprintf("ECS has been showing the disk %s for %s", d.State, lasting.Round(time.Second))
+	}
+	if holders := d.Holders(); len(holders) > 0 {
+		text += ", with " + words(holders)
+	}
+	return []ailment{{slow.status, slow.reason, text}}
+}
+
+// troubleOf tells of a zone that has nothing to give any more: the disk works,
+// but it can't be moved to another type, nor have a new disk or a copy beside it.
+func troubleOf(d disk.Disk, zones disk.Offers) []ailment {
+	offered, listed := zones[d.Zone]
 	switch {
-	case good:
-		h.ready.Set(1)
-		if news {
-			klog.InfoS("ECS answers; the driver is ready")
-		}
-	default:
-		h.ready.Set(0)
-		if news {
-			klog.ErrorS(err, "ECS does not answer; the driver is not ready")
-		}
+	case d.Zone == "" || len(zones) == 0:
+		return nil
+	case !listed:
+		return []ailment{{degraded, "ZoneNotListed", fmt.Sprintf("ECS lists the region's zones without the disk's, %s", d.Zone)}}
+	case len(offered) == 0:
+		return []ailment{{degraded, "ZoneWithoutStock", fmt.Sprintf("ECS has no disk of any type to give in the disk's zone, %s", d.Zone)}}
 	}
-	return good
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 type identity struct {
 	csi.UnimplementedIdentityServer
 	name, version string
-	health        *health
+	readiness     *readiness
 }
 
 // GetPluginInfo names the driver.
@@ -49,5 +49,5 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 // nothing itself and is never an error, so that a cloud that is down restarts
 // no Pod.
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.health.ok())}, nil
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.readiness.ok())}, nil
 }

@@ -55,7 +55,7 @@ func logCalls(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler 
 	switch {
 	case err != nil:
 		klog.ErrorS(err, "Call failed", fields...)
-	case target(req) != "":
+	case claimOf(req) != (claim{}):
 		klog.InfoS("Call done", append(fields, "response", protosanitizer.StripSecrets(response))...)
 	default:
 		klog.V(5).InfoS("Call done", append(fields, "response", protosanitizer.StripSecrets(response))...)

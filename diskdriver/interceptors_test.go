@@ -88,7 +88,7 @@ func TestASecondOperationOnAVolumeIsAborted(t *testing.T) {
 }
 
 func TestANameIsNotTakenForAnID(t *testing.T) {
-	if target(&csi.CreateVolumeRequest{Name: "d-1"}) == target(&csi.DeleteVolumeRequest{VolumeId: "d-1"}) {
+	if claimOf(&csi.CreateVolumeRequest{Name: "d-1"}) == claimOf(&csi.DeleteVolumeRequest{VolumeId: "d-1"}) {
 		t.Error("creating the name d-1 and deleting the ID d-1 shut each other out")
 	}
 }

@@ -3,6 +3,7 @@ package diskdriver
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 	if err != nil {
 		return nil, err
 	}
-	disks, err := c.pass.read(ctx, c.disks, last != "")
+	disks, _, err := c.pass.read(ctx, c.disks, &c.watch, last != "")
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +59,30 @@ func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 // lastListed checks what a list is asked for, and returns the ID of the last one
 // that was listed; empty at the beginning.
 func lastListed(most int32, token string) (string, error) {
+	if err := checkMost(most); err != nil {
+		return "", err
+	}
 	last, continued := strings.CutPrefix(token, tokenPrefix)
-	switch {
-	case most < 0:
-		return "", disk.Errorf(disk.Invalid, "max_entries: %d is not allowed; allowed are 0, which is no limit, and more", most)
-	case token != "" && (!continued || last == ""):
-		return "", disk.Errorf(disk.BadToken, "starting_token: %q is none of this driver's; begin again without one", token)
+	if token != "" && !(continued && idForm.MatchString(last)) {
+		return "", badToken(token)
 	}
 	return last, nil
+}
+
+// idForm is the form of what ECS gives out as IDs.
+var idForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.-]{0,127}$`)
+
+// checkMost refuses a limit of a page that can't be.
+func checkMost(most int32) error {
+	if most < 0 {
+		return disk.Errorf(disk.Invalid, "max_entries: %d is not allowed; allowed are 0, which is no limit, and more", most)
+	}
+	return nil
+}
+
+// badToken is the error for a token that no list of this driver ends with.
+func badToken(token string) error {
+	return disk.Errorf(disk.BadToken, "starting_token: %q is none of this driver's; begin again without one", token)
 }
 
 // page returns the items after the last one listed, at most so many if that is
@@ -93,22 +110,23 @@ type pass struct {
 	at    time.Time
 }
 
-// read returns all disks: for the first page as they are, for a later one
-// perhaps as the last pass showed them.
-func (p *pass) read(ctx context.Context, disks Disks, continued bool) ([]disk.Disk, error) {
+// read returns all disks, and when they were so: for the first page as they are,
+// for a later one perhaps as the last pass showed them.
+func (p *pass) read(ctx context.Context, disks Disks, w *watch, continued bool) ([]disk.Disk, time.Time, error) {
 	p.mu.Lock()
-	known, fresh := p.disks, time.Since(p.at) < passLasts
+	known, at := p.disks, p.at
 	p.mu.Unlock()
-	if continued && fresh {
-		return known, nil
+	if continued && time.Since(at) < passLasts {
+		return known, at, nil
 	}
-	began := time.Now()
+	at = time.Now()
 	all, err := disks.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
+	w.sawAll(all, at)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.disks, p.at = all, began
-	return all, nil
+	p.disks, p.at = all, at
+	return all, at, nil
 }

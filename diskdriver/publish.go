@@ -85,10 +85,10 @@ func (c *controller) publish(ctx context.Context, d disk.Disk, p publishing) (di
 			return d, err
 		}
 	}
-	next, err := p.next(d)
+	next, err := p.next(d, c.unsettled.unseen(t))
 	if err == nil && next == await {
 		d, err = c.attachments.Await(ctx, d.ID, func(d disk.Disk) (bool, error) {
-			next, err = p.next(d)
+			next, err = p.next(d, c.unsettled.unseen(t))
 			return next != await, err
 		})
 	}
@@ -120,6 +120,9 @@ func (c *controller) record(ctx context.Context, d disk.Disk, p publishing) erro
 	tag := disk.ReadOnlyTag(p.node)
 	_, readOnly := d.Tags[tag]
 	switch {
+	case p.readOnly && !readOnly && d.Tags.Room() == 0:
+		return &disk.Error{Disk: d.ID, Instance: p.node, Kind: disk.Blocked, Err: fmt.Errorf("a disk has at most %d tags, this one has them all (%d of them for nodes that read it), and that a node may not write is kept as one more; "+
+			"remove a tag that isn't the driver's, or publish it for writing", disk.MostTags, len(unpublishing{}.records(d)))}
 	case p.readOnly && !readOnly:
 		return c.tags.Tag(ctx, d.ID, disk.Tags{tag: "true"})
 	case readOnly && !p.readOnly:
@@ -136,7 +139,7 @@ func (c *controller) attach(ctx context.Context, t tie, p publishing, force bool
 		c.unsettled.failed(t, coming, err)
 		return d, err
 	}
-	c.unsettled.settle(t)
+	c.unsettled.settle(t, coming)
 	if p.compatible(d) == nil {
 		return d, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -65,6 +67,13 @@ func runSanity(t *testing.T) {
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.SkipStrings = []string{"Node Service"} // served by another program
 	gomega.RegisterFailHandler(ginkgo.Fail)
+	ginkgo.ReportAfterSuite("everything else is tested", func(report ginkgo.Report) {
+		for _, spec := range report.SpecReports {
+			if spec.State.Is(types.SpecStateSkipped) && !strings.Contains(spec.FullText(), "Node Service") {
+				ginkgo.Fail("skipped: " + spec.FullText())
+			}
+		}
+	})
 	tests := sanity.GinkgoTest(&config)
 	passed := ginkgo.RunSpecs(t, "CSI sanity", suite, reporter)
 	tests.Finalize()

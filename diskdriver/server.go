@@ -80,7 +80,7 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	defer background.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	background.Go(func() { d.health.watch(ctx) })
+	background.Go(func() { d.readiness.watch(ctx) })
 	background.Go(func() { d.controller.sweeping(ctx, d.inflight) })
 	background.Go(func() {
 		<-ctx.Done()

@@ -99,52 +99,7 @@ func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 	return &csi.GetSnapshotResponse{Snapshot: c.snapshot(shot)}, nil
 }
 
-// ListSnapshots lists the snapshots of the region, whoever made them, but for
-// those whose point in time is still to come (CSI spec, ListSnapshots). The list
-// is in the order of the IDs, and its tokens name the last one listed, so a
-// snapshot that is there throughout is listed once, whatever comes and goes
-// between two pages. Who asks for one snapshot waits for it to become ready: that
-// it has failed is an error then.
-func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	last, err := lastListed(req.GetMaxEntries(), req.GetStartingToken())
-	if err != nil {
-		return nil, err
-	}
-	filter := disk.SnapshotFilter{Source: disk.ID(req.GetSourceVolumeId())}
-	if id := req.GetSnapshotId(); id != "" {
-		filter.IDs = []disk.SnapshotID{disk.SnapshotID(id)}
-	}
-	shots, err := c.snapshots.ListSnapshots(ctx, filter)
-	if err != nil {
-		return nil, err
-	}
-	if req.GetSnapshotId() != "" && len(shots) == 1 && shots[0].State == disk.Failed {
-		return nil, hasFailed(shots[0])
-	}
-	shots = cutOnes(shots)
-	shots, more := page(shots, disk.SnapshotID(last), int(req.GetMaxEntries()), func(s disk.Snapshot) disk.SnapshotID { return s.ID })
-	response := &csi.ListSnapshotsResponse{}
-	for _, shot := range shots {
-		response.Entries = append(response.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: c.snapshot(shot)})
-	}
-	if more {
-		response.NextToken = tokenPrefix + string(shots[len(shots)-1].ID)
-	}
-	return response, nil
-}
-
 // hasFailed is the error of a snapshot that somebody may know by its ID.
 func hasFailed(shot disk.Snapshot) error {
 	return disk.Errorf(disk.Unexpected, "snapshot %s has failed, and nothing can be made from it; delete it", shot.ID)
-}
-
-// cutOnes leaves out the snapshots whose point in time is still to come.
-func cutOnes(shots []disk.Snapshot) []disk.Snapshot {
-	var cut []disk.Snapshot
-	for _, s := range shots {
-		if s.Cut() {
-			cut = append(cut, s)
-		}
-	}
-	return cut
 }

@@ -103,8 +103,9 @@ func (s *story) listSnapshotsRequest(words []string) *csi.ListSnapshotsRequest {
 		case "max":
 			req.MaxEntries = int32(s.number(value))
 		case "token":
-			prefix, id, _ := strings.Cut(value, ":")
-			req.StartingToken = prefix + ":" + s.id(id)
+			if req.StartingToken = value; value == "next" {
+				req.StartingToken = s.next
+			}
 		default:
 			s.t.Fatalf("%q is no part of a list of snapshots", word)
 		}
@@ -157,11 +158,13 @@ func renderSnapshots(response any) string {
 	case *csi.GetSnapshotResponse:
 		return "OK " + shown(r.GetSnapshot())
 	case *csi.ListSnapshotsResponse:
-		lines := []string{fmt.Sprintf("OK %d snapshots, next token %q", len(r.GetEntries()), r.GetNextToken())}
+		lines := []string{fmt.Sprintf("OK %d snapshots, more to come %t", len(r.GetEntries()), r.GetNextToken() != "")}
 		for _, e := range r.GetEntries() {
 			lines = append(lines, "- "+shown(e.GetSnapshot()))
 		}
 		return strings.Join(lines, "\n")
+	case *csi.ControllerGetVolumeHealthResponse, *csi.ControllerListVolumeHealthResponse:
+		return renderHealth(r)
 	case *csi.CreateVolumeGroupSnapshotResponse:
 		return "OK " + shownGroup(r.GetGroupSnapshot())
 	case *csi.GetVolumeGroupSnapshotResponse:

@@ -137,7 +137,8 @@ type story struct {
 	force  bool
 	down   bool
 	key    string
-	told   int // calls in the ledger that were told
+	told   int    // calls in the ledger that were told
+	next   string // token of the last list of snapshots
 }
 
 func (s *story) do(words []string) string {
@@ -196,6 +197,9 @@ func (s *story) do(words []string) string {
 	default:
 		var known bool
 		if answer, known = s.doSnapshots(verb, rest); !known {
+			answer, known = s.doHealth(verb, rest)
+		}
+		if !known {
 			s.t.Fatalf("%q is no command", verb)
 		}
 	}
@@ -344,6 +348,9 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 		}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			return s.driver.chain(ctx, req, info, handler)
 		})
+		if r, ok := response.(*csi.ListSnapshotsResponse); ok {
+			s.next = r.GetNextToken()
+		}
 		return render(response, err)
 	}
 	s.t.Fatalf("%s is no method", method)
@@ -389,7 +396,11 @@ func render(response any, err error) string {
 }
 
 func listed(v *csi.Volume, nodes []string) string {
-	return fmt.Sprintf("%s %d GiB %v in %v on %v", v.GetVolumeId(), v.GetCapacityBytes()>>30, v.GetVolumeContext(), topologies(v.GetAccessibleTopology()), nodes)
+	text := fmt.Sprintf("%s %d GiB %v in %v on %v", v.GetVolumeId(), v.GetCapacityBytes()>>30, v.GetVolumeContext(), topologies(v.GetAccessibleTopology()), nodes)
+	if from := v.GetContentSource(); from != nil {
+		text += " from " + from.GetSnapshot().GetSnapshotId() + from.GetVolume().GetVolumeId()
+	}
+	return text
 }
 
 func topologies(terms []*csi.Topology) string {

@@ -70,6 +70,6 @@ func (c *controller) detach(ctx context.Context, t tie) error {
 		c.unsettled.failed(t, leaving, err)
 		return err
 	}
-	c.unsettled.settle(t)
+	c.unsettled.settle(t, leaving)
 	return nil
 }

@@ -13,6 +13,9 @@ const (
 	// leavingKept is for how long a detach of unknown outcome is remembered that
 	// nobody asks for any more.
 	leavingKept = time.Hour
+	// detachTime is the longest that ECS takes to detach a disk (about a minute,
+	// says DetachDisk), twice.
+	detachTime = 2 * time.Minute
 )
 
 // tie is a disk and the node that it is attached to, or was, or may be.
@@ -21,7 +24,7 @@ type tie struct {
 	node disk.InstanceID
 }
 
-// direction is what an attach or detach of unknown outcome makes of a tie.
+// direction is what an attach or detach makes of a tie.
 type direction int
 
 const (
@@ -30,11 +33,14 @@ const (
 )
 
 // unsettled remembers the attaches and detaches that ECS may have accepted and
-// that no read has shown yet. Another process begins without: by the time that
-// it is asked, reads don't lag any more.
+// that no read has shown yet. A process can't know what the one before it asked
+// for, so for a while it takes all of that for possible.
 type unsettled struct {
+	began time.Time // the process
+
 	mu   sync.Mutex
 	ties map[tie]change
+	made map[tie]bool // attached by this process while it can't believe its eyes
 }
 
 type change struct {
@@ -42,7 +48,12 @@ type change struct {
 	at        time.Time
 }
 
-func newUnsettled() *unsettled { return &unsettled{ties: make(map[tie]change)} }
+func newUnsettled() *unsettled {
+	return &unsettled{began: time.Now(), ties: make(map[tie]change), made: make(map[tie]bool)}
+}
+
+// younger says whether the process began less than so long ago.
+func (u *unsettled) younger(than time.Duration) bool { return time.Since(u.began) < than }
 
 // failed remembers a call, unless its error says that it had no effect.
 func (u *unsettled) failed(t tie, direction direction, err error) {
@@ -60,13 +71,21 @@ func (u *unsettled) failed(t tie, direction direction, err error) {
 		}
 	}
 	u.ties[t] = change{direction, now}
+	delete(u.made, t)
 }
 
-// settle forgets a tie, which a read has shown to be as it should.
-func (u *unsettled) settle(t tie) {
+// settle takes down that a read has shown a tie to have come, or to have left.
+func (u *unsettled) settle(t tie, direction direction) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.ties, t)
+	delete(u.made, t)
+	switch {
+	case !u.younger(detachTime):
+		clear(u.made) // reads tell all of it now
+	case direction == coming:
+		u.made[t] = true
+	}
 }
 
 // leaving says whether ECS may be detaching the disk of a tie.
@@ -80,10 +99,26 @@ func (u *unsettled) leaving(t tie) bool {
 // coming says whether ECS may be attaching a disk to a node, or to any if it
 // is empty, without showing it.
 func (u *unsettled) coming(id disk.ID, node disk.InstanceID) bool {
+	return u.younger(settleTime) || u.anyComing(func(t tie) bool { return t.disk == id && (node == "" || t.node == node) })
+}
+
+// unseen is what ECS may be at with the disk of a tie that is to be.
+func (u *unsettled) unseen(t tie) unseen {
+	elsewhere := u.anyComing(func(other tie) bool { return other.disk == t.disk && other.node != t.node })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return unseen{
+		coming:  elsewhere || u.younger(settleTime),
+		leaving: u.younger(detachTime) && !u.made[t],
+	}
+}
+
+// anyComing says whether an attach of late, to one of some ties, may not show yet.
+func (u *unsettled) anyComing(of func(tie) bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for t, c := range u.ties {
-		if t.disk == id && (node == "" || t.node == node) && c.direction == coming && time.Since(c.at) < settleTime {
+		if c.direction == coming && time.Since(c.at) < settleTime && of(t) {
 			return true
 		}
 	}

@@ -230,8 +230,8 @@ func (s *Steps) tags(c Change, d Disk) error {
 		}
 		s.Tag[name], after[name] = value, value
 	}
-	if len(s.Tag) > 0 && len(after) > mostTags {
-		return fmt.Errorf("the disk would have %d tags; at most %d are allowed", len(after), mostTags)
+	if len(s.Tag) > 0 && len(after) > MostTags {
+		return fmt.Errorf("the disk would have %d tags; at most %d are allowed", len(after), MostTags)
 	}
 	return nil
 }

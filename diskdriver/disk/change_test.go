@@ -14,7 +14,7 @@ func TestPlanOfAChangeIsWhatIsLeftToDo(t *testing.T) {
 	auto := Disk{ID: "d-1", Category: "cloud_auto", Size: 20, ProvisionedIOPS: 100, Bursting: true}
 	shared := Disk{ID: "d-1", Category: "cloud_essd", PerformanceLevel: PL1, Size: 500, MultiAttach: true}
 	full := Disk{ID: "d-1", Category: "cloud_ssd", Size: 20, Tags: Tags{}}
-	for c := 'a'; len(full.Tags) < mostTags; c++ {
+	for c := 'a'; len(full.Tags) < MostTags; c++ {
 		full.Tags[string(c)] = "x"
 	}
 	for _, row := range []struct {

@@ -62,7 +62,8 @@ type Disk struct {
 	StorageClusterID string
 	SnapshotID       string
 	Attachments      []Attachment
-	NeverAttached    bool // ECS shows no time at which it was attached or detached: nobody has written to it
+	Locks            []string // why ECS has locked it, in ECS's words
+	NeverAttached    bool     // ECS shows no time at which it was attached or detached: nobody has written to it
 	Tags             Tags
 }
 

@@ -75,7 +75,7 @@ func (p *Parameters) settle() error {
 		return Errorf(Invalid, `parameter burstingEnabled: "true" is not allowed with multiAttach; allowed is "false"`)
 	case len(p.Tags) > mostUserTags:
 		return Errorf(Invalid, "parameter diskTags: %d tags; at most %d are allowed, for a disk has room for %d and the driver needs the rest",
-			len(p.Tags), mostUserTags, mostTags)
+			len(p.Tags), mostUserTags, MostTags)
 	}
 	if len(p.categories) == 0 {
 		p.categories = defaultCategories

@@ -102,7 +102,7 @@ func parseSnapshot(class map[string]string, keys keyTable[SnapshotParameters], u
 	}
 	if len(p.Tags) > mostUserTags {
 		return SnapshotParameters{}, Errorf(Invalid, "parameter snapshotTags: %d tags; at most %d are allowed, for a snapshot has room for %d and the driver needs the rest",
-			len(p.Tags), mostUserTags, mostTags)
+			len(p.Tags), mostUserTags, MostTags)
 	}
 	return p, nil
 }

@@ -41,9 +41,22 @@ func driversTag(key string) bool { return slices.Contains(driverTags, key) }
 // ECS's limits for tags (TagResources).
 const (
 	longestTag   = 128 // characters of a key or a value
-	mostTags     = 20  // of one disk
-	mostUserTags = mostTags - 9
+	mostUserTags = MostTags - 9
 )
+
+// MostTags is how many tags one disk takes, ECS's own not counted.
+const MostTags = 20
+
+// Room returns how many more tags the disk takes.
+func (t Tags) Room() int {
+	room := MostTags
+	for key := range t {
+		if !strings.HasPrefix(key, "acs:") && !strings.HasPrefix(key, "aliyun") {
+			room--
+		}
+	}
+	return max(room, 0)
+}
 
 // allTags returns the driver's tags and the user's. A claim's name that is too
 // long for a tag is cut: it is for people, nothing is found by it.

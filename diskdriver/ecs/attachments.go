@@ -30,8 +30,11 @@ var busyCodes = map[string]limitedBy{
 var stateCodes = [...][]string{
 	attaching: {"IncorrectDiskStatus", "InvalidDisk.InUse", "DiskId.StatusNotSupported"},
 	detaching: {"IncorrectDiskStatus", "InvalidDisk.AlreadyDetached", "DependencyViolation", "InvalidInstanceId.NotFound",
-		"InvalidOperation.DiskDetachingFromThisEcs"},
+		detachingCode},
 }
+
+// detachingCode is the refusal to detach a disk that is being detached.
+const detachingCode = "InvalidOperation.DiskDetachingFromThisEcs"
 
 // Attach attaches a disk to an instance and returns the disk as a read shows
 // it then, with its serial. A disk that is attached there already is success.
@@ -220,6 +223,7 @@ func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
 	switch here := holds(d, o.instance); {
 	case here && d.State != disk.Attaching && d.State != disk.Detaching:
 		return true, nil
+	case d.MultiAttach && !here && d.State == disk.Detaching: // from others
 	case d.State == disk.Detaching:
 		return false, disk.Errorf(disk.Pending, "the disk is being detached from %s", holders(d))
 	case d.State == disk.Attaching:
@@ -237,6 +241,9 @@ func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
 	switch here := holds(d, o.instance); {
 	case !here && (d.MultiAttach || d.State != disk.Detaching && d.State != disk.Attaching):
 		return true, nil
+	case d.MultiAttach && codeOf(o.outcome) == detachingCode:
+		return false, nil // the state of a disk for several nodes doesn't show a detach from one
+	case d.MultiAttach && d.State == disk.Attaching: // to another, it may be
 	case d.State == disk.Attaching:
 		return false, disk.Errorf(disk.Pending, "the disk is being attached, and can't be detached before that is done")
 	case d.State == disk.Detaching:

@@ -16,7 +16,10 @@ import (
 	"strings"
 	"time"
 
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // Config says which ECS a Client talks to, and as whom.
@@ -50,7 +53,9 @@ type Client struct {
 	keys      Credentials
 	pool      *pool
 	gates     map[action]*gate
-	reads     *reads
+	reads     *reads[disk.ID, disk.Disk]
+	shots     *reads[disk.SnapshotID, disk.Snapshot]
+	tasks     *reads[disk.TaskID, sdkecs.Task]
 	poller    *poller
 	sees      *evidence
 	slots     *slots
@@ -85,7 +90,9 @@ func NewClient(config Config) (*Client, error) {
 		m.throttled.WithLabelValues(a.name) // 0 from the start
 		c.gates[a] = newGate(m.throttleWait.WithLabelValues(a.name))
 	}
-	c.reads = newReads(c.describeIDs, c.gates[describeDisks].closed, m.idsPerRead)
+	c.reads = newReads(describeDisks, usualID, c.describeIDs, c.gates[describeDisks].closed, m.idsPerRead)
+	c.shots = newReads(describeSnapshots, usualShot, c.snapshotsByID, c.gates[describeSnapshots].closed, uncounted)
+	c.tasks = newReads(describeTasks, usualTask, c.tasksByID, c.gates[describeTasks].closed, uncounted)
 	c.poller = newPoller(c.reads)
 	m.watch(c.poller)
 	if config.Registerer != nil {

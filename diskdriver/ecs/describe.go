@@ -130,9 +130,19 @@ func fromECS(d sdkecs.Disk) disk.Disk {
 		StorageClusterID: d.StorageClusterId,
 		SnapshotID:       d.SourceSnapshotId,
 		Attachments:      attachments(d),
+		Locks:            locks(d),
 		NeverAttached:    d.AttachedTime == "" && d.DetachedTime == "" && len(attachments(d)) == 0,
 		Tags:             tags,
 	}
+}
+
+// locks returns why ECS has locked a disk.
+func locks(d sdkecs.Disk) []string {
+	var all []string
+	for _, lock := range d.OperationLocks.OperationLock {
+		all = append(all, lock.LockReason)
+	}
+	return all
 }
 
 // attachments returns who holds a disk. ECS fills the list for every disk today

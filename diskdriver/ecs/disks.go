@@ -102,7 +102,14 @@ func (c *Client) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return c.reads.get(ctx, id)
+	got, err := c.reads.get(ctx, id)
+	switch {
+	case err != nil:
+		return disk.Disk{}, about(id, err)
+	case !got.found:
+		return disk.Disk{}, notShown(id)
+	}
+	return got.shown, nil
 }
 
 // notAnID is the error for what can't be the ID of a disk.

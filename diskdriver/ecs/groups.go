@@ -61,7 +61,7 @@ func (c *Client) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, err
 
 // AwaitGroup is to groups what AwaitSnapshot is to snapshots.
 func (c *Client) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
-	return awaitRead(ctx, func() (disk.Group, error) { return c.GetGroup(ctx, id) }, seen, func(disk.Group) error {
+	return awaitRead(ctx, func(ctx context.Context) (disk.Group, error) { return c.GetGroup(ctx, id) }, seen, func(disk.Group) error {
 		return &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
@@ -83,7 +83,7 @@ func (c *Client) modifySpec(ctx context.Context, a action, id disk.ID, m disk.Mo
 
 // RunningMove returns the task that is moving a disk, empty if none is.
 func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
-	tasks, err := c.tasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
+	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
 		r.TaskAction = modifyDiskSpec.name
 		r.TaskStatus = "Processing"
 		r.ResourceIds = &[]string{string(id)}
@@ -102,19 +102,22 @@ func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, erro
 // taskPauses are those between the looks at a task; the last one is repeated.
 var taskPauses = []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 
-// AwaitTask waits until a task of a disk is over. Unexpected: it failed.
-// Pending: ctx leaves no time to go on waiting.
+// usualTask is the form of the IDs that ECS gives to tasks. They are asked for in
+// a list with commas.
+var usualTask = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
+
+// AwaitTask waits until a task of a disk is over; all who wait share calls.
+// Unexpected: it failed. Pending: ctx leaves no time to go on waiting.
 func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
 	patient, cancel := patience(ctx)
 	defer cancel()
 	for look := 0; ; look++ {
-		tasks, err := c.tasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = string(task) })
+		got, err := c.tasks.once(patient, task)
 		if err != nil && !passing(err) {
 			return ofDisk(id, err)
 		}
-		at := slices.IndexFunc(tasks, func(t sdkecs.Task) bool { return t.TaskId == string(task) })
-		if at >= 0 {
-			switch t := tasks[at]; t.TaskStatus {
+		if got.found {
+			switch t := got.shown; t.TaskStatus {
 			case "Finished":
 				return nil
 			case "Failed", "Deleted":
@@ -129,7 +132,21 @@ func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) er
 	}
 }
 
-func (c *Client) tasks(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
+// tasksByID reads up to a hundred tasks.
+func (c *Client) tasksByID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = string(id)
+	}
+	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(list, ",") })
+	found := make(map[disk.TaskID]sdkecs.Task, len(tasks))
+	for _, t := range tasks {
+		found[disk.TaskID(t.TaskId)] = t
+	}
+	return found, err
+}
+
+func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
 	reply, err := send(ctx, c, describeTasks, func() (request, *sdkecs.DescribeTasksResponse) {
 		r := sdkecs.CreateDescribeTasksRequest()
 		r.PageSize = integer(largestBatch)

@@ -50,14 +50,14 @@ type wait struct {
 
 // poller keeps the waits.
 type poller struct {
-	reads     *reads
+	reads     *reads[disk.ID, disk.Disk]
 	forecasts map[change]*forecast
 
 	mu    sync.Mutex
 	waits map[*wait]time.Time // since when
 }
 
-func newPoller(r *reads) *poller {
+func newPoller(r *reads[disk.ID, disk.Disk]) *poller {
 	p := &poller{reads: r, forecasts: make(map[change]*forecast), waits: make(map[*wait]time.Time)}
 	for c, s := range usual {
 		p.forecasts[c] = newForecast(s)
@@ -92,7 +92,7 @@ func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done b
 	defer c.poller.leave(&w)
 	s := &sightings{wait: &w, began: time.Now(), forecast: c.poller.forecasts[w.change]}
 	for {
-		if err := c.poller.reads.seek(ctx, patient, s); err != nil {
+		if err := s.seek(ctx, patient, c.poller.reads); err != nil {
 			return s.last, s.gaveUp(ctx)
 		}
 		switch {
@@ -158,11 +158,11 @@ type sightings struct {
 
 // seek waits for the next look at a disk and takes down what it shows. The
 // error is that of patient, which ends before ctx.
-func (r *reads) seek(ctx, patient context.Context, s *sightings) error {
+func (s *sightings) seek(ctx, patient context.Context, r *reads[disk.ID, disk.Disk]) error {
 	if patient.Err() != nil {
 		return patient.Err()
 	}
-	a := &ask{id: s.id, since: s.began, due: s.due(), urgent: s.queued}
+	a := &ask[disk.ID, disk.Disk]{id: s.id, since: s.began, due: s.due(), urgent: s.queued}
 	r.join(ctx, a)
 	select {
 	case got := <-a.answer:
@@ -194,7 +194,7 @@ func (s *sightings) due() time.Time {
 }
 
 // take takes down what a look shows.
-func (s *sightings) take(got glimpse) {
+func (s *sightings) take(got glimpse[disk.Disk]) {
 	if s.failure = got.err; got.err != nil {
 		s.failures++
 		s.failedAt = got.back
@@ -208,7 +208,7 @@ func (s *sightings) take(got glimpse) {
 		s.absent++
 		return
 	}
-	s.absent, s.last = 0, got.disk
+	s.absent, s.last = 0, got.shown
 }
 
 // learn tells the forecast when the change was over. A look that was held up

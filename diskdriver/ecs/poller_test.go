@@ -314,7 +314,7 @@ func TestWhoHasWaitedLongestIsLookedAtFirst(t *testing.T) {
 		for i := range 180 {
 			age := time.Duration(i%2) * time.Hour // the odd ones are older
 			id := disk.ID(fmt.Sprintf("d-bp1n%d", i))
-			a := &ask{id: id, since: now.Add(-age), due: now.Add(time.Second), urgent: always}
+			a := &ask[disk.ID, disk.Disk]{id: id, since: now.Add(-age), due: now.Add(time.Second), urgent: always}
 			c.reads.join(ctx, a)
 			all.Go(func() { <-a.answer })
 		}

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +15,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// largestBatch is how many IDs one DescribeDisks takes.
+// largestBatch is how many IDs one DescribeDisks takes, as do DescribeSnapshots
+// and DescribeTasks.
 const largestBatch = 100
 
 // How often looks leave. Full ones leave at once, and so do a few after a time
@@ -26,110 +29,121 @@ const (
 	restedLooks = 4
 )
 
-// reads answers questions after single disks with shared calls. It makes none
-// while nobody asks.
-type reads struct {
-	describe  func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error)
+// reads answers questions after single disks, or other things of one sort, with
+// shared calls. It makes none while nobody asks.
+type reads[K ~string, V any] struct {
+	action    action
+	describe  func(context.Context, []K) (map[K]V, error)
+	usual     *regexp.Regexp // IDs of this form can share a call
 	throttled func() bool
 	ids       prometheus.Observer // of each call
 
 	mu     sync.Mutex
-	later  asks            // not due yet
-	ready  []*ask          // due, and in no look yet
-	wanted map[disk.ID]int // how many of ready ask for an ID
-	since  time.Time       // when the first of ready was due
-	flying int             // looks that have left and have no answer
-	left   time.Time       // when the last look left
-	credit time.Time       // the rest is used up until this time
+	later  asks[K, V]   // not due yet
+	ready  []*ask[K, V] // due, and in no look yet
+	wanted map[K]int    // how many of ready ask for an ID
+	since  time.Time    // when the first of ready was due
+	flying int          // looks that have left and have no answer
+	left   time.Time    // when the last look left
+	credit time.Time    // the rest is used up until this time
 	alarm  *time.Timer
 }
 
-func newReads(describe func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error), throttled func() bool, ids prometheus.Observer) *reads {
-	return &reads{describe: describe, throttled: throttled, ids: ids, wanted: make(map[disk.ID]int)}
+func newReads[K ~string, V any](
+	a action, usual *regexp.Regexp, describe func(context.Context, []K) (map[K]V, error), throttled func() bool, ids prometheus.Observer,
+) *reads[K, V] {
+	return &reads[K, V]{action: a, usual: usual, describe: describe, throttled: throttled, ids: ids, wanted: make(map[K]int)}
 }
 
-// ask is a question after one disk.
-type ask struct {
-	id     disk.ID
+// ask is a question after one thing.
+type ask[K ~string, V any] struct {
+	id     K
 	since  time.Time   // who has waited longest goes first
 	due    time.Time   // no look before
 	urgent func() bool // somebody can't go on without the answer
 	until  time.Time   // nobody cares for the answer later; zero: there is no such time
 
 	at     int // in the heap; -1 once it is out
-	look   *look
+	look   *look[K, V]
 	gone   bool
-	answer chan glimpse
+	answer chan glimpse[V]
 }
 
-// glimpse is what a look says of one disk.
-type glimpse struct {
+// glimpse is what a look says of one thing.
+type glimpse[V any] struct {
 	left, back time.Time // of the look
-	disk       disk.Disk
+	shown      V
 	found      bool
 	err        error // of the look
 }
 
 // look is one call under way, and those who wait for it.
-type look struct {
-	asks    []*ask
+type look[K ~string, V any] struct {
+	asks    []*ask[K, V]
 	members int // who still wait
 	cancel  context.CancelFunc
 }
 
 func always() bool { return true }
+func never() bool  { return false }
 
-// get reads one disk. A failed call fails all who share it, and nobody here
-// tries again: that would be a hundred calls for one. That a disk isn't shown
-// must be said twice, for ECS may answer once with a list that lacks it.
-func (r *reads) get(ctx context.Context, id disk.ID) (disk.Disk, error) {
+// get reads one thing. A failed call fails all who share it, and nobody here
+// tries again: that would be a hundred calls for one. That it isn't shown must
+// be said twice, for ECS may answer once with a list that lacks it.
+func (r *reads[K, V]) get(ctx context.Context, id K) (glimpse[V], error) {
 	due := time.Now()
-	for absent := 0; absent < 2; absent++ {
-		got, err := r.await(ctx, &ask{id: id, since: due, due: due, urgent: always})
-		switch {
-		case err != nil:
-			return disk.Disk{}, &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.KindOf(err), Err: err}
-		case got.err != nil:
-			return disk.Disk{}, about(id, got.err)
-		case got.found:
-			return got.disk, nil
+	for absent := 0; ; absent++ {
+		got, err := r.await(ctx, &ask[K, V]{id: id, since: due, due: due, urgent: always})
+		if err != nil || got.found || absent == 1 {
+			return got, err
 		}
 		due = got.back.Add(absences[0])
 	}
-	return disk.Disk{}, notShown(id)
 }
 
-// await asks, and waits for the answer. A member whose time ends while ECS
-// throttles reads is told so in time to answer.
-func (r *reads) await(ctx context.Context, a *ask) (glimpse, error) {
+// once looks at one thing, without haste.
+func (r *reads[K, V]) once(ctx context.Context, id K) (glimpse[V], error) {
+	now := time.Now()
+	return r.await(ctx, &ask[K, V]{id: id, since: now, due: now, urgent: never})
+}
+
+// await asks, and waits for the answer; its error is that of the look, if that
+// has one. A member whose time ends while ECS throttles reads is told so in time
+// to answer.
+func (r *reads[K, V]) await(ctx context.Context, a *ask[K, V]) (glimpse[V], error) {
 	if err := ctx.Err(); err != nil {
-		return glimpse{}, disk.Errorf(disk.Unreachable, "not sent: %w", err)
+		return glimpse[V]{}, r.failed(disk.Unreachable, "not sent: %w", err)
 	}
 	r.join(ctx, a)
 	patient, cancel := patience(ctx)
 	defer cancel()
 	select {
 	case got := <-a.answer:
-		return got, nil
+		return got, got.err
 	case <-patient.Done():
 	}
 	if !r.throttled() {
 		select {
 		case got := <-a.answer:
-			return got, nil
+			return got, got.err
 		case <-ctx.Done():
 		}
 	}
 	r.quit(a)
 	if r.throttled() {
-		return glimpse{}, disk.Errorf(disk.Throttled, "held back because ECS throttles %s", describeDisks.name)
+		return glimpse[V]{}, r.failed(disk.Throttled, "held back because ECS throttles %s", r.action.name)
 	}
-	return glimpse{}, disk.Errorf(disk.Unreachable, "no answer in time: %w", ctx.Err())
+	return glimpse[V]{}, r.failed(disk.Unreachable, "no answer in time: %w", ctx.Err())
+}
+
+// failed is the error of a question that nobody answers.
+func (r *reads[K, V]) failed(kind disk.Kind, format string, args ...any) error {
+	return &disk.Error{Op: r.action.name, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
 // join puts a question to the others.
-func (r *reads) join(ctx context.Context, a *ask) {
-	a.answer = make(chan glimpse, 1)
+func (r *reads[K, V]) join(ctx context.Context, a *ask[K, V]) {
+	a.answer = make(chan glimpse[V], 1)
 	a.until, _ = ctx.Deadline()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +152,7 @@ func (r *reads) join(ctx context.Context, a *ask) {
 }
 
 // quit takes a question back; the last one ends its look.
-func (r *reads) quit(a *ask) {
+func (r *reads[K, V]) quit(a *ask[K, V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -151,14 +165,14 @@ func (r *reads) quit(a *ask) {
 	case a.at >= 0:
 		heap.Remove(&r.later, a.at)
 	default:
-		r.ready = slices.DeleteFunc(r.ready, func(other *ask) bool { return other == a })
+		r.ready = slices.DeleteFunc(r.ready, func(other *ask[K, V]) bool { return other == a })
 		r.forget(a.id)
 	}
 	a.gone = true
 }
 
 // plan lets the looks leave that may, and comes back when the next may.
-func (r *reads) plan() {
+func (r *reads[K, V]) plan() {
 	now := time.Now()
 	r.ripen(now)
 	for len(r.wanted) >= largestBatch {
@@ -187,7 +201,7 @@ func (r *reads) plan() {
 	}
 }
 
-func (r *reads) wake() {
+func (r *reads[K, V]) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plan()
@@ -195,11 +209,11 @@ func (r *reads) wake() {
 
 // ripen moves the questions that are due. An ID that ECS may refuse has a look
 // of its own, so that it takes no other along.
-func (r *reads) ripen(now time.Time) {
+func (r *reads[K, V]) ripen(now time.Time) {
 	for len(r.later) > 0 && !r.later[0].due.After(now) {
-		a, _ := heap.Pop(&r.later).(*ask)
-		if !usualID.MatchString(string(a.id)) {
-			r.fly(now, []*ask{a})
+		a, _ := heap.Pop(&r.later).(*ask[K, V])
+		if !r.usual.MatchString(string(a.id)) {
+			r.fly(now, []*ask[K, V]{a})
 			continue
 		}
 		if len(r.ready) == 0 {
@@ -212,12 +226,12 @@ func (r *reads) ripen(now time.Time) {
 
 // held says whether the next look waits for one that is under way: while ECS
 // throttles reads, one that isn't full asks for no call of its own.
-func (r *reads) held() bool { return r.flying > 0 && r.throttled() }
+func (r *reads[K, V]) held() bool { return r.flying > 0 && r.throttled() }
 
 // mayLeave returns when a look that isn't full may leave.
-func (r *reads) mayLeave() time.Time {
+func (r *reads[K, V]) mayLeave() time.Time {
 	at := r.credit.Add(-(restedLooks - 1) * calmPause)
-	if slices.ContainsFunc(r.ready, func(a *ask) bool { return a.urgent() }) {
+	if slices.ContainsFunc(r.ready, func(a *ask[K, V]) bool { return a.urgent() }) {
 		at = earlier(at, r.left.Add(urgentPause))
 	}
 	if gathered := r.since.Add(gatherTime); gathered.After(at) {
@@ -227,10 +241,10 @@ func (r *reads) mayLeave() time.Time {
 }
 
 // depart lets a look leave with those who have waited longest.
-func (r *reads) depart(now time.Time) {
-	slices.SortStableFunc(r.ready, func(a, b *ask) int { return a.since.Compare(b.since) })
-	taken := make(map[disk.ID]bool, largestBatch)
-	var leaving, staying []*ask
+func (r *reads[K, V]) depart(now time.Time) {
+	slices.SortStableFunc(r.ready, func(a, b *ask[K, V]) int { return a.since.Compare(b.since) })
+	taken := make(map[K]bool, largestBatch)
+	var leaving, staying []*ask[K, V]
 	for _, a := range r.ready {
 		if !taken[a.id] && len(taken) == largestBatch {
 			staying = append(staying, a)
@@ -250,17 +264,17 @@ func (r *reads) depart(now time.Time) {
 }
 
 // forget counts one question less after an ID.
-func (r *reads) forget(id disk.ID) {
+func (r *reads[K, V]) forget(id K) {
 	if r.wanted[id]--; r.wanted[id] == 0 {
 		delete(r.wanted, id)
 	}
 }
 
 // fly makes the call of a look, for as long as anybody waits for it.
-func (r *reads) fly(now time.Time, leaving []*ask) {
+func (r *reads[K, V]) fly(now time.Time, leaving []*ask[K, V]) {
 	ctx, cancel := lasting(leaving)
-	l := &look{asks: leaving, members: len(leaving), cancel: cancel}
-	ids := make([]disk.ID, 0, len(leaving))
+	l := &look[K, V]{asks: leaving, members: len(leaving), cancel: cancel}
+	ids := make([]K, 0, len(leaving))
 	for _, a := range leaving {
 		a.look = l
 		ids = append(ids, a.id)
@@ -271,13 +285,13 @@ func (r *reads) fly(now time.Time, leaving []*ask) {
 	r.ids.Observe(float64(len(ids)))
 	go func() {
 		defer cancel()
-		disks, err := r.describe(ctx, ids)
-		r.land(l, now, disks, err)
+		shown, err := r.describe(ctx, ids)
+		r.land(l, now, shown, err)
 	}()
 }
 
 // lasting returns a context that ends with the last of those who wait.
-func lasting(all []*ask) (context.Context, context.CancelFunc) {
+func lasting[K ~string, V any](all []*ask[K, V]) (context.Context, context.CancelFunc) {
 	var until time.Time
 	for _, a := range all {
 		if a.until.IsZero() {
@@ -291,36 +305,36 @@ func lasting(all []*ask) (context.Context, context.CancelFunc) {
 }
 
 // land hands out what a look brought back.
-func (r *reads) land(l *look, left time.Time, disks map[disk.ID]disk.Disk, err error) {
+func (r *reads[K, V]) land(l *look[K, V], left time.Time, shown map[K]V, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	back := time.Now()
 	for _, a := range l.asks {
-		d, found := disks[a.id]
+		v, found := shown[a.id]
 		a.gone = true
-		a.answer <- glimpse{left: left, back: back, disk: d, found: found, err: err}
+		a.answer <- glimpse[V]{left: left, back: back, shown: v, found: found, err: err}
 	}
 	r.flying--
 	r.plan()
 }
 
 // asks is a heap of questions by the time at which they are due.
-type asks []*ask
+type asks[K ~string, V any] []*ask[K, V]
 
-func (q asks) Len() int           { return len(q) }
-func (q asks) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q asks) Swap(i, j int) {
+func (q asks[K, V]) Len() int           { return len(q) }
+func (q asks[K, V]) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q asks[K, V]) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].at, q[j].at = i, j
 }
 
-func (q *asks) Push(x any) {
-	a, _ := x.(*ask)
+func (q *asks[K, V]) Push(x any) {
+	a, _ := x.(*ask[K, V])
 	a.at = len(*q)
 	*q = append(*q, a)
 }
 
-func (q *asks) Pop() any {
+func (q *asks[K, V]) Pop() any {
 	last := len(*q) - 1
 	a := (*q)[last]
 	(*q)[last] = nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -88,58 +90,105 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
 	return err
 }
 
-// GetSnapshot reads one snapshot. NotFound: ECS doesn't show it.
+// usualShot is the form of the IDs that ECS gives to snapshots.
+var usualShot = regexp.MustCompile(`^s-[0-9a-z]{1,60}$`)
+
+// uncounted takes what no metric counts.
+var uncounted = prometheus.ObserverFunc(func(float64) {})
+
+// GetSnapshot reads one snapshot; concurrent reads share calls. NotFound: ECS
+// doesn't show it.
 func (c *Client) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
-	all, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: []disk.SnapshotID{id}})
+	if !possibleID.MatchString(string(id)) {
+		return disk.Snapshot{}, noSnapshot(id)
+	}
+	got, err := c.shots.get(ctx, id)
+	return shownSnapshot(id, got, err)
+}
+
+// shownSnapshot is what a shared read says of a snapshot.
+func shownSnapshot(id disk.SnapshotID, got glimpse[disk.Snapshot], err error) (disk.Snapshot, error) {
 	switch {
 	case err != nil:
 		return disk.Snapshot{}, err
-	case len(all) == 0:
-		return disk.Snapshot{}, &disk.Error{Op: describeSnapshots.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
+	case !got.found:
+		return disk.Snapshot{}, noSnapshot(id)
 	}
-	return all[0], nil
+	return got.shown, nil
+}
+
+// noSnapshot is the error for a snapshot that a read doesn't show.
+func noSnapshot(id disk.SnapshotID) error {
+	return &disk.Error{Op: describeSnapshots.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
+}
+
+// snapshotsByID reads up to a hundred snapshots.
+func (c *Client) snapshotsByID(ctx context.Context, ids []disk.SnapshotID) (map[disk.SnapshotID]disk.Snapshot, error) {
+	all, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
+	found := make(map[disk.SnapshotID]disk.Snapshot, len(all))
+	for _, shot := range all {
+		found[shot.ID] = shot
+	}
+	return found, err
 }
 
 // ListSnapshots returns every snapshot of the region that passes the filter,
 // whoever made it, each once and sorted by ID. None is no error, and no proof
 // either: ECS may show a new tag late.
 func (c *Client) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
-	impossible := func(id disk.SnapshotID) bool { return !possibleID.MatchString(string(id)) }
-	if slices.ContainsFunc(filter.IDs, impossible) || filter.Source != "" && !possibleID.MatchString(string(filter.Source)) {
-		return nil, nil // such a snapshot can't be
-	}
 	var all []disk.Snapshot
 	seen := map[string]bool{"": true}
 	for token := ""; ; {
-		reply, err := c.describeSnapshots(ctx, filter, token)
+		shots, next, err := c.PageSnapshots(ctx, filter, token, largestBatch)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range reply.Snapshots.Snapshot {
-			// An answer to some other question must not pass for this one.
-			if shot := snapshotFromECS(s); filter.Passes(shot) {
-				all = append(all, shot)
-			}
-		}
-		if token = reply.NextToken; token == "" {
+		all = append(all, shots...)
+		if token = next; token == "" {
 			slices.SortFunc(all, disk.CompareSnapshots)
 			return slices.CompactFunc(all, func(a, b disk.Snapshot) bool { return a.ID == b.ID }), nil
 		}
 		if seen[token] {
-			return nil, &disk.Error{Op: describeSnapshots.name, Kind: disk.Unexpected, RequestID: reply.RequestId, Err: errCircle}
+			return nil, &disk.Error{Op: describeSnapshots.name, Kind: disk.Unexpected, Err: errCircle}
 		}
 		seen[token] = true
 	}
+}
+
+// PageSnapshots reads one page of the snapshots that pass the filter, in ECS's
+// own order, and returns the token of the next page, empty after the last. A page
+// has at most so many, of 10 to 100. BadToken: ECS takes the
+// token for none of its own, or not any more.
+func (c *Client) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) ([]disk.Snapshot, string, error) {
+	impossible := func(id disk.SnapshotID) bool { return !possibleID.MatchString(string(id)) }
+	if slices.ContainsFunc(filter.IDs, impossible) || filter.Source != "" && !possibleID.MatchString(string(filter.Source)) {
+		return nil, "", nil // such a snapshot can't be
+	}
+	reply, err := c.describeSnapshots(ctx, filter, token, most)
+	if err != nil {
+		if token != "" && disk.KindOf(err) == disk.Invalid {
+			err = &disk.Error{Op: describeSnapshots.name, Kind: disk.BadToken, Err: fmt.Errorf("the place in the list is lost; begin again: %w", err)}
+		}
+		return nil, "", err
+	}
+	var shots []disk.Snapshot
+	for _, s := range reply.Snapshots.Snapshot {
+		// An answer to some other question must not pass for this one.
+		if shot := snapshotFromECS(s); filter.Passes(shot) {
+			shots = append(shots, shot)
+		}
+	}
+	return shots, reply.NextToken, nil
 }
 
 var errCircle = errors.New("the pages of the answer go round in a circle")
 
 // describeSnapshots reads one page. A reply without a list of snapshots is no
 // answer: read as an empty list it would say that snapshots are gone.
-func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string) (*sdkecs.DescribeSnapshotsResponse, error) {
+func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
 	return send(ctx, c, describeSnapshots, func() (request, *sdkecs.DescribeSnapshotsResponse) {
 		r := sdkecs.CreateDescribeSnapshotsRequest()
-		r.MaxResults = integer(largestBatch)
+		r.MaxResults = integer(int64(most))
 		r.NextToken = token
 		r.DiskId = string(filter.Source)
 		if filter.IDs != nil {
@@ -166,20 +215,28 @@ var snapshotPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * ti
 // AwaitSnapshot reads a snapshot again and again until seen says that it is done
 // or that it failed, and returns it as it was seen last. NotFound: several reads
 // in a row didn't show it. When ctx leaves no more time than to answer, the
-// error is Pending. A read that ECS throttles or doesn't answer ends no wait.
+// error is Pending. A read that ECS throttles or doesn't answer ends no wait. All
+// who wait share calls.
 func (c *Client) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
-	return awaitRead(ctx, func() (disk.Snapshot, error) { return c.GetSnapshot(ctx, id) }, seen, func(last disk.Snapshot) error {
+	if !possibleID.MatchString(string(id)) {
+		return disk.Snapshot{}, noSnapshot(id)
+	}
+	read := func(ctx context.Context) (disk.Snapshot, error) {
+		got, err := c.shots.once(ctx, id)
+		return shownSnapshot(id, got, err)
+	}
+	return awaitRead(ctx, read, seen, func(last disk.Snapshot) error {
 		return &disk.Error{Op: describeSnapshots.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot %s is not there yet: %s", id, last.Phase())}
 	})
 }
 
 // awaitRead reads again and again until seen is done.
-func awaitRead[T any](ctx context.Context, read func() (T, error), seen func(T) (done bool, err error), late func(last T) error) (T, error) {
+func awaitRead[T any](ctx context.Context, read func(context.Context) (T, error), seen func(T) (done bool, err error), late func(last T) error) (T, error) {
 	patient, cancel := patience(ctx)
 	defer cancel()
 	var last T
 	for look, absent := 0, 0; ; look++ {
-		shot, err := read()
+		shot, err := read(patient)
 		switch {
 		case err == nil:
 			absent, last = 0, shot

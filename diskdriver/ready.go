@@ -1,0 +1,67 @@
+package diskdriver
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+)
+
+// How often ECS is asked whether it answers, and how long one answer may take.
+const (
+	recheckWhenReady = 60 * time.Second
+	recheckWhenNot   = 5 * time.Second
+	checkTimeout     = 20 * time.Second
+)
+
+// readiness keeps the last answer to: do the credentials and ECS work?
+type readiness struct {
+	cloud Cloud
+	ready prometheus.Gauge
+	good  atomic.Bool
+}
+
+// ok returns the last answer, false before the first.
+func (r *readiness) ok() bool { return r.good.Load() }
+
+// watch asks at once and then again and again, until the context ends.
+func (r *readiness) watch(ctx context.Context) {
+	known := false
+	for {
+		good := r.check(ctx, known)
+		known = true
+		pause := recheckWhenNot
+		if good {
+			pause = recheckWhenReady
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// check asks once, and logs an answer that is news.
+func (r *readiness) check(ctx context.Context, known bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	err := r.cloud.Check(ctx)
+	good := err == nil
+	news := r.good.Swap(good) != good || !known
+	switch {
+	case good:
+		r.ready.Set(1)
+		if news {
+			klog.InfoS("ECS answers; the driver is ready")
+		}
+	default:
+		r.ready.Set(0)
+		if news {
+			klog.ErrorS(err, "ECS does not answer; the driver is not ready")
+		}
+	}
+	return good
+}
