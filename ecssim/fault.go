@@ -149,7 +149,7 @@ func arm(f Fault) (*armedFault, error) {
 	case f.Do == FaultTrickle && f.DelayAfter == 0:
 		return nil, &ConfigError{"do", f.Do, "a delayAfter above zero with it"}
 	case f.Do == FaultStale && f.Action != "" && !slices.Contains(staleReads, f.Action):
-		return nil, &ConfigError{"action", f.Action, `for ` + FaultStale + ` "" for all that can lag behind, or one of ` + quoted(staleReads)}
+		return nil, &ConfigError{"action", f.Action, `with ` + FaultStale + ` "", for all that can lag behind, or one of ` + quoted(staleReads)}
 	}
 	a.fillReply()
 	return a, nil
