@@ -48,6 +48,7 @@ type configMapBook struct {
 	mu      sync.Mutex
 	pages   []*bookPage
 	where   map[types.UID]*bookPage
+	struck  map[types.UID]*bookPage // entries that the ConfigMaps may still hold
 	waiting []chan error
 	wanted  chan struct{} // someone waits for a commit
 }
@@ -67,7 +68,7 @@ type bookPage struct {
 func newBook(client kubernetes.Interface, namespace, prefix string, commits func()) *configMapBook {
 	return &configMapBook{
 		client: client, namespace: namespace, prefix: prefix, commits: commits, fatal: func(error) {},
-		where: map[types.UID]*bookPage{}, wanted: make(chan struct{}, 1),
+		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -75,7 +76,7 @@ func newBook(client kubernetes.Interface, namespace, prefix string, commits func
 func (b *configMapBook) load(ctx context.Context) ([]*order, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pages, b.where = nil, map[types.UID]*bookPage{}
+	b.pages, b.where, b.struck = nil, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}
 	var orders []*order
 	for n := range mostPages {
 		p := &bookPage{name: fmt.Sprintf("%s-%d", b.prefix, n), entries: map[string]string{}}
@@ -139,13 +140,22 @@ func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error
 		}
 		b.where[claim] = p
 	}
+	delete(b.struck, claim)
 	p.bytes += len(claim) + len(data) - len(p.entries[string(claim)])
 	p.entries[string(claim)] = data
 	p.dirty = true
+	return b.await(), nil
+}
+
+// await asks for a commit. b.mu is held.
+func (b *configMapBook) await() <-chan error {
 	done := make(chan error, 1)
 	b.waiting = append(b.waiting, done)
-	b.want()
-	return done, nil
+	select {
+	case b.wanted <- struct{}{}:
+	default:
+	}
+	return done
 }
 
 // roomFor returns the first page with room, so that few pages are in use.
@@ -169,13 +179,24 @@ func (b *configMapBook) strike(claim types.UID) {
 	p.bytes -= len(claim) + len(p.entries[string(claim)])
 	delete(p.entries, string(claim))
 	delete(b.where, claim)
+	b.struck[claim] = p
 	p.dirty = true
 }
 
-func (b *configMapBook) want() {
+// flush implements book.
+func (b *configMapBook) flush(ctx context.Context, claim types.UID) error {
+	b.mu.Lock()
+	if b.struck[claim] == nil {
+		b.mu.Unlock()
+		return nil
+	}
+	done := b.await()
+	b.mu.Unlock()
 	select {
-	case b.wanted <- struct{}{}:
-	default:
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -230,6 +251,10 @@ func (b *configMapBook) save(ctx context.Context, p *bookPage, entries map[strin
 		p.dirty = true // the next commit tries again
 		return fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", b.namespace, p.name, err)
 	}
+	maps.DeleteFunc(b.struck, func(claim types.UID, at *bookPage) bool {
+		_, held := entries[string(claim)]
+		return at == p && !held
+	})
 	return nil
 }
 

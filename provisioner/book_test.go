@@ -330,3 +330,52 @@ func TestTheDriverIsNotAskedBeforeTheBookHasTheOrder(t *testing.T) {
 		t.Error("the driver was asked")
 	}
 }
+
+func TestAnOrderThatCouldNotBeWrittenIsNotInTheBook(t *testing.T) {
+	for name, fail := range map[string]func(*shelf){
+		"no effect": func(s *shelf) { s.before = errors.New("away") },
+		"effect":    func(s *shelf) { s.after = errors.New("away") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, api := newShelf()
+				j := newJournal(openBook(t, api))
+				s.set(fail)
+				if err := j.open(t.Context(), orderOf(t, 1)); err == nil {
+					t.Fatal("opened, though the book could not be written")
+				}
+				time.Sleep(2 * strikeLinger)
+				synctest.Wait()
+				if s.entries() != 0 {
+					t.Errorf("the book has %d entries of volumes that nobody was asked for", s.entries())
+				}
+			})
+		})
+	}
+}
+
+func TestTheDiskStaysUntilTheBookHasForgottenIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		pv := testVolume("d-bp1")
+		b, r := reclaimBench(t, pv, nil, pv.DeepCopy())
+		defer r.queue.ShutDown()
+		b.journal.book = openBook(t, api)
+		o := orderOf(t, 1)
+		o.claim.UID = pv.Spec.ClaimRef.UID
+		if err := b.journal.open(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		looked := false
+		b.look = func(*v1.PersistentVolumeClaim) { looked = true }
+		if err := r.reclaim(t.Context(), "d-bp1"); !errors.Is(err, errUnderWay) || !looked || len(b.driver.deleted) > 0 {
+			t.Errorf("while the order is under way: %v, looked at again %v, deleted %v", err, looked, b.driver.deleted)
+		}
+		b.journal.close(o.claim.UID)
+		left := -1
+		b.driver.onDelete = func() { left = s.entries() }
+		if err := r.reclaim(t.Context(), "d-bp1"); err != nil || left != 0 {
+			t.Errorf("%v; when the disk was deleted the book had %d entries, want none", err, left)
+		}
+	})
+}

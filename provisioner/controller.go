@@ -85,6 +85,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
 	c.library = newLibrary(c.p, client, clients.Events, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.p.look = c.library.claims.wake
 	c.p.lookAgain = c.library.claims.wakeIfChanged
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.library.observeDeletion)
 	if config.Capacity {

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -33,6 +34,11 @@ type order struct {
 
 func (o *order) mayReschedule() bool {
 	return o.node != "" && o.request.AccessibilityRequirements != nil
+}
+
+// isSavedAs says whether the PersistentVolume stands for the order's volume.
+func (o *order) isSavedAs(pv *v1.PersistentVolume) bool {
+	return pv.Annotations[annVolumeName] == o.request.Name
 }
 
 func (o *order) requisite() []*csi.Topology {
@@ -77,13 +83,16 @@ type book interface {
 	write(ctx context.Context, o *order) error
 	// strike takes an order out, some time later.
 	strike(claim types.UID)
+	// flush returns once an order that was taken out can't be read any more.
+	flush(ctx context.Context, claim types.UID) error
 }
 
 // noBook forgets everything, for tests that have no crash.
 type noBook struct{}
 
-func (noBook) write(context.Context, *order) error { return nil }
-func (noBook) strike(types.UID)                    {}
+func (noBook) write(context.Context, *order) error    { return nil }
+func (noBook) strike(types.UID)                       {}
+func (noBook) flush(context.Context, types.UID) error { return nil }
 
 func newJournal(b book) *journal {
 	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), book: b}
@@ -96,6 +105,7 @@ func (j *journal) open(ctx context.Context, o *order) error {
 		return nil
 	}
 	if err := j.book.write(ctx, o); err != nil {
+		j.book.strike(o.claim.UID) // it may have been written all the same, and nobody will be asked for it
 		return err
 	}
 	j.file(o)
@@ -117,6 +127,18 @@ func (j *journal) close(claim types.UID) {
 	if open {
 		j.book.strike(claim)
 	}
+}
+
+// errUnderWay says that a claim's order has not come to its end.
+var errUnderWay = errors.New("the volume of this claim is still being made")
+
+// isOver returns once no crash can have the claim's volume made again, or
+// errUnderWay.
+func (j *journal) isOver(ctx context.Context, claim types.UID) error {
+	if j.find(claim) != nil {
+		return errUnderWay
+	}
+	return j.book.flush(ctx, claim)
 }
 
 // find returns the order under way for a claim, or nil.

@@ -82,7 +82,7 @@ func newLibrary(p *Provisioner, client, eventClient kubernetes.Interface, inform
 		controller.RateLimiter(newLimiter(p.config)),
 		controller.CreateProvisionedPVLimiter(newLimiter(p.config)), // unused: volumes are saved before the library hears of them
 		controller.ClaimsInformer(l.claims),
-		controller.VolumesInformer(&volumesForLibrary{SharedIndexInformer: informers.volumes}),
+		controller.VolumesInformer(&volumesForLibrary{SharedIndexInformer: informers.volumes, journal: p.journal}),
 		controller.ClassesInformer(&classesForLibrary{SharedIndexInformer: informers.classes, journal: p.journal}),
 		controller.NodesLister(anyNode{}),
 		controller.MetricsInstance(l.metrics),
@@ -247,7 +247,10 @@ func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
 func (i *claimsIndexer) Update(any) error { return nil }
 
 // volumesForLibrary is the informer of PersistentVolumes as the library sees it.
-type volumesForLibrary struct{ cache.SharedIndexInformer }
+type volumesForLibrary struct {
+	cache.SharedIndexInformer
+	journal *journal
+}
 
 // AddEventHandlerWithResyncPeriod registers nothing: deletion is the reclaimer's.
 func (volumesForLibrary) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
@@ -255,7 +258,7 @@ func (volumesForLibrary) AddEventHandlerWithResyncPeriod(cache.ResourceEventHand
 }
 
 func (v volumesForLibrary) GetStore() cache.Store {
-	return &volumesStore{Indexer: v.GetIndexer()}
+	return &volumesStore{Indexer: v.GetIndexer(), journal: v.journal}
 }
 
 // volumesByClaim indexes PersistentVolumes by the UID of their claim.
@@ -270,20 +273,37 @@ func claimOfVolume(object any) ([]string, error) {
 	return []string{string(pv.Spec.ClaimRef.UID)}, nil
 }
 
-type volumesStore struct{ cache.Indexer }
+type volumesStore struct {
+	cache.Indexer
+	journal *journal
+}
 
 // GetByKey is asked for "pvc-<claim UID>", the name that the library believes
-// in, and answers with the claim's PersistentVolume, whatever its name.
+// in, before each attempt for the claim, and answers with the claim's
+// PersistentVolume, whatever its name. An order whose PersistentVolume is there
+// has come to its end, even if the answer to its saving was lost; one whose
+// claim somebody has given another volume has not.
 func (s *volumesStore) GetByKey(key string) (any, bool, error) {
 	const prefix = "pvc-"
 	if len(key) <= len(prefix) {
 		return nil, false, nil
 	}
-	objects, err := s.ByIndex(volumesByClaim, key[len(prefix):])
+	claim := types.UID(key[len(prefix):])
+	objects, err := s.ByIndex(volumesByClaim, string(claim))
 	if err != nil || len(objects) == 0 {
 		return nil, false, err
 	}
-	return objects[0], true, nil
+	o := s.journal.find(claim)
+	if o == nil {
+		return objects[0], true, nil
+	}
+	for _, object := range objects {
+		if o.isSavedAs(object.(*v1.PersistentVolume)) {
+			s.journal.close(claim)
+			return object, true, nil
+		}
+	}
+	return nil, false, nil
 }
 
 // Add does nothing: the cache is the watch's alone.

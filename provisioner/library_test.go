@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/topology"
@@ -388,5 +389,32 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 	if n.Labels[topology.ZoneKey] != "zone-a" || n.Status.Images != nil || n.Spec.ProviderID != "" || n.Annotations != nil {
 		t.Errorf("node %+v", n)
+	}
+}
+
+func TestAnOrderEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotation string
+		open       bool
+	}{
+		"its own":         {"disk-0f1e", false},
+		"somebody else's": {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			o, _, err := b.newOrder(t.Context(), testClaim(), testClass(nil), "node-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.journal.file(o)
+			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume})
+			if err := volumes.Add(testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[annVolumeName] = c.annotation })); err != nil {
+				t.Fatal(err)
+			}
+			_, exists, err := (&volumesStore{Indexer: volumes, journal: b.journal}).GetByKey("pvc-0f1e")
+			if err != nil || exists == c.open || (b.journal.find("0f1e") != nil) != c.open {
+				t.Errorf("exists %v, %v; order open %v, want %v", exists, err, b.journal.find("0f1e") != nil, c.open)
+			}
+		})
 	}
 }

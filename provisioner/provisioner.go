@@ -64,6 +64,8 @@ type Provisioner struct {
 	metrics  *metrics
 	now      func() time.Time
 
+	// look has a claim looked at now.
+	look func(*v1.PersistentVolumeClaim)
 	// lookAgain has a claim looked at again if it is no longer what it was.
 	lookAgain func(*v1.PersistentVolumeClaim)
 }

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -128,11 +129,27 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 	if !mayDelete(pv, r.p.config.DriverName) {
 		return nil
 	}
+	if err := r.isMade(ctx, pv); err != nil {
+		return err
+	}
 	start := r.p.now()
 	err = r.deleteDisk(ctx, pv)
 	r.observe(pv.Spec.StorageClassName, start, err)
 	if err != nil {
 		r.p.events.Event(pv, v1.EventTypeWarning, reasonDeleteFailed, err.Error())
+	}
+	return err
+}
+
+// isMade returns an error as long as a crash might have the volume made once
+// more: the disk goes only when nobody will look for it any more.
+func (r *reclaimer) isMade(ctx context.Context, pv *v1.PersistentVolume) error {
+	claim := pv.Spec.ClaimRef.UID
+	err := r.p.journal.isOver(ctx, claim)
+	if errors.Is(err, errUnderWay) {
+		if o := r.p.journal.find(claim); o != nil {
+			r.p.look(o.claim) // the order's end is known, since its volume is there
+		}
 	}
 	return err
 }

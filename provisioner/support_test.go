@@ -179,7 +179,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
 		events: b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },
-		lookAgain: func(*v1.PersistentVolumeClaim) {},
+		look: func(*v1.PersistentVolumeClaim) {}, lookAgain: func(*v1.PersistentVolumeClaim) {},
 	}
 	b.soldOut = newSoldOut(b.now)
 	return b

@@ -2,8 +2,10 @@ package provisioner
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -26,7 +28,7 @@ func (c *Controller) takeUp(ctx context.Context) error {
 	}
 	for _, o := range orders {
 		saved, err := c.volumes.ByIndex(volumesByClaim, string(o.claim.UID))
-		if err == nil && len(saved) > 0 {
+		if err == nil && slices.ContainsFunc(saved, func(pv any) bool { return o.isSavedAs(pv.(*v1.PersistentVolume)) }) {
 			c.book.strike(o.claim.UID)
 			continue
 		}
