@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
@@ -61,20 +60,13 @@ func (p *Provisioner) listedNames(ctx context.Context) (map[string]bool, time.Ti
 	if p.absence.names != nil && now.Sub(p.absence.at) < listLasts {
 		return p.absence.names, p.absence.at, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
-	defer cancel()
+	entries, err := listAll(ctx, p.driver, p.config.Timeout)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
 	names := map[string]bool{}
-	for token := ""; ; {
-		page, err := p.driver.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token})
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		for _, entry := range page.GetEntries() {
-			names[entry.GetVolume().GetVolumeContext()[volumeNameKey]] = true
-		}
-		if token = page.GetNextToken(); token == "" {
-			break
-		}
+	for _, entry := range entries {
+		names[entry.GetVolume().GetVolumeContext()[volumeNameKey]] = true
 	}
 	p.absence.names, p.absence.at = names, now
 	return names, now, nil

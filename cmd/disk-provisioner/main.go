@@ -23,6 +23,9 @@ import (
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == auditCommand {
+		os.Exit(mainOfAudit(os.Args[2:]))
+	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, errHelp):

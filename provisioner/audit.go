@@ -1,0 +1,215 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// clusterKey is the key of a listed volume's context that holds its cluster.
+const clusterKey = "ack.aliyun.com"
+
+// Audit is what disks, PersistentVolumes and journal say of each other.
+type Audit struct {
+	Cluster  string // whose disks were looked at
+	Disks    int    // of the cluster
+	Volumes  int    // PersistentVolumes of the driver
+	Others   int    // disks of other clusters, or of none
+	Findings []Finding
+}
+
+// Finding is something that stands alone.
+type Finding struct {
+	What  FindingKind
+	ID    string // of the disk, or the CSI volume name if nobody knows the disk
+	About string // for people
+}
+
+// FindingKind says what stands alone.
+type FindingKind string
+
+// The kinds of findings. UnderWay needs nobody: the provisioner is at it.
+const (
+	DiskWithoutVolume FindingKind = "disk without PersistentVolume"
+	VolumeWithoutDisk FindingKind = "PersistentVolume without disk"
+	UnderWay          FindingKind = "under way"
+)
+
+// Clean says whether nobody has anything to do.
+func (a Audit) Clean() bool {
+	return !slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.What != UnderWay })
+}
+
+// RunAudit holds the driver's disks against the cluster's PersistentVolumes
+// and the journal. It changes nothing. Without a cluster's ID it takes that of
+// the disks that PersistentVolumes stand for. Config needs DriverName,
+// Namespace, Timeout and DriverListsVolumes.
+func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, driver Driver, cluster string) (Audit, error) {
+	if !config.DriverListsVolumes {
+		return Audit{}, fmt.Errorf("driver %s lists no volumes, so nothing can be held against them", config.DriverName)
+	}
+	before, err := volumesOfDriver(ctx, client, config.DriverName)
+	if err != nil {
+		return Audit{}, err
+	}
+	disks, err := listAll(ctx, driver, config.Timeout)
+	if err != nil {
+		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
+	}
+	orders, err := newBook(client, config.Namespace, journalPrefix+objectName(config.DriverName), func() {}).load(ctx)
+	if err != nil {
+		return Audit{}, fmt.Errorf("the journal can't be read: %w", err)
+	}
+	after, err := volumesOfDriver(ctx, client, config.DriverName)
+	if err != nil {
+		return Audit{}, err
+	}
+	return audit(evidence{cluster: cluster, before: before, after: after, disks: disks, orders: orders, now: time.Now()})
+}
+
+// evidence is what an audit has read, in this order: the PersistentVolumes, the
+// disks, the journal, the PersistentVolumes again. So whatever is made or
+// deleted meanwhile is in one of them.
+type evidence struct {
+	cluster       string
+	before, after []v1.PersistentVolume
+	disks         []*csi.ListVolumesResponse_Entry
+	orders        []*order
+	now           time.Time
+}
+
+// audit draws the conclusions.
+func audit(e evidence) (Audit, error) {
+	if len(e.disks) == 0 && len(e.before) > 0 {
+		return Audit{}, errors.New("the driver lists no disk at all, though there are PersistentVolumes: its credentials may not let it see any")
+	}
+	handles := map[string]bool{}
+	for _, pv := range slices.Concat(e.before, e.after) {
+		handles[pv.Spec.CSI.VolumeHandle] = true
+	}
+	cluster, err := e.clusterOf(handles)
+	if err != nil {
+		return Audit{}, err
+	}
+	a := Audit{Cluster: cluster, Volumes: len(e.after)}
+	underWay := map[string]bool{}
+	for _, o := range e.orders {
+		underWay[o.request.Name] = true
+		a.Findings = append(a.Findings, Finding{UnderWay, o.request.Name, "for claim " + o.claim.Namespace + "/" + o.claim.Name})
+	}
+	listed := map[string]bool{}
+	for _, entry := range e.disks {
+		id, about := entry.GetVolume().GetVolumeId(), entry.GetVolume().GetVolumeContext()
+		listed[id] = true
+		switch name := about[volumeNameKey]; {
+		case about[clusterKey] != cluster || name == "":
+			a.Others++
+			continue
+		case !handles[id] && !underWay[name]:
+			a.Findings = append(a.Findings, Finding{DiskWithoutVolume, id, describe(entry)})
+		}
+		a.Disks++
+	}
+	for _, pv := range e.before {
+		settled := e.now.Sub(pv.CreationTimestamp.Time) > sightHorizon
+		if settled && !listed[pv.Spec.CSI.VolumeHandle] && slices.ContainsFunc(e.after, func(o v1.PersistentVolume) bool { return o.UID == pv.UID }) {
+			a.Findings = append(a.Findings, Finding{VolumeWithoutDisk, pv.Spec.CSI.VolumeHandle, describeVolume(pv)})
+		}
+	}
+	slices.SortFunc(a.Findings, func(x, y Finding) int { return cmp.Or(cmp.Compare(x.What, y.What), cmp.Compare(x.ID, y.ID)) })
+	return a, nil
+}
+
+// clusterOf returns the cluster asked for, or else the one of the disks that
+// PersistentVolumes stand for.
+func (e evidence) clusterOf(handles map[string]bool) (string, error) {
+	if e.cluster != "" {
+		return e.cluster, nil
+	}
+	var seen []string
+	for _, entry := range e.disks {
+		if cluster := entry.GetVolume().GetVolumeContext()[clusterKey]; handles[entry.GetVolume().GetVolumeId()] && cluster != "" && !slices.Contains(seen, cluster) {
+			seen = append(seen, cluster)
+		}
+	}
+	switch len(seen) {
+	case 0:
+		return "", errors.New("no PersistentVolume's disk tells its cluster; name it with --cluster-id, as the driver's flag does")
+	case 1:
+		return seen[0], nil
+	}
+	slices.Sort(seen)
+	return "", fmt.Errorf("the PersistentVolumes' disks are of clusters %s; name yours with --cluster-id, as the driver's flag does", strings.Join(seen, ", "))
+}
+
+// describe says what a disk is, and who has it.
+func describe(entry *csi.ListVolumesResponse_Entry) string {
+	volume := entry.GetVolume()
+	words := []string{volume.GetVolumeContext()["type"], resource.NewQuantity(volume.GetCapacityBytes(), resource.BinarySI).String()}
+	for _, term := range volume.GetAccessibleTopology() {
+		words = append(words, zoneOf(term))
+	}
+	words = append(words, "made as "+volume.GetVolumeContext()[volumeNameKey])
+	if nodes := entry.GetStatus().GetPublishedNodeIds(); len(nodes) > 0 {
+		words = append(words, "attached to "+strings.Join(nodes, " and "))
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
+}
+
+func describeVolume(pv v1.PersistentVolume) string {
+	about := fmt.Sprintf("PersistentVolume %s, %s", pv.Name, pv.Status.Phase)
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		about += ", claim " + ref.Namespace + "/" + ref.Name
+	}
+	return about
+}
+
+func volumesOfDriver(ctx context.Context, client kubernetes.Interface, driver string) ([]v1.PersistentVolume, error) {
+	list, err := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(pv v1.PersistentVolume) bool { return pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driver }), nil
+}
+
+// listAll reads every page of the driver's volumes.
+func listAll(ctx context.Context, driver Driver, timeout time.Duration) ([]*csi.ListVolumesResponse_Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var all []*csi.ListVolumesResponse_Entry
+	for token := ""; ; {
+		page, err := driver.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.GetEntries()...)
+		if token = page.GetNextToken(); token == "" {
+			return all, nil
+		}
+	}
+}
+
+// Print writes the audit for people.
+func (a Audit) Print(out io.Writer) error {
+	fmt.Fprintf(out, "cluster %s: %d disks, %d PersistentVolumes; %d disks are of other clusters or of none\n", a.Cluster, a.Disks, a.Volumes, a.Others)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range a.Findings {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.What, f.ID, f.About)
+	}
+	if len(a.Findings) == 0 {
+		fmt.Fprintln(table, "every disk has its PersistentVolume, every PersistentVolume its disk, and nothing is under way")
+	}
+	return table.Flush()
+}

@@ -1,0 +1,109 @@
+package provisioner
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func listed(id, cluster, name string, nodes ...string) *csi.ListVolumesResponse_Entry {
+	return &csi.ListVolumesResponse_Entry{
+		Volume: &csi.Volume{VolumeId: id, CapacityBytes: 20 * gib, VolumeContext: map[string]string{"type": "cloud_essd", clusterKey: cluster, volumeNameKey: name},
+			AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"topology.kubernetes.io/zone": "zone-a"}}}},
+		Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: nodes},
+	}
+}
+
+func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	made := func(ago time.Duration) func(*v1.PersistentVolume) {
+		return func(pv *v1.PersistentVolume) { pv.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
+	}
+	kept, lost, young := *testVolume("d-kept", made(time.Hour)), *testVolume("d-lost", made(time.Hour)), *testVolume("d-young", made(time.Second))
+	gone, late := *testVolume("d-gone", made(time.Hour)), *testVolume("d-late", made(time.Second))
+	o := orderOf(t, 1)
+	got, err := audit(evidence{
+		now:    now,
+		before: []v1.PersistentVolume{kept, lost, young, gone},
+		disks: []*csi.ListVolumesResponse_Entry{
+			listed("d-kept", "c1", "disk-kept"),
+			listed("d-late", "c1", "disk-late"), // its PersistentVolume comes while the audit reads
+			listed("d-orphan", "c1", "disk-orphan", "i-1"),
+			listed("d-making", "c1", o.request.Name), // the journal knows of it
+			listed("d-other", "c2", "disk-other"),    // another cluster's
+			listed("d-hand", "c1", ""),               // made by hand
+		},
+		orders: []*order{o},
+		after:  []v1.PersistentVolume{kept, lost, young, late}, // d-gone was deleted while the audit reads
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Audit{Cluster: "c1", Disks: 4, Volumes: 4, Others: 2, Findings: []Finding{
+		{VolumeWithoutDisk, "d-lost", "PersistentVolume d-lost, Released, claim shop/data"},
+		{DiskWithoutVolume, "d-orphan", "cloud_essd, 20Gi, zone-a, made as disk-orphan, attached to i-1"},
+		{UnderWay, o.request.Name, "for claim " + o.claim.Namespace + "/" + o.claim.Name},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got.Clean() {
+		t.Error("it is clean")
+	}
+	var text bytes.Buffer
+	if err := got.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "disk without PersistentVolume  d-orphan  ") {
+		t.Error(text.String())
+	}
+}
+
+func TestAnAuditThatCannotKnowSaysSo(t *testing.T) {
+	pv := []v1.PersistentVolume{*testVolume("d-1"), *testVolume("d-2")}
+	for name, c := range map[string]struct {
+		disks []*csi.ListVolumesResponse_Entry
+		says  string
+	}{
+		"no disks":     {nil, "credentials"},
+		"two clusters": {[]*csi.ListVolumesResponse_Entry{listed("d-1", "c1", "a"), listed("d-2", "c2", "b")}, "c1, c2"},
+		"no cluster":   {[]*csi.ListVolumesResponse_Entry{listed("d-1", "", "a")}, "--cluster-id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := audit(evidence{before: pv, after: pv, disks: c.disks}); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestAnAuditReadsAndChangesNothing(t *testing.T) {
+	s, api := newShelf()
+	if err := api.Tracker().Add(testVolume("d-1")); err != nil {
+		t.Fatal(err)
+	}
+	driver := &scriptedDriver{listed: []string{"1", "2"}}
+	config := testConfig()
+	if _, err := RunAudit(t.Context(), config, api, driver, ""); err == nil || !strings.Contains(err.Error(), "lists no volumes") {
+		t.Errorf("got %v", err)
+	}
+	config.DriverListsVolumes, config.Namespace = true, "kube-system"
+	got, err := RunAudit(t.Context(), config, api, driver, "c1")
+	if err != nil || !got.Clean() || got.Volumes != 1 || got.Others != 2 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, action := range api.Actions() {
+		if verb := action.GetVerb(); verb != "get" && verb != "list" {
+			t.Errorf("it has made a %s", verb)
+		}
+	}
+	if s.writes > 0 || len(driver.deleted) > 0 {
+		t.Error("it has written")
+	}
+}
