@@ -99,15 +99,17 @@ func (c *controller) discard(ctx context.Context, shot disk.Snapshot, why string
 	klog.InfoS("Deleted a temporary snapshot", "snapshot", shot.ID, "disk", shot.Source, "why", why)
 }
 
-// sweeping sweeps again and again until the context ends.
-func (c *controller) sweeping(ctx context.Context, busy *inflight) {
+// sweeping sweeps all accounts again and again until the context ends.
+func sweeping(ctx context.Context, accounts *accounts, busy *inflight) {
 	for {
 		select {
 		case <-time.After(sweepEvery):
 		case <-ctx.Done():
 			return
 		}
-		c.sweep(ctx, busy)
+		for _, c := range accounts.all() {
+			c.sweep(ctx, busy)
+		}
 	}
 }
 

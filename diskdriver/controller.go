@@ -37,6 +37,14 @@ func newController(config Config, ecs ECS) *controller {
 	}
 }
 
+// of returns a controller of another account. Disks have one ID over all
+// accounts, so what is in doubt of one is for all to know.
+func (c *controller) of(ecs ECS) *controller {
+	other := newController(c.config, ecs)
+	other.unsettled = c.unsettled
+	return other
+}
+
 // capabilities are what the controller can do.
 var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,

@@ -41,6 +41,9 @@ type Config struct {
 	// another zone that has it still, as when a zone has failed. It is for
 	// whoever makes sure by other means that the instance doesn't write any more.
 	ForceRegional bool
+	// Accounts opens the accounts that requests name by their secrets; nil
+	// refuses requests with secrets.
+	Accounts Accounts
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
 }
@@ -82,6 +85,7 @@ type Driver struct {
 	identity   *identity
 	controller *controller
 	groups     *groupController
+	accounts   *accounts
 	inflight   *inflight
 	chain      grpc.UnaryServerInterceptor
 }
@@ -102,14 +106,16 @@ func New(config Config, ecs ECS) (*Driver, error) {
 	readiness := &readiness{cloud: ecs, ready: m.ready}
 	inflight := newInflight()
 	controller := newController(config, ecs)
+	accounts := newAccounts(config.Accounts, controller)
 	return &Driver{
 		readiness:  readiness,
 		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, readiness: readiness},
 		controller: controller,
 		groups:     &groupController{controller: controller},
+		accounts:   accounts,
 		inflight:   inflight,
-		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse),
+		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse, accounts.serve),
 	}, nil
 }
 

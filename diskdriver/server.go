@@ -81,7 +81,7 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	background.Go(func() { d.readiness.watch(ctx) })
-	background.Go(func() { d.controller.sweeping(ctx, d.inflight) })
+	background.Go(func() { sweeping(ctx, d.accounts, d.inflight) })
 	background.Go(func() {
 		<-ctx.Done()
 		drainCalls(server, drain)

@@ -43,7 +43,9 @@ func (s *story) doSnapshots(verb string, rest []string) (answer string, known bo
 	case "modify":
 		answer = s.call("ControllerModifyVolume", &csi.ControllerModifyVolumeRequest{VolumeId: s.id(rest[0]), MutableParameters: parametersOf(rest[1:])}, rest...)
 	case "sweep":
-		s.driver.controller.sweep(s.t.Context(), s.driver.inflight)
+		for _, c := range s.driver.accounts.all() {
+			c.sweep(s.t.Context(), s.driver.inflight)
+		}
 	case "snapshots":
 		answer = s.snapshots()
 	default:
@@ -125,10 +127,10 @@ func (s *story) ids(lists ...string) []string {
 }
 
 // resourceIDs are the IDs of ECS, which are told by the order of creation: s-1
-// is the first snapshot.
+// is the first snapshot, and s-1* that of another account.
 var (
-	resourceIDs = regexp.MustCompile(`\b(d|s|ssg|t)-bp1[0-9a-z]{7}([0-9a-z]{10})`)
-	shortID     = regexp.MustCompile(`^(d|s|ssg|t)-([0-9]+)$`)
+	resourceIDs = regexp.MustCompile(`\b(d|s|ssg|t)-bp1([0-9a-z]{7})([0-9a-z]{10})`)
+	shortID     = regexp.MustCompile(`^(d|s|ssg|t)-([0-9]+)(\*?)$`)
 )
 
 // plainIDs names what has an ID by the order of its creation.
@@ -136,7 +138,11 @@ func plainIDs(line string) string {
 	return resourceIDs.ReplaceAllStringFunc(line, func(id string) string {
 		kind, _, _ := strings.Cut(id, "-")
 		n, _ := strconv.ParseInt(id[len(id)-10:], 36, 64)
-		return fmt.Sprintf("%s-%d", kind, n)
+		star := ""
+		if !strings.HasSuffix(id[:len(id)-10], "0000000") {
+			star = "*"
+		}
+		return fmt.Sprintf("%s-%d%s", kind, n, star)
 	})
 }
 
@@ -147,7 +153,8 @@ func fullID(word string) string {
 		return strings.Trim(word, `"`)
 	}
 	n, _ := strconv.ParseInt(parts[2], 10, 64)
-	return fmt.Sprintf("%s-bp10000000%010s", parts[1], strconv.FormatInt(n, 36))
+	seed := map[string]string{"": "0000000", "*": "0000001"}[parts[3]]
+	return fmt.Sprintf("%s-bp1%s%010s", parts[1], seed, strconv.FormatInt(n, 36))
 }
 
 // renderSnapshots is render for the answers that are about snapshots.
@@ -194,7 +201,7 @@ func shownGroup(g *csi.VolumeGroupSnapshot) string {
 
 func (s *story) snapshots() string {
 	var out strings.Builder
-	for _, n := range s.sim.Snapshots() {
+	for _, n := range append(s.sim.Snapshots(), s.other.Snapshots()...) {
 		fmt.Fprintf(&out, "%s of %s %s %v\n", n.ID, n.Disk, strings.TrimSpace(n.Status+" "+n.Group), n.Tags)
 	}
 	if out.Len() == 0 {

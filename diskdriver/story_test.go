@@ -49,6 +49,8 @@ const cluster = "c1"
 //	fault DO key=value...   ACTION, count, code, status, message
 //	ecs up|down|wrong-key|no-faults
 //	advance DURATION, restart, disks
+//
+// The words as=other and secret.KEY=VALUE give a request secrets.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -112,7 +114,7 @@ func folded(lines []string) []string {
 		last := len(all) - 1
 		switch {
 		case line == "":
-		case last >= 0 && strings.HasPrefix(line, "ECS: Describe") && strings.TrimSuffix(all[last], again) == line:
+		case last >= 0 && strings.HasPrefix(line, "ECS") && strings.Contains(line, ": Describe") && strings.TrimSuffix(all[last], again) == line:
 			all[last] = line + again
 		default:
 			all = append(all, line)
@@ -133,16 +135,18 @@ type story struct {
 	t      *testing.T
 	config ecssim.Config
 	sim    *ecssim.Server
+	other  *ecssim.Server // another account
 	driver *Driver
 	force  bool
 	down   bool
 	key    string
-	told   int    // calls in the ledger that were told
-	next   string // token of the last list of snapshots
+	told   map[*ecssim.Server]int // calls in the ledger that were told
+	next   string                 // token of the last list of snapshots
+	secret map[string]string      // of the command's request
 }
 
 func (s *story) do(words []string) string {
-	verb, rest := words[0], words[1:]
+	verb, rest := words[0], s.secretsOf(words[1:])
 	if verb == "given" {
 		s.given(rest)
 		return ""
@@ -183,7 +187,7 @@ func (s *story) do(words []string) string {
 		}
 		s.must(s.sim.SetStock(zone, rest[1], n))
 	case "fault":
-		s.must(s.sim.AddFault(s.fault(rest)))
+		s.must(s.account().AddFault(s.fault(rest)))
 	case "ecs":
 		s.turn(rest[0])
 	case "advance":
@@ -255,6 +259,9 @@ func (s *story) start() {
 	s.config.Doubts.SnapshotUnattached = []string{"cloud_essd", "cloud_auto"}
 	s.sim, err = ecssim.New(s.config)
 	s.must(err)
+	s.other, err = ecssim.New(otherAccount(s.config))
+	s.must(err)
+	s.told = make(map[*ecssim.Server]int)
 	s.key = "secret"
 	s.newProcess()
 }
@@ -263,7 +270,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force}, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, Accounts: opener{client}}, client)
 	s.must(err)
 }
 
@@ -277,7 +284,7 @@ func (s *story) RoundTrip(req *http.Request) (*http.Response, error) {
 	if s.down {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	return s.sim.RoundTrip(req)
+	return ecssim.Accounts{s.sim, s.other}.RoundTrip(req)
 }
 
 func (s *story) turn(how string) {
@@ -337,6 +344,7 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
+	s.addSecrets(req)
 	methods := map[any][]grpc.MethodDesc{s.driver.controller: csi.Controller_ServiceDesc.Methods, s.driver.groups: csi.GroupController_ServiceDesc.Methods}
 	for server, m := range everyOf(methods) {
 		if m.MethodName != method {
@@ -416,11 +424,15 @@ func (s *story) id(word string) string { return fullID(word) }
 
 // calls tells what reached ECS since it was told last.
 func (s *story) calls() string {
+	return s.callsOf("ECS", s.sim) + s.callsOf("ECS of another account", s.other)
+}
+
+func (s *story) callsOf(who string, sim *ecssim.Server) string {
 	var out strings.Builder
-	all := s.sim.Calls()
-	for _, c := range all[s.told:] {
+	all := sim.Calls()
+	for _, c := range all[s.told[sim]:] {
 		p := c.Params
-		fmt.Fprintf(&out, "ECS: %s", c.Action)
+		fmt.Fprintf(&out, "%s: %s", who, c.Action)
 		for _, name := range []string{
 			"ClientToken", "ZoneId", "DiskCategory", "PerformanceLevel", "Size", "NewSize", "Type", "DiskId", "InstanceId", "Force", "ResourceId.1", "Tag.1.Key", "TagKey.1", "DiskIds",
 			"SnapshotId", "SnapshotIds", "SnapshotGroupId", "SnapshotGroupId.1", "DiskId.1", "DiskId.2", "DryRun", "ProvisionedIops", "BurstingEnabled", "TaskIds", "ResourceIds.1",
@@ -445,13 +457,13 @@ func (s *story) calls() string {
 		}
 		out.WriteByte('\n')
 	}
-	s.told = len(all)
+	s.told[sim] = len(all)
 	return out.String()
 }
 
 func (s *story) disks() string {
 	var out strings.Builder
-	for _, d := range s.sim.Disks() {
+	for _, d := range append(s.sim.Disks(), s.other.Disks()...) {
 		fmt.Fprintf(&out, "%s %s %s %s %d GiB %s %v\n", d.ID, d.Name, d.Zone, strings.TrimSpace(d.Category+" "+d.PerformanceLevel), d.Size, d.ClientToken, d.Tags)
 	}
 	if out.Len() == 0 {

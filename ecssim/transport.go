@@ -39,6 +39,10 @@ func (s *Server) answer(w http.ResponseWriter, req *http.Request, instance strin
 		http.Error(w, "The body can't be read: "+err.Error(), http.StatusBadRequest)
 		return
 	}
+	s.answerMessage(w, req, m)
+}
+
+func (s *Server) answerMessage(w http.ResponseWriter, req *http.Request, m message) {
 	r, err := s.serve(req.Context(), m)
 	if err != nil || r.lost {
 		hangUp(w, r)
@@ -93,6 +97,10 @@ func (s *Server) roundTrip(req *http.Request, instance string) (*http.Response, 
 	if err != nil {
 		return nil, err
 	}
+	return s.roundTripMessage(req, m)
+}
+
+func (s *Server) roundTripMessage(req *http.Request, m message) (*http.Response, error) {
 	r, err := s.serve(req.Context(), m)
 	if err != nil {
 		return nil, err

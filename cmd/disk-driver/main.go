@@ -25,6 +25,13 @@ var version = "dev"
 // *ecs.Client is what the driver works with.
 var _ diskdriver.ECS = (*ecs.Client)(nil)
 
+// accounts opens the accounts of requests with secrets beside the driver's own.
+type accounts struct{ own *ecs.Client }
+
+func (a accounts) Account(secrets map[string]string) (diskdriver.ECS, error) {
+	return a.own.Account(secrets)
+}
+
 func main() {
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
@@ -61,7 +68,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}
-	driver, err := diskdriver.New(o.driver(registry), client)
+	driver, err := diskdriver.New(o.driver(accounts{client}, registry), client)
 	if err != nil {
 		return err
 	}

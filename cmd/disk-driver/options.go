@@ -132,7 +132,7 @@ func (o *options) ecs(credentials ecs.Credentials, registry prometheus.Registere
 }
 
 // driver returns the part of the options that the driver needs.
-func (o *options) driver(registry prometheus.Registerer) diskdriver.Config {
+func (o *options) driver(accounts diskdriver.Accounts, registry prometheus.Registerer) diskdriver.Config {
 	return diskdriver.Config{
 		Name:          o.driverName,
 		Version:       version,
@@ -141,6 +141,7 @@ func (o *options) driver(registry prometheus.Registerer) diskdriver.Config {
 		Unknown:       disk.Unknown(o.unknownParameters),
 		TopologyKey:   o.pvTopologyKey,
 		ForceRegional: o.forceRegional,
+		Accounts:      accounts,
 		Registerer:    registry,
 	}
 }

@@ -20,7 +20,7 @@ func TestFlagsAreTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := o.driver(nil)
+	config := o.driver(nil, nil)
 	if config.Name != "disk.example.com" || config.Region != "cn-hangzhou" || config.ClusterID != "c1" || config.Unknown != "warn" ||
 		config.TopologyKey != "topology.diskplugin.csi.alibabacloud.com/zone" {
 		t.Errorf("driver config %+v", config)

@@ -45,8 +45,8 @@ type Config struct {
 	UserAgent string
 }
 
-// Client calls ECS for the disks of one cluster in one region. It is safe for
-// concurrent use.
+// Client calls ECS for the disks of one cluster in one region of one account.
+// It is safe for concurrent use, and runs nothing while nobody calls it.
 type Client struct {
 	region    string
 	clusterID string
@@ -75,32 +75,38 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		region:    config.Region,
-		clusterID: config.ClusterID,
-		keys:      config.Credentials,
-		pool:      pool,
-		gates:     make(map[action]*gate),
-		sees:      new(evidence),
-		slots:     newSlots(m.slots),
-		states:    newStates(),
-		metrics:   m,
-	}
-	for _, a := range actions {
-		m.throttled.WithLabelValues(a.name) // 0 from the start
-		c.gates[a] = newGate(m.throttleWait.WithLabelValues(a.name))
-	}
-	c.reads = newReads(describeDisks, usualID, c.describeIDs, c.gates[describeDisks].closed, m.idsPerRead)
-	c.shots = newReads(describeSnapshots, usualShot, c.snapshotsByID, c.gates[describeSnapshots].closed, uncounted)
-	c.tasks = newReads(describeTasks, usualTask, c.tasksByID, c.gates[describeTasks].closed, uncounted)
-	c.poller = newPoller(c.reads)
-	m.watch(c.poller)
+	c := (&Client{region: config.Region, clusterID: config.ClusterID, pool: pool, metrics: m}).as(config.Credentials)
 	if config.Registerer != nil {
 		if err := m.register(config.Registerer); err != nil {
 			return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
 		}
 	}
 	return c, nil
+}
+
+// as returns a Client of the same ECS with other credentials. It shares the
+// connections and the metrics; what is known of ECS by account it learns anew.
+func (c *Client) as(keys Credentials) *Client {
+	other := &Client{
+		region:    c.region,
+		clusterID: c.clusterID,
+		keys:      keys,
+		pool:      c.pool,
+		gates:     make(map[action]*gate),
+		sees:      new(evidence),
+		slots:     newSlots(c.metrics.slots),
+		states:    newStates(),
+		metrics:   c.metrics,
+	}
+	for _, a := range actions {
+		c.metrics.throttled.WithLabelValues(a.name) // 0 from the start
+		other.gates[a] = newGate(c.metrics.throttleWait.WithLabelValues(a.name))
+	}
+	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.gates[describeDisks].closed, c.metrics.idsPerRead)
+	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.gates[describeSnapshots].closed, uncounted)
+	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.gates[describeTasks].closed, uncounted)
+	other.poller = newPoller(other.reads, c.metrics.waits)
+	return other
 }
 
 var (

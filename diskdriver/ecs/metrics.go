@@ -18,12 +18,24 @@ type metrics struct {
 	throttleWait *prometheus.HistogramVec
 	idsPerRead   prometheus.Histogram
 	slots        *slotMeter
-	gauges       []prometheus.Collector
+	waits        *waits
+	waiters      prometheus.GaugeFunc
+	oldestWait   prometheus.GaugeFunc
 }
 
 func newMetrics() *metrics {
+	waits := newWaits()
 	return &metrics{
 		slots: newSlotMeter(),
+		waits: waits,
+		waiters: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_ecs_waiters",
+			Help: "Operations that wait for a disk to change.",
+		}, func() float64 { n, _ := waits.now(); return float64(n) }),
+		oldestWait: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_ecs_oldest_wait_seconds",
+			Help: "How long the operation that has waited longest for a disk to change has done so; 0 if none waits.",
+		}, func() float64 { _, oldest := waits.now(); return oldest.Seconds() }),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_ecs_requests_total",
 			Help: "Calls to ECS, by action and by what came of them: ok, or the kind of error.",
@@ -50,22 +62,8 @@ func newMetrics() *metrics {
 	}
 }
 
-// watch adds what is read from a poller when it is asked for.
-func (m *metrics) watch(p *poller) {
-	m.gauges = append(m.gauges,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_ecs_waiters",
-			Help: "Operations that wait for a disk to change.",
-		}, func() float64 { n, _ := p.waiting(); return float64(n) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_ecs_oldest_wait_seconds",
-			Help: "How long the operation that has waited longest for a disk to change has done so; 0 if none waits.",
-		}, func() float64 { _, oldest := p.waiting(); return oldest.Seconds() }),
-	)
-}
-
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range append([]prometheus.Collector{m.requests, m.duration, m.throttled, m.throttleWait, m.idsPerRead, m.slots.gauge}, m.gauges...) {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.throttled, m.throttleWait, m.idsPerRead, m.slots.gauge, m.waiters, m.oldestWait} {
 		if err := r.Register(c); err != nil {
 			return err
 		}

@@ -48,17 +48,15 @@ type wait struct {
 	queued func() bool
 }
 
-// poller keeps the waits.
+// poller waits for disks of one account.
 type poller struct {
 	reads     *reads[disk.ID, disk.Disk]
 	forecasts map[change]*forecast
-
-	mu    sync.Mutex
-	waits map[*wait]time.Time // since when
+	waits     *waits
 }
 
-func newPoller(r *reads[disk.ID, disk.Disk]) *poller {
-	p := &poller{reads: r, forecasts: make(map[change]*forecast), waits: make(map[*wait]time.Time)}
+func newPoller(r *reads[disk.ID, disk.Disk], w *waits) *poller {
+	p := &poller{reads: r, forecasts: make(map[change]*forecast), waits: w}
 	for c, s := range usual {
 		p.forecasts[c] = newForecast(s)
 	}
@@ -88,8 +86,8 @@ func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done b
 	}
 	patient, cancel := patience(ctx)
 	defer cancel()
-	c.poller.enter(&w)
-	defer c.poller.leave(&w)
+	c.poller.waits.enter(&w)
+	defer c.poller.waits.leave(&w)
 	s := &sightings{wait: &w, began: time.Now(), forecast: c.poller.forecasts[w.change]}
 	for {
 		if err := s.seek(ctx, patient, c.poller.reads); err != nil {
@@ -116,26 +114,34 @@ func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done b
 	}
 }
 
-func (p *poller) enter(w *wait) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waits[w] = time.Now()
+// waits counts who waits for a disk of any account.
+type waits struct {
+	mu    sync.Mutex
+	began map[*wait]time.Time
 }
 
-func (p *poller) leave(w *wait) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.waits, w)
+func newWaits() *waits { return &waits{began: make(map[*wait]time.Time)} }
+
+func (all *waits) enter(w *wait) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.began[w] = time.Now()
 }
 
-// waiting returns how many wait, and for how long the first of them has.
-func (p *poller) waiting() (n int, oldest time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, began := range p.waits {
+func (all *waits) leave(w *wait) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.began, w)
+}
+
+// now returns how many wait, and for how long the first of them has.
+func (all *waits) now() (n int, oldest time.Duration) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, began := range all.began {
 		oldest = max(oldest, time.Since(began))
 	}
-	return len(p.waits), oldest
+	return len(all.began), oldest
 }
 
 // sightings is what one wait has seen so far.

@@ -395,8 +395,8 @@ func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 		time.Sleep(time.Minute)
 		c.reads.mu.Lock()
 		defer c.reads.mu.Unlock()
-		if r := c.reads; len(r.later)+len(r.ready)+len(r.wanted)+r.flying != 0 || len(c.poller.waits) != 0 {
-			t.Errorf("left behind: %d later, %d ready, %d wanted, %d flying, %d waits", len(r.later), len(r.ready), len(r.wanted), r.flying, len(c.poller.waits))
+		if r := c.reads; len(r.later)+len(r.ready)+len(r.wanted)+r.flying != 0 || len(c.poller.waits.began) != 0 {
+			t.Errorf("left behind: %d later, %d ready, %d wanted, %d flying, %d waits", len(r.later), len(r.ready), len(r.wanted), r.flying, len(c.poller.waits.began))
 		}
 	})
 }

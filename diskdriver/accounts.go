@@ -1,0 +1,184 @@
+package diskdriver
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Accounts opens the cloud accounts that requests name by their secrets.
+type Accounts interface {
+	// Account returns ECS as the account sees it whose keys the secrets hold. It
+	// calls nothing. Invalid: they are no keys; the error names what is wrong
+	// with them, and no value.
+	Account(secrets map[string]string) (ECS, error)
+}
+
+const (
+	// mostAccounts is how many accounts are kept.
+	mostAccounts = 100
+
+	// accountKept is for how long an account is kept that nobody asks for: longer
+	// than a temporary snapshot is, so that the sweep sees to those of all
+	// accounts.
+	accountKept = temporaryLasts + 6*sweepEvery
+
+	// shortestRest is for how long nobody must have asked for an account that
+	// gives way to another one. By then ECS's reads show what was done for it.
+	shortestRest = visibilityHorizon
+)
+
+// accounts keeps a controller for each account that requests named lately: what
+// it remembers of volume names, of stock and of ECS's limits holds for that one
+// account. Dropping one is like a restart, and loses nothing.
+type accounts struct {
+	open Accounts // nil: requests can't have secrets
+	own  *controller
+
+	mu    sync.Mutex
+	known map[accountKey]*account
+}
+
+// accountKey tells secrets apart and doesn't tell them.
+type accountKey [sha256.Size]byte
+
+type account struct {
+	controller *controller
+	groups     *groupController
+	calls      int       // under way
+	left       time.Time // when the last call ended
+}
+
+func newAccounts(open Accounts, own *controller) *accounts {
+	return &accounts{open: open, own: own, known: make(map[accountKey]*account)}
+}
+
+// serve answers a request with secrets by the controller of their account, and
+// every other one by the driver's own.
+func (a *accounts) serve(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	r, ok := req.(interface{ GetSecrets() map[string]string })
+	if !ok || len(r.GetSecrets()) == 0 {
+		return handler(ctx, req)
+	}
+	chosen, err := a.take(r.GetSecrets())
+	if err != nil {
+		return nil, err
+	}
+	defer a.release(chosen)
+	return chosen.answer(ctx, req.(proto.Message), path.Base(info.FullMethod))
+}
+
+// answer runs the handler of a method.
+func (c *account) answer(ctx context.Context, req proto.Message, method string) (any, error) {
+	copied := func(in any) error {
+		proto.Merge(in.(proto.Message), req)
+		return nil
+	}
+	for _, service := range []struct {
+		server  any
+		methods []grpc.MethodDesc
+	}{{c.controller, csi.Controller_ServiceDesc.Methods}, {c.groups, csi.GroupController_ServiceDesc.Methods}} {
+		for _, m := range service.methods {
+			if m.MethodName == method {
+				return m.Handler(service.server, ctx, copied, nil)
+			}
+		}
+	}
+	return nil, disk.Errorf(disk.Invalid, "secrets: %s takes none", method)
+}
+
+// take returns the account of secrets for one call.
+func (a *accounts) take(secrets map[string]string) (*account, error) {
+	if a.open == nil {
+		return nil, disk.Errorf(disk.Invalid, "secrets: this driver works for one account and takes none")
+	}
+	key := keyOf(secrets)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tidy(time.Now())
+	chosen := a.known[key]
+	if chosen == nil {
+		ecs, err := a.open.Account(secrets)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.room(time.Now()); err != nil {
+			return nil, err
+		}
+		controller := a.own.of(ecs)
+		chosen = &account{controller: controller, groups: &groupController{controller: controller}}
+		a.known[key] = chosen
+	}
+	chosen.calls++
+	return chosen, nil
+}
+
+// release ends a call.
+func (a *accounts) release(chosen *account) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	chosen.calls--
+	chosen.left = time.Now()
+}
+
+// rested says for how long nobody has asked for the account.
+func (c *account) rested(now time.Time) time.Duration {
+	if c.calls > 0 {
+		return 0
+	}
+	return now.Sub(c.left)
+}
+
+// tidy drops the accounts that nobody asks for any more.
+func (a *accounts) tidy(now time.Time) {
+	maps.DeleteFunc(a.known, func(_ accountKey, c *account) bool { return c.rested(now) > accountKept })
+}
+
+// room makes room for one more account: the one that has rested longest gives
+// way. Pending: all are in use.
+func (a *accounts) room(now time.Time) error {
+	if len(a.known) < mostAccounts {
+		return nil
+	}
+	longest := slices.MaxFunc(slices.Collect(maps.Keys(a.known)), func(x, y accountKey) int {
+		return cmp.Compare(a.known[x].rested(now), a.known[y].rested(now))
+	})
+	if a.known[longest].rested(now) < shortestRest {
+		return disk.Errorf(disk.Pending, "secrets: %d accounts are in use, and at most so many are at a time", mostAccounts)
+	}
+	delete(a.known, longest)
+	return nil
+}
+
+// all returns the controllers of all accounts, the driver's own first.
+func (a *accounts) all() []*controller {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tidy(time.Now())
+	all := []*controller{a.own}
+	for _, c := range a.known {
+		all = append(all, c.controller)
+	}
+	return all
+}
+
+// keyOf returns the key of secrets: equal for equal ones alone.
+func keyOf(secrets map[string]string) accountKey {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		fmt.Fprintf(h, "%q=%q\n", name, secrets[name])
+	}
+	return accountKey(h.Sum(nil))
+}

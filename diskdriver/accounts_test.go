@@ -1,0 +1,168 @@
+package diskdriver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// counted opens accounts that know no disk, and says how often.
+type counted struct {
+	mu     sync.Mutex
+	opened int
+}
+
+func (c *counted) Account(map[string]string) (ECS, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened++
+	return empty{}, nil
+}
+
+// empty is an account without disks.
+type empty struct{ ECS }
+
+func (empty) Get(_ context.Context, id disk.ID) (disk.Disk, error) {
+	return disk.Disk{}, disk.Errorf(disk.NotFound, "no disk %s", id)
+}
+
+// ask asks for an account as a gRPC server does.
+func ask(t *testing.T, a *accounts, n int) codes.Code {
+	t.Helper()
+	req := &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "d-1", VolumeCapabilities: []*csi.VolumeCapability{{}}, Secrets: map[string]string{"access-key-id": fmt.Sprint(n)}}
+	info := &grpc.UnaryServerInfo{FullMethod: csi.Controller_ValidateVolumeCapabilities_FullMethodName}
+	_, err := translate(t.Context(), req, info, func(ctx context.Context, req any) (any, error) {
+		return a.serve(ctx, req, info, func(context.Context, any) (any, error) {
+			t.Error("a request with secrets went to the driver's own account")
+			return nil, nil
+		})
+	})
+	return status.Code(err)
+}
+
+func newCounted() (*accounts, *counted) {
+	opener := &counted{}
+	return newAccounts(opener, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil)), opener
+}
+
+// TestAccountsAreKeptAndDropped: an account is opened once, is dropped when
+// nobody has asked for it for long, and gives way to another one when there are
+// too many.
+func TestAccountsAreKeptAndDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, opener := newCounted()
+		wantOpened := func(want int, why string) {
+			t.Helper()
+			if opener.opened != want {
+				t.Errorf("%s: %d accounts were opened, want %d", why, opener.opened, want)
+			}
+		}
+		for range 3 {
+			if code := ask(t, a, 0); code != codes.NotFound {
+				t.Fatalf("answer is %s", code)
+			}
+		}
+		wantOpened(1, "the same secrets")
+		time.Sleep(accountKept)
+		ask(t, a, 0)
+		wantOpened(1, "not for long")
+		time.Sleep(accountKept + time.Second)
+		if got := len(a.all()); got != 1 {
+			t.Errorf("%d controllers are left, want the driver's own", got)
+		}
+		ask(t, a, 0)
+		wantOpened(2, "for long")
+
+		for n := 1; n < mostAccounts; n++ {
+			time.Sleep(time.Millisecond)
+			ask(t, a, n)
+		}
+		if code := ask(t, a, mostAccounts); code != codes.Aborted {
+			t.Errorf("too many at a time: the answer is %s", code)
+		}
+		time.Sleep(shortestRest)
+		ask(t, a, 0) // now 1 has rested longest
+		before := opener.opened
+		ask(t, a, mostAccounts)
+		wantOpened(before+1, "one gives way")
+		ask(t, a, 0)
+		ask(t, a, 2)
+		wantOpened(before+1, "those that were asked for later are kept")
+		if got := len(a.known); got != mostAccounts {
+			t.Errorf("%d accounts are kept, want %d", got, mostAccounts)
+		}
+	})
+}
+
+// TestAnAccountInUseIsNotDropped: a call goes on for longer than an account is
+// kept.
+func TestAnAccountInUseIsNotDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, opener := newCounted()
+		secrets := map[string]string{"access-key-id": "0"}
+		chosen, err := a.take(secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * accountKept)
+		again, err := a.take(secrets)
+		if err != nil || again != chosen || opener.opened != 1 {
+			t.Errorf("another account was opened (%v)", err)
+		}
+	})
+}
+
+// TestAccountsInACrowd opens an account once for all who come at a time.
+func TestAccountsInACrowd(t *testing.T) {
+	a, opener := newCounted()
+	var all sync.WaitGroup
+	for n := range 200 {
+		all.Go(func() { ask(t, a, n%10) })
+	}
+	all.Wait()
+	if opener.opened != 10 {
+		t.Errorf("%d accounts were opened for 10 secrets", opener.opened)
+	}
+}
+
+func TestSecretsOfADriverForOneAccount(t *testing.T) {
+	a := newAccounts(nil, newController(Config{}, nil))
+	if code := ask(t, a, 0); code != codes.InvalidArgument {
+		t.Errorf("answer is %s", code)
+	}
+}
+
+// TestKeyOfSecrets: different secrets have different keys, however they are cut.
+func TestKeyOfSecrets(t *testing.T) {
+	seen := map[accountKey]map[string]string{}
+	for _, secrets := range []map[string]string{
+		{"a": "b"}, {"a": "c"}, {"b": "a"}, {"a": "b", "c": ""}, {"a": "b\"=\"c"}, {"a": "b", "c": "d"}, {"a": "b\nc=d"},
+	} {
+		if other, twice := seen[keyOf(secrets)]; twice {
+			t.Errorf("%v and %v have the same key", secrets, other)
+		}
+		seen[keyOf(secrets)] = secrets
+	}
+	if strings.Contains(fmt.Sprint(keyOf(map[string]string{"a": "secret"})), "secret") {
+		t.Error("the key tells the secret")
+	}
+}
+
+// TestDoubtsAreForAllAccounts: a disk that may be on its way is so whoever asks.
+func TestDoubtsAreForAllAccounts(t *testing.T) {
+	own := newController(Config{}, nil)
+	if other := own.of(nil); other.unsettled != own.unsettled || other.history == own.history {
+		t.Error("an account must share what is in doubt about disks, and keep its own volume names")
+	}
+}

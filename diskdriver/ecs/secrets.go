@@ -1,0 +1,68 @@
+package ecs
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Account returns a Client of the cloud account whose keys a request's secrets
+// hold: access-key-id, access-key-secret and, for temporary keys,
+// security-token; id and secret are taken for the first two. White space around
+// a value is ignored. It calls nothing.
+//
+// Invalid: a key that is not known, a pair of which half is missing, or a pair
+// under both names. The error names the key and never a value.
+func (c *Client) Account(secrets map[string]string) (*Client, error) {
+	keys, err := keysIn(secrets)
+	if err != nil {
+		return nil, err
+	}
+	return c.as(Static(keys)), nil
+}
+
+// keysIn reads the keys in a request's secrets.
+func keysIn(secrets map[string]string) (Keys, error) {
+	values := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		value := strings.TrimSpace(secrets[name])
+		switch {
+		case !slices.Contains(secretNames(), name):
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is unknown; allowed are %s", name, strings.Join(secretNames(), ", "))
+		case strings.ContainsAny(value, "\x00\r\n\t "):
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: the value of key %q has white space inside, which is not allowed", name)
+		case value != "":
+			values[name] = value
+		}
+	}
+	var keys Keys
+	for _, pair := range spellings {
+		id, secret := values[pair.id], values[pair.secret]
+		switch {
+		case id == "" && secret == "":
+			continue
+		case id == "":
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is missing or empty beside %q", pair.id, pair.secret)
+		case secret == "":
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: key %q is missing or empty beside %q", pair.secret, pair.id)
+		case keys != Keys{}:
+			return Keys{}, disk.Errorf(disk.Invalid, "secrets: the keys %q and %q are not allowed beside %q and %q", pair.id, pair.secret, idFile, secretFile)
+		}
+		keys = Keys{AccessKeyID: id, AccessKeySecret: secret, SecurityToken: values[tokenFile]}
+	}
+	if keys == (Keys{}) {
+		return Keys{}, disk.Errorf(disk.Invalid, "secrets: the keys %q and %q are missing or empty", idFile, secretFile)
+	}
+	return keys, nil
+}
+
+// secretNames are the keys that secrets may have.
+func secretNames() []string {
+	names := []string{}
+	for _, pair := range spellings {
+		names = append(names, pair.id, pair.secret)
+	}
+	return append(names, tokenFile)
+}

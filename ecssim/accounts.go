@@ -1,0 +1,56 @@
+package ecssim
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Accounts is several accounts of one ECS, each a Server of its own with its own
+// keys: what is in one no other sees. Whoever signs a request with the key of an
+// account is answered by that one; the first account has all that names no key
+// of another: the metadata service, the admin API, and keys that nobody has.
+type Accounts []*Server
+
+// ServeHTTP is Server.ServeHTTP for several accounts.
+func (a Accounts) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Path != "/" {
+		a[0].ServeHTTP(w, req)
+		return
+	}
+	m, err := readMessage(req, "")
+	if err != nil {
+		http.Error(w, "The body can't be read: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	a.of(m).answerMessage(w, req, m)
+}
+
+// RoundTrip is Server.RoundTrip for several accounts.
+func (a Accounts) RoundTrip(req *http.Request) (*http.Response, error) {
+	m, err := readMessage(req, "")
+	if err != nil {
+		return nil, err
+	}
+	return a.of(m).roundTripMessage(req, m)
+}
+
+// of returns the account whose key a request names.
+func (a Accounts) of(m message) *Server {
+	x := &exchange{}
+	if strings.HasPrefix(m.path, metadataRoot) || x.read(m) != nil {
+		return a[0]
+	}
+	for _, s := range a {
+		if s.owns(claimedKey(m, x.all)) {
+			return s
+		}
+	}
+	return a[0]
+}
+
+// owns says whether a key is the account's, or a temporary one of its roles.
+func (s *Server) owns(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys.byID[key] != nil
+}
