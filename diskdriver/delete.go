@@ -1,6 +1,7 @@
 package diskdriver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,12 +23,17 @@ const (
 // DeleteVolume deletes a disk. A volume that doesn't exist is deleted (CSI
 // spec, DeleteVolume). A disk that is attached is left alone:
 // FailedPrecondition, which names who has it. A disk that ECS is still making
-// is waited for.
+// is waited for. One whose class wants so is kept as a snapshot, which is safe
+// before the disk goes.
 func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	if err := c.remove(ctx, disk.ID(req.GetVolumeId())); err != nil {
+	id := disk.ID(req.GetVolumeId())
+	if err := c.archive(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := c.remove(ctx, id); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
@@ -64,12 +70,20 @@ func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) e
 		return nil // it is gone, which is what was asked for
 	case err != nil:
 		return refused
-	case d.State == disk.Attached || d.State == disk.Attaching:
-		return fmt.Errorf("the disk is attached to %s, and is not deleted: %w", words(d.Holders()), refused)
-	case d.State != disk.Available:
-		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and is deleted when that is over: %w", d.State, refused)}
 	}
-	return refused
+	return cmp.Or(heldBack(d, refused), refused)
+}
+
+// heldBack is the error of a disk that can't be deleted as ECS shows it; nil if
+// it can. why is of Kind InUse.
+func heldBack(d disk.Disk, why error) error {
+	switch {
+	case d.State == disk.Attached || d.State == disk.Attaching:
+		return fmt.Errorf("the disk is attached to %s, and is not deleted: %w", words(d.Holders()), why)
+	case d.State != disk.Available:
+		return &disk.Error{Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and is deleted when that is over: %w", d.State, why)}
+	}
+	return nil
 }
 
 // words names the instances that have a disk.

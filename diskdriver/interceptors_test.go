@@ -26,6 +26,10 @@ type slow struct {
 	panics bool
 }
 
+func (s *slow) Get(_ context.Context, id disk.ID) (disk.Disk, error) {
+	return disk.Disk{ID: id, State: disk.Available}, nil
+}
+
 func (s *slow) Delete(ctx context.Context, id disk.ID) error {
 	if s.panics {
 		panic("no such case")

@@ -22,6 +22,7 @@ import (
 //	delete-group ID [ID,...], get-group ID [ID,...]
 //	modify VOLUME key=value...         ControllerModifyVolume
 //	sweep, snapshots                   temporary ones are swept; those of ECS
+//	auto-snapshot VOLUME               ECS makes one by itself
 func (s *story) doSnapshots(verb string, rest []string) (answer string, known bool) {
 	switch verb {
 	case "snapshot":
@@ -46,6 +47,9 @@ func (s *story) doSnapshots(verb string, rest []string) (answer string, known bo
 		for _, c := range s.driver.accounts.all() {
 			c.sweep(s.t.Context(), s.driver.inflight)
 		}
+	case "auto-snapshot":
+		_, err := s.sim.AddAutoSnapshot(s.id(rest[0]))
+		s.must(err)
 	case "snapshots":
 		answer = s.snapshots()
 	default:
@@ -202,7 +206,11 @@ func shownGroup(g *csi.VolumeGroupSnapshot) string {
 func (s *story) snapshots() string {
 	var out strings.Builder
 	for _, n := range append(s.sim.Snapshots(), s.other.Snapshots()...) {
-		fmt.Fprintf(&out, "%s of %s %s %v\n", n.ID, n.Disk, strings.TrimSpace(n.Status+" "+n.Group), n.Tags)
+		name := ""
+		if strings.HasPrefix(n.Name, "archived-") { // others are those of their volume or snapshot
+			name = n.Name + " "
+		}
+		fmt.Fprintf(&out, "%s %sof %s %s %v\n", n.ID, name, n.Disk, strings.TrimSpace(n.Status+" "+n.Group), n.Tags)
 	}
 	if out.Len() == 0 {
 		return "no snapshots"

@@ -27,6 +27,9 @@ func (s *Server) deleteDisk(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	s.disks.remove(d)
+	if !d.keepAutoSnapshot {
+		s.dropAutomatic(d)
+	}
 	return nil, nil
 }
 

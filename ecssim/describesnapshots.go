@@ -87,7 +87,7 @@ func (s *Server) snapshotFilters(x *exchange) ([]snapshotFilter, *refusal) {
 		func(n *snapshot) bool { return p["InstanceId"] == "" || n.ofInstance(p["InstanceId"]) },
 		func(n *snapshot) bool { return p["SnapshotName"] == "" || p["SnapshotName"] == n.name },
 		func(n *snapshot) bool { return p["Status"] == "all" || p.oneOf("Status", n.status) },
-		func(*snapshot) bool { return p["SnapshotType"] != "auto" },
+		func(n *snapshot) bool { return p["SnapshotType"] == "all" || p.oneOf("SnapshotType", n.kind()) },
 		func(n *snapshot) bool { return p.oneOf("SourceDiskType", n.disk.kind()) },
 		func(n *snapshot) bool { return p.oneOf("Usage", s.usage(n)) },
 		func(*snapshot) bool { return p.oneOf("Category", "standard") },

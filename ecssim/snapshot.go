@@ -35,6 +35,7 @@ type snapshot struct {
 	resourceGroup string
 	tags          tagSet
 	group         *snapshotGroup // that it belongs to, or nil
+	auto          bool           // made by ECS itself, by a policy
 
 	status string
 	asked  time.Time // when the request for it took effect
@@ -241,7 +242,7 @@ func (s *Server) renderSnapshot(n *snapshot, now time.Time) object {
 		"SnapshotId": n.id, "SnapshotName": n.name, "Description": n.description, "Status": n.status, "Progress": percentText(percent),
 		"RemainTime": int(math.Ceil(left.Seconds())), "Available": n.usable(now), "CreationTime": cut, "LastModifiedTime": changed,
 		"SourceDiskId": n.diskID, "SourceDiskSize": fmt.Sprint(n.size), "SourceDiskType": n.disk.kind(), "SourceStorageType": "disk",
-		"Encrypted": n.encrypted, "KMSKeyId": n.kmsKey, "Usage": s.usage(n), "SnapshotType": "user", "SnapshotLinkId": n.linkID(),
+		"Encrypted": n.encrypted, "KMSKeyId": n.kmsKey, "Usage": s.usage(n), "SnapshotType": n.kind(), "SnapshotLinkId": n.linkID(),
 		"SnapshotSN": n.id[len(snapshotPrefix):], "RetentionDays": n.retentionDays, "Category": "standard", "InstantAccess": categories[n.category].instant,
 		"InstantAccessRetentionDays": 0, "RegionId": s.config.Region, "SourceRegionId": "", "SourceSnapshotId": "",
 		"ResourceGroupId": n.resourceGroup, "ProductCode": "", "Tags": wrapped("Tag", n.tags.render()),

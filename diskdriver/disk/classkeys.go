@@ -135,6 +135,18 @@ var classKeys = keyTable[Parameters]{
 			values: "ID of a snapshot", without: "the claim's `dataSource`, or an empty disk", rule: "CreateDisk, SnapshotId",
 		},
 	},
+	"archiveOnDelete": {
+		set: (*Parameters).setArchive, use: use{
+			means:  "Before the disk is deleted, a snapshot of it is taken and waited for: `archived-<namespace>-<claim>-<disk>`. A disk that was never attached goes without.",
+			values: yesNo, without: "no", rule: "CreateSnapshot",
+		},
+	},
+	"volumeDeleteSnapshotRetentionDays": {
+		set: (*Parameters).setArchiveDays, use: use{
+			means:  "As `archiveOnDelete`; ECS deletes the snapshot after so many days. Not with `archiveOnDelete` no.",
+			values: fmt.Sprintf("days, 1 to %d", longestRetention), without: "the snapshot stays until somebody deletes it", rule: "CreateSnapshot, RetentionDays",
+		},
+	},
 
 	"csi.storage.k8s.io/pvc/name": {
 		use: use{means: "Becomes the tag `" + ClaimNameTag + "`.", by: nodesOwn},
@@ -152,16 +164,15 @@ var classKeys = keyTable[Parameters]{
 	"volumeExpandAutoSnapshot":           {idle: "it is obsolete"},
 	"volume.kubernetes.io/selected-node": {idle: "the topology requirement says where the disk goes"},
 
-	"volumeDeleteSnapshotRetentionDays": {barred: "no snapshot is taken of a disk that is deleted"},
-	"alibabacloud.com/createdisk-arn":   {barred: "the driver takes on no other role to create a disk; let its own create them"},
-	"volume.alibabacloud.com/disk-id":   {barred: "a class gives every claim a disk of its own; make a PersistentVolume by hand for a disk that exists"},
-	"sysConfig":                         {barred: "the driver leaves the node's block devices as they are; set their attributes on the node"},
-	"dataCacheSize":                     {barred: noCache},
-	"dataCacheMode":                     {barred: noCache},
-	"readIOPS":                          {barred: noLimit},
-	"writeIOPS":                         {barred: noLimit},
-	"readBPS":                           {barred: noLimit},
-	"writeBPS":                          {barred: noLimit},
+	"alibabacloud.com/createdisk-arn": {barred: "the driver takes on no other role to create a disk; let its own create them"},
+	"volume.alibabacloud.com/disk-id": {barred: "a class gives every claim a disk of its own; make a PersistentVolume by hand for a disk that exists"},
+	"sysConfig":                       {barred: "the driver leaves the node's block devices as they are; set their attributes on the node"},
+	"dataCacheSize":                   {barred: noCache},
+	"dataCacheMode":                   {barred: noCache},
+	"readIOPS":                        {barred: noLimit},
+	"writeIOPS":                       {barred: noLimit},
+	"readBPS":                         {barred: noLimit},
+	"writeBPS":                        {barred: noLimit},
 }
 
 func (p *Parameters) setCategories(value string) error {

@@ -64,6 +64,7 @@ type Disk struct {
 	Attachments      []Attachment
 	Locks            []string // why ECS has locked it, in ECS's words
 	NeverAttached    bool     // ECS shows no time at which it was attached or detached: nobody has written to it
+	Released         string   // when an instance let it go last, in ECS's words; empty if none did
 	Tags             Tags
 }
 

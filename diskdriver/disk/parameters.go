@@ -27,8 +27,10 @@ type Parameters struct {
 	ClaimNamespace   string   // and its namespace
 	Warnings         []string // what was taken and does nothing, for the log
 
-	categories []Category
-	levels     []Level
+	categories  []Category
+	levels      []Level
+	archive     *bool // parameter archiveOnDelete
+	archiveDays int64 // 0: without an end
 }
 
 // Unknown says what to do with a parameter whose name is not known.
@@ -77,6 +79,9 @@ func (p *Parameters) settle() error {
 		return Errorf(Invalid, "parameter diskTags: %d tags; at most %d are allowed, for a disk has room for %d and the driver needs the rest",
 			len(p.Tags), mostUserTags, MostTags)
 	}
+	if err := p.checkArchive(); err != nil {
+		return err
+	}
 	if len(p.categories) == 0 {
 		p.categories = defaultCategories
 	}
@@ -119,6 +124,8 @@ func (p Parameters) Want(requiredBytes, limitBytes int64, filesystem string) (Wa
 
 // Spec returns the disk that the class asks for under a volume's name.
 func (p Parameters) Spec(name, cluster string) Spec {
+	tags := allTags(p.Tags, name, cluster, p.ClaimName, p.ClaimNamespace)
+	tags.setCut(ArchiveTag, p.archiveTag())
 	return Spec{
 		Name:             name,
 		Encrypted:        p.Encrypted,
@@ -128,6 +135,6 @@ func (p Parameters) Spec(name, cluster string) Spec {
 		Bursting:         p.Bursting,
 		ResourceGroupID:  p.ResourceGroupID,
 		StorageClusterID: p.StorageClusterID,
-		Tags:             allTags(p.Tags, name, cluster, p.ClaimName, p.ClaimNamespace),
+		Tags:             tags,
 	}
 }

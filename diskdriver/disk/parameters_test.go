@@ -111,7 +111,7 @@ func TestBadParametersAreInvalidAndSayWhatIsAllowed(t *testing.T) {
 		{"diskTags/aliyunx", "1", "not with aliyun"},
 		{"diskTags/x", "http://x", "http://"},
 		{"diskTags/x", strings.Repeat("y", 129), "at most 128 characters"},
-		{"diskTags", "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1,k:1,l:1,m:1,n:1,o:1", "15 tags; at most 11 are allowed"},
+		{"diskTags", "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1,k:1,l:1,m:1,n:1,o:1", "15 tags; at most 10 are allowed"},
 		{"diskTags/", "1", "is unknown"},
 		{"restrictToHpnZone", "always", "allowed is never"},
 		{"sysConfig", "queue/nr_requests=8", `parameter sysConfig (value "queue/nr_requests=8") is not supported`},
@@ -121,10 +121,10 @@ func TestBadParametersAreInvalidAndSayWhatIsAllowed(t *testing.T) {
 		{"writeIOPS", "100", "is not supported"},
 		{"readBPS", "1M", "is not supported"},
 		{"writeBPS", "1M", "is not supported"},
-		{"volumeDeleteSnapshotRetentionDays", "3", "is not supported"},
+		{"sysConfig", "3", "is not supported"},
 		{"volume.alibabacloud.com/disk-id", "d-1", "is not supported"},
 		{"alibabacloud.com/createdisk-arn", "[]", "is not supported"},
-		{"encripted", "true", `parameter encripted (value "true") is unknown; allowed are alibabacloud.com/kms-key-id, burstingEnabled, categoryAffinity`},
+		{"encripted", "true", `parameter encripted (value "true") is unknown; allowed are alibabacloud.com/kms-key-id, archiveOnDelete, burstingEnabled, categoryAffinity`},
 		{"csi.storage.k8s.io/fstpye", "xfs", "is unknown"},
 	} {
 		t.Run(row.name+"="+row.value[:min(len(row.value), 20)], func(t *testing.T) {

@@ -54,6 +54,8 @@ func (s Snapshot) Phase() string {
 		return "its point in time is still to come"
 	case !s.Usable:
 		return "it is being copied"
+	case s.State != Accomplished:
+		return "it can be used, and is being copied"
 	}
 	return "it is ready"
 }

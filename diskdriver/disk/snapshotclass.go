@@ -107,13 +107,18 @@ func parseSnapshot(class map[string]string, keys keyTable[SnapshotParameters], u
 	return p, nil
 }
 
-func (p *SnapshotParameters) setRetention(value string) error {
+func (p *SnapshotParameters) setRetention(value string) (err error) {
+	p.RetentionDays, err = retention(value)
+	return err
+}
+
+// retention reads the lifetime of a snapshot in days; 0 with an error.
+func retention(value string) (int64, error) {
 	n, err := count(value)
 	if err != nil || n < 1 || n > longestRetention {
-		return fmt.Errorf("allowed is a number of days from 1 to %d", longestRetention)
+		return 0, fmt.Errorf("allowed is a number of days from 1 to %d", longestRetention)
 	}
-	p.RetentionDays = n
-	return nil
+	return n, nil
 }
 
 func (p *SnapshotParameters) tag(name, value string) error {

@@ -17,6 +17,7 @@ const (
 	ClaimNameTag      = "kubernetes.io/created-for/pvc/name"      // the claim that the disk was made for
 	ClaimNamespaceTag = "kubernetes.io/created-for/pvc/namespace" // and its namespace
 	CloneTag          = "csi.alibabacloud.com/clone-of"           // the disk that the disk is a copy of
+	ArchiveTag        = "csi.alibabacloud.com/archive-on-delete"  // forever, or the days for which the disk is kept as a snapshot when it goes
 	Creator           = "topodisk"                                // the value of CreatedByTag
 )
 
@@ -28,12 +29,17 @@ const (
 	SnapshotNamespaceTag = "csi.alibabacloud.com/snapshot/namespace" // and its namespace
 	TemporaryTag         = "csi.alibabacloud.com/temporary"          // TemporaryForClone: it is to go when the clone is there
 	TemporaryForClone    = "clone"                                   // the value of TemporaryTag
+	ArchiveOfTag         = "csi.alibabacloud.com/archive-of"         // the disk that it is the archive of
+	ArchiveStateTag      = "csi.alibabacloud.com/archive-state"      // when that disk was let go last
 )
+
+// oldArchiveTag is ArchiveTag on disks of the driver before topodisk: the days.
+const oldArchiveTag = "csi.alibabacloud.com/volume-delete-autosnapshot-retentiondays"
 
 // driverTags are the keys that the driver itself sets, on disks or snapshots.
 var driverTags = []string{
 	ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag, CloneTag,
-	SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag,
+	ArchiveTag, oldArchiveTag, SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag, ArchiveOfTag, ArchiveStateTag,
 }
 
 func driversTag(key string) bool { return slices.Contains(driverTags, key) }
@@ -41,7 +47,7 @@ func driversTag(key string) bool { return slices.Contains(driverTags, key) }
 // ECS's limits for tags (TagResources).
 const (
 	longestTag   = 128 // characters of a key or a value
-	mostUserTags = MostTags - 9
+	mostUserTags = MostTags - 10
 )
 
 // MostTags is how many tags one disk takes, ECS's own not counted.

@@ -132,6 +132,7 @@ func fromECS(d sdkecs.Disk) disk.Disk {
 		Attachments:      attachments(d),
 		Locks:            locks(d),
 		NeverAttached:    d.AttachedTime == "" && d.DetachedTime == "" && len(attachments(d)) == 0,
+		Released:         d.DetachedTime,
 		Tags:             tags,
 	}
 }

@@ -94,6 +94,11 @@ type refusedError struct{ code, text string }
 
 func (e *refusedError) Error() string { return e.text }
 
+// Is says whether ECS refused a snapshot for there is nothing in the disk.
+func (e *refusedError) Is(target error) bool {
+	return target == disk.ErrBlank && (e.code == "IncorrectDiskStatus.NeverAttached" || e.code == "IncorrectDiskStatus.NeverUsed")
+}
+
 // codeOf returns the code with which ECS refused a call, or "".
 func codeOf(err error) string {
 	var e *refusedError

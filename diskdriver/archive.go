@@ -1,0 +1,102 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// archiveWait is how long one call waits for an archive. Copying a large disk
+	// takes longer; the call comes again.
+	archiveWait = 30 * time.Second
+
+	// ofArchive tells the archives' tokens from those of CSI.
+	ofArchive = "archive "
+)
+
+// archive sees to it that a disk is kept as a snapshot before it goes, if its
+// tags say so. It returns nil when the disk may be deleted: it wants no archive,
+// there is nothing in it, or all of it is in the archive. A call that is repeated
+// finds the archive of the one before.
+func (c *controller) archive(ctx context.Context, id disk.ID) error {
+	d, err := c.disks.Get(ctx, id)
+	if err != nil {
+		return c.unseen(ctx, id, err)
+	}
+	spec, wanted := d.Archive(c.config.ClusterID)
+	if !wanted {
+		return nil
+	}
+	if err := heldBack(d, errInUse); err != nil {
+		return err // it may be let go, and written to, before it is deleted
+	}
+	shot, err := c.archived(ctx, spec)
+	switch {
+	case errors.Is(err, disk.ErrBlank):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
+	}
+	again, err := c.disks.Get(ctx, id)
+	if err != nil {
+		return c.unseen(ctx, id, err)
+	}
+	if now, _ := again.Archive(c.config.ClusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
+		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
+	}
+	if err := heldBack(again, errInUse); err != nil {
+		return err
+	}
+	klog.InfoS("Archived a disk that is deleted now", "disk", id, "snapshot", shot.ID, "name", spec.Name)
+	return nil
+}
+
+var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived")
+
+// archived makes the archive, or finds it, and waits until all of it is copied.
+// One that fails goes, and the next call makes another.
+func (c *controller) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+	what := ofArchive + spec.Marks[disk.ArchiveStateTag] + " "
+	shot, err := c.cut(ctx, what, spec)
+	if err == nil && shot.State == disk.Progressing {
+		patient, cancel := context.WithTimeout(ctx, archiveWait)
+		defer cancel()
+		shot, err = c.snapshots.AwaitSnapshot(patient, shot.ID, isOver)
+	}
+	if shot.State != disk.Failed || !shot.Cut() {
+		return shot, err
+	}
+	if err := c.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
+		return shot, err
+	}
+	c.shots.keep(what+spec.Name, c.shots.of(what+spec.Name).next())
+	return shot, disk.Errorf(disk.Unexpected, "snapshot %s has failed and is deleted; the next call makes another", shot.ID)
+}
+
+// isOver ends a wait for all of a snapshot.
+func isOver(s disk.Snapshot) (bool, error) { return s.State != disk.Progressing, nil }
+
+// unseen decides about a disk whose tags can't be read. One that ECS doesn't
+// show though it shows others is gone, as far as anybody can tell. To who sees
+// none at all it may be there all the same, and may want an archive; then only
+// ECS's answer to a change that changes nothing tells that it is gone.
+func (c *controller) unseen(ctx context.Context, id disk.ID, why error) error {
+	switch disk.KindOf(why) {
+	case disk.NotFound:
+		return nil
+	case disk.Denied:
+		if err := c.tags.Untag(ctx, id, []string{neverSet}); err != nil && disk.KindOf(err) == disk.NotFound {
+			return nil
+		}
+	}
+	return why
+}
+
+// neverSet is a tag that no disk has.
+const neverSet = "csi.alibabacloud.com/never-set"

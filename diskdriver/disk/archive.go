@@ -1,0 +1,104 @@
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// ErrBlank is in the chain of an error if ECS makes no snapshot of a disk for
+// nobody has ever written to it.
+var ErrBlank = errors.New("nobody has ever written to the disk")
+
+// forever is the value of ArchiveTag for an archive without an end; another
+// value is its lifetime in days.
+const forever = "true"
+
+func (p *Parameters) setArchive(value string) error {
+	wanted, err := boolean(value)
+	p.archive = &wanted
+	return err
+}
+
+func (p *Parameters) setArchiveDays(value string) (err error) {
+	p.archiveDays, err = retention(value)
+	return err
+}
+
+// checkArchive refuses a lifetime for an archive that is not wanted.
+func (p *Parameters) checkArchive() error {
+	if p.archiveDays > 0 && p.archive != nil && !*p.archive {
+		return Errorf(Invalid, `parameter volumeDeleteSnapshotRetentionDays: "%d" contradicts archiveOnDelete "false"`, p.archiveDays)
+	}
+	return nil
+}
+
+// archiveTag is what a disk of the class says of its archive; empty for none.
+// It is kept on the disk, for a deletion has no parameters and the class may be
+// gone by then.
+func (p *Parameters) archiveTag() string {
+	switch {
+	case p.archiveDays > 0:
+		return strconv.FormatInt(p.archiveDays, 10)
+	case p.archive != nil && *p.archive:
+		return forever
+	}
+	return ""
+}
+
+// Archive returns the snapshot that a disk is to be kept as when it is deleted;
+// false if it isn't. A disk that was never attached has nothing to keep; of one
+// for several instances that can't be told by a read. A tag that somebody has
+// garbled asks for an archive without an end.
+func (d Disk) Archive(cluster string) (SnapshotSpec, bool) {
+	days, wanted := archiveDays(d.Tags)
+	if !wanted || d.NeverAttached && !d.MultiAttach {
+		return SnapshotSpec{}, false
+	}
+	marks := Tags{ClusterTag: cluster, ArchiveOfTag: string(d.ID), ArchiveStateTag: d.state()}
+	tags := snapshotTags(nil, marks)
+	for _, key := range []string{VolumeNameTag, ClaimNameTag, ClaimNamespaceTag} {
+		tags.setCut(key, d.Tags[key])
+	}
+	return SnapshotSpec{
+		Name: d.archiveName(), Source: d.ID, RetentionDays: days, ResourceGroupID: d.ResourceGroupID, Marks: marks, Tags: tags,
+	}, true
+}
+
+// archiveDays reads a disk's tags: ours, or that of the driver before topodisk.
+func archiveDays(tags Tags) (days int64, wanted bool) {
+	value := cmp.Or(tags[ArchiveTag], tags[oldArchiveTag])
+	if value == "" || value == "false" {
+		return 0, false
+	}
+	days, _ = retention(value) // anything else is without an end
+	return days, true
+}
+
+// state tells apart the archives of a disk that was attached again after one
+// was made: whatever was written then is not in it.
+func (d Disk) state() string { return cmp.Or(d.Released, "attached") }
+
+// archiveName is archived-<namespace>-<claim>-<disk>, in the form and the length
+// that ECS allows (CreateSnapshot, SnapshotName). What is too long is cut in the
+// middle, so that the disk stays whole.
+func (d Disk) archiveName() string {
+	words := []string{"archived"}
+	for _, key := range []string{ClaimNamespaceTag, ClaimNameTag} {
+		if text := d.Tags[key]; text != "" {
+			words = append(words, strings.Map(nameable, text))
+		}
+	}
+	name, suffix := strings.Join(words, "-"), "-"+string(d.ID)
+	return name[:min(len(name), longestTag-len(suffix))] + suffix
+}
+
+// nameable turns what ECS takes in no name into a dash.
+func nameable(r rune) rune {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+		return r
+	}
+	return '-'
+}
