@@ -2,11 +2,13 @@ package provisioner
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -26,12 +28,13 @@ type absence struct {
 	mu    sync.Mutex
 	names map[string]bool
 	at    time.Time
+	empty time.Time // since when the lists have had no volume at all; zero if the last had
 }
 
 // isAbsent says whether it is proven that the calls of unknown outcome have made
 // no volume: they are long over, and the driver lists volumes, none of them of
 // that name. A refusal of keys or permissions proves nothing, for then the list
-// may show nothing either; and an empty list proves nothing for the same reason.
+// may show nothing either.
 func (p *Provisioner) isAbsent(ctx context.Context, o *order, refused error) bool {
 	switch status.Code(refused) {
 	case codes.PermissionDenied, codes.Unauthenticated:
@@ -45,11 +48,34 @@ func (p *Provisioner) isAbsent(ctx context.Context, o *order, refused error) boo
 		klog.ErrorS(err, "Whether a volume was made cannot be told yet", "volume", o.request.Name)
 		return false
 	}
-	absent := len(names) > 0 && !names[o.request.Name] && at.Sub(o.since) >= sightHorizon
+	absent := !names[o.request.Name] && at.Sub(o.since) >= sightHorizon && p.canSee(names, at)
 	if absent {
 		klog.InfoS("A call of unknown outcome has made no volume", "volume", o.request.Name)
 	}
 	return absent
+}
+
+// canSee says whether a list is to be believed. One that shows a volume is. One
+// without any may be that of keys which see nothing; it is believed if there is
+// nothing to be seen: no PersistentVolume of this driver is known, and the lists
+// have been empty for as long as a volume may stay out of sight. So a cluster's
+// very first volume does not stay under way for ever.
+func (p *Provisioner) canSee(names map[string]bool, at time.Time) bool {
+	if len(names) > 0 {
+		return true
+	}
+	p.absence.mu.Lock()
+	since := p.absence.empty
+	p.absence.mu.Unlock()
+	return !since.IsZero() && at.Sub(since) >= sightHorizon && !p.hasVolumes()
+}
+
+// hasVolumes says whether a PersistentVolume of this driver is known.
+func (p *Provisioner) hasVolumes() bool {
+	return slices.ContainsFunc(p.volumes.List(), func(object any) bool {
+		source := object.(*v1.PersistentVolume).Spec.CSI
+		return source != nil && source.Driver == p.config.DriverName
+	})
 }
 
 // listedNames returns the names of the driver's volumes and when they were asked for.
@@ -69,5 +95,11 @@ func (p *Provisioner) listedNames(ctx context.Context) (map[string]bool, time.Ti
 		names[entry.GetVolume().GetVolumeContext()[volumeNameKey]] = true
 	}
 	p.absence.names, p.absence.at = names, now
+	switch {
+	case len(names) > 0:
+		p.absence.empty = time.Time{}
+	case p.absence.empty.IsZero():
+		p.absence.empty = now
+	}
 	return names, now, nil
 }

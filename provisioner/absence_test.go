@@ -22,7 +22,7 @@ func TestOnlyAProofEndsAnUnknownOutcome(t *testing.T) {
 		"the list shows others, long after":      {code: codes.InvalidArgument, listed: []string{"disk-x", "disk-y"}, after: sightHorizon, want: Finished},
 		"the list shows it":                      {code: codes.InvalidArgument, listed: []string{"disk-x", "disk-0f1e"}, after: sightHorizon, want: Background},
 		"it may not show yet":                    {code: codes.InvalidArgument, listed: []string{"disk-x"}, after: sightHorizon - time.Second, want: Background},
-		"the list is empty":                      {code: codes.InvalidArgument, listed: []string{}, after: sightHorizon, want: Background},
+		"the list is empty for the first time":   {code: codes.InvalidArgument, listed: []string{}, after: sightHorizon, want: Background},
 		"the list fails":                         {code: codes.InvalidArgument, after: sightHorizon, want: Background},
 		"the keys may not see it":                {code: codes.PermissionDenied, listed: []string{"disk-x"}, after: sightHorizon, want: Background},
 		"the keys are not accepted":              {code: codes.Unauthenticated, listed: []string{"disk-x"}, after: sightHorizon, want: Background},
@@ -81,5 +81,40 @@ func TestAfterACrashAnOrderWithoutItsSecretIsNotAskedWithOtherKeys(t *testing.T)
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {
 		t.Error("the driver was asked")
+	}
+}
+
+func TestAnEmptyListIsBelievedOnceItHasBeenSoForLongAndNothingIsToBeSeen(t *testing.T) {
+	for name, test := range map[string]struct {
+		known *v1.PersistentVolume
+		want  Outcome
+	}{
+		"no volume is known":               {want: Finished},
+		"a volume is known":                {known: testVolume("d-1"), want: Background},
+		"a volume of another driver alone": {known: testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }), want: Finished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{unavailable(), refused(codes.InvalidArgument)})
+			b.config.DriverListsVolumes, b.driver.listed = true, []string{}
+			if test.known != nil {
+				if err := b.volumes.Add(test.known); err != nil {
+					t.Fatal(err)
+				}
+			}
+			try := func(later time.Duration) Outcome {
+				b.clock = b.clock.Add(later)
+				_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+				return outcome
+			}
+			try(0)
+			for _, later := range []time.Duration{sightHorizon, sightHorizon / 2, sightHorizon/2 - time.Second} {
+				if outcome := try(later); outcome != Background {
+					t.Fatalf("after %s more: %v", later, outcome)
+				}
+			}
+			if outcome := try(listLasts + time.Second); outcome != test.want {
+				t.Errorf("got %v, want %v", outcome, test.want)
+			}
+		})
 	}
 }

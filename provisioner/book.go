@@ -183,6 +183,17 @@ func (b *configMapBook) strike(claim types.UID) {
 	p.dirty = true
 }
 
+// bytes implements book.
+func (b *configMapBook) bytes() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum := 0
+	for _, p := range b.pages {
+		sum += p.bytes
+	}
+	return sum
+}
+
 // flush implements book.
 func (b *configMapBook) flush(ctx context.Context, claim types.UID) error {
 	b.mu.Lock()

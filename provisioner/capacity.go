@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -50,15 +53,16 @@ type capacities struct {
 	p       *Provisioner
 	classes cache.Store
 	objects cache.Store // CSIStorageCapacity, ours alone
+	client  kubernetes.Interface
 	queue   workqueue.TypedRateLimitingInterface[capacityKey]
 
-	announced bool // used by the one worker alone
+	announced atomic.Bool
 }
 
-func newCapacities(p *Provisioner, classes, objects cache.Store) *capacities {
+func newCapacities(p *Provisioner, client kubernetes.Interface, classes, objects cache.Store) *capacities {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[capacityKey](p.config.RetryStart, p.config.RetryMax)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[capacityKey]{Name: "capacities"})
-	c := &capacities{p: p, classes: classes, objects: objects, queue: queue}
+	c := &capacities{p: p, client: client, classes: classes, objects: objects, queue: queue}
 	p.soldOut.onChange = c.soldOutChanged
 	return c
 }
@@ -67,10 +71,12 @@ func newCapacities(p *Provisioner, classes, objects cache.Store) *capacities {
 // CSIDriver object, and looks again every poll interval.
 func (c *capacities) run(ctx context.Context) {
 	var group utilwait.Group
-	group.StartWithContext(ctx, func(ctx context.Context) {
-		for c.next(ctx) {
-		}
-	})
+	for range c.p.config.CapacityThreads {
+		group.StartWithContext(ctx, func(ctx context.Context) {
+			for c.next(ctx) {
+			}
+		})
+	}
 	group.StartWithContext(ctx, c.poll)
 	<-ctx.Done()
 	c.queue.ShutDown()
@@ -162,7 +168,7 @@ func (c *capacities) next(ctx context.Context) bool {
 		return true
 	}
 	c.queue.Forget(key)
-	if !c.announced && key != announcement {
+	if !c.announced.Load() && key != announcement {
 		c.queue.Add(announcement)
 	}
 	return true
@@ -170,7 +176,7 @@ func (c *capacities) next(ctx context.Context) bool {
 
 // sync makes one object what it should be.
 func (c *capacities) sync(ctx context.Context, key capacityKey) error {
-	client := c.p.client.StorageV1().CSIStorageCapacities(c.p.config.Namespace)
+	client := c.client.StorageV1().CSIStorageCapacities(c.p.config.Namespace)
 	name := key.name(c.p.config.DriverName)
 	object, exists, err := c.objects.GetByKey(c.p.config.Namespace + "/" + name)
 	if err != nil {
@@ -195,11 +201,12 @@ func (c *capacities) sync(ctx context.Context, key capacityKey) error {
 		}
 		return err
 	}
-	if now := object.(*storagev1.CSIStorageCapacity); now.Capacity != nil && now.Capacity.Cmp(*quantity) == 0 {
+	now := object.(*storagev1.CSIStorageCapacity)
+	if now.Capacity != nil && now.Capacity.Cmp(*quantity) == 0 && equality.Semantic.DeepEqual(now.OwnerReferences, c.owners()) {
 		return nil
 	}
-	update := object.(*storagev1.CSIStorageCapacity).DeepCopy()
-	update.Capacity, update.MaximumVolumeSize = quantity, quantity
+	update := now.DeepCopy()
+	update.Capacity, update.MaximumVolumeSize, update.OwnerReferences = quantity, quantity, c.owners()
 	_, err = client.Update(ctx, update, metav1.UpdateOptions{})
 	return ignoreNotFound(err)
 }
@@ -233,13 +240,22 @@ func (c *capacities) object(name string, key capacityKey, quantity *resource.Qua
 	return &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: c.p.config.Namespace,
-			Labels: map[string]string{driverLabel: c.p.config.DriverName, managedByLabel: managedBy},
+			Labels: map[string]string{driverLabel: c.p.config.DriverName, managedByLabel: managedBy}, OwnerReferences: c.owners(),
 		},
 		StorageClassName:  key.class,
 		NodeTopology:      &metav1.LabelSelector{MatchLabels: map[string]string{topology.WellKnownZoneKey: key.zone}},
 		Capacity:          quantity,
 		MaximumVolumeSize: quantity,
 	}
+}
+
+// owners returns who the objects go with: without it they would outlive this
+// program, and the scheduler would go on believing them.
+func (c *capacities) owners() []metav1.OwnerReference {
+	if c.p.config.CapacityOwner == nil {
+		return nil
+	}
+	return []metav1.OwnerReference{*c.p.config.CapacityOwner}
 }
 
 // bytes returns the size of the largest volume that the zone has to give: what
@@ -284,7 +300,7 @@ func (c *capacities) announce(ctx context.Context, _ capacityKey) error {
 	if !c.complete() {
 		return nil
 	}
-	drivers := c.p.client.StorageV1().CSIDrivers()
+	drivers := c.client.StorageV1().CSIDrivers()
 	driver, err := drivers.Get(ctx, c.p.config.DriverName, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -295,7 +311,7 @@ func (c *capacities) announce(ctx context.Context, _ capacityKey) error {
 		}
 		klog.InfoS("The scheduler looks at capacities from now on", "driver", driver.Name)
 	}
-	c.announced = true
+	c.announced.Store(true)
 	return nil
 }
 

@@ -26,6 +26,7 @@ type capacityBench struct {
 func newCapacityBench(t *testing.T, classes ...*storagev1.StorageClass) *capacityBench {
 	t.Helper()
 	b := newBench(t, []answer{soldOutAnswer()}, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}})
+	b.config.CapacityThreads = 2
 	b.config.Capacity, b.config.CapacityPoll, b.config.Namespace = true, time.Minute, "kube-system"
 	b.zones.requirement.Requisite = append(b.zones.requirement.Requisite, inZone("zone-b").requirement.Requisite...)
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
@@ -35,7 +36,7 @@ func newCapacityBench(t *testing.T, classes ...*storagev1.StorageClass) *capacit
 		}
 	}
 	objects := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	return &capacityBench{bench: b, capacities: newCapacities(b.Provisioner, store, objects), t: t, classes: store}
+	return &capacityBench{bench: b, capacities: newCapacities(b.Provisioner, b.api, store, objects), t: t, classes: store}
 }
 
 // settle works the queue off and lets the cache catch up, until nothing is left to do.

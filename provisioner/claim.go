@@ -15,6 +15,7 @@ const (
 	annStorageProvisioner     = "volume.kubernetes.io/storage-provisioner"
 	annBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 	annSelectedNode           = "volume.kubernetes.io/selected-node"
+	annMigratedTo             = "pv.kubernetes.io/migrated-to"
 	annProvisionedBy          = "pv.kubernetes.io/provisioned-by"
 )
 
@@ -61,6 +62,26 @@ func hasPopulator(claim *v1.PersistentVolumeClaim) bool {
 		return false
 	}
 	return true
+}
+
+// tellOfMigration tells the owner of a claim that Kubernetes has migrated from
+// an in-tree plugin to this driver why nothing comes of it: no in-tree plugin was
+// ever this driver's, so its class has parameters that mean nothing here.
+func (p *Provisioner) tellOfMigration(claim *v1.PersistentVolumeClaim) {
+	if claim.Annotations[annMigratedTo] != p.config.DriverName || assigned(claim) == p.config.DriverName || claim.Spec.VolumeName != "" {
+		return
+	}
+	p.events.Eventf(claim, v1.EventTypeWarning, reasonMigration,
+		"the claim is for the in-tree plugin %s and marked as migrated to driver %s, which has no in-tree predecessor; make it anew with a class whose provisioner is %s",
+		assigned(claim), p.config.DriverName, p.config.DriverName)
+}
+
+// tellOfPopulator tells the owner of a claim for whom its volume is left.
+func (p *Provisioner) tellOfPopulator(claim *v1.PersistentVolumeClaim) {
+	if hasPopulator(claim) {
+		source := dataSource(claim)
+		p.events.Eventf(claim, v1.EventTypeNormal, reasonPopulator, "the volume is left to the populator of %s %s", source.Kind, source.Name)
+	}
 }
 
 // stillWanting asks the API server whether a claim that has had a

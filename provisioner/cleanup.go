@@ -11,13 +11,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Reasons of events, upstream csi-provisioner's where it has one.
-const (
-	reasonCleanupFailed = "ProvisioningCleanupFailed"
-	reasonDeleteFailed  = "VolumeFailedDelete"
-	reasonTopology      = "ProvisioningTopology" // ours
-)
-
 // cleanUp deletes a volume that the driver made wrongly. Nothing is under way
 // once it is gone; until then the same request is repeated.
 func (p *Provisioner) cleanUp(ctx context.Context, o *order, response *csi.CreateVolumeResponse, why error) Outcome {
@@ -67,6 +60,8 @@ func (p *Provisioner) deleteUnowned(ctx context.Context, o *order, id string) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
-	_, err = p.driver.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id, Secrets: o.secrets})
+	if _, err = p.driver.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id, Secrets: o.secrets}); err == nil {
+		p.metrics.leaks.WithLabelValues(endDeleted).Inc()
+	}
 	return err
 }

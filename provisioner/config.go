@@ -2,8 +2,12 @@ package provisioner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // PVNameSource says where the name of a PersistentVolume comes from.
@@ -37,13 +41,27 @@ type Config struct {
 	ExtraLabelPrefix    string        // labels of the selected node that go into its topology
 	NodeGrace           time.Duration // how long a selected node may be without the driver
 
-	Capacity             bool          // keep CSIStorageCapacity objects
-	CapacityPoll         time.Duration // how often the driver is asked for all of them
-	CapacityForImmediate bool          // also for classes that bind at once
-	DriverTellsCapacity  bool          // the driver's GET_CAPACITY
-	DriverListsVolumes   bool          // the driver's LIST_VOLUMES
-	DriverTellsWriters   bool          // the driver's SINGLE_NODE_MULTI_WRITER
-	Namespace            string        // where this provisioner keeps objects of its own
+	CapacityThreads      int                    // capacities asked for at the same time
+	Capacity             bool                   // keep CSIStorageCapacity objects
+	CapacityOwner        *metav1.OwnerReference // of the objects; nil for none
+	CapacityPoll         time.Duration          // how often the driver is asked for all of them
+	CapacityForImmediate bool                   // also for classes that bind at once
+	DriverTellsCapacity  bool                   // the driver's GET_CAPACITY
+	DriverListsVolumes   bool                   // the driver's LIST_VOLUMES
+	DriverTellsWriters   bool                   // the driver's SINGLE_NODE_MULTI_WRITER
+	DriverRestores       bool                   // the driver's CREATE_DELETE_SNAPSHOT
+	DriverClones         bool                   // the driver's CLONE_VOLUME
+	DriverModifies       bool                   // the driver's MODIFY_VOLUME
+	Namespace            string                 // where this provisioner keeps objects of its own
+
+	AttributesClasses     bool          // claims may name a VolumeAttributesClass
+	CrossNamespace        bool          // claims may name sources of other namespaces, with a ReferenceGrant
+	PreventModeConversion bool          // a restore keeps its snapshot's volume mode unless the snapshot allows another
+	RescheduleCodes       []codes.Code  // of CreateVolume, besides ResourceExhausted: the selected node can't have the volume
+	SourceThreads         int           // sources let go at the same time
+	SnapshotSweep         time.Duration // how often snapshots are looked for that keep a finalizer for nobody; 0 never
+	ClaimAnnotations      []string      // annotations of claims that are passed to the driver
+	ReadOnlyPublish       bool          // volumes of claims that are ReadOnlyMany alone are published for reading
 }
 
 // Validate returns an error that names the first field that is missing or
@@ -68,10 +86,36 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--retry-interval-max=%s is less than --retry-interval-start=%s", c.RetryMax, c.RetryStart)
 	case c.Workers < 1:
 		return fmt.Errorf("--worker-threads=%d; it must be at least 1", c.Workers)
+	case c.SourceThreads < 1:
+		return fmt.Errorf("--cloning-protection-threads=%d; it must be at least 1", c.SourceThreads)
+	case c.SnapshotSweep < 0:
+		return fmt.Errorf("--snapshot-orphan-sweep-interval=%s; it must be positive, or 0 for never", c.SnapshotSweep)
+	case c.Capacity && c.CapacityThreads < 1:
+		return fmt.Errorf("--capacity-threads=%d; it must be at least 1", c.CapacityThreads)
 	case c.Capacity && c.CapacityPoll <= 0:
 		return fmt.Errorf("--capacity-poll-interval=%s; it must be positive", c.CapacityPoll)
 	case c.Capacity && c.Namespace == "":
 		return fmt.Errorf("--enable-capacity needs a namespace for its objects: the Pod's own, or --leader-election-namespace")
 	}
 	return nil
+}
+
+// mayReschedule are the codes that an operator may have claims rescheduled for:
+// final ones, after which no volume is in the making.
+var mayReschedule = []codes.Code{
+	codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.Internal, codes.PermissionDenied,
+}
+
+// ParseRescheduleCodes returns the gRPC codes of those names. An error says
+// which name is wrong and which are allowed.
+func ParseRescheduleCodes(names []string) ([]codes.Code, error) {
+	var parsed []codes.Code
+	for _, name := range names {
+		i := slices.IndexFunc(mayReschedule, func(c codes.Code) bool { return strings.EqualFold(c.String(), strings.TrimSpace(name)) })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is not a code after which nothing is in the making; allowed are %v", name, mayReschedule)
+		}
+		parsed = append(parsed, mayReschedule[i])
+	}
+	return parsed, nil
 }

@@ -44,6 +44,9 @@ type Abilities struct {
 	ListVolumes bool
 
 	SingleNodeMultiWriter bool
+	Snapshots             bool // CREATE_DELETE_SNAPSHOT
+	Clone                 bool // CLONE_VOLUME
+	Modify                bool // MODIFY_VOLUME
 }
 
 // Connect waits for the driver's socket for as long as ctx lasts, and for the
@@ -192,6 +195,9 @@ func (c *Connection) askIdentity(ctx context.Context) error {
 		ListVolumes: controller[csi.ControllerServiceCapability_RPC_LIST_VOLUMES],
 
 		SingleNodeMultiWriter: controller[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
+		Snapshots:             controller[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
+		Clone:                 controller[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
+		Modify:                controller[csi.ControllerServiceCapability_RPC_MODIFY_VOLUME],
 	}
 	return nil
 }

@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -31,7 +34,8 @@ type Controller struct {
 	reclaimer *reclaimer
 	capacity  *capacities    // nil without Config.Capacity
 	book      *configMapBook // nil without Config.Namespace
-	volumes   cache.Indexer
+	nodes     cache.SharedIndexInformer
+	leading   atomic.Bool
 	factories []informers.SharedInformerFactory
 	synced    []cache.InformerSynced
 	recorder  record.EventBroadcaster
@@ -42,8 +46,15 @@ type Controller struct {
 const resync = 15 * time.Minute
 
 // Clients are one client of the API server for each purpose, so that none waits
-// for another's rate limit.
-type Clients struct{ Main, Events, Journal kubernetes.Interface }
+// for another's rate limit. Metadata and Dynamic share the limit of Main: the
+// former watches Nodes and what claims wait for, the latter reads what is no part
+// of Kubernetes itself.
+type Clients struct {
+	Main, Events, Journal, Capacity kubernetes.Interface
+
+	Metadata metadata.Interface
+	Dynamic  dynamic.Interface
+}
 
 // NewController wires a Provisioner to the API server. Without a namespace of
 // its own it keeps its journal in memory alone.
@@ -61,15 +72,19 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		journal.book = kept
 	}
 	broadcaster := record.NewBroadcaster()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim))
+	trimmed := trim(config.DriverName)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trimmed))
 	c := &Controller{
 		index:     index,
 		book:      kept,
-		volumes:   factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 		recorder:  broadcaster,
 		factories: []informers.SharedInformerFactory{factory},
 		p: &Provisioner{
-			config: config, client: client, driver: driver, topology: index, journal: journal, waiting: newWaiting(), soldOut: newSoldOut(time.Now),
+			config: config, client: client, dynamic: clients.Dynamic, driver: driver, topology: index, journal: journal,
+			claims:  factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(),
+			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
+			waiting: newWaiting(), awaiting: newAwaiting(clients.Metadata), sources: newProtection(clients.Metadata, config),
+			soldOut: newSoldOut(time.Now), ties: newTies(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, journal),
 			now:     time.Now,
@@ -84,17 +99,23 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		return nil, err
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
-	c.library = newLibrary(c.p, client, clients.Events, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
-	c.p.look = c.library.claims.wake
-	c.p.lookAgain = c.library.claims.wakeIfChanged
+	fold := newEventMemory(time.Now)
+	c.library = newLibrary(c.p, client, eventsFolded(clients.Events, fold), informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.p.look, c.p.lookAgain = c.library.claims.wake, c.library.claims.wakeIfChanged
+	journal.closed = c.p.sources.drop
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.library.observeDeletion)
 	if config.Capacity {
-		if err := c.keepCapacities(client, classes.GetStore()); err != nil {
+		if err := c.keepCapacities(clients.Capacity, classes.GetStore()); err != nil {
 			return nil, err
 		}
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: clients.Events.CoreV1().Events(metav1.NamespaceAll)})
-	return c, c.listen(claims, volumes, classes, attachments, core.Nodes().Informer(), storage.CSINodes().Informer())
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventsFolded(clients.Events, fold)(metav1.NamespaceAll)})
+	nodes := metadatainformer.NewFilteredMetadataInformer(clients.Metadata, v1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
+	if err := nodes.SetTransform(trimmed); err != nil {
+		return nil, err
+	}
+	c.nodes = nodes
+	return c, c.listen(claims, volumes, classes, attachments, nodes, storage.CSINodes().Informer())
 }
 
 // keepCapacities has CSIStorageCapacity objects kept, and watches those alone.
@@ -104,7 +125,7 @@ func (c *Controller) keepCapacities(client kubernetes.Interface, classes cache.S
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
 	objects := factory.Storage().V1().CSIStorageCapacities().Informer()
 	c.factories = append(c.factories, factory)
-	c.capacity = newCapacities(c.p, classes, objects.GetStore())
+	c.capacity = newCapacities(c.p, client, classes, objects.GetStore())
 	lookAgain := func(object *storagev1.CSIStorageCapacity) { c.capacity.queue.Add(keyOf(object)) }
 	registration, err := objects.AddEventHandler(onEvent(lookAgain, lookAgain))
 	if err != nil {
@@ -120,14 +141,16 @@ func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNod
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{claims, onEvent(nil, func(claim *v1.PersistentVolumeClaim) { c.p.waiting.remove(claim.UID) })},
+		{claims, onEvent(c.claimChanged, c.claimGone)},
 		{volumes, onEvent(c.volumeChanged, nil)},
 		{classes, onEvent(c.classChanged, func(*storagev1.StorageClass) { c.refreshCapacities() })},
 		{attachments, onEvent(nil, c.reclaimer.attachmentGone)},
 		{nodes, cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc:    func(object any, _ bool) { c.nodeChanged(nil, object.(*v1.Node)) },
-			UpdateFunc: func(old, now any) { c.nodeChanged(old.(*v1.Node), now.(*v1.Node)) },
-			DeleteFunc: func(object any) { c.nodeGone(gone[*v1.Node](object)) },
+			AddFunc: func(object any, _ bool) { c.nodeChanged(nil, object.(*metav1.PartialObjectMetadata)) },
+			UpdateFunc: func(old, now any) {
+				c.nodeChanged(old.(*metav1.PartialObjectMetadata), now.(*metav1.PartialObjectMetadata))
+			},
+			DeleteFunc: func(object any) { c.nodeGone(gone[*metav1.PartialObjectMetadata](object)) },
 		}},
 		{csiNodes, onEvent(c.csiNodeChanged, c.csiNodeGone)},
 	}
@@ -163,6 +186,29 @@ func gone[T any](object any) T {
 	return object.(T)
 }
 
+func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
+	c.p.sources.claimChanged(claim, c.p.config.DriverName)
+	if c.leading.Load() {
+		c.p.tellOfMigration(claim)
+	}
+}
+
+// lead says that from now on this process speaks to the owners of claims.
+func (c *Controller) lead() {
+	c.leading.Store(true)
+	for _, object := range c.p.claims.List() {
+		c.p.tellOfMigration(object.(*v1.PersistentVolumeClaim))
+	}
+}
+
+func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
+	c.p.waiting.remove(claim.UID)
+	c.library.rescheduled.Delete(claim.UID)
+	if c.p.journal.find(claim.UID) == nil {
+		c.p.awaiting.forget(string(claim.UID))
+	}
+}
+
 func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 	if pv.Spec.ClaimRef != nil {
 		c.p.journal.rememberVolume(pv.Spec.ClaimRef.UID)
@@ -186,15 +232,15 @@ func (c *Controller) classChanged(class *storagev1.StorageClass) {
 }
 
 // nodeChanged ignores the heartbeat: only labels matter.
-func (c *Controller) nodeChanged(old, now *v1.Node) {
+func (c *Controller) nodeChanged(old, now *metav1.PartialObjectMetadata) {
 	if old != nil && maps.Equal(old.Labels, now.Labels) {
 		return
 	}
-	c.index.SetNode(now)
+	c.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
 	c.topologyChanged()
 }
 
-func (c *Controller) nodeGone(node *v1.Node) {
+func (c *Controller) nodeGone(node *metav1.PartialObjectMetadata) {
 	c.index.DeleteNode(node.Name)
 	c.topologyChanged()
 }
@@ -220,6 +266,7 @@ func (c *Controller) topologyChanged() {
 // Start fills the caches and keeps them so until ctx ends: a stand-by with
 // warm caches takes over without delay.
 func (c *Controller) Start(ctx context.Context) error {
+	go c.nodes.Run(ctx.Done())
 	for _, factory := range c.factories {
 		factory.Start(ctx.Done())
 		for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
@@ -242,38 +289,24 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.takeUp(ctx); err != nil {
 		return err
 	}
+	c.lead()
 	stopBook := c.keepBook(ctx, end)
 	var parts sync.WaitGroup
 	parts.Go(func() { c.library.run(ctx) })
 	parts.Go(func() { c.reclaimer.run(ctx) })
+	parts.Go(func() { c.p.sources.run(ctx, c.p.config.SourceThreads) })
+	if c.p.config.SnapshotSweep > 0 && c.p.config.DriverRestores {
+		parts.Go(func() { c.p.sweepSources(ctx) })
+	}
 	if c.capacity != nil {
 		parts.Go(func() { c.capacity.run(ctx) })
 	}
 	parts.Wait()
+	c.p.awaiting.stop()
 	stopBook()
 	c.recorder.Shutdown()
 	if err := context.Cause(ctx); errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 	return nil
-}
-
-// trim drops what nobody here reads before an object enters a cache. It also
-// gives a claim the older of the two annotations that name its provisioner,
-// the only one that the library knows.
-func trim(object any) (any, error) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return object, nil //nolint:nilerr // A tombstone has nothing to be trimmed.
-	}
-	accessor.SetManagedFields(nil)
-	switch o := object.(type) {
-	case *v1.PersistentVolumeClaim:
-		if name, ok := o.Annotations[annStorageProvisioner]; ok {
-			o.Annotations[annBetaStorageProvisioner] = name
-		}
-	case *v1.Node:
-		o.Annotations, o.Spec, o.Status = nil, v1.NodeSpec{}, v1.NodeStatus{}
-	}
-	return object, nil
 }

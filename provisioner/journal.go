@@ -27,6 +27,8 @@ type order struct {
 	refs    secretRefs               // for the other calls, into the PersistentVolume
 	fsType  string
 
+	foundAgain bool // in the book, after the process that made the order had ended
+
 	unknown bool        // an earlier call may have made the volume
 	since   time.Time   // when the last such call was answered
 	made    *csi.Volume // the driver's answer, once there is one
@@ -59,6 +61,8 @@ func (o *order) check(response *csi.CreateVolumeResponse) error {
 	case volume.CapacityBytes != 0 && volume.CapacityBytes < o.request.CapacityRange.RequiredBytes:
 		return fmt.Errorf("CreateVolume %s: volume %s has %d bytes, %d are required",
 			o.request.Name, volume.VolumeId, volume.CapacityBytes, o.request.CapacityRange.RequiredBytes)
+	case o.request.VolumeContentSource != nil && volume.ContentSource == nil:
+		return fmt.Errorf("CreateVolume %s: volume %s is empty, it was to be filled from %v", o.request.Name, volume.VolumeId, o.request.VolumeContentSource)
 	}
 	return nil
 }
@@ -75,6 +79,8 @@ type journal struct {
 	orders map[types.UID]*order
 	had    *lru.Cache
 	book   book
+
+	closed func(claim types.UID) // hears of every order that has come to its end
 }
 
 // book is where a journal outlives its process.
@@ -85,6 +91,8 @@ type book interface {
 	strike(claim types.UID)
 	// flush returns once an order that was taken out can't be read any more.
 	flush(ctx context.Context, claim types.UID) error
+	// bytes is the size of what is in it.
+	bytes() int
 }
 
 // noBook forgets everything, for tests that have no crash.
@@ -93,17 +101,15 @@ type noBook struct{}
 func (noBook) write(context.Context, *order) error    { return nil }
 func (noBook) strike(types.UID)                       {}
 func (noBook) flush(context.Context, types.UID) error { return nil }
+func (noBook) bytes() int                             { return 0 }
 
 func newJournal(b book) *journal {
-	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), book: b}
+	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), book: b, closed: func(types.UID) {}}
 }
 
 // open files an order before the driver hears of it: what is not in the book
 // is not asked for, so no crash can make anybody forget a disk.
 func (j *journal) open(ctx context.Context, o *order) error {
-	if j.find(o.claim.UID) == o {
-		return nil
-	}
 	if err := j.book.write(ctx, o); err != nil {
 		j.book.strike(o.claim.UID) // it may have been written all the same, and nobody will be asked for it
 		return err
@@ -126,6 +132,7 @@ func (j *journal) close(claim types.UID) {
 	j.mu.Unlock()
 	if open {
 		j.book.strike(claim)
+		j.closed(claim)
 	}
 }
 

@@ -3,16 +3,24 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 // ErrLeaseLost says that another replica may be at work: this one must end at once.
@@ -23,8 +31,10 @@ type Lease struct {
 	Namespace                                 string
 	Driver                                    string // names the Lease as upstream csi-provisioner does
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	Labels                                    map[string]string // of the Lease object
 
-	health *leaderelection.HealthzAdaptor
+	health  *leaderelection.HealthzAdaptor
+	renewed atomic.Pointer[time.Time] // when the last renewal that succeeded was sent; nil while the Lease isn't held
 }
 
 var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
@@ -53,6 +63,19 @@ func (l *Lease) Check(r *http.Request) error {
 // WatchHealth makes Check work. It is called before the check is served.
 func (l *Lease) WatchHealth() { l.health = leaderelection.NewLeaderHealthzAdaptor(20 * time.Second) }
 
+// Held returns ErrLeaseLost if the Lease was not renewed within RenewDeadline:
+// by then another replica may be about to take it. It asks nobody.
+func (l *Lease) Held() error {
+	renewed := l.renewed.Load()
+	if renewed == nil {
+		return fmt.Errorf("%w: it is not held", ErrLeaseLost)
+	}
+	if ago := time.Since(*renewed); ago > l.RenewDeadline {
+		return fmt.Errorf("%w: it was renewed %s ago, and nothing is begun after %s", ErrLeaseLost, ago.Round(time.Second), l.RenewDeadline)
+	}
+	return nil
+}
+
 // RunWhileHeld waits for the Lease, runs work until ctx ends and work has
 // returned, gives the Lease back, and returns work's error. It returns
 // ErrLeaseLost as soon as the Lease is lost, without waiting for work.
@@ -61,19 +84,39 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 	if err != nil {
 		return err
 	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, l.Namespace, l.name(), client.CoreV1(), client.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: hostname + "_" + uuid.NewString()})
+	inner, err := resourcelock.NewWithLabels(resourcelock.LeasesResourceLock, l.Namespace, l.name(), client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: hostname + "_" + uuid.NewString()}, l.Labels)
 	if err != nil {
 		return err
 	}
+	lock := &timedLock{Interface: inner, lease: l}
+	waitCtx, stopWatch := context.WithCancel(ctx)
+	defer stopWatch()
+	free := l.watchRelease(waitCtx, client)
+	for {
+		led, err := l.stand(ctx, lock, free, work)
+		if led || err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// stand waits for the Lease by asking for it every RetryPeriod, and runs work
+// once it is held. It returns false if the Lease was given back meanwhile, for
+// who stands anew asks at once.
+func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}, work func(context.Context) error) (led bool, err error) {
 	electionCtx, release := context.WithCancel(context.WithoutCancel(ctx)) // held until work has returned
 	defer release()
+	var turn turn
 	done := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RetryPeriod: l.RetryPeriod,
 		ReleaseOnCancel: true, WatchDog: l.health, Name: l.name(),
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
+				if !turn.begin() {
+					return
+				}
 				klog.InfoS("Leading", "lease", l.Namespace+"/"+l.name(), "identity", lock.Identity())
 				done <- work(ctx)
 				release()
@@ -83,22 +126,121 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 		},
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	stopWaiting := context.AfterFunc(ctx, func() {
-		if !elector.IsLeader() {
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		case <-free:
+		}
+		if turn.forgo() {
 			release()
 		}
-	})
-	defer stopWaiting()
+	}()
 	elector.Run(electionCtx)
+	if turn.forgo() {
+		return false, nil // never led
+	}
 	select {
 	case err := <-done:
-		return err
+		return true, err
 	default:
+		return true, ErrLeaseLost
 	}
-	if ctx.Err() != nil && !elector.IsLeader() {
-		return nil // never led
+}
+
+// turn is taken or forgone, once.
+type turn struct {
+	mu            sync.Mutex
+	begun, forgon bool
+}
+
+// begin takes the turn unless it was forgone.
+func (t *turn) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun = !t.forgon
+	return t.begun
+}
+
+// forgo gives the turn up unless it was taken.
+func (t *turn) forgo() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgon = !t.begun
+	return t.forgon
+}
+
+// timedLock notes when the Lease was last renewed, by the time of the request
+// and not of its answer: the API server may have had it long before.
+type timedLock struct {
+	resourcelock.Interface
+	lease *Lease
+}
+
+// Create takes a Lease that does not exist yet.
+func (t *timedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return t.note(record, func() error { return t.Interface.Create(ctx, record) })
+}
+
+// Update takes, renews or gives back the Lease.
+func (t *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" {
+		t.lease.renewed.Store(nil)
 	}
-	return ErrLeaseLost
+	return t.note(record, func() error { return t.Interface.Update(ctx, record) })
+}
+
+func (t *timedLock) note(record resourcelock.LeaderElectionRecord, write func() error) error {
+	sent := time.Now()
+	err := write()
+	if err == nil && record.HolderIdentity == t.Identity() {
+		t.lease.renewed.Store(&sent)
+	}
+	return err
+}
+
+// watchRelease tells when the Lease is given back, so that nobody waits for the
+// next time it is asked for. While it can't be watched that is all there is.
+func (l *Lease) watchRelease(ctx context.Context, client kubernetes.Interface) <-chan struct{} {
+	free := make(chan struct{}, 1)
+	go func() {
+		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, l.name()).String()}
+		for ctx.Err() == nil {
+			if events, err := client.CoordinationV1().Leases(l.Namespace).Watch(ctx, options); err != nil {
+				klog.V(2).ErrorS(err, "The Lease can't be watched; it is asked for", "every", l.RetryPeriod)
+			} else {
+				tellReleases(ctx, events, free)
+			}
+			if sleep(ctx, l.RetryPeriod) != nil {
+				return
+			}
+		}
+	}()
+	return free
+}
+
+func tellReleases(ctx context.Context, events watch.Interface, free chan<- struct{}) {
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-events.ResultChan():
+			if !open {
+				return
+			}
+			lease, ok := event.Object.(*coordinationv1.Lease)
+			if ok && (event.Type == watch.Deleted || ptr.Deref(lease.Spec.HolderIdentity, "") == "") {
+				select {
+				case free <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
 }

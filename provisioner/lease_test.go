@@ -3,16 +3,19 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -29,6 +32,11 @@ func leaseServer() (api *fake.Clientset, away *atomic.Bool) {
 	api, away = fake.NewClientset(), &atomic.Bool{}
 	var mu sync.Mutex
 	var kept *coordinationv1.Lease
+	watchers := watch.NewBroadcaster(10, watch.WaitIfChannelFull)
+	api.PrependWatchReactor("leases", func(clienttesting.Action) (bool, watch.Interface, error) {
+		events, err := watchers.Watch()
+		return true, events, err
+	})
 	api.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if away.Load() {
 			return true, nil, errors.New("the API server is away")
@@ -52,6 +60,7 @@ func leaseServer() (api *fake.Clientset, away *atomic.Bool) {
 		version, _ := strconv.Atoi(lease.ResourceVersion)
 		lease.ResourceVersion = strconv.Itoa(version + 1)
 		kept = lease.DeepCopy()
+		_ = watchers.Action(watch.Modified, kept.DeepCopy())
 		return true, lease, nil
 	})
 	return api, away
@@ -125,4 +134,104 @@ func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
 	if !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestAReleasedLeaseIsTakenAtOnce(t *testing.T) {
+	api, _ := leaseServer()
+	patient := func() *Lease { // it would ask again after an hour
+		return &Lease{
+			Namespace: "kube-system", Driver: driverName, Labels: map[string]string{"team": "storage"},
+			LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour,
+		}
+	}
+	first, stop := context.WithCancel(t.Context())
+	leads := make(chan struct{})
+	ended := make(chan error, 2)
+	go func() {
+		ended <- patient().RunWhileHeld(first, api, func(ctx context.Context) error { close(leads); <-ctx.Done(); return nil })
+	}()
+	<-leads
+	tookOver := make(chan struct{})
+	second, stopSecond := context.WithCancel(t.Context())
+	go func() {
+		ended <- patient().RunWhileHeld(second, api, func(context.Context) error { close(tookOver); return nil })
+	}()
+	eventually(t, "the second watched the Lease", func() bool {
+		watches := 0
+		for _, action := range api.Actions() {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+		return watches == 2
+	})
+	lease, err := api.CoordinationV1().Leases("kube-system").Get(t.Context(), "", metav1.GetOptions{})
+	if err != nil || lease.Labels["team"] != "storage" {
+		t.Errorf("the Lease has labels %v, %v", lease.Labels, err)
+	}
+	stop()
+	<-tookOver
+	stopSecond()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNothingIsBegunOnceTheLeaseWasNotRenewedForTooLong(t *testing.T) {
+	l := testLease()
+	driver := &scriptedDriver{creates: []answer{made("d-1", 0, "zone-a")}}
+	fenced := FenceDriver(l.Held, driver)
+	var sent []string
+	client := FenceHTTP(l.Held, tripper(func(r *http.Request) { sent = append(sent, r.Method) }))
+	try := func() (errs []error) {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://api", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := client.RoundTrip(r)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			errs = append(errs, err)
+		}
+		_, err := fenced.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
+		_, err2 := fenced.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{})
+		return append(errs, err, err2)
+	}
+	for name, test := range map[string]struct {
+		renewed time.Duration // ago
+		held    bool
+		sent    int
+		asked   int
+	}{
+		"never held":           {sent: 1},
+		"renewed just now":     {held: true, sent: 4, asked: 1},
+		"renewed too long ago": {held: true, renewed: l.RenewDeadline + time.Second, sent: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent, driver.created, driver.deleted = nil, nil, nil
+			l.renewed.Store(nil)
+			if at := time.Now().Add(-test.renewed); test.held {
+				l.renewed.Store(&at)
+			}
+			errs := try()
+			creates, deletes := driver.calls()
+			if len(sent) != test.sent || creates != test.asked || deletes != test.asked {
+				t.Errorf("sent %v, %d creates, %d deletes", sent, creates, deletes)
+			}
+			if test.asked == 0 && (!errors.Is(errs[1], ErrLeaseLost) || maybeMade(errs[4]) != true) {
+				t.Errorf("got %v", errs)
+			}
+		})
+	}
+}
+
+type tripper func(*http.Request)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	f(r)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }

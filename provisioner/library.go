@@ -51,6 +51,7 @@ type library struct {
 	controller *controller.ProvisionController
 	claims     *claimsForLibrary
 	metrics    libmetrics.Metrics
+	progress   *progress
 
 	rescheduled sync.Map // claim UID -> node that the claim is to be moved off
 
@@ -64,14 +65,14 @@ type informerSet struct {
 	claims, volumes, classes cache.SharedIndexInformer
 }
 
-func newLibrary(p *Provisioner, client, eventClient kubernetes.Interface, informers informerSet, registry prometheus.Registerer) *library {
-	l := &library{p: p, metrics: libmetrics.New(libmetrics.ControllerSubsystem)}
-	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p}
+func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, informers informerSet, registry prometheus.Registerer) *library {
+	l := &library{p: p, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now)}
+	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p, progress: l.progress}
 	registry.MustRegister(
 		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
 		l.metrics.PersistentVolumeDeleteTotal, l.metrics.PersistentVolumeDeleteFailedTotal, l.metrics.PersistentVolumeDeleteDurationSeconds)
 	l.controller = controller.NewProvisionController(
-		&clientForLibrary{Interface: client, events: eventClient, l: l},
+		&clientForLibrary{Interface: client, events: events, l: l},
 		p.config.DriverName,
 		l,
 		libraryVersion,
@@ -98,6 +99,8 @@ func newLimiter(c Config) workqueue.RateLimiter {
 // run works until ctx ends, and returns when the last claim worked on has an
 // outcome.
 func (l *library) run(ctx context.Context) {
+	l.progress.begin()
+	defer l.progress.end()
 	go l.controller.Run(context.WithoutCancel(ctx)) // never returns
 	<-ctx.Done()
 	l.mu.Lock()
@@ -123,6 +126,7 @@ func (l *library) Provision(ctx context.Context, options controller.ProvisionOpt
 		return nil, controller.ProvisioningNoChange, fmt.Errorf("this provisioner is shutting down")
 	}
 	defer l.active.Done()
+	defer l.progress.work(options.PVC.UID)
 	defer func() {
 		if r := recover(); r != nil {
 			klog.ErrorS(nil, "A panic while provisioning", "panic", r, "stack", string(debug.Stack()))
@@ -175,7 +179,11 @@ func (l *library) ShouldProvision(_ context.Context, claim *v1.PersistentVolumeC
 	l.mu.Lock()
 	draining := l.draining
 	l.mu.Unlock()
-	return !draining && isTime(claim)
+	if draining {
+		return false
+	}
+	l.p.tellOfPopulator(claim)
+	return isTime(claim)
 }
 
 // observeDeletion counts a deletion under the library's names.
@@ -191,13 +199,15 @@ func (l *library) observeDeletion(class string, start time.Time, err error) {
 // claimsForLibrary is the informer of claims as the library sees it.
 type claimsForLibrary struct {
 	cache.SharedIndexInformer
-	p       *Provisioner
-	handler cache.ResourceEventHandler
+	p        *Provisioner
+	progress *progress
+	handler  cache.ResourceEventHandler
 }
 
 // AddEventHandlerWithResyncPeriod lets only claims through that are for this
 // driver, and keeps the handler for wake.
 func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	handler = &countedHandler{ResourceEventHandler: handler, progress: c.progress}
 	c.handler = handler
 	return c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
@@ -206,6 +216,22 @@ func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.Resourc
 		},
 		Handler: handler,
 	}, resync)
+}
+
+// countedHandler notes what the library puts into its queue.
+type countedHandler struct {
+	cache.ResourceEventHandler
+	progress *progress
+}
+
+func (h *countedHandler) OnAdd(object any, isInInitialList bool) {
+	h.progress.enqueue(object.(*v1.PersistentVolumeClaim).UID)
+	h.ResourceEventHandler.OnAdd(object, isInInitialList)
+}
+
+func (h *countedHandler) OnUpdate(old, object any) {
+	h.progress.enqueue(object.(*v1.PersistentVolumeClaim).UID)
+	h.ResourceEventHandler.OnUpdate(old, object)
 }
 
 // wake has the library look at a claim now.
@@ -224,19 +250,21 @@ func (c *claimsForLibrary) wakeIfChanged(claim *v1.PersistentVolumeClaim) {
 }
 
 func (c *claimsForLibrary) GetIndexer() cache.Indexer {
-	return &claimsIndexer{Indexer: c.SharedIndexInformer.GetIndexer(), journal: c.p.journal}
+	return &claimsIndexer{Indexer: c.SharedIndexInformer.GetIndexer(), journal: c.p.journal, progress: c.progress}
 }
 
 func (c *claimsForLibrary) GetStore() cache.Store { return c.GetIndexer() }
 
 type claimsIndexer struct {
 	cache.Indexer
-	journal *journal
+	journal  *journal
+	progress *progress
 }
 
-// ByIndex is asked for a claim by its UID. As long as an order is under way
+// ByIndex is asked for a claim by its UID, when a worker begins with it. As long as an order is under way
 // for it, the claim is what it was when the order was made.
 func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
+	i.progress.work(types.UID(uid))
 	if o := i.journal.find(types.UID(uid)); o != nil {
 		return []any{o.claim}, nil
 	}
@@ -348,7 +376,7 @@ var _ corelisters.NodeLister = anyNode{}
 // clientForLibrary is the API client as the library sees it.
 type clientForLibrary struct {
 	kubernetes.Interface
-	events kubernetes.Interface
+	events func(namespace string) corev1client.EventInterface
 	l      *library
 }
 
@@ -362,7 +390,7 @@ type coreForLibrary struct {
 }
 
 func (c *coreForLibrary) Events(namespace string) corev1client.EventInterface {
-	return c.client.events.CoreV1().Events(namespace)
+	return c.client.events(namespace)
 }
 
 func (c *coreForLibrary) PersistentVolumes() corev1client.PersistentVolumeInterface {

@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -59,16 +59,20 @@ func (s *switchboard) ListVolumes(context.Context, *csi.ListVolumesRequest, ...g
 
 // stage is the one running Controller of the tests.
 type stage struct {
-	api *fake.Clientset
-	c   *Controller
+	api      *fake.Clientset
+	metadata *metadatafake.FakeMetadataClient
+	c        *Controller
 	*switchboard
 }
 
 var theStage = sync.OnceValues(func() (*stage, error) {
 	n1, csiNode1 := node("node-1", "zone-a")
 	n2, csiNode2 := node("node-2", "zone-b")
-	s := &stage{api: fake.NewClientset(n1, csiNode1, n2, csiNode2), switchboard: &switchboard{scripts: map[string]*scriptedDriver{}}}
-	c, err := NewController(testConfig(), Clients{Main: s.api, Events: s.api}, s, prometheus.NewRegistry())
+	s := &stage{
+		api: fake.NewClientset(csiNode1, csiNode2), metadata: metadatafake.NewSimpleMetadataClient(metadataScheme(), n1, n2),
+		switchboard: &switchboard{scripts: map[string]*scriptedDriver{}},
+	}
+	c, err := NewController(testConfig(), Clients{Main: s.api, Events: s.api, Metadata: s.metadata}, s, prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +85,12 @@ var theStage = sync.OnceValues(func() (*stage, error) {
 	return s, nil
 })
 
-func node(name, zone string) (*v1.Node, *storagev1.CSINode) {
+func node(name, zone string) (*metav1.PartialObjectMetadata, *storagev1.CSINode) {
 	keys := []string{topology.ZoneKey, topology.WellKnownZoneKey}
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{keys[0]: zone, keys[1]: zone}}},
+	return &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{keys[0]: zone, keys[1]: zone}},
+		},
 		&storagev1.CSINode{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "i-" + name, TopologyKeys: keys}}},
@@ -116,6 +123,18 @@ func play(t *testing.T, answers []answer, change ...func(*v1.PersistentVolumeCla
 	s.scripts["disk-"+name] = x.driver
 	s.mu.Unlock()
 	return x
+}
+
+// createNode puts a Node where its metadata is watched, and where it is asked for.
+func (x *scene) createNode(n *metav1.PartialObjectMetadata) {
+	x.t.Helper()
+	if _, err := x.api.CoreV1().Nodes().Create(x.t.Context(), &v1.Node{ObjectMeta: n.ObjectMeta}, metav1.CreateOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
+	nodes := x.metadata.Resource(v1.SchemeGroupVersion.WithResource("nodes")).(metadatafake.MetadataClient)
+	if _, err := nodes.CreateFake(n, metav1.CreateOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
 }
 
 func (x *scene) createClass() {
@@ -308,9 +327,7 @@ func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
 func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
 	x := play(t, []answer{made("d-waited", 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-9" })
 	n9, csiNode9 := node("node-9", "zone-a")
-	if _, err := x.api.CoreV1().Nodes().Create(t.Context(), n9, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	x.createNode(n9)
 	x.createClaim()
 	x.createClass()
 	eventually(t, "the claim waited for its node", x.isWaiting)
@@ -325,9 +342,9 @@ func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
 
 func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
 	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-8" })
-	if _, err := x.api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-8"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	n8, _ := node("node-8", "")
+	n8.Labels = nil
+	x.createNode(n8)
 	x.createClass()
 	x.createClaim()
 	eventually(t, "the claim waited for its node", x.isWaiting)
@@ -353,7 +370,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
 	b.topology = nil
-	l := &library{p: b.Provisioner}
+	l := &library{p: b.Provisioner, progress: newProgress(b.now)}
 	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
 	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("got %v, %v", state, err)
@@ -371,24 +388,6 @@ func TestNothingIsBegunWhileDraining(t *testing.T) {
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {
 		t.Error("the driver was asked")
-	}
-}
-
-func TestTrimKeepsWhatIsRead(t *testing.T) {
-	claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.ManagedFields = []metav1.ManagedFieldsEntry{{}} })
-	n, _ := node("node-1", "zone-a")
-	n.Status.Images = []v1.ContainerImage{{Names: []string{"x"}}}
-	n.Spec.ProviderID, n.Annotations = "x", map[string]string{"a": "b"}
-	for _, object := range []any{claim, n, ptr.To(42)} {
-		if _, err := trim(object); err != nil {
-			t.Error(err)
-		}
-	}
-	if claim.ManagedFields != nil || claim.Annotations[annBetaStorageProvisioner] != driverName || claim.Spec.StorageClassName == nil {
-		t.Errorf("claim %+v", claim)
-	}
-	if n.Labels[topology.ZoneKey] != "zone-a" || n.Status.Images != nil || n.Spec.ProviderID != "" || n.Annotations != nil {
-		t.Errorf("node %+v", n)
 	}
 }
 

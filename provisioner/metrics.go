@@ -1,16 +1,24 @@
 package provisioner
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/topology"
 )
 
 // metrics are the provisioner's own; the library's and the CSI calls' come
 // from their libraries.
 type metrics struct {
 	outcomes     *prometheus.CounterVec
+	reschedules  *prometheus.CounterVec
+	leaks        *prometheus.CounterVec
 	saveFailures prometheus.Counter
 	spared       prometheus.Counter
 	boundSeconds prometheus.Histogram
@@ -20,8 +28,16 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	m := &metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
-			Help: "CreateVolume calls without a volume, by what they mean for the claim.",
-		}, []string{"outcome"}),
+			Help: "CreateVolume calls without a volume, by class and by what they mean for the claim.",
+		}, []string{"class", "outcome"}),
+		reschedules: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_reschedules_total",
+			Help: "Claims sent back to the scheduler, by reason.",
+		}, []string{"reason"}),
+		leaks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_leaks_prevented_total",
+			Help: "Volumes that would have been forgotten, by what became of them.",
+		}, []string{"end"}),
 		saveFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_pv_save_failures_total",
 			Help: "Attempts to save a PersistentVolume that failed after its volume was made.",
@@ -36,23 +52,58 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
 		}),
 	}
-	for o := range outcomeNames {
-		m.outcomes.WithLabelValues(outcomeNames[o])
+	for _, reason := range rescheduleReasons {
+		m.reschedules.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.outcomes, m.saveFailures, m.spared, m.boundSeconds,
+	for _, end := range []string{endSaved, endDeleted} {
+		m.leaks.WithLabelValues(end)
+	}
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.spared, m.boundSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_under_way",
 			Help: "Volumes asked of the driver whose PersistentVolume is not saved yet.",
 		}, func() float64 { all, _ := j.underWay(); return float64(all) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_unknown",
-			Help: "Volumes under way of which an earlier call may have made the disk.",
+			Help: "Volumes under way of which an earlier call may have made the disk: their request is repeated in the background.",
 		}, func() float64 { _, unknown := j.underWay(); return float64(unknown) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_provisioner_journal_bytes",
+			Help: "Bytes of the journal's entries.",
+		}, func() float64 { return float64(j.book.bytes()) }),
 	)
 	return m
 }
 
-func (m *metrics) outcome(o Outcome) { m.outcomes.WithLabelValues(o.String()).Inc() }
+// What becomes of a volume that would have been forgotten: it gets its
+// PersistentVolume although its claim is gone or an earlier process has made it,
+// or it is deleted since none can stand for it.
+const (
+	endSaved   = "saved"
+	endDeleted = "deleted"
+)
+
+var rescheduleReasons = []string{outOfStock, "refused", labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed)}
+
+const outOfStock = "out_of_stock"
+
+func labelOf(reason topology.Reason) string { return strings.ReplaceAll(reason.String(), " ", "_") }
+
+// rescheduleReason names the reason of an error with Reschedule, one of rescheduleReasons.
+func rescheduleReason(err error) string {
+	if reason, ok := topology.ReasonOf(err); ok {
+		return labelOf(reason)
+	}
+	var before *refusedBefore
+	if errors.As(err, &before) || status.Code(err) == codes.ResourceExhausted {
+		return outOfStock
+	}
+	return "refused"
+}
+
+func (m *metrics) outcome(class string, o Outcome) {
+	m.outcomes.WithLabelValues(class, o.String()).Inc()
+}
 
 func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
 	m.boundSeconds.Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())

@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,6 +61,21 @@ func outcomeOfCreate(err error, mayReschedule bool) Outcome {
 	return Finished
 }
 
+// outcomeOfAnswer is outcomeOfCreate with the codes that the operator has added
+// to those that send the claim to another node.
+func (p *Provisioner) outcomeOfAnswer(o *order, err error) Outcome {
+	outcome := outcomeOfCreate(err, o.mayReschedule())
+	if outcome == Finished && o.mayReschedule() && p.sendsAway(err) {
+		return Reschedule
+	}
+	return outcome
+}
+
+// sendsAway says whether the operator takes the error for one of the node.
+func (p *Provisioner) sendsAway(err error) bool {
+	return slices.Contains(p.config.RescheduleCodes, status.Code(err))
+}
+
 // outcomeOfWant says what it means that there is no volume to be had.
 func outcomeOfWant(mayReschedule bool) Outcome {
 	if mayReschedule {
@@ -86,7 +102,7 @@ func maybeMade(err error) bool { return outcomeOfCreate(err, false) == Backgroun
 
 // outcomeOf says what the error of a CreateVolume call means for its order.
 func (p *Provisioner) outcomeOf(ctx context.Context, o *order, err error) Outcome {
-	outcome := outcomeOfCreate(err, o.mayReschedule())
+	outcome := p.outcomeOfAnswer(o, err)
 	if outcome == Background || !o.unknown || endsUnknown(err) || p.isAbsent(ctx, o, err) {
 		return outcome
 	}

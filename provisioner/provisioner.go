@@ -20,7 +20,9 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/topology"
@@ -58,7 +60,13 @@ type Provisioner struct {
 	topology Topology
 	journal  *journal
 	waiting  *waiting
+	awaiting *awaiting
+	sources  *protection
+	dynamic  dynamic.Interface // nil: no snapshots, no sources of other namespaces
 	soldOut  *soldOut
+	ties     *ties
+	claims   cache.Indexer // PersistentVolumeClaims, trimmed
+	volumes  cache.Indexer // PersistentVolumes, trimmed
 	absence  absence
 	events   record.EventRecorder
 	metrics  *metrics
@@ -74,6 +82,15 @@ type Provisioner struct {
 // volume and saves its PersistentVolume. The Outcome says what to do with the
 // claim if there is an error.
 func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*v1.PersistentVolume, Outcome, error) {
+	pv, outcome, err := p.attempt(ctx, claim, class, node)
+	if outcome == Reschedule {
+		p.metrics.reschedules.WithLabelValues(rescheduleReason(err)).Inc()
+	}
+	p.awaiting.heed(string(claim.UID), err, func() { p.look(claim) })
+	return pv, outcome, err
+}
+
+func (p *Provisioner) attempt(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*v1.PersistentVolume, Outcome, error) {
 	o, outcome, err := p.order(ctx, claim, class, node)
 	if err != nil {
 		return nil, outcome, err
@@ -84,6 +101,9 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 	pv := p.volume(o)
 	if err := p.save(ctx, o, pv); err != nil {
 		return nil, p.outcomeOfSave(ctx, o, err), err
+	}
+	if o.foundAgain || p.isForgotten(claim) {
+		p.metrics.leaks.WithLabelValues(endSaved).Inc()
 	}
 	p.journal.close(claim.UID)
 	p.metrics.bound(claim, p.now())
@@ -114,15 +134,21 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	if p.journal.find(o.claim.UID) == nil {
 		if err := p.soldOut.ask(o); err != nil {
 			p.metrics.spared.Inc()
+			if o.mayReschedule() {
+				p.tellOfTie(ctx, o)
+			}
 			return outcomeOfWant(o.mayReschedule()), err
 		}
-	}
-	if err := p.journal.open(ctx, o); err != nil {
-		return Unchanged, fmt.Errorf("the driver is not asked before the journal has it: %w", err)
+		if err := p.open(ctx, o); err != nil {
+			return Unchanged, err
+		}
 	}
 	response, err := p.call(ctx, o)
 	if err != nil {
 		outcome := p.outcomeOf(ctx, o, err)
+		if outcome == Reschedule && status.Code(err) == codes.ResourceExhausted {
+			p.tellOfTie(ctx, o)
+		}
 		p.settle(o, outcome, maybeMade(err))
 		return outcome, fmt.Errorf("CreateVolume %s: %w", o.request.Name, err)
 	}
@@ -133,6 +159,27 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	}
 	o.made = response.Volume
 	return Finished, nil
+}
+
+// isForgotten says whether the cache no longer has the claim, or shows it on its way out.
+func (p *Provisioner) isForgotten(claim *v1.PersistentVolumeClaim) bool {
+	object, exists, err := p.claims.Get(claim)
+	if err != nil {
+		return false
+	}
+	return !exists || object.(*v1.PersistentVolumeClaim).UID != claim.UID || object.(*v1.PersistentVolumeClaim).DeletionTimestamp != nil
+}
+
+// open makes sure of what the order needs, before the driver hears of it.
+func (p *Provisioner) open(ctx context.Context, o *order) error {
+	if err := p.protect(ctx, o); err != nil {
+		return err
+	}
+	if err := p.journal.open(ctx, o); err != nil {
+		p.sources.drop(o.claim.UID)
+		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)
+	}
+	return nil
 }
 
 // call makes the call, and remembers where the driver has no volume to give.
@@ -146,13 +193,15 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 		p.soldOut.served(o)
 	case status.Code(err) == codes.ResourceExhausted:
 		p.soldOut.heard(o, asked)
+	case p.outcomeOfAnswer(o, err) == Reschedule:
+		p.soldOut.heardOfOne(o, asked)
 	}
 	return response, err
 }
 
 // settle records what an attempt without a volume says of the next one.
 func (p *Provisioner) settle(o *order, outcome Outcome, maybeMade bool) {
-	p.metrics.outcome(outcome)
+	p.metrics.outcome(o.class.Name, outcome)
 	if outcome == Background {
 		if maybeMade {
 			p.journal.markUnknown(o, p.now())

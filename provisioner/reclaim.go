@@ -30,10 +30,30 @@ func mayDelete(pv *v1.PersistentVolume, driver string) bool {
 }
 
 // mayLetGo says whether a PersistentVolume that is being deleted only waits
-// for our finalizer although its disk is to be kept.
+// for our finalizer although its disk is to be kept: its policy says so, or it
+// is available to any claim, and nobody knows whose data it has.
 func mayLetGo(pv *v1.PersistentVolume, driver string) bool {
 	return isMadeBy(pv, driver) && pv.DeletionTimestamp != nil && hasFinalizer(pv) &&
-		pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete
+		(pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete || wasNeverBound(pv) && claimUID(pv) == "")
+}
+
+// mayBeNeedless says whether a PersistentVolume is being deleted before it was
+// bound to the claim that it was made for: no Pod has ever had its disk.
+// Kubernetes binds no claim to it any more, and does not release it either.
+func mayBeNeedless(pv *v1.PersistentVolume, driver string) bool {
+	return isMadeBy(pv, driver) && pv.DeletionTimestamp != nil && hasFinalizer(pv) && wasNeverBound(pv) && claimUID(pv) != "" &&
+		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
+}
+
+func wasNeverBound(pv *v1.PersistentVolume) bool {
+	return pv.Status.Phase == "" || pv.Status.Phase == v1.VolumePending || pv.Status.Phase == v1.VolumeAvailable
+}
+
+func claimUID(pv *v1.PersistentVolume) types.UID {
+	if pv.Spec.ClaimRef == nil {
+		return ""
+	}
+	return pv.Spec.ClaimRef.UID
 }
 
 func isMadeBy(pv *v1.PersistentVolume, driver string) bool {
@@ -54,6 +74,7 @@ type reclaimer struct {
 	attachments cache.Indexer // VolumeAttachments, indexed by attachmentsByVolume
 	queue       workqueue.TypedRateLimitingInterface[string]
 	observe     deletionObserver
+	progress    *progress
 }
 
 const attachmentsByVolume = "volume"
@@ -70,25 +91,33 @@ func attachedVolume(object any) ([]string, error) {
 func newReclaimer(p *Provisioner, volumes, attachments cache.Indexer, observe deletionObserver) *reclaimer {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryStart, p.config.RetryMax)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"})
-	return &reclaimer{p: p, volumes: volumes, attachments: attachments, queue: queue, observe: observe}
+	return &reclaimer{p: p, volumes: volumes, attachments: attachments, queue: queue, observe: observe, progress: newProgress(p.now)}
 }
 
 // volumeChanged files a PersistentVolume that may have something to be done.
 func (r *reclaimer) volumeChanged(pv *v1.PersistentVolume) {
-	if mayDelete(pv, r.p.config.DriverName) || mayLetGo(pv, r.p.config.DriverName) {
-		r.queue.Add(pv.Name)
+	if driver := r.p.config.DriverName; mayDelete(pv, driver) || mayLetGo(pv, driver) || mayBeNeedless(pv, driver) {
+		r.file(pv.Name)
 	}
+}
+
+// file has a PersistentVolume looked at now.
+func (r *reclaimer) file(name string) {
+	r.progress.enqueue(types.UID(name))
+	r.queue.Add(name)
 }
 
 // attachmentGone files the volume of a VolumeAttachment that no longer exists.
 func (r *reclaimer) attachmentGone(attachment *storagev1.VolumeAttachment) {
 	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
-		r.queue.Add(*name)
+		r.file(*name)
 	}
 }
 
 // run works until ctx ends, and returns when the last call to the driver is answered.
 func (r *reclaimer) run(ctx context.Context) {
+	r.progress.begin()
+	defer r.progress.end()
 	var group utilwait.Group
 	for range r.p.config.Workers {
 		group.Start(func() {
@@ -107,7 +136,11 @@ func (r *reclaimer) next(ctx context.Context) bool {
 		return false
 	}
 	defer r.queue.Done(name)
-	if err := r.reclaim(ctx, name); err != nil {
+	r.progress.work(types.UID(name))
+	defer r.progress.work(types.UID(name))
+	err := r.reclaim(ctx, name)
+	r.p.awaiting.heed("persistentvolume "+name, err, func() { r.file(name) })
+	if err != nil {
 		klog.ErrorS(err, "Deleting a volume failed, it is tried again", "persistentVolume", name)
 		r.queue.AddRateLimited(name)
 		return true
@@ -126,7 +159,7 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 	if mayLetGo(pv, r.p.config.DriverName) {
 		return r.p.removeFinalizer(ctx, pv)
 	}
-	if !mayDelete(pv, r.p.config.DriverName) {
+	if !mayDelete(pv, r.p.config.DriverName) && !mayBeNeedless(pv, r.p.config.DriverName) {
 		return nil
 	}
 	if err := r.isMade(ctx, pv); err != nil {
@@ -205,19 +238,79 @@ func (p *Provisioner) recheck(ctx context.Context, cached *v1.PersistentVolume) 
 	if err != nil {
 		return nil, err
 	}
-	if pv.UID != cached.UID || !mayDelete(pv, p.config.DriverName) {
+	switch {
+	case pv.UID != cached.UID:
 		return nil, nil
+	case mayDelete(pv, p.config.DriverName):
+		return pv, nil
+	case mayBeNeedless(pv, p.config.DriverName):
+		return p.recheckNeedless(ctx, pv)
+	}
+	return nil, nil
+}
+
+// recheckNeedless returns the PersistentVolume if its claim is without it, and
+// nil if Kubernetes is about to bind or release it. One that was not made for
+// its claim may have been brought here with data: it is let go without its disk.
+func (p *Provisioner) recheckNeedless(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	ref := pv.Spec.ClaimRef
+	claim, err := p.client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case claim.UID != ref.UID || claim.Spec.VolumeName == pv.Name:
+		return nil, nil
+	}
+	if made, err := p.volumeName(claim); err != nil || pv.Annotations[annVolumeName] != made && pv.Name != made {
+		return nil, p.removeFinalizer(ctx, pv)
 	}
 	return pv, nil
 }
 
-// deletionSecrets reads the Secret that the PersistentVolume names for its deletion.
+// deletionSecrets reads the Secret that the PersistentVolume names for its
+// deletion, or its class if it is from a time when PersistentVolumes named none.
 func (p *Provisioner) deletionSecrets(ctx context.Context, pv *v1.PersistentVolume) (map[string]string, error) {
-	name, namespace := pv.Annotations[annDeletionSecretName], pv.Annotations[annDeletionSecretNamespace]
-	if name == "" || namespace == "" {
+	name, named := pv.Annotations[annDeletionSecretName]
+	namespace := pv.Annotations[annDeletionSecretNamespace]
+	switch {
+	case !named:
+		ref, err := p.classDeletionSecret(ctx, pv)
+		if err != nil {
+			return nil, err
+		}
+		return p.readSecret(ctx, ref)
+	case name == "" || namespace == "":
 		return nil, nil
 	}
 	return p.readSecret(ctx, &v1.SecretReference{Name: name, Namespace: namespace})
+}
+
+// classDeletionSecret returns the Secret that the PersistentVolume's class names.
+// Without the class nobody knows whose keys the disk was made with, and others
+// may not see it: then it would be taken for deleted.
+func (p *Provisioner) classDeletionSecret(ctx context.Context, pv *v1.PersistentVolume) (*v1.SecretReference, error) {
+	if pv.Spec.StorageClassName == "" {
+		return nil, nil
+	}
+	class, err := p.client.StorageV1().StorageClasses().Get(ctx, pv.Spec.StorageClassName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("class %s is gone, and PersistentVolume %s does not say with which Secret its disk is deleted; annotate it with %s and %s, empty for none",
+			pv.Spec.StorageClassName, pv.Name, annDeletionSecretName, annDeletionSecretNamespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	claim := &v1.PersistentVolumeClaim{}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		claim.Name, claim.Namespace = ref.Name, ref.Namespace
+	}
+	volumeName := pv.Annotations[annVolumeName]
+	if volumeName == "" {
+		volumeName = pv.Name
+	}
+	return resolvePurpose(secretPurposes[0], class.Parameters, volumeName, claim)
 }
 
 // removeFinalizer lets the PersistentVolume go, whatever other finalizers come

@@ -215,3 +215,102 @@ func TestTheReclaimerEndsWhenItsCallsAreAnswered(t *testing.T) {
 		t.Errorf("the volume under way was not brought to its end: %q", got)
 	}
 }
+
+func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T) {
+	class := testClass(map[string]string{
+		reservedPrefix + "provisioner-secret-name": "${pv.name}-${pvc.name}", reservedPrefix + "provisioner-secret-namespace": "${pvc.namespace}",
+	})
+	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "disk-0f1e-data"}, Data: map[string][]byte{"k": []byte("v")}}
+	old := func(pv *v1.PersistentVolume) {
+		pv.Spec.StorageClassName, pv.Annotations[annVolumeName] = "essd", "disk-0f1e"
+	}
+	tests := map[string]struct {
+		change func(*v1.PersistentVolume)
+		live   []runtime.Object
+		want   string // of the error; nothing: it is deleted
+		waits  object
+		secret string
+	}{
+		"of an old volume":     {change: old, live: []runtime.Object{class, secret}, secret: "v"},
+		"the class names none": {change: old, live: []runtime.Object{testClass(nil)}},
+		"the class is gone":    {change: old, want: "class essd is gone"},
+		"the Secret is gone":   {change: old, live: []runtime.Object{class}, want: "secret shop/disk-0f1e-data", waits: object{secretsResource, "shop", "disk-0f1e-data"}},
+		"no class":             {change: func(*v1.PersistentVolume) {}},
+		"the volume says none": {change: func(pv *v1.PersistentVolume) { old(pv); pv.Annotations[annDeletionSecretName] = "" }, live: []runtime.Object{class, secret}},
+		"the volume says another": {
+			change: func(pv *v1.PersistentVolume) {
+				old(pv)
+				pv.Annotations[annDeletionSecretName], pv.Annotations[annDeletionSecretNamespace] = "x", "vault"
+			},
+			live: []runtime.Object{class, secret}, want: "secret vault/x", waits: object{secretsResource, "vault", "x"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			pv := testVolume("d-bp1", test.change)
+			b, r := reclaimBench(t, pv, nil, append(test.live, pv.DeepCopy())...)
+			err := r.reclaim(t.Context(), "d-bp1")
+			if test.want != "" {
+				if !strings.Contains(text(err), test.want) || waitsFor(err) != test.waits || len(b.driver.deleted) > 0 {
+					t.Errorf("got %v, waiting for %v, deleted %v", err, waitsFor(err), b.driver.deleted)
+				}
+				return
+			}
+			if err != nil || len(b.driver.deleted) != 1 || b.driver.deleted[0].Secrets["k"] != test.secret {
+				t.Errorf("got %v, deleted %v", err, b.driver.deleted)
+			}
+		})
+	}
+}
+
+func TestAVolumeDeletedBeforeItsClaimWasBoundToIt(t *testing.T) {
+	deleting := func(pv *v1.PersistentVolume) {
+		pv.DeletionTimestamp, pv.Status.Phase, pv.Annotations[annVolumeName] = ptr.To(metav1.Now()), v1.VolumeAvailable, "disk-0f1e"
+	}
+	with := func(change func(*v1.PersistentVolume)) func(*v1.PersistentVolume) {
+		return func(pv *v1.PersistentVolume) { deleting(pv); change(pv) }
+	}
+	for name, test := range map[string]struct {
+		change         func(*v1.PersistentVolume)
+		claim          *v1.PersistentVolumeClaim
+		deleted, letGo bool
+	}{
+		"its claim is without it":              {change: deleting, claim: testClaim(), deleted: true, letGo: true},
+		"it is pending":                        {change: with(func(pv *v1.PersistentVolume) { pv.Status.Phase = "" }), claim: testClaim(), deleted: true, letGo: true},
+		"its claim is about to be bound":       {change: deleting, claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" })},
+		"its claim has another":                {change: deleting, claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp2" }), deleted: true, letGo: true},
+		"its claim is gone, so it is released": {change: deleting},
+		"its claim is another now":             {change: deleting, claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "x" })},
+		"it was not made for this claim":       {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[annVolumeName] = "disk-old" }), claim: testClaim(), letGo: true},
+		"it is for any claim":                  {change: with(func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil }), letGo: true},
+		"it is retained": {change: with(func(pv *v1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+		}), claim: testClaim(), letGo: true},
+		"it is bound":       {change: with(func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound }), claim: testClaim()},
+		"it is not deleted": {change: with(func(pv *v1.PersistentVolume) { pv.DeletionTimestamp = nil }), claim: testClaim()},
+		"another driver's":  {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[annProvisionedBy] = "other" }), claim: testClaim()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := testVolume("d-bp1", test.change)
+			live := []runtime.Object{pv.DeepCopy()}
+			if test.claim != nil {
+				live = append(live, test.claim)
+			}
+			b, r := reclaimBench(t, pv, nil, live...)
+			r.volumeChanged(pv)
+			for r.queue.Len() > 0 {
+				r.next(t.Context())
+			}
+			if got := len(b.driver.deleted) > 0; got != test.deleted {
+				t.Errorf("its disk was deleted: %v", got)
+			}
+			patched := false
+			for _, step := range steps(b) {
+				patched = patched || strings.HasPrefix(step, "patch d-bp1")
+			}
+			if patched != test.letGo {
+				t.Errorf("it was let go: %v", patched)
+			}
+		})
+	}
+}

@@ -41,8 +41,8 @@ type classSettings struct {
 // with Finished if only another claim or class would help, with Unchanged if
 // time might, with Reschedule if another node would.
 func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*order, Outcome, error) {
-	if err := p.refuse(claim); err != nil {
-		return nil, Finished, err
+	if claim.Spec.Selector != nil {
+		return nil, Finished, fmt.Errorf("claim.spec.selector is set: a selector picks an existing volume, a new one cannot be made to match it; remove it, or name a class without a provisioner")
 	}
 	name, err := p.volumeName(claim)
 	if err != nil {
@@ -50,6 +50,9 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 	}
 	settings, err := p.settings(class)
 	if err != nil {
+		return nil, Finished, err
+	}
+	if err := p.passAnnotations(settings.parameters, claim); err != nil {
 		return nil, Finished, err
 	}
 	capabilities, err := p.capabilities(claim, class, settings.fsType)
@@ -61,6 +64,14 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 		return nil, Finished, err
 	}
 	requirement, outcome, err := p.requirement(ctx, claim, class, node, settings.strict)
+	if err != nil {
+		return nil, outcome, err
+	}
+	content, outcome, err := p.content(ctx, claim)
+	if err != nil {
+		return nil, outcome, err
+	}
+	attributes, outcome, err := p.attributes(ctx, claim)
 	if err != nil {
 		return nil, outcome, err
 	}
@@ -77,23 +88,10 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 			VolumeCapabilities:        capabilities,
 			Parameters:                settings.parameters,
 			AccessibilityRequirements: requirement,
+			VolumeContentSource:       content,
+			MutableParameters:         attributes,
 		},
 	}, Unchanged, nil
-}
-
-// refuse returns an error for a claim that asks for what no volume of this
-// driver can be.
-func (p *Provisioner) refuse(claim *v1.PersistentVolumeClaim) error {
-	if claim.Spec.Selector != nil {
-		return fmt.Errorf("claim.spec.selector is set: a selector picks an existing volume, a new one cannot be made to match it; remove it, or name a class without a provisioner")
-	}
-	if name := claim.Spec.VolumeAttributesClassName; name != nil && *name != "" {
-		return fmt.Errorf("claim.spec.volumeAttributesClassName=%s: driver %s cannot modify volumes; remove it", *name, p.config.DriverName)
-	}
-	if source := dataSource(claim); source != nil {
-		return fmt.Errorf("claim.spec.dataSource is %s %s: driver %s cannot make a volume from it; remove it", source.Kind, source.Name, p.config.DriverName)
-	}
-	return nil
 }
 
 // volumeName returns the CSI volume name of a claim: the key by which the
@@ -146,10 +144,12 @@ func (p *Provisioner) settings(class *storagev1.StorageClass) (classSettings, er
 // ownKeys lists the parameters that the provisioner consumes.
 func ownKeys() []string {
 	keys := []string{strictTopologyKey, fsTypeKey}
-	for _, purpose := range secretPurposes {
-		keys = append(keys, reservedPrefix+purpose.prefix+"secret-name", reservedPrefix+purpose.prefix+"secret-namespace")
+	for _, k := range allSecretKeys() {
+		if strings.HasPrefix(k.name, reservedPrefix) {
+			keys = append(keys, k.name, k.namespace)
+		}
 	}
-	return append(keys, reservedPrefix+"secret-name", reservedPrefix+"secret-namespace")
+	return keys
 }
 
 var accessModes = map[v1.PersistentVolumeAccessMode]csi.VolumeCapability_AccessMode_Mode{

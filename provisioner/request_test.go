@@ -34,6 +34,35 @@ func TestAClaimOrClassThatNoVolumeCanServeIsRefusedByName(t *testing.T) {
 		},
 		"clone":    {claim: source("", "PersistentVolumeClaim"), want: []string{"claim.spec.dataSource", "src"}},
 		"snapshot": {claim: source("snapshot.storage.k8s.io", "VolumeSnapshot"), want: []string{"claim.spec.dataSource", "src"}},
+		"annotation that is not passed": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Annotations["volume.alibabacloud.com/disk-id"] = "d-1" },
+			want:  []string{"annotation volume.alibabacloud.com/disk-id", "--claim-annotations=alibabacloud.com/kms-key-id", "make a PersistentVolume"},
+		},
+		"annotation that would encrypt": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Annotations["encrypted"] = "true" },
+			want:  []string{"annotation encrypted", "name a class"},
+		},
+		"annotation that tags": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Annotations["diskTags/team"] = "x" },
+			want:  []string{"annotation diskTags/team"},
+		},
+		"label that would encrypt": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Labels = map[string]string{"kmsKeyId": "x"} },
+			want:  []string{"label kmsKeyId"},
+		},
+		"annotation that contradicts the class": {
+			claim:      func(c *v1.PersistentVolumeClaim) { c.Annotations["alibabacloud.com/kms-key-id"] = "key-2" },
+			parameters: map[string]string{"alibabacloud.com/kms-key-id": "key-1"},
+			want:       []string{"alibabacloud.com/kms-key-id", `"key-2"`, `"key-1"`},
+		},
+		"old and new keys of a Secret": {
+			parameters: map[string]string{
+				"csiProvisionerSecretName": "a", "csiProvisionerSecretNamespace": "b",
+				"csi.storage.k8s.io/provisioner-secret-name": "a", "csi.storage.k8s.io/provisioner-secret-namespace": "b",
+			},
+			want: []string{"csi.storage.k8s.io/provisioner-secret-name and csiProvisionerSecretName"},
+		},
+		"half a Secret by its old key": {parameters: map[string]string{"csiNodeStageSecretName": "a"}, want: []string{"csiNodeStageSecretName", "csiNodeStageSecretNamespace"}},
 		"access mode": {
 			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{"Sometimes"} },
 			want:  []string{`"Sometimes"`, "ReadWriteOnce"},
@@ -184,6 +213,15 @@ func TestWhatTheDriverIsAsked(t *testing.T) {
 				}
 			},
 		},
+		"an annotation of the claim that is allowed": {
+			claim: func(c *v1.PersistentVolumeClaim) { c.Annotations["alibabacloud.com/kms-key-id"] = "key-1" },
+			class: map[string]string{"encrypted": "true"},
+			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
+				if diff := cmp.Diff(map[string]string{"encrypted": "true", "alibabacloud.com/kms-key-id": "key-1"}, r.Parameters); diff != "" {
+					t.Error(diff)
+				}
+			},
+		},
 		"no topology where the driver knows none": {
 			config: func(c *Config) { c.SupportsTopology = false },
 			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
@@ -221,7 +259,7 @@ func TestSecretTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := &v1.SecretReference{Name: "all-data", Namespace: "shop"}
-	want := secretRefs{provisioner: all, controllerPublish: all, nodeStage: all, controllerExpand: all, nodeExpand: all,
+	want := secretRefs{provisioner: all, controllerPublish: all, nodeStage: all, controllerExpand: all, nodeExpand: all, controllerModify: all,
 		nodePublish: &v1.SecretReference{Name: "blue.disk-0f1e", Namespace: "x-shop"}}
 	if diff := cmp.Diff(want, refs, cmp.AllowUnexported(secretRefs{})); diff != "" {
 		t.Error(diff)

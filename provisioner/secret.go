@@ -16,38 +16,53 @@ import (
 // secretRefs are the Secrets of one volume, by the call that needs them; nil
 // for a call that needs none.
 type secretRefs struct {
-	provisioner, controllerPublish, nodeStage, nodePublish, controllerExpand, nodeExpand *v1.SecretReference
+	provisioner, controllerPublish, nodeStage, nodePublish, controllerExpand, nodeExpand, controllerModify *v1.SecretReference
 }
 
-// secretPurposes lists the keys of a class: <prefix>-secret-name and
-// <prefix>-secret-namespace. The key without a prefix is the default for all.
-var secretPurposes = []struct {
+// secretPurpose is one call that may need a Secret.
+type secretPurpose struct {
 	prefix string
+	old    string
 	field  func(*secretRefs) **v1.SecretReference
-}{
-	{"provisioner-", func(r *secretRefs) **v1.SecretReference { return &r.provisioner }},
-	{"controller-publish-", func(r *secretRefs) **v1.SecretReference { return &r.controllerPublish }},
-	{"node-stage-", func(r *secretRefs) **v1.SecretReference { return &r.nodeStage }},
-	{"node-publish-", func(r *secretRefs) **v1.SecretReference { return &r.nodePublish }},
-	{"controller-expand-", func(r *secretRefs) **v1.SecretReference { return &r.controllerExpand }},
-	{"node-expand-", func(r *secretRefs) **v1.SecretReference { return &r.nodeExpand }},
+}
+
+// secretPurposes lists the keys of a class: <prefix>secret-name and
+// <prefix>secret-namespace, or <old>Name and <old>Namespace from before CSI 1.0.
+// The key without a prefix is the default for all.
+var secretPurposes = []secretPurpose{
+	{"provisioner-", "csiProvisionerSecret", func(r *secretRefs) **v1.SecretReference { return &r.provisioner }},
+	{"controller-publish-", "csiControllerPublishSecret", func(r *secretRefs) **v1.SecretReference { return &r.controllerPublish }},
+	{"node-stage-", "csiNodeStageSecret", func(r *secretRefs) **v1.SecretReference { return &r.nodeStage }},
+	{"node-publish-", "csiNodePublishSecret", func(r *secretRefs) **v1.SecretReference { return &r.nodePublish }},
+	{"controller-expand-", "", func(r *secretRefs) **v1.SecretReference { return &r.controllerExpand }},
+	{"node-expand-", "", func(r *secretRefs) **v1.SecretReference { return &r.nodeExpand }},
+	{"controller-modify-", "", func(r *secretRefs) **v1.SecretReference { return &r.controllerModify }},
+}
+
+// secretKeys are the two parameters of a class that name a Secret.
+type secretKeys struct{ name, namespace string }
+
+var defaultSecretKeys = secretKeys{reservedPrefix + "secret-name", reservedPrefix + "secret-namespace"}
+
+// allSecretKeys lists the keys for every purpose, the default ones last.
+func allSecretKeys() []secretKeys {
+	var all []secretKeys
+	for _, purpose := range secretPurposes {
+		all = append(all, purposeKeys(purpose.prefix))
+		if purpose.old != "" {
+			all = append(all, secretKeys{purpose.old + "Name", purpose.old + "Namespace"})
+		}
+	}
+	return append(all, defaultSecretKeys)
+}
+
+func purposeKeys(prefix string) secretKeys {
+	return secretKeys{reservedPrefix + prefix + "secret-name", reservedPrefix + prefix + "secret-namespace"}
 }
 
 // isSecretKey says whether a key of a class is a reference to a Secret.
 func isSecretKey(key string) bool {
-	rest, ok := strings.CutPrefix(key, reservedPrefix)
-	if !ok {
-		return false
-	}
-	if rest == "secret-name" || rest == "secret-namespace" {
-		return true
-	}
-	for _, purpose := range secretPurposes {
-		if rest == purpose.prefix+"secret-name" || rest == purpose.prefix+"secret-namespace" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(allSecretKeys(), func(k secretKeys) bool { return key == k.name || key == k.namespace })
 }
 
 // resolveSecrets returns the references of a class's parameters with their
@@ -55,20 +70,36 @@ func isSecretKey(key string) bool {
 func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (secretRefs, error) {
 	var refs secretRefs
 	for _, purpose := range secretPurposes {
-		nameKey := reservedPrefix + purpose.prefix + "secret-name"
-		namespaceKey := reservedPrefix + purpose.prefix + "secret-namespace"
-		_, hasName := parameters[nameKey]
-		_, hasNamespace := parameters[namespaceKey]
-		if !hasName && !hasNamespace {
-			nameKey, namespaceKey = reservedPrefix+"secret-name", reservedPrefix+"secret-namespace"
-		}
-		ref, err := resolveSecret(parameters, nameKey, namespaceKey, volumeName, claim)
+		ref, err := resolvePurpose(purpose, parameters, volumeName, claim)
 		if err != nil {
 			return secretRefs{}, err
 		}
 		*purpose.field(&refs) = ref
 	}
 	return refs, nil
+}
+
+// resolvePurpose returns the reference for one call.
+func resolvePurpose(purpose secretPurpose, parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
+	keys := purposeKeys(purpose.prefix)
+	old := secretKeys{purpose.old + "Name", purpose.old + "Namespace"}
+	switch hasOld := purpose.old != "" && old.in(parameters); {
+	case keys.in(parameters) && hasOld:
+		return nil, fmt.Errorf("the class has parameters %s and %s; keep the former", keys.name, old.name)
+	case keys.in(parameters):
+	case hasOld:
+		keys = old
+	default:
+		keys = defaultSecretKeys
+	}
+	return resolveSecret(parameters, keys.name, keys.namespace, volumeName, claim)
+}
+
+// in says whether the parameters have one of the two keys.
+func (k secretKeys) in(parameters map[string]string) bool {
+	_, hasName := parameters[k.name]
+	_, hasNamespace := parameters[k.namespace]
+	return hasName || hasNamespace
 }
 
 func resolveSecret(parameters map[string]string, nameKey, namespaceKey, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
@@ -133,7 +164,7 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (
 	}
 	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s of the class: %w", ref.Namespace, ref.Name, err)
+		return nil, absent(object{resource: secretsResource, namespace: ref.Namespace, name: ref.Name}, err)
 	}
 	data := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {

@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -38,7 +39,10 @@ type soldOut struct {
 
 // place is what a claim wants and where: a class and the topologies asked for,
 // with the disk types that the selected node takes.
-type place struct{ class, topologies string }
+type place struct {
+	class, topologies string
+	claim             types.UID // only if the refusal may be the claim's own fault
+}
 
 type refusal struct {
 	zones []string // that were asked for; nil if only some of their nodes were
@@ -59,6 +63,12 @@ func placeOf(o *order) place {
 		topologies = []byte(err.Error()) // no string of a Kubernetes object is at fault, for they are UTF-8
 	}
 	return place{class: classKey(o.class), topologies: string(topologies)}
+}
+
+// ownPlaceOf is the place of a refusal that speaks for the order's claim alone,
+// on its node.
+func ownPlaceOf(o *order) place {
+	return place{class: classKey(o.class), topologies: o.node, claim: o.claim.UID}
 }
 
 // classKey tells a class from a later one of the same name.
@@ -98,36 +108,62 @@ func (s *soldOut) most(class *storagev1.StorageClass, zone string) int64 {
 func (s *soldOut) ask(o *order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, now := placeOf(o), s.now()
+	for _, at := range []place{placeOf(o), ownPlaceOf(o)} {
+		if err := s.askAt(at, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *soldOut) askAt(at place, o *order) error {
+	now := s.now()
 	r, ok := s.refusals[at]
 	if !ok || o.request.CapacityRange.GetRequiredBytes() < r.bytes || now.Sub(r.until) > soldOutForgotten {
 		return nil
 	}
-	if left := r.until.Sub(now); left > 0 {
-		return fmt.Errorf("there was no volume to be had for class %s a moment ago; the driver is asked again in %s", o.class.Name, left.Round(time.Second))
+	if r.until.After(now) {
+		return &refusedBefore{class: o.class.Name, until: r.until}
 	}
 	r.until = now.Add(r.pause)
 	s.refusals[at] = r
 	return nil
 }
 
+// refusedBefore says that the driver is not asked, for it would say the same.
+// It names a time and not a duration, so that the same is told in the same words.
+type refusedBefore struct {
+	class string
+	until time.Time
+}
+
+func (r *refusedBefore) Error() string {
+	return fmt.Sprintf("there was no volume to be had for class %s a moment ago; the driver is asked again at %s UTC", r.class, r.until.UTC().Format(time.TimeOnly))
+}
+
 // heard notes that the driver, asked at the given time, has had no volume to
 // give. Answers to calls that were made side by side count as one.
 func (s *soldOut) heard(o *order, asked time.Time) {
-	s.onChange(o.class.Name, o.requisite(), s.keep(o, asked))
+	s.onChange(o.class.Name, o.requisite(), s.keep(placeOf(o), o, asked))
 }
 
+// heardOfOne notes that the driver has refused the claim for a reason that may
+// be its own, so that it is not sent round in a hurry.
+func (s *soldOut) heardOfOne(o *order, asked time.Time) { s.keep(ownPlaceOf(o), o, asked) }
+
 // keep files the refusal and returns until when it is believed.
-func (s *soldOut) keep(o *order, asked time.Time) time.Time {
+func (s *soldOut) keep(at place, o *order, asked time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, bytes := s.now(), o.request.CapacityRange.GetRequiredBytes()
 	s.sweep(now)
-	at := placeOf(o)
 	r, again := s.refusals[at]
 	switch {
 	case !again:
-		r = refusal{zones: zonesOf(o.requisite()), bytes: bytes, pause: soldOutAtFirst}
+		r = refusal{bytes: bytes, pause: soldOutAtFirst}
+		if at.claim == "" {
+			r.zones = zonesOf(o.requisite())
+		}
 	case !asked.Before(r.heard):
 		r.pause = min(2*r.pause, soldOutAtMost)
 	}
@@ -140,6 +176,7 @@ func (s *soldOut) keep(o *order, asked time.Time) time.Time {
 func (s *soldOut) served(o *order) {
 	at := placeOf(o)
 	s.mu.Lock()
+	delete(s.refusals, ownPlaceOf(o))
 	_, refused := s.refusals[at]
 	delete(s.refusals, at)
 	s.mu.Unlock()

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/topology"
 )
 
 func soldOutAnswer() answer {
@@ -52,7 +55,7 @@ func TestARestockedZoneServesAtOnce(t *testing.T) {
 	class := testClass(nil)
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), class, "node-1")
 	_, outcome, err := b.provision(t.Context(), claimOf(2, "20Gi"), class, "node-1")
-	if outcome != Reschedule || !strings.Contains(text(err), "asked again in 5s") {
+	if outcome != Reschedule || !strings.Contains(text(err), "asked again at 22:13:25 UTC") {
 		t.Errorf("right after: %v, %v", outcome, err)
 	}
 	b.clock = b.clock.Add(soldOutAtFirst)
@@ -130,6 +133,62 @@ func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
 	for _, r := range b.soldOut.refusals {
 		if r.pause != soldOutAtFirst {
 			t.Errorf("the pause is %s", r.pause)
+		}
+	}
+}
+
+func TestCodesThatTheOperatorTakesForTheNodes(t *testing.T) {
+	b := newBench(t, []answer{refused(codes.InvalidArgument)})
+	try := func(n int, node string) Outcome {
+		_, outcome, _ := b.provision(t.Context(), claimOf(n, "20Gi"), testClass(nil), node)
+		return outcome
+	}
+	asked := func(want int) {
+		t.Helper()
+		if creates, _ := b.driver.calls(); creates != want {
+			t.Errorf("asked %d times, want %d", creates, want)
+		}
+	}
+	if outcome := try(1, "node-1"); outcome != Finished {
+		t.Errorf("without the code: %v", outcome)
+	}
+	b.config.RescheduleCodes = []codes.Code{codes.InvalidArgument}
+	if outcome := try(1, ""); outcome != Finished {
+		t.Errorf("without a node: %v", outcome)
+	}
+	asked(2)
+	for range 10 { // the scheduler sends the same claim to the same node again and again
+		if outcome := try(1, "node-1"); outcome != Reschedule {
+			t.Errorf("got %v", outcome)
+		}
+	}
+	asked(3)
+	if outcome := try(1, "node-2"); outcome != Reschedule {
+		t.Errorf("another node: %v", outcome)
+	}
+	if outcome := try(2, "node-1"); outcome != Reschedule {
+		t.Errorf("another claim: %v", outcome)
+	}
+	asked(5)
+	if most := b.soldOut.most(testClass(nil), "zone-a"); most != math.MaxInt64 {
+		t.Errorf("a refusal of one claim leaves %d bytes to all", most)
+	}
+	b.clock = b.clock.Add(soldOutAtFirst)
+	try(1, "node-1")
+	asked(6)
+}
+
+func TestReschedulesAreCountedByReason(t *testing.T) {
+	for err, want := range map[error]string{
+		status.Error(codes.ResourceExhausted, "x"): "out_of_stock",
+		&refusedBefore{}:                                 "out_of_stock",
+		status.Error(codes.InvalidArgument, "x"):         "refused",
+		&topology.Error{Reason: topology.NodeGone}:       "node_gone",
+		&topology.Error{Reason: topology.NodeUnready}:    "node_unready",
+		&topology.Error{Reason: topology.NodeNotAllowed}: "node_not_allowed",
+	} {
+		if got := rescheduleReason(fmt.Errorf("CreateVolume: %w", err)); got != want {
+			t.Errorf("%v: got %s, want %s", err, got, want)
 		}
 	}
 }

@@ -20,8 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
@@ -158,6 +162,9 @@ type bench struct {
 	api    *fake.Clientset
 	events *record.FakeRecorder
 	clock  time.Time
+
+	metadata *metadatafake.FakeMetadataClient
+	dynamic  *dynamicfake.FakeDynamicClient
 }
 
 func testConfig() Config {
@@ -166,7 +173,21 @@ func testConfig() Config {
 		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
 		SupportsTopology: true, StrictTopology: true, ImmediateTopology: true,
 		DefaultFSType: "ext4", NodeGrace: time.Minute,
+		AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1, ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 	}
+}
+
+// listKinds are the kinds that the dynamic client lists.
+var listKinds = map[schema.GroupVersionResource]string{
+	snapshotsResource: "VolumeSnapshotList", contentsResource: "VolumeSnapshotContentList", grantsResource: "ReferenceGrantList",
+}
+
+func metadataScheme() *runtime.Scheme {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	return scheme
 }
 
 func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench {
@@ -174,13 +195,19 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	b := &bench{
 		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
 		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: time.Unix(1700000000, 0),
+		metadata: metadatafake.NewSimpleMetadataClient(metadataScheme()), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds),
 	}
 	j := newJournal(noBook{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
-		events: b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },
-		look: func(*v1.PersistentVolumeClaim) {}, lookAgain: func(*v1.PersistentVolumeClaim) {},
+		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(),
+		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume}),
+		events:  b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },
+		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},
 	}
+	j.closed = b.sources.drop
+	t.Cleanup(b.sources.queue.ShutDown)
 	b.soldOut = newSoldOut(b.now)
 	return b
 }

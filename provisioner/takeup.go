@@ -27,13 +27,20 @@ func (c *Controller) takeUp(ctx context.Context) error {
 		}
 	}
 	for _, o := range orders {
-		saved, err := c.volumes.ByIndex(volumesByClaim, string(o.claim.UID))
+		source, ok := sourceObject(o.claim)
+		saved, err := c.p.volumes.ByIndex(volumesByClaim, string(o.claim.UID))
 		if err == nil && slices.ContainsFunc(saved, func(pv any) bool { return o.isSavedAs(pv.(*v1.PersistentVolume)) }) {
 			c.book.strike(o.claim.UID)
+			if ok {
+				c.p.sources.queue.Add(source)
+			}
 			continue
 		}
 		klog.InfoS("A volume was under way when the last process ended", "volume", o.request.Name, "claim", klog.KObj(o.claim))
-		o.since = c.p.now()
+		o.since, o.foundAgain = c.p.now(), true
+		if ok {
+			c.p.sources.hold(o.claim.UID, source)
+		}
 		c.p.journal.file(o)
 		c.library.claims.wake(o.claim)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ const (
 	finalizer                  = "external-provisioner.volume.kubernetes.io/finalizer"
 	annDeletionSecretName      = "volume.kubernetes.io/provisioner-deletion-secret-name"
 	annDeletionSecretNamespace = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
+	annModifySecretName        = "volume.kubernetes.io/controller-modify-secret-name"
+	annModifySecretNamespace   = "volume.kubernetes.io/controller-modify-secret-namespace"
 	annVolumeName              = "topodisk.io/volume-name" // the CSI volume name, by which the disk is tagged
 	identityKey                = "storage.kubernetes.io/csiProvisionerIdentity"
 )
@@ -49,6 +52,7 @@ func (p *Provisioner) volume(o *order) *v1.PersistentVolume {
 			PersistentVolumeReclaimPolicy: ptr.Deref(o.class.ReclaimPolicy, v1.PersistentVolumeReclaimDelete),
 			MountOptions:                  o.class.MountOptions,
 			VolumeMode:                    o.claim.Spec.VolumeMode,
+			VolumeAttributesClassName:     attributesClassOf(o.claim),
 			ClaimRef: &v1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim",
 				Namespace: o.claim.Namespace, Name: o.claim.Name, UID: o.claim.UID, ResourceVersion: o.claim.ResourceVersion,
@@ -61,10 +65,23 @@ func (p *Provisioner) volume(o *order) *v1.PersistentVolume {
 		pv.Annotations[annDeletionSecretName] = ref.Name
 		pv.Annotations[annDeletionSecretNamespace] = ref.Namespace
 	}
+	if ref := o.refs.controllerModify; ref != nil {
+		pv.Annotations[annModifySecretName] = ref.Name
+		pv.Annotations[annModifySecretNamespace] = ref.Namespace
+	}
 	if pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete {
 		pv.Finalizers = []string{finalizer}
 	}
 	return pv
+}
+
+// attributesClassOf returns the name of the claim's VolumeAttributesClass, nil
+// for none: the empty name is the claim's alone.
+func attributesClassOf(claim *v1.PersistentVolumeClaim) *string {
+	if ptr.Deref(claim.Spec.VolumeAttributesClassName, "") == "" {
+		return nil
+	}
+	return claim.Spec.VolumeAttributesClassName
 }
 
 // pvName returns the volume's ID if it can name an object, and else the CSI
@@ -97,6 +114,7 @@ func (p *Provisioner) csiSource(o *order) *v1.CSIPersistentVolumeSource {
 		NodePublishSecretRef:       o.refs.nodePublish,
 		ControllerExpandSecretRef:  o.refs.controllerExpand,
 		NodeExpandSecretRef:        o.refs.nodeExpand,
+		ReadOnly:                   p.config.ReadOnlyPublish && slices.Equal(o.claim.Spec.AccessModes, []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}),
 	}
 	if !isBlock(o.claim) {
 		source.FSType = o.fsType

@@ -52,7 +52,7 @@ func audit(ctx context.Context, args []string, out, warnings io.Writer) (provisi
 	if err != nil {
 		return provisioner.Audit{}, err
 	}
-	clients, err := newClients(o)
+	clients, err := newClients(o, func() error { return nil })
 	if err != nil {
 		return provisioner.Audit{}, err
 	}
@@ -62,7 +62,7 @@ func audit(ctx context.Context, args []string, out, warnings io.Writer) (provisi
 	}
 	defer func() { _ = driver.Close() }()
 	o.config.DriverName, o.config.DriverListsVolumes = driver.Name(), driver.Can().ListVolumes
-	found, err := provisioner.RunAudit(ctx, o.config, clients.main, driver, cluster)
+	found, err := provisioner.RunAudit(ctx, o.config, clients.Main, driver, cluster)
 	if err != nil {
 		return found, err
 	}

@@ -7,13 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/provisioner"
@@ -48,14 +53,18 @@ func main() {
 }
 
 func run(ctx context.Context, o *options) error {
-	clients, err := newClients(o)
+	o.startLog()
+	lease, held := o.lease(), func() error { return nil }
+	if o.leaderElection {
+		held = lease.Held
+	}
+	clients, err := newClients(o, held)
 	if err != nil {
 		return err
 	}
 	manager := csimetrics.NewCSIMetricsManagerForSidecar("")
 	registry := prometheus.NewRegistry()
 	manager.WithAdditionalRegistry(registry)
-	lease := o.lease()
 	server := newServer(o, manager, lease)
 	if err := server.start(); err != nil {
 		return err
@@ -74,12 +83,17 @@ func run(ctx context.Context, o *options) error {
 	o.config.SupportsTopology = can.Topology && o.topologyGate
 	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
 	o.config.DriverTellsWriters = can.SingleNodeMultiWriter
+	o.config.DriverRestores, o.config.DriverClones, o.config.DriverModifies = can.Snapshots, can.Clone, can.Modify
 	lease.Driver = driver.Name()
+	if err := findOwner(ctx, o, clients.Metadata); err != nil {
+		return err
+	}
 
-	c, err := provisioner.NewController(o.config, provisioner.Clients{Main: clients.main, Events: clients.events, Journal: clients.journal}, driver, registry)
+	c, err := provisioner.NewController(o.config, clients.Clients, provisioner.FenceDriver(held, driver), registry)
 	if err != nil {
 		return err
 	}
+	server.setHealthy(c.Healthy)
 	if err := c.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -90,25 +104,78 @@ func run(ctx context.Context, o *options) error {
 	return lease.RunWhileHeld(ctx, clients.lease, c.Run)
 }
 
-type clients struct{ main, events, journal, lease kubernetes.Interface }
+// findOwner finds out who the CSIStorageCapacity objects go with. Who is no Pod has no owner.
+func findOwner(ctx context.Context, o *options, objects metadata.Interface) (err error) {
+	pod := os.Getenv("POD_NAME")
+	if !o.config.Capacity || o.ownerLevel < 0 {
+		return nil
+	}
+	if pod == "" {
+		klog.InfoS("CSIStorageCapacity objects have no owner, for the environment has no POD_NAME: they stay when this program is removed")
+		return nil
+	}
+	if o.config.CapacityOwner, err = provisioner.Owner(ctx, objects, podNamespace(), pod, o.ownerLevel); err != nil {
+		return fmt.Errorf("the owner of CSIStorageCapacity objects (--capacity-ownerref-level=%d): %w", o.ownerLevel, err)
+	}
+	return nil
+}
 
-// newClients makes a client for each purpose, so that none waits for another's rate limit.
-func newClients(o *options) (c clients, err error) {
+type clients struct {
+	provisioner.Clients
+	lease kubernetes.Interface
+}
+
+// newClients makes a client for each purpose, so that none waits for another's
+// rate limit. What is not an event or the Lease changes nothing unless held
+// returns nil.
+func newClients(o *options, held func() error) (c clients, err error) {
 	for _, want := range []struct {
 		client *kubernetes.Interface
 		qps    float32
 		burst  int
-	}{{&c.main, o.kubeAPIQPS, o.kubeAPIBurst}, {&c.events, eventQPS, eventBurst}, {&c.journal, journalQPS, journalBurst}, {&c.lease, leaseQPS, leaseBurst}} {
-		config, err := o.restConfig()
+		free   bool // of the fence
+	}{
+		{client: &c.Capacity, qps: o.capacityQPS, burst: o.capacityBurst},
+		{client: &c.Events, qps: eventQPS, burst: eventBurst, free: true},
+		{client: &c.Journal, qps: journalQPS, burst: journalBurst},
+		{client: &c.lease, qps: leaseQPS, burst: leaseBurst, free: true},
+	} {
+		config, err := o.restConfig(want.qps, want.burst)
 		if err != nil {
 			return c, err
 		}
-		config.QPS, config.Burst = want.qps, want.burst
+		if !want.free {
+			fence(config, held)
+		}
 		if *want.client, err = kubernetes.NewForConfig(config); err != nil {
 			return c, err
 		}
 	}
-	return c, nil
+	return c, c.main(o, held)
+}
+
+// main makes the clients that share the limit of --kube-api-qps.
+func (c *clients) main(o *options, held func() error) error {
+	config, err := o.restConfig(o.kubeAPIQPS, o.kubeAPIBurst)
+	if err != nil {
+		return err
+	}
+	fence(config, held)
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
+	if c.Main, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Metadata, err = metadata.NewForConfig(config); err != nil {
+		return err
+	}
+	config = rest.CopyConfig(config)
+	config.ContentType = "" // custom resources are JSON
+	c.Dynamic, err = dynamic.NewForConfig(config)
+	return err
+}
+
+func fence(config *rest.Config, held func() error) {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return provisioner.FenceHTTP(held, next) })
 }
 
 // What events, the journal and the lease may send: none grows with the number of

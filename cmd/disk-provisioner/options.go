@@ -5,8 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,15 +34,23 @@ type options struct {
 	kubeconfig     string
 	kubeAPIQPS     float32
 	kubeAPIBurst   int
+	capacityQPS    float32
+	capacityBurst  int
 	httpEndpoint   string
 	metricsAddress string
 	metricsPath    string
+	pprof          bool
+	logFormat      string
+	logFlush       time.Duration
 	topologyGate   bool
 	showVersion    bool
 
 	leaderElection                            bool
 	leaseNamespace                            string
 	leaseDuration, renewDeadline, retryPeriod time.Duration
+	leaseLabels                               map[string]string
+	ownerLevel                                int
+	rescheduleCodes                           []string
 
 	provisioner        string // v1.6: the driver's name, or an error
 	connectionTimeout  time.Duration
@@ -49,7 +60,7 @@ type options struct {
 
 // parse reads the command line, and prints warnings and the help to out.
 func parse(args []string, out io.Writer) (*options, error) {
-	o := &options{topologyGate: true}
+	o := &options{topologyGate: true, config: provisioner.Config{AttributesClasses: true}}
 	flags := o.flags(out)
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -62,6 +73,10 @@ func parse(args []string, out io.Writer) (*options, error) {
 	}
 	if err := o.deprecated(flags, out); err != nil {
 		return nil, err
+	}
+	var err error
+	if o.config.RescheduleCodes, err = provisioner.ParseRescheduleCodes(o.rescheduleCodes); err != nil {
+		return nil, fmt.Errorf("--reschedule-codes: %w", err)
 	}
 	o.config.Namespace = o.leaseNamespace
 	if o.config.Namespace == "" {
@@ -87,6 +102,12 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.IntVar(&c.Workers, "worker-threads", 100, "claims, and volumes, worked on at the same time")
 	f.BoolVar(&c.StrictTopology, "strict-topology", false, "ask only for the selected node's topology; a class may differ with topodisk.io/strict-topology")
 	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "tell the driver the cluster's zones for Immediate claims of classes without allowedTopologies")
+	f.StringSliceVar(&o.rescheduleCodes, "reschedule-codes", nil, "gRPC codes of CreateVolume that send a claim with a selected node back to the scheduler, besides ResourceExhausted; such as InvalidArgument, for drivers that say so that a node cannot have the volume")
+	f.StringSliceVar(&c.ClaimAnnotations, "claim-annotations", []string{"alibabacloud.com/kms-key-id"}, "annotations of claims that are passed to the driver with the class's parameters; a claim with another one that would mean something to it is refused")
+	f.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true, "a restored volume has the mode (Filesystem or Block) of the snapshot's, unless the VolumeSnapshotContent's annotation allows another")
+	f.IntVar(&c.SourceThreads, "cloning-protection-threads", 1, "sources of volumes whose finalizer is taken off at the same time")
+	f.DurationVar(&c.SnapshotSweep, "snapshot-orphan-sweep-interval", 5*time.Minute, "how often VolumeSnapshots are looked for that were left with the finalizer that protects sources; 0 never")
+	f.BoolVar(&c.ReadOnlyPublish, "controller-publish-readonly", false, "publish volumes of claims whose only access mode is ReadOnlyMany for reading alone")
 	f.BoolVar(&c.ExtraCreateMetadata, "extra-create-metadata", false, "pass the claim's name and namespace to the driver")
 	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
 	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
@@ -94,6 +115,10 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.BoolVar(&c.Capacity, "enable-capacity", false, "tell the scheduler by CSIStorageCapacity objects which zones have disks to give")
 	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the driver is asked for the capacity of every class and zone")
 	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "tell capacities of classes that bind at once, too")
+	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "capacities asked for at the same time")
+	f.IntVar(&o.ownerLevel, "capacity-ownerref-level", 1, "owner of the CSIStorageCapacity objects, which go with it: 0 the Pod named by the environment's POD_NAME, 1 its owner (a ReplicaSet, say), 2 that one's owner (a Deployment); -1 nobody")
+	f.Float32Var(&o.capacityQPS, "kube-api-capacity-qps", 10, "requests a second to the API server for CSIStorageCapacity objects")
+	f.IntVar(&o.capacityBurst, "kube-api-capacity-burst", 20, "requests at once to the API server for CSIStorageCapacity objects")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "requests a second to the API server, events and leases not counted")
 	f.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "requests at once to the API server")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
@@ -103,8 +128,12 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a silent leader is waited for")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "wait between two tries for the Lease")
+	f.StringToStringVar(&o.leaseLabels, "leader-election-labels", nil, "labels of the Lease, KEY=VALUE,...")
+	f.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles below /debug/pprof/ of --http-endpoint")
+	f.StringVar(&o.logFormat, "logging-format", "text", "format of the log: text or json")
+	f.DurationVar(&o.logFlush, "log-flush-frequency", 5*time.Second, "longest time between two flushes of the log")
 	f.BoolVar(&o.showVersion, "version", false, "print the version and exit")
-	f.StringVar(&o.featureGates, "feature-gates", "", "Topology=true|false")
+	f.StringVar(&o.featureGates, "feature-gates", "", "of "+strings.Join(gateNames(), ", ")+", each as NAME=true|false")
 	f.StringVar(&o.provisioner, "provisioner", "", "deprecated: the driver is asked for its name; another one than this is refused")
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "deprecated: use --http-endpoint")
 	f.BoolVar(&o.leaderElection, "enable-leader-election", false, "deprecated: use --leader-election")
@@ -112,10 +141,44 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: the socket is waited for as long as it takes")
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
-	f.AddGoFlag(klogFlags.Lookup("v"))
-	f.AddGoFlag(klogFlags.Lookup("vmodule"))
+	klogFlags.VisitAll(func(k *flag.Flag) {
+		f.AddGoFlag(k)
+		if k.Name != "v" && k.Name != "vmodule" {
+			_ = f.MarkHidden(k.Name) // the flag was just added
+		}
+	})
+	for name, without := range idle {
+		f.String(name, "", "deprecated: "+without)
+		f.Lookup(name).NoOptDefVal = "true"
+		_ = f.MarkHidden(name)
+	}
+	for name, why := range refused {
+		f.String(name, "", "refused: "+why)
+		f.Lookup(name).NoOptDefVal = "true"
+		_ = f.MarkHidden(name)
+	}
 	return f
 }
+
+// idle are flags of csi-provisioner that may stay where they are, and why they
+// do nothing.
+var idle = map[string]string{
+	"automaxprocs":              "the Go runtime keeps to the container's processor limit by itself",
+	"log-json-split-stream":     "the whole log goes to standard error",
+	"log-json-info-buffer-size": "the log is not buffered",
+	"log-text-split-stream":     "the whole log goes to standard error",
+	"log-text-info-buffer-size": "the log is not buffered",
+}
+
+// refused are flags of csi-provisioner that ask for what this program is not.
+var refused = map[string]string{
+	"node-deployment":                   centralAlone,
+	"node-deployment-immediate-binding": centralAlone,
+	"node-deployment-base-delay":        centralAlone,
+	"node-deployment-max-delay":         centralAlone,
+}
+
+const centralAlone = "disks are made by one provisioner for the whole cluster, not by one on each node; run it in a Deployment, and leave the flag out"
 
 // deprecated warns of each flag that is here for the sake of old manifests.
 func (o *options) deprecated(flags *pflag.FlagSet, out io.Writer) error {
@@ -128,6 +191,16 @@ func (o *options) deprecated(flags *pflag.FlagSet, out io.Writer) error {
 	} {
 		if flags.Changed(name) {
 			fmt.Fprintf(out, "disk-provisioner: --%s is deprecated: %s\n", name, instead)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(idle)) {
+		if flags.Changed(name) {
+			fmt.Fprintf(out, "disk-provisioner: --%s does nothing: %s\n", name, idle[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		if flag := flags.Lookup(name); flag.Changed && flag.Value.String() != "false" {
+			return fmt.Errorf("--%s=%s: %s", name, flag.Value, refused[name])
 		}
 	}
 	switch o.leaderElectionType {
@@ -149,15 +222,36 @@ func (o *options) deprecated(flags *pflag.FlagSet, out io.Writer) error {
 func (o *options) gates(out io.Writer) error {
 	for _, gate := range strings.FieldsFunc(o.featureGates, func(r rune) bool { return r == ',' }) {
 		name, value, _ := strings.Cut(gate, "=")
-		on, err := strconv.ParseBool(value)
-		if err != nil || name != "Topology" {
-			return fmt.Errorf("--feature-gates=%s: %q is unknown; allowed is Topology=true|false", o.featureGates, gate)
+		name = strings.TrimSpace(name)
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		if err != nil || !slices.Contains(gateNames(), name) {
+			return fmt.Errorf("--feature-gates=%s: %q is unknown; allowed are %s, each as NAME=true|false", o.featureGates, gate, strings.Join(gateNames(), ", "))
 		}
-		fmt.Fprintln(out, "disk-provisioner: --feature-gates=Topology is on by default")
-		o.topologyGate = on
+		switch set := o.gateTable()[name]; {
+		case set != nil:
+			*set = on
+		case !on:
+			return fmt.Errorf("--feature-gates=%s: %s can't be switched off: it is how this program works", o.featureGates, name)
+		}
+		if on && name != "CrossNamespaceVolumeDataSource" {
+			fmt.Fprintf(out, "disk-provisioner: --feature-gates=%s is on by default\n", name)
+		}
 	}
 	return nil
 }
+
+// gateTable says what a feature gate switches; nil for what is always on.
+func (o *options) gateTable() map[string]*bool {
+	return map[string]*bool{
+		"Topology":                       &o.topologyGate,
+		"CrossNamespaceVolumeDataSource": &o.config.CrossNamespace,
+		"VolumeAttributesClass":          &o.config.AttributesClasses,
+		"ReleaseLeaderElectionOnExit":    nil,
+		"HonorPVReclaimPolicy":           nil,
+	}
+}
+
+func gateNames() []string { return slices.Sorted(maps.Keys((&options{}).gateTable())) }
 
 func (o *options) validate() error {
 	config := o.config
@@ -174,6 +268,18 @@ func (o *options) validate() error {
 		return fmt.Errorf("--kube-api-qps=%g; it must be positive", o.kubeAPIQPS)
 	case o.kubeAPIBurst < 1:
 		return fmt.Errorf("--kube-api-burst=%d; it must be at least 1", o.kubeAPIBurst)
+	case o.capacityQPS <= 0:
+		return fmt.Errorf("--kube-api-capacity-qps=%g; it must be positive", o.capacityQPS)
+	case o.capacityBurst < 1:
+		return fmt.Errorf("--kube-api-capacity-burst=%d; it must be at least 1", o.capacityBurst)
+	case o.ownerLevel < -1:
+		return fmt.Errorf("--capacity-ownerref-level=%d; allowed are -1 (nobody), 0 (the Pod) and more", o.ownerLevel)
+	case o.logFormat != "text" && o.logFormat != "json":
+		return fmt.Errorf("--logging-format=%s; allowed are text and json", o.logFormat)
+	case o.logFlush <= 0:
+		return fmt.Errorf("--log-flush-frequency=%s; it must be positive", o.logFlush)
+	case o.pprof && o.httpEndpoint == "":
+		return errors.New("--enable-pprof needs --http-endpoint, where the profiles are served")
 	case o.leaseDuration <= o.renewDeadline:
 		return fmt.Errorf("--leader-election-lease-duration=%s must be longer than --leader-election-renew-deadline=%s", o.leaseDuration, o.renewDeadline)
 	case o.renewDeadline <= o.retryPeriod*12/10:
@@ -182,27 +288,42 @@ func (o *options) validate() error {
 	return nil
 }
 
-func (o *options) restConfig() (*rest.Config, error) {
+func (o *options) restConfig(qps float32, burst int) (*rest.Config, error) {
+	config, err := o.apiServer()
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType, config.QPS, config.Burst = protobuf, qps, burst
+	return config, nil
+}
+
+func (o *options) apiServer() (*rest.Config, error) {
 	if o.kubeconfig == "" && o.master == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("no API server: this is not a Pod (%w); name one with --kubeconfig=FILE", err)
 		}
-		config.ContentType = protobuf
 		return config, nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags(o.master, o.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
 	}
-	config.ContentType = protobuf
 	return config, nil
+}
+
+// startLog makes the log what --logging-format and --log-flush-frequency say.
+func (o *options) startLog() {
+	if o.logFormat == "json" {
+		klog.SetSlogLogger(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-10)}))) // klog itself heeds --v
+	}
+	klog.StartFlushDaemon(o.logFlush)
 }
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
 func (o *options) lease() *provisioner.Lease {
-	return &provisioner.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod}
+	return &provisioner.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, Labels: o.leaseLabels}
 }
 
 func podNamespace() string {

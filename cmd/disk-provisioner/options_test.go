@@ -47,8 +47,8 @@ func TestTodaysFlagsDoNotWarn(t *testing.T) {
 func TestAWrongFlagIsNamedWithWhatIsAllowed(t *testing.T) {
 	for args, want := range map[string][]string{
 		"--strict-topology true":                        {`"true"`, "--strict-topology=true"},
-		"--feature-gates=Magic=true":                    {"Magic=true", "Topology=true|false"},
-		"--feature-gates=Topology=maybe":                {"Topology=maybe", "Topology=true|false"},
+		"--feature-gates=Magic=true":                    {"Magic=true", "CrossNamespaceVolumeDataSource", "NAME=true|false"},
+		"--feature-gates=Topology=maybe":                {"Topology=maybe", "NAME=true|false"},
 		"--leader-election-type=configmaps":             {"configmaps", "leases"},
 		"--metrics-address=:1 --http-endpoint=:2":       {"--metrics-address and --http-endpoint"},
 		"--csi-address=":                                {"--csi-address", "/csi/csi.sock"},
@@ -61,7 +61,19 @@ func TestAWrongFlagIsNamedWithWhatIsAllowed(t *testing.T) {
 		"--retry-interval-start=10m":                    {"--retry-interval-max=5m0s", "--retry-interval-start=10m0s"},
 		"--timeout=soon":                                {"timeout", "soon"},
 		"--enable-capacity --capacity-poll-interval=0s": {"--capacity-poll-interval=0s"},
-		"--node-deployment":                             {"node-deployment"},
+		"--node-deployment":                             {"--node-deployment=true", "Deployment", "leave the flag out"},
+		"--node-deployment-base-delay=20s":              {"--node-deployment-base-delay=20s", "for the whole cluster"},
+		"--feature-gates=HonorPVReclaimPolicy=false":    {"HonorPVReclaimPolicy can't be switched off"},
+		"--reschedule-codes=Aborted":                    {"--reschedule-codes", `"Aborted"`, "InvalidArgument"},
+		"--cloning-protection-threads=0":                {"--cloning-protection-threads=0"},
+		"--snapshot-orphan-sweep-interval=-1s":          {"--snapshot-orphan-sweep-interval=-1s", "0 for never"},
+		"--enable-capacity --capacity-threads=0":        {"--capacity-threads=0"},
+		"--capacity-ownerref-level=-2":                  {"--capacity-ownerref-level=-2", "-1 (nobody)"},
+		"--kube-api-capacity-qps=0":                     {"--kube-api-capacity-qps=0"},
+		"--kube-api-capacity-burst=0":                   {"--kube-api-capacity-burst=0"},
+		"--logging-format=xml":                          {"--logging-format=xml", "text and json"},
+		"--log-flush-frequency=0s":                      {"--log-flush-frequency=0s"},
+		"--enable-pprof":                                {"--enable-pprof", "--http-endpoint"},
 	} {
 		_, err := parse(strings.Fields(args), io.Discard)
 		for _, part := range want {
@@ -83,18 +95,19 @@ func TestHelpAndVersionAreNoErrors(t *testing.T) {
 }
 
 func TestAMissingKubeconfigIsNamed(t *testing.T) {
+	held := func() error { return nil }
 	missing := filepath.Join(t.TempDir(), "none")
 	o, err := parse([]string{"--kubeconfig=" + missing}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newClients(o); err == nil || !strings.Contains(err.Error(), "--kubeconfig="+missing) {
+	if _, err := newClients(o, held); err == nil || !strings.Contains(err.Error(), "--kubeconfig="+missing) {
 		t.Errorf("got %v", err)
 	}
 	if err := os.Unsetenv("KUBERNETES_SERVICE_HOST"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newClients(&options{}); err == nil || !strings.Contains(err.Error(), "--kubeconfig=FILE") {
+	if _, err := newClients(&options{}, held); err == nil || !strings.Contains(err.Error(), "--kubeconfig=FILE") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -108,6 +121,99 @@ func TestTheLeasesNamespace(t *testing.T) {
 		}
 		if got := o.lease().Namespace; got != want {
 			t.Errorf("%q: %s", args, got)
+		}
+	}
+}
+
+// everyFlag is every flag that csi-provisioner has or had, from v1.6.0 on, with a
+// value that is not its default, and what it does here.
+var everyFlag = []struct {
+	flag string
+	does func(o *options) bool // what it must do; nil for what does nothing but warn
+}{
+	{"--master=https://api:6443", func(o *options) bool { return o.master == "https://api:6443" }},
+	{"--kubeconfig=/k", func(o *options) bool { return o.kubeconfig == "/k" }},
+	{"--csi-address=/s", func(o *options) bool { return o.csiAddress == "/s" }},
+	{"--volume-name-prefix=disk", func(o *options) bool { return o.config.VolumeNamePrefix == "disk" }},
+	{"--volume-name-uuid-length=8", func(o *options) bool { return o.config.VolumeNameUUID == 8 }},
+	{"--retry-interval-start=2s", func(o *options) bool { return o.config.RetryStart == 2*time.Second }},
+	{"--retry-interval-max=7m", func(o *options) bool { return o.config.RetryMax == 7*time.Minute }},
+	{"--worker-threads=3", func(o *options) bool { return o.config.Workers == 3 }},
+	{"--cloning-protection-threads=3", func(o *options) bool { return o.config.SourceThreads == 3 }},
+	{"--timeout=77s", func(o *options) bool { return o.config.Timeout == 77*time.Second }},
+	{"--enable-leader-election=true", func(o *options) bool { return o.leaderElection }},
+	{"--leader-election-type=endpoints", nil},
+	{"--leader-election", func(o *options) bool { return o.leaderElection }},
+	{"--leader-election-namespace=ns", func(o *options) bool { return o.lease().Namespace == "ns" }},
+	{"--leader-election-lease-duration=16s", func(o *options) bool { return o.lease().LeaseDuration == 16*time.Second }},
+	{"--leader-election-renew-deadline=11s", func(o *options) bool { return o.lease().RenewDeadline == 11*time.Second }},
+	{"--leader-election-retry-period=6s", func(o *options) bool { return o.lease().RetryPeriod == 6*time.Second }},
+	{"--leader-election-labels=team=storage,tier=1", func(o *options) bool { l := o.lease().Labels; return l["team"] == "storage" && l["tier"] == "1" }},
+	{"--strict-topology", func(o *options) bool { return o.config.StrictTopology }},
+	{"--immediate-topology=false", func(o *options) bool { return !o.config.ImmediateTopology }},
+	{"--extra-create-metadata", func(o *options) bool { return o.config.ExtraCreateMetadata }},
+	{"--provisioner=x", nil},
+	{"--connection-timeout=5s", nil},
+	{"--metrics-address=:9", func(o *options) bool { return o.httpEndpoint == ":9" }},
+	{"--metrics-path=/m", func(o *options) bool { return o.metricsPath == "/m" }},
+	{"--http-endpoint=:9", func(o *options) bool { return o.httpEndpoint == ":9" }},
+	{"--enable-pprof --http-endpoint=:9", func(o *options) bool { return o.pprof }},
+	{"--feature-gates=Topology=false", func(o *options) bool { return !o.topologyGate }},
+	{"--feature-gates=CrossNamespaceVolumeDataSource=true", func(o *options) bool { return o.config.CrossNamespace }},
+	{"--feature-gates=VolumeAttributesClass=false", func(o *options) bool { return !o.config.AttributesClasses }},
+	{"--feature-gates=ReleaseLeaderElectionOnExit=true,HonorPVReclaimPolicy=true", nil},
+	{"--kube-api-qps=7", func(o *options) bool { return o.kubeAPIQPS == 7 }},
+	{"--kube-api-burst=7", func(o *options) bool { return o.kubeAPIBurst == 7 }},
+	{"--kube-api-capacity-qps=7", func(o *options) bool { return o.capacityQPS == 7 }},
+	{"--kube-api-capacity-burst=7", func(o *options) bool { return o.capacityBurst == 7 }},
+	{"--default-fstype=xfs", func(o *options) bool { return o.config.DefaultFSType == "xfs" }},
+	{"--enable-capacity", func(o *options) bool { return o.config.Capacity }},
+	{"--capacity-poll-interval=3m", func(o *options) bool { return o.config.CapacityPoll == 3*time.Minute }},
+	{"--capacity-threads=3", func(o *options) bool { return o.config.CapacityThreads == 3 }},
+	{"--capacity-ownerref-level=2", func(o *options) bool { return o.ownerLevel == 2 }},
+	{"--capacity-for-immediate-binding", func(o *options) bool { return o.config.CapacityForImmediate }},
+	{"--node-deployment=false", nil},
+	{"--controller-publish-readonly", func(o *options) bool { return o.config.ReadOnlyPublish }},
+	{"--prevent-volume-mode-conversion=false", func(o *options) bool { return !o.config.PreventModeConversion }},
+	{"--snapshot-orphan-sweep-interval=9m", func(o *options) bool { return o.config.SnapshotSweep == 9*time.Minute }},
+	{"--automaxprocs", nil},
+	{"--logging-format=json", func(o *options) bool { return o.logFormat == "json" }},
+	{"--log-flush-frequency=9s", func(o *options) bool { return o.logFlush == 9*time.Second }},
+	{"--log-json-split-stream --log-json-info-buffer-size=1k --log-text-split-stream --log-text-info-buffer-size=1k", nil},
+	{"--version", func(o *options) bool { return o.showVersion }},
+	{"--reschedule-codes=InvalidArgument,outofrange", func(o *options) bool { return len(o.config.RescheduleCodes) == 2 }},
+	{"--claim-annotations=a,b", func(o *options) bool { return len(o.config.ClaimAnnotations) == 2 }},
+	{"--v=0 --vmodule= --logtostderr=true --alsologtostderr=false --stderrthreshold=2 --skip_headers=false", nil},
+}
+
+func TestEveryFlagOfCSIProvisionerIsTaken(t *testing.T) {
+	neutral, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range everyFlag {
+		var warnings bytes.Buffer
+		o, err := parse(strings.Fields(test.flag), &warnings)
+		if err != nil {
+			t.Errorf("%s: %v", test.flag, err)
+			continue
+		}
+		if test.does != nil && (!test.does(o) || test.does(neutral)) {
+			t.Errorf("%s does nothing, or is the default: %+v", test.flag, o)
+		}
+	}
+}
+
+func TestFlagsThatDoNothingSayWhy(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--automaxprocs":                            "--automaxprocs does nothing: the Go runtime",
+		"--log-json-info-buffer-size=1k":            "the log is not buffered",
+		"--leader-election-type=endpoints":          "Kubernetes no longer has such locks",
+		"--feature-gates=HonorPVReclaimPolicy=true": "on by default",
+	} {
+		var warnings bytes.Buffer
+		if _, err := parse([]string{flag}, &warnings); err != nil || !strings.Contains(warnings.String(), want) {
+			t.Errorf("%s: %v, %q", flag, err, &warnings)
 		}
 	}
 }

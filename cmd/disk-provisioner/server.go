@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +16,13 @@ import (
 	"github.com/topodisk/topodisk/provisioner"
 )
 
-// server answers /metrics, /healthz (is the process alive), /healthz/leader-election
-// (does a leader renew its Lease) and /readyz (does the driver answer).
+// server answers /metrics, /healthz (does a leader get on with its queues),
+// /healthz/leader-election (does it renew its Lease, too) and /readyz (does the
+// driver answer).
 type server struct {
-	http  *http.Server
-	probe atomic.Pointer[func(context.Context) (bool, error)]
+	http    *http.Server
+	probe   atomic.Pointer[func(context.Context) (bool, error)]
+	healthy atomic.Pointer[func() error]
 }
 
 func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *provisioner.Lease) *server {
@@ -30,10 +33,28 @@ func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *provisio
 	s := &server{http: &http.Server{Addr: o.httpEndpoint, Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
 	manager.RegisterToServer(mux, o.metricsPath)
 	lease.WatchHealth()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/healthz/leader-election", answer(lease.Check))
+	mux.HandleFunc("/healthz", answer(s.served))
+	mux.HandleFunc("/healthz/leader-election", answer(func(r *http.Request) error { return errors.Join(lease.Check(r), s.served(r)) }))
 	mux.HandleFunc("/readyz", answer(s.ready))
+	if o.pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	return s
+}
+
+func (s *server) setHealthy(check func() error) { s.healthy.Store(&check) }
+
+// served returns an error if this process leads and does not get on with its queues.
+func (s *server) served(*http.Request) error {
+	check := s.healthy.Load()
+	if check == nil {
+		return nil
+	}
+	return (*check)()
 }
 
 func answer(check func(*http.Request) error) http.HandlerFunc {

@@ -208,24 +208,30 @@ func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 			"/nodes[]: get list watch",
 			"/persistentvolumeclaims[]: get list watch patch",
 			"/persistentvolumes[]: get list watch create delete patch",
+			"/pods[]: list",
+			"snapshot.storage.k8s.io/volumesnapshotcontents[]: get watch",
+			"snapshot.storage.k8s.io/volumesnapshots[]: get list watch patch",
 			"storage.k8s.io/csidrivers[diskplugin.csi.alibabacloud.com]: get patch",
 			"storage.k8s.io/csinodes[]: get list watch",
 			"storage.k8s.io/storageclasses[]: get list watch",
 			"storage.k8s.io/volumeattachments[]: get list watch",
+			"storage.k8s.io/volumeattributesclasses[]: get watch",
 		},
 		"kube-system/topodisk-journal": {
 			"/configmaps[]: create",
 			"/configmaps[" + strings.Join(journalPages(), " ") + "]: get update",
 		},
 		"kube-system/topodisk-capacities": {
+			"/pods[]: get",
+			"apps/replicasets[]: get",
 			"storage.k8s.io/csistoragecapacities[]: get list watch create update delete",
 		},
 		"kube-system/topodisk-leader-election": {
 			"coordination.k8s.io/leases[]: create",
-			"coordination.k8s.io/leases[diskplugin-csi-alibabacloud-com]: get update",
+			"coordination.k8s.io/leases[diskplugin-csi-alibabacloud-com]: get update watch",
 		},
-		"storage/topodisk-provisioner-secrets": {"/secrets[ecs-parameters]: get"},
-		"tenants/topodisk-provisioner-secrets": {"/secrets[]: get"},
+		"storage/topodisk-provisioner-secrets": {"/secrets[ecs-parameters]: get watch"},
+		"tenants/topodisk-provisioner-secrets": {"/secrets[]: get watch"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)

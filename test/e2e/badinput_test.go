@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"context"
+	"io"
 	"math"
+	"net/http"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -106,7 +110,8 @@ func (s *scene) checkBackOff() {
 	})
 }
 
-// attempts counts the failures that a claim's events tell of, and says how old the first is.
+// attempts counts the failures for the claim's class, which is its own, and says how old the first is. Its events don't
+// tell, for the same event is written once a minute.
 func (s *scene) attempts(claim string) (age time.Duration, count int) {
 	s.Helper()
 	events, err := s.Events(s.Context(), s.namespace, claim)
@@ -114,17 +119,39 @@ func (s *scene) attempts(claim string) (age time.Duration, count int) {
 	for _, e := range events {
 		if e.Reason == "ProvisioningFailed" {
 			age = max(age, time.Since(e.FirstTimestamp.Time))
-			count += int(e.Count)
 		}
 	}
+	object, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(s.Context(), claim, metav1.GetOptions{})
+	s.must(err)
+	failures := regexp.MustCompile(`controller_persistentvolumeclaim_provision_failed_total\{class="` + *object.Spec.StorageClassName + `"\} (\d+)`)
+	if found := failures.FindStringSubmatch(s.metrics()); found != nil {
+		count, err = strconv.Atoi(found[1])
+		s.must(err)
+	}
+	if count == 0 {
+		s.Fatalf("claim %s: its class has no failures in the metrics", claim)
+	}
 	return age, count
+}
+
+// metrics are disk-provisioner's.
+func (s *scene) metrics() string {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.Topodisk().Metrics(lab.ProvisionerName), nil)
+	s.must(err)
+	response, err := http.DefaultClient.Do(request)
+	s.must(err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	s.must(err)
+	return string(body)
 }
 
 // allowSecrets lets the provisioner read Secrets of the scene's namespace, as the chart's rbac.provisionerSecrets does.
 func (s *scene) allowSecrets() {
 	s.Helper()
 	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
 	_, err := s.Client.RbacV1().Roles(s.namespace).Create(s.Context(), role, metav1.CreateOptions{})
 	s.must(err)
 	binding := &rbacv1.RoleBinding{

@@ -1,0 +1,87 @@
+package provisioner
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/lru"
+)
+
+// Reasons of events, upstream csi-provisioner's where it has one.
+const (
+	reasonCleanupFailed = "ProvisioningCleanupFailed"
+	reasonDeleteFailed  = "VolumeFailedDelete"
+	reasonBegun         = "Provisioning" // the library's, before every attempt
+	reasonTopology      = "ProvisioningTopology"
+	reasonPopulator     = "ExternalPopulator"
+	reasonMigration     = "ProvisioningRefused"
+	reasonTied          = "ProvisioningTied"
+	reasonKept          = "VolumeKept"
+)
+
+const (
+	// foldFor is how long the same event is only counted before it is written again.
+	foldFor = time.Minute
+	// foldedEvents bounds the memory of what was written.
+	foldedEvents = 4096
+)
+
+// eventFold stands before the API server and lets the same event through once
+// a foldFor: the count that is written then has all in between. It writes
+// nothing of what is told before every attempt, for the outcome is told anyway.
+type eventFold struct {
+	corev1client.EventInterface
+	memory *eventMemory
+}
+
+type eventMemory struct {
+	mu      sync.Mutex
+	written *lru.Cache // event name -> time
+	now     func() time.Time
+}
+
+func newEventMemory(now func() time.Time) *eventMemory {
+	return &eventMemory{written: lru.New(foldedEvents), now: now}
+}
+
+// isDue says whether the event is to be written now, and takes it for written then.
+func (m *eventMemory) isDue(event *v1.Event) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := event.Namespace + "/" + event.Name
+	if at, ok := m.written.Get(key); ok && m.now().Sub(at.(time.Time)) < foldFor {
+		return false
+	}
+	m.written.Add(key, m.now())
+	return true
+}
+
+// eventsFolded returns the events of a client, folded.
+func eventsFolded(client kubernetes.Interface, memory *eventMemory) func(namespace string) corev1client.EventInterface {
+	return func(namespace string) corev1client.EventInterface {
+		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory}
+	}
+}
+
+func isNoise(event *v1.Event) bool {
+	return event.Type == v1.EventTypeNormal && event.Reason == reasonBegun
+}
+
+// CreateWithEventNamespace writes an event for the first time.
+func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
+	if isNoise(event) || !f.memory.isDue(event) {
+		return event, nil
+	}
+	return f.EventInterface.CreateWithEventNamespace(event)
+}
+
+// PatchWithEventNamespace writes that an event has happened again.
+func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
+	if isNoise(event) || !f.memory.isDue(event) {
+		return event, nil
+	}
+	return f.EventInterface.PatchWithEventNamespace(event, data)
+}

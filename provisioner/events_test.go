@@ -1,0 +1,48 @@
+package provisioner
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
+	clock, api := time.Unix(1700000000, 0), fake.NewClientset()
+	events := eventsFolded(api, newEventMemory(func() time.Time { return clock }))("shop")
+	event := func(name, kind, reason string) *v1.Event {
+		return &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: kind, Reason: reason}
+	}
+	failed, other := event("a", v1.EventTypeWarning, "ProvisioningFailed"), event("b", v1.EventTypeWarning, "ProvisioningFailed")
+	begun := event("c", v1.EventTypeNormal, "Provisioning")
+	created := func(e *v1.Event) {
+		t.Helper()
+		if got, err := events.CreateWithEventNamespace(e); err != nil || got.Name != e.Name {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+	again := func(e *v1.Event) {
+		t.Helper()
+		if got, err := events.PatchWithEventNamespace(e, []byte(`{"count":2}`)); err != nil || got.Name != e.Name {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+	count := func(want int) {
+		t.Helper()
+		if got := len(api.Actions()); got != want {
+			t.Errorf("%d writes, want %d", got, want)
+		}
+	}
+	created(failed)
+	created(other)
+	created(begun) // the outcome will be told
+	again(begun)
+	again(failed)
+	count(2)
+	clock = clock.Add(foldFor)
+	again(failed)
+	again(failed)
+	count(3)
+}

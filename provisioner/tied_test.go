@@ -1,0 +1,87 @@
+package provisioner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// podWith returns a Pod with those claims, waiting for a node.
+func podWith(name string, claims ...string) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: v1.PodStatus{Phase: v1.PodPending}}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
+	}
+	return pod
+}
+
+func TestAPodThatIsTiedToASoldOutZoneIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  *v1.Pod
+		zone string
+		told bool
+	}{
+		"tied":                      {podWith("web-0", "data", "logs"), "zone-a", true},
+		"the other is elsewhere":    {podWith("web-0", "data", "logs"), "zone-b", false},
+		"the other is not bound":    {podWith("web-0", "data", "new"), "zone-a", false},
+		"the Pod has no other":      {podWith("web-0", "data"), "zone-a", false},
+		"another Pod has the other": {podWith("web-0", "logs", "x"), "zone-a", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{soldOutAnswer()}, test.pod)
+			other := testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = "logs", "other", "d-logs" })
+			pv := testVolume("d-logs", func(pv *v1.PersistentVolume) {
+				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, test.zone).volume.AccessibleTopology)
+			})
+			for _, err := range []error{b.claims.Add(other), b.volumes.Add(pv)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			lists := 0
+			for range 4 {
+				_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			}
+			for _, action := range b.api.Actions() {
+				if action.Matches("list", "pods") {
+					lists++
+				}
+			}
+			if lists != 1 {
+				t.Errorf("%d lists of Pods", lists)
+			}
+			events := strings.Join(b.drained(), "\n")
+			for _, want := range []string{"ProvisioningTied", "Pod web-0", "claim logs", "d-logs is in zone-a", "for claim data", "by a snapshot"} {
+				if strings.Contains(events, want) != test.told {
+					t.Errorf("%q in %q: want %v", want, events, test.told)
+				}
+			}
+			if strings.Count(events, "ProvisioningTied") > 1 {
+				t.Error("it is told more than once")
+			}
+		})
+	}
+}
+
+func TestOneListOfPodsServesANamespace(t *testing.T) {
+	b := newBench(t, []answer{soldOutAnswer()})
+	for n := range 50 {
+		for range 3 {
+			_, _, _ = b.provision(t.Context(), claimOf(n, fmt.Sprint(20+n)+"Gi"), testClass(nil), "node-1")
+		}
+	}
+	lists := 0
+	for _, action := range b.api.Actions() {
+		if action.Matches("list", "pods") {
+			lists++
+		}
+	}
+	if lists != 1 {
+		t.Errorf("%d lists of Pods", lists)
+	}
+}

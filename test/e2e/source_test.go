@@ -1,0 +1,96 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+const cloneFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
+
+func copyOf(source string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source}
+	}
+}
+
+// getClaim returns a claim, and nil if there is none.
+func (s *scene) getClaim(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return claim, err
+}
+
+func TestASourceThatIsDeletedOutlivesItsCopysMaking(t *testing.T) {
+	s := newScene(t)
+	class := s.class(atOnce, essdThenAuto)
+	s.claim("original", class, "20Gi")
+	s.bound("original", soon)
+	s.fault(ecssim.Fault{Action: "CreateSnapshot", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
+	s.claim("copy", class, "20Gi", copyOf("original"))
+	s.await("the original is protected", soon, func(ctx context.Context) (bool, error) {
+		claim, err := s.getClaim(ctx, "original")
+		return err == nil && slices.Contains(claim.Finalizers, cloneFinalizer), err
+	})
+	s.deleteClaim("original")
+	s.await("the original waits for its copy alone", soon, func(ctx context.Context) (bool, error) {
+		claim, err := s.getClaim(ctx, "original")
+		if claim == nil && err == nil {
+			s.Fatal("the original is gone before it was copied")
+		}
+		return err == nil && slices.Equal(claim.Finalizers, []string{cloneFinalizer}), err
+	})
+	s.must(s.Simulator.ClearFaults(s.Context()))
+	s.bound("copy", late)
+	s.await("the original is gone", late, func(ctx context.Context) (bool, error) {
+		claim, err := s.getClaim(ctx, "original")
+		return claim == nil, err
+	})
+}
+
+func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
+	s := newScene(t)
+	s.allowSecrets()
+	class := s.class(atOnce, map[string]string{
+		"type": "cloud_essd",
+		"csi.storage.k8s.io/provisioner-secret-name":      "later",
+		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+	})
+	attributes := s.namespace + "-fast"
+	s.claim("waits", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &attributes })
+	s.awaitEvent("waits", soon, "VolumeAttributesClass "+attributes, "not found")
+	fast := &storagev1.VolumeAttributesClass{
+		ObjectMeta: metav1.ObjectMeta{Name: attributes}, DriverName: lab.DriverName, Parameters: map[string]string{"performanceLevel": "PL0"},
+	}
+	classes := s.Client.StorageV1().VolumeAttributesClasses()
+	_, err := classes.Create(s.Context(), fast, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		if err := classes.Delete(context.Background(), attributes, metav1.DeleteOptions{}); err != nil {
+			s.Errorf("delete class: %v", err)
+		}
+	})
+	s.awaitEvent("waits", soon, "secret "+s.namespace+"/later", "not found")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"any": "thing"}}
+	_, err = s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
+	s.must(err)
+	b, d := s.bound("waits", soon)
+	if d.PerformanceLevel != "PL0" {
+		s.Errorf("disk %s has level %q, want PL0", d.ID, d.PerformanceLevel)
+	}
+	if name := b.Volume.Spec.VolumeAttributesClassName; name == nil || *name != attributes {
+		s.Errorf("volume %s names VolumeAttributesClass %v, want %s", b.Volume.Name, name, attributes)
+	}
+}
