@@ -27,7 +27,8 @@ type publishing struct {
 	node     disk.InstanceID
 	shared   bool // other nodes may have the disk at the same time
 	readOnly bool
-	force    bool // a regional disk may be taken from an instance of another zone
+	force    bool          // a regional disk may be taken from an instance of another zone
+	instance disk.Instance // what is known of the node
 }
 
 // unseen is what ECS may be at that reads don't show.
@@ -36,15 +37,20 @@ type unseen struct {
 	leaving bool // a detach from this node, of a disk that others have too
 }
 
-// next decides what comes next, going by what ECS shows and may not show yet. It
-// matters for disks that several nodes can have; of any other ECS itself refuses
-// a second attachment.
+// next decides what comes next, going by what ECS shows and may not show yet,
+// which matters for disks that several nodes can have: of any other ECS itself
+// refuses a second attachment. A disk that is known not to go with the instance
+// isn't tried on it; what ECS has begun is joined, for then it does go.
 func (p publishing) next(d disk.Disk, u unseen) (step, error) {
 	next, err := p.shown(d)
 	switch {
-	case err != nil || !d.MultiAttach:
-	case next == attach && !p.shared && u.coming, next == done && u.leaving:
+	case err != nil:
+	case d.MultiAttach && (next == attach && !p.shared && u.coming || next == done && u.leaving):
 		return await, nil
+	case next == seize, next == attach && d.State != disk.Attaching:
+		if err := p.instance.Attachable(d); err != nil {
+			return done, &disk.Error{Disk: d.ID, Instance: p.node, Kind: disk.KindOf(err), Err: err}
+		}
 	}
 	return next, err
 }

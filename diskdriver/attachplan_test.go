@@ -191,3 +191,24 @@ Unheard_of: done detach:i-here detach:i-else detach:i-else,i-here`},
 		})
 	}
 }
+
+// What ECS is doing, or has done, goes on whatever is known of the node; only a
+// new call is spared.
+func TestWhatAPublishToANodeThatRefusesTheDiskDoesNext(t *testing.T) {
+	p := publishing{node: "i-here", instance: disk.Instance{Type: "ecs.old.large", Refuses: []disk.Category{"cloud_essd"}}}
+	checkPlan(t, "a disk that the node refuses", `
+Creating: await await in_use in_use
+Available: blocked blocked in_use in_use
+Attaching: attach attach in_use in_use
+In_use: await done in_use in_use
+Detaching: await await await await
+ReIniting: await await in_use in_use
+Modifying: await done in_use in_use
+Unheard_of: await await in_use in_use`, func(state disk.State, holders string) string {
+		next, err := p.next(seen(state, holders, false), unseen{})
+		if err != nil {
+			return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
+		}
+		return next.String()
+	})
+}

@@ -174,3 +174,10 @@ type Cloud interface {
 	// answered it.
 	Check(ctx context.Context) error
 }
+
+// Nodes knows instances without asking ECS.
+type Nodes interface {
+	// Instance returns what is known of an instance, and false if that is
+	// nothing.
+	Instance(id disk.InstanceID) (disk.Instance, bool)
+}

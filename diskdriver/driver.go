@@ -44,8 +44,20 @@ type Config struct {
 	// Accounts opens the accounts that requests name by their secrets; nil
 	// refuses requests with secrets.
 	Accounts Accounts
+	// Nodes knows instances; nil: nothing is known of any. What it knows to be
+	// impossible is refused without asking ECS.
+	Nodes Nodes
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
+}
+
+// known returns what is known of an instance.
+func (c Config) known(id disk.InstanceID) disk.Instance {
+	if c.Nodes == nil {
+		return disk.Instance{}
+	}
+	i, _ := c.Nodes.Instance(id)
+	return i
 }
 
 // nameForm is the form of a CSI driver name (spec, GetPluginInfoResponse.name).

@@ -33,8 +33,10 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	if err := publishable(d, req.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
+	node := disk.InstanceID(req.GetNodeId())
 	d, err = c.publish(ctx, d, publishing{
-		node:     disk.InstanceID(req.GetNodeId()),
+		node:     node,
+		instance: c.config.known(node),
 		shared:   isShared(req.GetVolumeCapability().GetAccessMode().GetMode()),
 		readOnly: req.GetReadonly(),
 		force:    c.config.ForceRegional,

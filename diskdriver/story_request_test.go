@@ -193,3 +193,41 @@ func (s *story) bytes(word string) int64 {
 	}
 	return s.number(word)
 }
+
+// learn reads the words of a known command. Without any, nothing is known.
+func (s *story) learn(id disk.InstanceID, words []string) {
+	if s.known == nil {
+		s.known = map[disk.InstanceID]disk.Instance{}
+	}
+	var i disk.Instance
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "zone":
+			i.Zone = disk.Zone("cn-hangzhou-" + value)
+		case "type":
+			i.Type = disk.InstanceType(value)
+		case "takes":
+			i.Takes = categoriesOf(value)
+		case "refuses":
+			i.Refuses = categoriesOf(value)
+		default:
+			s.t.Fatalf("%q is nothing to know", key)
+		}
+	}
+	s.known[id] = i
+}
+
+func categoriesOf(list string) []disk.Category {
+	var all []disk.Category
+	for name := range strings.SplitSeq(list, ",") {
+		all = append(all, disk.Category(name))
+	}
+	return all
+}
+
+// Instance returns what the story says is known.
+func (s *story) Instance(id disk.InstanceID) (disk.Instance, bool) {
+	i, ok := s.known[id]
+	return i, ok
+}

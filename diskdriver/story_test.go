@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -45,6 +46,7 @@ const cluster = "c1"
 //	capacity [zones=a] key=value...
 //	instance ID running|stopped|gone
 //	unstick ID              what a fault holds up comes to its end
+//	known ID key=value...   what the driver is told of an instance: zone, type, takes, refuses
 //	stock ZONE CATEGORY N   sold out at 0
 //	fault DO key=value...   ACTION, count, code, status, message
 //	ecs up|down|wrong-key|no-faults
@@ -143,6 +145,7 @@ type story struct {
 	told   map[*ecssim.Server]int // calls in the ledger that were told
 	next   string                 // token of the last list of snapshots
 	secret map[string]string      // of the command's request
+	known  map[disk.InstanceID]disk.Instance
 }
 
 func (s *story) do(words []string) string {
@@ -168,6 +171,8 @@ func (s *story) do(words []string) string {
 		answer = s.call("ControllerExpandVolume", s.expandRequest(rest), rest...)
 	case "instance":
 		s.must(s.instance(rest[0], rest[1]))
+	case "known":
+		s.learn(disk.InstanceID(rest[0]), rest[1:])
 	case "get":
 		answer = s.call("ControllerGetVolume", &csi.ControllerGetVolumeRequest{VolumeId: s.id(rest[0])})
 	case "capacity":
@@ -270,7 +275,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, Accounts: opener{client}}, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, Accounts: opener{client}, Nodes: s}, client)
 	s.must(err)
 }
 

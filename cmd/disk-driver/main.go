@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,13 +18,18 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/nodefacts"
 )
 
 // version is stamped by the linker.
 var version = "dev"
 
-// *ecs.Client is what the driver works with.
-var _ diskdriver.ECS = (*ecs.Client)(nil)
+// *ecs.Client is what the driver works with, and asks after nodes.
+var (
+	_ diskdriver.ECS   = (*ecs.Client)(nil)
+	_ nodefacts.Cloud  = (*ecs.Client)(nil)
+	_ diskdriver.Nodes = (*nodefacts.Publisher)(nil)
+)
 
 // accounts opens the accounts of requests with secrets beside the driver's own.
 type accounts struct{ own *ecs.Client }
@@ -68,7 +74,15 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}
-	driver, err := diskdriver.New(o.driver(accounts{client}, registry), client)
+	config := o.driver(accounts{client}, registry)
+	facts, err := newNodeFacts(o, client)
+	if err != nil {
+		return err
+	}
+	if facts != nil {
+		config.Nodes = facts
+	}
+	driver, err := diskdriver.New(config, client)
 	if err != nil {
 		return err
 	}
@@ -80,6 +94,13 @@ func run(ctx context.Context, o *options) error {
 	listener, err := diskdriver.Listen(o.endpoint)
 	if err != nil {
 		return err
+	}
+	if facts != nil {
+		var background sync.WaitGroup
+		defer background.Wait()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		background.Go(func() { facts.Run(ctx) })
 	}
 	return driver.Run(ctx, listener, o.drain)
 }

@@ -31,6 +31,9 @@ type options struct {
 	unknownParameters string
 	pvTopologyKey     string
 	forceRegional     bool
+	nodeFacts         bool
+	kubeconfig        string
+	leaseNamespace    string
 	httpEndpoint      string
 	drain             time.Duration
 	showVersion       bool
@@ -55,6 +58,9 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
+	flags.BoolVar(&o.nodeFacts, "node-facts", true, "tell Kubernetes which disks each node can attach, and how many (docs/node-facts.md); without an API server nobody is told")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts; only needed outside of a cluster")
+	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease by which replicas agree on who keeps --node-facts; the Pod's own if empty")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls under way may take to end after SIGTERM")
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")

@@ -215,5 +215,5 @@ var (
 	detachDisk    = action{name: "DetachDisk", mutates: true, timeout: detachTimeout}
 	resizeDisk    = action{name: "ResizeDisk", mutates: true, timeout: resizeTimeout}
 	describeDisks = action{name: "DescribeDisks", timeout: readTimeout}
-	actions       = slices.Concat([]action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks, describeAvailableResource}, snapshotActions, modifyActions)
+	actions       = slices.Concat([]action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks, describeAvailableResource}, instanceActions, snapshotActions, modifyActions)
 )

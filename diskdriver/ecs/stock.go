@@ -19,43 +19,54 @@ var soldOutStates = []string{"SoldOut", "WithoutStock", "ClosedWithoutStock"}
 // with regional which disks the region has that belong to no zone (ECS API,
 // DescribeAvailableResource).
 func (c *Client) Offers(ctx context.Context, regional bool) (disk.Offers, error) {
-	reply, err := send(ctx, c, describeAvailableResource, func() (request, *sdkecs.DescribeAvailableResourceResponse) {
+	reply, err := c.available(ctx, "", regional)
+	if err != nil {
+		return nil, err
+	}
+	offers := disk.Offers{}
+	for zone, resources := range onSale(reply, regional) {
+		offers[zone] = make(map[disk.Category]disk.Range)
+		for _, r := range resources {
+			if !slices.Contains(soldOutStates, r.Status) && !slices.Contains(soldOutStates, r.StatusCategory) {
+				offers[zone][disk.Category(r.Value)] = disk.Range{Least: disk.GiB(r.Min), Most: disk.GiB(r.Max)}
+			}
+		}
+	}
+	return offers, nil
+}
+
+// available reads which data disks there are for the instances of a type, or
+// for any instance if the type is empty, in all zones at once.
+func (c *Client) available(ctx context.Context, t disk.InstanceType, regional bool) (*sdkecs.DescribeAvailableResourceResponse, error) {
+	return send(ctx, c, describeAvailableResource, func() (request, *sdkecs.DescribeAvailableResourceResponse) {
 		r := sdkecs.CreateDescribeAvailableResourceRequest()
 		r.ResourceType = "disk"
 		r.DestinationResource = "DataDisk"
 		r.InstanceChargeType = "PostPaid"
+		r.InstanceType = string(t)
 		if regional {
 			r.Scope = "Region"
 		}
 		return r, sdkecs.CreateDescribeAvailableResourceResponse()
 	}, func(reply *sdkecs.DescribeAvailableResourceResponse) bool { return reply.RequestId != "" })
-	if err != nil {
-		return nil, err
-	}
-	offers := disk.Offers{}
+}
+
+// onSale returns the data disks that a reply names, by zone; those of the
+// region stand under the empty zone.
+func onSale(reply *sdkecs.DescribeAvailableResourceResponse, regional bool) map[disk.Zone][]sdkecs.SupportedResource {
+	all := make(map[disk.Zone][]sdkecs.SupportedResource)
 	for _, zone := range reply.AvailableZones.AvailableZone {
 		id := disk.Zone(zone.ZoneId)
 		if (id == "") != regional {
 			continue
 		}
-		offers[id] = onOffer(zone)
-	}
-	return offers, nil
-}
-
-// onOffer returns the categories that a zone has in stock.
-func onOffer(zone sdkecs.AvailableZone) map[disk.Category]disk.Range {
-	offered := make(map[disk.Category]disk.Range)
-	for _, resource := range zone.AvailableResources.AvailableResource {
-		if resource.Type != "DataDisk" {
-			continue
-		}
-		for _, r := range resource.SupportedResources.SupportedResource {
-			if slices.Contains(soldOutStates, r.Status) || slices.Contains(soldOutStates, r.StatusCategory) {
-				continue
+		var disks []sdkecs.SupportedResource
+		for _, resource := range zone.AvailableResources.AvailableResource {
+			if resource.Type == "DataDisk" {
+				disks = append(disks, resource.SupportedResources.SupportedResource...)
 			}
-			offered[disk.Category(r.Value)] = disk.Range{Least: disk.GiB(r.Min), Most: disk.GiB(r.Max)}
 		}
+		all[id] = disks
 	}
-	return offered
+	return all
 }

@@ -51,13 +51,17 @@ var rules = map[string]rule{
 		allowed:   []string{module + "/diskdriver/disk", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
+	"diskdriver/nodefacts": {
+		allowed:   []string{module + "/diskdriver/disk", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog, "github.com/google/uuid"},
+		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
+	},
 	"provisioner": {
 		allowed: []string{module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6", "github.com/google/uuid"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"ecssim":               {},
-	"cmd/disk-driver":      {allowed: []string{module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", clientGo}},
+	"cmd/disk-driver":      {allowed: []string{module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
 	"cmd/disk-provisioner": {allowed: []string{module + "/provisioner", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver", ecsSDK}},
 	"cmd/ecs-simulator":    {allowed: []string{module + "/ecssim", "github.com/spf13/pflag"}},
 	"deploy":               {},

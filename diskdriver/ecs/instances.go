@@ -1,0 +1,101 @@
+package ecs
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+var (
+	describeInstances     = action{name: "DescribeInstances", timeout: readTimeout}
+	describeInstanceTypes = action{name: "DescribeInstanceTypes", timeout: readTimeout}
+
+	instanceActions = []action{describeInstances, describeInstanceTypes}
+)
+
+// The most that one call is told of (ECS API, DescribeInstances and
+// DescribeInstanceTypes).
+const (
+	mostInstances = 100
+	mostTypes     = 10
+)
+
+// Instances reads the type and the zone of instances, a hundred with a call.
+// One that the region doesn't have is not in the answer, nor is one that the
+// credentials may not see.
+func (c *Client) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk.InstanceID]disk.Instance, error) {
+	found := make(map[disk.InstanceID]disk.Instance, len(ids))
+	for some := range slices.Chunk(ids, mostInstances) {
+		list, err := json.Marshal(some)
+		if err != nil {
+			return nil, disk.Errorf(disk.Invalid, "instance IDs %q: %w", some, err)
+		}
+		reply, err := send(ctx, c, describeInstances, func() (request, *sdkecs.DescribeInstancesResponse) {
+			r := sdkecs.CreateDescribeInstancesRequest()
+			r.InstanceIds = string(list)
+			r.PageSize = integer(mostInstances)
+			return r, sdkecs.CreateDescribeInstancesResponse()
+		}, func(reply *sdkecs.DescribeInstancesResponse) bool {
+			return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Instances"`)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range reply.Instances.Instance {
+			found[disk.InstanceID(i.InstanceId)] = disk.Instance{Type: disk.InstanceType(i.InstanceType), Zone: disk.Zone(i.ZoneId)}
+		}
+	}
+	return found, nil
+}
+
+// DataDisks reads how many disks the instances of each type can have besides
+// their system disk, ten types with a call. A type that ECS doesn't know is not
+// in the answer.
+func (c *Client) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
+	limits := make(map[disk.InstanceType]int, len(types))
+	for some := range slices.Chunk(types, mostTypes) {
+		names := make([]string, len(some))
+		for i, t := range some {
+			names[i] = string(t)
+		}
+		reply, err := send(ctx, c, describeInstanceTypes, func() (request, *sdkecs.DescribeInstanceTypesResponse) {
+			r := sdkecs.CreateDescribeInstanceTypesRequest()
+			r.InstanceTypes = &names
+			return r, sdkecs.CreateDescribeInstanceTypesResponse()
+		}, func(reply *sdkecs.DescribeInstanceTypesResponse) bool {
+			return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"InstanceTypes"`)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range reply.InstanceTypes.InstanceType {
+			if t.DiskQuantity > 0 { // cloud disks of an instance, its system disk among them
+				limits[disk.InstanceType(t.InstanceTypeId)] = t.DiskQuantity - 1
+			}
+		}
+	}
+	return limits, nil
+}
+
+// Categories reads which categories of disks each zone has for the instances
+// of a type, or for any instance if the type is empty; with regional those
+// that the region has, under the empty zone. What is sold out just now is among
+// them, for there may be disks of it. What is not in the answer is not known.
+func (c *Client) Categories(ctx context.Context, t disk.InstanceType, regional bool) (map[disk.Zone][]disk.Category, error) {
+	reply, err := c.available(ctx, t, regional)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[disk.Zone][]disk.Category)
+	for zone, resources := range onSale(reply, regional) {
+		for _, r := range resources {
+			all[zone] = append(all[zone], disk.Category(r.Value))
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,229 @@
+package nodefacts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// batch is how many nodes are worked on together: one call tells of so
+	// many instances (ECS API, DescribeInstances).
+	batch = 100
+	// gather is how long the first of a batch waits for others.
+	gather = time.Second
+	// The pauses before a node is worked on again for which something failed.
+	firstPause, longestPause = 5 * time.Second, 5 * time.Minute
+)
+
+// publication is the work of the process that holds the Lease.
+type publication struct {
+	*Publisher
+	queue workqueue.TypedRateLimitingInterface[string] // names of Nodes
+	types *catalogue
+}
+
+// publish works on every Node once, and on each that changes, until the context
+// ends.
+func (p *Publisher) publish(ctx context.Context) {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, longestPause)
+	w := &publication{Publisher: p, queue: workqueue.NewTypedRateLimitingQueue(limiter), types: newCatalogue(p.cloud)}
+	heard, err := p.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { w.changed(nil, object) },
+		UpdateFunc: w.changed,
+	})
+	if err != nil {
+		klog.ErrorS(err, "Node facts are not published") // the informer has been stopped
+		return
+	}
+	defer func() { _ = p.nodes.RemoveEventHandler(heard) }()
+	stop := context.AfterFunc(ctx, w.queue.ShutDown)
+	defer stop()
+	if !cache.WaitForCacheSync(ctx.Done(), heard.HasSynced) {
+		return
+	}
+	for w.next(ctx) {
+	}
+}
+
+// changed has a Node looked at, but not for its heartbeat.
+func (w *publication) changed(before, now any) {
+	node, ok := now.(*corev1.Node)
+	if !ok {
+		return
+	}
+	if old, ok := before.(*corev1.Node); ok && old.ResourceVersion != node.ResourceVersion && alike(old, node) {
+		return
+	}
+	w.queue.Add(node.Name)
+}
+
+func alike(a, b *corev1.Node) bool {
+	return a.UID == b.UID && a.Spec.ProviderID == b.Spec.ProviderID && a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// next works on one batch, and returns false when there will be none any more.
+func (w *publication) next(ctx context.Context) bool {
+	names, ok := w.take(ctx)
+	if !ok {
+		return false
+	}
+	again := w.work(ctx, names)
+	for _, name := range names {
+		if again[name] {
+			w.queue.AddRateLimited(name)
+		} else {
+			w.queue.Forget(name)
+		}
+		w.queue.Done(name)
+	}
+	return true
+}
+
+// take returns the names of the next batch. One that comes alone waits for a
+// moment: nodes come in groups.
+func (w *publication) take(ctx context.Context) (names []string, ok bool) {
+	name, ended := w.queue.Get()
+	if ended {
+		return nil, false
+	}
+	names = []string{name}
+	if w.queue.Len() < batch {
+		select {
+		case <-time.After(gather):
+		case <-ctx.Done():
+		}
+	}
+	for len(names) < batch && w.queue.Len() > 0 {
+		if name, ended = w.queue.Get(); !ended {
+			names = append(names, name)
+		}
+	}
+	return names, true
+}
+
+// subject is a Node and the instance that it stands for.
+type subject struct {
+	node *corev1.Node
+	id   disk.InstanceID
+	now  disk.Instance
+}
+
+// work publishes the facts of nodes and returns those that must be looked at
+// again, for something isn't known or wasn't written.
+func (w *publication) work(ctx context.Context, names []string) (again map[string]bool) {
+	again = make(map[string]bool)
+	subjects := w.subjects(names)
+	if err := w.locate(ctx, subjects); err != nil {
+		klog.ErrorS(err, "Types and zones of instances were not read", "nodes", len(subjects))
+	}
+	var instanceTypes []disk.InstanceType
+	for _, s := range subjects {
+		if s.now.Type != "" && !slices.Contains(instanceTypes, s.now.Type) {
+			instanceTypes = append(instanceTypes, s.now.Type)
+		}
+	}
+	if err := w.types.learn(ctx, instanceTypes); err != nil {
+		klog.ErrorS(err, "What nodes can attach was not read in full")
+	}
+	for _, s := range subjects {
+		if ctx.Err() != nil {
+			return again // whoever works next looks at every node
+		}
+		done, err := w.tell(ctx, s)
+		if err != nil {
+			klog.ErrorS(err, "Node facts were not written", "node", s.node.Name)
+		}
+		again[s.node.Name] = err != nil || !done
+	}
+	return again
+}
+
+// subjects returns the Nodes that stand for an instance of the region.
+func (w *publication) subjects(names []string) []*subject {
+	var all []*subject
+	for _, name := range names {
+		object, exists, err := w.nodes.GetStore().GetByKey(name)
+		if err != nil || !exists {
+			continue
+		}
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		if id, region := identify(node); id != "" && (region == "" || region == w.config.Region) {
+			all = append(all, &subject{node: node, id: id})
+		}
+	}
+	return all
+}
+
+// locate fills in the types and zones of instances: what is published and
+// still holds, and the rest from ECS, with one call.
+func (w *publication) locate(ctx context.Context, subjects []*subject) error {
+	var unknown []disk.InstanceID
+	for _, s := range subjects {
+		if f, ok := Of(s.node); ok {
+			s.now.Type, s.now.Zone = f.Type, f.Zone
+		} else {
+			unknown = append(unknown, s.id)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	found, err := w.cloud.Instances(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	var hidden []disk.InstanceID
+	for _, s := range subjects {
+		if i, ok := found[s.id]; ok {
+			s.now = i
+		} else if s.now.Type == "" {
+			hidden = append(hidden, s.id)
+		}
+	}
+	if len(hidden) > 0 {
+		klog.InfoS("Nodes stand for instances that ECS doesn't show; are they gone, or is ecs:DescribeInstances not allowed for them?", "count", len(hidden), "first", hidden[0])
+	}
+	return nil
+}
+
+// tell writes what is known of a Node, if it doesn't say so yet, and returns
+// whether that is all there is to know.
+func (w *publication) tell(ctx context.Context, s *subject) (complete bool, err error) {
+	if s.now.Type == "" || s.now.Zone == "" {
+		return false, nil
+	}
+	before, _ := published(s.node)
+	facts := before.revised(s.id, s.node.Status.NodeInfo.BootID, w.types.of(s.now.Type, s.now.Zone))
+	patch, needed := patchOf(s.node, facts)
+	if !needed {
+		return facts.complete(), nil
+	}
+	_, err = w.client.CoreV1().Nodes().Patch(ctx, s.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err):
+		return false, nil // another Node has the name by now
+	case err != nil:
+		return false, fmt.Errorf("patch %s: %w", patch, err)
+	}
+	klog.V(3).InfoS("Node facts are published", "node", s.node.Name, "facts", facts.text())
+	return facts.complete(), nil
+}
