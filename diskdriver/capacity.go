@@ -3,6 +3,8 @@ package diskdriver
 import (
 	"context"
 	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -71,19 +73,31 @@ func (c *controller) storage(req *csi.GetCapacityRequest) (disk.Parameters, []pl
 	return params, places, nil
 }
 
-// offers keeps what the zones had to give when ECS was last asked.
+// offers keeps what the zones had to give when ECS was last asked, and what it
+// has refused since.
 type offers struct {
 	turn     chan struct{} // holds one element for whoever asks ECS
 	zonal    offer
 	regional offer
+
+	mu      sync.Mutex
+	refused map[shelf]time.Time
 }
 
 type offer struct {
 	known disk.Offers
-	at    time.Time
+	at    time.Time // before ECS was asked
 }
 
-func newOffers() *offers { return &offers{turn: make(chan struct{}, 1)} }
+// shelf is where disks of one kind are, or none are left.
+type shelf struct {
+	zone   disk.Zone
+	choice disk.Choice
+}
+
+func newOffers() *offers {
+	return &offers{turn: make(chan struct{}, 1), refused: make(map[shelf]time.Time)}
+}
 
 // of returns the offers of the zones and, if one of the choices is regional, of
 // the region. One caller asks, and the others wait for his answer.
@@ -101,13 +115,40 @@ func (o *offers) of(ctx context.Context, stock Stock, choices []disk.Choice) (di
 			kind = &o.regional
 		}
 		if kind.known == nil || time.Since(kind.at) >= offersLast {
+			began := time.Now()
 			known, err := stock.Offers(ctx, choice.Category.Regional())
 			if err != nil {
 				return nil, err
 			}
-			kind.known, kind.at = known, time.Now()
+			kind.known, kind.at = known, began
 		}
-		maps.Copy(all, kind.known)
+		for zone, offered := range kind.known {
+			all[zone] = o.left(zone, offered, choices, kind.at)
+		}
 	}
 	return all, nil
+}
+
+// left returns what a zone offered at a time, without what it has refused to
+// every choice of the category since: whoever hears of a refusal asks at once
+// how much there is, and the scheduler goes by the answer.
+func (o *offers) left(zone disk.Zone, offered map[disk.Category]disk.Range, choices []disk.Choice, at time.Time) map[disk.Category]disk.Range {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	left := maps.Clone(offered)
+	maps.DeleteFunc(left, func(c disk.Category, _ disk.Range) bool {
+		return !slices.ContainsFunc(choices, func(choice disk.Choice) bool {
+			return choice.Category == c && o.refused[shelf{zone, choice}].Before(at)
+		})
+	})
+	return left
+}
+
+// refuse notes that ECS has just had no such disk to give.
+func (o *offers) refuse(try disk.Attempt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(o.refused, func(_ shelf, at time.Time) bool { return now.Sub(at) > 2*offersLast })
+	o.refused[shelf{try.Zone, disk.Choice{Category: try.Category, Level: try.Level}}] = now
 }

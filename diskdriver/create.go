@@ -171,6 +171,7 @@ func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 			return d, nil
 		case kind == disk.OutOfStock:
 			refusals = append(refusals, fmt.Errorf("%s: %w", try, err))
+			c.offers.refuse(try)
 			p.outOfStock = !p.unsure
 			c.history.keep(name, p)
 		case kind == disk.Mismatch || kind == disk.NotFound:
