@@ -110,9 +110,18 @@ func TestContainersShareTheSocketAndNothingElse(t *testing.T) {
 	for _, c := range pod.Containers {
 		got[c.Name] = mounts(c)
 	}
-	want := map[string][]string{"disk-driver": {"socket", "credentials"}, "csi-provisioner": {"socket", "api-token"}}
+	want := map[string][]string{"disk-driver": {"socket", "credentials", "api-token"}, "csi-provisioner": {"socket", "api-token"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	without := preset(t, "minimal", "{diskDriver: {nodeFacts: false}}")
+	if got := mounts(container(t, controllerPod(t, without), "disk-driver")); slices.Contains(got, "api-token") {
+		t.Errorf("disk-driver has a token of the API server, which it doesn't need: %v", got)
+	}
+	for _, role := range decode[rbacv1.ClusterRole](t, without, "ClusterRole") {
+		if role.Name == "topodisk-node-facts" {
+			t.Errorf("the Pod may write on Nodes, which it doesn't: %v", rules(role.Rules))
+		}
 	}
 	driver, provisioner := container(t, pod, "disk-driver"), container(t, pod, "csi-provisioner")
 	if driver.VolumeMounts[0].MountPath != provisioner.VolumeMounts[0].MountPath {
@@ -229,6 +238,11 @@ func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 		"kube-system/topodisk-leader-election": {
 			"coordination.k8s.io/leases[]: create",
 			"coordination.k8s.io/leases[diskplugin-csi-alibabacloud-com]: get update watch",
+		},
+		"topodisk-node-facts": {"/nodes[]: list watch patch"},
+		"kube-system/topodisk-node-facts": {
+			"coordination.k8s.io/leases[]: create",
+			"coordination.k8s.io/leases[topodisk-node-facts-diskplugin-csi-alibabacloud-com]: get update",
 		},
 		"storage/topodisk-provisioner-secrets": {"/secrets[ecs-parameters]: get watch"},
 		"tenants/topodisk-provisioner-secrets": {"/secrets[]: get watch"},
