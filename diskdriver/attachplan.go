@@ -35,17 +35,18 @@ type publishing struct {
 type unseen struct {
 	coming  bool // an attach to another node
 	leaving bool // a detach from this node, of a disk that others have too
+	left    bool // that it has detached the disk from this node
 }
 
-// next decides what comes next, going by what ECS shows and may not show yet,
-// which matters for disks that several nodes can have: of any other ECS itself
-// refuses a second attachment. A disk that is known not to go with the instance
+// next decides what comes next, going by what ECS shows and may not show yet.
+// That a disk may be attached elsewhere matters only if several nodes can have
+// it: of any other ECS itself refuses a second attachment. A disk that is known not to go with the instance
 // isn't tried on it; what ECS has begun is joined, for then it does go.
 func (p publishing) next(d disk.Disk, u unseen) (step, error) {
 	next, err := p.shown(d)
 	switch {
 	case err != nil:
-	case d.MultiAttach && (next == attach && !p.shared && u.coming || next == done && u.leaving):
+	case next == done && (u.left || u.leaving && d.MultiAttach), next == attach && u.coming && d.MultiAttach && !p.shared:
 		return await, nil
 	case next == seize, next == attach && d.State != disk.Attaching:
 		if err := p.instance.Attachable(d); err != nil {
@@ -116,6 +117,8 @@ func (u unpublishing) next(d disk.Disk) (step, []disk.InstanceID) {
 	changing := d.State == disk.Attaching || d.State == disk.Detaching
 	unnamed := len(holders) == 0 && (changing || d.State == disk.Attached)
 	switch {
+	case d.State == disk.Attaching && !d.MultiAttach && (u.node == "" || d.On(u.node)):
+		return await, nil // ECS detaches nothing that it is attaching
 	case u.node != "" && d.On(u.node):
 		return detach, []disk.InstanceID{u.node}
 	case unnamed, d.MultiAttach && d.State == disk.Attaching:

@@ -153,7 +153,7 @@ func TestWhatAnUnpublishDoesNext(t *testing.T) {
 		{"from one node", false, unpublishing{"i-here"}, `
 Creating: done detach:i-here done detach:i-here
 Available: done detach:i-here done detach:i-here
-Attaching: await detach:i-here done detach:i-here
+Attaching: await await done await
 In_use: await detach:i-here done detach:i-here
 Detaching: await detach:i-here done detach:i-here
 ReIniting: done detach:i-here done detach:i-here
@@ -171,7 +171,7 @@ Unheard_of: done detach:i-here done detach:i-here`},
 		{"from all", false, unpublishing{}, `
 Creating: done detach:i-here detach:i-else detach:i-else,i-here
 Available: done detach:i-here detach:i-else detach:i-else,i-here
-Attaching: await detach:i-here detach:i-else detach:i-else,i-here
+Attaching: await await await await
 In_use: await detach:i-here detach:i-else detach:i-else,i-here
 Detaching: await detach:i-here detach:i-else detach:i-else,i-here
 ReIniting: done detach:i-here detach:i-else detach:i-else,i-here

@@ -17,7 +17,7 @@ import (
 type order struct {
 	params disk.Parameters
 	spec   disk.Spec
-	want   disk.Wanted
+	want   disk.Wanted // which a disk that there is has to hold
 	places []place
 	plan   []disk.Attempt
 }
@@ -39,17 +39,18 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		return nil, err
 	}
 	from, err := c.source(ctx, req, params)
-	if err == nil {
-		want, err = from.fit(want)
-	}
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.zones(req, params, want)
+	sized, err := c.fitted(ctx, req.GetName(), from, want)
 	if err != nil {
 		return nil, err
 	}
-	from.into(&o.spec)
+	o, err := c.zones(req, params, sized)
+	if err != nil {
+		return nil, err
+	}
+	from.into(&o, want)
 	made, err := c.volumeOf(ctx, o)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package diskdriver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -71,7 +70,11 @@ func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) e
 	case err != nil:
 		return refused
 	}
-	return cmp.Or(heldBack(d, refused), refused)
+	if held := heldBack(d, refused); held != nil {
+		return held
+	}
+	// What held it is over, or reads lag.
+	return &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
 }
 
 // heldBack is the error of a disk that can't be deleted as ECS shows it; nil if

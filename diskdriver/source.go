@@ -70,19 +70,29 @@ func (c *controller) readSource(ctx context.Context, s *source) error {
 	return nil
 }
 
-// afterwards decides what a missing source means: nothing if the volume was
-// made from it before it went, for then the call is a repeated one. Else it is
-// the error.
-func (c *controller) afterwards(ctx context.Context, name string, missing error) error {
+// afterwards decides what it means that nothing could be made from a source now:
+// nothing if the volume was made from it before, for then the call is a repeated
+// one. Else it is the error.
+func (c *controller) afterwards(ctx context.Context, name string, refused error) error {
 	_, found, err := c.named(ctx, name)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return missing
+		return refused
 	}
 	c.history.keep(name, c.history.of(name).doubted(time.Now())) // so that it is looked for before it is made
 	return nil
+}
+
+// fitted is the size of what is made from a source. A copy that was made before
+// its source grew is what was asked for, so a repeated call looks for it.
+func (c *controller) fitted(ctx context.Context, name string, from source, want disk.Wanted) (disk.Wanted, error) {
+	sized, err := from.fit(want)
+	if err != nil && from.volume != "" {
+		return want, c.afterwards(ctx, name, err)
+	}
+	return sized, err
 }
 
 // fit makes the size hold the source. A smaller one is OutOfRange (CSI spec,
@@ -97,11 +107,13 @@ func (s source) fit(want disk.Wanted) (disk.Wanted, error) {
 	return want, nil
 }
 
-// into puts the source into a spec.
-func (s source) into(spec *disk.Spec) {
-	spec.SnapshotID = string(s.snapshot)
+// into puts the source into an order, which asked for the size of the source or
+// for one of its own.
+func (s source) into(o *order, asked disk.Wanted) {
+	o.spec.SnapshotID = string(s.snapshot)
 	if s.volume != "" {
-		spec.CloneOf = s.volume
-		spec.Tags[disk.CloneTag] = string(s.volume)
+		o.spec.CloneOf = s.volume
+		o.spec.Tags[disk.CloneTag] = string(s.volume)
+		o.want = asked // the source may have grown since the copy was made
 	}
 }

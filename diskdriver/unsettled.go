@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// settleTime is for how long reads may not show that ECS attaches a disk.
+	// settleTime is for how long reads may show a disk as it was before it was
+	// attached or detached.
 	settleTime = 10 * time.Second
 	// leavingKept is for how long a detach of unknown outcome is remembered that
 	// nobody asks for any more.
@@ -28,19 +29,22 @@ type tie struct {
 type direction int
 
 const (
-	coming direction = iota
-	leaving
+	coming  direction = iota // it is attached, or may be
+	leaving                  // it may be being detached
+	left                     // it is detached
 )
 
-// unsettled remembers the attaches and detaches that ECS may have accepted and
-// that no read has shown yet. A process can't know what the one before it asked
-// for, so for a while it takes all of that for possible.
+// unsettled remembers the attaches and detaches that the next read may not show:
+// those that ECS may have accepted, and those of a moment ago. A process can't
+// know what the one before it asked for, so for a while it takes all of that for
+// possible.
 type unsettled struct {
 	began time.Time // the process
 
-	mu   sync.Mutex
-	ties map[tie]change
-	made map[tie]bool // attached by this process while it can't believe its eyes
+	mu    sync.Mutex
+	ties  map[tie]change
+	swept time.Time
+	made  map[tie]bool // attached by this process while it can't believe its eyes
 }
 
 type change struct {
@@ -64,21 +68,36 @@ func (u *unsettled) failed(t tie, direction direction, err error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.note(t, direction)
+	delete(u.made, t)
+}
+
+// note remembers a change, and forgets those that reads can't but show by now.
+func (u *unsettled) note(t tie, direction direction) {
 	now := time.Now()
+	u.ties[t] = change{direction, now}
+	if now.Sub(u.swept) < settleTime {
+		return
+	}
+	u.swept = now
 	for other, c := range u.ties {
-		if now.Sub(c.at) > leavingKept {
+		if age := now.Sub(c.at); age > leavingKept || age > settleTime && c.direction != leaving {
 			delete(u.ties, other)
 		}
 	}
-	u.ties[t] = change{direction, now}
-	delete(u.made, t)
 }
+
+// fresh says whether a read may not show a change yet.
+func (c change) fresh() bool { return time.Since(c.at) < settleTime }
 
 // settle takes down that a read has shown a tie to have come, or to have left.
 func (u *unsettled) settle(t tie, direction direction) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.ties, t)
+	if direction == leaving {
+		direction = left
+	}
+	u.note(t, direction)
 	delete(u.made, t)
 	switch {
 	case !u.younger(detachTime):
@@ -96,29 +115,41 @@ func (u *unsettled) leaving(t tie) bool {
 	return ok && c.direction == leaving
 }
 
-// coming says whether ECS may be attaching a disk to a node, or to any if it
-// is empty, without showing it.
+// coming says whether ECS may attach a disk to a node, or to any if it is
+// empty, or have attached it, without showing it.
 func (u *unsettled) coming(id disk.ID, node disk.InstanceID) bool {
-	return u.younger(settleTime) || u.anyComing(func(t tie) bool { return t.disk == id && (node == "" || t.node == node) })
+	return !u.known(tie{id, node}) && u.younger(settleTime) ||
+		u.any(coming, func(t tie) bool { return t.disk == id && (node == "" || t.node == node) })
 }
 
 // unseen is what ECS may be at with the disk of a tie that is to be.
 func (u *unsettled) unseen(t tie) unseen {
-	elsewhere := u.anyComing(func(other tie) bool { return other.disk == t.disk && other.node != t.node })
+	elsewhere := u.any(coming, func(other tie) bool { return other.disk == t.disk && other.node != t.node })
+	gone := u.any(left, func(other tie) bool { return other == t })
+	known := u.known(t)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return unseen{
 		coming:  elsewhere || u.younger(settleTime),
 		leaving: u.younger(detachTime) && !u.made[t],
+		left:    gone || !known && u.younger(settleTime),
 	}
 }
 
-// anyComing says whether an attach of late, to one of some ties, may not show yet.
-func (u *unsettled) anyComing(of func(tie) bool) bool {
+// known says whether this process has changed a tie of late.
+func (u *unsettled) known(t tie) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.ties[t]
+	return ok
+}
+
+// any says whether a change of late, of one of some ties, may not show yet.
+func (u *unsettled) any(direction direction, of func(tie) bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for t, c := range u.ties {
-		if c.direction == coming && time.Since(c.at) < settleTime && of(t) {
+		if c.direction == direction && c.fresh() && of(t) {
 			return true
 		}
 	}

@@ -239,7 +239,7 @@ func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
 
 func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
 	switch here := holds(d, o.instance); {
-	case !here && (d.MultiAttach || d.State != disk.Detaching && d.State != disk.Attaching):
+	case !here && (d.MultiAttach && len(d.Attachments) > 0 || d.State != disk.Detaching && d.State != disk.Attaching):
 		return true, nil
 	case d.MultiAttach && codeOf(o.outcome) == detachingCode:
 		return false, nil // the state of a disk for several nodes doesn't show a detach from one

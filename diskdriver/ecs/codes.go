@@ -34,6 +34,8 @@ var codes = map[string]disk.Kind{
 	"IncorrectDiskStatus.Transferring":             disk.Pending,
 	"InvalidStatus.DiskNotReady":                   disk.Pending, // its category is being changed
 	"InvalidStatus.Upgrading":                      disk.Pending,
+	"DiskCreatingSnapshot":                         disk.Pending,
+	"IncorrectInstanceStatus":                      disk.Pending, // it starts or stops, or has just started
 	"OperationDenied.UnfinishedOrder":              disk.Pending,
 	"OperationDenied.DiskExpansionUnfinished":      disk.Pending,
 	"DisksDetachingOnEcsExceeded":                  disk.Pending,
@@ -193,7 +195,6 @@ var codes = map[string]disk.Kind{
 	// Something else holds the disk.
 	"IncorrectDiskStatus":        disk.InUse,
 	"DiskStillAttached":          disk.InUse,
-	"DiskCreatingSnapshot":       disk.InUse,
 	"DiskId.StatusNotSupported":  disk.InUse,
 	"InvalidDisk.InUse":          disk.InUse,
 	"DiskAttachedNumberExceeded": disk.InUse, // by as many instances as a multi-attach disk may have
@@ -201,7 +202,7 @@ var codes = map[string]disk.Kind{
 	"SnapshotCreatedImage":       disk.InUse,
 
 	// The state of the disk or its instance, or a rule, is against it now.
-	"IncorrectInstanceStatus*":                               disk.Blocked,
+	"IncorrectInstanceStatus.*":                              disk.Blocked,
 	"InvalidInstanceStatus.*":                                disk.Blocked,
 	"InstanceLockedForSecurity":                              disk.Blocked,
 	"InvalidInstanceType.*":                                  disk.Blocked,

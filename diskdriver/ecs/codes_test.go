@@ -13,7 +13,7 @@ import (
 
 // attachingAnswers lists the codes of AttachDisk.
 var attachingAnswers = []answer{
-	{attachDisk, 400, "IncorrectInstanceStatus", disk.Blocked},
+	{attachDisk, 400, "IncorrectInstanceStatus", disk.Pending},
 	{attachDisk, 400, "InvalidParameter", disk.Invalid},
 	{attachDisk, 400, "InvalidRegionId.MalFormed", disk.Invalid},
 	{attachDisk, 400, "InvalidDevice.Malformed", disk.Invalid},
@@ -76,7 +76,7 @@ var detachingAnswers = []answer{
 	{detachDisk, 403, "InvalidOperation.Conflict", disk.Pending},
 	{detachDisk, 403, "DiskNotPortable", disk.Invalid},
 	{detachDisk, 403, "DiskTypeViolation", disk.Invalid},
-	{detachDisk, 403, "IncorrectInstanceStatus", disk.Blocked},
+	{detachDisk, 403, "IncorrectInstanceStatus", disk.Pending},
 	{detachDisk, 403, "InstanceLockedForSecurity", disk.Blocked},
 	{detachDisk, 403, "DeleteWithInstance.Conflict", disk.Invalid},
 	{detachDisk, 403, "InvalidParameter.DeleteWithInstance", disk.Invalid},
@@ -104,14 +104,14 @@ var resizing = []answer{
 	{resizeDisk, 403, "InvalidDiskSize.TooLarge", disk.OutOfRange},
 	{resizeDisk, 403, "OperationDenied", disk.Blocked},
 	{resizeDisk, 403, "IncorrectDiskStatus", disk.Pending},
-	{resizeDisk, 403, "IncorrectInstanceStatus", disk.Blocked},
+	{resizeDisk, 403, "IncorrectInstanceStatus", disk.Pending},
 	{resizeDisk, 403, "InvalidInstanceStatus.NotRunning", disk.Blocked},
 	{resizeDisk, 403, "InvalidDiskCategory.NotSupported", disk.Blocked},
 	{resizeDisk, 403, "InvalidRegion.NotSupport", disk.Invalid},
 	{resizeDisk, 403, "InvalidOperation.InstanceTypeNotSupportOnlineResize", disk.Blocked},
 	{resizeDisk, 403, "InvalidDiskSize.NotSupportResizeOnline", disk.Blocked},
 	{resizeDisk, 403, "InvalidOperation.MultiAttachDiskNotSupportResizeOnline", disk.Blocked},
-	{resizeDisk, 403, "DiskCreatingSnapshot", disk.InUse},
+	{resizeDisk, 403, "DiskCreatingSnapshot", disk.Pending},
 	{resizeDisk, 403, "DiskInArrears", disk.Quota},
 	{resizeDisk, 403, "Operation.Conflict", disk.Pending},
 	{resizeDisk, 403, "QuotaExceeded.PostpaidDataDiskCapacity", disk.Quota},
@@ -137,7 +137,7 @@ var modifying = []answer{
 	{modifyDiskSpec, 403, "OperationDenied.NoStock", disk.OutOfStock},
 	{modifyDiskSpec, 403, "IncorrectDiskStatus", disk.Pending},
 	{modifyDiskSpec, 403, "InvalidStatus.DiskNotReady", disk.Pending},
-	{modifyDiskSpec, 403, "DiskCreatingSnapshot", disk.InUse},
+	{modifyDiskSpec, 403, "DiskCreatingSnapshot", disk.Pending},
 	{modifyDiskSpec, 403, "ModifyingDiskCategoryLimitExceed", disk.Blocked},
 	{modifyDiskSpec, 403, "DiskInCoolingPeriod", disk.Blocked},
 	{modifyDiskSpec, 403, "NoChangeInDiskCategoryAndPerformanceLevel", disk.Blocked},
@@ -165,7 +165,7 @@ var modifying = []answer{
 
 // snapshotting lists the codes of the operations on snapshots.
 var snapshotting = []answer{
-	{createSnapshot, 400, "IncorrectInstanceStatus", disk.Blocked},
+	{createSnapshot, 400, "IncorrectInstanceStatus", disk.Pending},
 	{createSnapshot, 400, "InvalidSnapshotName.Malformed", disk.Invalid},
 	{createSnapshot, 400, "InvalidRetentionDays.Malformed", disk.Invalid},
 	{createSnapshot, 400, "DiskCategory.OperationNotSupported", disk.Invalid},

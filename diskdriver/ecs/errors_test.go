@@ -163,7 +163,7 @@ var deleting = []answer{
 	{deleteDisk, 403, "IncorrectDiskStatus", disk.InUse},
 	{deleteDisk, 403, "IncorrectDiskStatus.Initializing", disk.Pending},
 	{deleteDisk, 403, "DiskStillAttached", disk.InUse},
-	{deleteDisk, 403, "DiskCreatingSnapshot", disk.InUse},
+	{deleteDisk, 403, "DiskCreatingSnapshot", disk.Pending},
 	{deleteDisk, 403, "DiskNotPortable", disk.Invalid},
 	{deleteDisk, 403, "DiskTypeViolation", disk.Invalid},
 	{deleteDisk, 403, "InvalidDiskStatus.DeleteProtection", disk.Denied},
