@@ -5,9 +5,10 @@ GOLANGCI_LINT ?= v2.15.0
 GOVULNCHECK   ?= v1.9.0
 TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
+SEED          ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint arrows docs-check docs-update demo demo-stop e2e chart chart-update fuzz bench-ecs bench-topology vulncheck clean
+.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e chart chart-update fuzz bench-ecs bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +18,9 @@ build: ## build disk-driver, disk-provisioner and ecs-simulator into bin/
 
 test: ## run the tests: no root, no cluster, a few minutes
 	$(GO) test -race ./...
+
+test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour (6 minutes)
+	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built at the first run)
 	$< run ./...

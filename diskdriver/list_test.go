@@ -94,3 +94,42 @@ func TestAListWithoutALimitComesInPagesThatGRPCTakes(t *testing.T) {
 		t.Errorf("%d of %d disks listed", total, len(disks))
 	}
 }
+
+func FuzzAPageTokenIsRefusedOrGoesOn(f *testing.F) {
+	all := []disk.Disk{{ID: "d-a"}, {ID: "d-b"}, {ID: "d-c"}, {ID: "d-d"}, {ID: "d-e"}}
+	idOf := func(d disk.Disk) disk.ID { return d.ID }
+	f.Add("", int32(0))
+	f.Add("after:d-b", int32(2))
+	f.Add("after:", int32(1))
+	f.Add("after:zzz", int32(-1))
+	f.Add("3", int32(1))
+	f.Fuzz(func(t *testing.T, token string, most int32) {
+		last, err := lastListed(most, token)
+		if err != nil {
+			if kind := disk.KindOf(err); kind != disk.Invalid && kind != disk.BadToken {
+				t.Errorf("token %q, %d entries: %v", token, most, err)
+			}
+			return
+		}
+		var got []disk.ID
+		for from, more := disk.ID(last), true; more; {
+			var listed []disk.Disk
+			listed, more = page(all, from, int(most), idOf)
+			if len(listed) == 0 && more || most > 0 && len(listed) > int(most) {
+				t.Fatalf("token %q: a page of %d, and more %v", token, len(listed), more)
+			}
+			for _, d := range listed {
+				got, from = append(got, d.ID), d.ID
+			}
+		}
+		var want []disk.ID
+		for _, d := range all {
+			if cmp.Compare(d.ID, disk.ID(last)) > 0 {
+				want = append(want, d.ID)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %q come %v, want %v", token, got, want)
+		}
+	})
+}

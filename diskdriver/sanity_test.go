@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,9 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
@@ -28,30 +31,59 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// sanityDir is the variable by which the process of the suite learns its directory.
-const sanityDir = "TOPODISK_SANITY"
+// The variables by which the process of the suite learns its directory, and how
+// ECS is otherwise than usual.
+const (
+	sanityDir = "TOPODISK_SANITY"
+	sanityECS = "TOPODISK_SANITY_ECS"
+)
 
 // TestSanity runs the conformance suite of the CSI project over gRPC, with ECS
-// simulated. Ginkgo runs a suite once in a process, so it gets one of its own.
+// simulated. With -long it runs it again for every anomaly of ECS and the other
+// side of every doubt, with calls that are throttled and with replies that are
+// lost.
 func TestSanity(t *testing.T) {
-	if os.Getenv(sanityDir) == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSanity$", "-test.v")
-		cmd.Env = append(os.Environ(), sanityDir+"="+t.TempDir()) // the inner process ends without a clean-up
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		} else if testing.Verbose() {
-			t.Logf("%s", out)
-		}
+	if os.Getenv(sanityDir) != "" {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // starts the runtime's watch of signals outside the bubble
+		synctest.Test(t, runSanity)
 		return
 	}
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // starts the runtime's watch of signals outside the bubble
-	synctest.Test(t, runSanity)
+	inOwnProcess(t, "")
+	if !*long {
+		return
+	}
+	for _, o := range slices.Concat(everyOtherwise(), troubles) {
+		if o.name == "snapshot-none-unattached" {
+			continue // the suite attaches nothing before it makes a snapshot
+		}
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			inOwnProcess(t, o.name)
+		})
+	}
+}
+
+// inOwnProcess runs the suite: Ginkgo does that once in a process.
+func inOwnProcess(t *testing.T, otherwise string) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSanity$", "-test.v")
+	cmd.Env = append(os.Environ(), sanityDir+"="+t.TempDir(), sanityECS+"="+otherwise) // it ends without a clean-up
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	} else if testing.Verbose() {
+		t.Logf("%s", out)
+	}
+}
+
+// troubles are what makes ECS refuse or lose a part of all calls.
+var troubles = []otherwise{
+	{name: "throttled", faults: []ecssim.Fault{{Do: ecssim.FaultThrottle, Percent: 5}}},
+	{name: "lost-replies", faults: []ecssim.Fault{{Do: ecssim.FaultLostReply, Percent: 10}}},
 }
 
 // runSanity runs the suite in a bubble, where it takes no time to wait for ECS.
 func runSanity(t *testing.T) {
 	config := sanity.NewTestConfig()
-	driver := sanityDriver(t)
+	driver := sanityDriver(t, os.Getenv(sanityECS))
 	config.ControllerAddress, config.ControllerDialOptions = pipe("controller", serve(t, driver))
 	config.Address, config.DialOptions = pipe("node", serveNode(t, driver))
 	dir := os.Getenv(sanityDir)
@@ -63,7 +95,10 @@ func runSanity(t *testing.T) {
 	config.TestVolumeSize = 20 << 30
 	config.TestNodeVolumeAttachLimit = true
 	config.IdempotentCount = 5
-	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithUnaryInterceptor(marshalled))
+	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(marshalled))
+	if os.Getenv(sanityECS) != "" {
+		config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(repeated))
+	}
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.SkipStrings = []string{"Node Service"} // served by another program
 	gomega.RegisterFailHandler(ginkgo.Fail)
@@ -103,17 +138,39 @@ func marshalled(ctx context.Context, method string, req, reply any, cc *grpc.Cli
 	return err
 }
 
-// sanityDriver returns a driver whose ECS is simulated, with about the times that ECS takes.
-func sanityDriver(t *testing.T) *Driver {
-	sim, err := ecssim.New(ecssim.Config{
+// repeated repeats a call while its outcome is open, as the sidecars do. Those
+// don't repeat a list that begins at a bad place.
+func repeated(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	for {
+		err := invoker(ctx, method, req, reply, cc, opts...)
+		code := status.Code(err)
+		if code != codes.Unavailable && (code != codes.Aborted || claimOf(req) == (claim{})) {
+			return err
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// sanityDriver returns a driver whose ECS is simulated, with about the times that
+// ECS takes, but for how it is otherwise.
+func sanityDriver(t *testing.T, otherwise string) *Driver {
+	ecsConfig := ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
 		Latency: ecssim.Latency{
 			Attach: 2 * time.Second, Detach: 3 * time.Second, Modify: 30 * time.Second, BurstReady: 3 * time.Second,
 			SnapshotCut: 2 * time.Second, SnapshotUsable: 5 * time.Second, SnapshotDone: time.Minute,
 		},
-		Doubts: ecssim.Doubts{SnapshotUnattached: []string{"cloud_essd"}}, // as ECS does
-	})
+		Doubts: ecssim.Doubts{SnapshotUnattached: usually},
+	}
+	var faults []ecssim.Fault
+	for _, o := range slices.Concat(everyOtherwise(), troubles) {
+		if o.name == otherwise {
+			o.apply(&ecsConfig)
+			faults = o.faults
+		}
+	}
+	sim, err := ecssim.New(ecsConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +190,11 @@ func sanityDriver(t *testing.T) *Driver {
 	driver, err := New(Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: cluster}, client)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range faults {
+		if err := sim.AddFault(f); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return driver
 }

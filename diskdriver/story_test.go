@@ -65,7 +65,7 @@ func TestStories(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []byte
-			synctest.Test(t, func(t *testing.T) { got = tell(t, want) })
+			synctest.Test(t, func(t *testing.T) { got = tell(t, want, otherwise{}) })
 			if *update {
 				if err := os.WriteFile(file, got, 0o644); err != nil {
 					t.Fatal(err)
@@ -79,9 +79,10 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// tell runs a story and returns it with what happens now.
-func tell(t *testing.T, text []byte) []byte {
-	s := &story{t: t, config: ecssim.Config{
+// tell runs a story and returns it with what happens now, if need be in an ECS
+// that is otherwise.
+func tell(t *testing.T, text []byte, o otherwise) []byte {
+	s := &story{t: t, otherwise: o, config: ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"},
 		AccessKeys: map[string]string{"story": "secret"},
 		Instances: []ecssim.Instance{
@@ -134,18 +135,19 @@ func plain(line string) string {
 
 // story is a simulated ECS and the driver's process of the moment.
 type story struct {
-	t      *testing.T
-	config ecssim.Config
-	sim    *ecssim.Server
-	other  *ecssim.Server // another account
-	driver *Driver
-	force  bool
-	down   bool
-	key    string
-	told   map[*ecssim.Server]int // calls in the ledger that were told
-	next   string                 // token of the last list of snapshots
-	secret map[string]string      // of the command's request
-	known  map[disk.InstanceID]disk.Instance
+	t         *testing.T
+	config    ecssim.Config
+	otherwise otherwise
+	sim       *ecssim.Server
+	other     *ecssim.Server // another account
+	driver    *Driver
+	force     bool
+	down      bool
+	key       string
+	told      map[*ecssim.Server]int // calls in the ledger that were told
+	next      string                 // token of the last list of snapshots
+	secret    map[string]string      // of the command's request
+	known     map[disk.InstanceID]disk.Instance
 }
 
 func (s *story) do(words []string) string {
@@ -261,7 +263,8 @@ func (s *story) given(words []string) {
 
 func (s *story) start() {
 	var err error
-	s.config.Doubts.SnapshotUnattached = []string{"cloud_essd", "cloud_auto"}
+	s.config.Doubts.SnapshotUnattached = usually
+	s.otherwise.apply(&s.config)
 	s.sim, err = ecssim.New(s.config)
 	s.must(err)
 	s.other, err = ecssim.New(otherAccount(s.config))
@@ -321,6 +324,12 @@ func (s *story) fault(words []string) ecssim.Fault {
 			f.Count, err = strconv.Atoi(value)
 		case "skip":
 			f.Skip, err = strconv.Atoi(value)
+		case "percent":
+			f.Percent, err = strconv.Atoi(value)
+		case "for":
+			f.For, err = time.ParseDuration(value)
+		case "lag":
+			f.Lag, err = time.ParseDuration(value)
 		case "status":
 			f.Status, err = strconv.Atoi(value)
 		case "code":
@@ -337,7 +346,7 @@ func (s *story) fault(words []string) ecssim.Fault {
 	return f
 }
 
-// call sends a request through all interceptors, as the gRPC server does.
+// call sends a request, and renders the answer.
 func (s *story) call(method string, req proto.Message, words ...string) string {
 	timeout := 150 * time.Second // csi-provisioner's flag --timeout in most installations
 	for _, word := range words {
@@ -350,24 +359,25 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
 	s.addSecrets(req)
-	methods := map[any][]grpc.MethodDesc{s.driver.controller: csi.Controller_ServiceDesc.Methods, s.driver.groups: csi.GroupController_ServiceDesc.Methods}
-	for server, m := range everyOf(methods) {
-		if m.MethodName != method {
-			continue
-		}
-		response, err := m.Handler(server, ctx, func(in any) error {
-			proto.Merge(in.(proto.Message), req)
-			return nil
-		}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			return s.driver.chain(ctx, req, info, handler)
-		})
-		if r, ok := response.(*csi.ListSnapshotsResponse); ok {
-			s.next = r.GetNextToken()
-		}
-		return render(response, err)
+	response, err := invoke(ctx, s.driver, method, req)
+	if r, ok := response.(*csi.ListSnapshotsResponse); ok {
+		s.next = r.GetNextToken()
 	}
-	s.t.Fatalf("%s is no method", method)
-	return ""
+	return render(response, err)
+}
+
+// invoke sends a request through all interceptors, as the gRPC server does.
+func invoke(ctx context.Context, d *Driver, method string, req proto.Message) (any, error) {
+	methods := map[any][]grpc.MethodDesc{d.controller: csi.Controller_ServiceDesc.Methods, d.groups: csi.GroupController_ServiceDesc.Methods}
+	for server, m := range everyOf(methods) {
+		if m.MethodName == method {
+			return m.Handler(server, ctx, func(in any) error {
+				proto.Merge(in.(proto.Message), req)
+				return nil
+			}, d.chain)
+		}
+	}
+	panic(method + " is no method")
 }
 
 func render(response any, err error) string {

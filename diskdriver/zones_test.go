@@ -1,6 +1,7 @@
 package diskdriver
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -98,4 +99,81 @@ func zonesInOrder(preferred, requisite []string, wanted []disk.Zone) []disk.Zone
 		}
 	}
 	return zones
+}
+
+// termsOf reads topologies: terms by semicolons, keys and values by commas.
+func termsOf(text string) []*csi.Topology {
+	if text == "" {
+		return nil
+	}
+	var terms []*csi.Topology
+	for term := range strings.SplitSeq(text, ";") {
+		segments := map[string]string{}
+		for pair := range strings.SplitSeq(term, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			segments[map[string]string{"z": topology.ZoneKey, "w": topology.WellKnownZoneKey, "r": topology.RegionKey, "t": disk.NodeTypeLabel + "cloud_essd"}[key]] = value
+		}
+		terms = append(terms, &csi.Topology{Segments: segments})
+	}
+	return terms
+}
+
+func FuzzADiskLivesWhereTheTopologyAllows(f *testing.F) {
+	f.Add("", "", "")
+	f.Add("z=a;w=b", "w=b", "")
+	f.Add("z=a,w=a,t=available", "z=a", "a,c")
+	f.Add("z=a,w=b", "", "")
+	f.Add("r=cn-hangzhou", "z=c", "b,a,b")
+	f.Add("r=elsewhere", "q=1", "a")
+	f.Add("z=", "w=", ",")
+	f.Fuzz(func(t *testing.T, requisite, preferred, zoneID string) {
+		a := area{region: "cn-hangzhou", preferredKey: topology.WellKnownZoneKey}
+		requirement := &csi.TopologyRequirement{Requisite: termsOf(requisite), Preferred: termsOf(preferred)}
+		var wanted []disk.Zone
+		for zone := range strings.SplitSeq(zoneID, ",") {
+			if zone != "" {
+				wanted = append(wanted, disk.Zone(zone))
+			}
+		}
+		places, err := a.places(requirement, wanted)
+		if err != nil {
+			if disk.KindOf(err) != disk.Invalid {
+				t.Errorf("%v: %v", requirement, err)
+			}
+			return
+		}
+		seen := map[disk.Zone]bool{}
+		for _, p := range places {
+			if seen[p.Zone] {
+				t.Errorf("%v: zone %q comes twice", requirement, p.Zone)
+			}
+			seen[p.Zone] = true
+			if len(wanted) > 0 && !slices.Contains(wanted, p.Zone) {
+				t.Errorf("%v: zone %q, and parameter zoneId is %q", requirement, p.Zone, zoneID)
+			}
+			if !allows(requirement, p.Zone) {
+				t.Errorf("%v doesn't allow zone %q", requirement, p.Zone)
+			}
+		}
+		if len(places) == 0 {
+			t.Errorf("%v, parameter zoneId %q: no place and no error", requirement, zoneID)
+		}
+	})
+}
+
+// allows says whether a requirement allows a zone: it names it, or the region, or
+// nothing at all.
+func allows(requirement *csi.TopologyRequirement, zone disk.Zone) bool {
+	terms := requirement.GetRequisite()
+	if len(terms) == 0 {
+		terms = requirement.GetPreferred()
+	}
+	if len(terms) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(terms, func(term *csi.Topology) bool {
+		segments := term.GetSegments()
+		named := cmp.Or(segments[topology.ZoneKey], segments[topology.WellKnownZoneKey])
+		return named == string(zone) || named == "" && segments[topology.RegionKey] != ""
+	})
 }

@@ -1,0 +1,107 @@
+package diskdriver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+func (v *volume) publish(w *world, node string, readOnly bool) *call {
+	if v.phase != present {
+		return nil
+	}
+	before := v.bonds[node]
+	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish"}
+	if before.is == on {
+		now = before
+	}
+	v.bonds[node] = now
+	req := &csi.ControllerPublishVolumeRequest{VolumeId: v.id, NodeId: node, Readonly: readOnly, VolumeCapability: w.capability(v.words)}
+	return &call{method: "ControllerPublishVolume", req: req, ended: func(w *world, _ any, err error) error {
+		if err == nil {
+			return v.published(w, node, before, readOnly)
+		}
+		if open(err) {
+			return nil
+		}
+		before.refused = before.is == unsure
+		v.bonds[node] = before
+		return v.mayRefuse(w, node, before, readOnly, err)
+	}}
+}
+
+// published holds a volume that the driver says is on a node against ECS.
+func (v *volume) published(w *world, node string, before bond, readOnly bool) error {
+	d, _ := v.disk(w)
+	if !slices.ContainsFunc(d.Attachments, func(a ecssim.AttachmentState) bool { return a.Instance == node && a.Phase == "In_use" }) {
+		return fmt.Errorf("the disk is %s on %v", d.Status, d.Attachments)
+	}
+	if before.is == on && before.readOnly != readOnly {
+		return fmt.Errorf("it was published with readonly %v before", before.readOnly)
+	}
+	v.bonds[node] = bond{is: on, readOnly: readOnly, last: "publish"}
+	return nil
+}
+
+// mayRefuse says whether there is a reason not to publish a volume.
+func (v *volume) mayRefuse(w *world, node string, before bond, readOnly bool, err error) error {
+	d, _ := v.disk(w)
+	elsewhere := false
+	for other, b := range v.bonds {
+		elsewhere = elsewhere || other != node && b.is != off
+	}
+	otherZone := d.Zone != "" && d.Zone != walkInstance(node).Zone
+	switch code := status.Code(err); {
+	case code == codes.AlreadyExists && before.is != off && before.readOnly != readOnly,
+		code == codes.FailedPrecondition && (elsewhere || otherZone),
+		code == codes.InvalidArgument && otherZone,
+		code == codes.NotFound && (w.stale || !w.hasNode(node)),
+		code == codes.ResourceExhausted && node == "i-small":
+		return nil
+	}
+	return err
+}
+
+// unpublish takes the volume from a node, or from all.
+func (v *volume) unpublish(node string) *call {
+	if v.phase != present && v.phase != deleting {
+		return nil
+	}
+	nodes := []string{node}
+	if node == "" {
+		nodes = slices.Sorted(maps.Keys(v.bonds))
+	}
+	for _, n := range nodes {
+		b := v.bonds[n]
+		v.bonds[n] = bond{is: min(b.is, unsure), readOnly: b.readOnly, last: "unpublish"}
+	}
+	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node}
+	return &call{method: "ControllerUnpublishVolume", req: req, ended: func(w *world, _ any, err error) error {
+		switch {
+		case open(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, n := range nodes {
+			delete(v.bonds, n) // check finds out whether it is true
+		}
+		return nil
+	}}
+}
+
+// nodeGone notes that a node is gone, and what it had with it.
+func (m *model) nodeGone(node string) {
+	for _, v := range m.volumes {
+		if b, ok := v.bonds[node]; ok {
+			b.is = min(b.is, unsure)
+			v.bonds[node] = b
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package diskdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+// world is a simulated ECS, the driver's process of the moment, and what the
+// model knows.
+type world struct {
+	story  // reads commands
+	model  *model
+	now    *process
+	calm   bool            // in peace, where a refusal says that there is nothing
+	scarce bool            // something is sold out, or was
+	stale  bool            // reads may lag
+	fails  map[string]bool // actions of which something may fail after it was accepted
+	told   []string
+}
+
+// process is a process of the driver. When it is dead, nothing that it has under
+// way reaches ECS any more.
+type process struct {
+	sim    *ecssim.Server
+	driver *Driver
+	ctx    context.Context
+	cancel context.CancelFunc
+	dead   atomic.Bool
+}
+
+// RoundTrip is the way of a process to ECS.
+func (p *process) RoundTrip(req *http.Request) (*http.Response, error) {
+	if p.dead.Load() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return p.sim.RoundTrip(req)
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// newWorld makes the ECS of a walk's first line.
+func newWorld(t *testing.T, line string) *world {
+	w := &world{story: story{t: t}, model: newModel(), fails: map[string]bool{}}
+	w.config = ecssim.Config{
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"}, AccessKeys: map[string]string{"story": "secret"},
+		InstanceTypes: []ecssim.InstanceType{{ID: "ecs.sim.small", DiskQuantity: 3, NVMe: "unsupported"}},
+		Latency: ecssim.Latency{
+			API:       map[string]time.Duration{"": 200 * time.Millisecond, "DescribeDisks": 100 * time.Millisecond},
+			Available: time.Second, Attach: 2 * time.Second, Detach: 3 * time.Second, Order: time.Second, Modify: 20 * time.Second,
+			SnapshotCut: 2 * time.Second, SnapshotUsable: 4 * time.Second, SnapshotDone: 30 * time.Second, CoolCategory: 10 * time.Minute,
+		},
+		Doubts: ecssim.Doubts{SnapshotUnattached: usually},
+	}
+	for _, node := range walkNodes {
+		w.config.Instances = append(w.config.Instances, walkInstance(node))
+	}
+	for _, word := range strings.Fields(line)[1:] {
+		w.set(word)
+	}
+	var err error
+	w.sim, err = ecssim.New(w.config)
+	w.must(err)
+	w.born()
+	w.foreign()
+	return w
+}
+
+// set reads one word of a walk's first line.
+func (w *world) set(word string) {
+	name, value, _ := strings.Cut(word, "=")
+	switch name {
+	case "seed":
+		n, err := strconv.ParseUint(value, 10, 32)
+		w.must(err)
+		w.config.Seed = uint32(n)
+		return
+	case "serial":
+		w.config.Queues = ecssim.Serial
+		return
+	case "parallel":
+		w.config.Queues = ecssim.Parallel
+		return
+	case "tight":
+		var err error
+		w.config.Throttle, err = ecssim.ThrottleProfile("tight")
+		w.must(err)
+		return
+	}
+	for _, o := range everyOtherwise() {
+		if o.name == word {
+			o.apply(&w.config)
+			return
+		}
+	}
+	w.t.Fatalf("%q is nothing that ECS could be", word)
+}
+
+// walkInstance is the node of a name: i-, its kind, and its zone if that is not a.
+func walkInstance(id string) ecssim.Instance {
+	i := ecssim.Instance{ID: id, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}
+	switch {
+	case strings.Contains(id, "nvme"):
+		i.Type = "ecs.simn.large"
+	case strings.Contains(id, "small"):
+		i.Type = "ecs.sim.small"
+	case strings.Contains(id, "-b"):
+		i.Zone = "cn-hangzhou-b"
+	}
+	return i
+}
+
+// foreign makes a disk of somebody else: to whom ECS shows no disk at all nothing
+// is said to be absent.
+func (w *world) foreign() {
+	client, err := ecs.NewClient(ecs.Config{Region: w.config.Region, ClusterID: "other", Credentials: &w.story, Transport: w.sim})
+	w.must(err)
+	_, err = client.Create(w.t.Context(), disk.Spec{Name: "foreign"}, disk.Attempt{Zone: "cn-hangzhou-c", Category: "cloud_ssd", Size: 20}, "foreign")
+	w.must(err)
+}
+
+// born starts a process of the driver, with nothing remembered.
+func (w *world) born() {
+	w.key = "secret"
+	p := &process{sim: w.sim}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	client, err := ecs.NewClient(ecs.Config{Region: w.config.Region, ClusterID: cluster, Credentials: &w.story, Transport: p})
+	w.must(err)
+	p.driver, err = New(Config{Version: "model", Region: w.config.Region, ClusterID: cluster}, client)
+	w.must(err)
+	w.now = p
+}
+
+// kill ends the process as a crash does.
+func (w *world) kill() {
+	w.now.dead.Store(true)
+	w.now.cancel()
+}
+
+// take takes a step, and says what must not be and is.
+func (w *world) take(step string) error {
+	w.told = append(w.told, step)
+	verb, rest, _ := strings.Cut(step, " ")
+	switch verb {
+	case "peace":
+		return w.peace()
+	case "crash":
+		after, calls, _ := strings.Cut(rest, " ")
+		d, err := time.ParseDuration(after)
+		w.must(err)
+		return w.calls(calls, d)
+	case "fault", "stock", "instance", "advance":
+		w.happen(verb, strings.Fields(rest))
+		return w.check()
+	}
+	return w.calls(step, 0)
+}
+
+// happen lets something happen to ECS.
+func (w *world) happen(verb string, words []string) {
+	switch verb {
+	case "fault":
+		f := w.fault(words)
+		w.stale = w.stale || f.Do == ecssim.FaultStale
+		w.fails[f.Action] = w.fails[f.Action] || f.Do == ecssim.FaultFails
+		w.must(w.sim.AddFault(f))
+	case "stock":
+		n, err := strconv.Atoi(words[2])
+		w.must(err)
+		w.scarce = true
+		w.must(w.sim.SetStock("cn-hangzhou-"+words[0], words[1], n))
+	case "instance":
+		w.instanceBecomes(words[0], words[1])
+	case "advance":
+		d, err := time.ParseDuration(words[0])
+		w.must(err)
+		time.Sleep(d)
+	}
+}
+
+// instanceBecomes stops, starts or releases a node, which may come again.
+func (w *world) instanceBecomes(id, state string) {
+	there := slices.ContainsFunc(w.sim.State().Instances, func(i ecssim.InstanceState) bool { return i.ID == id })
+	switch {
+	case !there && state == "gone":
+		return
+	case !there:
+		w.must(w.sim.AddInstance(walkInstance(id)))
+		return
+	case state == "gone":
+		w.model.nodeGone(id)
+	}
+	w.must(w.instance(id, state))
+}
+
+// calls makes calls at the same time, and waits for their answers, or until the
+// process dies.
+func (w *world) calls(text string, dies time.Duration) error {
+	p := w.now
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var wrong []error
+	var begun []*call
+	busy := map[string]bool{}
+	for line := range strings.SplitSeq(text, " | ") {
+		if c := w.model.begin(w, strings.Fields(line), busy); c != nil {
+			c.line = line
+			begun = append(begun, c)
+		} else {
+			w.told = append(w.told, "  "+line+": nothing to do")
+		}
+	}
+	for _, c := range begun {
+		all.Go(func() {
+			answer, err := p.ask(c)
+			mu.Lock()
+			defer mu.Unlock()
+			if p.dead.Load() {
+				answer, err = nil, status.Error(codes.Unavailable, "the driver died")
+			}
+			w.told = append(w.told, "  "+c.line+": "+plain(renderShort(answer, err)))
+			if err := c.ended(w, answer, err); err != nil {
+				wrong = append(wrong, fmt.Errorf("%s: %w", c.line, err))
+			}
+		})
+	}
+	if dies > 0 {
+		time.Sleep(dies)
+		mu.Lock()
+		p.dead.Store(true)
+		mu.Unlock()
+		p.cancel()
+	}
+	all.Wait()
+	if dies > 0 {
+		w.born()
+	}
+	return errors.Join(append(wrong, w.check())...)
+}
+
+// renderShort renders an answer in one line.
+func renderShort(answer any, err error) string {
+	first, _, _ := strings.Cut(render(answer, err), "\n")
+	return first
+}
+
+// call is a call of the driver, and what its answer means to the model.
+type call struct {
+	line    string
+	method  string
+	req     proto.Message
+	timeout time.Duration
+	sweeps  bool // it is none, but the driver's own work
+	ended   func(w *world, answer any, err error) error
+}
+
+// ask makes a call.
+func (p *process) ask(c *call) (any, error) {
+	if c.sweeps {
+		p.driver.controller.sweep(p.ctx, p.driver.inflight)
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, c.timeout)
+	defer cancel()
+	return invoke(ctx, p.driver, c.method, c.req)
+}
+
+// failing says whether what an action sets going may fail.
+func (w *world) failing(action string) bool { return w.fails[action] }
+
+// zoneRequirement is the topology of a call's zones.
+func zoneRequirement(zones string) *csi.TopologyRequirement {
+	terms := zoneTerms(strings.Split(zones, ","), []string{"topology.kubernetes.io/zone"})
+	return &csi.TopologyRequirement{Requisite: terms, Preferred: terms}
+}
