@@ -6,9 +6,10 @@ GOVULNCHECK   ?= v1.9.0
 TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
 SEED          ?= 1
+SEEDS         ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e chart chart-update fuzz bench-ecs bench-topology vulncheck clean
+.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e crash chart chart-update fuzz bench-ecs bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +52,14 @@ demo-stop: ## end what `make demo KEEP=1` left running
 	@$(GO) run ./test/build
 	@.build/run/demo -stop
 
-e2e: ## run the end-to-end tests on a real control plane
+e2e: ## run the end-to-end tests on a real control plane, with interleavings and a few crashes
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
+	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash
+
+crash: ## kill provisioner and driver between any two calls, and under SEEDS (100) random schedules (half an hour)
+	$(GO) run ./test/build
+	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...

@@ -36,19 +36,23 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	dirs, err := programs.Build(ctx, root, os.Stderr)
+	dirs, err := programs.BuildWatched(ctx, root, os.Stderr)
 	if err != nil {
 		return 1, err
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Gate: true, ProvisionerArgs: quickElection,
+		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Gate: true, Watched: true, ProvisionerArgs: quickElection,
 	})
 	if err != nil {
 		return 1, err
 	}
 	fmt.Fprintf(os.Stderr, "cluster ready after %.1f s\n", time.Since(begin).Seconds())
 	code := m.Run()
+	if err := cluster.CheckLogs(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	if code != 0 {
 		cluster.KeepLogs()
 		fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs())

@@ -9,11 +9,13 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +40,9 @@ type Options struct {
 	SimulatorArgs []string
 	// DriverArgs and ProvisionerArgs are flags beyond those of deploy/topodisk.yaml.
 	DriverArgs, ProvisionerArgs []string
+	// Watched has topodisk's programs watch over themselves (see programs.BuildWatched): changes in what a cache holds end
+	// them, and CheckLogs tells of data races.
+	Watched bool
 	// Say is told each step of the start with the time it took. May be nil.
 	Say func(step string, took time.Duration)
 }
@@ -110,6 +115,29 @@ func (l *Lab) Stop() error {
 
 // Logs is the directory that holds one log file per program.
 func (l *Lab) Logs() string { return l.processes.logs }
+
+// Signs of a program that was built with the race detector, and of client-go's detector of changes in a cache.
+var signs = []string{"WARNING: DATA RACE", " ALTERED!"}
+
+// CheckLogs returns an error if one of the programs has told of a data race, or of a change in what a cache holds.
+func (l *Lab) CheckLogs() error {
+	logs, err := filepath.Glob(filepath.Join(l.Logs(), "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, sign := range signs {
+			if bytes.Contains(text, []byte(sign)) {
+				return fmt.Errorf("%s says %q", path, strings.TrimSpace(sign))
+			}
+		}
+	}
+	return nil
+}
 
 // KeepLogs makes Stop leave the state directory behind, for a failure that is to be looked into.
 func (l *Lab) KeepLogs() { l.temporary = false }

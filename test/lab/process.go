@@ -46,6 +46,7 @@ type command struct {
 	name string // of the log file too
 	path string
 	args []string
+	env  []string // beyond what every program gets
 }
 
 // start runs a program. Unless the lab is kept, the kernel kills it when this process dies, however it dies.
@@ -62,7 +63,7 @@ func (p *Processes) start(c command) (*Process, error) {
 	fmt.Fprintf(log, "--- %s: %s %q\n", time.Now().Format(time.RFC3339), c.path, c.args)
 	proc.cmd = exec.Command(c.path, c.args...)
 	proc.cmd.Dir = filepath.Dir(p.logs)
-	proc.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(p.logs)}
+	proc.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(p.logs)}, c.env...)
 	proc.cmd.Stderr, proc.cmd.Stdout = log, log
 	proc.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if p.list == "" {

@@ -141,6 +141,23 @@ func (t *Topodisk) openGate(context.Context) (err error) {
 	return nil
 }
 
+// Kubeconfig is the file that the provisioner is given, with the permissions that are installed.
+func (t *Topodisk) Kubeconfig() string { return t.kubeconfig }
+
+// Socket is where the driver serves CSI.
+func (t *Topodisk) Socket() string { return t.socket }
+
+// Ended says whether a process of that name was started and has ended by itself. One that has counts as stopped from
+// then on, so that it can be started again.
+func (t *Topodisk) Ended(name string) bool {
+	proc := t.running[name]
+	if proc == nil || proc.exited() == nil {
+		return false
+	}
+	t.stop(name, syscall.SIGTERM)
+	return true
+}
+
 // Gate is what ECS is reached through; nil without Options.Gate.
 func (t *Topodisk) Gate() *Gate { return t.gate }
 
@@ -190,7 +207,11 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 		return fmt.Errorf("%s runs already", name)
 	}
 	path := filepath.Join(t.lab.opts.Programs.Topodisk, program)
-	proc, err := t.lab.processes.start(command{name: name, path: path, args: args})
+	var env []string
+	if t.lab.opts.Watched {
+		env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
+	}
+	proc, err := t.lab.processes.start(command{name: name, path: path, args: args, env: env})
 	if err != nil {
 		return err
 	}
@@ -215,6 +236,21 @@ func (t *Topodisk) stop(name string, sig syscall.Signal) {
 		t.lab.processes.stop(proc, sig)
 		delete(t.running, name)
 	}
+}
+
+// PauseProvisioner stops the provisioner of that name in the middle of whatever it does, without ending it, until
+// ResumeProvisioner lets it go on.
+func (t *Topodisk) PauseProvisioner(name string) error { return t.signal(name, syscall.SIGSTOP) }
+
+// ResumeProvisioner undoes PauseProvisioner.
+func (t *Topodisk) ResumeProvisioner(name string) error { return t.signal(name, syscall.SIGCONT) }
+
+func (t *Topodisk) signal(name string, sig syscall.Signal) error {
+	proc := t.running[name]
+	if proc == nil {
+		return fmt.Errorf("%s does not run", name)
+	}
+	return proc.cmd.Process.Signal(sig)
 }
 
 // Metrics returns the URL of a process' metrics.

@@ -77,7 +77,17 @@ func programName(pkg string) string {
 // (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
 // out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
 func Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, ".build", "run")}
+	return buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "run")})
+}
+
+// BuildWatched builds the same, but topodisk's programs with the race detector, which needs a C compiler.
+func BuildWatched(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	return buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
+}
+
+// buildAll builds Kubernetes' programs, and topodisk's as build says.
+func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Dirs, error) {
+	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: build.into}
 	if _, err := exec.LookPath("go"); err != nil {
 		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
@@ -89,7 +99,7 @@ func Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
 	if err := buildKube(ctx, filepath.Join(root, "test", "kube"), dirs.Kube, out); err != nil {
 		return dirs, fmt.Errorf("build Kubernetes' programs: %w", err)
 	}
-	build := goBuild{dir: root, into: dirs.Topodisk, packages: topodiskPackages, title: "topodisk", out: out}
+	build.dir, build.packages, build.title, build.out = root, topodiskPackages, "topodisk", out
 	if err := build.run(ctx); err != nil {
 		return dirs, fmt.Errorf("build topodisk's programs: %w", err)
 	}
@@ -171,6 +181,7 @@ func versionFlags(version string) string {
 type goBuild struct {
 	dir, into, title, ldflags string
 	packages                  []string
+	race                      bool
 	out                       *os.File
 }
 
@@ -188,7 +199,12 @@ func (b goBuild) run(ctx context.Context) error {
 		return err
 	}
 	show.packages(listed)
-	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-o", b.into + string(filepath.Separator)}
+	args := []string{"build", "-v", "-buildvcs=false", "-o", b.into + string(filepath.Separator)}
+	if b.race {
+		args = append(args, "-race") // without -trimpath: what `go test -race` has compiled serves here too
+	} else {
+		args = append(args, "-trimpath")
+	}
 	if b.ldflags != "" {
 		args = append(args, "-ldflags="+b.ldflags)
 	}
@@ -200,6 +216,9 @@ func (b goBuild) goTool(ctx context.Context, args []string, stdout, stderr func(
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if b.race {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets go remove its temporary files
 	cmd.WaitDelay = 10 * time.Second
 	var said []string

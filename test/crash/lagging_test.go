@@ -1,0 +1,99 @@
+//go:build e2e
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// Those who lag behind: a cache that doesn't know a node yet, a leader that doesn't know that it is none any more.
+
+func TestNodeThatTheCacheDoesNotKnowYetServesItsClaimWhenItDoes(t *testing.T) {
+	s := newScene(t)
+	s.restartProvisioner("--retry-interval-start=1h", "--retry-interval-max=1h", "--node-grace=1h") // only an event makes it try again
+	s.must(s.claim(s.Context(), "first", atOnce))
+	s.bound("first") // the caches are full
+	s.passed()
+	thaw := s.freeze("nodes")
+	defer thaw()
+	node := lab.Node{Name: "node-late", Instance: "i-bp1lablate", Type: "ecs.g7.xlarge", Region: s.Nodes[0].Region, Zone: s.Nodes[0].Zone}
+	s.must(s.AddNode(s.Context(), node))
+	s.Cleanup(func() { s.must(s.removeNode(context.Background(), node.Name)) })
+	s.must(s.claimAlone(s.Context(), "early", waits))
+	s.must(s.pod(s.Context(), "early", func(pod *corev1.Pod) {
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node.Name}
+	}))
+	s.awaitEvent(namespace, "early", node.Name)
+	if n := s.count("CreateVolume"); n > 0 {
+		t.Fatalf("the driver was asked for a disk before the node was known")
+	}
+	thaw()
+	s.bound("early")
+	if selected, err := s.selectedNode(s.Context(), "early"); err != nil || selected != node.Name {
+		t.Errorf("the claim's node is %s, %v; want %s, for it was there all the time", selected, err, node.Name)
+	}
+}
+
+func TestClassMayAllowTopologiesByLabelsThatTheDriverDoesNotKnow(t *testing.T) {
+	s := newScene(t)
+	const key = "example.com/room"
+	label := func(value string) error {
+		patch := []byte(`{"metadata":{"labels":{"` + key + `":` + value + `}}}`)
+		_, err := s.Client.CoreV1().Nodes().Patch(context.Background(), s.Nodes[0].Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	s.must(label(`"cellar"`))
+	s.Cleanup(func() { s.must(label("null")) })
+	class := lab.Class("cellar-only", storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})
+	class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: key, Values: []string{"cellar"}}}}}
+	_, err := s.Client.StorageV1().StorageClasses().Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		s.must(s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}))
+	})
+	s.must(s.claimAlone(s.Context(), "deep", class.Name))
+	s.must(s.pod(s.Context(), "deep", func(*corev1.Pod) {}))
+	s.bound("deep")
+	if d := s.onlyDisk("deep"); d.Zone != s.Nodes[0].Zone {
+		t.Errorf("the disk is in %s, the only node that is allowed is in %s", d.Zone, s.Nodes[0].Zone)
+	}
+}
+
+func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
+	s := newScene(t)
+	const first, second = "first-leader", "second-leader"
+	start := func(name string) {
+		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(s.provisArgs, "--leader-election=true",
+			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")...))
+	}
+	s.kill(victims{provisioner: true})
+	s.Cleanup(func() {
+		s.Topodisk().KillProvisioner(first)
+		s.Topodisk().KillProvisioner(second)
+		s.must(s.restart(context.Background(), victims{provisioner: true}))
+	})
+	start(first)
+	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "contested", atOnce) })
+	s.must(s.Topodisk().PauseProvisioner(first))
+	start(second)
+	b := s.bound("contested")
+	s.must(s.deleteClaim(s.Context(), "contested"))
+	s.awaitVolume(b.Volume.Name, "gone", isGone)
+	h.release(pass) // the first leader's volume, for a disk that is gone, arrives only now
+	s.must(s.Topodisk().ResumeProvisioner(first))
+	s.must(s.await(s.Context(), "the first leader ends", limit, func(context.Context) error {
+		if !s.Topodisk().Ended(first) {
+			return errors.New("it runs")
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,65 @@
+//go:build e2e
+
+package crash
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+var (
+	seeds   = flag.Int("seeds", 100, "how many random schedules to run")
+	oneSeed = flag.Uint64("seed", 0, "run this random schedule alone")
+)
+
+// shared is the one stage of all tests.
+var shared *stage
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	root, err := programs.FindRoot()
+	if err != nil {
+		return 1, err
+	}
+	dirs, err := programs.BuildWatched(ctx, root, os.Stderr)
+	if err != nil {
+		return 1, err
+	}
+	cluster, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes(), Watched: true})
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		if code != 0 {
+			cluster.KeepLogs()
+			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs())
+		}
+		if stopErr := cluster.Stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	if shared, err = newStage(ctx, cluster); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if err := cluster.CheckLogs(); err != nil {
+		return 1, err
+	}
+	return code, nil
+}

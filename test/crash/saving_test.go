@@ -1,0 +1,173 @@
+//go:build e2e
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// A disk and its PersistentVolume: caches that lag behind, volumes that can't be saved, volumes that others have made.
+
+func TestStaleCacheMakesNoSecondDisk(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		frozen []string
+		gone   bool
+	}{
+		{"of claims, and the volume came and went", []string{"persistentvolumeclaims"}, true},
+		{"of claims and volumes, and the volume is bound", []string{"persistentvolumeclaims", "persistentvolumes"}, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newScene(t)
+			h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "stale", atOnce) })
+			for _, resource := range c.frozen {
+				thaw := s.freeze(resource)
+				defer thaw()
+			}
+			h.release(pass)
+			b := s.bound("stale")
+			if c.gone {
+				s.must(s.deleteClaim(s.Context(), "stale"))
+				s.awaitVolume(b.Volume.Name, "gone", isGone)
+			}
+			// The provisioner still takes the claim for one without a volume, and is made to look at it again.
+			look := s.hold(moment{call: "GET persistentvolumeclaims", after: true}, s.touchClass)
+			look.release(pass)
+			if n := s.count("CreateVolume"); n != 1 {
+				t.Errorf("the driver was asked %d times, want once", n)
+			}
+		})
+	}
+}
+
+// touchClass changes the class in a way that means nothing.
+func (s *scene) touchClass() error {
+	patch := []byte(`{"metadata":{"annotations":{"touched-by":"` + s.Name() + `"}}}`)
+	_, err := s.Client.StorageV1().StorageClasses().Patch(s.Context(), atOnce, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// refuseVolumes makes the API server refuse new PersistentVolumes until allow is called.
+func (s *scene) refuseVolumes(reason metav1.StatusReason) (allow func()) {
+	s.Helper()
+	const name = "no-volumes"
+	meta := metav1.ObjectMeta{Name: name}
+	policies := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := policies.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: "false", Message: "no more volumes here", Reason: &reason}},
+	}}, metav1.CreateOptions{})
+	s.must(err)
+	_, err = bindings.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}, metav1.CreateOptions{})
+	s.must(err)
+	allow = func() {
+		ctx := context.Background()
+		err := errors.Join(ignoreNotFound(bindings.Delete(ctx, name, metav1.DeleteOptions{})), ignoreNotFound(policies.Delete(ctx, name, metav1.DeleteOptions{})))
+		if err != nil {
+			s.Errorf("allow volumes again: %v", err)
+		}
+	}
+	s.Cleanup(allow)
+	probe := staticVolume("probe", "d-probe")
+	s.must(s.await(s.Context(), "new PersistentVolumes are refused", limit, func(ctx context.Context) error {
+		_, err := s.Client.CoreV1().PersistentVolumes().Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errors.New("they are taken")
+		}
+		return nil
+	}))
+	return allow
+}
+
+// staticVolume is a PersistentVolume that somebody makes by hand.
+func staticVolume(name, handle string) *corev1.PersistentVolume {
+	claim := lab.Claim("", "", "", "20Gi")
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      claim.Spec.Resources.Requests,
+			AccessModes:                   claim.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:              "by-hand",
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: lab.DriverName, VolumeHandle: handle}},
+		},
+	}
+}
+
+func TestVolumeThatCannotBeSavedIsToldAndItsDiskIsKeptForTheClaim(t *testing.T) {
+	for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid} {
+		t.Run(string(reason), func(t *testing.T) {
+			s := newScene(t)
+			claim := "unsaved-" + strings.ToLower(string(reason))
+			allow := s.refuseVolumes(reason)
+			s.must(s.claim(s.Context(), claim, atOnce))
+			s.awaitEvent(namespace, claim, "no more volumes here")
+			d := s.onlyDisk(claim)
+			allow()
+			if b := s.bound(claim); b.Disk() != d.ID {
+				t.Errorf("the claim has disk %s, want %s", b.Disk(), d.ID)
+			}
+		})
+	}
+}
+
+func TestVolumeThatCannotBeSavedLosesItsDiskOnceItsClaimIsGoneThoughTheProvisionerDied(t *testing.T) {
+	s := newScene(t)
+	s.refuseVolumes(metav1.StatusReasonForbidden)
+	s.must(s.claim(s.Context(), "unsavable", atOnce))
+	s.awaitEvent(namespace, "unsavable", "no more volumes here")
+	s.onlyDisk("unsavable")
+	s.kill(victims{provisioner: true})
+	s.must(s.deleteClaim(s.Context(), "unsavable"))
+	s.must(s.restart(s.Context(), victims{provisioner: true}))
+	s.must(s.settle(s.Context()))
+}
+
+func TestDiskThatAVolumeMadeByHandStandsForIsNeitherTakenNorDeleted(t *testing.T) {
+	s := newScene(t)
+	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "late", atOnce) })
+	d := s.onlyDisk("late")
+	volumes := s.Client.CoreV1().PersistentVolumes()
+	_, err := volumes.Create(s.Context(), staticVolume(d.ID, d.ID), metav1.CreateOptions{})
+	s.must(err)
+	h.release(pass)
+	s.awaitEvent(namespace, "late", "exists already")
+	if got := s.onlyDisk("late"); got.ID != d.ID {
+		t.Errorf("disk %s is there, want %s", got.ID, d.ID)
+	}
+	s.must(volumes.Delete(s.Context(), d.ID, metav1.DeleteOptions{}))
+	if b := s.bound("late"); b.Disk() != d.ID {
+		t.Errorf("the claim has disk %s, want %s", b.Disk(), d.ID)
+	}
+}
+
+func TestClaimThatIsBeingDeletedGetsNoDisk(t *testing.T) {
+	s := newScene(t)
+	s.kill(victims{provisioner: true})
+	s.must(s.claim(s.Context(), "leaving", atOnce))
+	s.patchClaim("leaving", `{"metadata":{"finalizers":["example.com/hold"]}}`)
+	s.must(s.deleteClaim(s.Context(), "leaving"))
+	s.must(s.restart(s.Context(), victims{provisioner: true}))
+	s.must(s.claim(s.Context(), "witness", atOnce))
+	s.bound("witness")
+	if disks := s.disks("leaving"); len(disks) > 0 || s.count("CreateVolume") != 1 {
+		t.Errorf("the driver was asked %d times, and there are %d disks for a claim that is being deleted", s.count("CreateVolume"), len(disks))
+	}
+	s.patchClaim("leaving", `{"metadata":{"finalizers":[]}}`)
+}

@@ -1,0 +1,206 @@
+//go:build e2e
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// Whatever becomes of claim, node, class and Secret while nobody knows whether a disk was made: the same is asked again
+// until that is known.
+
+const removeSelectedNode = `{"metadata":{"annotations":{"` + lab.SelectedNode + `":null}}}`
+
+func TestClaimThatIsTakenFromItsNodeWhileItsDiskMayExistLeavesNoDisk(t *testing.T) {
+	s := newScene(t)
+	h := s.withDiskUnheard("withdrawn", waits)
+	s.deletePod("withdrawn") // or the scheduler would choose again
+	s.patchClaim("withdrawn", removeSelectedNode)
+	h.release(lose)
+	s.must(s.deleteClaim(s.Context(), "withdrawn"))
+}
+
+func TestClaimThatGetsAnotherNodeWhileItsDiskMayExistKeepsItsDisk(t *testing.T) {
+	s := newScene(t)
+	h := s.withDiskUnheard("moved", waits)
+	d := s.onlyDisk("moved")
+	s.deletePod("moved")
+	s.patchClaim("moved", `{"metadata":{"annotations":{"`+lab.SelectedNode+`":"`+s.nodeElsewhere(d.Zone)+`"}}}`)
+	h.release(lose)
+	if b := s.bound("moved"); b.Disk() != d.ID {
+		t.Errorf("the claim has disk %s, the one whose reply was lost is %s", b.Disk(), d.ID)
+	}
+	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
+	s.must(err)
+	var first ecssim.Call
+	for _, c := range calls {
+		switch {
+		case c.Disk != d.ID:
+		case first.Number == 0:
+			first = c
+		default:
+			if diff := cmp.Diff(first.Params, c.Params); diff != "" {
+				t.Errorf("a repeated call differs (-first +this):\n%s", diff)
+			}
+		}
+	}
+}
+
+// nodeElsewhere is a node of another zone.
+func (s *scene) nodeElsewhere(zone string) string {
+	for _, n := range s.Nodes {
+		if n.Zone != zone {
+			return n.Name
+		}
+	}
+	s.Fatal("all nodes are in one zone")
+	return ""
+}
+
+func TestRetriesDoNotEndWhileADiskMayExist(t *testing.T) {
+	s := newScene(t)
+	const most = 15 // at which the library once gave up
+	s.restartProvisioner("--retry-interval-start=100ms", "--retry-interval-max=200ms")
+	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1}))
+	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultError}))
+	s.must(s.claim(s.Context(), "endless", atOnce))
+	s.must(s.await(s.Context(), "the driver is asked more than fifteen times", limit, func(context.Context) error {
+		if s.count("CreateVolume") <= most {
+			return errors.New("not yet")
+		}
+		return nil
+	}))
+	s.onlyDisk("endless")
+	s.must(s.deleteClaim(s.Context(), "endless"))
+}
+
+func TestNothingThatVanishesKeepsAnUnheardDiskFromItsEnd(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		class  string
+		vanish func(s *scene)
+		comes  func(s *scene) // back, for the disk's deletion needs it
+	}{
+		{"node", waits, func(s *scene) {
+			node, err := s.selectedNode(s.Context(), "orphan")
+			s.must(err)
+			s.must(s.removeNode(s.Context(), node))
+		}, nil},
+		{"class", "short-lived", func(s *scene) {
+			s.must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "short-lived", metav1.DeleteOptions{}))
+		}, nil},
+		{"Secret", "with-secret", func(s *scene) {
+			s.must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
+		}, (*scene).makeSecret},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newScene(t)
+			s.makeClass(c.class)
+			h := s.withDiskUnheard("orphan", c.class)
+			d := s.onlyDisk("orphan")
+			c.vanish(s)
+			h.release(lose)
+			s.must(s.deleteClaim(s.Context(), "orphan"))
+			if c.comes != nil {
+				s.awaitVolume(d.ID, "saved", func(pv *corev1.PersistentVolume) bool { return pv != nil })
+				c.comes(s)
+			}
+		})
+	}
+}
+
+// makeClass makes a class that goes with the scene, and the Secret that it names.
+func (s *scene) makeClass(name string) {
+	s.Helper()
+	ctx := s.Context()
+	class := lab.Class(name, "Immediate", map[string]string{"type": "cloud_essd"})
+	switch name {
+	case waits:
+		return
+	case "with-secret":
+		class.Parameters["csi.storage.k8s.io/provisioner-secret-name"] = "keys"
+		class.Parameters["csi.storage.k8s.io/provisioner-secret-namespace"] = namespace
+		s.allowSecrets()
+		s.makeSecret()
+	}
+	_, err := s.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		s.must(ignoreNotFound(s.Client.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{})))
+	})
+}
+
+func (s *scene) makeSecret() {
+	s.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"unused": "by this driver"}}
+	_, err := s.Client.CoreV1().Secrets(namespace).Create(s.Context(), secret, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// awaitNoClaim waits until a claim that was deleted is gone.
+func (s *scene) awaitNoClaim(name string) {
+	s.Helper()
+	s.must(s.await(s.Context(), "claim "+name+" is gone", limit, func(ctx context.Context) error {
+		_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return ignoreNotFound(err)
+	}))
+}
+
+// allowSecrets lets the provisioner read Secrets of the namespace, as the chart's rbac.provisionerSecrets does.
+func (s *scene) allowSecrets() {
+	s.Helper()
+	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}}
+	_, err := s.Client.RbacV1().Roles(namespace).Create(s.Context(), role, metav1.CreateOptions{})
+	s.must(err)
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "topodisk-controller", Namespace: metav1.NamespaceSystem}},
+	}
+	_, err = s.Client.RbacV1().RoleBindings(namespace).Create(s.Context(), binding, metav1.CreateOptions{})
+	s.must(err)
+}
+
+func TestClaimMadeAnewWhileItsPredecessorsDiskIsUnheardGetsItsOwn(t *testing.T) {
+	s := newScene(t)
+	h := s.withDiskUnheard("twin", atOnce)
+	first := s.onlyDisk("twin")
+	s.must(s.deleteClaim(s.Context(), "twin"))
+	s.awaitNoClaim("twin")
+	s.must(s.claim(s.Context(), "twin", atOnce))
+	h.release(lose)
+	if b := s.bound("twin"); b.Disk() == first.ID {
+		t.Errorf("the claim has disk %s, which was made for the one before it", first.ID)
+	}
+}
+
+func TestPodDeletedWhileItsDiskIsMadeLeavesTheClaimItsDisk(t *testing.T) {
+	s := newScene(t)
+	h := s.withDiskUnheard("early", waits)
+	d := s.onlyDisk("early")
+	s.deletePod("early")
+	h.release(pass)
+	if b := s.bound("early"); b.Disk() != d.ID {
+		t.Errorf("the claim has disk %s, want %s", b.Disk(), d.ID)
+	}
+	s.must(s.pod(s.Context(), "early", func(*corev1.Pod) {}))
+	pod, err := s.AwaitRunning(s.Context(), namespace, "early", limit)
+	s.must(err)
+	if zone := s.ZoneOf(pod.Spec.NodeName); zone != d.Zone {
+		t.Errorf("the Pod runs in %s, its disk is in %s", zone, d.Zone)
+	}
+}
