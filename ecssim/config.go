@@ -48,6 +48,11 @@ type Config struct {
 	// takes any.
 	KMSKeys, ResourceGroups, StorageClusters []string
 
+	// BeforeReply, if it isn't nil, is called after a request has taken effect
+	// and before its reply is sent, so that what follows from it outside of the
+	// server is there when the caller hears of it.
+	BeforeReply func()
+
 	Latency  Latency
 	Queues   Queues // of each instance; the zero value is Serial
 	Doubts   Doubts

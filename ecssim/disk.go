@@ -114,6 +114,7 @@ type DiskState struct {
 	ClientToken      string            `json:"clientToken,omitempty"`
 	Encrypted        bool              `json:"encrypted,omitempty"`
 	MultiAttach      bool              `json:"multiAttach,omitempty"`
+	Source           string            `json:"source,omitempty"` // ID of the snapshot that it was made from
 	Created          time.Time         `json:"created"`
 	Tags             map[string]string `json:"tags,omitempty"`
 	// Attachments has an entry for each instance that the disk is attached
@@ -149,8 +150,12 @@ func (s *Server) diskStates() []DiskState {
 		for _, a := range d.attachments {
 			attachments = append(attachments, a.export())
 		}
+		source := ""
+		if d.source != nil {
+			source = d.source.id
+		}
 		list = append(list, DiskState{
-			ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
+			Source: source, ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
 			Status: d.state(), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
 			MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current), Attachments: attachments,
 		})

@@ -118,6 +118,9 @@ func (s *Server) serve(ctx context.Context, m message) (reply, error) {
 			return reply{}, err // the queue still runs it in its time
 		}
 		if settled {
+			if s.config.BeforeReply != nil {
+				s.config.BeforeReply()
+			}
 			return x.reply, nil
 		}
 		s.look(func(time.Time) { due, settled = x.answerAt, x.settled })

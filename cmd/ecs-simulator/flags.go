@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,8 @@ import (
 type options struct {
 	listen   string
 	metadata []metadataListen
+	bodies   string            // directory of the disks' bodies; empty: they have none
+	links    map[string]string // by instance: where the links to its devices are
 	config   ecssim.Config
 }
 
@@ -51,7 +54,7 @@ func badFlag(flag, value, allowed string) error {
 // parse reads the flags. A flag that stands for a list may be repeated.
 func parse(args []string, errOut io.Writer) (options, error) {
 	var o options
-	var instances, keys, roles, metadata []string
+	var instances, keys, roles, metadata, links []string
 	var latency, queues, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
 	flags.SetOutput(errOut)
@@ -71,6 +74,8 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&throttle, "throttle", "off", "limits of calls a minute: "+strings.Join(ecssim.ThrottleProfiles, ", "))
 	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
 	flags.StringVar(&o.config.SoldOutCode, "sold-out-code", ecssim.SoldOutCodes[0], "what CreateDisk answers when a category is sold out: "+strings.Join(ecssim.SoldOutCodes, ", "))
+	flags.StringVar(&o.bodies, "bodies", "", "directory for files that disks keep their bytes in, as loop devices of the instances that have --links (Linux, root)")
+	flags.StringArrayVar(&links, "links", nil, "directory that stands for /dev/disk/by-id of an instance as INSTANCE=DIR, with --bodies; repeat for more")
 	flags.IntVar(&o.config.LedgerSize, "calls-kept", 10000, "how many of the last calls are kept")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -87,11 +92,11 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		return o, inFlags(err)
 	}
 	o.config.Throttle.Code = throttleCode
-	return o, o.finish(lists{instances, keys, roles, metadata}, latency)
+	return o, o.finish(lists{instances, keys, roles, metadata, links}, latency)
 }
 
 // lists are the flags that may be repeated.
-type lists struct{ instances, keys, roles, metadata []string }
+type lists struct{ instances, keys, roles, metadata, links []string }
 
 // finish reads the flags that have a form of their own.
 func (o *options) finish(l lists, latency string) error {
@@ -103,6 +108,7 @@ func (o *options) finish(l lists, latency string) error {
 		func() error { return o.readMetadata(l.metadata) },
 		func() error { return o.readKeys(l.keys) },
 		func() error { return o.readRoles(l.roles) },
+		func() error { return o.readLinks(l.links) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -217,6 +223,20 @@ func (o *options) readKeys(keys []string) error {
 			return badFlag("--access-key", id, "each ID once")
 		}
 		o.config.AccessKeys[id] = secret
+	}
+	return nil
+}
+
+// readLinks reads where the links to instances' devices are.
+func (o *options) readLinks(words []string) error {
+	o.links = map[string]string{}
+	for _, word := range words {
+		instance, dir, ok := strings.Cut(word, "=")
+		known := slices.ContainsFunc(o.config.Instances, func(i ecssim.Instance) bool { return i.ID == instance })
+		if !ok || !known || !filepath.IsAbs(dir) || o.bodies == "" {
+			return badFlag("--links", word, "INSTANCE=DIR of a known instance and an absolute directory, with --bodies")
+		}
+		o.links[instance] = dir
 	}
 	return nil
 }

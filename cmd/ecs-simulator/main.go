@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/bodies"
 )
 
 func main() {
@@ -32,15 +33,16 @@ func main() {
 }
 
 // run serves until ctx is done. It says where on the first line of out.
-func run(ctx context.Context, args []string, out, errOut io.Writer) error {
+func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) {
 	options, err := parse(args, errOut)
 	if err != nil {
 		return err
 	}
-	sim, err := ecssim.New(options.config)
+	sim, keeper, err := simulator(options)
 	if err != nil {
-		return inFlags(err)
+		return err
 	}
+	defer func() { err = errors.Join(err, keeper.close()) }()
 	listener, err := net.Listen("tcp", options.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %q: %w", options.listen, err)
@@ -60,6 +62,37 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		doors = append(doors, door{listener, sim.Metadata(m.instance), sim.Connected})
 	}
 	return serveAll(ctx, doors)
+}
+
+// keeper keeps the bodies of disks, if they have any.
+type keeper struct{ *bodies.Keeper }
+
+func (k keeper) close() error {
+	if k.Keeper == nil {
+		return nil
+	}
+	return k.Close()
+}
+
+// simulator returns the simulated ECS, whose disks have bodies if there is a
+// directory for them.
+func simulator(o options) (*ecssim.Server, keeper, error) {
+	var k keeper
+	if o.bodies != "" {
+		o.config.BeforeReply = func() {
+			if err := k.Update(); err != nil {
+				fmt.Fprintln(os.Stderr, "ecs-simulator: the bodies of disks:", err)
+			}
+		}
+	}
+	sim, err := ecssim.New(o.config)
+	if err != nil {
+		return nil, k, inFlags(err)
+	}
+	if o.bodies != "" {
+		k.Keeper, err = bodies.New(sim, o.bodies, o.links)
+	}
+	return sim, k, err
 }
 
 // door is a listener, what answers there, and what notes its connections.

@@ -60,7 +60,12 @@ var rules = map[string]rule{
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6", "github.com/google/uuid"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
+	"diskdriver/node": {
+		allowed:   []string{module + "/diskdriver/disk", csiSpec, grpc, klog, "k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys"},
+		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
+	},
 	"ecssim":               {},
+	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
 	"cmd/disk-driver":      {allowed: []string{module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
 	"cmd/disk-provisioner": {allowed: []string{module + "/provisioner", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver", ecsSDK}},
 	"cmd/ecs-simulator":    {allowed: []string{module + "/ecssim", "github.com/spf13/pflag"}},

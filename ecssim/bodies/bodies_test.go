@@ -1,0 +1,116 @@
+package bodies
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+// fake is a cloud that is as the test says.
+type fake struct {
+	disks   []ecssim.DiskState
+	shots   []ecssim.SnapshotState
+	devices map[string][]ecssim.Device
+}
+
+func (f *fake) Disks() []ecssim.DiskState         { return f.disks }
+func (f *fake) Snapshots() []ecssim.SnapshotState { return f.shots }
+func (f *fake) Devices(instance string) ([]ecssim.Device, error) {
+	devices, is := f.devices[instance]
+	if !is {
+		return nil, errors.New("no such instance")
+	}
+	return devices, nil
+}
+
+func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices need root; run the tests as root")
+	}
+	dir := t.TempDir()
+	cloud := &fake{devices: map[string][]ecssim.Device{"i-1": nil, "i-2": nil}}
+	links := map[string]string{"i-1": filepath.Join(dir, "one"), "i-2": filepath.Join(dir, "two"), "i-3": filepath.Join(dir, "three")}
+	k, err := New(cloud, filepath.Join(dir, "bodies"), links)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	update := func() {
+		t.Helper()
+		if err := k.Update(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := filepath.Join(links["i-1"], "virtio-a"), filepath.Join(links["i-2"], "virtio-a")
+
+	cloud.disks = []ecssim.DiskState{{ID: "d-a", Size: 1}}
+	cloud.devices["i-1"] = []ecssim.Device{{Serial: "a", Disk: "d-a", Size: 1}}
+	update()
+	write(t, one, "first")
+	cloud.shots = []ecssim.SnapshotState{{ID: "s-1", Disk: "d-a", Size: 1}}
+	update()
+	write(t, one, "later")
+
+	cloud.devices["i-1"] = nil
+	cloud.devices["i-2"] = []ecssim.Device{{Serial: "a", Disk: "d-a", Size: 2}}
+	update()
+	if _, err := os.Lstat(one); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the first instance sees the disk still: %v", err)
+	}
+	if got := read(t, two); got != "later" {
+		t.Errorf("the second instance reads %q", got)
+	}
+	if size, err := exec.Command("blockdev", "--getsize64", two).Output(); err != nil || strings.TrimSpace(string(size)) != "2147483648" {
+		t.Errorf("it has %s bytes, %v", size, err)
+	}
+
+	cloud.disks = append(cloud.disks, ecssim.DiskState{ID: "d-b", Size: 3, Source: "s-1"})
+	cloud.devices["i-1"] = []ecssim.Device{{Serial: "b", Disk: "d-b", Size: 3}}
+	update()
+	if got := read(t, filepath.Join(links["i-1"], "virtio-b")); got != "first" {
+		t.Errorf("a disk made of the snapshot holds %q", got)
+	}
+
+	cloud.disks, cloud.shots, cloud.devices = nil, nil, map[string][]ecssim.Device{}
+	update()
+	for _, d := range append([]string{k.dir}, links["i-1"], links["i-2"]) {
+		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
+			t.Errorf("left in %s are %v, %v", d, left, err)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(text), 5000)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	text := make([]byte, 5)
+	if _, err := f.ReadAt(text, 5000); err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
