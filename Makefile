@@ -17,7 +17,7 @@ help: ## list the targets
 build: ## build disk-driver, disk-provisioner and ecs-simulator into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
 
-test: ## run the tests: no root, no cluster, a few minutes
+test: ## run the tests: no cluster, a few minutes; as root also those of the node on loop devices
 	$(GO) test -race ./...
 
 test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour (6 minutes)

@@ -314,8 +314,12 @@ func (o order) prove(d disk.Disk) error {
 func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	c.history.forget(o.spec.Name)
 	volume := kindOfDisk(d)
+	volume[disk.OriginKey] = string(o.spec.Origin())
 	if o.params.MkfsOptions != "" {
-		volume["mkfsOptions"] = o.params.MkfsOptions
+		volume[disk.MkfsOptionsKey] = o.params.MkfsOptions
+	}
+	if o.params.Unchecked {
+		volume[disk.UncheckedKey] = "true"
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
 		VolumeId:           string(d.ID),

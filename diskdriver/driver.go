@@ -63,11 +63,24 @@ func (c Config) known(id disk.InstanceID) disk.Instance {
 // nameForm is the form of a CSI driver name (spec, GetPluginInfoResponse.name).
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
 
+// nameOr returns a driver's name, or the default for none.
+func nameOr(name string) (string, error) {
+	if name == "" {
+		return DefaultName, nil
+	}
+	if !nameForm.MatchString(name) {
+		return "", fmt.Errorf("driver name %q: allowed are at most 63 letters, digits, dots and dashes, such as %s", name, DefaultName)
+	}
+	return name, nil
+}
+
 // complete checks the Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	if c.Name == "" {
-		c.Name = DefaultName
+	name, err := nameOr(c.Name)
+	if err != nil {
+		return Config{}, err
 	}
+	c.Name = name
 	if c.Unknown == "" {
 		c.Unknown = disk.Refuse
 	}
@@ -75,8 +88,6 @@ func (c Config) complete() (Config, error) {
 		c.TopologyKey = topology.WellKnownZoneKey
 	}
 	switch {
-	case !nameForm.MatchString(c.Name):
-		return Config{}, fmt.Errorf("driver name %q: allowed are at most 63 letters, digits, dots and dashes, such as %s", c.Name, DefaultName)
 	case c.Region == "":
 		return Config{}, fmt.Errorf("region is missing; it is an ECS region such as cn-hangzhou")
 	case c.ClusterID == "" || len(c.ClusterID) > 128:
@@ -89,15 +100,16 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Driver answers the CSI services of the controller: Identity, Controller and
-// GroupController.
+// Driver answers the CSI services: Identity; Controller and GroupController
+// unless it is that of a node alone; Node if there is one.
 type Driver struct {
-	readiness  *readiness
+	readiness  *readiness // nil on a node: nobody there calls ECS
 	metrics    *metrics
 	identity   *identity
-	controller *controller
-	groups     *groupController
-	accounts   *accounts
+	controller *controller      // nil on a node
+	groups     *groupController // nil on a node
+	accounts   *accounts        // nil on a node
+	node       csi.NodeServer   // nil but on a node
 	inflight   *inflight
 	chain      grpc.UnaryServerInterceptor
 }
@@ -131,9 +143,40 @@ func New(config Config, ecs ECS) (*Driver, error) {
 	}, nil
 }
 
+// NewNode returns the Driver of a node alone, which calls nobody. Its error
+// names what is wrong with the name.
+func NewNode(name, version string, registerer prometheus.Registerer, node csi.NodeServer) (*Driver, error) {
+	name, err := nameOr(name)
+	if err != nil {
+		return nil, err
+	}
+	m := newMetrics()
+	if registerer != nil {
+		if err := m.register(registerer); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	inflight := newInflight()
+	return &Driver{
+		metrics:  m,
+		identity: &identity{name: name, version: version},
+		node:     node,
+		inflight: inflight,
+		chain:    chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse),
+	}, nil
+}
+
+// WithNode lets a Driver answer the Node service, too. It is called before Run.
+func (d *Driver) WithNode(node csi.NodeServer) { d.node = node }
+
 // register adds the services to a gRPC server.
 func (d *Driver) register(s grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(s, d.identity)
-	csi.RegisterControllerServer(s, d.controller)
-	csi.RegisterGroupControllerServer(s, d.groups)
+	if d.controller != nil {
+		csi.RegisterControllerServer(s, d.controller)
+		csi.RegisterGroupControllerServer(s, d.groups)
+	}
+	if d.node != nil {
+		csi.RegisterNodeServer(s, d.node)
+	}
 }

@@ -11,7 +11,7 @@ import (
 type identity struct {
 	csi.UnimplementedIdentityServer
 	name, version string
-	readiness     *readiness
+	readiness     *readiness // nil on a node
 }
 
 // GetPluginInfo names the driver.
@@ -20,16 +20,18 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 }
 
 // GetPluginCapabilities says that there are a controller and a group controller,
-// that neither a volume nor a snapshot can be reached from everywhere, and that
+// but on a node, that neither a volume nor a snapshot can be reached from everywhere, and that
 // a volume can grow on a node and off it.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	response := &csi.GetPluginCapabilitiesResponse{}
-	for _, t := range []csi.PluginCapability_Service_Type{
-		csi.PluginCapability_Service_CONTROLLER_SERVICE,
-		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
-		csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
-		csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,
-	} {
+	services := []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS}
+	if i.readiness != nil {
+		services = append(services,
+			csi.PluginCapability_Service_CONTROLLER_SERVICE,
+			csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
+			csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
+	}
+	for _, t := range services {
 		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}},
 		})
@@ -45,9 +47,9 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	return response, nil
 }
 
-// Probe says whether ECS answered the driver when it was last asked. It calls
-// nothing itself and is never an error, so that a cloud that is down restarts
-// no Pod.
+// Probe says whether ECS answered the driver when it was last asked; a node's is
+// always ready. It calls nothing itself and is never an error, so that a cloud
+// that is down restarts no Pod.
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.readiness.ok())}, nil
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(i.readiness == nil || i.readiness.ok())}, nil
 }

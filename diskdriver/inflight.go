@@ -67,7 +67,19 @@ func claimOf(req any) claim {
 	case *csi.DeleteVolumeGroupSnapshotRequest:
 		return claim{what: "group snapshot with ID " + r.GetGroupSnapshotId()}
 	}
+	if r, ok := req.(interface{ GetVolumeId() string }); ok && changesNode(req) {
+		return claim{what: "volume on this node with ID " + r.GetVolumeId()}
+	}
 	return claim{}
+}
+
+// changesNode says whether a request changes what a node does with a volume.
+func changesNode(req any) bool {
+	switch req.(type) {
+	case *csi.NodeStageVolumeRequest, *csi.NodeUnstageVolumeRequest, *csi.NodePublishVolumeRequest, *csi.NodeUnpublishVolumeRequest, *csi.NodeExpandVolumeRequest:
+		return true
+	}
+	return false
 }
 
 func volumeNamed(name string) claim { return claim{what: "volume named " + name} }

@@ -63,7 +63,7 @@ func lastListed(most int32, token string) (string, error) {
 		return "", err
 	}
 	last, continued := strings.CutPrefix(token, tokenPrefix)
-	if token != "" && !(continued && idForm.MatchString(last)) {
+	if token != "" && (!continued || !idForm.MatchString(last)) {
 		return "", badToken(token)
 	}
 	return last, nil

@@ -16,7 +16,7 @@ import (
 // services, so that no caller can invent one.
 var methods = func() map[string]bool {
 	known := make(map[string]bool)
-	for _, service := range []grpc.ServiceDesc{csi.Identity_ServiceDesc, csi.Controller_ServiceDesc, csi.GroupController_ServiceDesc} {
+	for _, service := range []grpc.ServiceDesc{csi.Identity_ServiceDesc, csi.Controller_ServiceDesc, csi.GroupController_ServiceDesc, csi.Node_ServiceDesc} {
 		for _, m := range service.Methods {
 			known[m.MethodName] = true
 		}

@@ -3,16 +3,11 @@ package diskdriver
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-)
-
-// The publish context: what the node needs to know of a disk to find and use it.
-const (
-	SerialKey   = "serialNumber" // as the guest sees it
-	ReadOnlyKey = "readOnly"     // "true" if the node must not write; absent if it may
 )
 
 // ControllerPublishVolume attaches a disk to a node (CSI spec,
@@ -44,9 +39,9 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	if err != nil {
 		return nil, err
 	}
-	about := map[string]string{SerialKey: d.Serial}
+	about := map[string]string{disk.SerialKey: d.Serial, disk.SizeKey: strconv.FormatInt(d.Size.Bytes(), 10)}
 	if req.GetReadonly() {
-		about[ReadOnlyKey] = "true"
+		about[disk.ReadOnlyKey] = "true"
 	}
 	return &csi.ControllerPublishVolumeResponse{PublishContext: about}, nil
 }

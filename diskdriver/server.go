@@ -80,8 +80,10 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	defer background.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	background.Go(func() { d.readiness.watch(ctx) })
-	background.Go(func() { sweeping(ctx, d.accounts, d.inflight) })
+	if d.controller != nil {
+		background.Go(func() { d.readiness.watch(ctx) })
+		background.Go(func() { sweeping(ctx, d.accounts, d.inflight) })
+	}
 	background.Go(func() {
 		<-ctx.Done()
 		drainCalls(server, drain)

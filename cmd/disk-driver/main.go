@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,7 +63,14 @@ func main() {
 func run(ctx context.Context, o *options) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.mode == modeNode {
+		return runNode(ctx, o, registry)
+	}
+	return runController(ctx, o, registry)
+}
 
+// runController serves the controller and, in mode all, the node with it.
+func runController(ctx context.Context, o *options, registry *prometheus.Registry) error {
 	credentials, source, err := ecs.Choose(o.sources(registry))
 	if err != nil {
 		return fmt.Errorf("--credentials-dir=%s --sts-endpoint=%s --metadata-endpoint=%s: %w", o.credentialsDir, o.stsEndpoint, o.metadataEndpoint, err)
@@ -86,21 +92,13 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	pages, err := servePages(o.httpEndpoint, registry)
+	if o.mode == modeController {
+		return serve(ctx, o, registry, driver, nil, facts)
+	}
+	plugin, err := newNodePlugin(o)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = pages.Close() }()
-	listener, err := diskdriver.Listen(o.endpoint)
-	if err != nil {
-		return err
-	}
-	if facts != nil {
-		var background sync.WaitGroup
-		defer background.Wait()
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		background.Go(func() { facts.Run(ctx) })
-	}
-	return driver.Run(ctx, listener, o.drain)
+	driver.WithNode(plugin.server)
+	return serve(ctx, o, registry, driver, plugin, facts)
 }

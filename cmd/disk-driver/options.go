@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,15 @@ import (
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/topology"
+)
+
+// The values of --mode.
+const (
+	modeController = "controller"
+	modeNode       = "node"
+	modeAll        = "all"
 )
 
 // options are the flags.
@@ -34,6 +43,9 @@ type options struct {
 	nodeFacts         bool
 	kubeconfig        string
 	leaseNamespace    string
+	nodeName          string
+	kubeletDir        string
+	departure         time.Duration
 	httpEndpoint      string
 	drain             time.Duration
 	showVersion       bool
@@ -46,11 +58,11 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags := pflag.NewFlagSet("disk-driver", pflag.ContinueOnError)
 	flags.SetOutput(help)
 	flags.SortFlags = false
-	flags.StringVar(&o.mode, "mode", "controller", "what to serve: controller (CSI Identity and Controller)")
+	flags.StringVar(&o.mode, "mode", "controller", "what to serve: controller (CSI Controller, the cloud's side), node (CSI Node, on every node), or all (both in one process)")
 	flags.StringVar(&o.endpoint, "endpoint", "", "unix socket to serve CSI on, such as unix:///csi/csi.sock (required)")
 	flags.StringVar(&o.driverName, "driver-name", diskdriver.DefaultName, "CSI driver name")
-	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou (required)")
-	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with (required)")
+	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou (required but in mode node)")
+	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with (required but in mode node)")
 	flags.StringVar(&o.ecsEndpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token; empty: OIDC, the environment or the instance's RAM role, whichever is there first (docs/credentials.md)")
 	flags.StringVar(&o.stsEndpoint, "sts-endpoint", "", "host or URL of STS, for credentials by OIDC; HTTPS unless it starts with http://; empty: the region's own")
@@ -59,8 +71,11 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
 	flags.BoolVar(&o.nodeFacts, "node-facts", true, "tell Kubernetes which disks each node can attach, and how many (docs/node-facts.md); without an API server nobody is told")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts; only needed outside of a cluster")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts and for the modes node and all; only needed outside of a cluster")
 	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease by which replicas agree on who keeps --node-facts; the Pod's own if empty")
+	flags.StringVar(&o.nodeName, "node-name", "", "name of the Node object that this process runs on (required in modes node and all)")
+	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
+	flags.DurationVar(&o.departure, "departure", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be detached (modes node and all)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls under way may take to end after SIGTERM")
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")
@@ -82,15 +97,20 @@ func parse(args []string, help io.Writer) (*options, error) {
 
 // validate refuses what the program can't work with.
 func (o *options) validate() error {
-	if o.mode != "controller" {
-		return fmt.Errorf("--mode=%s is not allowed: allowed is controller", o.mode)
+	onNode, withCloud := o.mode != modeController, o.mode != modeNode
+	if !slices.Contains([]string{modeController, modeNode, modeAll}, o.mode) {
+		return fmt.Errorf("--mode=%s is not allowed: allowed are %s, %s and %s", o.mode, modeController, modeNode, modeAll)
 	}
-	for _, required := range []struct{ name, value, example string }{
-		{"endpoint", o.endpoint, "unix:///csi/csi.sock"},
-		{"region", o.region, "cn-hangzhou"},
-		{"cluster-id", o.clusterID, "c0123456789abcdef"},
+	for _, required := range []struct {
+		name, value, example string
+		needed               bool
+	}{
+		{"endpoint", o.endpoint, "unix:///csi/csi.sock", true},
+		{"region", o.region, "cn-hangzhou", withCloud},
+		{"cluster-id", o.clusterID, "c0123456789abcdef", withCloud},
+		{"node-name", o.nodeName, "cn-hangzhou.192.168.0.1", onNode},
 	} {
-		if required.value == "" {
+		if required.value == "" && required.needed {
 			return fmt.Errorf("--%s is missing; for example --%s=%s", required.name, required.name, required.example)
 		}
 	}
@@ -107,6 +127,9 @@ func (o *options) validate() error {
 	}
 	if _, _, err := net.SplitHostPort(o.httpEndpoint); o.httpEndpoint != "" && err != nil {
 		return fmt.Errorf("--http-endpoint=%s is not allowed: allowed is host:port, such as :9809", o.httpEndpoint)
+	}
+	if o.departure < 0 {
+		return fmt.Errorf("--departure=%s is not allowed: allowed is a duration from 0s", o.departure)
 	}
 	if o.drain < 0 {
 		return fmt.Errorf("--drain=%s is not allowed: allowed is a duration from 0s", o.drain)

@@ -62,6 +62,12 @@ var classKeys = keyTable[Parameters]{
 			values: "text", without: "none", rule: "CSI, volume_context",
 		},
 	},
+	"omitfsck": {
+		set: truth(func(p *Parameters) *bool { return &p.Unchecked }), use: use{
+			means:  "Mounts an ext3 or ext4 file system without checking it first.",
+			values: yesNo, without: "no: it is checked before it is mounted for writing", rule: "CSI, volume_context",
+		},
+	},
 	"categoryAffinity": {
 		set: truth(func(p *Parameters) *bool { return &p.CategoryAffinity }), use: use{
 			means:  "The PersistentVolume also demands a node that takes the disk's type: one with the label `" + NodeTypeLabel + "<type>=available`.",
@@ -159,7 +165,6 @@ var classKeys = keyTable[Parameters]{
 	"csi.storage.k8s.io/pv/name": {use: use{means: "Not used: the PersistentVolume is named after the disk.", by: nodesOwn}},
 
 	"readOnly":                           {idle: "mount the volume read-only in the Pod", set: idleTruth},
-	"omitfsck":                           {idle: "a file system is always checked before it is mounted for writing", set: idleTruth},
 	"restrictToHpnZone":                  {idle: "volumes of Lingjun zones are not supported", set: (*Parameters).setHPN},
 	"volumeExpandAutoSnapshot":           {idle: "it is obsolete"},
 	"volume.kubernetes.io/selected-node": {idle: "the topology requirement says where the disk goes"},

@@ -52,7 +52,7 @@ func TestEveryNameOfTheDriverBeforeTopodisk(t *testing.T) {
 			"restrictToHpnZone":                     {"never", idle},
 			"mkfsOptions":                           {"-m 1", taken},
 			"sysConfig":                             {"queue/x=y", refused},
-			"omitfsck":                              {"true", idle},
+			"omitfsck":                              {"true", taken},
 			"dataCacheSize":                         {"20Gi", refused},
 			"dataCacheMode":                         {"writeback", refused},
 			"readIOPS":                              {"100", refused},

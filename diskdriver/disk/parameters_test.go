@@ -56,9 +56,8 @@ func TestParametersAreUnderstood(t *testing.T) {
 		},
 		{
 			name:  "what does nothing says so",
-			class: m{"readOnly": "true", "omitfsck": "no", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
+			class: m{"readOnly": "true", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
 			want: Parameters{Choices: []Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
-				"parameter omitfsck does nothing: a file system is always checked before it is mounted for writing",
 				"parameter readOnly does nothing: mount the volume read-only in the Pod",
 				"parameter restrictToHpnZone does nothing: volumes of Lingjun zones are not supported",
 				"parameter volume.kubernetes.io/selected-node does nothing: the topology requirement says where the disk goes",

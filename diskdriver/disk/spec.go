@@ -33,3 +33,14 @@ type Attempt struct {
 	Level    Level
 	Size     GiB
 }
+
+// Origin returns what a disk of the Spec is made from.
+func (s Spec) Origin() Origin {
+	switch {
+	case s.CloneOf != "":
+		return OriginVolume
+	case s.SnapshotID != "":
+		return OriginSnapshot
+	}
+	return OriginEmpty
+}

@@ -265,7 +265,7 @@ func TestARestartReadsWhatIsPublished(t *testing.T) {
 // quickCluster is one that takes down the facts of its Nodes, and doesn't change
 // them: for thousands the simulated API server takes minutes.
 func quickCluster(nodes []runtime.Object, said map[string]string) *fake.Clientset {
-	cluster := fake.NewSimpleClientset(nodes...) //nolint:staticcheck // without field managers, for the same reason
+	cluster := fake.NewSimpleClientset(nodes...) // without field managers, for the same reason
 	cluster.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchAction)
 		said[patch.GetName()] = string(patch.GetPatch())

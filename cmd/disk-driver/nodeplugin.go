@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/node"
+	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+)
+
+// *nodefacts.Self is what the node plugin knows of its node by.
+var _ node.Facts = (*nodefacts.Self)(nil)
+
+// askAgain is how often the node plugin asks for what it needs to register.
+const askAgain = 5 * time.Second
+
+// nodePlugin is what serves a node: it calls no cloud and holds no credentials.
+type nodePlugin struct {
+	self         *nodefacts.Self
+	server       *node.Server
+	registration *node.Registration
+}
+
+func newNodePlugin(o *options) (*nodePlugin, error) {
+	config, err := o.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--mode=%s needs an API server: %w", o.mode, err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
+	}
+	socket, err := diskdriver.SocketPath(o.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	self := nodefacts.NewSelf(client, o.nodeName, o.driverName)
+	server, err := node.New(node.Config{Driver: o.driverName, KubeletDir: o.kubeletDir, Facts: self})
+	if err != nil {
+		return nil, fmt.Errorf("--kubelet-dir=%s: %w", o.kubeletDir, err)
+	}
+	return &nodePlugin{self: self, server: server, registration: node.NewRegistration(o.driverName, o.kubeletDir, socket)}, nil
+}
+
+// run makes the driver known to the kubelet, once all is known that the kubelet
+// will ask for, and takes the startup taint away, until the context ends.
+func (p *nodePlugin) run(ctx context.Context) error {
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { p.self.Untaint(ctx) })
+	if !p.await(ctx) {
+		return nil
+	}
+	return p.registration.Run(ctx)
+}
+
+// await returns when the node knows who and where it is and how many volumes it
+// takes; false if the context ends before.
+func (p *nodePlugin) await(ctx context.Context) bool {
+	said := ""
+	for {
+		_, err := p.server.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+		if err == nil {
+			return true
+		}
+		if err.Error() != said {
+			said = err.Error()
+			klog.ErrorS(err, "The driver is not registered with the kubelet yet")
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// depart returns a context that ends later than ctx, if the node is being
+// drained then: when its volumes have gone, or the limit is over.
+func (p *nodePlugin) depart(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer stop()
+		waiting, cancel := context.WithTimeout(serving, limit)
+		defer cancel()
+		if err := p.self.AwaitDeparture(waiting); err != nil {
+			klog.ErrorS(err, "The node plugin ends before its volumes have gone")
+		}
+	})
+	return serving, stop
+}
+
+// runNode serves a node alone until the context ends and, if the node is being
+// drained, until its volumes have gone.
+func runNode(ctx context.Context, o *options, registry *prometheus.Registry) error {
+	plugin, err := newNodePlugin(o)
+	if err != nil {
+		return err
+	}
+	driver, err := diskdriver.NewNode(o.driverName, version, registry, plugin.server)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, registry, driver, plugin, nil)
+}
+
+// serve runs the driver and what goes with it until the context ends.
+func serve(ctx context.Context, o *options, registry *prometheus.Registry, driver *diskdriver.Driver, plugin *nodePlugin, facts *nodefacts.Publisher) (err error) {
+	pages, err := servePages(o.httpEndpoint, registry)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pages.Close() }()
+	listener, err := diskdriver.Listen(o.endpoint)
+	if err != nil {
+		return err
+	}
+	if plugin != nil {
+		var stop context.CancelFunc
+		ctx, stop = plugin.depart(ctx, o.departure)
+		defer stop()
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	var failed error
+	if facts != nil {
+		background.Go(func() { facts.Run(ctx) })
+	}
+	if plugin != nil {
+		background.Go(func() {
+			defer stop()
+			failed = plugin.run(ctx)
+		})
+	}
+	err = driver.Run(ctx, listener, o.drain)
+	stop()
+	background.Wait()
+	return errors.Join(err, failed)
+}

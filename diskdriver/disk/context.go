@@ -1,0 +1,33 @@
+package disk
+
+// ReadOnlyTag is the key of the tag that says that an instance may read a disk
+// and not write to it. The instance's ID ends it; for none it is what all such
+// keys begin with.
+func ReadOnlyTag(instance InstanceID) string {
+	return "csi.alibabacloud.com/read-only/" + string(instance)
+}
+
+// The publish context: what the node needs to know of a disk to find and use it.
+const (
+	SerialKey   = "serialNumber" // as the guest sees it
+	ReadOnlyKey = "readOnly"     // "true" if the node must not write; absent if it may
+	SizeKey     = "sizeBytes"    // what the disk had when it was attached
+)
+
+// The volume context: what the node needs to know of a volume's class and birth.
+const (
+	MkfsOptionsKey = "mkfsOptions" // words that are added to the call of mkfs
+	UncheckedKey   = "omitfsck"    // "true" if the file system is not checked before it is mounted
+	OriginKey      = "origin"      // an Origin
+)
+
+// Origin says what a volume was made from. It is absent of volumes that
+// topodisk didn't make.
+type Origin string
+
+// The origins.
+const (
+	OriginEmpty    Origin = "empty"
+	OriginSnapshot Origin = "snapshot"
+	OriginVolume   Origin = "volume"
+)

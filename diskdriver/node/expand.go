@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	mount "k8s.io/mount-utils"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// NodeExpandVolume lets a file system fill the device it is on, after the node
+// has seen the device at its new size (CSI spec, NodeExpandVolume). A block
+// volume needs no more than that. capacity_bytes is the size of the device.
+func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
+	at, err := s.available(req)
+	if err != nil {
+		return nil, err
+	}
+	whole, part, err := s.deviceAt(at)
+	if err != nil {
+		return nil, err
+	}
+	size, err := whole.await(ctx, req.GetCapacityRange().GetRequiredBytes())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.expand(ctx, disk.ID(req.GetVolumeId()), at, whole, part); err != nil {
+		return nil, err
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+// available returns where the volume is: a mount point, or a block device.
+func (s *Server) available(req *csi.NodeExpandVolumeRequest) (string, error) {
+	return s.volumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
+}
+
+// volumeAt returns the real path of a published or staged volume. That there
+// is none is NotFound: what is below the path belongs to the host.
+func (s *Server) volumeAt(field, path, volume string) (string, error) {
+	nothing := &disk.Error{Disk: disk.ID(volume), Kind: disk.NotFound, Err: fmt.Errorf("%s %q: no volume is there", field, path)}
+	if gone, err := s.paths.gone(field, path); err != nil {
+		return "", err
+	} else if gone {
+		return "", nothing
+	}
+	real, err := s.paths.wanted(field, path)
+	if err != nil {
+		return "", err
+	}
+	if _, is := blockAt(real); is {
+		return real, nil
+	}
+	_, mounted, err := s.mounts.at(real)
+	if err != nil {
+		return "", err
+	}
+	if !mounted {
+		return "", nothing
+	}
+	return real, nil
+}
+
+// deviceAt returns the disk that is mounted at a path or that is the path, and
+// its partition if it is that.
+func (s *Server) deviceAt(path string) (whole device, part *device, err error) {
+	number, block := blockAt(path)
+	if !block {
+		m, _, err := s.mounts.at(path)
+		if err != nil {
+			return device{}, nil, err
+		}
+		number = numberOf(m)
+	}
+	return s.devices.numbered(number)
+}
+
+// numbered returns the disk with a device number, and its partition if the
+// number is that of one.
+func (ds devices) numbered(number uint64) (whole device, part *device, err error) {
+	link := filepath.Join(ds.sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))
+	dir, err := filepath.EvalSymlinks(link)
+	if err != nil {
+		return device{}, nil, fmt.Errorf("look for the device that is mounted: %w", err)
+	}
+	d, err := open(filepath.Join(ds.dev, filepath.Base(dir)))
+	if err != nil {
+		return device{}, nil, err
+	}
+	if parent := filepath.Base(filepath.Dir(dir)); parent != "block" {
+		whole, err = open(filepath.Join(ds.dev, parent))
+		return whole, &d, err
+	}
+	return d, nil, nil
+}
+
+// await waits until the node sees the device at a size, and returns its size.
+func (d device) await(ctx context.Context, required int64) (int64, error) {
+	limit := lookLimit(ctx)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		size, err := sizeOf(d.path)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("read the size of the device: %w", err)
+		case size >= required:
+			return size, nil
+		case !time.Now().Before(limit):
+			return 0, disk.Errorf(disk.Pending, "%s has %d bytes; asked for are %d, which the node doesn't see yet", d.path, size, required)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// expand grows what is on the device: first the partition, then the file
+// system. What is mounted read-only is left as it is.
+func (s *Server) expand(ctx context.Context, volume disk.ID, at string, whole device, part *device) error {
+	if _, block := blockAt(at); block {
+		return nil
+	}
+	d := whole
+	if part != nil {
+		if err := growPartition(ctx, whole, *part); err != nil {
+			return err
+		}
+		d = *part
+	}
+	if readOnly, err := d.isReadOnly(); err != nil || readOnly {
+		return err
+	}
+	return s.grow(volume, d, at)
+}
+
+// grow lets a mounted file system fill its device.
+func (s *Server) grow(volume disk.ID, d device, at string) error {
+	if _, err := mount.NewResizeFs(utilexec.New()).Resize(d.path, at); err != nil {
+		return &disk.Error{Disk: volume, Kind: disk.Unexpected, Err: fmt.Errorf("grow the file system: %w", err)}
+	}
+	return nil
+}
+
+// growOffline lets an ext file system fill its device while it isn't mounted.
+// Not every kernel lets the node do it while it is.
+func growOffline(ctx context.Context, u use, d device, system string) error {
+	if system == "xfs" {
+		return disk.Errorf(disk.Unexpected, "xfs can't grow while it isn't mounted")
+	}
+	if err := fsck(ctx, u, d, "-f", "-p"); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(context.WithoutCancel(ctx), "resize2fs", d.path).CombinedOutput(); err != nil {
+		return disk.Errorf(disk.Unexpected, "resize2fs %s: %w: %s", d.path, err, words(out))
+	}
+	return nil
+}
+
+// growPartition lets a partition fill its disk, and tells the kernel.
+func growPartition(ctx context.Context, whole, part device) error {
+	number := strings.TrimLeft(strings.TrimPrefix(part.name(), whole.name()), "p")
+	ctx = context.WithoutCancel(ctx)
+	sfdisk := exec.CommandContext(ctx, "sfdisk", "--no-reread", "--no-tell-kernel", "-N", number, whole.path)
+	sfdisk.Stdin = strings.NewReader(", +\n")
+	out, err := sfdisk.CombinedOutput()
+	if err == nil {
+		out, err = exec.CommandContext(ctx, "partx", "--update", "--nr", number, whole.path).CombinedOutput()
+	}
+	if err != nil {
+		return disk.Errorf(disk.Unexpected, "grow partition %s of %s: %w: %s", number, whole.path, err, words(out))
+	}
+	return nil
+}

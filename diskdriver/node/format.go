@@ -1,0 +1,122 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// formats is how each file system is made by default: whatever is there is
+// known to be blank, and root needs no share of a volume.
+var formats = map[string][]string{
+	"ext3": {"mkfs.ext3", "-F", "-m0"},
+	"ext4": {"mkfs.ext4", "-F", "-m0"},
+	"xfs":  {"mkfs.xfs", "-f"},
+}
+
+// marks are files that say which disks a format has begun on. They outlive the
+// process, so that a format that was cut short isn't taken for data.
+type marks struct {
+	dir string
+}
+
+func (m marks) path(u use) string { return filepath.Join(m.dir, u.serial) }
+
+// set says that a format begins; it is on the node's disk when it returns.
+func (m marks) set(u use) error {
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		return fmt.Errorf("remember that a format begins: %w", err)
+	}
+	f, err := os.Create(m.path(u))
+	if err == nil {
+		_, err = f.WriteString(string(u.volume) + "\n")
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err == nil {
+		err = syncDir(m.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("remember that a format begins: %w", err)
+	}
+	return nil
+}
+
+// syncDir makes sure that what was made in a directory is on the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// clear says that the format has ended, or that the disk has left.
+func (m marks) clear(serial string) error {
+	if err := os.Remove(filepath.Join(m.dir, serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forget a format that has ended: %w", err)
+	}
+	return nil
+}
+
+// begun says whether a format of this disk has begun and not ended.
+func (m marks) begun(u use) bool {
+	content, err := os.ReadFile(m.path(u))
+	return err == nil && string(content) == string(u.volume)+"\n"
+}
+
+// format makes the file system. It isn't cut short when its caller gives up: a
+// large disk would never be done.
+func (s *Server) format(ctx context.Context, u use, d device) error {
+	system := u.system
+	if system == "" {
+		system = defaultSystem
+	}
+	if err := s.marks.set(u); err != nil {
+		return err
+	}
+	args := append(append(formats[system][1:len(formats[system]):len(formats[system])], u.mkfs...), d.path)
+	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "system", system, "args", args)
+	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[system][0], args...).CombinedOutput()
+	if err != nil {
+		return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[system][0], args, err, words(out))}
+	}
+	return s.marks.clear(u.serial)
+}
+
+// What e2fsck's exit status says (its manual page).
+const (
+	fsckMended  = 1
+	fsckDamaged = 4
+)
+
+// check mends a file system before it is mounted for writing. The log of xfs is
+// replayed by mounting it.
+func check(ctx context.Context, u use, d device, system string) error {
+	if u.unchecked || u.readOnly || system == "xfs" {
+		return nil
+	}
+	return fsck(ctx, u, d, "-p")
+}
+
+// fsck lets e2fsck mend what it can mend without asking.
+func fsck(ctx context.Context, u use, d device, args ...string) error {
+	out, err := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", append(args, d.path)...).CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.ExitCode() == fsckMended:
+		klog.InfoS("A file system was mended", "volume", u.volume, "device", d.path, "output", words(out))
+		return nil
+	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckDamaged:
+		return u.blocked("e2fsck can't mend the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, words(out))
+	}
+	return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck %v %s: %w: %s", args, d.path, err, words(out))}
+}

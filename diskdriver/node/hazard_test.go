@@ -1,0 +1,283 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Whatever may be data is left as it is, and the error says what to do.
+func TestNothingIsFormattedOnAGuess(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		fill   func(r *rig, m *medium)
+		change func(*wish)
+		want   string
+	}{
+		{"random bytes, origin unknown", func(_ *rig, m *medium) { m.scramble() }, origin(""), `may be data; if it was never used, set volume attribute origin to "empty"`},
+		{"random bytes, from a snapshot", func(_ *rig, m *medium) { m.scramble() }, origin(disk.OriginSnapshot), "may be data"},
+		{"zeros, from a snapshot", func(*rig, *medium) {}, origin(disk.OriginSnapshot), "made from a snapshot and has no file system"},
+		{"zeros, from a volume", func(*rig, *medium) {}, origin(disk.OriginVolume), "made from a volume and has no file system"},
+		{"zeros, for reading only", func(*rig, *medium) {}, readOnlyNode, "the node may not write to it"},
+		{"text in the middle", func(_ *rig, m *medium) { m.write(m.size/scattered*7, []byte("data")) }, nil, "bytes that are no file system"},
+		{"an ext4 whose head was wiped", func(r *rig, m *medium) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
+		{"an ext4 whose head is random", func(r *rig, m *medium) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, randomBytes(1<<20)) }, nil, "head of the disk's file system is damaged"},
+		{"an xfs whose head was wiped", func(r *rig, m *medium) { r.sh("mkfs.xfs", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
+		{"another file system than asked for", func(r *rig, m *medium) { r.sh("mkfs.xfs", "-q", m.loop) }, nil, "holds xfs, and the volume is to be ext4; set fsType to xfs"},
+		{"swap", func(r *rig, m *medium) { r.sh("mkswap", m.loop) }, nil, "holds swap"},
+		{"an empty partition table", func(r *rig, m *medium) { r.partition(m) }, nil, "empty partition table (gpt)"},
+		{"two partitions", func(r *rig, m *medium) { r.partition(m, ",500M", ",") }, nil, "has 2 partitions"},
+		{"a partition without a file system", func(r *rig, m *medium) { r.partition(m, ",") }, nil, "only partition holds no file system"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			row.fill(r, m)
+			v := r.volume(m)
+			if row.change != nil {
+				row.change(&v)
+			}
+			before := m.sum()
+			r.refused(r.stage(v), disk.Blocked, row.want)
+			if after := m.sum(); after != before {
+				t.Error("the disk's bytes changed")
+			}
+		})
+	}
+}
+
+func TestRandomBytesOfADiskThatWasMadeEmptyAreNoData(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	m.scramble()
+	// What blkid takes for an atari table: a plausible entry in the first sector.
+	head := randomBytes(512)
+	copy(head[0x1c6:], []byte{1, 'G', 'E', 'M', 0, 0, 0, 2, 0, 0, 1, 0})
+	m.write(0, head)
+	r.ok(r.stage(r.volume(m)))
+}
+
+// partition makes a partition table with partitions on a disk.
+func (r *rig) partition(m *medium, parts ...string) {
+	r.t.Helper()
+	script := "label: gpt\n" + strings.Join(parts, "\n") + "\n"
+	file := filepath.Join(r.t.TempDir(), "table")
+	r.put(file, script)
+	r.sh("sh", "-c", "sfdisk --quiet "+m.loop+" <"+file)
+	if len(parts) > 0 {
+		r.sh("partx", "--update", m.loop)
+	}
+	entries, err := filepath.Glob(filepath.Join("/sys/block", filepath.Base(m.loop), filepath.Base(m.loop)+"p*"))
+	r.ok(err)
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(entry, "dev"))
+		r.ok(err)
+		words := strings.Split(strings.TrimSpace(string(content)), ":")
+		r.sh("mknod", filepath.Join(r.dev, filepath.Base(entry)), "b", words[0], words[1])
+	}
+}
+
+func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.partition(m, ",")
+	r.sh("mkfs.xfs", "-q", m.loop+"p1")
+	v := r.volume(m, as("xfs"))
+	r.ok(r.stage(v))
+	r.ok(r.publish(v, "a"))
+	r.put(filepath.Join(r.target("a"), "file"), "kept")
+	m.grow(2)
+	size, err := r.expand(v, r.target("a"), 2<<30)
+	if err != nil || size != 2<<30 {
+		t.Fatalf("%d, %v", size, err)
+	}
+	if total := r.total(v, "a"); total < 15<<27 {
+		t.Errorf("%d bytes in all", total)
+	}
+	r.holds(filepath.Join(r.target("a"), "file"), "kept")
+}
+
+func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m)
+	u, err := understand(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	r.ok(err)
+	r.ok(r.server.marks.set(u))
+	m.write(1<<29, []byte("half of a file system"))
+	m.write(5000, []byte("half of a file system"))
+	r.restart()
+	r.ok(r.stage(v))
+	if r.server.marks.begun(u) {
+		t.Error("the mark is left")
+	}
+}
+
+func TestTheErrorOfAFormatHasTheProgramsWords(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1), func(w *wish) { w.context[disk.MkfsOptionsKey] = "-O nonsense" })
+	r.refused(r.stage(v), disk.Unexpected, "Invalid filesystem option set: nonsense")
+}
+
+func TestOptionsOfAFormatAreAddedToTheUsualOnes(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.ok(r.stage(r.volume(m, func(w *wish) { w.context[disk.MkfsOptionsKey] = "-N 4096 -L label" })))
+	head := r.sh("dumpe2fs", "-h", m.loop)
+	for _, want := range []string{"Filesystem volume name:   label", "Reserved block count:     0"} {
+		if !strings.Contains(head, want) {
+			t.Errorf("no %q in %s", want, head)
+		}
+	}
+}
+
+func TestTwoCopiesOfOneXFSAreMountedTogether(t *testing.T) {
+	r := newRig(t)
+	first := r.insert("s1", 1)
+	v := r.volume(first, as("xfs"))
+	r.ok(r.stage(v))
+	r.put(filepath.Join(v.staging, "file"), "kept")
+	r.ok(r.unstage(v))
+	second := r.insert("s2", 1)
+	r.sh("cp", "--sparse=always", first.file, second.file)
+	r.sh("blockdev", "--flushbufs", second.loop)
+	r.ok(r.stage(v))
+	clone := r.volume(second, as("xfs"), origin(disk.OriginVolume))
+	r.ok(r.stage(clone))
+	r.holds(filepath.Join(clone.staging, "file"), "kept")
+}
+
+func TestWhatIsRestoredToALargerDiskFillsIt(t *testing.T) {
+	for _, system := range []string{"ext4", "xfs"} {
+		t.Run(system, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m, as(system))
+			r.ok(r.stage(v))
+			r.ok(r.unstage(v))
+			m.grow(3)
+			v = r.volume(m, as(system), origin(disk.OriginSnapshot))
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "a"))
+			if total := r.total(v, "a"); total < 5<<29 {
+				t.Errorf("%d bytes in all", total)
+			}
+		})
+	}
+}
+
+func TestAJournalIsNotReplayedForReading(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m)
+	r.ok(r.stage(v))
+	r.put(filepath.Join(v.staging, "file"), "kept")
+	r.sh("sync", "-f", v.staging)
+	after := r.insert("s2", 1)
+	r.sh("cp", "--sparse=always", m.file, after.file) // as of a node that lost power
+	r.sh("blockdev", "--flushbufs", after.loop)
+	reader := r.volume(after, readOnlyNode)
+	before := after.sum()
+	r.refused(r.stage(reader), disk.Blocked, "use the volume for writing once")
+	if after.sum() != before {
+		t.Error("the disk's bytes changed")
+	}
+	writer := r.volume(after)
+	r.ok(r.stage(writer))
+	r.holds(filepath.Join(writer.staging, "file"), "kept")
+}
+
+func TestADeviceThatSomebodyElseHasIsNotTouched(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.sh("mkfs.ext4", "-q", m.loop)
+	elsewhere := t.TempDir()
+	r.sh("mount", m.loop, elsewhere)
+	defer func() { r.ok(unix.Unmount(elsewhere, 0)) }()
+	r.refused(r.stage(r.volume(m)), disk.InUse, "in use on this node by something other")
+	r.refused(r.stage(r.volume(m, raw)), disk.InUse, "in use on this node by something other")
+}
+
+func TestAWrongDeviceIsNotTouched(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	before := m.sum()
+	r.refused(r.stage(r.volume(m, func(w *wish) { w.publish[disk.SizeKey] = "2147483648" })), disk.Blocked, "this is not the disk")
+	other := r.insert("s2", 1)
+	r.ok(os.Symlink("../../"+filepath.Base(other.loop), filepath.Join(r.dev, "disk/by-id", "nvme-Alibaba_Cloud_Elastic_Block_Storage_s1")))
+	r.refused(r.stage(r.volume(m)), disk.Blocked, "all have serial number s1")
+	if m.sum() != before || other.sum() != before {
+		t.Error("bytes changed")
+	}
+}
+
+func TestADeviceThatIsLateIsWaitedFor(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	link := filepath.Join(r.dev, "disk/by-id/virtio-s1")
+	target, err := os.Readlink(link)
+	r.ok(err)
+	r.ok(os.Remove(link))
+	waiting := make(chan error)
+	go func() { waiting <- r.stage(r.volume(m)) }()
+	r.ok(os.Symlink(target, link))
+	r.ok(<-waiting)
+}
+
+func TestBadRequestsNameTheFieldAndWhatIsAllowed(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	before := m.sum()
+	outside := t.TempDir()
+	link := filepath.Join(r.kubelet, "link")
+	r.ok(os.Symlink(outside, link))
+	for _, row := range []struct {
+		name   string
+		change func(*wish)
+		want   string
+	}{
+		{"no volume", func(w *wish) { w.volume = "" }, "volume_id is missing"},
+		{"no capability", func(w *wish) { w.capability = nil }, "volume_capability is missing"},
+		{"no access type", func(w *wish) { w.capability.AccessType = nil }, "access_type is missing; allowed are mount and block"},
+		{"no access mode", func(w *wish) { w.capability.AccessMode = nil }, "access_mode is missing"},
+		{"a shared file system", func(w *wish) {
+			w.capability.AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+		}, "is allowed of a block volume"},
+		{"no serial", func(w *wish) { delete(w.publish, disk.SerialKey) }, `publish_context["serialNumber"] is missing`},
+		{"a serial that leads elsewhere", func(w *wish) { w.publish[disk.SerialKey] = "../x" }, `"../x" is no serial number`},
+		{"a size that is none", func(w *wish) { w.publish[disk.SizeKey] = "1Gi" }, `"1Gi" is no number of bytes`},
+		{"a file system that is none", as("zfs"), `fs_type: "zfs" is not allowed; allowed are ext3, ext4, xfs`},
+		{"two options in one", as("ext4", "noatime,dev"), `mount_flags[0]: "noatime,dev" is not allowed: allowed is one option`},
+		{"an option with a line break", as("ext4", "noatime", "a\nb"), `mount_flags[1]`},
+		{"an option that mounts elsewhere", as("ext4", "bind"), `"bind" is not allowed: the driver says what is mounted where`},
+		{"an option for the mount program", as("ext4", "X-mount.mkdir"), `"X-mount.mkdir" is not allowed`},
+		{"no staging path", func(w *wish) { w.staging = "" }, "staging_target_path is missing"},
+		{"a relative staging path", func(w *wish) { w.staging = "kubelet/x" }, "allowed is a clean absolute path"},
+		{"a staging path with dots", func(w *wish) { w.staging = r.kubelet + "/x/../y" }, "allowed is a clean absolute path"},
+		{"a staging path outside", func(w *wish) { w.staging = outside }, "allowed is a path below the kubelet's root directory"},
+		{"a staging path that is a link", func(w *wish) { w.staging = link }, "is a symbolic link"},
+		{"a staging path through a link", func(w *wish) { w.staging = link + "/x" }, "allowed is a path below the kubelet's root directory"},
+		{"a staging path that isn't there", func(w *wish) { w.staging = filepath.Join(r.kubelet, "none") }, "does not exist; the kubelet makes it"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			v := r.volume(m)
+			row.change(&v)
+			r.refused(r.stage(v), disk.Invalid, row.want)
+		})
+	}
+	if m.sum() != before {
+		t.Error("the disk's bytes changed")
+	}
+}
+
+func TestAnSELinuxContextIsOneOption(t *testing.T) {
+	if err := checkOptions([]string{`context="system_u:object_r:container_file_t:s0:c1,c2"`}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,97 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// What can be wrong with a volume on a node: the reasons of NodeGetVolumeHealth.
+const (
+	notMounted     = "NotMounted"         // its mount was lost
+	deviceGone     = "DeviceGone"         // the disk was taken from under its mount
+	turnedReadOnly = "FileSystemReadOnly" // the kernel stopped writing after an error
+	unreadable     = "Unreadable"         // the file system doesn't answer
+)
+
+// NodeGetVolumeHealth says what the node sees of a volume (CSI spec,
+// NodeGetVolumeHealth).
+func (s *Server) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
+	health := &csi.VolumeHealth{VolumeId: req.GetVolumeId()}
+	for _, place := range []struct{ field, path string }{
+		{"staging_target_path", req.GetStagingTargetPath()},
+		{"volume_publish_path", req.GetVolumePublishPath()},
+	} {
+		if place.path == "" {
+			continue
+		}
+		ill, err := s.illness(place.field, place.path, req.GetVolumeId())
+		if err != nil {
+			return nil, err
+		}
+		if ill != nil && !slices.ContainsFunc(health.HealthStatuses, func(e *csi.VolumeHealth_VolumeHealthEntry) bool { return e.Reason == ill.Reason }) {
+			health.HealthStatuses = append(health.HealthStatuses, ill)
+		}
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
+}
+
+// illness says what is wrong at one place of a volume; nil if nothing is.
+func (s *Server) illness(field, path, volume string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+	at, err := s.volumeAt(field, path, volume)
+	switch {
+	case disk.KindOf(err) == disk.NotFound:
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, notMounted, "nothing is mounted at %s", path), nil
+	case err != nil:
+		return nil, err
+	}
+	if number, block := blockAt(at); block {
+		if s.devices.gone(number) {
+			return ill(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
+		}
+		return nil, nil
+	}
+	return s.illnessOfSystem(at, path)
+}
+
+// gone says whether the node has no device with a number any more.
+func (ds devices) gone(number uint64) bool {
+	_, _, err := ds.numbered(number)
+	return err != nil
+}
+
+// illnessOfSystem says what is wrong with a mounted file system.
+func (s *Server) illnessOfSystem(at, path string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+	m, mounted, err := s.mounts.at(at)
+	if err != nil || !mounted {
+		return nil, err
+	}
+	if s.devices.gone(numberOf(m)) {
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(at, &stat); err != nil {
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s doesn't answer: %v", path, err), nil
+	}
+	if _, err := os.ReadDir(at); err != nil {
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s can't be read: %v", path, err), nil
+	}
+	stopped := slices.Contains(m.SuperOptions, "emergency_ro") || slices.Contains(m.SuperOptions, "ro") && !slices.Contains(m.MountOptions, "ro")
+	if stopped {
+		return ill(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
+	}
+	return nil, nil
+}
+
+func ill(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {
+	return &csi.VolumeHealth_VolumeHealthEntry{Status: status, Reason: reason, Message: fmt.Sprintf(message, args...)}
+}

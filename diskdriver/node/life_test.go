@@ -1,0 +1,188 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+func TestAPodWritesAndAnotherReadsAfterARestart(t *testing.T) {
+	for _, system := range []string{"ext4", "xfs", "ext3"} {
+		t.Run(system, func(t *testing.T) {
+			r := newRig(t)
+			v := r.volume(r.insert("s1", 1), as(system, "noatime"))
+			for range 2 { // all of it may be asked for again
+				r.ok(r.stage(v))
+				r.ok(r.publish(v, "a"))
+			}
+			r.put(filepath.Join(r.target("a"), "file"), "kept")
+			r.restart()
+			r.ok(r.publish(v, "b"))
+			r.holds(filepath.Join(r.target("b"), "file"), "kept")
+			r.refused(r.unstage(v), disk.InUse, "published still")
+			for range 2 {
+				r.ok(r.unpublish(v, "a"))
+				r.ok(r.unpublish(v, "b"))
+			}
+			for range 2 {
+				r.ok(r.unstage(v))
+			}
+			if left, err := os.ReadDir(filepath.Join(r.kubelet, "pods")); err != nil || len(left) > 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+			r.ok(r.stage(v))
+			r.holds(filepath.Join(v.staging, "file"), "kept")
+		})
+	}
+}
+
+func TestALostStagingMountIsMadeAgain(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1))
+	r.ok(r.stage(v))
+	r.put(filepath.Join(v.staging, "file"), "kept")
+	r.ok(unix.Unmount(v.staging, 0))
+	r.ok(r.publish(v, "a"))
+	r.holds(filepath.Join(r.target("a"), "file"), "kept")
+}
+
+func TestOnlyOnePodAtATimeHasAVolumeOfASingleWriter(t *testing.T) {
+	for name, access := range map[string]func(*wish){"mount": func(*wish) {}, "block": raw} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			v := r.volume(r.insert("s1", 1), access, alone)
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "a"))
+			r.ok(r.publish(v, "a"))
+			r.refused(r.publish(v, "b"), disk.Blocked, "one Pod at a time")
+			r.ok(r.unpublish(v, "a"))
+			r.ok(r.publish(v, "b"))
+		})
+	}
+}
+
+func TestAReadOnlyMountWritesNothing(t *testing.T) {
+	for _, system := range []string{"ext4", "xfs"} {
+		t.Run(system, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m, as(system))
+			r.ok(r.stage(v))
+			r.put(filepath.Join(v.staging, "file"), "kept")
+			r.ok(r.unstage(v))
+			before := m.sum()
+			reader := r.volume(m, as(system), readOnlyNode)
+			m.grow(2)
+			r.ok(r.stage(reader))
+			r.ok(r.publish(reader, "a"))
+			r.holds(filepath.Join(r.target("a"), "file"), "kept")
+			if err := os.WriteFile(filepath.Join(r.target("a"), "more"), nil, 0o600); err == nil {
+				t.Error("a Pod wrote to a read-only volume")
+			}
+			_, err := r.expand(reader, r.target("a"), 2<<30)
+			r.ok(err)
+			r.refused(r.stage(r.volume(m, as(system))), disk.Mismatch, "staged with read-only true")
+			r.ok(r.unpublish(reader, "a"))
+			r.ok(r.unstage(reader))
+			m.truncate(1 << 30)
+			if after := m.sum(); after != before {
+				t.Error("the disk's bytes changed")
+			}
+		})
+	}
+}
+
+func TestOneOfTwoPodsReadsOnly(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1))
+	r.ok(r.stage(v))
+	r.ok(r.publish(v, "writer"))
+	reader := v
+	reader.readOnly = true
+	r.ok(r.publish(reader, "reader"))
+	r.put(filepath.Join(r.target("writer"), "file"), "kept")
+	r.holds(filepath.Join(r.target("reader"), "file"), "kept")
+	if err := os.WriteFile(filepath.Join(r.target("reader"), "more"), nil, 0o600); err == nil {
+		t.Error("the reader wrote")
+	}
+	r.refused(r.publish(v, "reader"), disk.Mismatch, "published")
+}
+
+func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	write := func(path string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		_, err = f.Write(make([]byte, 4096))
+		return err
+	}
+	reader := r.volume(m, raw, readOnlyNode)
+	r.ok(r.stage(reader))
+	r.ok(r.publish(reader, "a"))
+	if err := write(r.target("a")); err == nil {
+		t.Error("a Pod wrote to a read-only block volume")
+	}
+	r.ok(r.unpublish(reader, "a"))
+	r.ok(r.unstage(reader))
+	writer := r.volume(m, raw)
+	r.ok(r.stage(writer))
+	r.ok(r.publish(writer, "a"))
+	r.ok(write(r.target("a")))
+	writer.readOnly = true
+	r.refused(r.publish(writer, "b"), disk.Blocked, "same way")
+}
+
+func TestAVolumeGrows(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		access func(*wish)
+		online bool
+	}{
+		{"xfs online", as("xfs"), true},
+		{"ext4 offline", as("ext4"), false},
+		{"block online", raw, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m, row.access)
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "a"))
+			if _, err := r.expand(v, r.target("a"), 2<<30); disk.KindOf(err) != disk.Pending {
+				t.Errorf("before the device has grown: %v", err)
+			}
+			if !row.online {
+				r.ok(r.unpublish(v, "a"))
+				r.ok(r.unstage(v))
+			}
+			m.grow(2)
+			if !row.online {
+				r.ok(r.publish(v, "a"))
+			}
+			size, err := r.expand(v, r.target("a"), 2<<30)
+			if err != nil || size != 2<<30 {
+				t.Fatalf("%d, %v", size, err)
+			}
+			if total := r.total(v, "a"); total < 15<<27 {
+				t.Errorf("%d bytes in all", total)
+			}
+		})
+	}
+}
+
+func (r *rig) total(w wish, pod string) int64 {
+	r.t.Helper()
+	answer, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: w.volume, VolumePath: r.target(pod)})
+	r.ok(err)
+	return answer.Usage[0].Total
+}

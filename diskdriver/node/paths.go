@@ -1,0 +1,80 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// paths says which paths of a request may be touched: those below the kubelet's
+// root directory that no symbolic link leads out of.
+type paths struct {
+	kubelet string
+}
+
+// existing returns the real path of a directory or file that the kubelet has
+// made.
+func (p paths) existing(field, path string) (string, error) {
+	real, err := p.wanted(field, path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(real); errors.Is(err, os.ErrNotExist) {
+		return "", disk.Errorf(disk.Invalid, "%s %q does not exist; the kubelet makes it", field, path)
+	}
+	return real, nil
+}
+
+// wanted returns the real path of what may exist or not; the directory it is in
+// does.
+func (p paths) wanted(field, path string) (string, error) {
+	if err := p.form(field, path); err != nil {
+		return "", err
+	}
+	root, err := filepath.EvalSymlinks(p.kubelet)
+	if err != nil {
+		return "", disk.Errorf(disk.Unexpected, "the kubelet's root directory %s: %w", p.kubelet, err)
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", disk.Errorf(disk.Invalid, "%s %q: the directory it is in: %w", field, path, err)
+	}
+	real := filepath.Join(parent, filepath.Base(path))
+	if !below(real, root) {
+		return "", disk.Errorf(disk.Invalid, "%s %q is not allowed: allowed is a path below the kubelet's root directory %s", field, path, p.kubelet)
+	}
+	info, err := os.Lstat(real)
+	if err == nil && info.Mode().Type() == os.ModeSymlink {
+		return "", disk.Errorf(disk.Invalid, "%s %q is a symbolic link; allowed is a path that leads nowhere else", field, path)
+	}
+	return real, nil
+}
+
+// gone says whether there can be nothing at a path, for the directory it is in
+// doesn't exist.
+func (p paths) gone(field, path string) (bool, error) {
+	if err := p.form(field, path); err != nil {
+		return false, err
+	}
+	_, err := os.Lstat(filepath.Dir(path))
+	return errors.Is(err, os.ErrNotExist), nil
+}
+
+// form refuses what is no clean absolute path.
+func (paths) form(field, path string) error {
+	switch {
+	case path == "":
+		return disk.Errorf(disk.Invalid, "%s is missing", field)
+	case !filepath.IsAbs(path) || filepath.Clean(path) != strings.TrimSuffix(path, "/"):
+		return disk.Errorf(disk.Invalid, "%s %q is not allowed: allowed is a clean absolute path", field, path)
+	}
+	return nil
+}
+
+// below says whether a path is inside of a directory.
+func below(path, dir string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

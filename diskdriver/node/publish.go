@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// NodePublishVolume gives a staged volume to a Pod (CSI spec,
+// NodePublishVolume). A staging mount that was lost is made again.
+func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	u, err := understand(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetStagingTargetPath() == "" {
+		return nil, disk.Errorf(disk.Blocked, "staging_target_path is missing: a volume is staged before it is published")
+	}
+	staging, err := s.paths.existing("staging_target_path", req.GetStagingTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	target, err := s.paths.wanted("target_path", req.GetTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.stage(ctx, u, staging)
+	if err != nil {
+		return nil, err
+	}
+	p := publication{use: u, device: d, staging: staging, target: target, readOnly: u.readOnly || req.GetReadonly()}
+	if err := s.publish(p); err != nil {
+		return nil, err
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// publication is a volume's place in one Pod.
+type publication struct {
+	use
+	device          device
+	staging, target string
+	readOnly        bool // for this Pod
+}
+
+// publish mounts the volume at its target, unless it is there already.
+func (s *Server) publish(p publication) error {
+	others, err := s.mounts.published(p.device.number, p.staging, p.target)
+	if err != nil {
+		return err
+	}
+	if p.alone && len(others) > 0 {
+		return p.blocked("the volume is for one Pod at a time and is published already at %v", others)
+	}
+	done, err := s.published(p)
+	if err != nil || done {
+		return err
+	}
+	if p.block {
+		return s.publishBlock(p, len(others) > 0)
+	}
+	return s.publishSystem(p)
+}
+
+// published says whether the volume is at its target as asked for. Something
+// else there is an error.
+func (s *Server) published(p publication) (bool, error) {
+	m, mounted, err := s.mounts.at(p.target)
+	if err != nil || !mounted {
+		return false, err
+	}
+	number := numberOf(m)
+	readOnly := slices.Contains(m.MountOptions, "ro")
+	if p.block {
+		number, _ = blockAt(p.target)
+		if readOnly, err = p.device.isReadOnly(); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case number != p.device.number:
+		return false, p.blocked("something else is mounted at %s; unmount it", p.target)
+	case readOnly != p.readOnly:
+		return false, &disk.Error{Disk: p.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is published at %s with read-only %v; asked for is %v", p.target, readOnly, p.readOnly)}
+	}
+	return true, nil
+}
+
+// publishSystem binds the staged file system to the target.
+func (s *Server) publishSystem(p publication) error {
+	if err := os.Mkdir(p.target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make the target: %w", err)
+	}
+	options := []string{"bind"}
+	if p.readOnly {
+		options = append(options, "ro")
+	}
+	if err := s.mounts.mounter.Mount(p.staging, p.target, "", options); err != nil {
+		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.staging, p.target, err), s.mounts.leave(p.target))
+	}
+	return nil
+}
+
+// publishBlock binds the device to the target. Whether it may be written to is
+// a property of the device, so all Pods that have it share it.
+func (s *Server) publishBlock(p publication, shared bool) error {
+	readOnly, err := p.device.isReadOnly()
+	if err != nil {
+		return err
+	}
+	if shared && readOnly != p.readOnly {
+		return p.blocked("another Pod of this node has the block volume with read-only %v; all Pods of a node have it the same way", readOnly)
+	}
+	if err := p.device.setReadOnly(p.readOnly); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(p.target, os.O_CREATE|os.O_RDONLY, 0o660)
+	if err != nil {
+		return fmt.Errorf("make the target: %w", err)
+	}
+	_ = f.Close()
+	if err := s.mounts.mounter.Mount(p.device.path, p.target, "", []string{"bind"}); err != nil {
+		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.device.path, p.target, err), s.mounts.leave(p.target))
+	}
+	return nil
+}
+
+// NodeUnpublishVolume takes a volume away from a Pod (CSI spec,
+// NodeUnpublishVolume). What isn't published is success.
+func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
+	if gone, err := s.paths.gone("target_path", req.GetTargetPath()); err != nil || gone {
+		return &csi.NodeUnpublishVolumeResponse{}, err
+	}
+	target, err := s.paths.wanted("target_path", req.GetTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mounts.leave(target); err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}

@@ -1,0 +1,315 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// rig is a node with a Server, whose disks are loop devices.
+type rig struct {
+	t            *testing.T
+	server       *Server
+	kubelet, dev string
+}
+
+// newRig needs root, for the kernel lets nobody else make devices and mounts.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices and mounts need root; run the tests as root")
+	}
+	dir := t.TempDir()
+	r := &rig{t: t, kubelet: filepath.Join(dir, "kubelet"), dev: filepath.Join(dir, "dev")}
+	for _, d := range []string{r.kubelet, filepath.Join(r.dev, "disk/by-id")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { r.unmountAll() })
+	r.restart()
+	return r
+}
+
+// restart is the process killed and started again: it knows nothing.
+func (r *rig) restart() {
+	server, err := New(Config{Driver: "disk.example.com", KubeletDir: r.kubelet, Dev: r.dev, Facts: noFacts{}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.server = server
+}
+
+type noFacts struct{}
+
+func (noFacts) Node(context.Context, []string) (disk.Node, error) {
+	return disk.Node{}, errors.New("none")
+}
+
+func (r *rig) unmountAll() {
+	all, err := r.server.mounts.table()
+	if err != nil {
+		r.t.Error(err)
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if below(all[i].MountPoint, filepath.Dir(r.kubelet)) {
+			if err := unix.Unmount(all[i].MountPoint, 0); err != nil {
+				r.t.Errorf("unmount %s: %v", all[i].MountPoint, err)
+			}
+		}
+	}
+}
+
+// medium is a disk that is attached to the node.
+type medium struct {
+	rig          *rig
+	serial, file string
+	loop         string // its own device node, below the rig's dev
+	size         int64
+}
+
+func (r *rig) sh(name string, args ...string) string {
+	r.t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// insert attaches a disk of so many GiB, all zeros.
+func (r *rig) insert(serial string, gib int64) *medium {
+	r.t.Helper()
+	m := &medium{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), size: gib << 30}
+	m.truncate(m.size)
+	host := r.sh("losetup", "--find", "--show", "--partscan", m.file)
+	r.t.Cleanup(func() { r.unmountAll(); r.sh("losetup", "--detach", host) })
+	r.sh("blockdev", "--setrw", host) // the kernel keeps what the last disk in the drive was
+	m.loop = m.node(host)
+	if err := os.Symlink("../../"+filepath.Base(m.loop), filepath.Join(r.dev, "disk/by-id", "virtio-"+serial)); err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// node makes the device node of a host's device on the rig.
+func (m *medium) node(host string) string {
+	m.rig.t.Helper()
+	number, is := blockAt(host)
+	path := filepath.Join(m.rig.dev, filepath.Base(host))
+	if !is {
+		m.rig.t.Fatalf("%s is no block device", host)
+	}
+	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(number)); err != nil {
+		m.rig.t.Fatal(err)
+	}
+	return path
+}
+
+func (m *medium) truncate(size int64) {
+	f, err := os.OpenFile(m.file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = errors.Join(f.Truncate(size), f.Close())
+	}
+	if err != nil {
+		m.rig.t.Fatal(err)
+	}
+}
+
+// grow is ECS making the disk larger while it is attached.
+func (m *medium) grow(gib int64) {
+	m.truncate(gib << 30)
+	m.size = gib << 30
+	m.rig.sh("losetup", "--set-capacity", m.loop)
+}
+
+// write puts bytes on the device.
+func (m *medium) write(at int64, content []byte) {
+	m.rig.t.Helper()
+	f, err := os.OpenFile(m.loop, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt(content, at)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		m.rig.t.Fatal(err)
+	}
+}
+
+// scramble fills what is looked at with random bytes.
+func (m *medium) scramble() {
+	for _, at := range offsets(m.size) {
+		m.write(at, randomBytes(piece))
+	}
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// sum is a checksum of all of the body that was ever written to.
+func (m *medium) sum() string {
+	m.rig.t.Helper()
+	m.rig.sh("blockdev", "--flushbufs", m.loop)
+	f, err := os.Open(m.file)
+	if err != nil {
+		m.rig.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	sum := sha256.New()
+	buffer := make([]byte, 1<<20)
+	for at := int64(0); ; {
+		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if err != nil {
+			return fmt.Sprintf("%x", sum.Sum(nil))
+		}
+		n, _ := f.ReadAt(buffer, from)
+		if strings.Trim(string(buffer[:n]), "\x00") != "" {
+			_, _ = fmt.Fprintf(sum, "%d %s", from, buffer[:n])
+		}
+		at = from + int64(n)
+	}
+}
+
+// wish is a volume as it is asked for.
+type wish struct {
+	volume           string
+	publish, context map[string]string
+	capability       *csi.VolumeCapability
+	staging          string
+	readOnly         bool
+}
+
+// volume returns the request for a volume on a disk; the changes are made to it.
+func (r *rig) volume(m *medium, changes ...func(*wish)) wish {
+	w := wish{
+		volume:     "d-" + m.serial,
+		publish:    map[string]string{disk.SerialKey: m.serial, disk.SizeKey: fmt.Sprint(m.size)},
+		context:    map[string]string{disk.OriginKey: string(disk.OriginEmpty)},
+		capability: mounted("ext4"),
+		staging:    r.directory("staging-" + m.serial),
+	}
+	for _, change := range changes {
+		change(&w)
+	}
+	return w
+}
+
+func (r *rig) directory(name string) string {
+	path := filepath.Join(r.kubelet, name)
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		r.t.Fatal(err)
+	}
+	return path
+}
+
+func mounted(system string, options ...string) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: system, MountFlags: options}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+func as(system string, options ...string) func(*wish) {
+	return func(w *wish) { w.capability = mounted(system, options...) }
+}
+
+func raw(w *wish) {
+	w.capability = &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+func alone(w *wish) {
+	w.capability.AccessMode.Mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+}
+
+func readOnlyNode(w *wish) { w.publish[disk.ReadOnlyKey] = "true" }
+
+func origin(o disk.Origin) func(*wish) {
+	return func(w *wish) { w.context[disk.OriginKey] = string(o) }
+}
+
+func (r *rig) stage(w wish) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_, err := r.server.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
+	})
+	return err
+}
+
+func (r *rig) target(pod string) string { return filepath.Join(r.directory("pods"), pod) }
+
+func (r *rig) publish(w wish, pod string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_, err := r.server.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
+		TargetPath: r.target(pod), Readonly: w.readOnly,
+	})
+	return err
+}
+
+func (r *rig) unpublish(w wish, pod string) error {
+	_, err := r.server.NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: w.volume, TargetPath: r.target(pod)})
+	return err
+}
+
+func (r *rig) unstage(w wish) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err := r.server.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: w.volume, StagingTargetPath: w.staging})
+	return err
+}
+
+func (r *rig) expand(w wish, path string, bytes int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: w.volume, VolumePath: path, CapacityRange: &csi.CapacityRange{RequiredBytes: bytes}})
+	return answer.GetCapacityBytes(), err
+}
+
+// ok ends the test at an error.
+func (r *rig) ok(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// refused wants an error of a Kind that has some words.
+func (r *rig) refused(err error, kind disk.Kind, text string) {
+	r.t.Helper()
+	if err == nil || disk.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
+		r.t.Errorf("got %v (%v), want %v with %q", err, disk.KindOf(err), kind, text)
+	}
+}
+
+func (r *rig) put(path, content string) {
+	r.t.Helper()
+	r.ok(os.WriteFile(path, []byte(content), 0o600))
+}
+
+func (r *rig) holds(path, content string) {
+	r.t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != content {
+		r.t.Errorf("%s holds %q, %v; want %q", path, got, err, content)
+	}
+}

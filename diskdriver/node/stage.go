@@ -1,0 +1,207 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// NodeStageVolume finds the device of a disk and, unless it is a block volume,
+// mounts its file system, which it makes if the disk is provably blank (CSI
+// spec, NodeStageVolume).
+func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	u, err := understand(req)
+	if err != nil {
+		return nil, err
+	}
+	staging, err := s.paths.existing("staging_target_path", req.GetStagingTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.stage(ctx, u, staging); err != nil {
+		return nil, err
+	}
+	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+// stage makes sure that a volume is staged, and returns its device: the
+// partition, if its file system is in one.
+func (s *Server) stage(ctx context.Context, u use, staging string) (device, error) {
+	whole, err := s.devices.find(ctx, u.serial)
+	if err != nil {
+		return device{}, err
+	}
+	parts, err := s.devices.partitions(whole)
+	if err == nil {
+		err = whole.checkSize(u.size)
+	}
+	if err == nil {
+		err = s.devices.checkHost(whole, parts, s.paths.kubelet)
+	}
+	if err != nil {
+		return device{}, err
+	}
+	if u.block {
+		return whole, s.stageBlock(u, whole)
+	}
+	if d, staged, err := s.staged(u, append(parts, whole), staging); err != nil || staged {
+		return d, err
+	}
+	return s.stageSystem(ctx, u, whole, parts, staging)
+}
+
+// stageBlock has nothing to do but to make sure that nobody else has the
+// device.
+func (s *Server) stageBlock(u use, d device) error {
+	published, err := s.mounts.published(d.number)
+	if err != nil {
+		return err
+	}
+	if len(published) > 0 {
+		return nil
+	}
+	if err := d.claim(); err != nil {
+		return err
+	}
+	return d.setReadOnly(u.readOnly)
+}
+
+// staged says whether the volume is staged, and with which of its devices.
+// Another device at that place is an error.
+func (s *Server) staged(u use, devices []device, staging string) (device, bool, error) {
+	m, mounted, err := s.mounts.at(staging)
+	if err != nil || !mounted {
+		return device{}, false, err
+	}
+	at := slices.IndexFunc(devices, func(d device) bool { return d.number == numberOf(m) })
+	if at < 0 {
+		return device{}, false, u.blocked("%s is mounted at %s, which is not the volume's device; unmount it", m.Source, staging)
+	}
+	readOnly := slices.Contains(m.MountOptions, "ro")
+	switch {
+	case u.system != "" && m.FsType != u.system:
+		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is staged as %s; asked for is %s", m.FsType, u.system)}
+	case readOnly != u.readOnly:
+		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is staged with read-only %v; asked for is %v", readOnly, u.readOnly)}
+	}
+	return devices[at], true, nil
+}
+
+// stageSystem mounts the file system of a volume, after what it takes.
+func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []device, staging string) (device, error) {
+	d, system, err := s.prepare(ctx, u, whole, parts)
+	if err != nil {
+		return d, err
+	}
+	if err := s.mountSystem(u, d, system, staging); err != nil {
+		return d, err
+	}
+	if u.readOnly {
+		return d, nil
+	}
+	// What was restored from a smaller disk is as small.
+	online := s.grow(u.volume, d, staging)
+	if online == nil {
+		return d, nil
+	}
+	if err := s.mounts.unmount(staging); err != nil {
+		return d, errors.Join(online, err)
+	}
+	if err := growOffline(ctx, u, d, system); err != nil {
+		return d, errors.Join(online, err)
+	}
+	return d, s.mountSystem(u, d, system, staging)
+}
+
+// prepare returns the device to mount with a file system on it. One that is
+// mounted below the kubelet's directory is as it should be.
+func (s *Server) prepare(ctx context.Context, u use, whole device, parts []device) (device, string, error) {
+	for _, d := range append(parts, whole) {
+		published, err := s.mounts.published(d.number)
+		if err != nil {
+			return d, "", err
+		}
+		if len(published) > 0 {
+			c, err := known(ctx, d.path)
+			return d, c.system, err
+		}
+	}
+	if err := whole.claim(); err != nil {
+		return whole, "", err
+	}
+	if err := whole.setReadOnly(u.readOnly); err != nil {
+		return whole, "", err
+	}
+	return s.choose(ctx, u, whole, parts)
+}
+
+// choose looks at what is on the device, and takes the step that this calls for.
+func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (device, string, error) {
+	c, err := inspect(ctx, d)
+	if err != nil {
+		return d, "", err
+	}
+	next, err := u.next(c, len(parts), s.marks.begun(u))
+	switch {
+	case err != nil:
+		return d, "", err
+	case next == partition:
+		return s.choosePartition(ctx, u, parts[0])
+	case next == format:
+		if err := s.format(ctx, u, d); err != nil {
+			return d, "", err
+		}
+		if c, err = known(ctx, d.path); err != nil {
+			return d, "", err
+		}
+		return d, c.system, nil
+	}
+	if err := s.marks.clear(u.serial); err != nil {
+		return d, "", err
+	}
+	return d, c.system, check(ctx, u, d, c.system)
+}
+
+// choosePartition takes the file system of the only partition. A partition is
+// never formatted: whoever made it knows what it is for.
+func (s *Server) choosePartition(ctx context.Context, u use, d device) (device, string, error) {
+	if err := d.setReadOnly(u.readOnly); err != nil {
+		return d, "", err
+	}
+	c, err := known(ctx, d.path)
+	if err != nil {
+		return d, "", err
+	}
+	if !slices.Contains(disk.Filesystems(), c.system) {
+		return d, "", u.blocked("the disk's only partition holds no file system that is allowed but %q; format it by hand, or wipe the disk if nothing on it is needed", c.system)
+	}
+	if _, err := u.next(c, 0, false); err != nil {
+		return d, "", err
+	}
+	return d, c.system, check(ctx, u, d, c.system)
+}
+
+// mountSystem mounts a file system at the staging path. Two copies of one xfs
+// may be mounted at the same time.
+func (s *Server) mountSystem(u use, d device, system, staging string) error {
+	options := slices.Clone(u.options)
+	if u.readOnly && !slices.Contains(options, "ro") {
+		options = append(options, "ro")
+	}
+	if system == "xfs" && !slices.Contains(options, "nouuid") {
+		options = append(options, "nouuid")
+	}
+	err := s.mounts.mounter.Mount(d.path, staging, system, options)
+	if err == nil {
+		return nil
+	}
+	if u.readOnly {
+		return u.blocked("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
+	}
+	return u.blocked("mount %s: %w", d.path, err)
+}

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// NodeUnstageVolume unmounts the file system of a volume (CSI spec,
+// NodeUnstageVolume). It is OK when nothing on the node holds the device any
+// more, for the disk is detached next. What isn't staged is OK.
+func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
+	volume := disk.ID(req.GetVolumeId())
+	if gone, err := s.paths.gone("staging_target_path", req.GetStagingTargetPath()); err != nil {
+		return nil, err
+	} else if !gone {
+		staging, err := s.paths.wanted("staging_target_path", req.GetStagingTargetPath())
+		if err != nil {
+			return nil, err
+		}
+		if err := s.unstage(volume, staging); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.leaving.wait(ctx, volume); err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// unstage unmounts a volume that no Pod has any more.
+func (s *Server) unstage(volume disk.ID, staging string) error {
+	m, mounted, err := s.mounts.at(staging)
+	if err != nil || !mounted {
+		return err
+	}
+	published, err := s.mounts.published(numberOf(m), staging)
+	if err != nil {
+		return err
+	}
+	if len(published) > 0 {
+		return &disk.Error{Disk: volume, Kind: disk.InUse, Err: fmt.Errorf("the volume is published still at %v", published)}
+	}
+	if err := s.mounts.unmount(staging); err != nil {
+		return err
+	}
+	s.leaving.add(volume, device{path: m.Source, number: numberOf(m)})
+	return nil
+}
+
+// leaving is the devices of volumes that were unmounted, until nobody holds
+// them: the mount may live on in another mount namespace, as of a container
+// that was made while it was there.
+type leaving struct {
+	mu      sync.Mutex
+	devices map[disk.ID]device
+}
+
+func (l *leaving) add(volume disk.ID, d device) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.devices == nil {
+		l.devices = make(map[disk.ID]device)
+	}
+	l.devices[volume] = d
+}
+
+// wait returns when nobody holds the device of a volume any more. Held too long
+// is an error, and the next call waits again.
+func (l *leaving) wait(ctx context.Context, volume disk.ID) error {
+	l.mu.Lock()
+	d, known := l.devices[volume]
+	l.mu.Unlock()
+	if !known {
+		return nil
+	}
+	limit := lookLimit(ctx)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		err := d.released()
+		switch {
+		case err == nil:
+			l.mu.Lock()
+			delete(l.devices, volume)
+			l.mu.Unlock()
+			return nil
+		case disk.KindOf(err) != disk.InUse || !time.Now().Before(limit):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// released says whether nobody holds a device, or it has left the node.
+func (d device) released() error {
+	if number, is := blockAt(d.path); !is || number != d.number {
+		return nil
+	}
+	err := d.claim()
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package node
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// use is how a volume is to be used on the node, fully understood.
+type use struct {
+	volume    disk.ID
+	serial    string
+	size      int64 // bytes that the disk had when it was attached; 0 if that wasn't said
+	readOnly  bool  // the node must not write to the device
+	alone     bool  // one Pod at a time may have it
+	block     bool
+	system    string // the file system asked for; empty: the one that is there, or ext4
+	options   []string
+	mkfs      []string
+	unchecked bool // no file system check before it is mounted
+	origin    disk.Origin
+}
+
+// asked is what the requests to stage and to publish have in common.
+type asked interface {
+	GetVolumeId() string
+	GetPublishContext() map[string]string
+	GetVolumeContext() map[string]string
+	GetVolumeCapability() *csi.VolumeCapability
+}
+
+// understand reads a request; its error names the field that is wrong.
+func understand(req asked) (use, error) {
+	capability := req.GetVolumeCapability()
+	u := use{
+		volume:    disk.ID(req.GetVolumeId()),
+		serial:    req.GetPublishContext()[disk.SerialKey],
+		readOnly:  req.GetPublishContext()[disk.ReadOnlyKey] == "true" || isReader(capability.GetAccessMode().GetMode()),
+		alone:     capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		block:     capability.GetBlock() != nil,
+		system:    capability.GetMount().GetFsType(),
+		options:   capability.GetMount().GetMountFlags(),
+		mkfs:      strings.Fields(req.GetVolumeContext()[disk.MkfsOptionsKey]),
+		unchecked: req.GetVolumeContext()[disk.UncheckedKey] == "true",
+		origin:    disk.Origin(req.GetVolumeContext()[disk.OriginKey]),
+	}
+	switch {
+	case u.volume == "":
+		return u, disk.Errorf(disk.Invalid, "volume_id is missing")
+	case capability == nil:
+		return u, disk.Errorf(disk.Invalid, "volume_capability is missing")
+	case capability.GetBlock() == nil && capability.GetMount() == nil:
+		return u, disk.Errorf(disk.Invalid, "volume_capability.access_type is missing; allowed are mount and block")
+	case capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_UNKNOWN:
+		return u, disk.Errorf(disk.Invalid, "volume_capability.access_mode is missing")
+	case !u.block && isSharedWriter(capability.GetAccessMode().GetMode()):
+		return u, disk.Errorf(disk.Invalid, "volume_capability.access_mode: %s of a file system is not allowed, for it would be destroyed; it is allowed of a block volume", capability.GetAccessMode().GetMode())
+	case u.serial == "":
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is missing, so the device of the disk can't be told from others; the driver's controller sets it when it attaches the disk", disk.SerialKey)
+	case strings.ContainsAny(u.serial, "/*?[") || len(u.serial) > 64:
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no serial number", disk.SerialKey, u.serial)
+	case u.system != "" && !slices.Contains(disk.Filesystems(), u.system):
+		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.system, strings.Join(disk.Filesystems(), ", "))
+	}
+	if word := req.GetPublishContext()[disk.SizeKey]; word != "" {
+		size, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || size < 0 {
+			return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no number of bytes", disk.SizeKey, word)
+		}
+		u.size = size
+	}
+	if slices.Contains(u.options, "ro") {
+		u.readOnly = true
+	}
+	return u, checkOptions(u.options)
+}
+
+// isReader says whether a mode lets nobody write.
+func isReader(mode csi.VolumeCapability_AccessMode_Mode) bool {
+	return mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+}
+
+// isSharedWriter says whether a mode lets several nodes write.
+func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
+	return mode == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+}
+
+// barredOptions would make another mount than the one of the disk. One that
+// ends in = or . is refused with whatever follows.
+var barredOptions = []string{"bind", "rbind", "move", "remount", "loop", "loop=", "offset=", "sizelimit=", "X-", "x-", "helper="}
+
+// checkOptions refuses a mount option that is several, or that says where to
+// mount instead of how. A comma inside of quotes is part of the option, as in
+// an SELinux context.
+func checkOptions(options []string) error {
+	for i, option := range options {
+		if option == "" || separated(option) {
+			return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %q is not allowed: allowed is one option, with no comma, space or line break", i, option)
+		}
+		for _, barred := range barredOptions {
+			if option == barred || (strings.HasSuffix(barred, "=") || strings.HasSuffix(barred, "-")) && strings.HasPrefix(option, barred) {
+				return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %q is not allowed: the driver says what is mounted where", i, option)
+			}
+		}
+	}
+	return nil
+}
+
+// separated says whether an option has a separator outside of quotes.
+func separated(option string) bool {
+	quoted := false
+	for _, r := range option {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case unicode.IsControl(r), unicode.IsSpace(r), r == ',' && !quoted:
+			return true
+		}
+	}
+	return quoted
+}

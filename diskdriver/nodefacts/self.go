@@ -1,0 +1,89 @@
+package nodefacts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// Self is the node that this process runs on, as Kubernetes knows it.
+type Self struct {
+	client kubernetes.Interface
+	name   string // of the Node
+	driver string
+}
+
+// NewSelf returns the node with the name of its Node object, which runs a CSI
+// driver. It calls nothing.
+func NewSelf(client kubernetes.Interface, node, driver string) *Self {
+	return &Self{client: client, name: node, driver: driver}
+}
+
+// Node returns who and where the node is and how many disks of the driver it
+// takes, by what its Node object says. Disks that the node sees, known by their
+// serial numbers, and that Kubernetes doesn't know of take places that the
+// driver can't have. It is Pending until the controller has published what
+// only ECS knows.
+func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
+	node, err := s.client.CoreV1().Nodes().Get(ctx, s.name, metav1.GetOptions{})
+	if err != nil {
+		return disk.Node{}, disk.Errorf(disk.Unreachable, "read Node %s: %w", s.name, err)
+	}
+	id, region := identify(node)
+	if id == "" {
+		return disk.Node{}, disk.Errorf(disk.Blocked, "Node %s names no ECS instance: spec.providerID is %q; allowed is <region>.<instance ID>, or without a provider ID the label %s", s.name, node.Spec.ProviderID, instanceLabel)
+	}
+	facts, known := Of(node)
+	if !known || facts.DataDisks == 0 {
+		return disk.Node{}, disk.Errorf(disk.Pending, "Node %s has no annotation %s of instance %s as it runs now, with dataDisks; the controller of the driver (--node-facts) publishes it", s.name, Annotation, id)
+	}
+	others := strangers(node, s.driver, serials)
+	free := facts.DataDisks - len(others)
+	if free < 1 {
+		return disk.Node{}, disk.Errorf(disk.Blocked, "instance %s takes %d data disks, and has as many that are not the driver's: %s", id, facts.DataDisks, strings.Join(others, ", "))
+	}
+	return disk.Node{ID: id, Segments: segments(node, facts, region), MaxVolumes: int64(free)}, nil
+}
+
+// segments returns the node's topology. Its zone is ECS's; a well-known label
+// that says something else is left alone and not reported, for what is
+// reported has to be the label.
+func segments(node *corev1.Node, facts Facts, region string) map[string]string {
+	all := map[string]string{topology.ZoneKey: string(facts.Zone)}
+	for key, value := range map[string]string{topology.WellKnownZoneKey: string(facts.Zone), topology.RegionKey: region} {
+		switch label := node.Labels[key]; {
+		case value == "" && label != "":
+			all[key] = label
+		case value == "":
+		case label == "" || label == value:
+			all[key] = value
+		default:
+			klog.InfoS("A label of the Node is not what ECS says of its instance, and is not reported", "node", node.Name, "label", key, "value", label, "ecs", value)
+		}
+	}
+	return all
+}
+
+// strangers returns the serial numbers of disks that Kubernetes has attached
+// none of the driver's volumes by. A disk's serial number is its ID without d-
+// (ECS, DescribeDisks, SerialNumber).
+func strangers(node *corev1.Node, driver string, serials []string) []string {
+	prefix := fmt.Sprintf("kubernetes.io/csi/%s^d-", driver)
+	ours := map[string]bool{}
+	for _, volume := range node.Status.VolumesInUse {
+		ours[strings.TrimPrefix(string(volume), prefix)] = true
+	}
+	for _, volume := range node.Status.VolumesAttached {
+		ours[strings.TrimPrefix(string(volume.Name), prefix)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(serials), func(serial string) bool { return ours[serial] })
+}

@@ -1,0 +1,168 @@
+package nodefacts
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/topology"
+)
+
+const csiDriver = "disk.example.com"
+
+// told is a Node whose facts are published.
+func told(changes ...func(*corev1.Node)) *corev1.Node {
+	facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g7.large", Zone: "cn-hangzhou-h", DataDisks: 4}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{}, Annotations: map[string]string{Annotation: facts.text()}},
+		Spec:       corev1.NodeSpec{ProviderID: "cn-hangzhou.i-1"},
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "b1"}},
+	}
+	for _, change := range changes {
+		change(node)
+	}
+	return node
+}
+
+func TestANodeSaysWhereItIsAndHowManyVolumesItTakes(t *testing.T) {
+	all := map[string]string{topology.ZoneKey: "cn-hangzhou-h", topology.WellKnownZoneKey: "cn-hangzhou-h", topology.RegionKey: "cn-hangzhou"}
+	for _, row := range []struct {
+		name    string
+		change  func(*corev1.Node)
+		serials []string
+		want    disk.Node
+	}{
+		{"nothing attached", func(*corev1.Node) {}, nil, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 4}},
+		{"one of ours and one of somebody's", func(n *corev1.Node) {
+			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.example.com^d-ours"}}
+		}, []string{"ours", "foreign"}, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 3}},
+		{"one that is in use still", func(n *corev1.Node) {
+			n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/disk.example.com^d-ours"}
+		}, []string{"ours"}, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 4}},
+		{"one of another driver", func(n *corev1.Node) {
+			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/other.example.com^d-theirs"}}
+		}, []string{"theirs"}, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 3}},
+		{"labels that agree", func(n *corev1.Node) {
+			n.Labels[topology.WellKnownZoneKey], n.Labels[topology.RegionKey] = "cn-hangzhou-h", "cn-hangzhou"
+		}, nil, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 4}},
+		{"a zone label of another meaning", func(n *corev1.Node) { n.Labels[topology.WellKnownZoneKey] = "rack-7" }, nil,
+			disk.Node{ID: "i-1", Segments: map[string]string{topology.ZoneKey: "cn-hangzhou-h", topology.RegionKey: "cn-hangzhou"}, MaxVolumes: 4}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := NewSelf(fake.NewClientset(told(row.change)), "n1", csiDriver).Node(t.Context(), row.serials)
+			if err != nil || !cmp.Equal(got, row.want) {
+				t.Errorf("%v\n%s", err, cmp.Diff(row.want, got))
+			}
+		})
+	}
+}
+
+func TestANodeThatDoesNotKnowItselfSaysWhatIsMissing(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		objects []runtime.Object
+		serials []string
+		kind    disk.Kind
+		want    string
+	}{
+		{"no Node", nil, nil, disk.Unreachable, "read Node n1"},
+		{"no instance", []runtime.Object{told(func(n *corev1.Node) { n.Spec.ProviderID = "kind://x" })}, nil, disk.Blocked, `spec.providerID is "kind://x"; allowed is`},
+		{"no facts", []runtime.Object{told(func(n *corev1.Node) { n.Annotations = nil })}, nil, disk.Pending, "the controller of the driver (--node-facts) publishes it"},
+		{"facts of an earlier boot", []runtime.Object{told(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" })}, nil, disk.Pending, "as it runs now"},
+		{"no room", []runtime.Object{told()}, []string{"a", "b", "c", "d"}, disk.Blocked, "takes 4 data disks, and has as many that are not the driver's: a, b, c, d"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver).Node(t.Context(), row.serials)
+			if disk.KindOf(err) != row.kind || err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v (%v), want %q", err, disk.KindOf(err), row.want)
+			}
+		})
+	}
+}
+
+func TestTheStartupTaintGoesWhenTheDriverIsThereWithItsLimit(t *testing.T) {
+	other := corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectNoSchedule}
+	client := fake.NewClientset(told(func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: StartupTaint, Effect: corev1.TaintEffectNoExecute}, other}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		NewSelf(client, "n1", csiDriver).Untaint(ctx)
+	}()
+	csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{
+		Drivers: []storagev1.CSINodeDriver{{Name: csiDriver, NodeID: "i-1"}}}}
+	if _, err := client.StorageV1().CSINodes().Create(ctx, csiNode, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	limit := int32(4)
+	csiNode = csiNode.DeepCopy()
+	csiNode.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: &limit}
+	if n := taints(t, client); n != 2 {
+		t.Errorf("%d taints before there is a limit", n)
+	}
+	if _, err := client.StorageV1().CSINodes().Update(ctx, csiNode, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for taints(t, client) != 1 {
+		time.Sleep(time.Millisecond) // the informers run in real time
+	}
+	stop()
+	<-ended
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil || len(node.Spec.Taints) != 1 || node.Spec.Taints[0] != other {
+		t.Errorf("left are %v, %v", node.Spec.Taints, err)
+	}
+}
+
+func taints(t *testing.T, client *fake.Clientset) int {
+	t.Helper()
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(node.Spec.Taints)
+}
+
+// attachment is a VolumeAttachment of a driver on a node.
+func attachment(name, driver, node string) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node}}
+}
+
+func TestADrainedNodeWaitsForItsOwnVolumes(t *testing.T) {
+	drained := told(func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	karpenter := told(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted"}} })
+	for _, row := range []struct {
+		name    string
+		objects []runtime.Object
+		waits   bool
+	}{
+		{"a node that stays", []runtime.Object{told(), attachment("a", csiDriver, "n1")}, false},
+		{"a drained node", []runtime.Object{drained, attachment("a", csiDriver, "n1")}, true},
+		{"a node that Karpenter takes", []runtime.Object{karpenter, attachment("a", csiDriver, "n1")}, true},
+		{"a node that is gone", []runtime.Object{attachment("a", csiDriver, "n1")}, true},
+		{"volumes of others", []runtime.Object{drained, attachment("a", csiDriver, "n2"), attachment("b", "other", "n1")}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer stop()
+			err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver).AwaitDeparture(ctx)
+			if waits := err != nil; waits != row.waits {
+				t.Errorf("got %v", err)
+			}
+			if row.waits && !strings.Contains(err.Error(), "1 volumes are attached to node n1 still") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
