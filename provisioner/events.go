@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -75,7 +76,7 @@ func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error)
 	if isNoise(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
-	return f.EventInterface.CreateWithEventNamespace(event)
+	return f.CreateWithEventNamespaceWithContext(context.Background(), event)
 }
 
 // PatchWithEventNamespace writes that an event has happened again.
@@ -83,5 +84,5 @@ func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.E
 	if isNoise(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
-	return f.EventInterface.PatchWithEventNamespace(event, data)
+	return f.PatchWithEventNamespaceWithContext(context.Background(), event, data)
 }

@@ -7,11 +7,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
 	clock, api := time.Unix(1700000000, 0), fake.NewClientset()
-	events := eventsFolded(api, newEventMemory(func() time.Time { return clock }))("shop")
+	events := corev1client.EventSinkImpl{Interface: eventsFolded(api, newEventMemory(func() time.Time { return clock }))("shop")}
 	event := func(name, kind, reason string) *v1.Event {
 		return &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: kind, Reason: reason}
 	}
@@ -19,13 +20,13 @@ func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
 	begun := event("c", v1.EventTypeNormal, "Provisioning")
 	created := func(e *v1.Event) {
 		t.Helper()
-		if got, err := events.CreateWithEventNamespace(e); err != nil || got.Name != e.Name {
+		if got, err := events.Create(e); err != nil || got.Name != e.Name {
 			t.Errorf("got %v, %v", got, err)
 		}
 	}
 	again := func(e *v1.Event) {
 		t.Helper()
-		if got, err := events.PatchWithEventNamespace(e, []byte(`{"count":2}`)); err != nil || got.Name != e.Name {
+		if got, err := events.Patch(e, []byte(`{"count":2}`)); err != nil || got.Name != e.Name {
 			t.Errorf("got %v, %v", got, err)
 		}
 	}
