@@ -17,7 +17,7 @@ func (v *volume) publish(w *world, node string, readOnly bool) *call {
 		return nil
 	}
 	before := v.bonds[node]
-	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish"}
+	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish", either: before.is == unsure && (before.either || before.readOnly != readOnly)}
 	if before.is == on {
 		now = before
 	}
@@ -58,7 +58,7 @@ func (v *volume) mayRefuse(w *world, node string, before bond, readOnly bool, er
 	}
 	otherZone := d.Zone != "" && d.Zone != walkInstance(node).Zone
 	switch code := status.Code(err); {
-	case code == codes.AlreadyExists && before.is != off && before.readOnly != readOnly,
+	case code == codes.AlreadyExists && before.is != off && (before.either || before.readOnly != readOnly),
 		code == codes.FailedPrecondition && (elsewhere || otherZone),
 		code == codes.InvalidArgument && otherZone,
 		code == codes.NotFound && (w.stale || !w.hasNode(node)),
@@ -79,7 +79,7 @@ func (v *volume) unpublish(node string) *call {
 	}
 	for _, n := range nodes {
 		b := v.bonds[n]
-		v.bonds[n] = bond{is: min(b.is, unsure), readOnly: b.readOnly, last: "unpublish"}
+		v.bonds[n] = bond{is: min(b.is, unsure), readOnly: b.readOnly, last: "unpublish", either: b.either}
 	}
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node}
 	return &call{method: "ControllerUnpublishVolume", req: req, ended: func(w *world, _ any, err error) error {

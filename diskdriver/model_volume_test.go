@@ -54,6 +54,7 @@ type bond struct {
 	readOnly bool
 	last     string // publish or unpublish
 	refused  bool   // the last call was, for good
+	either   bool   // of calls whose end is not known one was for reading and one for writing
 }
 
 type hold int
@@ -321,6 +322,9 @@ func (v *volume) expand(w *world, word string) *call {
 			return nil
 		case status.Code(err) == codes.FailedPrecondition && w.config.Doubts.RefuseSharedOnlineResize && v.name == "v2":
 			v.size = before
+			if d, _ := v.disk(w); w.calm && before.holds(d.Size) {
+				v.size = span{int64(d.Size), int64(d.Size)} // no retry tells whether an earlier call took effect
+			}
 			return nil
 		case err != nil:
 			return err
