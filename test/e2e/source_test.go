@@ -35,6 +35,17 @@ func (s *scene) getClaim(ctx context.Context, name string) (*corev1.PersistentVo
 
 func TestASourceThatIsDeletedOutlivesItsCopysMaking(t *testing.T) {
 	s := newScene(t)
+	// No Pod has had the original: ECS copies such disks of some categories.
+	state, err := s.Simulator.State(s.Context())
+	s.must(err)
+	doubts := state.Doubts
+	doubts.SnapshotUnattached = []string{"cloud_essd"}
+	s.must(s.Simulator.SetDoubts(s.Context(), doubts))
+	s.Cleanup(func() {
+		if err := s.Simulator.SetDoubts(context.Background(), state.Doubts); err != nil {
+			s.Errorf("put the doubts back: %v", err)
+		}
+	})
 	class := s.class(atOnce, essdThenAuto)
 	s.claim("original", class, "20Gi")
 	s.bound("original", soon)
@@ -83,7 +94,7 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 		}
 	})
 	s.awaitEvent("waits", soon, "secret "+s.namespace+"/later", "not found")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"any": "thing"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret}}
 	_, err = s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
 	s.must(err)
 	b, d := s.bound("waits", soon)

@@ -92,6 +92,11 @@ func (s *Simulator) ClearFaults(ctx context.Context) error {
 	return s.do(ctx, http.MethodDelete, "faults", nil, nil)
 }
 
+// SetDoubts says how ECS behaves where its sources disagree.
+func (s *Simulator) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
+	return s.do(ctx, http.MethodPost, "doubts", d, nil)
+}
+
 func (s *Simulator) do(ctx context.Context, method, route string, body, answer any) error {
 	var text []byte
 	if body != nil {
