@@ -76,18 +76,21 @@ func (s *scene) refuseVolumes(reason metav1.StatusReason) (allow func()) {
 		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 	}}, metav1.CreateOptions{})
 	s.must(err)
+	try := func(ctx context.Context) error {
+		_, err := s.Client.CoreV1().PersistentVolumes().Create(ctx, staticVolume("probe", "d-probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
 	allow = func() {
 		ctx := context.Background()
 		err := errors.Join(ignoreNotFound(bindings.Delete(ctx, name, metav1.DeleteOptions{})), ignoreNotFound(policies.Delete(ctx, name, metav1.DeleteOptions{})))
 		if err != nil {
 			s.Errorf("allow volumes again: %v", err)
 		}
+		s.must(s.await(ctx, "new PersistentVolumes are taken", limit, try)) // the API server hears of it a little later
 	}
 	s.Cleanup(allow)
-	probe := staticVolume("probe", "d-probe")
 	s.must(s.await(s.Context(), "new PersistentVolumes are refused", limit, func(ctx context.Context) error {
-		_, err := s.Client.CoreV1().PersistentVolumes().Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
+		if try(ctx) == nil {
 			return errors.New("they are taken")
 		}
 		return nil

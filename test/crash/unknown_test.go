@@ -142,7 +142,7 @@ func (s *scene) makeClass(name string) {
 
 func (s *scene) makeSecret() {
 	s.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"unused": "by this driver"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret}}
 	_, err := s.Client.CoreV1().Secrets(namespace).Create(s.Context(), secret, metav1.CreateOptions{})
 	s.must(err)
 }
