@@ -20,8 +20,9 @@ build: ## build disk-driver, disk-provisioner and ecs-simulator into bin/
 test: ## run the tests: no cluster, a few minutes; as root also those of the node on loop devices
 	$(GO) test -race ./...
 
-test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour (6 minutes)
+test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, as root csi-sanity with nodes (5 minutes)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
+	$(GO) test -count=1 -timeout 30m -run TestSanity ./diskdriver/node -args -long
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built at the first run)
 	$< run ./...

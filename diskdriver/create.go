@@ -315,6 +315,9 @@ func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	c.history.forget(o.spec.Name)
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
+	if o.params.Filesystem != "" {
+		volume[disk.FilesystemKey] = o.params.Filesystem
+	}
 	if o.params.MkfsOptions != "" {
 		volume[disk.MkfsOptionsKey] = o.params.MkfsOptions
 	}

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -50,9 +52,7 @@ func (s *Server) available(req *csi.NodeExpandVolumeRequest) (string, error) {
 // is none is NotFound: what is below the path belongs to the host.
 func (s *Server) volumeAt(field, path, volume string) (string, error) {
 	nothing := &disk.Error{Disk: disk.ID(volume), Kind: disk.NotFound, Err: fmt.Errorf("%s %q: no volume is there", field, path)}
-	if gone, err := s.paths.gone(field, path); err != nil {
-		return "", err
-	} else if gone {
+	if _, err := os.Lstat(path); path != "" && errors.Is(err, os.ErrNotExist) {
 		return "", nothing
 	}
 	real, err := s.paths.wanted(field, path)

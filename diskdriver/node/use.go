@@ -49,6 +49,9 @@ func understand(req asked) (use, error) {
 		unchecked: req.GetVolumeContext()[disk.UncheckedKey] == "true",
 		origin:    disk.Origin(req.GetVolumeContext()[disk.OriginKey]),
 	}
+	if u.system == "" {
+		u.system = req.GetVolumeContext()[disk.FilesystemKey]
+	}
 	switch {
 	case u.volume == "":
 		return u, disk.Errorf(disk.Invalid, "volume_id is missing")

@@ -1,0 +1,170 @@
+package node_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/node"
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/bodies"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// long has `make test-long` run what takes minutes.
+var long = flag.Bool("long", false, "also run the conformance suite")
+
+const sanityNode = "i-sanity"
+
+// sanityFacts is a node that takes 16 volumes.
+type sanityFacts struct{}
+
+func (sanityFacts) Node(context.Context, []string) (disk.Node, error) {
+	// The suite takes a snapshot for usable on its node only if it is told of
+	// it in the same words.
+	return disk.Node{ID: sanityNode, Segments: map[string]string{topology.RegionKey: "cn-hangzhou"}, MaxVolumes: 16}, nil
+}
+
+// TestSanity runs the whole conformance suite of the CSI project, controller and
+// node, with ECS simulated and its disks' bodies on loop devices. No spec is
+// skipped but that of a capability that nodes don't have. It takes three minutes,
+// nearly all of which it waits for ECS.
+func TestSanity(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices and mounts need root; run the tests as root")
+	}
+	if !*long {
+		t.Skip("it waits for ECS for three minutes; `make test-long` runs it")
+	}
+	dir := t.TempDir()
+	kubelet, dev := filepath.Join(dir, "kubelet"), filepath.Join(dir, "dev")
+	for _, d := range []string{kubelet, dev} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const loopMajor = 7
+	for minor := range uint32(64) {
+		if err := unix.Mknod(filepath.Join(dev, fmt.Sprintf("loop%d", minor)), unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, minor))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	driver := sanityDriver(t, kubelet, dev, filepath.Join(dir, "bodies"))
+	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
+	listener, err := diskdriver.Listen(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- driver.Run(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	runSuite(t, endpoint, kubelet)
+}
+
+// sanityDriver returns a driver of controller and node.
+func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver {
+	var keeper *bodies.Keeper
+	sim, err := ecssim.New(ecssim.Config{
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
+		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
+		Doubts:    ecssim.Doubts{SnapshotUnattached: []string{"cloud_essd", "cloud_auto"}},
+		BeforeReply: func() {
+			if err := keeper.Update(); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keeper, err = bodies.New(sim, bodyDir, map[string]string{sanityNode: filepath.Join(dev, "disk/by-id")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := keeper.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := ecs.NewClient(ecs.Config{
+		Region: "cn-hangzhou", ClusterID: "sanity",
+		Credentials: ecs.Static(ecs.Keys{AccessKeyID: "story", AccessKeySecret: "secret"}), Transport: sim,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An account that sees no disk at all may lack the permission, so nothing is
+	// said to be absent then. There is one.
+	foreign := disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_essd", Size: 20}
+	if _, err := client.Create(t.Context(), disk.Spec{Name: "foreign"}, foreign, "foreign"); err != nil {
+		t.Fatal(err)
+	}
+	driver, err := diskdriver.New(diskdriver.Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: "sanity"}, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := node.New(node.Config{Driver: diskdriver.DefaultName, KubeletDir: kubelet, Dev: dev, Facts: sanityFacts{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver.WithNode(server)
+	return driver
+}
+
+// runSuite runs every spec.
+func runSuite(t *testing.T, endpoint, kubelet string) {
+	config := sanity.NewTestConfig()
+	config.Address = endpoint
+	config.TargetPath, config.StagingPath = filepath.Join(kubelet, "target"), filepath.Join(kubelet, "staging")
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(marshalled))
+	// xfs, for not every kernel lets a mounted ext4 grow.
+	config.TestVolumeParameters = map[string]string{"zoneId": "cn-hangzhou-a", "type": "cloud_essd", "fsType": "xfs"}
+	config.TestVolumeMutableParameters = map[string]string{"type": "cloud_auto", "provisionedIops": "1000", "diskTags/tier": "fast"}
+	config.TestVolumeSize = 20 << 30
+	config.TestNodeVolumeAttachLimit = true
+	config.IdempotentCount = 5
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	ginkgo.ReportAfterSuite("nothing is skipped", func(report ginkgo.Report) {
+		for _, spec := range report.SpecReports {
+			if spec.State.Is(types.SpecStateSkipped) && !strings.Contains(spec.FullText(), "NodeGetStorageHealth") { // a capability that nodes don't have
+				ginkgo.Fail("skipped: " + spec.FullText())
+			}
+		}
+	})
+	tests := sanity.GinkgoTest(&config)
+	if !ginkgo.RunSpecs(t, "CSI sanity with nodes") {
+		t.Error("the suite has failed")
+	}
+	tests.Finalize()
+}
+
+// marshalled marshals every answer. The suite compares parts of answers with
+// parts of requests down to the caches that marshalling leaves in a message.
+func marshalled(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoker(ctx, method, req, reply, cc, opts...)
+	if err == nil {
+		_, err = proto.Marshal(reply.(proto.Message))
+	}
+	return err
+}
