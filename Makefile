@@ -9,7 +9,7 @@ SEED          ?= 1
 SEEDS         ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e crash chart chart-update fuzz bench-ecs bench-topology vulncheck clean
+.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e crash chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 
 bench-ecs: ## measure the ECS client against the simulator, and write docs/benchmarks.md (3 minutes)
 	$(GO) run ./test/bench -write docs/benchmarks.md
+
+bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (half an hour)
+	$(GO) run ./test/bench -what provisioner -write docs/benchmarks.md
 
 bench-topology: ## measure a decision at 100 to 20 000 nodes
 	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology

@@ -1,8 +1,11 @@
-// Bench measures what topodisk's ECS client costs, in calls, in time and in
-// memory, against the simulator. `make bench-ecs` runs it: it prints one row
-// a figure and writes docs/benchmarks.md.
+// Bench measures what topodisk costs, prints one row a figure and writes its
+// part of docs/benchmarks.md.
 //
-// Most figures are counts and ratios under the virtual clock of
+// `make bench-ecs` measures the ECS client, in calls, in time and in memory,
+// against the simulator. `make bench-provisioner` measures disk-provisioner
+// side by side with upstream's csi-provisioner, on a real control plane.
+//
+// Most figures of the ECS client are counts and ratios under the virtual clock of
 // testing/synctest: they are the same on every machine. Those that need a real
 // clock, sockets or a process's memory come last.
 package main
@@ -19,8 +22,18 @@ func main() {
 		os.Exit(play(role))
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
+	what := flag.String("what", "ecs", "what to measure: ecs or provisioner")
+	plan := scale{}
+	plan.flags()
 	testing.Init() // testing/synctest needs a test to run in
 	flag.Parse()
+	if *what == "provisioner" {
+		if err := benchProvisioner(plan, *write); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var r report
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{
 		{Name: "virtual", F: func(t *testing.T) { virtual(t, &r) }},
@@ -29,7 +42,7 @@ func main() {
 			if *write == "" {
 				return
 			}
-			if err := os.WriteFile(*write, []byte(r.markdown()), 0o644); err != nil {
+			if err := writeSection(*write, "ecs-client", r.markdown()); err != nil {
 				t.Error(err)
 			}
 			fmt.Println("wrote", *write)

@@ -273,11 +273,16 @@ func statusBytes(name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
+	return sizeIn(string(text), name)
+}
+
+// sizeIn finds a size in the text of /proc/PID/status, in bytes.
+func sizeIn(text, name string) (int64, error) {
+	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("/proc/self/status has no %s", name)
+	return 0, fmt.Errorf("the status of the process has no %s", name)
 }

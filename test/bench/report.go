@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,9 +56,9 @@ func number(v float64, unit string) string {
 func (r *report) markdown() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	p("# Benchmarks")
+	p("## The ECS client")
 	p("")
-	p("What the ECS client costs, measured against the simulator by `make bench-ecs`, which writes this page.")
+	p("What the ECS client costs, measured against the simulator by `make bench-ecs`, which writes this part of the page.")
 	p("A lifecycle is: create, attach, resize, detach and delete one disk, each as soon as the one before is done.")
 	p("")
 	p("| figure | measured | target | | for comparison |")
@@ -66,7 +67,7 @@ func (r *report) markdown() string {
 		p("| %s | %s | <= %s | %s | %s |", f.name, number(f.value, f.unit), number(f.target, f.unit), f.verdict(), f.comparison)
 	}
 	p("")
-	p("## Lifecycles")
+	p("### Lifecycles")
 	p("")
 	p("100 instances, all lifecycles begun at once; latencies are the simulator's profile `real`. An operation that is answered")
 	p("`Pending` or `Throttled` is repeated as a sidecar would, with pauses from 1 s to 5 min.")
@@ -77,25 +78,42 @@ func (r *report) markdown() string {
 		p("%s", row)
 	}
 	p("")
-	p("## Where the CPU time goes")
+	p("### Where the CPU time goes")
 	p("")
 	for _, row := range r.cpu {
 		p("%s", row)
 	}
 	p("")
-	p("## How it is measured")
+	p("### How it is measured")
 	p("")
-	for _, note := range append(r.notes, machine()) {
+	for _, note := range append(r.notes, machine("make bench-ecs")) {
 		p("- %s", note)
 	}
 	return b.String()
 }
 
+// writeSection puts one benchmark's part of the page in its place, and leaves the other parts as they are.
+func writeSection(path, name, text string) error {
+	page, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		page = []byte("# Benchmarks\n")
+	} else if err != nil {
+		return err
+	}
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"
+	before, rest, found := strings.Cut(string(page), begin)
+	_, after, _ := strings.Cut(rest, end)
+	if !found {
+		before += "\n"
+	}
+	return os.WriteFile(path, []byte(before+begin+"\n"+strings.TrimSpace(text)+"\n\n"+end+after), 0o644)
+}
+
 // machine says what the wall-clock figures were measured on.
-func machine() string {
+func machine(command string) string {
 	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
-	return fmt.Sprintf("Command: `make bench-ecs`. Machine: %s, %d CPUs, %s, %s/%s. Commit %s, %s.",
-		processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.TrimSpace(string(commit)), time.Now().UTC().Format("2006-01-02"))
+	return fmt.Sprintf("Command: `%s`. Machine: %s, %d CPUs, %s, %s/%s. Commit %s, %s.",
+		command, processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.TrimSpace(string(commit)), time.Now().UTC().Format("2006-01-02"))
 }
 
 func processor() string {

@@ -36,6 +36,7 @@ type controlPlane struct {
 	dir      string
 	run      *Processes
 	certs    certs
+	audit    string            // path; empty for no audit log
 	tokens   map[string]string // by user
 	ports    struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
 	client   *http.Client // trusts the lab's CA
@@ -44,6 +45,9 @@ type controlPlane struct {
 func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes}
 	l.plane = p
+	if l.opts.Audit {
+		p.audit = l.AuditLog()
+	}
 	if err := p.prepare(); err != nil {
 		return err
 	}
@@ -115,7 +119,11 @@ func (p *controlPlane) startEtcd(ctx context.Context) error {
 }
 
 func (p *controlPlane) startAPIServer(ctx context.Context) error {
-	proc, err := p.start("kube-apiserver",
+	audit, err := p.auditFlags()
+	if err != nil {
+		return err
+	}
+	proc, err := p.start("kube-apiserver", append(audit,
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", p.ports.etcd),
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.ports.apiserver),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // a loopback address can't be an endpoint
@@ -123,11 +131,28 @@ func (p *controlPlane) startAPIServer(ctx context.Context) error {
 		"--anonymous-auth=false", "--token-auth-file="+p.tokenFile(), "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file="+p.certs.accountKey, "--service-account-key-file="+p.certs.accountKey,
-		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false")
+		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false")...)
 	if err != nil {
 		return err
 	}
 	return p.awaitHealth(ctx, proc, p.url(p.ports.apiserver)+"/readyz", p.tokens[userAdmin])
+}
+
+// auditPolicy has every request noted once, when it has been answered.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+`
+
+// auditFlags are none unless the options ask for an audit log.
+func (p *controlPlane) auditFlags() ([]string, error) {
+	if p.audit == "" {
+		return nil, nil
+	}
+	policy := filepath.Join(p.dir, "audit-policy.yaml")
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + p.audit, "--audit-log-maxsize=100000"}, os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 
 // startControllerManagerAndScheduler starts both before it awaits either.

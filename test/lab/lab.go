@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -40,6 +41,10 @@ type Options struct {
 	SimulatorArgs []string
 	// DriverArgs and ProvisionerArgs are flags beyond those of deploy/topodisk.yaml.
 	DriverArgs, ProvisionerArgs []string
+	// Bare leaves out kwok, the nodes, the simulator and topodisk: what is left is the control plane.
+	Bare bool
+	// Audit has the API server write a line for every request, to AuditLog.
+	Audit bool
 	// Watched has topodisk's programs watch over themselves (see programs.BuildWatched): changes in what a cache holds end
 	// them, and CheckLogs tells of data races.
 	Watched bool
@@ -74,7 +79,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 		return nil, err
 	}
 	l.processes = newProcesses(l.Dir, opts.Keep)
-	for _, step := range []struct {
+	for i, step := range []struct {
 		name string
 		do   func(context.Context) error
 	}{
@@ -82,6 +87,9 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 		{fmt.Sprintf("%d nodes, kept Ready by kwok", len(opts.Nodes)), l.startNodes},
 		{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk},
 	} {
+		if opts.Bare && i > 0 {
+			break
+		}
 		begin := time.Now()
 		if err := step.do(ctx); err != nil {
 			err = fmt.Errorf("start %s: %w", step.name, err)
@@ -99,6 +107,24 @@ func (l *Lab) makeDir() error {
 	dir, err := os.MkdirTemp("", "topodisk-lab-")
 	l.Dir, l.temporary = dir, true
 	return err
+}
+
+// AuditLog is the file that the API server writes with Options.Audit: a JSON object of audit.k8s.io/v1 a line, one for
+// each request that has been answered.
+func (l *Lab) AuditLog() string { return filepath.Join(l.Dir, "audit.log") }
+
+// StartProgram runs a program beside the lab, in the lab's directory; it ends with the lab.
+func (l *Lab) StartProgram(name, path string, args ...string) (*Process, error) {
+	return l.processes.start(command{name: name, path: path, args: args})
+}
+
+// StopProgram ends a program that StartProgram has started, with SIGTERM or, if kill is set, with SIGKILL.
+func (l *Lab) StopProgram(p *Process, kill bool) {
+	sig := syscall.SIGTERM
+	if kill {
+		sig = syscall.SIGKILL
+	}
+	l.processes.stop(p, sig)
 }
 
 // Topodisk is the simulator, the driver and the provisioner of this lab.

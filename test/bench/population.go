@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+const benchNamespace = "bench"
+
+// side by side is how many requests of the bench itself are under way.
+const sideBySide = 32
+
+// each calls f for 0 to n-1, many side by side, and returns the first error.
+func each(n int, f func(i int) error) error {
+	numbers := make(chan int)
+	var group sync.WaitGroup
+	var once sync.Once
+	var first error
+	for range sideBySide {
+		group.Go(func() {
+			for i := range numbers {
+				if err := f(i); err != nil {
+					once.Do(func() { first = err })
+				}
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	group.Wait()
+	return first
+}
+
+func zoneNamed(i int) string { return fmt.Sprintf("zone-%c", 'a'+i%3) }
+
+func nodeNamed(i int) string { return fmt.Sprintf("node-%05d", i) }
+
+// addNodes makes nodes with the driver, from the first to before the last number, over three zones.
+func (a *arena) addNodes(ctx context.Context, from, to int) error {
+	return each(to-from, func(i int) error {
+		i += from
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i), Labels: map[string]string{
+			zoneLabel: zoneNamed(i), corev1.LabelHostname: nodeNamed(i), corev1.LabelInstanceTypeStable: "ecs.g7.xlarge",
+			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/pool": fmt.Sprintf("pool-%d", i%7),
+		}}}
+		for image := range 20 { // a kubelet tells of its images, and they are most of a Node
+			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.invalid/team-%d/service-%d@sha256:%064d", i%5, image, image)}, SizeBytes: 1 << 27})
+		}
+		if _, err := a.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i)}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+			{Name: benchDriver, NodeID: nodeNamed(i), TopologyKeys: []string{zoneLabel}}}}}
+		_, err := a.Client.StorageV1().CSINodes().Create(ctx, csiNode, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// addClass makes a class of its own for a run.
+func (a *arena) addClass(ctx context.Context, mode storagev1.VolumeBindingMode) (string, error) {
+	a.classes++
+	class := lab.Class(fmt.Sprintf("bench-%d", a.classes), mode, nil)
+	class.Provisioner = benchDriver
+	_, err := a.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	return class.Name, err
+}
+
+// claim is one that is ready to be provisioned: scheduler and controller-manager have said their part.
+func (a *arena) claim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
+	claim := lab.Claim(benchNamespace, fmt.Sprintf("%s-%d", class, i), class, "20Gi")
+	claim.Annotations = map[string]string{
+		"volume.beta.kubernetes.io/storage-provisioner": benchDriver, "volume.kubernetes.io/storage-provisioner": benchDriver,
+	}
+	if mode == storagev1.VolumeBindingWaitForFirstConsumer {
+		claim.Annotations[lab.SelectedNode] = nodeNamed(i % 3)
+	}
+	return claim
+}
+
+// addClaims makes n claims of a class, all at once.
+func (a *arena) addClaims(ctx context.Context, class string, n int, mode storagev1.VolumeBindingMode) error {
+	return each(n, func(i int) error {
+		_, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.claim(class, i, mode), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// addBound makes claims with their volumes, as they stand in a cluster that has been at work for a while.
+func (a *arena) addBound(ctx context.Context, n int) error {
+	class, err := a.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer)
+	if err != nil {
+		return err
+	}
+	return each(n, func(i int) error {
+		claim := a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
+		claim.Spec.VolumeName = fmt.Sprintf("d-bp1%09d", i)
+		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
+		made, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, claim, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = a.Client.CoreV1().PersistentVolumes().Create(ctx, boundVolume(made), metav1.CreateOptions{})
+		return err
+	})
+}
+
+func boundVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: claim.Spec.VolumeName, Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": benchDriver},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}, AccessModes: claim.Spec.AccessModes,
+			StorageClassName: *claim.Spec.StorageClassName, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: zoneLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{zoneNamed(0)}}}}}}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: benchDriver, VolumeHandle: claim.Spec.VolumeName, FSType: "ext4",
+				VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-1234-" + benchDriver, "type": "cloud_essd"},
+			}},
+		},
+	}
+}
+
+// clear deletes the claims of a class and their volumes, with no provisioner at work.
+func (a *arena) clear(ctx context.Context, class string) error {
+	err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	volumes, err := a.volumesOf(ctx, class)
+	if err != nil {
+		return err
+	}
+	return each(len(volumes), func(i int) error {
+		name := volumes[i].Name
+		if err := a.Client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}); ignoreMissing(err) != nil {
+			return err
+		}
+		_, err := a.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		return ignoreMissing(err)
+	})
+}
+
+func (a *arena) volumesOf(ctx context.Context, class string) ([]corev1.PersistentVolume, error) {
+	list, err := a.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var of []corev1.PersistentVolume
+	for _, pv := range list.Items {
+		if pv.Spec.StorageClassName == class {
+			of = append(of, pv)
+		}
+	}
+	return of, nil
+}
+
+// trickle makes claims at an even rate and returns when the API server has taken each, by its UID.
+func (a *arena) trickle(ctx context.Context, class string, n, perSecond int) (map[types.UID]time.Time, error) {
+	ready := map[types.UID]time.Time{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	var once sync.Once
+	var first error
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	for i := range n {
+		<-tick.C
+		group.Go(func() {
+			made, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
+			if err != nil {
+				once.Do(func() { first = err })
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ready[made.UID] = time.Now()
+		})
+	}
+	group.Wait()
+	return ready, first
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// benchDriver is the name of the driver that answers at once.
+const benchDriver = "bench.csi.topodisk.io"
+
+// instant is a CSI driver that answers at once: what is measured is the provisioner.
+type instant struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+}
+
+func (instant) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}
+
+func (instant) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: benchDriver, VendorVersion: "1"}, nil
+}
+
+func (instant) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	response := &csi.GetPluginCapabilitiesResponse{}
+	for _, t := range []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS} {
+		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}})
+	}
+	return response, nil
+}
+
+func (instant) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	rpc := &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}
+	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}}}}, nil
+}
+
+// CreateVolume makes nothing. The volume's ID ends in the claim's UID, as the names of both provisioners' volumes do.
+func (instant) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	volume := &csi.Volume{VolumeId: "vol-" + strings.TrimPrefix(in.GetName(), "pvc-"), CapacityBytes: in.GetCapacityRange().GetRequiredBytes()}
+	if preferred := in.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
+		volume.AccessibleTopology = preferred[:1]
+	}
+	return &csi.CreateVolumeResponse{Volume: volume}, nil
+}
+
+func (instant) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func serveInstant(socket string) error {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	csi.RegisterIdentityServer(server, instant{})
+	csi.RegisterControllerServer(server, instant{})
+	go server.Serve(listener) //nolint:errcheck // it ends with this process
+	return nil
+}
+
+// contender is one of the two provisioners.
+type contender struct {
+	name string // of the program, which is how its requests begin to tell who sends them
+	path string
+	own  []string // flags that the other has not
+}
+
+// arena is the control plane that both work on, one at a time.
+type arena struct {
+	*lab.Lab
+	socket         string
+	ours, upstream contender
+	audit          *auditLog
+	classes        int
+	runs           int
+}
+
+// start runs a provisioner with further flags.
+func (a *arena) start(c contender, args ...string) (*lab.Process, error) {
+	a.runs++
+	flags := append([]string{"--csi-address=" + a.socket, "--kubeconfig=" + a.Kubeconfig, "--strict-topology=true", "--leader-election-namespace=kube-system"}, c.own...)
+	return a.StartProgram(fmt.Sprintf("%s-%d", c.name, a.runs), c.path, append(flags, args...)...)
+}
+
+// unlimited are flags under which the client's own limit plays no part.
+var unlimited = []string{"--kube-api-qps=100000", "--kube-api-burst=100000"}
+
+func limited(qps int) []string {
+	return []string{fmt.Sprintf("--kube-api-qps=%d", qps), fmt.Sprintf("--kube-api-burst=%d", 2*qps)}
+}
+
+// rss is a program's resident memory in bytes.
+func rss(p *lab.Process) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	if err != nil {
+		return 0, err
+	}
+	return sizeIn(string(text), "VmRSS")
+}
+
+// zoneLabel is the one topology key of the nodes.
+const zoneLabel = topology.WellKnownZoneKey
+
+func socketIn(dir string) string { return filepath.Join(dir, "instant.sock") }
+
+// sleepFor waits for what has no sign of its end.
+func sleepFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// steady are claims that come at an even rate.
+func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
+	for _, c := range []struct {
+		qps, perSecond int
+		most           float64
+	}{{20, 10, 1. / 3}, {1000, 50, 1}} {
+		var halves, most [2]float64
+		for i, who := range []contender{a.ours, a.upstream} {
+			var err error
+			if halves[i], most[i], err = a.waits(ctx, who, c.perSecond*s.seconds, c.perSecond, limited(c.qps)...); err != nil {
+				return err
+			}
+		}
+		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second", c.qps, c.perSecond)
+		d.ratio("p50 "+what, halves[0], halves[1], " ms", atMost(c.most))
+		d.ratio("p99 "+what, most[0], most[1], " ms", atMost(c.most))
+	}
+	return nil
+}
+
+// waits returns the p50 and p99 of the time from a claim's creation to its saved volume, in milliseconds.
+func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args ...string) (p50, p99 float64, err error) {
+	class, err := a.addClass(ctx, late)
+	if err != nil {
+		return 0, 0, err
+	}
+	process, err := a.start(c, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer a.StopProgram(process, false)
+	if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.skip()); err != nil {
+		return 0, 0, err
+	}
+	ready, err := a.trickle(ctx, class, n, perSecond)
+	if err != nil {
+		return 0, 0, err
+	}
+	all, err := a.collect(ctx, func(all []request) bool { return len(saves(all, c)) >= n })
+	if err != nil {
+		return 0, 0, err
+	}
+	volumes, err := a.volumesOf(ctx, class)
+	if err != nil {
+		return 0, 0, err
+	}
+	saved := map[string]time.Time{}
+	for _, r := range all {
+		if r.is("create", "persistentvolumes") && r.succeeded() {
+			saved[r.Object.Name] = r.Answered
+		}
+	}
+	var times []float64
+	for _, pv := range volumes {
+		if at, ok := saved[pv.Name]; ok {
+			times = append(times, float64(at.Sub(ready[pv.Spec.ClaimRef.UID]).Microseconds())/1000)
+		}
+	}
+	if len(times) < n {
+		return 0, 0, fmt.Errorf("%s: the audit log names %d of %d volumes", c.name, len(times), n)
+	}
+	slices.Sort(times)
+	return times[len(times)/2], times[len(times)*99/100], a.clear(ctx, class)
+}
