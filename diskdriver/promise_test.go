@@ -395,7 +395,7 @@ func FuzzNoAnswerOfECSIsUnknownToTheSidecars(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, status int, code string) {
 		if status < 400 || status > 599 || len(code) > 100 {
-			t.Skip()
+			t.Skip("no answer that ECS could send")
 		}
 		promise(t, func(t *testing.T, s *story) {
 			for _, step := range []struct{ action, command string }{
@@ -407,7 +407,7 @@ func FuzzNoAnswerOfECSIsUnknownToTheSidecars(f *testing.F) {
 			} {
 				fault := ecssim.Fault{Do: ecssim.FaultError, Action: step.action, Status: status, Code: code, Count: 3}
 				if s.sim.AddFault(fault) != nil {
-					t.Skip() // no code that ECS could send
+					t.Skip("no code that ECS could send")
 				}
 				answer := s.say(step.command)
 				if word, _, _ := strings.Cut(answer, " "); !known[strings.TrimSuffix(word, ":")] {

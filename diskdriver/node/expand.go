@@ -25,7 +25,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	at, err := s.available(req)
+	at, err := s.volumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +41,6 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 		return nil, err
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
-}
-
-// available returns where the volume is: a mount point, or a block device.
-func (s *Server) available(req *csi.NodeExpandVolumeRequest) (string, error) {
-	return s.volumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
 }
 
 // volumeAt returns the real path of a published or staged volume. That there
