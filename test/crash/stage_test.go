@@ -53,7 +53,7 @@ func newStage(ctx context.Context, l *lab.Lab) (*stage, error) {
 		return nil, err
 	}
 	s.csi = &csiGate{socket: filepath.Join(l.Dir, "gate.sock"), driver: t.Socket(), gates: s.gates}
-	s.driverArgs = []string{"--ecs-endpoint=" + ecs}
+	s.driverArgs = append([]string{"--ecs-endpoint=" + ecs}, alone...)
 	s.provisArgs = []string{"--csi-address=" + s.csi.socket, "--kubeconfig=" + kubeconfig, "--leader-election=false",
 		"--retry-interval-start=200ms", "--retry-interval-max=5s"}
 	if err := s.startAll(ctx); err != nil {

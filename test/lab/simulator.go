@@ -92,6 +92,16 @@ func (s *Simulator) ClearFaults(ctx context.Context) error {
 	return s.do(ctx, http.MethodDelete, "faults", nil, nil)
 }
 
+// AddInstance adds an instance, which runs.
+func (s *Simulator) AddInstance(ctx context.Context, id, zone, instanceType string) error {
+	return s.do(ctx, http.MethodPost, "instances", map[string]any{"id": id, "zone": zone, "type": instanceType}, nil)
+}
+
+// RemoveInstance releases an instance.
+func (s *Simulator) RemoveInstance(ctx context.Context, id string) error {
+	return s.do(ctx, http.MethodDelete, "instances", map[string]any{"id": id}, nil)
+}
+
 // SetDoubts says how ECS behaves where its sources disagree.
 func (s *Simulator) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
 	return s.do(ctx, http.MethodPost, "doubts", d, nil)

@@ -141,7 +141,7 @@ func (t *Topodisk) openGate(context.Context) (err error) {
 	return nil
 }
 
-// Kubeconfig is the file that the provisioner is given, with the permissions that are installed.
+// Kubeconfig is the file that driver and provisioner are given, with the permissions that are installed.
 func (t *Topodisk) Kubeconfig() string { return t.kubeconfig }
 
 // Socket is where the driver serves CSI.
@@ -161,7 +161,8 @@ func (t *Topodisk) Ended(name string) bool {
 // Gate is what ECS is reached through; nil without Options.Gate.
 func (t *Topodisk) Gate() *Gate { return t.gate }
 
-// StartDriver starts disk-driver with the installation's flags and then args, and returns when it answers.
+// StartDriver starts disk-driver with the installation's flags and then args, and returns when it answers. It keeps the
+// facts of nodes (docs/node-facts.md), unless args have it leave them.
 func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
 	flags, err := t.install.args(driverName)
 	if err != nil {
@@ -171,7 +172,7 @@ func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	flags = append(flags, "--endpoint=unix://"+t.socket, "--ecs-endpoint="+t.ecs, "--cluster-id=lab",
+	flags = append(flags, "--endpoint=unix://"+t.socket, "--kubeconfig="+t.kubeconfig, "--ecs-endpoint="+t.ecs, "--cluster-id=lab",
 		"--region="+t.lab.Nodes[0].Region, "--credentials-dir="+t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4")
 	return t.start(ctx, driverName, driverName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
 }
