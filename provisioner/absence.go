@@ -20,86 +20,114 @@ const (
 	// after it was made.
 	sightHorizon = 60 * time.Second
 	// listLasts is for how long one list serves all who need one.
-	listLasts = 30 * time.Second
+	listLasts = 10 * time.Second
 )
 
-// absence is the last list of the driver's volumes, by name.
+// absence is the last list of the driver's volumes.
 type absence struct {
-	mu    sync.Mutex
-	names map[string]bool
-	at    time.Time
-	empty time.Time // since when the lists have had no volume at all; zero if the last had
+	mu   sync.Mutex
+	last sighting
+}
+
+// sighting is what a list of volumes has shown.
+type sighting struct {
+	names, ids map[string]bool
+	at         time.Time // when it was asked for
+	empty      time.Time // since when the lists have had no volume at all; zero if this one has
 }
 
 // isAbsent says whether it is proven that the calls of unknown outcome have made
 // no volume: they are long over, and the driver lists volumes, none of them of
 // that name. A refusal of keys or permissions proves nothing, for then the list
-// may show nothing either.
+// may show nothing either; nor does any list if a Secret has chosen the account,
+// for it is that of the driver's own.
 func (p *Provisioner) isAbsent(ctx context.Context, o *order, refused error) bool {
 	switch status.Code(refused) {
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return false
 	}
-	if !p.config.DriverListsVolumes || p.now().Sub(o.since) < sightHorizon {
+	if !p.canProve(o) || p.now().Sub(o.since) < sightHorizon {
 		return false
 	}
-	names, at, err := p.listedNames(ctx)
+	seen, err := p.listed(ctx)
 	if err != nil {
 		klog.ErrorS(err, "Whether a volume was made cannot be told yet", "volume", o.request.Name)
 		return false
 	}
-	absent := !names[o.request.Name] && at.Sub(o.since) >= sightHorizon && p.canSee(names, at)
+	absent := !seen.names[o.request.Name] && seen.at.Sub(o.since) >= sightHorizon && p.canSee(seen)
 	if absent {
 		klog.InfoS("A call of unknown outcome has made no volume", "volume", o.request.Name)
 	}
 	return absent
 }
 
-// canSee says whether a list is to be believed. One that shows a volume is. One
-// without any may be that of keys which see nothing; it is believed if there is
-// nothing to be seen: no PersistentVolume of this driver is known, and the lists
-// have been empty for as long as a volume may stay out of sight. So a cluster's
-// very first volume does not stay under way for ever.
-func (p *Provisioner) canSee(names map[string]bool, at time.Time) bool {
-	if len(names) > 0 {
+// canProve says whether a list may ever prove the order's volume absent.
+func (p *Provisioner) canProve(o *order) bool {
+	return p.config.DriverListsVolumes && o.refs.provisioner == nil
+}
+
+// lookWhenProvable has the order looked at again as soon as a list may prove
+// that no volume was made, if the pause between two attempts is longer: until
+// then its claim can't move.
+func (p *Provisioner) lookWhenProvable(o *order) {
+	at := o.since.Add(sightHorizon + listLasts)
+	left := at.Sub(p.now())
+	if left <= 0 || !p.canProve(o) || o.provable.Equal(at) {
+		return
+	}
+	o.provable = at
+	time.AfterFunc(left, func() { p.look(o.claim) })
+}
+
+// canSee says whether a list is to be believed: whether who asked for it would
+// have been shown the volume. If PersistentVolumes of this driver are known, it
+// must show the volume of one, for others' keys see other volumes, or none. If
+// none is known, there is nothing to hold against the list; one without any
+// volume is then believed once they have been so for as long as a volume may stay
+// out of sight. So a cluster's very first volume does not stay under way for ever.
+func (p *Provisioner) canSee(seen sighting) bool {
+	known := p.handles()
+	switch {
+	case len(known) > 0:
+		return slices.ContainsFunc(known, func(id string) bool { return seen.ids[id] })
+	case len(seen.ids) > 0:
 		return true
 	}
-	p.absence.mu.Lock()
-	since := p.absence.empty
-	p.absence.mu.Unlock()
-	return !since.IsZero() && at.Sub(since) >= sightHorizon && !p.hasVolumes()
+	return seen.at.Sub(seen.empty) >= sightHorizon
 }
 
-// hasVolumes says whether a PersistentVolume of this driver is known.
-func (p *Provisioner) hasVolumes() bool {
-	return slices.ContainsFunc(p.volumes.List(), func(object any) bool {
-		source := object.(*v1.PersistentVolume).Spec.CSI
-		return source != nil && source.Driver == p.config.DriverName
-	})
+// handles returns the volumes that known PersistentVolumes of this driver stand for.
+func (p *Provisioner) handles() (ids []string) {
+	for _, object := range p.volumes.List() {
+		if source := object.(*v1.PersistentVolume).Spec.CSI; source != nil && source.Driver == p.config.DriverName {
+			ids = append(ids, source.VolumeHandle)
+		}
+	}
+	return ids
 }
 
-// listedNames returns the names of the driver's volumes and when they were asked for.
-func (p *Provisioner) listedNames(ctx context.Context) (map[string]bool, time.Time, error) {
+// listed returns what the driver lists now, or has a moment ago.
+func (p *Provisioner) listed(ctx context.Context) (sighting, error) {
 	p.absence.mu.Lock()
 	defer p.absence.mu.Unlock()
 	now := p.now()
-	if p.absence.names != nil && now.Sub(p.absence.at) < listLasts {
-		return p.absence.names, p.absence.at, nil
+	if last := p.absence.last; last.names != nil && now.Sub(last.at) < listLasts {
+		return last, nil
 	}
 	entries, err := listAll(ctx, p.driver, p.config.Timeout)
 	if err != nil {
-		return nil, time.Time{}, err
+		return sighting{}, err
 	}
-	names := map[string]bool{}
+	seen := sighting{names: map[string]bool{}, ids: map[string]bool{}, at: now}
 	for _, entry := range entries {
-		names[entry.GetVolume().GetVolumeContext()[volumeNameKey]] = true
+		seen.names[entry.GetVolume().GetVolumeContext()[volumeNameKey]] = true
+		seen.ids[entry.GetVolume().GetVolumeId()] = true
 	}
-	p.absence.names, p.absence.at = names, now
-	switch {
-	case len(names) > 0:
-		p.absence.empty = time.Time{}
-	case p.absence.empty.IsZero():
-		p.absence.empty = now
+	if len(entries) == 0 {
+		if seen.empty = p.absence.last.empty; seen.empty.IsZero() {
+			seen.empty = now
+		}
 	}
-	return names, now, nil
+	p.absence.last = seen
+	return seen, nil
 }

@@ -2,11 +2,13 @@ package provisioner
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func refused(code codes.Code) answer { return answer{err: status.Error(code, "no")} }
@@ -17,6 +19,8 @@ func TestOnlyAProofEndsAnUnknownOutcome(t *testing.T) {
 		listed []string
 		after  time.Duration
 		off    bool
+		known  string // the volume of a PersistentVolume of the driver
+		secret bool   // the class names one
 		want   Outcome
 	}{
 		"the list shows others, long after":      {code: codes.InvalidArgument, listed: []string{"disk-x", "disk-y"}, after: sightHorizon, want: Finished},
@@ -28,14 +32,26 @@ func TestOnlyAProofEndsAnUnknownOutcome(t *testing.T) {
 		"the keys are not accepted":              {code: codes.Unauthenticated, listed: []string{"disk-x"}, after: sightHorizon, want: Background},
 		"the driver lists nothing":               {code: codes.InvalidArgument, listed: []string{"disk-x"}, after: sightHorizon, off: true, want: Background},
 		"the call itself may have made a volume": {code: codes.Unavailable, listed: []string{"disk-x"}, after: sightHorizon, want: Background},
+		"a known volume is shown":                {code: codes.InvalidArgument, listed: []string{"disk-x"}, after: sightHorizon, known: "d-disk-x", want: Finished},
+		"no known volume is shown":               {code: codes.InvalidArgument, listed: []string{"disk-x"}, after: sightHorizon, known: "d-elsewhere", want: Background},
+		"a Secret has chosen the account":        {code: codes.InvalidArgument, listed: []string{"disk-x"}, after: sightHorizon, secret: true, want: Background},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{unavailable(), refused(test.code)})
+			b := newBench(t, []answer{unavailable(), refused(test.code)}, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}})
 			b.config.DriverListsVolumes, b.driver.listed = !test.off, test.listed
-			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if test.known != "" {
+				if err := b.volumes.Add(testVolume(test.known)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			class := testClass(nil)
+			if test.secret {
+				class.Parameters = map[string]string{reservedPrefix + "secret-name": "x", reservedPrefix + "secret-namespace": "vault"}
+			}
+			_, _, _ = b.provision(t.Context(), testClaim(), class, "node-1")
 			b.clock = b.clock.Add(test.after)
-			_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			_, outcome, _ := b.provision(t.Context(), testClaim(), class, "node-1")
 			if outcome != test.want {
 				t.Errorf("got %v, want %v", outcome, test.want)
 			}
@@ -69,6 +85,79 @@ func TestOneListServesManyAndRefusalsDoNotPutTheProofOff(t *testing.T) {
 	if b.driver.lists > 2 {
 		t.Errorf("%d lists", b.driver.lists)
 	}
+}
+
+func TestWantOfStockEndsAnUnknownOutcomeOnlyFromADriverThatRemembersIt(t *testing.T) {
+	crashed := func(t *testing.T, b *bench) { // the provisioner, and nobody knows what became of the driver
+		data, err := encode(b.journal.find(testClaim().UID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.since = b.clock
+		b.journal.file(o)
+	}
+	for name, test := range map[string]struct {
+		between func(*testing.T, *bench)
+		later   time.Duration
+		want    Outcome
+	}{
+		"it is the one that was asked":               {want: Reschedule},
+		"it was started since":                       {between: func(_ *testing.T, b *bench) { b.driver.session++ }, want: Background},
+		"it was started since, and a list proves it": {between: func(_ *testing.T, b *bench) { b.driver.session++ }, later: sightHorizon, want: Reschedule},
+		"the provisioner was":                        {between: crashed, want: Background},
+		"the provisioner was, and a list proves it":  {between: crashed, later: sightHorizon, want: Reschedule},
+		"it may have forgotten":                      {between: func(_ *testing.T, b *bench) { b.driver.listed = []string{"disk-0f1e"} }, later: driverRemembers, want: Background},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{unavailable(), soldOutAnswer()})
+			b.config.DriverListsVolumes, b.driver.listed = true, []string{"disk-x"}
+			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if test.between != nil {
+				test.between(t, b)
+			}
+			b.clock = b.clock.Add(test.later)
+			for range 2 { // a second answer proves no more than the first
+				_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+				if outcome != test.want {
+					t.Errorf("got %v, want %v", outcome, test.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAClaimIsLookedAtAsSoonAsAListMayProveThatNoVolumeWasMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []answer{unavailable(), refused(codes.Internal)})
+		b.config.DriverListsVolumes, b.driver.listed = true, []string{"disk-x"}
+		b.now = time.Now
+		looks := make(chan struct{}, 10)
+		b.look = func(*v1.PersistentVolumeClaim) { looks <- struct{}{} }
+		try := func() Outcome {
+			_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			return outcome
+		}
+		begin := time.Now()
+		for range 4 {
+			try()
+			time.Sleep(time.Second)
+		}
+		<-looks
+		if took := time.Since(begin); took > sightHorizon+listLasts {
+			t.Errorf("it is looked at after %s", took)
+		}
+		if outcome := try(); outcome != Finished {
+			t.Errorf("got %v", outcome)
+		}
+		time.Sleep(time.Hour)
+		if len(looks) > 0 {
+			t.Errorf("it is looked at %d more times", len(looks))
+		}
+	})
 }
 
 func TestAfterACrashAnOrderWithoutItsSecretIsNotAskedWithOtherKeys(t *testing.T) {

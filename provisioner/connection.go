@@ -210,7 +210,7 @@ func known[T any](ctx context.Context, c *Connection, call func() (*T, error)) (
 		c.distrust()
 	}
 	if err := c.verify(ctx); err != nil {
-		return nil, status.Errorf(codes.Unavailable, "the driver is not back: %v", err)
+		return nil, &notAsked{status.Errorf(codes.Unavailable, "the driver is not back: %v", err)}
 	}
 	before := c.losses()
 	answer, err := call()
@@ -219,6 +219,9 @@ func known[T any](ctx context.Context, c *Connection, call func() (*T, error)) (
 	}
 	return answer, err
 }
+
+// Session implements Driver.
+func (c *Connection) Session() int { return c.losses() }
 
 func (c *Connection) losses() int {
 	c.mu.Lock()

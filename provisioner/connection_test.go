@@ -165,9 +165,15 @@ func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
 		return c.CreateVolume(ctx, &csi.CreateVolumeRequest{})
 	}
 	stop()
-	if _, err := create(); outcomeOfCreate(err, true) != Background {
-		t.Fatalf("without a driver: %v", err)
-	}
+	before := c.Session()
+	eventually(t, "the driver was known to be gone", func() bool {
+		_, err := create()
+		outcome := outcomeOfCreate(err, true) // in the background if the call was sent on the old connection
+		if outcome != Unchanged && outcome != Background || status.Code(err) != codes.Unavailable {
+			t.Fatalf("without a driver: %v", err)
+		}
+		return outcome == Unchanged
+	})
 	stop = serve(t, socket, &plugin{name: "other.csi"})
 	eventually(t, "the impostor was refused", func() bool {
 		response, err := create()
@@ -179,4 +185,7 @@ func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
 	stop()
 	serve(t, socket, &plugin{name: driverName})
 	eventually(t, "the driver was back", func() bool { _, err := create(); return err == nil })
+	if c.Session() == before {
+		t.Error("the new driver's session is the old one's")
+	}
 }

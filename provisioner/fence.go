@@ -45,7 +45,7 @@ type fencedDriver struct {
 // CreateVolume implements Driver.
 func (f *fencedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 	if err := f.held(); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, &notAsked{status.Error(codes.Unavailable, err.Error())}
 	}
 	return f.Driver.CreateVolume(ctx, in, opts...)
 }
@@ -53,7 +53,7 @@ func (f *fencedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeReq
 // DeleteVolume implements Driver.
 func (f *fencedDriver) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
 	if err := f.held(); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, &notAsked{status.Error(codes.Unavailable, err.Error())}
 	}
 	return f.Driver.DeleteVolume(ctx, in, opts...)
 }

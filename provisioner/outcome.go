@@ -2,8 +2,10 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -46,6 +48,9 @@ func (o Outcome) String() string {
 // outcomeOfCreate says what the error of a CreateVolume call means. It may
 // reschedule only if a node was selected and topology is in use.
 func outcomeOfCreate(err error, mayReschedule bool) Outcome {
+	if isNotAsked(err) {
+		return Unchanged
+	}
 	s, ok := status.FromError(err)
 	if !ok {
 		return Background // the call failed before gRPC; an earlier one may still run
@@ -84,15 +89,24 @@ func outcomeOfWant(mayReschedule bool) Outcome {
 	return Finished
 }
 
+// driverRemembers is how long a driver surely remembers a volume name that it
+// was asked for and has given no answer to.
+const driverRemembers = 30 * time.Minute
+
 // endsUnknown says whether an error that is final by itself also proves the
-// end of an earlier call whose outcome is unknown. Only a driver that has gone
-// through every attempt of the same request, or has found the volume by its
-// name, knows that: a refusal (of an argument, a credential, a permission)
-// says nothing about the earlier call.
-func endsUnknown(err error) bool {
+// end of an earlier call whose outcome is unknown. Only a driver that has
+// looked for the volume by its name knows that: it has found it (AlreadyExists),
+// or it remembers the earlier call and has looked for as long as the volume could
+// stay out of sight (ResourceExhausted). A driver that was started since then
+// remembers nothing, and the cloud may look at its stock before it looks whether
+// it has the volume already. A refusal (of an argument, a credential, a
+// permission) says nothing about the earlier call.
+func (p *Provisioner) endsUnknown(o *order, err error) bool {
 	switch status.Code(err) {
-	case codes.ResourceExhausted, codes.AlreadyExists:
+	case codes.AlreadyExists:
 		return true
+	case codes.ResourceExhausted:
+		return o.session == p.driver.Session() && p.now().Sub(o.since) < driverRemembers
 	}
 	return false
 }
@@ -100,12 +114,24 @@ func endsUnknown(err error) bool {
 // maybeMade says whether the error leaves open that the call has made a volume.
 func maybeMade(err error) bool { return outcomeOfCreate(err, false) == Background }
 
+// notAsked is the error of a call that was not made: the driver knows nothing of it.
+type notAsked struct{ error }
+
+// Unwrap returns why.
+func (n *notAsked) Unwrap() error { return n.error }
+
+func isNotAsked(err error) bool {
+	var n *notAsked
+	return errors.As(err, &n)
+}
+
 // outcomeOf says what the error of a CreateVolume call means for its order.
 func (p *Provisioner) outcomeOf(ctx context.Context, o *order, err error) Outcome {
 	outcome := p.outcomeOfAnswer(o, err)
-	if outcome == Background || !o.unknown || endsUnknown(err) || p.isAbsent(ctx, o, err) {
+	if outcome == Background || outcome == Unchanged || !o.unknown || p.endsUnknown(o, err) || p.isAbsent(ctx, o, err) {
 		return outcome
 	}
+	p.lookWhenProvable(o)
 	return Background
 }
 

@@ -41,7 +41,7 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 		t.Run(test.code.String(), func(t *testing.T) {
 			err := status.Error(test.code, "x")
 			withNode := func(node string, unknown bool) *order {
-				return &order{node: node, unknown: unknown, request: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}
+				return &order{node: node, unknown: unknown, since: benchStart, request: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}
 			}
 			for _, c := range []struct {
 				name string
@@ -64,6 +64,37 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 func TestAnErrorThatIsNoStatusIsInTheBackground(t *testing.T) {
 	if got := outcomeOfCreate(errors.New("connection reset"), true); got != Background {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
+	away := answer{err: &notAsked{status.Error(codes.Unavailable, "the driver is not back")}}
+	for name, test := range map[string]struct {
+		answers []answer
+		open    int // orders left under way after the call that was not made
+		last    Outcome
+	}{
+		"the first one":          {[]answer{away, soldOutAnswer()}, 0, Reschedule},
+		"after an unknown one":   {[]answer{unavailable(), away, refused(codes.InvalidArgument)}, 1, Background},
+		"after a final refusal":  {[]answer{refused(codes.Internal), away, soldOutAnswer()}, 0, Reschedule},
+		"after one that is lost": {[]answer{{}, away, refused(codes.InvalidArgument)}, 1, Background},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, test.answers)
+			for i := range test.answers {
+				_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+				switch {
+				case i == len(test.answers)-1:
+					if outcome != test.last {
+						t.Errorf("the last one: got %v, want %v", outcome, test.last)
+					}
+				case test.answers[i].err == away.err:
+					if all, _ := b.journal.underWay(); outcome != Unchanged || status.Code(err) != codes.Unavailable || all != test.open {
+						t.Errorf("got %v, %v; %d orders are under way, want %d", outcome, err, all, test.open)
+					}
+				}
+			}
+		})
 	}
 }
 

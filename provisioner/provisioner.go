@@ -38,6 +38,9 @@ type Driver interface {
 	// GetCapacity says how large a volume a zone has to give. It is called only
 	// if Config.DriverTellsCapacity.
 	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
+	// Session tells the processes behind the driver's socket apart: as long as it
+	// is the same, so is the process.
+	Session() int
 	// ListVolumes lists what the driver can see, with the CSI volume name in
 	// the context of each. It is called only if Config.DriverListsVolumes.
 	ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error)
@@ -187,6 +190,7 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
 	asked := p.now()
+	o.askedIn(p.driver.Session())
 	response, err := p.driver.CreateVolume(ctx, o.requestWithSecrets())
 	switch {
 	case err == nil:
@@ -202,10 +206,11 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 // settle records what an attempt without a volume says of the next one.
 func (p *Provisioner) settle(o *order, outcome Outcome, maybeMade bool) {
 	p.metrics.outcome(o.class.Name, outcome)
-	if outcome == Background {
-		if maybeMade {
-			p.journal.markUnknown(o, p.now())
-		}
+	switch {
+	case outcome == Background && maybeMade:
+		p.journal.markUnknown(o, p.now())
+		return
+	case outcome == Background, outcome == Unchanged && o.unknown:
 		return
 	}
 	p.journal.close(o.claim.UID)

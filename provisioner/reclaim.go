@@ -280,11 +280,23 @@ func (p *Provisioner) deletionSecrets(ctx context.Context, pv *v1.PersistentVolu
 		if err != nil {
 			return nil, err
 		}
-		return p.readSecret(ctx, ref)
+		return p.deletionSecret(ctx, pv, ref)
 	case name == "" || namespace == "":
 		return nil, nil
 	}
-	return p.readSecret(ctx, &v1.SecretReference{Name: name, Namespace: namespace})
+	return p.deletionSecret(ctx, pv, &v1.SecretReference{Name: name, Namespace: namespace})
+}
+
+// deletionSecret reads a Secret that a deletion needs. Without it nothing is
+// deleted: other keys may not see the disk, which would be taken for gone, and
+// nobody would know of it any more.
+func (p *Provisioner) deletionSecret(ctx context.Context, pv *v1.PersistentVolume, ref *v1.SecretReference) (map[string]string, error) {
+	secrets, err := p.readSecret(ctx, ref)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("the disk of PersistentVolume %s is deleted with the keys of a Secret that is not there: %w; make it again, or, if the driver's own keys see the disk, annotate the PersistentVolume with %s and %s, both empty",
+			pv.Name, err, annDeletionSecretName, annDeletionSecretNamespace)
+	}
+	return secrets, err
 }
 
 // classDeletionSecret returns the Secret that the PersistentVolume's class names.

@@ -47,6 +47,7 @@ type scriptedDriver struct {
 	capacity map[string]int64 // by zone
 	listed   []string         // volume names, a page each; nil for no answer
 	lists    int
+	session  int
 }
 
 type answer struct {
@@ -125,6 +126,12 @@ func (d *scriptedDriver) ListVolumes(_ context.Context, in *csi.ListVolumesReque
 	return response, nil
 }
 
+func (d *scriptedDriver) Session() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session
+}
+
 func (d *scriptedDriver) calls() (creates, deletes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,6 +174,9 @@ type bench struct {
 	dynamic  *dynamicfake.FakeDynamicClient
 }
 
+// benchStart is when a bench's clock begins.
+var benchStart = time.Unix(1700000000, 0)
+
 func testConfig() Config {
 	return Config{
 		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: VolumeID,
@@ -194,7 +204,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	t.Helper()
 	b := &bench{
 		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
-		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: time.Unix(1700000000, 0),
+		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: benchStart,
 		metadata: metadatafake.NewSimpleMetadataClient(metadataScheme()), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds),
 	}
 	j := newJournal(noBook{})
