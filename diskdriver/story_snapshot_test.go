@@ -64,7 +64,7 @@ func (s *story) givenSnapshots(name string, d time.Duration) bool {
 	l := &s.config.Latency
 	fields := map[string]*time.Duration{
 		"cut": &l.SnapshotCut, "usable": &l.SnapshotUsable, "done": &l.SnapshotDone,
-		"available": &l.Available, "modify": &l.Modify, "burst-ready": &l.BurstReady, "cool": &l.CoolCategory,
+		"available": &l.Available, "modify": &l.Modify, "burst-ready": &l.BurstReady, "cool": &l.CoolCategory, "order": &l.Order,
 	}
 	if fields[name] == nil {
 		return false
