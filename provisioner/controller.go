@@ -199,11 +199,15 @@ func (c *Controller) lead() {
 	for _, object := range c.p.claims.List() {
 		c.p.tellOfMigration(object.(*v1.PersistentVolumeClaim))
 	}
+	for _, object := range c.p.volumes.List() {
+		c.p.tellOfTwins(object.(*v1.PersistentVolume))
+	}
 }
 
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.p.waiting.remove(claim.UID)
 	c.library.rescheduled.Delete(claim.UID)
+	c.library.limiter.hopeless.Delete(string(claim.UID))
 	if c.p.journal.find(claim.UID) == nil {
 		c.p.awaiting.forget(string(claim.UID))
 	}
@@ -212,6 +216,9 @@ func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 	if pv.Spec.ClaimRef != nil {
 		c.p.journal.rememberVolume(pv.Spec.ClaimRef.UID)
+	}
+	if c.leading.Load() {
+		c.p.tellOfTwins(pv)
 	}
 	c.reclaimer.volumeChanged(pv)
 }

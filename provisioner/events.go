@@ -20,6 +20,7 @@ const (
 	reasonPopulator     = "ExternalPopulator"
 	reasonMigration     = "ProvisioningRefused"
 	reasonTied          = "ProvisioningTied"
+	reasonTwins         = "ProvisionedTwice"
 	reasonKept          = "VolumeKept"
 )
 

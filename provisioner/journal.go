@@ -86,6 +86,10 @@ func (o *order) check(response *csi.CreateVolumeResponse) error {
 // beyond the life of that PersistentVolume in the cache.
 const rememberedVolumes = 20000
 
+// rememberedTwins is how many claims with several PersistentVolumes are told of
+// once and not again.
+const rememberedTwins = 1024
+
 // journal knows the orders under way: sent, and not yet known to have ended.
 // It also remembers which claims have had a PersistentVolume, for a cache may
 // still show such a claim without one.
@@ -93,6 +97,7 @@ type journal struct {
 	mu     sync.Mutex
 	orders map[types.UID]*order
 	had    *lru.Cache
+	twins  *lru.Cache // claims whose several PersistentVolumes were told of
 	book   book
 
 	closed func(claim types.UID) // hears of every order that has come to its end
@@ -119,7 +124,7 @@ func (noBook) flush(context.Context, types.UID) error { return nil }
 func (noBook) bytes() int                             { return 0 }
 
 func newJournal(b book) *journal {
-	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), book: b, closed: func(types.UID) {}}
+	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), twins: lru.New(rememberedTwins), book: b, closed: func(types.UID) {}}
 }
 
 // open files an order before the driver hears of it: what is not in the book
@@ -208,4 +213,13 @@ func (j *journal) rememberVolume(claim types.UID) { j.had.Add(claim, nil) }
 func (j *journal) hadVolume(claim types.UID) bool {
 	_, ok := j.had.Get(claim)
 	return ok
+}
+
+// firstTwins says whether the claim's several PersistentVolumes are to be told of.
+func (j *journal) firstTwins(claim types.UID) bool {
+	if _, told := j.twins.Get(claim); told {
+		return false
+	}
+	j.twins.Add(claim, nil)
+	return true
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,8 @@ import (
 //	client    a PersistentVolume is saved by then; a claim is rescheduled by a
 //	          conditional patch and not by writing back what the cache held; events
 //	          have a client of their own
-//	limiter   backs off from --retry-interval-start to --retry-interval-max
+//	limiter   backs off from --retry-interval-start to --retry-interval-max, the longest
+//	          pause at once for what no volume can serve; a resync cuts none short
 //	election  off, since the lock it would use no longer exists in Kubernetes
 
 // libraryVersion is the Kubernetes version the library is told, only to switch
@@ -52,6 +55,7 @@ type library struct {
 	claims     *claimsForLibrary
 	metrics    libmetrics.Metrics
 	progress   *progress
+	limiter    *limiter
 
 	rescheduled sync.Map // claim UID -> node that the claim is to be moved off
 
@@ -66,8 +70,8 @@ type informerSet struct {
 }
 
 func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, informers informerSet, registry prometheus.Registerer) *library {
-	l := &library{p: p, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now)}
-	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p, progress: l.progress}
+	l := &library{p: p, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now), limiter: newLimiter(p.config)}
+	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p, progress: l.progress, limiter: l.limiter}
 	registry.MustRegister(
 		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
 		l.metrics.PersistentVolumeDeleteTotal, l.metrics.PersistentVolumeDeleteFailedTotal, l.metrics.PersistentVolumeDeleteDurationSeconds)
@@ -80,7 +84,7 @@ func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespa
 		controller.FailedProvisionThreshold(0),
 		controller.FailedDeleteThreshold(0),
 		controller.Threadiness(p.config.Workers),
-		controller.RateLimiter(newLimiter(p.config)),
+		controller.RateLimiter(l.limiter),
 		controller.CreateProvisionedPVLimiter(newLimiter(p.config)), // unused: volumes are saved before the library hears of them
 		controller.ClaimsInformer(l.claims),
 		controller.VolumesInformer(&volumesForLibrary{SharedIndexInformer: informers.volumes, journal: p.journal}),
@@ -91,9 +95,41 @@ func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespa
 	return l
 }
 
-//nolint:staticcheck // The library's interface is the untyped limiter.
-func newLimiter(c Config) workqueue.RateLimiter {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[any](c.RetryStart, c.RetryMax)
+// limiter says how long a claim waits for its next attempt. One that no volume
+// can serve as it is (InvalidArgument) waits for as long as any: the events of the
+// claim and its class have it looked at at once.
+type limiter struct {
+	workqueue.TypedRateLimiter[any]
+	longest  time.Duration
+	hopeless sync.Map // claim UID
+}
+
+func newLimiter(c Config) *limiter {
+	return &limiter{TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[any](c.RetryStart, c.RetryMax), longest: c.RetryMax}
+}
+
+// judge hears how the last attempt for a claim ended.
+func (l *limiter) judge(claim types.UID, outcome Outcome, err error) {
+	if outcome == Finished && status.Code(err) == codes.InvalidArgument {
+		l.hopeless.Store(string(claim), true)
+		return
+	}
+	l.hopeless.Delete(string(claim))
+}
+
+// When returns the pause.
+func (l *limiter) When(claim any) time.Duration {
+	pause := l.TypedRateLimiter.When(claim)
+	if _, ok := l.hopeless.Load(claim); ok {
+		return l.longest
+	}
+	return pause
+}
+
+// Forget is called when a claim needs no further attempt.
+func (l *limiter) Forget(claim any) {
+	l.hopeless.Delete(claim)
+	l.TypedRateLimiter.Forget(claim)
 }
 
 // run works until ctx ends, and returns when the last claim worked on has an
@@ -138,6 +174,7 @@ func (l *library) Provision(ctx context.Context, options controller.ProvisionOpt
 		node = options.SelectedNode.Name
 	}
 	pv, outcome, err := l.p.provision(ctx, options.PVC.DeepCopy(), options.StorageClass, node)
+	l.limiter.judge(options.PVC.UID, outcome, err)
 	if outcome == Reschedule {
 		l.rescheduled.Store(options.PVC.UID, node)
 	}
@@ -201,6 +238,7 @@ type claimsForLibrary struct {
 	cache.SharedIndexInformer
 	p        *Provisioner
 	progress *progress
+	limiter  *limiter
 	handler  cache.ResourceEventHandler
 }
 
@@ -214,8 +252,23 @@ func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.Resourc
 			claim, ok := object.(*v1.PersistentVolumeClaim)
 			return ok && isOurs(claim, c.p.config.DriverName)
 		},
-		Handler: handler,
+		Handler: &patientHandler{ResourceEventHandler: handler, limiter: c.limiter},
 	}, resync)
+}
+
+// patientHandler keeps a resync from the library if the claim waits for its next
+// attempt already: the library would not wait any longer.
+type patientHandler struct {
+	cache.ResourceEventHandler
+	limiter *limiter
+}
+
+func (h *patientHandler) OnUpdate(old, object any) {
+	before, now := old.(*v1.PersistentVolumeClaim), object.(*v1.PersistentVolumeClaim)
+	if before.ResourceVersion == now.ResourceVersion && h.limiter.NumRequeues(string(now.UID)) > 0 {
+		return
+	}
+	h.ResourceEventHandler.OnUpdate(old, object)
 }
 
 // countedHandler notes what the library puts into its queue.
@@ -336,6 +389,9 @@ func (s *volumesStore) GetByKey(key string) (any, bool, error) {
 
 // Add does nothing: the cache is the watch's alone.
 func (s *volumesStore) Add(any) error { return nil }
+
+// Delete does nothing, too.
+func (s *volumesStore) Delete(any) error { return nil }
 
 // classesForLibrary is the informer of StorageClasses as the library sees it.
 type classesForLibrary struct {

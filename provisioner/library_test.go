@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -372,7 +375,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
 	b.topology = nil
-	l := &library{p: b.Provisioner, progress: newProgress(b.now)}
+	l := &library{p: b.Provisioner, progress: newProgress(b.now), limiter: newLimiter(b.config)}
 	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
 	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("got %v, %v", state, err)
@@ -417,5 +420,120 @@ func TestAnOrderEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
 				t.Errorf("exists %v, %v; order open %v, want %v", exists, err, b.journal.find("0f1e") != nil, c.open)
 			}
 		})
+	}
+}
+
+func TestTheLongestPauseIsForWhatNoVolumeCanServe(t *testing.T) {
+	config := testConfig()
+	l := newLimiter(config)
+	wait := func(outcome Outcome, code codes.Code) time.Duration {
+		l.judge("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
+		return l.When("c")
+	}
+	if pause := wait(Finished, codes.Internal); pause != config.RetryStart {
+		t.Errorf("after another error: %s", pause)
+	}
+	if pause := wait(Finished, codes.InvalidArgument); pause != config.RetryMax {
+		t.Errorf("after InvalidArgument: %s", pause)
+	}
+	if pause := wait(Reschedule, codes.InvalidArgument); pause != 4*config.RetryStart {
+		t.Errorf("after one of the node: %s", pause)
+	}
+	if pause := wait(Background, codes.InvalidArgument); pause != 8*config.RetryStart {
+		t.Errorf("after one that proves nothing: %s", pause)
+	}
+	wait(Finished, codes.InvalidArgument)
+	l.Forget("c")
+	if pause := l.When("c"); pause != config.RetryStart {
+		t.Errorf("forgotten: %s", pause)
+	}
+}
+
+// counted counts what is told of claims.
+type counted struct {
+	cache.ResourceEventHandlerFuncs
+	updates int
+}
+
+func (c *counted) OnUpdate(any, any) { c.updates++ }
+
+func TestAResyncCutsNoPauseShort(t *testing.T) {
+	l := newLimiter(testConfig())
+	told := &counted{}
+	h := &patientHandler{ResourceEventHandler: told, limiter: l}
+	claim, changed := testClaim(), testClaim(func(c *v1.PersistentVolumeClaim) { c.ResourceVersion = "8" })
+	h.OnUpdate(claim, claim)
+	if told.updates != 1 {
+		t.Error("a claim that waits for nothing is not looked at again")
+	}
+	l.When(string(claim.UID))
+	h.OnUpdate(claim, claim)
+	if told.updates != 1 {
+		t.Error("a resync cuts the pause short")
+	}
+	h.OnUpdate(claim, changed)
+	if told.updates != 2 {
+		t.Error("a change is not heard of")
+	}
+}
+
+func TestTheLibraryWritesIntoNoCache(t *testing.T) {
+	b := newBench(t, nil)
+	claims := &claimsIndexer{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), journal: b.journal, progress: newProgress(b.now)}
+	volumes := &volumesStore{Indexer: b.volumes, journal: b.journal}
+	if err := b.volumes.Add(testVolume("d-1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{claims.Update(testClaim()), volumes.Add(testVolume("d-2")), volumes.Delete(testVolume("d-1"))} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if len(claims.List()) != 0 || len(b.volumes.List()) != 1 {
+		t.Errorf("the caches hold %v and %v", claims.List(), b.volumes.List())
+	}
+	registration, err := volumesForLibrary{}.AddEventHandlerWithResyncPeriod(nil, 0)
+	if registration != nil || err != nil {
+		t.Errorf("the library hears of volumes: %v, %v", registration, err)
+	}
+}
+
+func TestARescheduleThatCannotBeWrittenAsksTheDriverNoMore(t *testing.T) {
+	x := play(t, []answer{soldOutAnswer()})
+	refusals := 3
+	var mu sync.Mutex
+	x.api.PrependReactor("patch", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if action.GetNamespace() != x.claim.Namespace || refusals == 0 {
+			return false, nil, nil
+		}
+		refusals--
+		return true, nil, apierrors.NewInternalError(errString("etcd is slow"))
+	})
+	x.createClass()
+	x.createClaim()
+	eventually(t, "the selected node was removed", func() bool {
+		claim, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Get(t.Context(), "data", metav1.GetOptions{})
+		return err == nil && claim.Annotations[annSelectedNode] == ""
+	})
+	if n := x.asked(); n != 1 {
+		t.Errorf("the driver was asked %d times, want once", n)
+	}
+}
+
+func TestARefusedClaimThatIsDeletedIsDropped(t *testing.T) {
+	x := play(t, []answer{refused(codes.Internal)})
+	x.createClass()
+	x.createClaim()
+	x.awaitAsked(2) // it is tried again
+	x.deleteClaim()
+	eventually(t, "nothing is tried for it any more", func() bool {
+		before := x.asked()
+		time.Sleep(2 * testConfig().RetryMax)
+		return x.asked() == before
+	})
+	if o := x.c.p.journal.find(x.claim.UID); o != nil {
+		t.Error("it is in the journal")
 	}
 }

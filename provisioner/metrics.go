@@ -21,7 +21,8 @@ type metrics struct {
 	leaks        *prometheus.CounterVec
 	saveFailures prometheus.Counter
 	spared       prometheus.Counter
-	boundSeconds prometheus.Histogram
+	twins        prometheus.Counter
+	boundSeconds *prometheus.HistogramVec
 }
 
 func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
@@ -46,11 +47,15 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 			Name: "topodisk_provisioner_creates_spared_total",
 			Help: "CreateVolume calls not made because the driver had refused the same for want of stock a moment before.",
 		}),
-		boundSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "topodisk_provisioner_claim_to_pv_seconds",
-			Help:    "Seconds from the claim's creation to its saved PersistentVolume.",
-			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
+		twins: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_twin_volumes_total",
+			Help: "Claims that more than one PersistentVolume was made for.",
 		}),
+		boundSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "topodisk_provisioner_claim_to_pv_seconds",
+			Help:    "Seconds from the claim's creation to its saved PersistentVolume, by what the volume is filled from.",
+			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
+		}, []string{"source"}),
 	}
 	for _, reason := range rescheduleReasons {
 		m.reschedules.WithLabelValues(reason)
@@ -58,7 +63,10 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	for _, end := range []string{endSaved, endDeleted} {
 		m.leaks.WithLabelValues(end)
 	}
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.spared, m.boundSeconds,
+	for _, source := range []string{filledFromNothing, filledFromSnapshot, filledFromClaim} {
+		m.boundSeconds.WithLabelValues(source)
+	}
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.spared, m.twins, m.boundSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_under_way",
 			Help: "Volumes asked of the driver whose PersistentVolume is not saved yet.",
@@ -105,8 +113,22 @@ func (m *metrics) outcome(class string, o Outcome) {
 	m.outcomes.WithLabelValues(class, o.String()).Inc()
 }
 
+// What a volume may be filled from.
+const (
+	filledFromNothing  = "none"
+	filledFromSnapshot = "VolumeSnapshot"
+	filledFromClaim    = "PersistentVolumeClaim"
+)
+
 func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
-	m.boundSeconds.Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
+	source := filledFromNothing
+	if o, filled := sourceObject(claim); filled {
+		source = filledFromClaim
+		if o.resource == snapshotsResource {
+			source = filledFromSnapshot
+		}
+	}
+	m.boundSeconds.WithLabelValues(source).Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
 }
 
 func newCommits(registry prometheus.Registerer) prometheus.Counter {

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -283,6 +286,17 @@ func TestNamesOfPersistentVolumes(t *testing.T) {
 	}
 }
 
+func TestAVolumeHasExactlyTheDriversSize(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 20*gib+4096, "zone-a")})
+	pv, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*gib+4096 || size.Format != resource.BinarySI {
+		t.Errorf("got %s", &size)
+	}
+}
+
 func TestARetainedVolumeHasNoFinalizer(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	class := testClass(nil)
@@ -325,4 +339,65 @@ func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTwoVolumesForOneClaimAreToldOnce(t *testing.T) {
+	b := newBench(t, nil)
+	tell := func(pv *v1.PersistentVolume) {
+		if err := b.volumes.Add(pv); err != nil {
+			t.Fatal(err)
+		}
+		b.tellOfTwins(pv)
+	}
+	tell(testVolume("d-1"))
+	tell(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
+	tell(testVolume("d-3", func(pv *v1.PersistentVolume) { pv.Annotations = nil })) // somebody has made it by hand
+	if events := b.drained(); len(events) > 0 {
+		t.Errorf("events %q", events)
+	}
+	for range 2 {
+		tell(testVolume("d-4"))
+	}
+	events := b.drained()
+	if len(events) != 1 || !strings.Contains(events[0], "ProvisionedTwice") || !strings.Contains(events[0], "d-1 and d-4 were all made for claim shop/data") {
+		t.Errorf("events %q", events)
+	}
+}
+
+func TestTheSavingOfAVolumeHasALimit(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
+	deadline := false
+	b.client = clientFunc{Interface: b.api, create: func(ctx context.Context) { _, deadline = ctx.Deadline() }}
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil || !deadline {
+		t.Errorf("it is saved with a deadline: %v, %v", deadline, err)
+	}
+}
+
+// clientFunc hears of the context with which PersistentVolumes are made.
+type clientFunc struct {
+	kubernetes.Interface
+	create func(context.Context)
+}
+
+func (c clientFunc) CoreV1() corev1client.CoreV1Interface {
+	return coreFunc{c.Interface.CoreV1(), c.create}
+}
+
+type coreFunc struct {
+	corev1client.CoreV1Interface
+	create func(context.Context)
+}
+
+func (c coreFunc) PersistentVolumes() corev1client.PersistentVolumeInterface {
+	return volumesFunc{c.CoreV1Interface.PersistentVolumes(), c.create}
+}
+
+type volumesFunc struct {
+	corev1client.PersistentVolumeInterface
+	create func(context.Context)
+}
+
+func (c volumesFunc) Create(ctx context.Context, pv *v1.PersistentVolume, o metav1.CreateOptions) (*v1.PersistentVolume, error) {
+	c.create(ctx)
+	return c.PersistentVolumeInterface.Create(ctx, pv, o)
 }

@@ -45,6 +45,14 @@ func mayBeNeedless(pv *v1.PersistentVolume, driver string) bool {
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 }
 
+// mayProtect says whether a PersistentVolume lacks our finalizer: it is from a time
+// when provisioners set none, or its policy became Delete since it was made. It
+// must not go before its disk does.
+func mayProtect(pv *v1.PersistentVolume, driver string) bool {
+	return isMadeBy(pv, driver) && pv.DeletionTimestamp == nil && !hasFinalizer(pv) &&
+		pv.Status.Phase == v1.VolumeBound && pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
+}
+
 func wasNeverBound(pv *v1.PersistentVolume) bool {
 	return pv.Status.Phase == "" || pv.Status.Phase == v1.VolumePending || pv.Status.Phase == v1.VolumeAvailable
 }
@@ -96,7 +104,7 @@ func newReclaimer(p *Provisioner, volumes, attachments cache.Indexer, observe de
 
 // volumeChanged files a PersistentVolume that may have something to be done.
 func (r *reclaimer) volumeChanged(pv *v1.PersistentVolume) {
-	if driver := r.p.config.DriverName; mayDelete(pv, driver) || mayLetGo(pv, driver) || mayBeNeedless(pv, driver) {
+	if driver := r.p.config.DriverName; mayDelete(pv, driver) || mayLetGo(pv, driver) || mayBeNeedless(pv, driver) || mayProtect(pv, driver) {
 		r.file(pv.Name)
 	}
 }
@@ -158,6 +166,9 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 	pv := object.(*v1.PersistentVolume)
 	if mayLetGo(pv, r.p.config.DriverName) {
 		return r.p.removeFinalizer(ctx, pv)
+	}
+	if mayProtect(pv, r.p.config.DriverName) {
+		return r.p.addFinalizer(ctx, pv)
 	}
 	if !mayDelete(pv, r.p.config.DriverName) && !mayBeNeedless(pv, r.p.config.DriverName) {
 		return nil
@@ -323,6 +334,18 @@ func (p *Provisioner) classDeletionSecret(ctx context.Context, pv *v1.Persistent
 		volumeName = pv.Name
 	}
 	return resolvePurpose(secretPurposes[0], class.Parameters, volumeName, claim)
+}
+
+// addFinalizer keeps the PersistentVolume until its disk is deleted, unless it is
+// being deleted by now.
+func (p *Provisioner) addFinalizer(ctx context.Context, pv *v1.PersistentVolume) error {
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":[%q]}}`, pv.UID, finalizer)
+	_, err := p.client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
+		klog.V(2).InfoS("A PersistentVolume can't be given the finalizer any more", "persistentVolume", pv.Name, "why", err)
+		return nil
+	}
+	return err
 }
 
 // removeFinalizer lets the PersistentVolume go, whatever other finalizers come

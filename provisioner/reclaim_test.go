@@ -24,14 +24,25 @@ func TestMayDelete(t *testing.T) {
 		change func(*v1.PersistentVolume)
 		delete bool
 		letGo  bool
+		guard  bool // by the finalizer that it lacks
 	}{
 		"released":                      {change: func(*v1.PersistentVolume) {}, delete: true},
 		"released and being deleted":    {change: func(pv *v1.PersistentVolume) { pv.DeletionTimestamp = now }, delete: true},
 		"being deleted, no longer ours": {change: func(pv *v1.PersistentVolume) { pv.DeletionTimestamp, pv.Finalizers = now, nil }},
 		"bound":                         {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound }},
 		"bound and being deleted":       {change: func(pv *v1.PersistentVolume) { pv.Status.Phase, pv.DeletionTimestamp = v1.VolumeBound, now }},
-		"available":                     {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable }},
-		"failed":                        {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeFailed }},
+		"bound, from before finalizers": {change: func(pv *v1.PersistentVolume) { pv.Status.Phase, pv.Finalizers = v1.VolumeBound, nil }, guard: true},
+		"bound, retained, from before finalizers": {change: func(pv *v1.PersistentVolume) {
+			pv.Status.Phase, pv.Finalizers, pv.Spec.PersistentVolumeReclaimPolicy = v1.VolumeBound, nil, v1.PersistentVolumeReclaimRetain
+		}},
+		"bound, being deleted, from before finalizers": {change: func(pv *v1.PersistentVolume) {
+			pv.Status.Phase, pv.Finalizers, pv.DeletionTimestamp = v1.VolumeBound, nil, now
+		}},
+		"bound, static, without finalizer": {change: func(pv *v1.PersistentVolume) {
+			pv.Status.Phase, pv.Finalizers, pv.Annotations = v1.VolumeBound, nil, nil
+		}},
+		"available": {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable }},
+		"failed":    {change: func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeFailed }},
 		"retained": {change: func(pv *v1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
 		}},
@@ -54,6 +65,9 @@ func TestMayDelete(t *testing.T) {
 			}
 			if got := mayLetGo(pv, driverName); got != test.letGo {
 				t.Errorf("mayLetGo: %v", got)
+			}
+			if got := mayProtect(pv, driverName); got != test.guard {
+				t.Errorf("mayProtect: %v", got)
 			}
 		})
 	}
@@ -191,6 +205,23 @@ func TestARetainedVolumeIsLetGoWithoutItsDisk(t *testing.T) {
 	}
 	if _, deletes := b.driver.calls(); deletes != 0 {
 		t.Error("the disk was deleted")
+	}
+}
+
+func TestABoundVolumeThatLacksTheFinalizerGetsIt(t *testing.T) {
+	pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) {
+		pv.Status.Phase, pv.Finalizers = v1.VolumeBound, []string{"kubernetes.io/pv-protection"}
+	})
+	b, r := reclaimBench(t, pv, nil, pv.DeepCopy())
+	r.volumeChanged(pv)
+	r.next(t.Context())
+	want := []string{`patch d-bp1 {"metadata":{"uid":"uid-d-bp1","finalizers":["external-provisioner.volume.kubernetes.io/finalizer"]}}`}
+	if diff := cmp.Diff(want, steps(b)); diff != "" {
+		t.Error(diff)
+	}
+	live, err := b.api.CoreV1().PersistentVolumes().Get(t.Context(), "d-bp1", metav1.GetOptions{})
+	if err != nil || !hasFinalizer(live) || len(live.Finalizers) != 2 {
+		t.Errorf("got %v, %v", live, err)
 	}
 }
 

@@ -172,6 +172,7 @@ type bench struct {
 
 	metadata *metadatafake.FakeMetadataClient
 	dynamic  *dynamicfake.FakeDynamicClient
+	registry *prometheus.Registry
 }
 
 // benchStart is when a bench's clock begins.
@@ -207,13 +208,14 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: benchStart,
 		metadata: metadatafake.NewSimpleMetadataClient(metadataScheme()), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds),
 	}
+	b.registry = prometheus.NewRegistry()
 	j := newJournal(noBook{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
 		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume}),
-		events:  b.events, metrics: newMetrics(prometheus.NewRegistry(), j), now: func() time.Time { return b.clock },
+		events:  b.events, metrics: newMetrics(b.registry, j), now: func() time.Time { return b.clock },
 		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},
 	}
 	j.closed = b.sources.drop

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -120,6 +121,34 @@ func (p *Provisioner) csiSource(o *order) *v1.CSIPersistentVolumeSource {
 		source.FSType = o.fsType
 	}
 	return source
+}
+
+// tellOfTwins tells of a claim that more than one PersistentVolume was made for:
+// a driver has made two volumes of one name. Kubernetes binds one of them, and
+// releases the others, which are deleted as their policy says.
+func (p *Provisioner) tellOfTwins(pv *v1.PersistentVolume) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil || !isMadeBy(pv, p.config.DriverName) {
+		return
+	}
+	objects, err := p.volumes.ByIndex(volumesByClaim, string(ref.UID))
+	if err != nil || len(objects) < 2 {
+		return
+	}
+	var names []string
+	for _, object := range objects {
+		if twin := object.(*v1.PersistentVolume); isMadeBy(twin, p.config.DriverName) {
+			names = append(names, twin.Name)
+		}
+	}
+	if len(names) < 2 || !p.journal.firstTwins(ref.UID) {
+		return
+	}
+	slices.Sort(names)
+	p.metrics.twins.Inc()
+	p.events.Eventf(ref, v1.EventTypeWarning, reasonTwins,
+		"PersistentVolumes %s were all made for claim %s/%s; Kubernetes binds one and releases the others, which go as their reclaim policy says",
+		strings.Join(names, " and "), ref.Namespace, ref.Name)
 }
 
 // save writes the PersistentVolume. One of the same name is ours only if it is

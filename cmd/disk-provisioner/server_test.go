@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+)
+
+// get asks the server's own handler over HTTP.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func TestHealthOverHTTP(t *testing.T) {
+	o, err := parse([]string{"--http-endpoint=127.0.0.1:0", "--leader-election"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(o, csimetrics.NewCSIMetricsManagerForSidecar("driver"), o.lease())
+	server := httptest.NewServer(s.http.Handler)
+	defer server.Close()
+	expect := func(path string, status int, text string) {
+		t.Helper()
+		if got, body := get(t, server.URL+path); got != status || !strings.Contains(body, text) {
+			t.Errorf("%s: %d %q, want %d with %q", path, got, body, status, text)
+		}
+	}
+	// While the driver's socket is waited for, this process is alive and not ready.
+	expect("/healthz", 200, "ok")
+	expect("/healthz/leader-election", 200, "ok")
+	expect("/readyz", 503, "has not answered yet")
+
+	stuck, probe := error(nil), error(nil)
+	ready := true
+	s.setHealthy(func() error { return stuck })
+	s.setReady(func(context.Context) (bool, error) { return ready, probe })
+	expect("/healthz", 200, "ok")
+	expect("/readyz", 200, "ok")
+
+	stuck = errors.New("7 objects are queued, and no worker has begun one")
+	expect("/healthz", 503, "7 objects are queued")
+	expect("/healthz/leader-election", 503, "7 objects are queued")
+	expect("/readyz", 200, "ok")
+
+	stuck, ready = nil, false
+	expect("/healthz", 200, "ok")
+	expect("/readyz", 503, "its log says why")
+	probe = errors.New("connection refused")
+	expect("/readyz", 503, "connection refused")
+
+	expect("/metrics", 200, "")
+	expect("/debug/pprof/", 404, "")
+}

@@ -1,0 +1,156 @@
+package provisioner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// measured returns every series of a registry that is not zero, as name{values} without the common prefix; a
+// histogram counts as the number of what it has seen.
+func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetValue())
+			}
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if key := strings.TrimPrefix(family.GetName(), "topodisk_provisioner_"); value != 0 {
+				all[key+"{"+strings.Join(labels, ",")+"}"] = value
+			}
+		}
+	}
+	return all
+}
+
+func TestEveryMetricCountsWhatItSays(t *testing.T) {
+	class := testClass(nil)
+	try := func(b *bench, claim *v1.PersistentVolumeClaim) {
+		_, _, _ = b.provision(t.Context(), claim, class, "node-1")
+	}
+	refuseVolumes := func(b *bench, err error) {
+		b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	}
+	filled := func(kind string, group *string) *v1.PersistentVolumeClaim {
+		return testClaim(func(c *v1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: group, Kind: kind, Name: "source"}
+		})
+	}
+	for name, test := range map[string]struct {
+		answers []answer
+		do      func(*bench)
+		want    map[string]float64
+	}{
+		"a claim gets its volume": {[]answer{made("d-1", 0, "zone-a")},
+			func(b *bench) { _ = b.claims.Add(testClaim()); try(b, testClaim()) },
+			map[string]float64{"claim_to_pv_seconds{none}": 1}},
+		"a claim is gone by then": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) { try(b, testClaim()) },
+			map[string]float64{"claim_to_pv_seconds{none}": 1, "leaks_prevented_total{saved}": 1}},
+		"a claim is filled from a snapshot": {nil, func(b *bench) { b.metrics.bound(filled("VolumeSnapshot", ptr.To("snapshot.storage.k8s.io")), b.clock) },
+			map[string]float64{"claim_to_pv_seconds{VolumeSnapshot}": 1}},
+		"a claim is filled from another": {nil, func(b *bench) { b.metrics.bound(filled("PersistentVolumeClaim", nil), b.clock) },
+			map[string]float64{"claim_to_pv_seconds{PersistentVolumeClaim}": 1}},
+		"nobody knows whether a volume was made": {[]answer{unavailable()}, func(b *bench) { try(b, testClaim()) },
+			map[string]float64{"creates_under_way{}": 1, "creates_unknown{}": 1, "create_failures_total{essd,background}": 1}},
+		"the driver refuses": {[]answer{refused(codes.InvalidArgument)}, func(b *bench) { try(b, testClaim()) },
+			map[string]float64{"create_failures_total{essd,finished}": 1}},
+		"the zone has sold out, for two claims": {[]answer{soldOutAnswer()}, func(b *bench) { try(b, claimOf(1, "20Gi")); try(b, claimOf(2, "20Gi")) },
+			map[string]float64{"create_failures_total{essd,reschedule}": 1, "reschedules_total{out_of_stock}": 2, "creates_spared_total{}": 1}},
+		"the node is gone": {nil, func(b *bench) { b.zones.err = &topology.Error{Reason: topology.NodeGone}; try(b, testClaim()) },
+			map[string]float64{"reschedules_total{node_gone}": 1}},
+		"the volume can't be saved yet": {[]answer{made("d-1", 0, "zone-a")},
+			func(b *bench) { refuseVolumes(b, apierrors.NewInternalError(errString("slow"))); try(b, testClaim()) },
+			map[string]float64{"pv_save_failures_total{}": 1, "creates_under_way{}": 1}},
+		"the volume can never be saved, and its claim is gone": {[]answer{made("d-1", 0, "zone-a")},
+			func(b *bench) {
+				refuseVolumes(b, apierrors.NewForbidden(v1.Resource("persistentvolumes"), "d-1", nil))
+				try(b, testClaim())
+			},
+			map[string]float64{"pv_save_failures_total{}": 1, "leaks_prevented_total{deleted}": 1}},
+		"a claim has two volumes": {nil, func(b *bench) {
+			for _, id := range []string{"d-1", "d-2"} {
+				if err := b.volumes.Add(testVolume(id)); err != nil {
+					t.Error(err)
+				}
+			}
+			b.tellOfTwins(testVolume("d-2"))
+		}, map[string]float64{"twin_volumes_total{}": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, test.answers)
+			test.do(b)
+			if got := measured(t, b.registry); fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheJournalIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, api := newShelf()
+		registry := prometheus.NewRegistry()
+		book := openBook(t, api)
+		book.commits = newCommits(registry).Inc
+		j := newJournal(book)
+		newMetrics(registry, j)
+		if err := j.open(t.Context(), orderOf(t, 1)); err != nil {
+			t.Fatal(err)
+		}
+		got := measured(t, registry)
+		if got["journal_commits_total{}"] != 1 || got["journal_bytes{}"] < 100 || got["creates_under_way{}"] != 1 {
+			t.Errorf("with an order: %v", got)
+		}
+		j.close("uid-1")
+		time.Sleep(2 * strikeLinger)
+		synctest.Wait()
+		if got := measured(t, registry); got["journal_commits_total{}"] != 2 || got["journal_bytes{}"] != 0 || got["creates_under_way{}"] != 0 {
+			t.Errorf("without: %v", got)
+		}
+	})
+}
+
+func TestTimesAreMeasuredUpToTenMinutes(t *testing.T) {
+	b := newBench(t, nil)
+	b.metrics.bound(testClaim(func(c *v1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(b.clock.Add(-9 * time.Minute)) }), b.clock)
+	families, err := b.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	histograms := 0
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if m.Histogram == nil {
+				continue
+			}
+			histograms++
+			buckets := m.Histogram.Bucket
+			if last := buckets[len(buckets)-1]; last.GetUpperBound() != 600 || last.GetCumulativeCount() != m.Histogram.GetSampleCount() {
+				t.Errorf("got %v", m)
+			}
+		}
+	}
+	if histograms != 3 {
+		t.Errorf("%d histograms, want one a source", histograms)
+	}
+}
