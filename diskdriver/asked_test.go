@@ -203,7 +203,9 @@ func TestAResizeAndAChangeAtOnceBothTakePlace(t *testing.T) {
 					change := &csi.ControllerModifyVolumeRequest{VolumeId: s.id(id), MutableParameters: map[string]string{"type": "cloud_auto", "provisionedIops": "100"}}
 					open = append(open,
 						func() string { return s.call("ControllerModifyVolume", change, "timeout=7s") },
-						func() string { return s.call("ControllerExpandVolume", s.expandRequest([]string{id, "size=30Gi"}), "timeout=7s") })
+						func() string {
+							return s.call("ControllerExpandVolume", s.expandRequest([]string{id, "size=30Gi"}), "timeout=7s")
+						})
 				}
 				for tries := 0; len(open) > 0; tries++ {
 					answers := make([]string, len(open))

@@ -13,9 +13,11 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-// crowd is how many callers want something of the same names at once.
+// crowd is how many callers want something of the same names at once; those who
+// want groups are more.
 const (
 	crowd      = 40
+	groupCrowd = 200
 	crowdNames = 8
 )
 
@@ -39,8 +41,10 @@ func TestACrowdGetsOneSnapshotGroupAndCopyForEachName(t *testing.T) {
 		for n := range crowd {
 			name := fmt.Sprintf("%d", n%crowdNames)
 			all.Go(func() { retry("snapshot", "snap-"+name, "d-1") })
-			all.Go(func() { retry("group", "group-"+name, "d-1") })
 			all.Go(func() { retry("create", "disk-"+name, "size=20Gi", "zones=a", "type=cloud_essd", "source=d-1") })
+		}
+		for n := range groupCrowd {
+			all.Go(func() { retry("group", fmt.Sprintf("group-%d", n%crowdNames), "d-1") })
 		}
 		all.Wait()
 		s.sim.ClearFaults()

@@ -55,6 +55,7 @@ type Client struct {
 	gates     map[action]*gate
 	reads     *reads[disk.ID, disk.Disk]
 	shots     *reads[disk.SnapshotID, disk.Snapshot]
+	sets      *reads[disk.GroupID, disk.Group]
 	tasks     *reads[disk.TaskID, sdkecs.Task]
 	poller    *poller
 	sees      *evidence
@@ -104,6 +105,7 @@ func (c *Client) as(keys Credentials) *Client {
 	}
 	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.gates[describeDisks].closed, c.metrics.idsPerRead)
 	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.gates[describeSnapshots].closed, uncounted)
+	other.sets = newReads(describeSnapshotGroups, usualGroup, other.groupsByID, other.gates[describeSnapshotGroups].closed, uncounted)
 	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.gates[describeTasks].closed, uncounted)
 	other.poller = newPoller(other.reads, c.metrics.waits)
 	return other

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,22 +49,66 @@ func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 // GetGroup reads one group with its members as DescribeSnapshots shows them.
 // NotFound: ECS doesn't show it.
 func (c *Client) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-	groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) { r.SnapshotGroupId = &[]string{string(id)} })
-	if err != nil {
-		return disk.Group{}, err
-	}
-	at := slices.IndexFunc(groups, func(g disk.Group) bool { return g.ID == id })
-	if at < 0 {
-		return disk.Group{}, &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
-	}
-	return c.fill(ctx, groups[at])
+	groups, err := c.groupsByID(ctx, []disk.GroupID{id})
+	group, found := groups[id]
+	return shownGroup(id, glimpse[disk.Group]{shown: group, found: found}, err)
 }
 
-// AwaitGroup is to groups what AwaitSnapshot is to snapshots.
+// shownGroup is what a read says of a group.
+func shownGroup(id disk.GroupID, got glimpse[disk.Group], err error) (disk.Group, error) {
+	switch {
+	case err != nil:
+		return disk.Group{}, err
+	case !got.found:
+		return disk.Group{}, &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
+	}
+	return got.shown, nil
+}
+
+// AwaitGroup is to groups what AwaitSnapshot is to snapshots: all who wait share
+// calls, one for ten groups and one for a hundred members.
 func (c *Client) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
-	return awaitRead(ctx, func(ctx context.Context) (disk.Group, error) { return c.GetGroup(ctx, id) }, seen, func(disk.Group) error {
+	read := func(ctx context.Context) (disk.Group, error) {
+		got, err := c.sets.once(ctx, id)
+		return shownGroup(id, got, err)
+	}
+	return awaitRead(ctx, read, seen, func(disk.Group) error {
 		return &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
 	})
+}
+
+// usualGroup is the form of the IDs that ECS gives to groups.
+var usualGroup = regexp.MustCompile(`^ssg-[0-9a-z]{1,60}$`)
+
+// mostGroups is how many IDs one DescribeSnapshotGroups takes (ECS API,
+// SnapshotGroupId.N).
+const mostGroups = 10
+
+// groupsByID reads groups with all their members.
+func (c *Client) groupsByID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
+	var all []disk.Group
+	for some := range slices.Chunk(ids, mostGroups) {
+		groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+			list := make([]string, len(some))
+			for i, id := range some {
+				list[i] = string(id)
+			}
+			r.SnapshotGroupId = &list
+		})
+		if err != nil {
+			return nil, err
+		}
+		// An answer to some other question must not pass for this one.
+		all = append(all, slices.DeleteFunc(groups, func(g disk.Group) bool { return !slices.Contains(some, g.ID) })...)
+	}
+	if err := c.fill(ctx, all); err != nil {
+		return nil, err
+	}
+	found := make(map[disk.GroupID]disk.Group, len(all))
+	for _, group := range all {
+		found[group.ID] = group
+	}
+	return found, nil
 }
 
 // FindGroups returns every group that has all the tags, without what only
@@ -100,19 +145,32 @@ func (c *Client) describeGroups(ctx context.Context, fill func(*sdkecs.DescribeS
 	return groups, nil
 }
 
-// fill reads the members of a group: the group alone shows neither their sizes
-// nor their points in time.
-func (c *Client) fill(ctx context.Context, g disk.Group) (disk.Group, error) {
-	ids := make([]disk.SnapshotID, len(g.Members))
-	for i, member := range g.Members {
-		ids[i] = member.ID
+// fill reads the members of groups: a group alone shows neither their sizes nor
+// their points in time.
+func (c *Client) fill(ctx context.Context, groups []disk.Group) error {
+	var ids []disk.SnapshotID
+	for _, g := range groups {
+		for _, member := range g.Members {
+			ids = append(ids, member.ID)
+		}
 	}
-	shots, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
-	for _, shot := range shots {
-		shot.Group = g.ID
-		g.Members[slices.Index(ids, shot.ID)] = shot
+	shown := make(map[disk.SnapshotID]disk.Snapshot, len(ids))
+	for some := range slices.Chunk(ids, largestBatch) {
+		shots, err := c.snapshotsByID(ctx, some)
+		if err != nil {
+			return err
+		}
+		maps.Copy(shown, shots)
 	}
-	return g, err
+	for _, g := range groups {
+		for i, member := range g.Members {
+			if shot, ok := shown[member.ID]; ok {
+				shot.Group = g.ID
+				g.Members[i] = shot
+			}
+		}
+	}
+	return nil
 }
 
 // DeleteGroup deletes a group and its members, also those that disks were made

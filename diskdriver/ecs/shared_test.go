@@ -63,6 +63,51 @@ func TestWaitsForSnapshotsShareCalls(t *testing.T) {
 	})
 }
 
+func TestWaitsForGroupsShareCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, members = 30, 4
+		sim, c := simulate(t, func(config *ecssim.Config) {
+			config.Latency.SnapshotCut, config.Latency.SnapshotDone = time.Minute, 2*time.Minute
+			config.Doubts.SnapshotUnattached = []string{"cloud_essd"}
+		})
+		sources := manyDisks(t, c, members*n)
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				name, of := fmt.Sprintf("group-%d", i), sources[members*i:members*(i+1)]
+				id, err := c.CreateGroup(t.Context(), disk.GroupSpec{Name: name, Sources: of}, disk.NewToken(name, 1))
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				group, err := c.AwaitGroup(t.Context(), id, func(g disk.Group) (bool, error) { return g.Cut(), nil })
+				var got []disk.ID
+				for _, shot := range group.Members {
+					got = append(got, shot.Source)
+				}
+				slices.Sort(got)
+				if want := slices.Sorted(slices.Values(of)); err != nil || group.ID != id || !slices.Equal(got, want) {
+					t.Errorf("%s: group %s of %v, want %s of %v; error %v", name, group.ID, got, id, want, err)
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(began)
+		if took > 65*time.Second {
+			t.Errorf("it took %v to see what takes a minute", took)
+		}
+		// Three calls for the groups and two for their members, about every three
+		// seconds; each group alone would make twenty of either.
+		if looks := calls(sim, "DescribeSnapshotGroups"); looks > 3*35 {
+			t.Errorf("%d waits made %d DescribeSnapshotGroups in %v", n, looks, took)
+		}
+		if looks := calls(sim, "DescribeSnapshots"); looks > 2*35 {
+			t.Errorf("%d waits made %d DescribeSnapshots in %v", n, looks, took)
+		}
+	})
+}
+
 func TestReadsOfSnapshotsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, ids := growing(t, 100)
