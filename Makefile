@@ -80,7 +80,7 @@ bench-ecs: ## measure the ECS client against the simulator, and write docs/bench
 	$(GO) run ./test/bench -write docs/benchmarks.md
 
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (half an hour)
-	$(GO) run ./test/bench -what provisioner -write docs/benchmarks.md
+	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md
 
 bench-topology: ## measure a decision at 100 to 20 000 nodes
 	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology

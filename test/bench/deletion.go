@@ -7,21 +7,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // deleting are many claims that are deleted at once.
 func (a *arena) deleting(ctx context.Context, s scale, d *duel) error {
 	var rates, writes, reads [2]float64
-	for i, c := range []contender{a.ours, a.upstream} {
+	for i, c := range a.both() {
 		all, err := a.purge(ctx, c, s.deletions)
 		if err != nil {
 			return err
 		}
 		t := count(all, c.name)
-		ends := ends(all, c)
-		writes[i], reads[i] = float64(t.writes)/float64(s.deletions), float64(t.reads)/float64(s.deletions)
-		rates[i] = float64(len(ends)-1) / ends[len(ends)-1].Sub(ends[0]).Seconds()
+		writes[i], reads[i] = float64(t.writes+t.journal)/float64(s.deletions), float64(t.reads)/float64(s.deletions)
+		rates[i] = perSecond(ends(all, c))
 	}
 	d.bound("API writes a deleted PV", writes[0], writes[1], 2)
 	d.bound("API reads a deleted PV", reads[0], reads[1], 1)
@@ -47,7 +45,7 @@ func (a *arena) purge(ctx context.Context, c contender, n int) ([]request, error
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := a.dropClaims(ctx, class); err != nil {
 		return nil, err
 	}
 	if err := a.phase(ctx, class, n, corev1.VolumeReleased); err != nil {
@@ -60,7 +58,12 @@ func (a *arena) purge(ctx context.Context, c contender, n int) ([]request, error
 		return nil, err
 	}
 	defer a.StopProgram(process, false)
-	return a.collect(ctx, func(all []request) bool { return len(ends(all, c)) >= n })
+	all, err := a.collect(ctx, func(all []request) bool { return len(ends(all, c)) >= n })
+	if err != nil {
+		return all, err
+	}
+	rest, err := a.quiet(ctx, c)
+	return append(all, rest...), err
 }
 
 // phase waits until all volumes of a class are in a phase.

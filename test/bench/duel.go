@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,11 +19,12 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, nodes, volumes, deletions, seconds int }
+type scale struct{ claims, runs, rounds, nodes, volumes, deletions, seconds int }
 
 func (s *scale) flags() {
 	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
-	flag.IntVar(&s.runs, "runs", 5, "provisioner: runs of each program, of which the median counts")
+	flag.IntVar(&s.runs, "runs", 5, "provisioner: runs of each program with many claims at once, of which the median counts")
+	flag.IntVar(&s.rounds, "rounds", 3, "provisioner: the same for the rows that take long")
 	flag.IntVar(&s.nodes, "nodes", 5000, "provisioner: nodes of the large cluster")
 	flag.IntVar(&s.volumes, "volumes", 20000, "provisioner: volumes of the large cluster")
 	flag.IntVar(&s.deletions, "deletions", 200, "provisioner: volumes deleted at once")
@@ -35,67 +39,128 @@ const (
 // patience bounds every wait.
 const patience = 10 * time.Minute
 
-// benchProvisioner runs both provisioners, in turn, on one control plane.
-func benchProvisioner(s scale, write string) (err error) {
+// act measures a group of rows.
+type act struct {
+	name string
+	of   func(*arena, context.Context, scale, *duel) error
+}
+
+// acts are all of them, in the order of the page. The large cluster comes last, for it stays.
+func acts() []act {
+	return []act{
+		{"crowds", (*arena).crowds}, {"alone", (*arena).alone}, {"deletion", (*arena).deleting}, {"defaults", (*arena).defaults},
+		{"steady", (*arena).steady}, {"takeover", (*arena).takeovers}, {"requirement", (*arena).requirement}, {"large", (*arena).large},
+	}
+}
+
+func actNames() []string {
+	var names []string
+	for _, a := range acts() {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// chosen are the acts of a list of names, all for an empty one.
+func chosen(list string) ([]act, error) {
+	if list == "" {
+		return acts(), nil
+	}
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		if !slices.Contains(actNames(), name) {
+			return nil, fmt.Errorf("-rows has %q; allowed are %s", name, strings.Join(actNames(), ","))
+		}
+	}
+	return slices.DeleteFunc(acts(), func(a act) bool { return !slices.Contains(names, a.name) }), nil
+}
+
+// benchProvisioner runs both provisioners, in turn, on one control plane. What it measures is kept, and the page is
+// written once every row was measured.
+func benchProvisioner(s scale, rows, write string) (err error) {
 	ctx := context.Background()
-	root, err := programs.FindRoot()
+	wanted, err := chosen(rows)
 	if err != nil {
 		return err
 	}
-	dirs, err := programs.Build(ctx, root, os.Stdout)
+	a, err := openArena(ctx)
 	if err != nil {
 		return err
 	}
-	sidecars, err := programs.BuildUpstream(ctx, root, os.Stdout)
-	if err != nil {
-		return err
-	}
-	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Audit: true})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Stop()) }()
-	a := &arena{
-		Lab: l, socket: socketIn(l.Dir),
-		ours:     contender{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
-		upstream: contender{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
-	}
-	if err := serveInstant(a.socket); err != nil {
-		return err
-	}
-	if a.audit, err = openAudit(l.AuditLog()); err != nil {
-		return err
-	}
-	if err := l.MakeNamespace(ctx, benchNamespace); err != nil {
-		return err
-	}
-	if err := a.addNodes(ctx, 0, 3); err != nil {
-		return err
-	}
-	var d duel
-	for _, act := range []func(context.Context, scale, *duel) error{a.crowds, a.alone, a.steady, a.deleting, a.takeovers, a.large} {
-		if err := act(ctx, s, &d); err != nil {
+	defer func() { err = errors.Join(err, a.Stop()) }()
+	notes := notebook{path: filepath.Join(a.root, ".build", "bench", "provisioner.json")}
+	for _, act := range wanted {
+		var d duel
+		begin := time.Now()
+		if err := act.of(a, ctx, s, &d); err != nil {
+			return fmt.Errorf("%s: %w", act.name, err)
+		}
+		fmt.Printf("  (%s took %s)\n", act.name, time.Since(begin).Round(time.Second))
+		if err := notes.keep(act.name, d.rows); err != nil {
 			return err
 		}
 	}
 	if write == "" {
 		return nil
 	}
-	return writeSection(write, "provisioner", d.markdown(s))
+	return notes.publish(s, write)
 }
 
-// collect reads the audit log until it is enough.
-func (a *arena) collect(ctx context.Context, enough func([]request) bool) ([]request, error) {
+// openArena starts a control plane with three nodes, and the driver that answers at once.
+func openArena(ctx context.Context) (*arena, error) {
+	root, err := programs.FindRoot()
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := programs.Build(ctx, root, os.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	sidecars, err := programs.BuildUpstream(ctx, root, os.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Audit: true})
+	if err != nil {
+		return nil, err
+	}
+	a := &arena{
+		Lab: l, root: root, socket: socketIn(l.Dir),
+		ours:     contender{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
+		upstream: contender{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
+		decision: filepath.Join(sidecars, "requirement"),
+	}
+	err = serveInstant(a.socket)
+	if err == nil {
+		a.audit, err = openAudit(l.AuditLog())
+	}
+	if err == nil {
+		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), a.addNodes(ctx, 0, 3))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Stop())
+	}
+	return a, nil
+}
+
+// collect reads the audit log until all that it has read is enough.
+func (a *arena) collect(ctx context.Context, enough func(all []request) bool) ([]request, error) {
+	var all []request
+	return a.collectMore(ctx, func(more []request) bool {
+		all = append(all, more...)
+		return enough(all)
+	})
+}
+
+// collectMore reads the audit log, and asks after each time it has looked whether that is enough.
+func (a *arena) collectMore(ctx context.Context, enough func(more []request) bool) ([]request, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var all []request
 	for {
 		more, err := a.audit.read()
-		if err != nil {
+		if all = append(all, more...); err != nil || enough(more) {
 			return all, err
-		}
-		if all = append(all, more...); enough(all) {
-			return all, nil
 		}
 		if err := sleepFor(ctx, 100*time.Millisecond); err != nil {
 			return all, err

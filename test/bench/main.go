@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -23,12 +24,13 @@ func main() {
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
 	what := flag.String("what", "ecs", "what to measure: ecs or provisioner")
+	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(actNames(), ",")+"; empty for all")
 	plan := scale{}
 	plan.flags()
 	testing.Init() // testing/synctest needs a test to run in
 	flag.Parse()
 	if *what == "provisioner" {
-		if err := benchProvisioner(plan, *write); err != nil {
+		if err := benchProvisioner(plan, *rows, *write); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,7 +16,10 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 )
 
-const benchNamespace = "bench"
+const (
+	benchNamespace = "bench"
+	classLabel     = "class" // of a claim, by which a run's are found again
+)
 
 // side by side is how many requests of the bench itself are under way.
 const sideBySide = 32
@@ -50,22 +54,26 @@ func nodeNamed(i int) string { return fmt.Sprintf("node-%05d", i) }
 // addNodes makes nodes with the driver, from the first to before the last number, over three zones.
 func (a *arena) addNodes(ctx context.Context, from, to int) error {
 	return each(to-from, func(i int) error {
-		i += from
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i), Labels: map[string]string{
-			zoneLabel: zoneNamed(i), corev1.LabelHostname: nodeNamed(i), corev1.LabelInstanceTypeStable: "ecs.g7.xlarge",
-			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/pool": fmt.Sprintf("pool-%d", i%7),
-		}}}
-		for image := range 20 { // a kubelet tells of its images, and they are most of a Node
-			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.invalid/team-%d/service-%d@sha256:%064d", i%5, image, image)}, SizeBytes: 1 << 27})
-		}
+		node, csiNode := nodeOf(from + i)
 		if _, err := a.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i)}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
-			{Name: benchDriver, NodeID: nodeNamed(i), TopologyKeys: []string{zoneLabel}}}}}
 		_, err := a.Client.StorageV1().CSINodes().Create(ctx, csiNode, metav1.CreateOptions{})
 		return err
 	})
+}
+
+// nodeOf is a node as kubelet and driver register it. test/kube/upstream/requirement has the same.
+func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i), Labels: map[string]string{
+		zoneLabel: zoneNamed(i), corev1.LabelHostname: nodeNamed(i), corev1.LabelInstanceTypeStable: "ecs.g7.xlarge",
+		"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/pool": fmt.Sprintf("pool-%d", i%7),
+	}}}
+	for image := range 20 { // a kubelet tells of its images, and they are most of a Node
+		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.invalid/team-%d/service-%d@sha256:%064d", i%5, image, image)}, SizeBytes: 1 << 27})
+	}
+	return node, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i)}, Spec: storagev1.CSINodeSpec{
+		Drivers: []storagev1.CSINodeDriver{{Name: benchDriver, NodeID: nodeNamed(i), TopologyKeys: []string{zoneLabel}}}}}
 }
 
 // addClass makes a class of its own for a run.
@@ -80,6 +88,7 @@ func (a *arena) addClass(ctx context.Context, mode storagev1.VolumeBindingMode) 
 // claim is one that is ready to be provisioned: scheduler and controller-manager have said their part.
 func (a *arena) claim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
 	claim := lab.Claim(benchNamespace, fmt.Sprintf("%s-%d", class, i), class, "20Gi")
+	claim.Labels = map[string]string{classLabel: class}
 	claim.Annotations = map[string]string{
 		"volume.beta.kubernetes.io/storage-provisioner": benchDriver, "volume.kubernetes.io/storage-provisioner": benchDriver,
 	}
@@ -98,12 +107,11 @@ func (a *arena) addClaims(ctx context.Context, class string, n int, mode storage
 }
 
 // addBound makes claims with their volumes, as they stand in a cluster that has been at work for a while.
-func (a *arena) addBound(ctx context.Context, n int) error {
-	class, err := a.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer)
-	if err != nil {
-		return err
+func (a *arena) addBound(ctx context.Context, n int) (class string, err error) {
+	if class, err = a.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer); err != nil {
+		return "", err
 	}
-	return each(n, func(i int) error {
+	return class, each(n, func(i int) error {
 		claim := a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
 		claim.Spec.VolumeName = fmt.Sprintf("d-bp1%09d", i)
 		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -138,15 +146,14 @@ func boundVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 
 // clear deletes the claims of a class and their volumes, with no provisioner at work.
 func (a *arena) clear(ctx context.Context, class string) error {
-	err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if err != nil {
+	if err := a.dropClaims(ctx, class); err != nil {
 		return err
 	}
 	volumes, err := a.volumesOf(ctx, class)
 	if err != nil {
 		return err
 	}
-	return each(len(volumes), func(i int) error {
+	err = each(len(volumes), func(i int) error {
 		name := volumes[i].Name
 		if err := a.Client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}); ignoreMissing(err) != nil {
 			return err
@@ -154,6 +161,19 @@ func (a *arena) clear(ctx context.Context, class string) error {
 		_, err := a.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return ignoreMissing(err)
 	})
+	return errors.Join(err, a.Await(ctx, "the claims of class "+class+" are gone", patience, func(ctx context.Context) (bool, error) {
+		claims, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).List(ctx, ofClass(class))
+		return err == nil && len(claims.Items) == 0, err
+	}))
+}
+
+func ofClass(class string) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: classLabel + "=" + class}
+}
+
+// dropClaims deletes the claims of a class.
+func (a *arena) dropClaims(ctx context.Context, class string) error {
+	return a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, ofClass(class))
 }
 
 func (a *arena) volumesOf(ctx context.Context, class string) ([]corev1.PersistentVolume, error) {

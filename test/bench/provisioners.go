@@ -76,23 +76,27 @@ func serveInstant(socket string) error {
 type contender struct {
 	name string // of the program, which is how its requests begin to tell who sends them
 	path string
-	own  []string // flags that the other has not
 }
 
 // arena is the control plane that both work on, one at a time.
 type arena struct {
 	*lab.Lab
+	root           string
 	socket         string
 	ours, upstream contender
+	decision       string // the program that times upstream's requirement
 	audit          *auditLog
 	classes        int
 	runs           int
 }
 
+// both are the contenders, ours first.
+func (a *arena) both() []contender { return []contender{a.ours, a.upstream} }
+
 // start runs a provisioner with further flags.
 func (a *arena) start(c contender, args ...string) (*lab.Process, error) {
 	a.runs++
-	flags := append([]string{"--csi-address=" + a.socket, "--kubeconfig=" + a.Kubeconfig, "--strict-topology=true", "--leader-election-namespace=kube-system"}, c.own...)
+	flags := []string{"--csi-address=" + a.socket, "--kubeconfig=" + a.Kubeconfig, "--leader-election-namespace=kube-system"}
 	return a.StartProgram(fmt.Sprintf("%s-%d", c.name, a.runs), c.path, append(flags, args...)...)
 }
 

@@ -20,14 +20,14 @@ func atMost(v float64) target {
 }
 
 // rival is one figure of ours beside upstream's.
-type rival struct{ name, ours, upstream, ratio, target, verdict string }
+type rival struct{ Name, Ours, Upstream, Ratio, Target, Verdict string }
 
 // duel collects the figures of both.
 type duel struct{ rows []rival }
 
 // ratio takes down two figures whose ratio has a target.
 func (d *duel) ratio(name string, ours, upstream float64, unit string, t target) {
-	d.add(rival{name: name, ours: short(ours) + unit, upstream: short(upstream) + unit, ratio: number(ours/upstream, ""), target: "ratio " + t.text}, t.met(ours/upstream))
+	d.add(rival{Name: name, Ours: short(ours) + unit, Upstream: short(upstream) + unit, Ratio: short(ours / upstream), Target: "ratio " + t.text}, t.met(ours/upstream))
 }
 
 // bound takes down two figures of which ours has a target.
@@ -35,26 +35,26 @@ func (d *duel) bound(name string, ours, upstream, most float64) {
 	t := atMost(most)
 	ratio := ""
 	if upstream > 0 {
-		ratio = number(ours/upstream, "")
+		ratio = short(ours / upstream)
 	}
-	d.add(rival{name: name, ours: number(ours, ""), upstream: number(upstream, ""), ratio: ratio, target: t.text}, t.met(ours))
+	d.add(rival{Name: name, Ours: number(ours, ""), Upstream: number(upstream, ""), Ratio: ratio, Target: t.text}, t.met(ours))
 }
 
 // seconds is bound for times.
 func (d *duel) seconds(name string, ours, upstream, most float64) {
-	d.add(rival{name: name, ours: short(ours) + " s", upstream: short(upstream) + " s", ratio: number(ours/upstream, ""), target: "<= " + number(most, "s")}, ours <= most)
+	d.add(rival{Name: name, Ours: short(ours) + " s", Upstream: short(upstream) + " s", Ratio: short(ours / upstream), Target: "<= " + number(most, "s")}, ours <= most)
 }
 
 func (d *duel) add(r rival, met bool) {
-	r.verdict = "ok"
+	r.Verdict = "ok"
 	if !met {
-		r.verdict = "MISSED"
+		r.Verdict = "MISSED"
 	}
 	if len(d.rows) == 0 {
 		fmt.Printf("%-90s %12s %12s %8s  %s\n", "name", "ours", "upstream's", "ratio", "target")
 	}
 	d.rows = append(d.rows, r)
-	fmt.Printf("%-90s %12s %12s %8s  %s %s\n", r.name, r.ours, r.upstream, r.ratio, r.target, r.verdict)
+	fmt.Printf("%-90s %12s %12s %8s  %s %s\n", r.Name, r.Ours, r.Upstream, r.Ratio, r.Target, r.Verdict)
 }
 
 // short is a number as people read it.
@@ -62,11 +62,11 @@ func short(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
 	}
-	return fmt.Sprintf("%.2g", v)
+	return fmt.Sprintf("%.3g", v)
 }
 
 // markdown is this benchmark's part of the page.
-func (d *duel) markdown(s scale) string {
+func (d *duel) markdown(s scale, commits []string) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("## The provisioner, beside csi-provisioner v6.3.0")
@@ -76,7 +76,7 @@ func (d *duel) markdown(s scale) string {
 	p("| figure | ours | upstream's | ratio | target | |")
 	p("|---|---|---|---|---|---|")
 	for _, r := range d.rows {
-		p("| %s | %s | %s | %s | %s | %s |", r.name, r.ours, r.upstream, r.ratio, r.target, r.verdict)
+		p("| %s | %s | %s | %s | %s | %s |", r.Name, r.Ours, r.Upstream, r.Ratio, r.Target, r.Verdict)
 	}
 	p("")
 	p("### How it is measured")
@@ -85,9 +85,13 @@ func (d *duel) markdown(s scale) string {
 		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, 1 000 at once) run on loopback beside the provisioner and its driver, so all share the machine's CPUs.",
 		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted apart; the lists and watches that fill caches are not counted.",
 		"Claims stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
-		fmt.Sprintf("Rates of many claims in the small cluster (3 nodes) are the median of %d runs of each, in turn; all other figures are one run.", s.runs),
+		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
+		fmt.Sprintf("Rates of many claims in the small cluster are the median of %d runs of each, in turn; latencies, takeovers and all figures of the large cluster of %d; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
+		"The time of a claim is from the answer to its creation to the API server's answer to that of its PersistentVolume.",
+		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s).",
+		"The requirement is that of a claim with a selected node, from caches that are full: topology.Index's against upstream's GenerateAccessibilityRequirements, each in a process of its own.",
 		"csi-provisioner is built from its module v6.3.0 with the libraries that it requires itself (test/kube/upstream).",
-		machine("make bench-provisioner"),
+		machine("make bench-provisioner") + " Measured at " + strings.Join(commits, ", ") + ".",
 	} {
 		p("- %s", note)
 	}

@@ -14,16 +14,19 @@ func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
 		qps, perSecond int
 		most           float64
 	}{{20, 10, 1. / 3}, {1000, 50, 1}} {
-		var halves, most [2]float64
-		for i, who := range []contender{a.ours, a.upstream} {
-			var err error
-			if halves[i], most[i], err = a.waits(ctx, who, c.perSecond*s.seconds, c.perSecond, limited(c.qps)...); err != nil {
-				return err
+		var halves, most [2][]float64
+		for range s.rounds {
+			for i, who := range a.both() {
+				p50, p99, err := a.waits(ctx, who, c.perSecond*s.seconds, c.perSecond, limited(c.qps)...)
+				if err != nil {
+					return err
+				}
+				halves[i], most[i] = append(halves[i], p50), append(most[i], p99)
 			}
 		}
 		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second", c.qps, c.perSecond)
-		d.ratio("p50 "+what, halves[0], halves[1], " ms", atMost(c.most))
-		d.ratio("p99 "+what, most[0], most[1], " ms", atMost(c.most))
+		d.ratio("p50 "+what, middle(halves[0]), middle(halves[1]), " ms", atMost(c.most))
+		d.ratio("p99 "+what, middle(most[0]), middle(most[1]), " ms", atMost(c.most))
 	}
 	return nil
 }

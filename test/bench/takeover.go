@@ -11,20 +11,23 @@ import (
 )
 
 // takeovers are the ways in which a leader goes.
-func (a *arena) takeovers(ctx context.Context, _ scale, d *duel) error {
+func (a *arena) takeovers(ctx context.Context, s scale, d *duel) error {
 	for _, how := range []struct {
 		name string
 		kill bool
 		most float64
 	}{{"SIGTERM", false, 2}, {"kill -9", true, 20}} {
-		var took [2]float64
-		for i, c := range []contender{a.ours, a.upstream} {
-			var err error
-			if took[i], err = a.takeover(ctx, c, how.kill); err != nil {
-				return err
+		var took [2][]float64
+		for range s.rounds {
+			for i, c := range a.both() {
+				seconds, err := a.takeover(ctx, c, how.kill)
+				if err != nil {
+					return err
+				}
+				took[i] = append(took[i], seconds)
 			}
 		}
-		d.seconds("takeover after "+how.name+", to the next PV saved, default lease", took[0], took[1], how.most)
+		d.seconds("takeover after "+how.name+", to the next PV saved, default lease", middle(took[0]), middle(took[1]), how.most)
 	}
 	return nil
 }

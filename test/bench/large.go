@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// large is a cluster of many nodes and volumes.
+func (a *arena) large(ctx context.Context, s scale, d *duel) error {
+	class, err := a.addBound(ctx, s.volumes)
+	if err != nil {
+		return err
+	}
+	// Nobody measures while the controller-manager looks at all of them for the first time.
+	if err := errors.Join(a.addNodes(ctx, 3, s.nodes), a.phase(ctx, class, s.volumes, corev1.VolumeBound)); err != nil {
+		return err
+	}
+	var rates, rested, worked [2][]float64
+	for range s.rounds {
+		for i, c := range a.both() {
+			bytes, err := a.rest(ctx, c, 30*time.Second)
+			if err != nil {
+				return err
+			}
+			got, err := a.rush(ctx, c, s.claims, late, false, unlimited...)
+			if err != nil {
+				return err
+			}
+			rates[i], rested[i], worked[i] = append(rates[i], got.rate), append(rested[i], mib(bytes)), append(worked[i], mib(got.rss))
+		}
+	}
+	d.ratio(fmt.Sprintf("claims a second, %d at once, %d nodes and %d PVs, WaitForFirstConsumer", s.claims, s.nodes, s.volumes), middle(rates[0]), middle(rates[1]), "/s", atLeast(5))
+	what := fmt.Sprintf("RSS with %d PVs and claims and %d nodes", s.volumes, s.nodes)
+	d.ratio(what+fmt.Sprintf(", having made %d more", s.claims), middle(worked[0]), middle(worked[1]), " MiB", atMost(1./3))
+	d.ratio(what+", 30 s after the start", middle(rested[0]), middle(rested[1]), " MiB", atMost(1./3))
+	return nil
+}
+
+// rest returns the resident memory of a provisioner that has nothing to do, some time after its start.
+func (a *arena) rest(ctx context.Context, c contender, after time.Duration) (int64, error) {
+	process, err := a.start(c, unlimited...)
+	if err != nil {
+		return 0, err
+	}
+	defer a.StopProgram(process, false)
+	if err := sleepFor(ctx, after); err != nil {
+		return 0, err
+	}
+	return rss(process)
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
