@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 )
 
 // mayDelete says whether the PersistentVolume's disk may be deleted: it was
@@ -83,7 +84,12 @@ type reclaimer struct {
 	queue       workqueue.TypedRateLimitingInterface[string]
 	observe     deletionObserver
 	progress    *progress
+	over        *lru.Cache // UIDs of PersistentVolumes that wait for nothing of ours any more
 }
+
+// rememberedEnds is for how many PersistentVolumes it is remembered that they are
+// over while the cache may still show them.
+const rememberedEnds = 4096
 
 const attachmentsByVolume = "volume"
 
@@ -99,7 +105,7 @@ func attachedVolume(object any) ([]string, error) {
 func newReclaimer(p *Provisioner, volumes, attachments cache.Indexer, observe deletionObserver) *reclaimer {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryStart, p.config.RetryMax)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"})
-	return &reclaimer{p: p, volumes: volumes, attachments: attachments, queue: queue, observe: observe, progress: newProgress(p.now)}
+	return &reclaimer{p: p, volumes: volumes, attachments: attachments, queue: queue, observe: observe, progress: newProgress(p.now), over: lru.New(rememberedEnds)}
 }
 
 // volumeChanged files a PersistentVolume that may have something to be done.
@@ -164,8 +170,11 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 		return err
 	}
 	pv := object.(*v1.PersistentVolume)
+	if _, over := r.over.Get(pv.UID); over {
+		return nil
+	}
 	if mayLetGo(pv, r.p.config.DriverName) {
-		return r.p.removeFinalizer(ctx, pv)
+		return r.letGo(ctx, pv)
 	}
 	if mayProtect(pv, r.p.config.DriverName) {
 		return r.p.addFinalizer(ctx, pv)
@@ -221,7 +230,17 @@ func (r *reclaimer) deleteDisk(ctx context.Context, cached *v1.PersistentVolume)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	return r.p.removeFinalizer(ctx, pv)
+	return r.letGo(ctx, pv)
+}
+
+// letGo lets a PersistentVolume that is being deleted go. Nothing is left to do
+// for it then, though the cache still shows it for a moment.
+func (r *reclaimer) letGo(ctx context.Context, pv *v1.PersistentVolume) error {
+	if err := r.p.removeFinalizer(ctx, pv); err != nil {
+		return err
+	}
+	r.over.Add(pv.UID, nil)
+	return nil
 }
 
 // isDetached returns an error naming a node that still holds the volume.

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,15 @@ func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	}
 	if got := b.driver.deleted[0]; got.VolumeId != "d-bp1" || got.Secrets["k"] != "v" {
 		t.Errorf("got %v", got)
+	}
+	// The cache shows it being deleted for a moment longer.
+	still := pv.DeepCopy()
+	still.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if err := errors.Join(r.volumes.Update(still), r.reclaim(t.Context(), "d-bp1")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, steps(b)); diff != "" {
+		t.Errorf("what is over was asked for again: %s", diff)
 	}
 }
 

@@ -161,7 +161,7 @@ func (c *clients) main(o *options, held func() error) error {
 		return err
 	}
 	fence(config, held)
-	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
+	limitEach(config)
 	if c.Main, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -176,6 +176,33 @@ func (c *clients) main(o *options, held func() error) error {
 
 func fence(config *rest.Config, held func() error) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return provisioner.FenceHTTP(held, next) })
+}
+
+// limitEach limits reads and writes to config's QPS each, for all clients that are made of it: who deletes a volume looks
+// once more before, and no write has to wait for that.
+func limitEach(config *rest.Config) {
+	reads := flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
+	writes := flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
+	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedTripper{reads, writes, next} })
+}
+
+// limitedTripper makes requests wait for their turn.
+type limitedTripper struct {
+	reads, writes flowcontrol.RateLimiter
+	next          http.RoundTripper
+}
+
+// RoundTrip returns an error without a request if its context ends before its turn.
+func (l *limitedTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	limiter := l.writes
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		limiter = l.reads
+	}
+	if err := limiter.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	return l.next.RoundTrip(r)
 }
 
 // What events, the journal and the lease may send: none grows with the number of
