@@ -84,19 +84,28 @@ func (p *Provisioner) tellOfPopulator(claim *v1.PersistentVolumeClaim) {
 	}
 }
 
-// stillWanting asks the API server whether a claim that has had a
-// PersistentVolume really is without one: the cache may lag behind.
-func (p *Provisioner) stillWanting(ctx context.Context, claim *v1.PersistentVolumeClaim) error {
+// stillWanting asks the API server whether a claim really is without the
+// PersistentVolume that it has had: caches may lag behind, and Kubernetes binds
+// the two only some time after the volume is saved. The volume is looked at
+// first, for once it is bound its going doesn't take the claim's binding back.
+func (p *Provisioner) stillWanting(ctx context.Context, claim *v1.PersistentVolumeClaim, volume string) (Outcome, error) {
+	pv, err := p.client.CoreV1().PersistentVolumes().Get(ctx, volume, metav1.GetOptions{})
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return Unchanged, fmt.Errorf("PersistentVolume %s of claim %s/%s: %w", volume, claim.Namespace, claim.Name, err)
+	case err == nil && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == claim.UID:
+		return Ignored, fmt.Errorf("claim %s/%s has PersistentVolume %s, to which it is not bound yet", claim.Namespace, claim.Name, volume)
+	}
 	live, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("claim %s/%s is gone", claim.Namespace, claim.Name)
+		return Ignored, fmt.Errorf("claim %s/%s is gone", claim.Namespace, claim.Name)
 	case err != nil:
-		return fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return Unchanged, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	case live.UID != claim.UID:
-		return fmt.Errorf("claim %s/%s is another one now", claim.Namespace, claim.Name)
+		return Ignored, fmt.Errorf("claim %s/%s is another one now", claim.Namespace, claim.Name)
 	case live.Spec.VolumeName != "":
-		return fmt.Errorf("claim %s/%s has volume %s", claim.Namespace, claim.Name, live.Spec.VolumeName)
+		return Ignored, fmt.Errorf("claim %s/%s has volume %s", claim.Namespace, claim.Name, live.Spec.VolumeName)
 	}
-	return nil
+	return Finished, nil
 }

@@ -35,6 +35,7 @@ type Controller struct {
 	capacity  *capacities    // nil without Config.Capacity
 	book      *configMapBook // nil without Config.Namespace
 	nodes     cache.SharedIndexInformer
+	metadata  metadata.Interface
 	leading   atomic.Bool
 	factories []informers.SharedInformerFactory
 	synced    []cache.InformerSynced
@@ -77,6 +78,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c := &Controller{
 		index:     index,
 		book:      kept,
+		metadata:  clients.Metadata,
 		recorder:  broadcaster,
 		factories: []informers.SharedInformerFactory{factory},
 		p: &Provisioner{
@@ -142,7 +144,7 @@ func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNod
 		handler  cache.ResourceEventHandler
 	}{
 		{claims, onEvent(c.claimChanged, c.claimGone)},
-		{volumes, onEvent(c.volumeChanged, nil)},
+		{volumes, onEvent(c.volumeChanged, c.volumeGone)},
 		{classes, onEvent(c.classChanged, func(*storagev1.StorageClass) { c.refreshCapacities() })},
 		{attachments, onEvent(nil, c.reclaimer.attachmentGone)},
 		{nodes, cache.ResourceEventHandlerDetailedFuncs{
@@ -215,12 +217,27 @@ func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 
 func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 	if pv.Spec.ClaimRef != nil {
-		c.p.journal.rememberVolume(pv.Spec.ClaimRef.UID)
+		c.p.journal.rememberVolume(pv.Spec.ClaimRef.UID, pv.Name)
 	}
 	if c.leading.Load() {
 		c.p.tellOfTwins(pv)
 	}
 	c.reclaimer.volumeChanged(pv)
+}
+
+// volumeGone has a claim looked at again that is left without a volume: as long as its volume was there, nobody made another.
+func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return
+	}
+	object, exists, err := c.p.claims.GetByKey(ref.Namespace + "/" + ref.Name)
+	if err != nil || !exists {
+		return
+	}
+	if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && isOurs(claim, c.p.config.DriverName) {
+		c.library.claims.wake(claim)
+	}
 }
 
 func (c *Controller) refreshCapacities() {
@@ -289,10 +306,14 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 // Run works until ctx ends, and returns when all that was begun has an outcome.
-// First of all it takes up what an earlier process has left under way.
+// First of all it catches up with what an earlier process has done, and takes
+// up what that has left under way.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	if c.catchUp(ctx) != nil {
+		return nil // the end came first
+	}
 	if err := c.takeUp(ctx); err != nil {
 		return err
 	}

@@ -208,11 +208,13 @@ func (j *journal) markUnknown(o *order, at time.Time) {
 	o.unknown, o.since = true, at
 }
 
-func (j *journal) rememberVolume(claim types.UID) { j.had.Add(claim, nil) }
+func (j *journal) rememberVolume(claim types.UID, name string) { j.had.Add(claim, name) }
 
-func (j *journal) hadVolume(claim types.UID) bool {
-	_, ok := j.had.Get(claim)
-	return ok
+// volumeOf returns the name of the PersistentVolume that a claim has had, or nothing.
+func (j *journal) volumeOf(claim types.UID) string {
+	name, _ := j.had.Get(claim)
+	volume, _ := name.(string)
+	return volume
 }
 
 // firstTwins says whether the claim's several PersistentVolumes are to be told of.

@@ -247,11 +247,15 @@ func TestAClaimThatHadAVolumeIsAskedForBeforeItGetsAnother(t *testing.T) {
 		"gone by now":   {outcome: Ignored},
 		"another one":   {live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, outcome: Ignored},
 		"still without": {live: []runtime.Object{testClaim()}, outcome: Finished},
+		"not bound yet": {live: []runtime.Object{testClaim(), testVolume("d-bp0")}, outcome: Ignored},
+		"its volume is another's by now": {
+			live: []runtime.Object{testClaim(), testVolume("d-bp0", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" })}, outcome: Finished,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, test.live...)
-			b.journal.rememberVolume("0f1e")
+			b.journal.rememberVolume("0f1e", "d-bp0")
 			_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 			if outcome != test.outcome {
 				t.Errorf("got %v, want %v", outcome, test.outcome)

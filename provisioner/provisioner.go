@@ -119,9 +119,9 @@ func (p *Provisioner) order(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if o := p.journal.find(claim.UID); o != nil {
 		return o, Unchanged, p.refreshSecrets(ctx, o)
 	}
-	if p.journal.hadVolume(claim.UID) {
-		if err := p.stillWanting(ctx, claim); err != nil {
-			return nil, Ignored, err
+	if volume := p.journal.volumeOf(claim.UID); volume != "" {
+		if outcome, err := p.stillWanting(ctx, claim, volume); err != nil {
+			return nil, outcome, err
 		}
 	}
 	return p.newOrder(ctx, claim, class, node)

@@ -165,7 +165,7 @@ func (p *Provisioner) save(ctx context.Context, o *order, pv *v1.PersistentVolum
 		p.metrics.saveFailures.Inc()
 		return fmt.Errorf("volume %s is made, its PersistentVolume cannot be saved: %w", o.made.VolumeId, err)
 	}
-	p.journal.rememberVolume(o.claim.UID)
+	p.journal.rememberVolume(o.claim.UID, pv.Name)
 	return nil
 }
 

@@ -97,3 +97,42 @@ func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
 		return nil
 	}))
 }
+
+func TestStandByWhoseCachesLagMakesNoSecondDisk(t *testing.T) {
+	s := newScene(t)
+	const first, second = "first-leader", "second-leader"
+	start := func(name string) {
+		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(s.provisArgs, "--leader-election=true",
+			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")...))
+	}
+	s.kill(victims{provisioner: true})
+	s.Cleanup(func() {
+		s.Topodisk().KillProvisioner(first)
+		s.Topodisk().KillProvisioner(second)
+		s.must(s.restart(context.Background(), victims{provisioner: true}))
+	})
+	start(first)
+	start(second)
+	h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "handed-on", atOnce) })
+	thawClaims, thawVolumes := s.freeze("persistentvolumeclaims"), s.freeze("persistentvolumes")
+	defer thawClaims()
+	defer thawVolumes()
+	h.release(pass)
+	b := s.bound("handed-on")
+	s.must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
+	s.Topodisk().KillProvisioner(first)
+	// To the second leader the claim has no volume, in the journal as in its caches.
+	look := s.hold(moment{call: catchUp, after: true}, func() error { return nil })
+	look.release(pass)
+	s.must(s.touchClass())
+	s.must(s.claim(s.Context(), "next", atOnce))
+	thawClaims()
+	thawVolumes()
+	s.bound("next")
+	if again := s.bound("handed-on"); again.Disk() != b.Disk() {
+		t.Errorf("the claim has disk %s, want %s", again.Disk(), b.Disk())
+	}
+	if n := s.count("CreateVolume"); n != 2 {
+		t.Errorf("the driver was asked %d times, want once for each claim", n)
+	}
+}

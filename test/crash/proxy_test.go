@@ -31,6 +31,9 @@ const (
 	readJournal  = "read journal"
 )
 
+// catchUp is the list of volumes' versions that a new leader asks for.
+const catchUp = "catch up with persistentvolumes"
+
 var errLost = errors.New("the reply is lost")
 
 // callKey is the key of a request's context that holds its name.
@@ -117,6 +120,8 @@ func apiCall(r *http.Request) string {
 		return writeJournal
 	case resource == "events" || resource == "leases" || resource == "csistoragecapacities" || resource == "csidrivers":
 		return ""
+	case resource == "persistentvolumes" && !one && r.URL.Query().Get("watch") == "" && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList"):
+		return catchUp
 	case r.Method == http.MethodGet && !one:
 		return "" // a list or a watch
 	default:

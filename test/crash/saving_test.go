@@ -50,6 +50,28 @@ func TestStaleCacheMakesNoSecondDisk(t *testing.T) {
 	}
 }
 
+func TestClaimThatIsNotBoundYetGetsNoSecondDisk(t *testing.T) {
+	s := newScene(t)
+	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "unbound", atOnce) })
+	d := s.onlyDisk("unbound")
+	allow := s.refuseBinding("unbound")
+	thaw := s.freeze("persistentvolumes")
+	defer thaw()
+	h.release(pass)
+	s.must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
+	// Neither the claim nor any cache says that it has a volume, and the provisioner is made to look at it again.
+	look := s.hold(moment{call: "GET persistentvolumes", after: true}, s.touchClass)
+	look.release(pass)
+	allow()
+	thaw()
+	if b := s.bound("unbound"); b.Disk() != d.ID {
+		t.Errorf("the claim has disk %s, want %s", b.Disk(), d.ID)
+	}
+	if n := s.count("CreateVolume"); n != 1 {
+		t.Errorf("the driver was asked %d times, want once", n)
+	}
+}
+
 // touchClass changes the class in a way that means nothing.
 func (s *scene) touchClass() error {
 	patch := []byte(`{"metadata":{"annotations":{"touched-by":"` + s.Name() + `"}}}`)
@@ -60,37 +82,63 @@ func (s *scene) touchClass() error {
 // refuseVolumes makes the API server refuse new PersistentVolumes until allow is called.
 func (s *scene) refuseVolumes(reason metav1.StatusReason) (allow func()) {
 	s.Helper()
-	const name = "no-volumes"
+	return s.refuse("persistentvolumes", admissionv1.Create, admissionv1.Validation{Expression: "false", Message: "no more volumes here", Reason: &reason},
+		func(ctx context.Context) error {
+			_, err := s.Client.CoreV1().PersistentVolumes().Create(ctx, staticVolume("probe", "d-probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		})
+}
+
+// refuseBinding makes the API server refuse to bind claims, of which one is there, until allow is called.
+func (s *scene) refuseBinding(claim string) (allow func()) {
+	s.Helper()
+	unbound := admissionv1.Validation{Expression: "object.spec.?volumeName == oldObject.spec.?volumeName", Message: "nothing is bound here"}
+	return s.refuse("persistentvolumeclaims", admissionv1.Update, unbound, func(ctx context.Context) error {
+		_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, claim, types.MergePatchType,
+			[]byte(`{"spec":{"volumeName":"probe"}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+// refuse makes the API server refuse an operation, which try attempts, until allow is called.
+func (s *scene) refuse(resource string, operation admissionv1.OperationType, validation admissionv1.Validation, try func(context.Context) error) (allow func()) {
+	s.Helper()
+	name := "no-" + resource
 	meta := metav1.ObjectMeta{Name: name}
 	policies := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	bindings := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	_, err := policies.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}},
+			Operations: []admissionv1.OperationType{operation},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 		}}}},
-		Validations: []admissionv1.Validation{{Expression: "false", Message: "no more volumes here", Reason: &reason}},
+		Validations: []admissionv1.Validation{validation},
 	}}, metav1.CreateOptions{})
 	s.must(err)
 	_, err = bindings.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 	}}, metav1.CreateOptions{})
 	s.must(err)
-	try := func(ctx context.Context) error {
-		_, err := s.Client.CoreV1().PersistentVolumes().Create(ctx, staticVolume("probe", "d-probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
+	refused := func(ctx context.Context) bool {
+		err := try(ctx)
+		return err != nil && strings.Contains(err.Error(), validation.Message)
 	}
 	allow = func() {
 		ctx := context.Background()
 		err := errors.Join(ignoreNotFound(bindings.Delete(ctx, name, metav1.DeleteOptions{})), ignoreNotFound(policies.Delete(ctx, name, metav1.DeleteOptions{})))
 		if err != nil {
-			s.Errorf("allow volumes again: %v", err)
+			s.Errorf("allow %s again: %v", resource, err)
 		}
-		s.must(s.await(ctx, "new PersistentVolumes are taken", limit, try)) // the API server hears of it a little later
+		s.must(s.await(ctx, resource+" are taken", limit, func(ctx context.Context) error { // the API server hears of it a little later
+			if refused(ctx) {
+				return errors.New("they are refused")
+			}
+			return nil
+		}))
 	}
 	s.Cleanup(allow)
-	s.must(s.await(s.Context(), "new PersistentVolumes are refused", limit, func(ctx context.Context) error {
-		if try(ctx) == nil {
+	s.must(s.await(s.Context(), resource+" are refused", limit, func(ctx context.Context) error {
+		if !refused(ctx) {
 			return errors.New("they are taken")
 		}
 		return nil
