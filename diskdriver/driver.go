@@ -49,6 +49,9 @@ type Config struct {
 	Nodes Nodes
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
+	// Told hears whenever it is news that ECS answers (nil) or why it doesn't;
+	// nil tells nobody. It must not block.
+	Told func(error)
 }
 
 // known returns what is known of an instance.
@@ -127,7 +130,7 @@ func New(config Config, ecs ECS) (*Driver, error) {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	readiness := &readiness{cloud: ecs, ready: m.ready}
+	readiness := &readiness{cloud: ecs, ready: m.ready, told: config.Told}
 	inflight := newInflight()
 	controller := newController(config, ecs)
 	accounts := newAccounts(config.Accounts, controller)

@@ -21,6 +21,7 @@ type readiness struct {
 	cloud Cloud
 	ready prometheus.Gauge
 	good  atomic.Bool
+	told  func(error) // hears of news; may be nil
 }
 
 // ok returns the last answer, false before the first.
@@ -62,6 +63,9 @@ func (r *readiness) check(ctx context.Context, known bool) bool {
 		if news {
 			klog.ErrorS(err, "ECS does not answer; the driver is not ready")
 		}
+	}
+	if news && r.told != nil {
+		r.told(err)
 	}
 	return good
 }

@@ -25,7 +25,7 @@ var version = "dev"
 
 // *ecs.Client is what the driver works with, and asks after nodes.
 var (
-	_ diskdriver.ECS   = (*ecs.Client)(nil)
+	_ diskdriver.ECS   = signed{}
 	_ nodefacts.Cloud  = (*ecs.Client)(nil)
 	_ diskdriver.Nodes = (*nodefacts.Publisher)(nil)
 )
@@ -35,6 +35,21 @@ type accounts struct{ own *ecs.Client }
 
 func (a accounts) Account(secrets map[string]string) (diskdriver.ECS, error) {
 	return a.own.Account(secrets)
+}
+
+// signed is ECS with a word on whose keys sign the calls, for whoever has to
+// mend them.
+type signed struct {
+	*ecs.Client
+	with string
+}
+
+// Check makes one cheap call; its error says where the keys come from.
+func (s signed) Check(ctx context.Context) error {
+	if err := s.Client.Check(ctx); err != nil {
+		return fmt.Errorf("signed with %s: %w", s.with, err)
+	}
+	return nil
 }
 
 func main() {
@@ -71,6 +86,9 @@ func run(ctx context.Context, o *options) error {
 
 // runController serves the controller and, in mode all, the node with it.
 func runController(ctx context.Context, o *options, registry *prometheus.Registry) error {
+	if err := o.completeClusterID(ctx); err != nil {
+		return err
+	}
 	credentials, source, err := ecs.Choose(o.sources(registry))
 	if err != nil {
 		return fmt.Errorf("--credentials-dir=%s --sts-endpoint=%s --metadata-endpoint=%s: %w", o.credentialsDir, o.stsEndpoint, o.metadataEndpoint, err)
@@ -81,6 +99,9 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}
 	config := o.driver(accounts{client}, registry)
+	if config.Told, err = newTeller(o); err != nil {
+		return err
+	}
 	facts, err := newNodeFacts(o, client)
 	if err != nil {
 		return err
@@ -88,7 +109,7 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 	if facts != nil {
 		config.Nodes = facts
 	}
-	driver, err := diskdriver.New(config, client)
+	driver, err := diskdriver.New(config, signed{client, o.signedWith(source)})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -42,6 +44,9 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 	socket, err := diskdriver.SocketPath(o.endpoint)
 	if err != nil {
 		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		return nil, fmt.Errorf("--endpoint=%s: the directory of the socket: %w", o.endpoint, err)
 	}
 	self := nodefacts.NewSelf(client, o.nodeName, o.driverName)
 	server, err := node.New(node.Config{Driver: o.driverName, KubeletDir: o.kubeletDir, Facts: self})

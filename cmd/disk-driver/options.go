@@ -62,7 +62,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.endpoint, "endpoint", "", "unix socket to serve CSI on, such as unix:///csi/csi.sock (required)")
 	flags.StringVar(&o.driverName, "driver-name", diskdriver.DefaultName, "CSI driver name")
 	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou (required but in mode node)")
-	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with (required but in mode node)")
+	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with; empty: the UID of the namespace kube-system, which the API server is asked for")
 	flags.StringVar(&o.ecsEndpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token; empty: OIDC, the environment or the instance's RAM role, whichever is there first (docs/credentials.md)")
 	flags.StringVar(&o.stsEndpoint, "sts-endpoint", "", "host or URL of STS, for credentials by OIDC; HTTPS unless it starts with http://; empty: the region's own")
@@ -71,7 +71,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
 	flags.BoolVar(&o.nodeFacts, "node-facts", true, "tell Kubernetes which disks each node can attach, and how many (docs/node-facts.md); without an API server nobody is told")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts and for the modes node and all; only needed outside of a cluster")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts, an empty --cluster-id and the modes node and all; only needed outside of a cluster")
 	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease by which replicas agree on who keeps --node-facts; the Pod's own if empty")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of the Node object that this process runs on (required in modes node and all)")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
@@ -107,7 +107,6 @@ func (o *options) validate() error {
 	}{
 		{"endpoint", o.endpoint, "unix:///csi/csi.sock", true},
 		{"region", o.region, "cn-hangzhou", withCloud},
-		{"cluster-id", o.clusterID, "c0123456789abcdef", withCloud},
 		{"node-name", o.nodeName, "cn-hangzhou.192.168.0.1", onNode},
 	} {
 		if required.value == "" && required.needed {

@@ -48,7 +48,6 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		want string
 	}{
 		{without("region"), "--region is missing; for example --region=cn-hangzhou"},
-		{without("cluster-id"), "--cluster-id is missing; for example --cluster-id=c0123456789abcdef"},
 		{without("endpoint"), "--endpoint is missing; for example --endpoint=unix:///csi/csi.sock"},
 		{append(good, "--endpoint=tcp://127.0.0.1:1"), `endpoint "tcp://127.0.0.1:1": allowed is a unix socket`},
 		{append(good, "--endpoint=unix://csi.sock"), "with an absolute path"},

@@ -66,7 +66,7 @@ var rules = map[string]rule{
 	},
 	"ecssim":               {},
 	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
-	"cmd/disk-driver":      {allowed: []string{module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
+	"cmd/disk-driver":      {allowed: []string{module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
 	"cmd/disk-provisioner": {allowed: []string{module + "/provisioner", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver", ecsSDK}},
 	"cmd/ecs-simulator":    {allowed: []string{module + "/ecssim", "github.com/spf13/pflag"}},
 	"deploy":               {},

@@ -67,29 +67,32 @@ func TestSchemaIsClosedTypedAndDescribed(t *testing.T) {
 	})
 }
 
-func TestPresetFullSetsEveryValueToAnotherThanItsDefault(t *testing.T) {
+// What no preset changes would be tried by no test.
+func TestPresetsSetEveryValueToAnotherThanItsDefault(t *testing.T) {
 	schema, err := ReadSchema(repo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := chartutil.Values(preset(t, "full", ""))
+	presets, err := Presets(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defaults, err := chartutil.ReadValuesFile(filepath.Join(repo, chartDir, "values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	same := map[string]bool{"csiDriver.create": true, "diskProvisioner.leaderElection": true} // the other presets change these
 	schema.Walk("", func(path string, s *Schema) {
 		if len(s.Properties) > 0 || strings.Contains(path, "[]") || strings.Contains(path, "<key>") || path == "global" {
 			return
 		}
-		value, err := lookup(full, path)
-		if err != nil {
-			t.Errorf("%s is not set: %v", path, err)
-			return
+		for _, values := range presets {
+			if value, err := lookup(values, path); err == nil {
+				if other, err := lookup(defaults, path); err != nil || !cmp.Equal(value, other) {
+					return
+				}
+			}
 		}
-		if other, err := lookup(defaults, path); err == nil && cmp.Equal(value, other) && !same[path] {
-			t.Errorf("%s is set to its default %v", path, value)
-		}
+		t.Errorf("no preset sets %s to another value than its default", path)
 	})
 }
 
@@ -126,9 +129,18 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"parameter as a boolean", "storageClasses: [{name: a, parameters: {encrypted: true}}]", "'/storageClasses/0/parameters/encrypted': got boolean, want string"},
 		{"binding mode", "storageClasses: [{name: a, parameters: {}, volumeBindingMode: Later}]", "'/storageClasses/0/volumeBindingMode'"},
 		{"no region", "region: ''", "region is not set: the region of the cluster's ECS instances, for example --set region=cn-hangzhou"},
-		{"no cluster ID", "clusterID: ''", `clusterID is not set, and without a cluster (helm template, --dry-run=client) the UID of its namespace kube-system cannot be looked up: for example --set clusterID="$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')"`},
 		{"no image", "image: {repository: ''}", "image.repository is not set: where the image built from the Dockerfile was pushed to, for example --set image.repository=registry.example.com/storage/topodisk"},
 		{"no Secret", "credentials: {existingSecret: ''}", "credentials.existingSecret is not set: a Secret of namespace kube-system with the keys access-key-id and access-key-secret, for example --set credentials.existingSecret=topodisk-credentials"},
+		{"a Secret and a key", "credentials: {accessKeyID: LTAI, accessKeySecret: s}", "credentials.existingSecret is topodisk-credentials, and credentials.accessKeyID is set"},
+		{"half a key", "credentials: {existingSecret: '', accessKeyID: LTAI}", "credentials.accessKeyID and credentials.accessKeySecret go together"},
+		{"another source", "credentials: {source: environment}", "'/credentials/source': value must be one of 'secret', 'oidc', 'ram-role'"},
+		{"a Secret for a role", "credentials: {source: ram-role}", "credentials.source is ram-role, and an access key is named too"},
+		{"OIDC without a role", "credentials: {source: oidc, existingSecret: ''}", "credentials.oidc.roleARN or credentials.oidc.providerARN is not set"},
+		{"affinity's field", "controller: {affinity: {nodeAffinty: {}}}", "'/controller/affinity': additional properties 'nodeAffinty' not allowed"},
+		{"group of nodes twice", "nodePlugin: {groups: [{name: a}, {name: a}]}", `nodePlugin.groups has the name "a" twice`},
+		{"group without a name", "nodePlugin: {groups: [{kubeletDir: /k}]}", "'/nodePlugin/groups/0': missing property 'name'"},
+		{"snapshots of nobody", "volumeSnapshotClasses: [{name: a}]", "volumeSnapshotClasses are given and csiSnapshotter.enabled is false"},
+		{"departure", "nodePlugin: {departure: 90}", "'/nodePlugin/departure': got number, want string"},
 		{"two that both lead", "diskProvisioner: {leaderElection: false}", "diskProvisioner.leaderElection is false with controller.replicas 2"},
 		{"one port for two", "diskProvisioner: {httpEndpoint: ':9808'}", "diskDriver.httpEndpoint and diskProvisioner.httpEndpoint are both :9808"},
 		{"every Secret and one", "rbac: {provisionerSecrets: [{namespace: a, names: ['*', b]}]}", `rbac.provisionerSecrets of namespace a has "*" beside names`},
@@ -150,7 +162,7 @@ func TestEveryMissingValueIsNamedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("a release without any value was rendered")
 	}
-	for _, name := range []string{"region", "clusterID", "image.repository", "credentials.existingSecret"} {
+	for _, name := range []string{"region", "image.repository", "credentials.existingSecret"} {
 		if !strings.Contains(err.Error(), "\n- "+name+" is not set") {
 			t.Errorf("%s is not named in\n%v", name, err)
 		}

@@ -27,6 +27,7 @@ type Generated struct {
 func AllGenerated() []Generated {
 	return []Generated{
 		{Path: chartDir + "/values.yaml", Make: valuesYAML},
+		{Path: chartDir + "/files/dashboard.json", Make: dashboard},
 		{Path: chartDir + "/README.md", Make: readme},
 		{Path: deployDir + "/topodisk.yaml", Make: deployYAML},
 	}
@@ -149,7 +150,11 @@ func valuesTable(schema *Schema) string {
 	var b strings.Builder
 	b.WriteString("| Value | Default | Meaning |\n|---|---|---|\n")
 	schema.Walk("", func(path string, s *Schema) {
+		whole := strings.HasSuffix(path, "affinity") // a Kubernetes type that readers know: no row for each of its fields
 		switch {
+		case strings.Contains(path, "affinity."):
+			return
+		case whole: // one row
 		case path == "global", strings.HasSuffix(path, "[]"), strings.HasSuffix(path, "<key>"):
 			return // nothing that is set by itself
 		case len(s.Properties) > 0:
@@ -189,9 +194,9 @@ func tableAllowed(s *Schema) string {
 	return " One of " + strings.Join(values, ", ") + "."
 }
 
-const deployHeader = `# The chart charts/topodisk as plain YAML, for clusters without Helm. Made by make chart-update, the same as
-#   helm template topodisk charts/topodisk --namespace kube-system --values deploy/values.yaml
-# Before kubectl apply, replace what deploy/values.yaml makes up: the region, the cluster ID and the image;
+const deployHeader = `# The chart charts/topodisk as plain YAML, for clusters of Kubernetes 1.34 or later without Helm. Made by make chart-update,
+# the same as helm template topodisk charts/topodisk --namespace kube-system --values deploy/values.yaml
+# Before kubectl apply, replace what deploy/values.yaml makes up, the region and the image, as deploy/kustomization.yaml does;
 # and make the Secret topodisk-credentials in namespace kube-system with the keys access-key-id and access-key-secret.
 `
 

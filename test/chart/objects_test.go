@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -110,14 +111,14 @@ func TestContainersShareTheSocketAndNothingElse(t *testing.T) {
 	for _, c := range pod.Containers {
 		got[c.Name] = mounts(c)
 	}
-	want := map[string][]string{"disk-driver": {"socket", "credentials", "api-token"}, "csi-provisioner": {"socket", "api-token"}}
+	want := map[string][]string{
+		"disk-driver": {"socket", "credentials", "api-token"}, "csi-provisioner": {"socket", "api-token"},
+		"csi-attacher": {"socket", "api-token"}, "csi-resizer": {"socket", "api-token"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 	without := preset(t, "minimal", "{diskDriver: {nodeFacts: false}}")
-	if got := mounts(container(t, controllerPod(t, without), "disk-driver")); slices.Contains(got, "api-token") {
-		t.Errorf("disk-driver has a token of the API server, which it doesn't need: %v", got)
-	}
 	for _, role := range decode[rbacv1.ClusterRole](t, without, "ClusterRole") {
 		if role.Name == "topodisk-node-facts" {
 			t.Errorf("the Pod may write on Nodes, which it doesn't: %v", rules(role.Rules))
@@ -129,6 +130,142 @@ func TestContainersShareTheSocketAndNothingElse(t *testing.T) {
 	}
 	if !slices.Contains(driver.Args, "--endpoint=unix:///csi/csi.sock") || !slices.Contains(provisioner.Args, "--csi-address=/csi/csi.sock") {
 		t.Errorf("the programs are not told one socket: %v, %v", driver.Args, provisioner.Args)
+	}
+}
+
+// The Secret of other disk drivers is taken without a word on its keys.
+func TestTheSecretOfOtherDriversIsTakenAsItIs(t *testing.T) {
+	for _, v := range controllerPod(t, preset(t, "minimal", "{credentials: {existingSecret: csi-access-key}}")).Volumes {
+		if v.Name == "credentials" && !slices.Contains(v.Secret.Items, corev1.KeyToPath{Key: "id", Path: "id"}) {
+			t.Errorf("the key id is not mounted: %v", v.Secret.Items)
+		}
+	}
+}
+
+func TestOtherSourcesOfCredentialsNeedNoSecret(t *testing.T) {
+	for name, want := range map[string][]string{"full": {"socket", "oidc-token", "api-token"}, "ram-role": {"socket", "api-token"}} {
+		driver := container(t, controllerPod(t, preset(t, name, "")), "disk-driver")
+		if diff := cmp.Diff(want, mounts(driver)); diff != "" {
+			t.Errorf("preset %s: mounts (-want +got):\n%s", name, diff)
+		}
+		for _, arg := range driver.Args {
+			if strings.HasPrefix(arg, "--credentials-dir") {
+				t.Errorf("preset %s: %s goes before every other source", name, arg)
+			}
+		}
+	}
+	env := map[string]string{}
+	for _, e := range container(t, controllerPod(t, preset(t, "full", "")), "disk-driver").Env {
+		env[e.Name] = e.Value
+	}
+	if env["ALIBABA_CLOUD_ROLE_ARN"] == "" || env["ALIBABA_CLOUD_OIDC_PROVIDER_ARN"] == "" || env["ALIBABA_CLOUD_OIDC_TOKEN_FILE"] != "/var/run/secrets/topodisk/oidc/token" {
+		t.Errorf("environment of disk-driver: %v", env)
+	}
+}
+
+func TestASecretIsMadeOfValues(t *testing.T) {
+	secrets := decode[corev1.Secret](t, preset(t, "created-secret", ""), "Secret")
+	if len(secrets) != 1 || secrets[0].StringData["access-key-id"] != "LTAI5tExample" || secrets[0].StringData["access-key-secret"] != "not-a-secret" {
+		t.Fatalf("Secrets: %v", secrets)
+	}
+	driver := container(t, controllerPod(t, preset(t, "created-secret", "")), "disk-driver")
+	if !slices.Contains(driver.Args, "--credentials-dir=/var/run/secrets/topodisk/"+secrets[0].Name) {
+		t.Errorf("disk-driver reads another Secret: %v", driver.Args)
+	}
+	if got := decode[corev1.Secret](t, preset(t, "minimal", ""), "Secret"); len(got) != 0 {
+		t.Errorf("a Secret is made beside the existing one: %v", got)
+	}
+}
+
+// daemonSet returns the DaemonSet of a name.
+func daemonSet(t *testing.T, values map[string]any, name string) appsv1.DaemonSet {
+	t.Helper()
+	for _, set := range decode[appsv1.DaemonSet](t, values, "DaemonSet") {
+		if set.Name == name {
+			return set
+		}
+	}
+	t.Fatalf("no DaemonSet %s", name)
+	return appsv1.DaemonSet{}
+}
+
+func TestNodePluginHoldsNoCredentialsAndSharesNothingOfItsNodeButDisks(t *testing.T) {
+	set := daemonSet(t, preset(t, "minimal", ""), "topodisk-node")
+	pod := set.Spec.Template.Spec
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC || *pod.AutomountServiceAccountToken {
+		t.Error("the Pod shares namespaces with its node, or every container gets a token")
+	}
+	if len(pod.Containers) != 1 {
+		t.Fatalf("%d containers", len(pod.Containers))
+	}
+	driver := pod.Containers[0]
+	if s := driver.SecurityContext; !*s.Privileged || !*s.ReadOnlyRootFilesystem {
+		t.Errorf("security context %v", s)
+	}
+	both := corev1.MountPropagationBidirectional
+	want := []corev1.VolumeMount{
+		{Name: "kubelet", MountPath: "/var/lib/kubelet", MountPropagation: &both}, {Name: "dev", MountPath: "/dev"}, {Name: "run", MountPath: "/run"},
+		{Name: "api-token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
+	}
+	if diff := cmp.Diff(want, driver.VolumeMounts); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	paths := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			t.Errorf("the node plugin gets Secret %s", v.Secret.SecretName)
+		}
+		if v.HostPath != nil {
+			paths[v.Name] = v.HostPath.Path
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"kubelet": "/var/lib/kubelet", "dev": "/dev"}, paths); diff != "" {
+		t.Errorf("paths of the node (-want +got):\n%s", diff)
+	}
+	if len(driver.Env) != 1 || driver.Env[0].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+		t.Errorf("environment: %v", driver.Env)
+	}
+	for _, want := range []string{"--mode=node", "--node-name=$(NODE_NAME)", "--endpoint=unix:///var/lib/kubelet/plugins/diskplugin.csi.alibabacloud.com/csi.sock"} {
+		if !slices.Contains(driver.Args, want) {
+			t.Errorf("no %s in %v", want, driver.Args)
+		}
+	}
+}
+
+// The kubelet must not kill a plugin that still waits for the volumes of a drained node.
+func TestNodePluginMayWaitAsLongAsItIsTold(t *testing.T) {
+	for departure, want := range map[string]int64{"5m": 330, "1h1m1s": 3691, "90s": 120} {
+		set := daemonSet(t, preset(t, "minimal", "{nodePlugin: {departure: "+departure+"}}"), "topodisk-node")
+		if got := *set.Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
+			t.Errorf("departure %s: grace period %d s, want %d", departure, got, want)
+		}
+	}
+}
+
+func TestGroupsOfNodesHaveDaemonSetsOfTheirOwn(t *testing.T) {
+	values := preset(t, "full", "")
+	system, gpu := daemonSet(t, values, "topodisk-node-system"), daemonSet(t, values, "topodisk-node-gpu")
+	if cmp.Equal(system.Spec.Selector, gpu.Spec.Selector) {
+		t.Errorf("both select the same Pods: %v", system.Spec.Selector)
+	}
+	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux", "example.com/disks": "true", "example.com/pool": "gpu"}, gpu.Spec.Template.Spec.NodeSelector); diff != "" {
+		t.Errorf("node selector (-want +got):\n%s", diff)
+	}
+	if args := gpu.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--kubelet-dir=/data/kubelet") || !slices.Contains(args, "--v=5") {
+		t.Errorf("flags of the group: %v", args)
+	}
+	if args := system.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--kubelet-dir=/var/lib/k0s/kubelet") || !slices.Contains(args, "--v=4") {
+		t.Errorf("flags of a group without its own: %v", args)
+	}
+}
+
+// A serial instance stands idle while the disks whose turn it is wait for their retry.
+func TestAttachesAreRetriedSoon(t *testing.T) {
+	args := container(t, controllerPod(t, preset(t, "minimal", "")), "csi-attacher").Args
+	for _, flag := range []string{"--retry-interval-max=10s", "--timeout=2m", "--leader-election=true", "--default-fstype=ext4"} {
+		if !slices.Contains(args, flag) {
+			t.Errorf("csi-attacher runs without %s: %v", flag, args)
+		}
 	}
 }
 
@@ -202,7 +339,7 @@ func rules(rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
+func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	values := preset(t, "minimal", "{rbac: {provisionerSecrets: [{namespace: storage, names: [ecs-parameters]}, {namespace: tenants, names: ['*']}]}}")
 	got := map[string][]string{}
 	for _, role := range decode[rbacv1.ClusterRole](t, values, "ClusterRole") {
@@ -244,6 +381,33 @@ func TestProvisionerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 			"coordination.k8s.io/leases[]: create",
 			"coordination.k8s.io/leases[topodisk-node-facts-diskplugin-csi-alibabacloud-com]: get update",
 		},
+		"kube-system/topodisk-driver": {"/events[]: create patch"},
+		"topodisk-attacher": {
+			"/persistentvolumes[]: get list watch patch",
+			"storage.k8s.io/csinodes[]: get list watch",
+			"storage.k8s.io/volumeattachments/status[]: patch",
+			"storage.k8s.io/volumeattachments[]: get list watch patch",
+		},
+		"kube-system/topodisk-attacher": {
+			"coordination.k8s.io/leases[]: create",
+			"coordination.k8s.io/leases[external-attacher-leader-diskplugin-csi-alibabacloud-com]: get update",
+		},
+		"topodisk-resizer": {
+			"/events[]: create patch",
+			"/persistentvolumeclaims/status[]: patch",
+			"/persistentvolumeclaims[]: get list watch",
+			"/persistentvolumes[]: get list watch patch",
+			"storage.k8s.io/volumeattributesclasses[]: get list watch",
+		},
+		"kube-system/topodisk-resizer": {
+			"coordination.k8s.io/leases[]: create",
+			"coordination.k8s.io/leases[external-resizer-diskplugin-csi-alibabacloud-com]: get update",
+		},
+		"topodisk-node": {
+			"/nodes[]: get list watch patch",
+			"storage.k8s.io/csinodes[]: list watch",
+			"storage.k8s.io/volumeattachments[]: list",
+		},
 		"storage/topodisk-provisioner-secrets": {"/secrets[ecs-parameters]: get watch"},
 		"tenants/topodisk-provisioner-secrets": {"/secrets[]: get watch"},
 	}
@@ -261,7 +425,7 @@ func journalPages() []string {
 	return names
 }
 
-func TestEveryRoleIsBoundToTheController(t *testing.T) {
+func TestEveryRoleIsBoundToTheAccountThatNeedsIt(t *testing.T) {
 	values := preset(t, "full", "")
 	roles, bound := map[string]bool{}, map[string]bool{}
 	for _, role := range decode[rbacv1.ClusterRole](t, values, "ClusterRole") {
@@ -270,9 +434,12 @@ func TestEveryRoleIsBoundToTheController(t *testing.T) {
 	for _, role := range decode[rbacv1.Role](t, values, "Role") {
 		roles[role.Namespace+"/"+role.Name] = true
 	}
-	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: controllerPod(t, values).ServiceAccountName, Namespace: "kube-system"}}
+	subjects := func(name string) []rbacv1.Subject {
+		return []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: "kube-system"}}
+	}
+	want, node := subjects(controllerPod(t, values).ServiceAccountName), subjects(daemonSet(t, values, "topodisk-node-gpu").Spec.Template.Spec.ServiceAccountName)
 	for _, b := range decode[rbacv1.ClusterRoleBinding](t, values, "ClusterRoleBinding") {
-		bound["/"+b.RoleRef.Name] = cmp.Equal(b.Subjects, want)
+		bound["/"+b.RoleRef.Name] = cmp.Equal(b.Subjects, want) && b.RoleRef.Name != "topodisk-node" || cmp.Equal(b.Subjects, node) && b.RoleRef.Name == "topodisk-node"
 	}
 	for _, b := range decode[rbacv1.RoleBinding](t, values, "RoleBinding") {
 		bound[b.Namespace+"/"+b.RoleRef.Name] = cmp.Equal(b.Subjects, want)
@@ -281,8 +448,8 @@ func TestEveryRoleIsBoundToTheController(t *testing.T) {
 		t.Errorf("roles (-made +bound to the controller):\n%s", diff)
 	}
 	accounts := decode[corev1.ServiceAccount](t, values, "ServiceAccount")
-	if len(accounts) != 1 || accounts[0].Name != want[0].Name {
-		t.Errorf("ServiceAccounts are %v, want one named %s", accounts, want[0].Name)
+	if len(accounts) != 2 || accounts[0].Name != want[0].Name || accounts[1].Name != node[0].Name {
+		t.Errorf("ServiceAccounts are %v, want %s and %s", accounts, want[0].Name, node[0].Name)
 	}
 }
 
@@ -296,9 +463,9 @@ func TestDisruptionBudgetIsMadeForSeveralReplicasOnly(t *testing.T) {
 }
 
 func TestCSIDriverSaysWhatKubernetesMustKnow(t *testing.T) {
-	yes, no, file := true, false, storagev1.FileFSGroupPolicy
+	yes, no, minute, file := true, false, int64(60), storagev1.FileFSGroupPolicy
 	want := storagev1.CSIDriverSpec{
-		AttachRequired: &yes, PodInfoOnMount: &no, StorageCapacity: &no, FSGroupPolicy: &file,
+		AttachRequired: &yes, PodInfoOnMount: &no, FSGroupPolicy: &file, SELinuxMount: &no, NodeAllocatableUpdatePeriodSeconds: &minute,
 		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 	}
 	drivers := decode[storagev1.CSIDriver](t, preset(t, "minimal", ""), "CSIDriver")
@@ -307,6 +474,10 @@ func TestCSIDriverSaysWhatKubernetesMustKnow(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, drivers[0].Spec); diff != "" {
 		t.Errorf("CSIDriver (-want +got):\n%s", diff)
+	}
+	old, _, err := Render(repo, preset(t, "full", ""), Release{Name: "topodisk", Namespace: "kube-system", Kubernetes: "v1.31.0"})
+	if err != nil || strings.Contains(old, "nodeAllocatableUpdatePeriodSeconds") || strings.Contains(old, "preventPodSchedulingIfMissing") {
+		t.Errorf("Kubernetes 1.31 is sent fields that it does not know, or %v", err)
 	}
 	if got := decode[storagev1.CSIDriver](t, preset(t, "beside-incumbent", ""), "CSIDriver"); len(got) != 0 {
 		t.Errorf("csiDriver.create is false, yet there is %v", got)
@@ -322,11 +493,24 @@ func TestDefaultClassWaitsForThePodAndStaysInItsZone(t *testing.T) {
 	if *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || class.Parameters["topodisk.io/strict-topology"] != "true" {
 		t.Errorf("the class binds %s with %v", *class.VolumeBindingMode, class.Parameters)
 	}
-	if class.Provisioner != "diskplugin.csi.alibabacloud.com" || *class.AllowVolumeExpansion {
-		t.Errorf("provisioner is %s, expansion %v, which nothing answers yet", class.Provisioner, *class.AllowVolumeExpansion)
+	if class.Provisioner != "diskplugin.csi.alibabacloud.com" || !*class.AllowVolumeExpansion {
+		t.Errorf("provisioner is %s, expansion %v", class.Provisioner, *class.AllowVolumeExpansion)
 	}
 	if _, ok := class.Annotations["storageclass.kubernetes.io/is-default-class"]; ok {
 		t.Error("the class makes itself the cluster's default")
+	}
+}
+
+func TestClassesOfSnapshotsAndAttributesAreOfTheDriver(t *testing.T) {
+	values := preset(t, "full", "")
+	snapshots := decode[snapshotv1.VolumeSnapshotClass](t, values, "VolumeSnapshotClass")
+	if len(snapshots) != 2 || snapshots[0].Driver != "disk.example.com" || snapshots[0].DeletionPolicy != snapshotv1.VolumeSnapshotContentRetain ||
+		snapshots[0].Annotations["snapshot.storage.kubernetes.io/is-default-class"] != "true" || snapshots[1].DeletionPolicy != snapshotv1.VolumeSnapshotContentDelete {
+		t.Errorf("VolumeSnapshotClasses: %v", snapshots)
+	}
+	attributes := decode[storagev1.VolumeAttributesClass](t, values, "VolumeAttributesClass")
+	if len(attributes) != 1 || attributes[0].DriverName != "disk.example.com" || attributes[0].Parameters["performanceLevel"] != "PL2" {
+		t.Errorf("VolumeAttributesClasses: %v", attributes)
 	}
 }
 
@@ -344,7 +528,9 @@ func TestExamplesUseClassesThatExist(t *testing.T) {
 			case "StorageClass":
 				classes[object.GetName()] = true
 			case "PersistentVolumeClaim":
-				used = append(used, className(t, file, object.Object))
+				if class := className(t, file, object.Object); class != "" { // a claim of a disk that is there has none
+					used = append(used, class)
+				}
 			case "StatefulSet":
 				var set appsv1.StatefulSet
 				if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &set, true); err != nil {

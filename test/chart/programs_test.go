@@ -74,7 +74,7 @@ func TestImage(t *testing.T) {
 	bin := buildPrograms(t)
 	pods := map[string]corev1.PodSpec{}
 	for _, name := range []string{"minimal", "full", "single"} {
-		pods[name] = controllerPod(t, preset(t, name, ""))
+		pods[name] = ownContainers(t, preset(t, name, ""))
 	}
 	t.Run("has everything that is copied into it", func(t *testing.T) { checkCopies(t, bin) })
 	t.Run("has every command of the Pod", func(t *testing.T) {
@@ -91,10 +91,23 @@ func TestImage(t *testing.T) {
 			checkFlags(t, bin, name, pod)
 		}
 	})
+	t.Run("knows every flag of the node plugin", func(t *testing.T) {
+		for from, name := range map[string]string{"minimal": "topodisk-node", "full": "topodisk-node-gpu"} {
+			checkFlags(t, bin, from, daemonSet(t, preset(t, from, ""), name).Spec.Template.Spec)
+		}
+	})
 	t.Run("has a flag for every value", func(t *testing.T) { checkValues(t, bin) })
 	t.Run("is alive and not ready while ECS does not answer", func(t *testing.T) { checkWithoutECS(t, bin, pods["minimal"]) })
 	t.Run("is alive without its Secret and names Secret and key", func(t *testing.T) { checkWithoutSecret(t, bin, pods["minimal"]) })
 	t.Run("is ready once ECS answers to the keys of the Secret", func(t *testing.T) { checkWithECS(t, bin, pods["minimal"]) })
+}
+
+// ownContainers returns the controller's Pod without the sidecars, whose images
+// are not ours.
+func ownContainers(t *testing.T, values map[string]any) corev1.PodSpec {
+	pod := controllerPod(t, values)
+	pod.Containers = slices.DeleteFunc(pod.Containers, func(c corev1.Container) bool { return len(c.Command) == 0 })
+	return pod
 }
 
 func checkCopies(t *testing.T, bin string) {

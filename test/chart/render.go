@@ -15,14 +15,12 @@ import (
 	"slices"
 	"strings"
 
-	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
 )
 
 // Places in the repository, relative to its root.
@@ -37,7 +35,20 @@ const (
 type Release struct {
 	Name      string
 	Namespace string
-	Cluster   *rest.Config // what the templates' lookup asks; nil answers nothing, as in helm template
+	// Kubernetes is the version of the API server, such as v1.31.0; empty
+	// stands for that of test/kube.
+	Kubernetes string
+}
+
+const kubernetes = "v1.36.3" // of test/kube
+
+func capabilities(version string) *chartutil.Capabilities {
+	if version == "" {
+		version = kubernetes
+	}
+	c := *chartutil.DefaultCapabilities
+	c.KubeVersion.Version = version
+	return &c
 }
 
 // Render returns what `helm template` prints for the chart with these values
@@ -49,11 +60,11 @@ func Render(repo string, values map[string]any, release Release) (manifests, not
 		return "", "", err
 	}
 	options := chartutil.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, Revision: 1, IsInstall: true}
-	merged, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
+	merged, err := chartutil.ToRenderValues(chart, values, options, capabilities(release.Kubernetes))
 	if err != nil {
 		return "", "", err
 	}
-	files, err := renderFiles(chart, merged, release.Cluster)
+	files, err := engine.Render(chart, merged)
 	if err != nil {
 		return "", "", err
 	}
@@ -62,13 +73,6 @@ func Render(repo string, values map[string]any, release Release) (manifests, not
 	delete(files, notesFile)
 	manifests, err = join(files)
 	return manifests, notes, err
-}
-
-func renderFiles(chart *helmchart.Chart, values chartutil.Values, cluster *rest.Config) (map[string]string, error) {
-	if cluster == nil {
-		return engine.Render(chart, values)
-	}
-	return engine.RenderWithClient(chart, values, cluster)
 }
 
 // join puts the documents one after another in the order in which Helm installs them.

@@ -12,30 +12,31 @@
 {{- printf "%s-controller" (include "topodisk.fullname" .) -}}
 {{- end -}}
 
-{{/* Labels that select the controller's Pods; a Deployment's selector can never change. */}}
-{{- define "topodisk.selectorLabels" -}}
-app.kubernetes.io/name: topodisk
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: controller
+{{/* Name of the node plugin's ServiceAccount, and what its DaemonSets' names start with. */}}
+{{- define "topodisk.node" -}}
+{{- printf "%s-node" (include "topodisk.fullname" .) -}}
 {{- end -}}
 
-{{/* Labels of every object. Helm itself adds app.kubernetes.io/managed-by where it installs. */}}
+{{/* Labels that select a component's Pods, of (list root component); a Deployment's selector can never change. */}}
+{{- define "topodisk.selector" -}}
+app.kubernetes.io/name: topodisk
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels of a component's objects, of (list root component). Helm adds app.kubernetes.io/managed-by where it installs. */}}
+{{- define "topodisk.labelsOf" -}}
+{{ include "topodisk.selector" . }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+{{- end -}}
+
+{{/* Labels of the controller's objects, and of those that belong to nobody. */}}
 {{- define "topodisk.labels" -}}
-{{ include "topodisk.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{ include "topodisk.labelsOf" (list . "controller") }}
 {{- end -}}
 
 {{- define "topodisk.image" -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
-{{- end -}}
-
-{{/* The cluster's ID: the value, else the UID of kube-system, else empty where no cluster can be asked. */}}
-{{- define "topodisk.clusterID" -}}
-{{- if .Values.clusterID -}}
-{{- .Values.clusterID -}}
-{{- else -}}
-{{- dig "metadata" "uid" "" (lookup "v1" "Namespace" "" "kube-system") -}}
-{{- end -}}
 {{- end -}}
 
 {{/* Name of the leader election's Lease: the driver name, with a dash for every character that a Lease cannot have. */}}
@@ -43,15 +44,152 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- regexReplaceAll "[^a-zA-Z0-9-]" .Values.driverName "-" -}}
 {{- end -}}
 
-{{/* Directory of the credentials' files. It ends in the Secret's name, so that an error about a file names the Secret too. */}}
-{{- define "topodisk.credentialsDir" -}}
-{{- printf "/var/run/secrets/topodisk/%s" .Values.credentials.existingSecret -}}
+{{/* Name of the Secret with the access key: the user's, or the one that the chart makes. */}}
+{{- define "topodisk.secret" -}}
+{{- .Values.credentials.existingSecret | default (printf "%s-credentials" (include "topodisk.fullname" .)) -}}
 {{- end -}}
 
-{{/* What every container is denied. */}}
+{{/* Directory of the credentials' files. It ends in the Secret's name, so that an error about a file names the Secret too. */}}
+{{- define "topodisk.credentialsDir" -}}
+{{- printf "/var/run/secrets/topodisk/%s" (include "topodisk.secret" .) -}}
+{{- end -}}
+
+{{/* What every container is denied that need not mount. */}}
 {{- define "topodisk.containerSecurityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+{{- end -}}
+
+{{/* What every Pod says of where its images come from. */}}
+{{- define "topodisk.pullSecrets" -}}
+{{- with .Values.imagePullSecrets -}}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The token of the API server, in the place where programs look for it. */}}
+{{- define "topodisk.apiTokenVolume" -}}
+- name: api-token
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3600
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                fieldPath: metadata.namespace
+{{- end -}}
+
+{{- define "topodisk.apiTokenMount" -}}
+- name: api-token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end -}}
+
+{{/* Flags that every sidecar has, of (list root values). */}}
+{{- define "topodisk.sidecarFlags" -}}
+{{- $root := index . 0 -}}
+{{- with index . 1 -}}
+- --retry-interval-start={{ .retryIntervalStart }}
+- --retry-interval-max={{ .retryIntervalMax }}
+- --kube-api-qps={{ .kubeApiQps }}
+- --kube-api-burst={{ .kubeApiBurst | int }}
+- --leader-election=true
+- --leader-election-namespace={{ $root.Release.Namespace }}
+- --http-endpoint={{ .httpEndpoint }}
+- --v={{ .v | int }}
+{{- range .extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* What follows a sidecar's flags, of (list root port-name values): it has the socket and a token, and nothing else. */}}
+{{- define "topodisk.sidecarRest" -}}
+{{- $values := index . 2 -}}
+ports:
+  - name: {{ index . 1 }}
+    containerPort: {{ trimPrefix ":" $values.httpEndpoint }}
+# Restarted if it takes itself for the leader and cannot renew its Lease.
+livenessProbe:
+  httpGet:
+    path: /healthz/leader-election
+    port: {{ index . 1 }}
+  timeoutSeconds: 5
+  failureThreshold: 3
+resources:
+  {{- toYaml $values.resources | nindent 2 }}
+securityContext:
+  {{- include "topodisk.containerSecurityContext" (index . 0) | nindent 2 }}
+volumeMounts:
+  - name: socket
+    mountPath: /csi
+  {{- include "topodisk.apiTokenMount" (index . 0) | nindent 2 }}
+{{- end -}}
+
+{{/* The binding of a role, of (dict root, kind, name, namespace for a Role, account). */}}
+{{- define "topodisk.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "topodisk.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}
+
+{{/* The Role of a sidecar's own Lease with its binding, of (dict root, component, lease, verbs). */}}
+{{- define "topodisk.leaseRole" -}}
+{{- $name := printf "%s-%s" (include "topodisk.fullname" .root) .component -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "topodisk.labels" .root | nindent 4 }}
+rules:
+  # The name of an object about to be made cannot be checked, so create stands alone.
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [create]
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: [{{ .lease }}]
+    verbs: [{{ .verbs }}]
+---
+{{ include "topodisk.binding" (dict "root" .root "kind" "Role" "name" $name "namespace" .root.Release.Namespace "account" (include "topodisk.controller" .root)) }}
+{{- end -}}
+
+{{/* A duration such as 1h5m30s in seconds. */}}
+{{- define "topodisk.seconds" -}}
+{{- $total := 0 -}}
+{{- range regexFindAll "[0-9]+[hms]" . -1 -}}
+{{- $unit := trunc -1 . -}}
+{{- $total = add $total (mul (trimSuffix $unit . | int) (get (dict "h" 3600 "m" 60 "s" 1) $unit)) -}}
+{{- end -}}
+{{- $total -}}
 {{- end -}}

@@ -7,20 +7,49 @@ and all of them at once.
 {{- if not .Values.region -}}
 {{- $wrong = append $wrong "region is not set: the region of the cluster's ECS instances, for example --set region=cn-hangzhou" -}}
 {{- end -}}
-{{- if not (include "topodisk.clusterID" .) -}}
-{{- $wrong = append $wrong "clusterID is not set, and without a cluster (helm template, --dry-run=client) the UID of its namespace kube-system cannot be looked up: for example --set clusterID=\"$(kubectl get namespace kube-system -o jsonpath='{.metadata.uid}')\"" -}}
-{{- end -}}
 {{- if not .Values.image.repository -}}
 {{- $wrong = append $wrong "image.repository is not set: where the image built from the Dockerfile was pushed to, for example --set image.repository=registry.example.com/storage/topodisk" -}}
 {{- end -}}
-{{- if not .Values.credentials.existingSecret -}}
-{{- $wrong = append $wrong (printf "credentials.existingSecret is not set: a Secret of namespace %s with the keys %s and %s, for example --set credentials.existingSecret=topodisk-credentials" .Release.Namespace .Values.credentials.keys.accessKeyID .Values.credentials.keys.accessKeySecret) -}}
+{{- with .Values.credentials -}}
+{{- if eq .source "secret" -}}
+{{- if and (not .existingSecret) (not .accessKeyID) -}}
+{{- $wrong = append $wrong (printf "credentials.existingSecret is not set: a Secret of namespace %s with the keys %s and %s, for example --set credentials.existingSecret=topodisk-credentials" $.Release.Namespace .keys.accessKeyID .keys.accessKeySecret) -}}
+{{- end -}}
+{{- if and .existingSecret .accessKeyID -}}
+{{- $wrong = append $wrong (printf "credentials.existingSecret is %s, and credentials.accessKeyID is set: either an existing Secret or an access key that a Secret is made of" .existingSecret) -}}
+{{- end -}}
+{{- if ne (empty .accessKeyID) (empty .accessKeySecret) -}}
+{{- $wrong = append $wrong "credentials.accessKeyID and credentials.accessKeySecret go together: one is set and the other is not" -}}
+{{- end -}}
+{{- else if or .existingSecret .accessKeyID .accessKeySecret -}}
+{{- $wrong = append $wrong (printf "credentials.source is %s, and an access key is named too (existingSecret, accessKeyID): set credentials.source=secret, or leave them empty" .source) -}}
+{{- end -}}
+{{- if and (eq .source "oidc") (or (not .oidc.roleARN) (not .oidc.providerARN)) -}}
+{{- $wrong = append $wrong "credentials.source is oidc, and credentials.oidc.roleARN or credentials.oidc.providerARN is not set: for example --set credentials.oidc.roleARN=acs:ram::1234567890123456:role/topodisk" -}}
+{{- end -}}
 {{- end -}}
 {{- if and (gt (int .Values.controller.replicas) 1) (not .Values.diskProvisioner.leaderElection) -}}
 {{- $wrong = append $wrong (printf "diskProvisioner.leaderElection is false with controller.replicas %d: two provisioners would work on the same claims; set controller.replicas=1 or diskProvisioner.leaderElection=true" (int .Values.controller.replicas)) -}}
 {{- end -}}
-{{- if eq .Values.diskDriver.httpEndpoint .Values.diskProvisioner.httpEndpoint -}}
-{{- $wrong = append $wrong (printf "diskDriver.httpEndpoint and diskProvisioner.httpEndpoint are both %s: the containers share the Pod's address, so set two ports, for example :9808 and :9809" .Values.diskDriver.httpEndpoint) -}}
+{{- $ports := dict -}}
+{{- range list "diskDriver" "diskProvisioner" "csiAttacher" "csiResizer" "csiSnapshotter" -}}
+{{- $group := get $.Values . -}}
+{{- if dig "enabled" true $group -}}
+{{- if hasKey $ports $group.httpEndpoint -}}
+{{- $wrong = append $wrong (printf "%s.httpEndpoint and %s.httpEndpoint are both %s: the containers share the Pod's address, so set two ports, for example :9808 and :9809" (get $ports $group.httpEndpoint) . $group.httpEndpoint) -}}
+{{- end -}}
+{{- $_ := set $ports $group.httpEndpoint . -}}
+{{- end -}}
+{{- end -}}
+{{- $groups := list -}}
+{{- range .Values.nodePlugin.groups -}}
+{{- if has .name $groups -}}
+{{- $wrong = append $wrong (printf "nodePlugin.groups has the name %q twice" .name) -}}
+{{- end -}}
+{{- $groups = append $groups .name -}}
+{{- end -}}
+{{- if and .Values.volumeSnapshotClasses (not .Values.csiSnapshotter.enabled) -}}
+{{- $wrong = append $wrong "volumeSnapshotClasses are given and csiSnapshotter.enabled is false: nobody would cut the snapshots; set csiSnapshotter.enabled=true" -}}
 {{- end -}}
 {{- range .Values.rbac.provisionerSecrets -}}
 {{- if and (has "*" .names) (gt (len .names) 1) -}}

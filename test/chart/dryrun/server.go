@@ -4,23 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+
+	chart "github.com/topodisk/topodisk/test/chart"
 )
 
 // server is the API server that objects are offered to.
@@ -28,7 +33,7 @@ type server struct {
 	config   *rest.Config
 	client   kubernetes.Interface
 	dynamic  dynamic.Interface
-	mapper   meta.RESTMapper
+	mapper   meta.ResettableRESTMapper
 	warnings *warnings
 	made     []string // namespaces
 }
@@ -138,28 +143,55 @@ func deployment(namespace string, more map[string]any) *unstructured.Unstructure
 	}}
 }
 
-// findsClusterID returns an error unless disk-driver got the UID of kube-system.
-func (s *server) findsClusterID(ctx context.Context, objects []*unstructured.Unstructured) error {
-	system, err := s.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+// installSnapshotKinds makes the CustomResourceDefinitions of snapshots, as they
+// come with the client of external-snapshotter, and returns when they are served.
+func (s *server) installSnapshotKinds(ctx context.Context) error {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("find the kinds of snapshots (run this in test/chart): %w", err)
 	}
-	want := "--cluster-id=" + string(system.UID)
-	for _, object := range objects {
-		if object.GetKind() != "Deployment" {
-			continue
-		}
-		var d appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/*.storage.k8s.io_*.yaml"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no kinds of snapshots in %s: %w", dir, err)
+	}
+	definitions := s.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
 			return err
 		}
-		for _, container := range d.Spec.Template.Spec.Containers {
-			if slices.Contains(container.Args, want) {
-				return nil
+		objects, err := chart.Objects(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		for _, object := range objects {
+			if _, err := definitions.Create(ctx, object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			if err := awaitServed(ctx, definitions, object.GetName()); err != nil {
+				return err
 			}
 		}
 	}
-	return fmt.Errorf("no container has the argument %s", want)
+	s.mapper.Reset()
+	return nil
+}
+
+// awaitServed returns when the server has taken a definition into service.
+func awaitServed(ctx context.Context, definitions dynamic.ResourceInterface, name string) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		object, err := definitions.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+				return true, nil
+			}
+		}
+		return false, err
+	})
 }
 
 // makeNamespace makes a namespace for as long as the program runs, with the

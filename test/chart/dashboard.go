@@ -1,0 +1,111 @@
+package chart
+
+import (
+	"encoding/json"
+)
+
+// panel is one graph of the dashboard.
+type panel struct {
+	title, unit string
+	queries     [][2]string // expression and legend
+}
+
+// row is a line of panels under a heading.
+type row struct {
+	title  string
+	panels []panel
+}
+
+// quantiles are the queries for the middle and the slow end of a histogram.
+func quantiles(metric, by string) [][2]string {
+	var queries [][2]string
+	for _, q := range []string{"0.5", "0.99"} {
+		legend := "p" + q[2:]
+		if by != "" {
+			legend = "{{" + by + "}} " + legend
+		}
+		queries = append(queries, [2]string{"histogram_quantile(" + q + ", sum by (" + join2("le", by) + ") (rate(" + metric + "_bucket[5m])))", legend})
+	}
+	return queries
+}
+
+func join2(a, b string) string {
+	if b == "" {
+		return a
+	}
+	return a + ", " + b
+}
+
+// rows are what the dashboard shows, from what users feel to what the cloud does.
+var rows = []row{
+	{"Claims", []panel{
+		{"From claim to PersistentVolume", "s", quantiles("topodisk_provisioner_claim_to_pv_seconds", "")},
+		{"Volumes under way", "short", [][2]string{{"max(topodisk_provisioner_creates_under_way)", "under way"}, {"max(topodisk_provisioner_creates_unknown)", "of them unknown"}}},
+		{"Creations without a volume, by outcome", "ops", [][2]string{{"sum by (outcome) (rate(topodisk_provisioner_create_failures_total[5m]))", "{{outcome}}"}}},
+		{"Sent back to the scheduler, by reason", "ops", [][2]string{{"sum by (reason) (rate(topodisk_provisioner_reschedules_total[5m]))", "{{reason}}"}}},
+		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_pv_save_failures_total[5m]))", "not saved"}, {"sum by (end) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not forgotten: {{end}}"}}},
+		{"Calls spared for want of stock", "ops", [][2]string{{"sum(rate(topodisk_provisioner_creates_spared_total[5m]))", "spared"}}},
+	}},
+	{"Calls of the driver", []panel{
+		{"Calls, by method and code", "ops", [][2]string{{"sum by (method, code) (rate(topodisk_csi_call_seconds_count[5m]))", "{{method}} {{code}}"}}},
+		{"Duration, by method", "s", quantiles("topodisk_csi_call_seconds", "method")},
+		{"Calls under way, by method", "short", [][2]string{{"sum by (method) (topodisk_csi_calls_running)", "{{method}}"}}},
+		{"Panics", "short", [][2]string{{"sum(increase(topodisk_csi_panics_total[1h]))", "in the last hour"}}},
+	}},
+	{"Attaching", []panel{
+		{"Attaches and detaches, waiting and running", "short", [][2]string{{"sum by (job, state) (topodisk_ecs_slots)", "{{job}} {{state}}"}}},
+		{"Operations that wait for a disk", "short", [][2]string{{"sum(topodisk_ecs_waiters)", "waiting"}}},
+		{"Longest wait for a disk", "s", [][2]string{{"max(topodisk_ecs_oldest_wait_seconds)", "longest"}}},
+	}},
+	{"ECS", []panel{
+		{"Ready", "short", [][2]string{{"topodisk_ready", "{{pod}}"}}},
+		{"Calls, by action", "ops", [][2]string{{"sum by (action) (rate(topodisk_ecs_requests_total[5m]))", "{{action}}"}}},
+		{"Calls that failed, by action and kind", "ops", [][2]string{{`sum by (action, kind) (rate(topodisk_ecs_requests_total{kind!="ok"}[5m]))`, "{{action}} {{kind}}"}}},
+		{"Duration of calls, by action", "s", quantiles("topodisk_ecs_request_duration_seconds", "action")},
+		{"Throttled calls, by action", "ops", [][2]string{{"sum by (action) (rate(topodisk_ecs_throttled_total[5m]))", "{{action}}"}}},
+		{"Held back because of throttling", "s", quantiles("topodisk_ecs_throttle_wait_seconds", "action")},
+		{"Disks that one read asks for", "short", quantiles("topodisk_ecs_ids_per_read", "")},
+		{"Credentials: renewals", "ops", [][2]string{{"sum by (outcome) (rate(topodisk_ecs_credentials_renewals_total[5m]))", "{{outcome}}"}, {"max(topodisk_ecs_credentials_failing)", "failing"}}},
+		{"Credentials: time left", "s", [][2]string{{"(topodisk_ecs_credentials_end_timestamp_seconds > 0) - time()", "{{pod}}"}}},
+	}},
+	{"Journal", []panel{
+		{"Size", "bytes", [][2]string{{"max(topodisk_provisioner_journal_bytes)", "bytes"}}},
+		{"Writes", "ops", [][2]string{{"sum(rate(topodisk_provisioner_journal_commits_total[5m]))", "writes"}}},
+	}},
+}
+
+// dashboard returns the Grafana dashboard: a heading for each row, three panels a line.
+func dashboard(string) (string, error) {
+	type object = map[string]any
+	source := object{"type": "prometheus", "uid": "${datasource}"}
+	var panels []object
+	id, y := 0, 0
+	add := func(p object, x, width, height int) {
+		id++
+		p["id"], p["gridPos"] = id, object{"x": x, "y": y, "w": width, "h": height}
+		panels = append(panels, p)
+	}
+	for _, r := range rows {
+		add(object{"type": "row", "title": r.title, "collapsed": false}, 0, 24, 1)
+		y++
+		for i, p := range r.panels {
+			var targets []object
+			for n, q := range p.queries {
+				targets = append(targets, object{"refId": string(rune('A' + n)), "datasource": source, "expr": q[0], "legendFormat": q[1]})
+			}
+			add(object{
+				"type": "timeseries", "title": p.title, "datasource": source, "targets": targets,
+				"fieldConfig": object{"defaults": object{"unit": p.unit, "min": 0}, "overrides": []object{}},
+			}, i%3*8, 8, 8)
+			if i%3 == 2 || i == len(r.panels)-1 {
+				y += 8
+			}
+		}
+	}
+	text, err := json.MarshalIndent(object{
+		"title": "topodisk", "uid": "topodisk", "tags": []string{"storage", "csi"}, "schemaVersion": 39, "version": 1,
+		"editable": true, "refresh": "30s", "time": object{"from": "now-1h", "to": "now"}, "panels": panels,
+		"templating": object{"list": []object{{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}}},
+	}, "", "  ")
+	return string(text) + "\n", err
+}

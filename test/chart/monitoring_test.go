@@ -1,0 +1,161 @@
+package chart
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var metricName = regexp.MustCompile(`topodisk_[a-z_]+`)
+
+// sourceMetrics are the names of the metrics that the programs register.
+func sourceMetrics(t *testing.T) []string {
+	t.Helper()
+	named := regexp.MustCompile(`Name: +"(topodisk_[a-z_]+)"`)
+	var names []string
+	for _, dir := range []string{"diskdriver", "provisioner"} {
+		err := filepath.WalkDir(filepath.Join(repo, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+				names = append(names, match[1])
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(names) < 15 {
+		t.Fatalf("only these metrics were found: %v", names)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// known returns the metric that a series is of: a histogram has three.
+func known(names []string, series string) bool {
+	for _, end := range []string{"", "_bucket", "_count", "_sum"} {
+		if slices.Contains(names, strings.TrimSuffix(series, end)) && strings.HasSuffix(series, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// An alert on a metric that nobody has would never fire.
+func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
+	rules := decode[monitoringv1.PrometheusRule](t, preset(t, "full", ""), "PrometheusRule")
+	if len(rules) != 1 || len(rules[0].Spec.Groups) != 1 || len(rules[0].Spec.Groups[0].Rules) < 10 {
+		t.Fatalf("PrometheusRules: %v", rules)
+	}
+	names := sourceMetrics(t)
+	runbooks, err := os.ReadFile(filepath.Join(repo, "docs/monitoring.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules[0].Spec.Groups[0].Rules {
+		series := metricName.FindAllString(rule.Expr.String(), -1)
+		if len(series) == 0 {
+			t.Errorf("%s asks for no metric of ours: %s", rule.Alert, rule.Expr.String())
+		}
+		for _, one := range series {
+			if !known(names, one) {
+				t.Errorf("%s asks for %s, which nobody registers", rule.Alert, one)
+			}
+		}
+		if strings.Count(rule.Expr.String(), "(") != strings.Count(rule.Expr.String(), ")") {
+			t.Errorf("%s has an open bracket: %s", rule.Alert, rule.Expr.String())
+		}
+		if rule.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning", "info"}, rule.Labels["severity"]) {
+			t.Errorf("%s has no summary or no severity", rule.Alert)
+		}
+		if want := "https://runbooks.example.com/" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
+			t.Errorf("%s: runbook %s, want %s", rule.Alert, rule.Annotations["runbook_url"], want)
+		}
+		if !strings.Contains(string(runbooks), "\n### "+rule.Alert+"\n") {
+			t.Errorf("docs/monitoring.md has no runbook %s", rule.Alert)
+		}
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^### (Topodisk\w+)$`).FindAllStringSubmatch(string(runbooks), -1) {
+		if !slices.ContainsFunc(rules[0].Spec.Groups[0].Rules, func(r monitoringv1.Rule) bool { return r.Alert == heading[1] }) {
+			t.Errorf("docs/monitoring.md has a runbook of %s, which is no alert", heading[1])
+		}
+	}
+}
+
+func TestEveryMetricIsExplainedAndOnTheDashboard(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(repo, "docs/monitoring.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	board, err := os.ReadFile(filepath.Join(repo, chartDir, "files/dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := sourceMetrics(t)
+	for _, name := range names {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/monitoring.md does not explain %s", name)
+		}
+		if !strings.Contains(string(board), name) {
+			t.Errorf("the dashboard does not show %s", name)
+		}
+	}
+	for _, series := range metricName.FindAllString(string(board), -1) {
+		if !known(names, series) {
+			t.Errorf("the dashboard asks for %s, which nobody registers", series)
+		}
+	}
+}
+
+func TestDashboardComesAsAConfigMap(t *testing.T) {
+	for _, c := range decode[corev1.ConfigMap](t, preset(t, "full", ""), "ConfigMap") {
+		var board map[string]any
+		if err := json.Unmarshal([]byte(c.Data["topodisk.json"]), &board); err != nil || board["title"] != "topodisk" || c.Labels["grafana"] != "main" {
+			t.Errorf("ConfigMap %s: %v, labels %v", c.Name, err, c.Labels)
+		}
+		return
+	}
+	t.Error("no ConfigMap")
+}
+
+// Every port with metrics is asked, and its Service leads to the Pods.
+func TestEveryPortIsMeasured(t *testing.T) {
+	values := preset(t, "full", "")
+	want := map[string][]string{"topodisk-node": {"node"}}
+	for _, c := range controllerPod(t, values).Containers {
+		want["topodisk-controller"] = append(want["topodisk-controller"], c.Ports[0].Name)
+	}
+	got, services := map[string][]string{}, map[string][]string{}
+	for _, m := range decode[monitoringv1.ServiceMonitor](t, values, "ServiceMonitor") {
+		for _, e := range m.Spec.Endpoints {
+			got[m.Name] = append(got[m.Name], e.Port)
+		}
+		if m.Labels["release"] != "prometheus" {
+			t.Errorf("labels of %s: %v", m.Name, m.Labels)
+		}
+	}
+	for _, s := range decode[corev1.Service](t, values, "Service") {
+		for _, p := range s.Spec.Ports {
+			services[s.Name] = append(services[s.Name], p.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ServiceMonitors (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, services); diff != "" {
+		t.Errorf("Services (-want +got):\n%s", diff)
+	}
+}
