@@ -64,8 +64,11 @@ type Config struct {
 	TokenLife time.Duration
 	// PageTokenLife is how long a NextToken is taken; by default for ever.
 	PageTokenLife time.Duration
-	// BindFailedTokens makes a refused CreateDisk use its ClientToken up, so
-	// that other parameters under it are a mismatch.
+	// BindFailedTokens makes a refused CreateDisk, CreateSnapshot,
+	// CreateSnapshotGroup or ResizeDisk use its ClientToken up: the same
+	// request gets the same answer ("How to ensure idempotence", ECS's
+	// documentation), and other parameters are a mismatch. A refusal for a
+	// state that ends by itself binds nothing.
 	BindFailedTokens bool
 	// ForgiveUnknownDisk makes DeleteDisk of a disk that does not exist a
 	// success; by default it is InvalidDiskId.NotFound. ECS's documentation says both.

@@ -27,9 +27,7 @@ func (s *Server) createDisk(x *exchange) (object, *refusal) {
 	id, no := s.tokens.replay(x)
 	if no == nil && id == "" {
 		id, no = s.makeDisk(x)
-		if no == nil || s.config.BindFailedTokens {
-			s.tokens.bind(x, id)
-		}
+		s.tokens.bind(x, id, no, s.config.BindFailedTokens)
 	}
 	if no != nil {
 		return nil, no

@@ -201,7 +201,7 @@ func TestTokenWithOtherParametersIsAMismatch(t *testing.T) {
 	}
 }
 
-func TestRefusedCreateBindsTheTokenOnlyIfToldTo(t *testing.T) {
+func TestRefusedCreateBindsTheTokenToItsAnswerOnlyIfToldTo(t *testing.T) {
 	for _, binds := range []bool{false, true} {
 		t.Run(fmt.Sprint(binds), func(t *testing.T) {
 			s := newServer(t, func(c *ecssim.Config) { c.BindFailedTokens = binds })
@@ -211,12 +211,21 @@ func TestRefusedCreateBindsTheTokenOnlyIfToldTo(t *testing.T) {
 			c := newClient(t, s)
 			_, err := c.CreateDisk(newCreate(with(token, kind("cloud_ssd", "", 20))))
 			wantCode(t, err, 400, "InvalidDataDiskCategory.NotSupported")
+			if !binds {
+				create(t, c, with(token, kind("cloud_efficiency", "", 20)))
+				return
+			}
 			_, err = c.CreateDisk(newCreate(with(token, kind("cloud_efficiency", "", 20))))
-			if binds {
-				wantCode(t, err, 400, "IdempotentParameterMismatch")
-			} else if err != nil {
+			wantCode(t, err, 400, "IdempotentParameterMismatch")
+			if err := s.SetStock(zoneH, "cloud_ssd", 1); err != nil {
 				t.Fatal(err)
 			}
+			_, err = c.CreateDisk(newCreate(with(token, kind("cloud_ssd", "", 20))))
+			wantCode(t, err, 400, "InvalidDataDiskCategory.NotSupported")
+			if err := s.Advance(24 * time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			create(t, c, with(token, kind("cloud_ssd", "", 20)))
 		})
 	}
 }

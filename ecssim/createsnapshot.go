@@ -38,20 +38,16 @@ func (s *Server) underToken(x *exchange, make func() (string, *refusal)) (string
 		return "", no
 	}
 	id, no := s.tokens.replay(x)
-	if no != nil {
-		no.status = 403
-		if no.code == "LastTokenProcessing" {
-			no.code = "IdempotentProcessing"
-		}
-		return "", no
-	}
-	if id != "" {
-		return id, nil
+	switch {
+	case no != nil && no.code == "LastTokenProcessing":
+		return "", &refusal{403, "IdempotentProcessing", no.message}
+	case no != nil && no.code == mismatchCode:
+		return "", &refusal{403, mismatchCode, no.message}
+	case no != nil || id != "":
+		return id, no
 	}
 	id, no = make()
-	if no == nil || s.config.BindFailedTokens {
-		s.tokens.bind(x, id)
-	}
+	s.tokens.bind(x, id, no, s.config.BindFailedTokens)
 	return id, no
 }
 

@@ -18,9 +18,8 @@ func (s *Server) resizeDisk(x *exchange) (object, *refusal) {
 	}
 	id, no := s.tokens.replay(x)
 	if no == nil && id == "" {
-		if no = s.growDisk(x); no == nil || s.config.BindFailedTokens {
-			s.tokens.bind(x, x.disk)
-		}
+		no = s.growDisk(x)
+		s.tokens.bind(x, x.disk, no, s.config.BindFailedTokens)
 	}
 	if no != nil {
 		return nil, no

@@ -2,6 +2,9 @@ package ecssim
 
 import "time"
 
+// mismatchCode refuses a request under the token of another one.
+const mismatchCode = "IdempotentParameterMismatch"
+
 // tokens remembers what each ClientToken was used for.
 type tokens struct {
 	life time.Duration
@@ -10,8 +13,9 @@ type tokens struct {
 
 // tokenUse is a ClientToken bound to a request.
 type tokenUse struct {
-	canonical string // the request's parameters
-	result    string // the ID of what was made; empty if it was refused
+	canonical string   // the request's parameters
+	result    string   // the ID of what was made; empty if it was refused
+	refused   *refusal // nil if it wasn't
 	bound     time.Time
 	busyUntil time.Time // until then the first request has no reply
 }
@@ -34,8 +38,9 @@ func checkToken(token string) *refusal {
 }
 
 // replay returns what was made under the token of a request, if it was used
-// before, whether or not that still exists; or the refusal of a request that
-// is not the same, or that came before the first one was answered.
+// before, whether or not that still exists, or how it was refused; or the
+// refusal of a request that is not the same, or that came before the first one
+// was answered.
 func (t *tokens) replay(x *exchange) (string, *refusal) {
 	use := t.uses[x.tokenKey()]
 	if x.params["ClientToken"] == "" || use == nil {
@@ -46,22 +51,37 @@ func (t *tokens) replay(x *exchange) (string, *refusal) {
 		return "", nil
 	}
 	if use.canonical != x.canonical("ClientToken") {
-		return "", refuse(400, "IdempotentParameterMismatch", "The request uses the same client token as a previous, but non-identical request. Do not reuse a client token with different requests, unless the requests are identical.")
+		return "", refuse(400, mismatchCode, "The request uses the same client token as a previous, but non-identical request. Do not reuse a client token with different requests, unless the requests are identical.")
 	}
 	if x.now.Before(use.busyUntil) {
 		return "", refuse(403, "LastTokenProcessing", "The last token request is processing.")
 	}
+	if use.refused != nil {
+		again := *use.refused
+		return "", &again
+	}
 	return use.result, nil
 }
 
-// bind ties the token of a request to what was made; result is empty if the
-// request was refused.
-func (t *tokens) bind(x *exchange, result string) {
-	if x.params["ClientToken"] == "" {
+// bind ties the token of a request to what was made, or to how it was refused
+// if failedToo says so.
+func (t *tokens) bind(x *exchange, result string, refused *refusal, failedToo bool) {
+	if x.params["ClientToken"] == "" || refused != nil && (!failedToo || refused.passes()) {
 		return
 	}
-	x.token = &tokenUse{canonical: x.canonical("ClientToken"), result: result, bound: x.now}
+	x.token = &tokenUse{canonical: x.canonical("ClientToken"), result: result, refused: refused, bound: x.now}
 	t.uses[x.tokenKey()] = x.token
+}
+
+// passes says whether a refusal speaks of a state that ends by itself, so that
+// the same request may be tried later.
+func (no *refusal) passes() bool {
+	switch no.code {
+	case "IncorrectDiskStatus", "IncorrectDiskStatus.Initializing", "IncorrectDiskStatus.CreatingSnapshot", "IncorrectDiskStatus.TooManyCreatingSnapshots",
+		"InvalidSnapshotId.NotReady", "LastOrderProcessing", "InvalidStatus.Upgrading", "IncorrectInstanceStatus", "DiskCreatingSnapshot":
+		return true
+	}
+	return no.status >= 500
 }
 
 // settle notes until when the token of a request is busy.
