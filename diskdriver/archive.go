@@ -69,14 +69,10 @@ func (c *controller) archived(ctx context.Context, spec disk.SnapshotSpec) (disk
 		defer cancel()
 		shot, err = c.snapshots.AwaitSnapshot(patient, shot.ID, isOver)
 	}
-	if shot.State != disk.Failed || !shot.Cut() {
-		return shot, err
+	if err == nil && shot.State == disk.Failed {
+		err = c.failedSnapshot(ctx, what, spec.Name, shot)
 	}
-	if err := c.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
-		return shot, err
-	}
-	c.shots.keep(what+spec.Name, c.shots.of(what+spec.Name).next())
-	return shot, disk.Errorf(disk.Unexpected, "snapshot %s has failed and is deleted; the next call makes another", shot.ID)
+	return shot, err
 }
 
 // isOver ends a wait for all of a snapshot.

@@ -33,9 +33,11 @@ type publishing struct {
 
 // unseen is what ECS may be at that reads don't show.
 type unseen struct {
-	coming  bool // an attach to another node
-	leaving bool // a detach from this node, of a disk that others have too
-	left    bool // that it has detached the disk from this node
+	coming  bool              // an attach to another node
+	leaving bool              // a detach from this node, of a disk that others have too
+	come    bool              // that it has attached the disk to this node
+	left    bool              // that it has detached the disk from this node
+	parted  []disk.InstanceID // the other nodes that it has detached the disk from
 }
 
 // next decides what comes next, going by what ECS shows and may not show yet.
@@ -43,10 +45,11 @@ type unseen struct {
 // it: of any other ECS itself refuses a second attachment. A disk that is known not to go with the instance
 // isn't tried on it; what ECS has begun is joined, for then it does go.
 func (p publishing) next(d disk.Disk, u unseen) (step, error) {
-	next, err := p.shown(d)
+	next, err := p.shown(u.without(d))
 	switch {
 	case err != nil:
-	case next == done && (u.left || u.leaving && d.MultiAttach), next == attach && u.coming && d.MultiAttach && !p.shared:
+	case next == done && (u.left || u.leaving && d.MultiAttach),
+		next == attach && (u.come || u.coming && d.MultiAttach && !p.shared):
 		return await, nil
 	case next == seize, next == attach && d.State != disk.Attaching:
 		if err := p.instance.Attachable(d); err != nil {
@@ -54,6 +57,13 @@ func (p publishing) next(d disk.Disk, u unseen) (step, error) {
 		}
 	}
 	return next, err
+}
+
+// without is a disk without the nodes that don't have it any more, whatever a
+// read that lags behind shows.
+func (u unseen) without(d disk.Disk) disk.Disk {
+	d.Attachments = slices.DeleteFunc(slices.Clone(d.Attachments), func(a disk.Attachment) bool { return slices.Contains(u.parted, a.Instance) })
+	return d
 }
 
 // shown decides what comes next, going by nothing but what ECS shows. A disk

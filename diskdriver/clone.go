@@ -59,10 +59,7 @@ func (c *controller) temporary(ctx context.Context, spec disk.SnapshotSpec) (dis
 		shot, err = c.snapshots.AwaitSnapshot(ctx, shot.ID, isUsable)
 	}
 	if err == nil && shot.State == disk.Failed {
-		if err = c.snapshots.DeleteSnapshot(ctx, shot.ID); err == nil {
-			c.shots.keep(ofClone+spec.Name, c.shots.of(ofClone+spec.Name).next())
-			err = disk.Errorf(disk.Pending, "the temporary snapshot %s has failed and is deleted; the next call makes another", shot.ID)
-		}
+		err = c.failedSnapshot(ctx, ofClone, spec.Name, shot)
 	}
 	return shot, err
 }

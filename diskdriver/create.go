@@ -310,9 +310,9 @@ func (o order) prove(d disk.Disk) error {
 	return nil
 }
 
-// answer says where the disk is and what it is. The name needs no past any more.
+// answer says where the disk is and what it is.
 func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
-	c.history.forget(o.spec.Name)
+	c.history.answer(o.spec.Name)
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
 	if o.params.Filesystem != "" {

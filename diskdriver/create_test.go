@@ -162,9 +162,14 @@ func TestNamesThatAreNotAskedForAreForgotten(t *testing.T) {
 		if len(h.names) != 2 || h.of("old").generation != 1 || h.of("young").generation != 3 {
 			t.Errorf("remembered are %v", h.names)
 		}
-		h.forget("new")
-		if h.of("new").generation != 1 {
-			t.Error("a forgotten name is remembered")
+		h.keep("new", h.of("new").doubted(time.Now()))
+		h.answer("new")
+		if got := h.of("new"); got.generation != 4 || got.unsure || got.shows() {
+			t.Errorf("of a name that was just answered is remembered %+v", got)
+		}
+		time.Sleep(visibilityHorizon + time.Second)
+		if !h.of("new").shows() {
+			t.Error("what was made a while ago isn't believed to show")
 		}
 	})
 }

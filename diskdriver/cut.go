@@ -2,11 +2,15 @@ package diskdriver
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
+
+// ofCSI is the what of snapshots that the CO asked for.
+const ofCSI = ""
 
 // cut makes a snapshot, or finds the one that was made before, and waits until
 // its point in time has passed. what tells snapshots of CSI from those that the
@@ -16,7 +20,7 @@ func (c *controller) cut(ctx context.Context, what string, spec disk.SnapshotSpe
 	await := func(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
 		shot, err := c.snapshots.AwaitSnapshot(ctx, id, isCut)
 		if shot.State == disk.Failed {
-			return shot, c.failedSnapshot(ctx, name, shot)
+			return shot, c.failedSnapshot(ctx, what, spec.Name, shot)
 		}
 		return shot, err
 	}
@@ -56,17 +60,22 @@ func isCut(s disk.Snapshot) (bool, error) { return s.Cut() || s.State == disk.Fa
 // isUsable ends a wait for a snapshot that a disk is to be made from.
 func isUsable(s disk.Snapshot) (bool, error) { return s.Usable || s.State == disk.Failed, nil }
 
-// failedSnapshot is the error of a snapshot that has failed. Once it was cut
-// somebody may know its ID, who has to delete it. Before, nobody does, so it
-// goes now, and the next call makes a new one.
-func (c *controller) failedSnapshot(ctx context.Context, name string, shot disk.Snapshot) error {
-	if shot.Cut() {
-		return hasFailed(shot)
+// failedSnapshot is the error of a snapshot that has failed. One that was cut
+// for CSI may be known by its ID, and who knows it has to delete it. Any other
+// goes now, and the next call makes another: for CSI that is another moment, so
+// this one has failed for good; what the driver makes one for is only delayed.
+func (c *controller) failedSnapshot(ctx context.Context, what, name string, shot disk.Snapshot) error {
+	kind := disk.Pending
+	if what == ofCSI {
+		kind = disk.Unexpected
+		if shot.Cut() {
+			return hasFailed(shot)
+		}
 	}
 	if err := c.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
-		return disk.Errorf(disk.Unexpected, "snapshot %s has failed before it held anything, and deleting it failed too: %w", shot.ID, err)
+		return fmt.Errorf("snapshot %s has failed, and deleting it failed too: %w", shot.ID, err)
 	}
-	klog.InfoS("Deleted a snapshot that has failed before it held anything", "snapshot", shot.ID, "disk", shot.Source)
-	c.shots.keep(name, c.shots.of(name).next())
-	return disk.Errorf(disk.Unexpected, "snapshot %s has failed before it held anything; it is deleted, and the next call makes another", shot.ID)
+	klog.InfoS("Deleted a snapshot that has failed", "snapshot", shot.ID, "disk", shot.Source)
+	c.shots.keep(what+name, c.shots.of(what+name).next())
+	return disk.Errorf(kind, "snapshot %s has failed; it is deleted, and the next call makes another", shot.ID)
 }

@@ -2,6 +2,7 @@ package diskdriver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -116,7 +117,7 @@ func (g *groupController) failedGroup(ctx context.Context, name string, group di
 		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", group.ID)
 	}
 	if err := g.groups.DeleteGroup(ctx, group.ID); err != nil {
-		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was cut, and deleting it failed too: %w", group.ID, err)
+		return fmt.Errorf("snapshot group %s has failed before all of it was cut, and deleting it failed too: %w", group.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot group that has failed before all of it was cut", "group", group.ID)
 	g.shots.keep(name, g.shots.of(name).next())

@@ -19,15 +19,19 @@ const (
 	forgetAfter = time.Hour
 )
 
-// past is what this process has seen of a volume name that has no answer yet.
+// past is what this process has seen of a volume name.
 type past struct {
 	generation  disk.Generation // of the client token
 	unsure      bool            // a create under the token may have made a disk
 	unsureSince time.Time       // when the last such create was answered
 	outOfStock  bool            // the last create under the token was answered OutOfStock, and none before it is in doubt
 	unseenSince time.Time       // when the token was first found used up with no disk in sight; zero if it wasn't
+	answered    bool            // with the volume, the last time that it was asked for
 	touched     time.Time
 }
+
+// shows says whether all that was made under the name shows by now.
+func (p past) shows() bool { return !p.answered || time.Since(p.touched) > visibilityHorizon }
 
 // next returns what is known of the name under the next token: nothing.
 func (p past) next() past { return past{generation: p.generation + 1} }
@@ -38,7 +42,7 @@ func (p past) doubted(now time.Time) past {
 	return p
 }
 
-// history keeps the pasts of names that have no answer yet. Nothing in it is
+// history keeps the pasts of names. Nothing in it is
 // needed for safety after a restart: the client tokens and the disks' tags are
 // what survives.
 type history struct {
@@ -68,11 +72,10 @@ func (h *history) keep(name string, p past) {
 	h.sweep(p.touched)
 }
 
-// forget drops a name that has its answer.
-func (h *history) forget(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.names, name)
+// answer notes that the volume of a name is there: nothing is in doubt any more,
+// but that reads may not show it yet.
+func (h *history) answer(name string) {
+	h.keep(name, past{generation: h.of(name).generation, answered: true})
 }
 
 // sweep drops the names that are not asked for any more.

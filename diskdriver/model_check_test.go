@@ -126,6 +126,7 @@ func (w *world) peace() error {
 	for _, node := range walkNodes {
 		w.instanceBecomes(node, "running")
 	}
+	w.repeats = w.repeats || w.scarce && w.config.BindFailedTokens
 	w.scarce, w.calm = false, true
 	defer func() { w.calm = false }()
 	for tries := 0; ; tries++ {

@@ -8,8 +8,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/topodisk/topodisk/ecssim"
 )
 
 func (v *volume) publish(w *world, node string, readOnly bool) *call {
@@ -22,37 +20,51 @@ func (v *volume) publish(w *world, node string, readOnly bool) *call {
 		now = before
 	}
 	v.bonds[node] = now
+	blind := w.blind()
 	req := &csi.ControllerPublishVolumeRequest{VolumeId: v.id, NodeId: node, Readonly: readOnly, VolumeCapability: w.capability(v.words)}
 	return &call{method: "ControllerPublishVolume", req: req, ended: func(w *world, _ any, err error) error {
 		if err == nil {
-			return v.published(w, node, before, readOnly)
+			return v.published(w, node, before, readOnly, blind)
 		}
 		if open(err) {
 			return nil
 		}
 		before.refused = before.is == unsure
 		v.bonds[node] = before
-		return v.mayRefuse(w, node, before, readOnly, err)
+		return v.mayRefuse(w, node, before, readOnly, blind, err)
 	}}
 }
 
-// published holds a volume that the driver says is on a node against ECS.
-func (v *volume) published(w *world, node string, before bond, readOnly bool) error {
+// published holds a volume that the driver says is on a node against ECS. If
+// reads list nodes that a disk is Attaching to, none tells one of a shared disk
+// from a node that has it.
+func (v *volume) published(w *world, node string, before bond, readOnly, blind bool) error {
 	d, _ := v.disk(w)
-	if !slices.ContainsFunc(d.Attachments, func(a ecssim.AttachmentState) bool { return a.Instance == node && a.Phase == "In_use" }) {
+	now := bond{is: off, readOnly: readOnly, last: "publish"}
+	for _, a := range d.Attachments {
+		switch {
+		case a.Instance == node && a.Phase == "In_use":
+			now.is = on
+		case a.Instance == node && a.Phase == "Attaching" && len(d.Attachments) > 1 && w.config.Doubts.ListAttaching:
+			now.is = unsure
+		}
+	}
+	if now.is == off {
 		return fmt.Errorf("the disk is %s on %v", d.Status, d.Attachments)
 	}
-	if before.is == on && before.readOnly != readOnly {
+	// Who sees the disk as it was before it was published records what is asked
+	// for now.
+	if before.is == on && before.readOnly != readOnly && !blind {
 		return fmt.Errorf("it was published with readonly %v before", before.readOnly)
 	}
-	v.bonds[node] = bond{is: on, readOnly: readOnly, last: "publish"}
+	v.bonds[node] = now
 	return nil
 }
 
 // mayRefuse says whether there is a reason not to publish a volume.
-func (v *volume) mayRefuse(w *world, node string, before bond, readOnly bool, err error) error {
+func (v *volume) mayRefuse(w *world, node string, before bond, readOnly, blind bool, err error) error {
 	d, _ := v.disk(w)
-	elsewhere := false
+	elsewhere := blind
 	for other, b := range v.bonds {
 		elsewhere = elsewhere || other != node && b.is != off
 	}

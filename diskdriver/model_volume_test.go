@@ -231,7 +231,7 @@ func (v *volume) created(w *world, before phase, answer any, err error) error {
 		return v.exists(w, before, answer.(*csi.CreateVolumeResponse).GetVolume())
 	case open(err):
 		return nil
-	case code == codes.ResourceExhausted && w.scarce && before != present:
+	case code == codes.ResourceExhausted && (w.scarce || w.repeats) && before != present:
 		v.phase = absent
 		return nil
 	case (code == codes.NotFound || code == codes.FailedPrecondition || code == codes.InvalidArgument) && v.source() != "" && before != present:
@@ -331,10 +331,12 @@ func (v *volume) expand(w *world, word string) *call {
 		}
 		d, _ := v.disk(w)
 		got := answer.(*csi.ControllerExpandVolumeResponse).GetCapacityBytes()
-		if got < want || got != int64(d.Size)<<30 {
+		// What is large enough isn't made larger, so no more than a read tells its
+		// size: one that lags shows the size before it grew, never one too small.
+		if got < want || got > int64(d.Size)<<30 || got < int64(d.Size)<<30 && !w.stale {
 			return fmt.Errorf("the disk has %d GiB, and the answer is %d bytes", d.Size, got)
 		}
-		v.size.least = got >> 30
+		v.size.least = max(v.size.least, got>>30)
 		return nil
 	}}
 }

@@ -31,16 +31,21 @@ type world struct {
 	story  // reads commands
 	model  *model
 	now    *process
-	calm   bool            // in peace, where a refusal says that there is nothing
-	scarce bool            // something is sold out, or was
-	stale  bool            // reads may lag
-	fails  map[string]bool // actions of which something may fail after it was accepted
-	told   []string
+	calm   bool // in peace, where a refusal says that there is nothing
+	scarce bool // something is sold out, or was
+	// repeats says that ECS may have bound a token to its refusal to create a
+	// disk, which was sold out. Then it repeats that, whatever there is now, for
+	// as long as it knows the token: which is longer than a walk.
+	repeats bool
+	stale   bool            // reads may lag
+	fails   map[string]bool // actions of which something may fail after it was accepted
+	told    []string
 }
 
 // process is a process of the driver. When it is dead, nothing that it has under
 // way reaches ECS any more.
 type process struct {
+	born   time.Time
 	sim    *ecssim.Server
 	driver *Driver
 	ctx    context.Context
@@ -146,7 +151,7 @@ func (w *world) foreign() {
 // born starts a process of the driver, with nothing remembered.
 func (w *world) born() {
 	w.key = "secret"
-	p := &process{sim: w.sim}
+	p := &process{born: time.Now(), sim: w.sim}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	client, err := ecs.NewClient(ecs.Config{Region: w.config.Region, ClusterID: cluster, Credentials: &w.story, Transport: p})
 	w.must(err)
@@ -154,6 +159,10 @@ func (w *world) born() {
 	w.must(err)
 	w.now = p
 }
+
+// blind says whether the driver may see ECS as it was before its process began,
+// and so not what the one before it did. Of what it did itself it has to know.
+func (w *world) blind() bool { return w.stale && time.Since(w.now.born) < mostLag }
 
 // kill ends the process as a crash does.
 func (w *world) kill() {

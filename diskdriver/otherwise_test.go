@@ -103,26 +103,32 @@ const (
 	usedUp     = "a refused call uses its token up, so another one under its name has to wait until it is sure that nothing was made"
 	unattached = "it makes snapshots of disks that were never attached"
 	atOnce     = "a level changes at once"
+	answered   = "a refused call uses its token up, and the same call gets the same answer for as long as ECS knows the token"
 	blind      = "a refused call uses its token up, and where no disk is shown at all nothing proves that it made none"
+	crowded    = "of a disk that others have, a node that it is being attached to can't be told from one that has it"
 	hidden     = "a detach that doesn't show is waited for as long as it could take"
 )
 
 // differs are the doubts and stories of which that is so.
 var differs = map[string]string{
-	"bind-failed-tokens groups":                    usedUp,
-	"bind-failed-tokens lost-reply":                usedUp,
-	"bind-failed-tokens snapshots":                 usedUp,
-	"bind-failed-tokens sold-out":                  blind,
-	"bind-failed-tokens zones":                     blind,
-	"hide-detaching publish-shared-restart":        hidden,
-	"no-task-for-level modify":                     atOnce,
-	"snapshot-none-unattached accounts":            unattached,
-	"snapshot-none-unattached clone":               unattached,
-	"snapshot-none-unattached clone-of-what-grows": unattached,
-	"snapshot-none-unattached groups":              unattached,
-	"snapshot-none-unattached nobody-comes-back":   unattached,
-	"snapshot-none-unattached restore":             unattached,
-	"snapshot-none-unattached snapshots":           unattached,
+	"bind-failed-tokens groups":                                  usedUp,
+	"bind-failed-tokens late-sight":                              usedUp,
+	"bind-failed-tokens lost-reply":                              usedUp,
+	"bind-failed-tokens lost-reply-then-another-zone":            answered,
+	"bind-failed-tokens snapshots":                               usedUp,
+	"bind-failed-tokens sold-out":                                blind,
+	"bind-failed-tokens zones":                                   blind,
+	"hide-detaching publish-shared-restart":                      hidden,
+	"list-attaching publish-shared":                              crowded,
+	"no-task-for-level modify":                                   atOnce,
+	"snapshot-none-unattached accounts":                          unattached,
+	"snapshot-none-unattached clone":                             unattached,
+	"snapshot-none-unattached clone-of-what-grows":               unattached,
+	"snapshot-none-unattached groups":                            unattached,
+	"snapshot-none-unattached nobody-comes-back":                 unattached,
+	"snapshot-none-unattached restore":                           unattached,
+	"snapshot-none-unattached source-gone-before-the-copy-shows": unattached,
+	"snapshot-none-unattached snapshots":                         unattached,
 }
 
 // coreStories are those that `make test` tells under every doubt.

@@ -136,9 +136,9 @@ func (c *controller) attach(ctx context.Context, t tie, p publishing, force bool
 		c.unsettled.failed(t, coming, err)
 		return d, err
 	}
-	c.unsettled.settle(t, coming)
+	c.unsettled.settle(t, come)
 	if p.compatible(d) == nil {
 		return d, nil
 	}
-	return c.attachments.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return p.compatible(d) == nil, nil })
+	return c.attachments.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.On(t.node) && p.compatible(d) == nil, nil })
 }

@@ -30,7 +30,7 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if _, err := c.area().places(req.GetAccessibilityRequirements(), nil); err != nil {
 		return nil, err
 	}
-	shot, err := c.cut(ctx, "", params.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
+	shot, err := c.cut(ctx, ofCSI, params.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
 	if err != nil {
 		return nil, err
 	}

@@ -72,12 +72,14 @@ func (c *controller) readSource(ctx context.Context, s *source) error {
 
 // afterwards decides what it means that nothing could be made from a source now:
 // nothing if the volume was made from it before, for then the call is a repeated
-// one. Else it is the error.
+// one. Else it is the error, unless the volume was made a moment ago.
 func (c *controller) afterwards(ctx context.Context, name string, refused error) error {
 	_, found, err := c.named(ctx, name)
 	switch {
 	case err != nil:
 		return err
+	case !found && !c.history.of(name).shows():
+		return disk.Errorf(disk.Pending, "the volume was made a moment ago, and ECS doesn't show it yet (%w)", refused)
 	case !found:
 		return refused
 	}

@@ -27,27 +27,42 @@ func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.Con
 // unpublish takes the steps of the plan until ECS shows that the disk is off.
 func (c *controller) unpublish(ctx context.Context, id disk.ID, u unpublishing) error {
 	d, err := c.disks.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	next, nodes := u.next(d)
-	if next == await || next == done && c.unsettled.coming(id, u.node) {
-		d, err = c.attachments.Await(ctx, id, func(d disk.Disk) (bool, error) {
-			next, nodes = u.next(d)
-			return next == detach || next == done && !c.unsettled.coming(id, u.node), nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if next == detach {
+	for err == nil {
+		next, nodes := c.unpublishes(d, u)
 		for _, node := range nodes {
 			if err := c.detach(ctx, tie{id, node}); err != nil {
 				return err
 			}
 		}
+		switch {
+		case next == done, next == detach && u.node != "":
+			return c.tags.Untag(ctx, id, u.records(d))
+		case next == detach: // from all: a read may not have shown all
+			d, err = c.disks.Get(ctx, id)
+		default:
+			d, err = c.attachments.Await(ctx, id, func(d disk.Disk) (bool, error) {
+				next, _ := c.unpublishes(d, u)
+				return next != await, nil
+			})
+		}
 	}
-	return c.tags.Untag(ctx, id, u.records(d))
+	return err
+}
+
+// unpublishes decides what an unpublish does next, going by what ECS shows and
+// may not show yet.
+func (c *controller) unpublishes(d disk.Disk, u unpublishing) (step, []disk.InstanceID) {
+	next, nodes := u.next(c.unsettled.unseen(tie{d.ID, u.node}).without(d))
+	if next != done {
+		return next, nodes
+	}
+	if hidden := c.unsettled.hidden(d, u.node); len(hidden) > 0 {
+		return detach, hidden
+	}
+	if c.unsettled.coming(d.ID, u.node) {
+		return await, nil
+	}
+	return done, nil
 }
 
 // records are the tags of a disk that speak of the nodes that it is taken from.
@@ -70,6 +85,6 @@ func (c *controller) detach(ctx context.Context, t tie) error {
 		c.unsettled.failed(t, leaving, err)
 		return err
 	}
-	c.unsettled.settle(t, leaving)
+	c.unsettled.settle(t, left)
 	return nil
 }

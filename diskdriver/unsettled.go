@@ -15,7 +15,7 @@ const (
 	// nobody asks for any more.
 	leavingKept = time.Hour
 	// detachTime is the longest that ECS takes to detach a disk (about a minute,
-	// says DetachDisk), twice.
+	// says DetachDisk), twice. Nothing says that it attaches any slower.
 	detachTime = 2 * time.Minute
 )
 
@@ -29,7 +29,8 @@ type tie struct {
 type direction int
 
 const (
-	coming  direction = iota // it is attached, or may be
+	coming  direction = iota // it may be being attached
+	come                     // it is attached
 	leaving                  // it may be being detached
 	left                     // it is detached
 )
@@ -81,28 +82,22 @@ func (u *unsettled) note(t tie, direction direction) {
 	}
 	u.swept = now
 	for other, c := range u.ties {
-		if age := now.Sub(c.at); age > leavingKept || age > settleTime && c.direction != leaving {
+		if age := now.Sub(c.at); age > leavingKept || age > detachTime && c.direction != leaving {
 			delete(u.ties, other)
 		}
 	}
 }
 
-// fresh says whether a read may not show a change yet.
-func (c change) fresh() bool { return time.Since(c.at) < settleTime }
-
 // settle takes down that a read has shown a tie to have come, or to have left.
 func (u *unsettled) settle(t tie, direction direction) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if direction == leaving {
-		direction = left
-	}
 	u.note(t, direction)
 	delete(u.made, t)
 	switch {
 	case !u.younger(detachTime):
 		clear(u.made) // reads tell all of it now
-	case direction == coming:
+	case direction == come:
 		u.made[t] = true
 	}
 }
@@ -118,22 +113,58 @@ func (u *unsettled) leaving(t tie) bool {
 // coming says whether ECS may attach a disk to a node, or to any if it is
 // empty, or have attached it, without showing it.
 func (u *unsettled) coming(id disk.ID, node disk.InstanceID) bool {
-	return !u.known(tie{id, node}) && u.younger(settleTime) ||
-		u.any(coming, func(t tie) bool { return t.disk == id && (node == "" || t.node == node) })
+	if !u.known(tie{id, node}) && u.younger(settleTime) {
+		return true
+	}
+	for other, direction := range u.lately(id) {
+		if (node == "" || other == node) && (direction == coming || direction == come) {
+			return true
+		}
+	}
+	return false
 }
 
 // unseen is what ECS may be at with the disk of a tie that is to be.
 func (u *unsettled) unseen(t tie) unseen {
-	elsewhere := u.any(coming, func(other tie) bool { return other.disk == t.disk && other.node != t.node })
-	gone := u.any(left, func(other tie) bool { return other == t })
-	known := u.known(t)
+	hides := unseen{coming: u.younger(settleTime), left: !u.known(t) && u.younger(settleTime)}
+	for node, direction := range u.lately(t.disk) {
+		switch here := node == t.node; {
+		case direction == left && here:
+			hides.left = true
+		case direction == left:
+			hides.parted = append(hides.parted, node)
+		case direction == come && here:
+			hides.come = true
+		case !here:
+			hides.coming = hides.coming || direction != leaving
+		}
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return unseen{
-		coming:  elsewhere || u.younger(settleTime),
-		leaving: u.younger(detachTime) && !u.made[t],
-		left:    gone || !known && u.younger(settleTime),
+	hides.leaving = u.younger(detachTime) && !u.made[t]
+	return hides
+}
+
+// hidden are the nodes, or the one that is named, that ECS may be attaching a
+// disk to, or detaching it from, though it doesn't show it: the state of a disk
+// that others have speaks for all of them together. Only ECS's answer to a detach
+// tells.
+func (u *unsettled) hidden(d disk.Disk, node disk.InstanceID) []disk.InstanceID {
+	if !d.MultiAttach || len(d.Attachments) == 0 {
+		return nil
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, known := u.ties[tie{d.ID, node}]; node != "" && !known && u.younger(detachTime) {
+		return []disk.InstanceID{node}
+	}
+	var nodes []disk.InstanceID
+	for t, c := range u.ties {
+		if t.disk == d.ID && (c.direction == coming || c.direction == leaving) && (node == "" || t.node == node) && time.Since(c.at) < detachTime {
+			nodes = append(nodes, t.node)
+		}
+	}
+	return nodes
 }
 
 // known says whether this process has changed a tie of late.
@@ -144,14 +175,16 @@ func (u *unsettled) known(t tie) bool {
 	return ok
 }
 
-// any says whether a change of late, of one of some ties, may not show yet.
-func (u *unsettled) any(direction direction, of func(tie) bool) bool {
+// lately is what became of a disk's ties so short a time ago that reads may not
+// show it yet.
+func (u *unsettled) lately(id disk.ID) map[disk.InstanceID]direction {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	nodes := map[disk.InstanceID]direction{}
 	for t, c := range u.ties {
-		if c.direction == direction && c.fresh() && of(t) {
-			return true
+		if t.disk == id && time.Since(c.at) < settleTime {
+			nodes[t.node] = c.direction
 		}
 	}
-	return false
+	return nodes
 }

@@ -28,10 +28,15 @@ var busyCodes = map[string]limitedBy{
 // stateCodes are the refusals that speak of the state of the disk or of its
 // attachments, by job. A read says which it is, and whether all is done.
 var stateCodes = [...][]string{
-	attaching: {"IncorrectDiskStatus", "InvalidDisk.InUse", "DiskId.StatusNotSupported"},
-	detaching: {"IncorrectDiskStatus", "InvalidDisk.AlreadyDetached", "DependencyViolation", "InvalidInstanceId.NotFound",
+	attaching: {wrongStateCode, "InvalidDisk.InUse", "DiskId.StatusNotSupported"},
+	detaching: {wrongStateCode, "InvalidDisk.AlreadyDetached", "DependencyViolation", "InvalidInstanceId.NotFound",
 		detachingCode},
 }
+
+// wrongStateCode is the refusal of what the disk's state doesn't allow: to detach
+// a disk for several nodes that is being attached, among others, which its state
+// doesn't show.
+const wrongStateCode = "IncorrectDiskStatus"
 
 // detachingCode is the refusal to detach a disk that is being detached.
 const detachingCode = "InvalidOperation.DiskDetachingFromThisEcs"
@@ -129,6 +134,7 @@ type operation struct {
 	asked   time.Time // when ECS accepted the call; zero if that is not known
 	outcome error     // of the call, where a read has the last word
 	begun   bool      // ECS was seen at work on it
+	shown   bool      // the instance was seen to hold the disk
 	ended   bool      // a read has settled it, one way or the other
 	bound   bool      // ECS wants the disk to be deleted with its instance
 }
@@ -229,7 +235,7 @@ func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
 	case d.State == disk.Attaching:
 		o.begun = true
 		return false, nil
-	case d.State == disk.Attached && !d.MultiAttach && len(d.Attachments) > 0:
+	case d.State == disk.Attached && !d.MultiAttach && len(d.Attachments) > 0 && !o.mayBeAt():
 		return false, disk.Errorf(disk.InUse, "the disk is attached to %s", holders(d))
 	case o.begun && d.State == disk.Available:
 		return false, disk.Errorf(disk.Pending, "ECS began to attach the disk and gave it up")
@@ -238,8 +244,12 @@ func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
 }
 
 func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
-	switch here := holds(d, o.instance); {
-	case !here && (d.MultiAttach && len(d.Attachments) > 0 || d.State != disk.Detaching && d.State != disk.Attaching):
+	here, shared := holds(d, o.instance), d.MultiAttach && len(d.Attachments) > 0
+	o.shown = o.shown || here
+	switch {
+	case !here && shared && !o.shown && !o.isOff():
+		return false, o.idle(d)
+	case !here && (shared || d.State != disk.Detaching && d.State != disk.Attaching):
 		return true, nil
 	case d.MultiAttach && codeOf(o.outcome) == detachingCode:
 		return false, nil // the state of a disk for several nodes doesn't show a detach from one
@@ -255,6 +265,14 @@ func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
 	return false, o.idle(d)
 }
 
+// isOff says whether ECS's answer to a detach leaves no doubt that the disk is
+// off, or will be. The state of a disk that others have speaks for all of them
+// together, so it doesn't show that it is being attached, or detached.
+func (o *operation) isOff() bool {
+	code := codeOf(o.outcome)
+	return !o.doubtful() && code != wrongStateCode && code != detachingCode
+}
+
 // idle ends the wait for an ECS that doesn't seem to be at work on a disk: at
 // once if it has refused to be, else when reads can't lag any more.
 func (o *operation) idle(d disk.Disk) error {
@@ -268,6 +286,11 @@ func (o *operation) idle(d disk.Disk) error {
 	default:
 		return disk.Errorf(disk.Pending, "ECS accepted the call %s ago, and the disk is still %s", age.Round(time.Second), d.State)
 	}
+}
+
+// mayBeAt says whether ECS may be at work on the call and reads not show it yet.
+func (o *operation) mayBeAt() bool {
+	return (o.outcome == nil || o.doubtful()) && o.ticket.age() < idleTime
 }
 
 // doubtful says whether nobody knows if ECS has accepted the call.
