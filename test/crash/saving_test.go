@@ -41,7 +41,7 @@ func TestStaleCacheMakesNoSecondDisk(t *testing.T) {
 				s.awaitVolume(b.Volume.Name, "gone", isGone)
 			}
 			// The provisioner still takes the claim for one without a volume, and is made to look at it again.
-			look := s.hold(moment{call: "GET persistentvolumeclaims", after: true}, s.touchClass)
+			look := s.hold(moment{call: "GET persistentvolumes", after: true}, s.touchClass)
 			look.release(pass)
 			if n := s.count("CreateVolume"); n != 1 {
 				t.Errorf("the driver was asked %d times, want once", n)

@@ -57,8 +57,14 @@ func (s *scene) must(err error) {
 func (s *scene) hold(m moment, begin func() error) *held {
 	s.Helper()
 	h := s.stopAt(m)
-	s.must(begin())
-	s.must(s.reach(s.Context(), h))
+	err := begin()
+	if err == nil {
+		err = s.reach(s.Context(), h)
+	}
+	if err != nil {
+		s.forget(h)
+		s.Fatal(err)
+	}
 	return h
 }
 
