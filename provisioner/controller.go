@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -261,7 +262,21 @@ func (c *Controller) nodeChanged(old, now *metav1.PartialObjectMetadata) {
 		return
 	}
 	c.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
-	c.topologyChanged()
+	if old == nil || !sameButFor(c.p.config.ExtraLabelPrefix, old.Labels, now.Labels) {
+		c.topologyChanged()
+	}
+}
+
+// sameButFor says whether labels differ in nothing but those with a prefix: what a
+// node can attach opens no zone that wasn't there, and is written on every node at
+// once when a cluster begins to say so.
+func sameButFor(prefix string, a, b map[string]string) bool {
+	rest := func(labels map[string]string) map[string]string {
+		labels = maps.Clone(labels)
+		maps.DeleteFunc(labels, func(key, _ string) bool { return prefix != "" && strings.HasPrefix(key, prefix) })
+		return labels
+	}
+	return maps.Equal(rest(a), rest(b))
 }
 
 func (c *Controller) nodeGone(node *metav1.PartialObjectMetadata) {
