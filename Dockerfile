@@ -1,5 +1,6 @@
-# The image of topodisk: two static binaries and the certificates that ECS is verified with.
-#   docker build --build-arg VERSION=0.1.0 -t registry.example.com/storage/topodisk:0.1.0 .
+# The image of topodisk: its two programs, the programs of file systems that the node plugin runs, and the certificates that
+# ECS is verified with. `make image` reads this file and builds the same without Docker.
+#   docker build --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) -t registry.example.com/storage/topodisk:0.1.0 .
 FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm AS build
 ARG TARGETOS TARGETARCH VERSION=dev
 WORKDIR /src
@@ -9,8 +10,20 @@ COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/disk-driver ./cmd/disk-provisioner
 
+FROM debian:bookworm-slim AS rootfs
+COPY image /image
+RUN apt-get update -q && /image/rootfs.sh /rootfs
+
 FROM scratch
-COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+ARG VERSION=dev REVISION=unknown
+LABEL org.opencontainers.image.title=topodisk
+LABEL org.opencontainers.image.description="Alibaba Cloud ECS disks for Kubernetes"
+LABEL org.opencontainers.image.licenses=Apache-2.0
+LABEL org.opencontainers.image.source=https://github.com/topodisk/topodisk
+LABEL org.opencontainers.image.version=$VERSION
+LABEL org.opencontainers.image.revision=$REVISION
+ENV PATH=/usr/sbin:/usr/bin
+COPY --from=rootfs /rootfs/ /
 COPY --from=build /out/disk-driver /disk-driver
 COPY --from=build /out/disk-provisioner /disk-provisioner
 USER 65532:65532

@@ -9,7 +9,7 @@ SEED          ?= 1
 SEEDS         ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e crash chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 crash: ## kill provisioner and driver between any two calls, and under SEEDS (100) random schedules (half an hour)
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
+
+image: ## build the container image as an OCI archive, twice, without Docker: .build/topodisk.tar (Debian 12)
+	$(GO) run ./test/image -check -version $(VERSION) -revision $(shell git rev-parse HEAD) -out .build/topodisk.tar
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...

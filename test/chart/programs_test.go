@@ -42,6 +42,7 @@ func readDockerfile(t *testing.T) dockerfile {
 		switch {
 		case len(words) == 4 && words[0] == "COPY" && words[1] == "--from=build":
 			d.image[words[3]] = words[2]
+		case len(words) > 1 && words[0] == "COPY" && strings.HasPrefix(words[1], "--from="): // of Debian's packages
 		case len(words) > 2 && words[0] == "COPY":
 			d.sources = append(d.sources, words[1:len(words)-1]...)
 		case len(words) > 1 && words[0] == "RUN" && strings.Contains(line, "go build"):

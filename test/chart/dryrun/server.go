@@ -184,7 +184,8 @@ func awaitServed(ctx context.Context, definitions dynamic.ResourceInterface, nam
 		if err != nil {
 			return false, err
 		}
-		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+		status, _, err := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
+		conditions, _ := status.([]any) // null at first
 		for _, c := range conditions {
 			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
 				return true, nil

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const root = "../.."
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTheDockerfileIsTheRecipe(t *testing.T) {
+	r, err := parse(read(t, "Dockerfile"), map[string]string{"TARGETOS": "linux", "TARGETARCH": "arm64", "VERSION": "1.2.3", "REVISION": "abc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if build := r.goBuild("/work"); !strings.Contains(build, "GOOS=linux GOARCH=arm64") || !strings.Contains(build, "main.version=1.2.3") || !strings.Contains(build, "-o /work/out/ ./cmd/disk-driver ./cmd/disk-provisioner") {
+		t.Errorf("build is %q", build)
+	}
+	if line := r.rootfs("/work"); !strings.HasSuffix(line, "/image/rootfs.sh /work/rootfs") {
+		t.Errorf("root file system is made by %q", line)
+	}
+	if r.labels["org.opencontainers.image.version"] != "1.2.3" || r.labels["org.opencontainers.image.revision"] != "abc" {
+		t.Errorf("labels %v", r.labels)
+	}
+	if r.user != "65532:65532" || !slices.Equal(r.command, []string{"/disk-driver"}) || len(r.copies) != 3 {
+		t.Errorf("user %s, command %v, copies %v", r.user, r.command, r.copies)
+	}
+}
+
+func TestALineThatIsNotKnownIsRefused(t *testing.T) {
+	for _, line := range []string{"ADD x /x", "WORKDIR /x", "COPY --from=build /a /b /c"} {
+		if _, err := parse(read(t, "Dockerfile")+line+"\n", nil); err == nil || !strings.Contains(err.Error(), line) {
+			t.Errorf("%s: got %v", line, err)
+		}
+	}
+	if _, err := parse("FROM scratch\n", nil); err == nil {
+		t.Error("an empty Dockerfile is a recipe")
+	}
+}
+
+// work makes what a recipe's lines leave behind, with times that differ each time.
+func work(t *testing.T, ago time.Duration) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"rootfs/usr/sbin/b": 0o700, "rootfs/usr/sbin/a": 0o755, "rootfs/etc/c": 0o600, "out/p": 0o755} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(file, time.Now(), time.Now().Add(-ago)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("usr/sbin", filepath.Join(dir, "rootfs/sbin")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestTheSameFilesAreTheSameImage(t *testing.T) {
+	r := &recipe{labels: map[string]string{"a": "b"}, user: "65532:65532", command: []string{"/p"}, copies: []copied{{"/rootfs/", "/"}, {"/out/p", "/p"}}}
+	out := filepath.Join(t.TempDir(), "image.tar")
+	first, err := write(r, work(t, 0), "example.com/a:1", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := write(r, work(t, time.Hour), "example.com/a:1", filepath.Join(t.TempDir(), "image.tar"))
+	if err != nil || first != second {
+		t.Errorf("digests %s and %s, %v", first, second, err)
+	}
+	other := work(t, 0)
+	if err := os.WriteFile(filepath.Join(other, "out/p"), []byte("changed"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if third, err := write(r, other, "example.com/a:1", filepath.Join(t.TempDir(), "image.tar")); err != nil || third == first {
+		t.Errorf("another program is the same image %s, %v", third, err)
+	}
+	blobs := map[string]bool{}
+	var top index
+	file, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for archive := tar.NewReader(file); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		blobs[header.Name] = true
+		if header.Name == "index.json" {
+			if err := json.NewDecoder(archive).Decode(&top); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest != first || !blobs["blobs/"+strings.Replace(first, ":", "/", 1)] || !blobs["oci-layout"] || len(blobs) != 6 {
+		t.Errorf("index %+v, files %v", top, blobs)
+	}
+}
+
+// The node plugin would fail at the first disk if the image lacked a program that it runs.
+func TestTheImageHasEveryProgramThatTheNodePluginRuns(t *testing.T) {
+	programs := strings.Fields(read(t, "image/programs"))
+	runs := []string{"mount", "umount", "xfs_growfs"} // by k8s.io/mount-utils
+	for _, pattern := range []string{`exec\.CommandContext\([^,]+(?:\([^)]*\))?, "([a-z0-9_.]+)"`, `\{"(mkfs\.[a-z0-9]+)"`} {
+		files, err := filepath.Glob(filepath.Join(root, "diskdriver/node/*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+				runs = append(runs, match[1])
+			}
+		}
+	}
+	if len(runs) < 10 {
+		t.Fatalf("only these programs were found: %v", runs)
+	}
+	for _, name := range runs {
+		if !slices.ContainsFunc(programs, func(p string) bool { return filepath.Base(p) == name }) {
+			t.Errorf("image/programs lacks %s, which the node plugin runs", name)
+		}
+	}
+}
+
+func TestPackagesAreOfOneVersionEach(t *testing.T) {
+	for _, line := range strings.Fields(read(t, "image/packages")) {
+		if !regexp.MustCompile(`^[a-z0-9.+-]+=[0-9A-Za-z.+~:-]+$`).MatchString(line) {
+			t.Errorf("image/packages: %q is no package=version", line)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+// Image builds the container image as an OCI archive, without Docker and without a registry. The Dockerfile is its
+// recipe: it runs that file's build commands on this machine and puts the same files, settings and labels together.
+//
+//	go run ./test/image -version 0.1.0 -out .build/topodisk.tar
+//
+// The same sources give the same bytes. It prints the digest of the image's manifest. The machine is Debian 12, for the
+// packages of image/packages are.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	version := flag.String("version", "dev", "version that the programs and the label tell")
+	revision := flag.String("revision", "unknown", "commit that the label tells")
+	name := flag.String("name", "registry.example.com/storage/topodisk:dev", "name of the image in the archive")
+	out := flag.String("out", ".build/topodisk.tar", "file to write")
+	check := flag.Bool("check", false, "build it a second time and fail if a byte differs")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o := options{version: *version, revision: *revision, name: *name, out: *out}
+	digest, err := o.build(ctx)
+	if err == nil && *check {
+		err = o.checkAgainst(ctx, digest)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+	fmt.Println(digest, *out)
+}
+
+// options are the flags.
+type options struct{ version, revision, name, out string }
+
+// build writes the archive and returns the digest of the image's manifest.
+func (o options) build(ctx context.Context) (string, error) {
+	text, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		return "", fmt.Errorf("run this at the root of the repository: %w", err)
+	}
+	recipe, err := parse(string(text), map[string]string{
+		"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH, "VERSION": o.version, "REVISION": o.revision,
+	})
+	if err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp("", "topodisk-image-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if err := run(ctx, recipe.rootfs(work)); err != nil {
+		return "", err
+	}
+	if err := run(ctx, recipe.goBuild(work)); err != nil {
+		return "", err
+	}
+	return write(recipe, work, o.name, o.out)
+}
+
+// checkAgainst builds the image again and compares it with the one before.
+func (o options) checkAgainst(ctx context.Context, digest string) error {
+	o.out = filepath.Join(filepath.Dir(o.out), "again-"+filepath.Base(o.out))
+	defer os.Remove(o.out)
+	again, err := o.build(ctx)
+	if err != nil {
+		return err
+	}
+	if again != digest {
+		return fmt.Errorf("two builds of the same differ: %s and %s", digest, again)
+	}
+	fmt.Fprintln(os.Stderr, "image: built twice, one digest")
+	return nil
+}
+
+func run(ctx context.Context, line string) error {
+	command := exec.CommandContext(ctx, "sh", "-ec", line)
+	command.Stdout, command.Stderr = os.Stderr, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.TrimSpace(line), err)
+	}
+	return nil
+}
