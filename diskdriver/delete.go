@@ -67,6 +67,8 @@ func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) e
 	switch {
 	case err != nil && disk.KindOf(err) == disk.NotFound:
 		return nil // it is gone, which is what was asked for
+	case mayPass(disk.KindOf(err)):
+		return &disk.Error{Disk: id, Kind: disk.KindOf(err), Err: fmt.Errorf("%w, and what holds it can't be read now: %w", refused, err)}
 	case err != nil:
 		return refused
 	}
@@ -75,6 +77,11 @@ func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) e
 	}
 	// What held it is over, or reads lag.
 	return &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
+}
+
+// mayPass says whether a read has failed for a reason that passes.
+func mayPass(kind disk.Kind) bool {
+	return kind == disk.Throttled || kind == disk.Unreachable || kind == disk.UnknownOutcome
 }
 
 // heldBack is the error of a disk that can't be deleted as ECS shows it; nil if

@@ -133,7 +133,7 @@ func (w *world) peace() error {
 		call := w.model.unended()
 		switch {
 		case call == "":
-			w.stale = false
+			w.stale, w.echoes = false, false
 			w.must(w.sim.SetThrottle(w.config.Throttle))
 			return nil
 		case tries > mostTries:

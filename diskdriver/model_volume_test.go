@@ -286,7 +286,9 @@ func (v *volume) delete() *call {
 			*v = volume{name: v.name, used: v.used + 1, gone: time.Now(), bonds: map[string]bond{}}
 			return nil
 		case status.Code(err) == codes.FailedPrecondition && len(d.Attachments) > 0:
-			v.phase = before
+			if !w.echoes {
+				v.phase = before
+			}
 			return nil
 		}
 		return err

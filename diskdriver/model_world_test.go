@@ -38,6 +38,7 @@ type world struct {
 	// as long as it knows the token: which is longer than a walk.
 	repeats bool
 	stale   bool            // reads may lag
+	echoes  bool            // a delete that was refused may come again by itself, and be done
 	fails   map[string]bool // actions of which something may fail after it was accepted
 	told    []string
 }
@@ -195,6 +196,7 @@ func (w *world) happen(verb string, words []string) {
 	case "fault":
 		f := w.fault(words)
 		w.stale = w.stale || f.Do == ecssim.FaultStale
+		w.echoes = w.echoes || f.Do == ecssim.FaultEcho && f.Action == "DeleteDisk"
 		w.fails[f.Action] = w.fails[f.Action] || f.Do == ecssim.FaultFails
 		w.must(w.sim.AddFault(f))
 	case "stock":
