@@ -3,15 +3,14 @@ package diskdriver
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/golden"
 )
 
 const errorsPage = "../docs/errors.md"
@@ -19,20 +18,7 @@ const errorsPage = "../docs/errors.md"
 // TestTheErrorsPageIsCurrent holds docs/errors.md against the table that
 // translates errors.
 func TestTheErrorsPageIsCurrent(t *testing.T) {
-	want := errorsText(t)
-	if *update {
-		if err := os.WriteFile(errorsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	current, err := os.ReadFile(errorsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(current), want); diff != "" {
-		t.Errorf("docs/errors.md is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", diff)
-	}
+	golden.Page(t, errorsPage, errorsText(t))
 }
 
 const errorsIntro = `# Errors

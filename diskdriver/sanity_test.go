@@ -23,11 +23,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
+	suite "github.com/topodisk/topodisk/test/sanity"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -95,7 +95,7 @@ func runSanity(t *testing.T) {
 	config.TestVolumeSize = 20 << 30
 	config.TestNodeVolumeAttachLimit = true
 	config.IdempotentCount = 5
-	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(marshalled))
+	config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(suite.Marshalled))
 	if os.Getenv(sanityECS) != "" {
 		config.ControllerDialOptions = append(config.ControllerDialOptions, grpc.WithChainUnaryInterceptor(repeated))
 	}
@@ -126,16 +126,6 @@ func pipe(name string, listener *bufconn.Listener) (string, []grpc.DialOption) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 	}
-}
-
-// marshalled marshals every answer. The suite compares parts of answers with
-// parts of requests down to the caches that marshalling leaves in a message.
-func marshalled(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoker(ctx, method, req, reply, cc, opts...)
-	if err == nil {
-		_, err = proto.Marshal(reply.(proto.Message))
-	}
-	return err
 }
 
 // repeated repeats a call while its outcome is open, as the sidecars do. Those

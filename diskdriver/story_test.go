@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,9 +26,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/golden"
 )
-
-var update = flag.Bool("update", false, "write what the stories do into testdata")
 
 const cluster = "c1"
 
@@ -66,7 +64,7 @@ func TestStories(t *testing.T) {
 			}
 			var got []byte
 			synctest.Test(t, func(t *testing.T) { got = tell(t, want, otherwise{}) })
-			if *update {
+			if golden.Update() {
 				if err := os.WriteFile(file, got, 0o644); err != nil {
 					t.Fatal(err)
 				}

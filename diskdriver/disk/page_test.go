@@ -1,38 +1,21 @@
 package disk
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/topodisk/topodisk/test/golden"
 )
-
-var update = flag.Bool("update", false, "write docs/parameters.md instead of comparing it")
 
 const parametersPage = "../../docs/parameters.md"
 
 // TestTheParametersPageIsCurrent holds docs/parameters.md against the tables
 // that read parameters.
 func TestTheParametersPageIsCurrent(t *testing.T) {
-	want := parametersText()
-	if *update {
-		if err := os.WriteFile(parametersPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	current, err := os.ReadFile(parametersPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(current), want); diff != "" {
-		t.Errorf("docs/parameters.md is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", diff)
-	}
+	golden.Page(t, parametersPage, parametersText())
 }
 
 func TestEveryParameterSaysWhatItMeans(t *testing.T) {

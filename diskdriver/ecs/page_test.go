@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -13,28 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/golden"
 )
-
-var update = flag.Bool("update", false, "write docs/ecs-codes.md instead of comparing it")
 
 const codesPage = "../../docs/ecs-codes.md"
 
 // TestTheCodesPageIsCurrent holds docs/ecs-codes.md against the tables of codes.
 func TestTheCodesPageIsCurrent(t *testing.T) {
-	want := codesText()
-	if *update {
-		if err := os.WriteFile(codesPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	current, err := os.ReadFile(codesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(current), want); diff != "" {
-		t.Errorf("docs/ecs-codes.md is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", diff)
-	}
+	golden.Page(t, codesPage, codesText())
 }
 
 const codesPageIntro = `# Error codes of ECS

@@ -16,7 +16,6 @@ import (
 	"github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -24,6 +23,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/bodies"
+	suite "github.com/topodisk/topodisk/test/sanity"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -137,7 +137,7 @@ func runSuite(t *testing.T, endpoint, kubelet string) {
 	config := sanity.NewTestConfig()
 	config.Address = endpoint
 	config.TargetPath, config.StagingPath = filepath.Join(kubelet, "target"), filepath.Join(kubelet, "staging")
-	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(marshalled))
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(suite.Marshalled))
 	// xfs, for not every kernel lets a mounted ext4 grow.
 	config.TestVolumeParameters = map[string]string{"zoneId": "cn-hangzhou-a", "type": "cloud_essd", "fsType": "xfs"}
 	config.TestVolumeMutableParameters = map[string]string{"type": "cloud_auto", "provisionedIops": "1000", "diskTags/tier": "fast"}
@@ -157,14 +157,4 @@ func runSuite(t *testing.T, endpoint, kubelet string) {
 		t.Error("the suite has failed")
 	}
 	tests.Finalize()
-}
-
-// marshalled marshals every answer. The suite compares parts of answers with
-// parts of requests down to the caches that marshalling leaves in a message.
-func marshalled(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoker(ctx, method, req, reply, cc, opts...)
-	if err == nil {
-		_, err = proto.Marshal(reply.(proto.Message))
-	}
-	return err
 }
