@@ -173,7 +173,7 @@ func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 		case kind == disk.OutOfStock:
 			refusals = append(refusals, fmt.Errorf("%s: %w", try, err))
 			c.offers.refuse(try)
-			p.outOfStock = !p.unsure
+			p.outOfStock = !p.mayHaveDisk()
 			c.history.keep(name, p)
 		case kind == disk.Mismatch || kind == disk.NotFound:
 			d, found, err := c.usedUp(ctx, name, &p, err)
@@ -187,7 +187,7 @@ func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
 		}
 	}
-	if p.unsure {
+	if p.mayHaveDisk() {
 		return c.unproven(ctx, name, p, noneLeft(refusals))
 	}
 	return disk.Disk{}, noneLeft(refusals)
@@ -205,7 +205,7 @@ func (c *controller) unproven(ctx context.Context, name string, p past, refused 
 	if left := visibilityHorizon - time.Since(p.unsureSince); left > 0 {
 		return disk.Disk{}, disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", left.Round(time.Second), refused)
 	}
-	p.unsure, p.unsureSince = false, time.Time{}
+	p.unsure, p.unsureSince, p.answered = false, time.Time{}, false
 	c.history.keep(name, p)
 	return disk.Disk{}, refused
 }

@@ -196,6 +196,35 @@ func TestWantOfStockAfterADoubtfulCallIsNoProof(t *testing.T) {
 	})
 }
 
+func TestWantOfStockAfterAnAnswerThatMayBeLostIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20}
+		sold := disk.Errorf(disk.OutOfStock, "sold out")
+		s := &scripted{made: made}
+		c := scriptedController(s)
+		create := func() (string, disk.Kind) {
+			response, err := c.CreateVolume(t.Context(), inZones("a"))
+			return response.GetVolume().GetVolumeId(), disk.KindOf(err)
+		}
+		if id, _ := create(); id != "d-1" {
+			t.Fatalf("got %s", id)
+		}
+		s.answers, s.tries = []error{sold, sold, sold, sold, sold, sold}, nil // ECS looks at its stock first
+		if _, kind := create(); kind != disk.Pending {
+			t.Errorf("while the disk may not show yet: %v, want %v", kind, disk.Pending)
+		}
+		s.named = []disk.Disk{made}
+		if id, kind := create(); id != "d-1" {
+			t.Errorf("when it shows: %s, %v", id, kind)
+		}
+		s.named, s.answers, s.tries = nil, []error{sold, sold, sold, sold}, nil
+		time.Sleep(visibilityHorizon)
+		if _, kind := create(); kind != disk.OutOfStock {
+			t.Errorf("when it has been deleted long since: %v, want %v", kind, disk.OutOfStock)
+		}
+	})
+}
+
 func TestADoubtfulCallsDiskThatShowsUpIsTheVolume(t *testing.T) {
 	sold := disk.Errorf(disk.OutOfStock, "sold out")
 	s := &scripted{answers: []error{disk.Errorf(disk.UnknownOutcome, "lost"), sold, sold}}

@@ -23,15 +23,18 @@ const (
 type past struct {
 	generation  disk.Generation // of the client token
 	unsure      bool            // a create under the token may have made a disk
-	unsureSince time.Time       // when the last such create was answered
+	unsureSince time.Time       // when the last create that has made a disk, or may have, was answered
 	outOfStock  bool            // the last create under the token was answered OutOfStock, and none before it is in doubt
 	unseenSince time.Time       // when the token was first found used up with no disk in sight; zero if it wasn't
-	answered    bool            // with the volume, the last time that it was asked for
+	answered    bool            // with the volume, the last time that it was asked for; nobody knows whether that was heard
 	touched     time.Time
 }
 
 // shows says whether all that was made under the name shows by now.
 func (p past) shows() bool { return !p.answered || time.Since(p.touched) > visibilityHorizon }
+
+// mayHaveDisk says whether there may be a disk of the name under the token.
+func (p past) mayHaveDisk() bool { return p.unsure || p.answered }
 
 // next returns what is known of the name under the next token: nothing.
 func (p past) next() past { return past{generation: p.generation + 1} }
@@ -75,7 +78,7 @@ func (h *history) keep(name string, p past) {
 // answer notes that the volume of a name is there: nothing is in doubt any more,
 // but that reads may not show it yet.
 func (h *history) answer(name string) {
-	h.keep(name, past{generation: h.of(name).generation, answered: true})
+	h.keep(name, past{generation: h.of(name).generation, answered: true, unsureSince: time.Now()})
 }
 
 // sweep drops the names that are not asked for any more.

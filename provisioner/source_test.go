@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -397,6 +399,22 @@ func TestASourceIsKeptForAsLongAsAnOrderNeedsIt(t *testing.T) {
 	b.sources.next(t.Context())
 	if diff := cmp.Diff([]string{"other"}, b.finalizers(t, source)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTheDriverIsNotAskedBeforeTheSourceIsKept(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	sources(&b.config)
+	b.addSnapshot(t, "shop")
+	b.metadata.PrependReactor("patch", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errString("etcd is slow")
+	})
+	_, outcome, err := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
+	if creates, _ := b.driver.calls(); outcome != Unchanged || !strings.Contains(text(err), "the finalizer of VolumeSnapshot shop/src") || creates != 0 {
+		t.Errorf("got %v, %v; the driver was asked %d times", outcome, err, creates)
+	}
+	if all, _ := b.journal.underWay(); all != 0 || len(b.sources.held) != 0 {
+		t.Errorf("%d orders are under way, %v are held", all, b.sources.held)
 	}
 }
 
