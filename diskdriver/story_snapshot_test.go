@@ -15,7 +15,7 @@ import (
 // doSnapshots runs the commands of stories that are about snapshots, groups of
 // them and changes of disks; false if it is none of them.
 //
-//	snapshot NAME VOLUME key=value...  CreateSnapshot; keys are parameters
+//	snapshot NAME VOLUME [zones=a,b] [term=KEY:VALUE] key=value...  CreateSnapshot; keys are parameters
 //	delete-snapshot ID, get-snapshot ID
 //	list-snapshots [of=VOLUME] [id=ID] [max=N] [token=T]
 //	group NAME VOLUME,... key=value...  CreateVolumeGroupSnapshot
@@ -27,6 +27,9 @@ func (s *story) doSnapshots(verb string, rest []string) (answer string, known bo
 	switch verb {
 	case "snapshot":
 		req := &csi.CreateSnapshotRequest{Name: fullID(rest[0]), SourceVolumeId: s.id(rest[1]), Parameters: parametersOf(rest[2:])}
+		req.AccessibilityRequirements = s.createRequest("any", rest[2:]).GetAccessibilityRequirements()
+		delete(req.Parameters, "zones")
+		delete(req.Parameters, "term")
 		answer = s.call("CreateSnapshot", req, rest...)
 	case "delete-snapshot":
 		answer = s.call("DeleteSnapshot", &csi.DeleteSnapshotRequest{SnapshotId: s.id(rest[0])}, rest...)
