@@ -53,6 +53,9 @@ func (s signed) Check(ctx context.Context) error {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == checkCommand {
+		os.Exit(mainOfCheck(os.Args[2:]))
+	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

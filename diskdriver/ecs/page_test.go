@@ -62,25 +62,44 @@ func list(table map[string]disk.Kind, kind disk.Kind, of string) string {
 	return text.String()
 }
 
-// TestThePolicyOfTheCredentialsPageIsCurrent holds the RAM policy of
-// docs/credentials.md against the actions.
-func TestThePolicyOfTheCredentialsPageIsCurrent(t *testing.T) {
+// TestThePolicyGrantsWhatIsCalled holds the RAM policy of deploy/ram-policy.json,
+// which docs/credentials.md shows, against the actions.
+func TestThePolicyGrantsWhatIsCalled(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/ram-policy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
 	page, err := os.ReadFile("../../docs/credentials.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "```json\n")
-	text, _, found := strings.Cut(rest, "```")
-	var policy struct{ Statement []struct{ Action []string } }
-	if err := json.Unmarshal([]byte(text), &policy); err != nil || !found || len(policy.Statement) != 1 {
-		t.Fatalf("docs/credentials.md has no policy of one statement: %v", err)
+	if !strings.Contains(string(page), "```json\n"+string(text)+"```") {
+		t.Error("docs/credentials.md shows another policy than deploy/ram-policy.json")
 	}
+	var policy struct {
+		Statement []struct {
+			Effect    string
+			Action    []string
+			Condition map[string]map[string]string
+		}
+	}
+	if err := json.Unmarshal(text, &policy); err != nil || len(policy.Statement) != 2 {
+		t.Fatalf("deploy/ram-policy.json has no policy of two statements: %v", err)
+	}
+	free, tagged := policy.Statement[0], policy.Statement[1]
 	var want []string
 	for _, a := range actions {
 		want = append(want, "ecs:"+a.name)
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(policy.Statement[0].Action, slices.Compact(want)); diff != "" {
-		t.Errorf("the policy in docs/credentials.md grants other actions than the driver calls (-granted, +called):\n%s", diff)
+	granted := slices.Concat(free.Action, tagged.Action)
+	slices.Sort(granted)
+	if diff := cmp.Diff(granted, slices.Compact(want)); diff != "" {
+		t.Errorf("deploy/ram-policy.json grants other actions than the driver calls (-granted, +called):\n%s", diff)
+	}
+	// What destroys or changes a disk is for the cluster's own.
+	own := []string{"ecs:DeleteDisk", "ecs:ModifyDiskAttribute", "ecs:ModifyDiskSpec", "ecs:ResizeDisk"}
+	if diff := cmp.Diff(own, tagged.Action); diff != "" || tagged.Condition["StringEquals"]["acs:ResourceTag/"+disk.ClusterTag] == "" || free.Condition != nil {
+		t.Errorf("conditions %v and %v; (-for tagged disks alone, +granted so):\n%s", free.Condition, tagged.Condition, diff)
 	}
 }
