@@ -347,6 +347,7 @@ func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
 
 func TestTwoVolumesForOneClaimAreToldOnce(t *testing.T) {
 	b := newBench(t, nil)
+	b.events.IncludeObject = true
 	tell := func(pv *v1.PersistentVolume) {
 		if err := b.volumes.Add(pv); err != nil {
 			t.Fatal(err)
@@ -363,7 +364,7 @@ func TestTwoVolumesForOneClaimAreToldOnce(t *testing.T) {
 		tell(testVolume("d-4"))
 	}
 	events := b.drained()
-	if len(events) != 1 || !strings.Contains(events[0], "ProvisionedTwice") || !strings.Contains(events[0], "d-1 and d-4 were all made for claim shop/data") {
+	if len(events) != 1 || !strings.Contains(events[0], "ProvisionedTwice") || !strings.Contains(events[0], "involvedObject{kind=PersistentVolumeClaim") || !strings.Contains(events[0], "d-1 and d-4 were all made for claim shop/data") {
 		t.Errorf("events %q", events)
 	}
 }

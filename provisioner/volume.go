@@ -146,7 +146,8 @@ func (p *Provisioner) tellOfTwins(pv *v1.PersistentVolume) {
 	}
 	slices.Sort(names)
 	p.metrics.twins.Inc()
-	p.events.Eventf(ref, v1.EventTypeWarning, reasonTwins,
+	claim := &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
+	p.events.Eventf(claim, v1.EventTypeWarning, reasonTwins,
 		"PersistentVolumes %s were all made for claim %s/%s; Kubernetes binds one and releases the others, which go as their reclaim policy says",
 		strings.Join(names, " and "), ref.Namespace, ref.Name)
 }
