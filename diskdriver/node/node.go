@@ -42,6 +42,7 @@ type Server struct {
 	devices devices
 	mounts  mounts
 	marks   marks
+	stalls  stalls
 	leaving leaving
 }
 
