@@ -37,7 +37,7 @@ arrows: ## check that every package imports only what it may
 	$(GO) run ./test/arrows
 
 # The pages that are made from the code, and the tests that make them.
-PAGES := $(GO) test -count=1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs
+PAGES := $(GO) test -count=1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs ./test/docs
 
 docs-check: ## check that the pages made from the code are current: parameters, errors, codes (make test does too)
 	$(PAGES)

@@ -1,0 +1,210 @@
+// Package docs_test holds the pages for people against what they speak of: flags against the programs, links against the
+// files, commands against what runs them, and the Chinese pages against the English ones.
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topodisk/topodisk/test/golden"
+)
+
+const root = "../.."
+
+// pages are README.md and everything below docs and charts, by its path in the repository.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/zh/*.md", "charts/topodisk/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[name] = string(text)
+		}
+	}
+	if len(texts) < 12 {
+		t.Fatalf("only %d pages were found", len(texts))
+	}
+	return texts
+}
+
+const flagsIntro = `# Flags
+
+<!-- Made from the programs' own --help, by make docs-update. -->
+
+Each value of the chart names its flag ([charts/topodisk](../charts/topodisk/README.md)); ` + "`extraArgs`" + ` takes the others.
+`
+
+// Flags of the logging library that are about files and have no place in a container.
+var logging = regexp.MustCompile(`^(add_dir_header|alsologto|legacy_stderr|log_|logtostderr|one_output|skip_|stderrthreshold|vmodule)`)
+
+// TestTheFlagsPageIsCurrent holds docs/flags.md against the programs.
+func TestTheFlagsPageIsCurrent(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/disk-driver", "./cmd/disk-provisioner")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var page strings.Builder
+	page.WriteString(flagsIntro)
+	line := regexp.MustCompile(`^ +(?:-\w, )?--([a-z_-]+)(?: (\S+))? {2,}(.*)$`)
+	defaults := regexp.MustCompile(` \(default (.*)\)$`)
+	for _, program := range []string{"disk-driver", "disk-provisioner"} {
+		help, err := exec.CommandContext(t.Context(), filepath.Join(bin, program), "--help").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s --help: %v\n%s", program, err, help)
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n| flag | default | meaning |\n|---|---|---|\n", program)
+		for text := range strings.Lines(string(help)) {
+			match := line.FindStringSubmatch(strings.TrimRight(text, "\n"))
+			if match == nil || logging.MatchString(match[1]) {
+				continue
+			}
+			meaning, fallback := match[3], ""
+			if found := defaults.FindStringSubmatch(meaning); found != nil {
+				meaning, fallback = strings.TrimSuffix(meaning, found[0]), "`"+strings.Trim(found[1], `"`)+"`"
+			}
+			fmt.Fprintf(&page, "| `--%s` | %s | %s |\n", match[1], fallback, strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(meaning))
+		}
+	}
+	golden.Page(t, filepath.Join(root, "docs/flags.md"), page.String())
+}
+
+var (
+	block  = regexp.MustCompile("(?m)(?:^<!-- (.*) -->\n)?^```sh\n((?s:.*?))^```$")
+	target = regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
+)
+
+// Every command is run by something that is named, or says what it needs that no test has.
+func TestEveryCommandIsRunOrNeedsACloud(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := []string{}
+	for _, match := range target.FindAllStringSubmatch(string(makefile), -1) {
+		targets = append(targets, match[1])
+	}
+	seen := 0
+	for name, text := range pages(t) {
+		for _, match := range block.FindAllStringSubmatch(text, -1) {
+			seen++
+			switch by, named := strings.CutPrefix(match[1], "run by make "); {
+			case named && slices.Contains(targets, by):
+			case match[1] == "needs a cloud", strings.HasPrefix(match[1], "needs a cloud:"):
+			default:
+				t.Errorf("%s: what runs this is not said, or does not exist (%q):\n%s", name, match[1], match[2])
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d blocks of commands were found", seen)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)|src="([^"]+)"`)
+
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	texts := pages(t)
+	for name, text := range texts {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			to := match[1] + match[2]
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(to, "#")
+			file := name
+			if path != "" {
+				file = filepath.Join(filepath.Dir(name), path)
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, to)
+				continue
+			}
+			if target, isPage := texts[file]; anchor != "" && isPage && !slices.Contains(anchors(target), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", name, to)
+			}
+		}
+	}
+}
+
+// anchors are the headings of a page as links name them.
+func anchors(text string) []string {
+	var all []string
+	for _, match := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		words := regexp.MustCompile("[^\\pL\\pN _-]").ReplaceAllString(strings.ToLower(match[1]), "")
+		all = append(all, strings.ReplaceAll(words, " ", "-"))
+	}
+	return all
+}
+
+// translated are the English pages that there is a Chinese one of.
+var translated = map[string]string{
+	"README.md": "docs/zh/README.md", "docs/install.md": "docs/zh/install.md",
+	"docs/parameters.md": "docs/zh/parameters.md", "docs/troubleshooting.md": "docs/zh/troubleshooting.md",
+}
+
+// A Chinese page has the headings, the commands, the code and the rows of the English one: what one of them gains, the other
+// must.
+func TestChinesePagesKeepStep(t *testing.T) {
+	texts := pages(t)
+	for english, chinese := range translated {
+		want, got := shape(texts[english]), shape(texts[chinese])
+		if len(want) < 5 {
+			t.Errorf("%s has only %d parts", english, len(want))
+		}
+		for n := range max(len(want), len(got)) {
+			if n >= len(want) || n >= len(got) || want[n] != got[n] {
+				t.Errorf("%s and %s part at part %d:\n%s\n%s", english, chinese, n+1, at(want, n), at(got, n))
+				break
+			}
+		}
+	}
+}
+
+func at(parts []string, n int) string {
+	if n < len(parts) {
+		return parts[n]
+	}
+	return "(nothing)"
+}
+
+// shape is what is the same in every language: levels of headings, blocks of code, the first words of rows that are code.
+func shape(text string) []string {
+	var parts []string
+	code := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			code = !code
+			parts = append(parts, line)
+		case code:
+			parts = append(parts, line)
+		case strings.HasPrefix(line, "#"):
+			level, _, _ := strings.Cut(line, " ")
+			parts = append(parts, level)
+		case strings.HasPrefix(line, "| `"):
+			cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+			parts = append(parts, cell)
+		}
+	}
+	return parts
+}
