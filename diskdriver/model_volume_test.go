@@ -232,20 +232,26 @@ func (v *volume) created(w *world, before phase, answer any, err error) error {
 	case open(err):
 		return nil
 	case code == codes.ResourceExhausted && (w.scarce || w.repeats) && before != present:
-		v.phase = absent
+		v.over(absent)
 		return nil
 	case (code == codes.NotFound || code == codes.FailedPrecondition || code == codes.InvalidArgument) && v.source() != "" && before != present:
 		// What it was to be made from is gone, or can't be copied.
-		v.phase = before
 		if w.calm {
-			v.phase = absent
+			before = absent
 		}
-		if v.phase == absent {
-			v.used += 2 // whoever wants something else uses another name
-		}
+		v.over(before)
 		return nil
 	}
 	return err
+}
+
+// over ends a create that was refused. Whoever wants a copy of something else
+// then uses another name.
+func (v *volume) over(now phase) {
+	v.phase = now
+	if v.phase == absent && v.source() != "" {
+		v.used += 2
+	}
 }
 
 // exists holds a volume that the driver says is there against ECS.
