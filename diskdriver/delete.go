@@ -65,8 +65,8 @@ func (c *controller) remove(ctx context.Context, id disk.ID) error {
 func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) error {
 	d, err := c.disks.Get(ctx, id)
 	switch {
-	case err != nil && disk.KindOf(err) == disk.NotFound:
-		return nil // it is gone, which is what was asked for
+	case disk.KindOf(err) == disk.NotFound: // ECS has just known it, so the next answer to a delete says more than a read
+		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("%w, and no read shows it", refused)}
 	case mayPass(disk.KindOf(err)):
 		return &disk.Error{Disk: id, Kind: disk.KindOf(err), Err: fmt.Errorf("%w, and what holds it can't be read now: %w", refused, err)}
 	case err != nil:
