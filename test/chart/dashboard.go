@@ -43,7 +43,7 @@ var rows = []row{
 		{"Volumes under way", "short", [][2]string{{"max(topodisk_provisioner_creates_under_way)", "under way"}, {"max(topodisk_provisioner_creates_unknown)", "of them unknown"}}},
 		{"Creations without a volume, by outcome", "ops", [][2]string{{"sum by (outcome) (rate(topodisk_provisioner_create_failures_total[5m]))", "{{outcome}}"}}},
 		{"Sent back to the scheduler, by reason", "ops", [][2]string{{"sum by (reason) (rate(topodisk_provisioner_reschedules_total[5m]))", "{{reason}}"}}},
-		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_pv_save_failures_total[5m]))", "not saved"}, {"sum by (end) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not forgotten: {{end}}"}}},
+		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_pv_save_failures_total[5m]))", "not saved"}, {"sum by (end) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not forgotten: {{end}}"}, {"sum(rate(topodisk_provisioner_twin_volumes_total[5m]))", "second volumes of a claim"}}},
 		{"Calls spared for want of stock", "ops", [][2]string{{"sum(rate(topodisk_provisioner_creates_spared_total[5m]))", "spared"}}},
 	}},
 	{"Calls of the driver", []panel{
