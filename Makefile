@@ -62,7 +62,7 @@ crash: ## kill provisioner and driver between any two calls, and under SEEDS (10
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
 
-image: ## build the container image as an OCI archive, twice, without Docker: .build/topodisk.tar (Debian 12)
+image: ## build the container image as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)
 	$(GO) run ./test/image -check -version $(VERSION) -revision $(shell git rev-parse HEAD) -out .build/topodisk.tar
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server

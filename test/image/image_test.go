@@ -160,3 +160,43 @@ func TestPackagesAreOfOneVersionEach(t *testing.T) {
 		}
 	}
 }
+
+func TestTheBillNamesDebianPackagesAndGoModules(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "out"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "out", "program")); err != nil {
+		t.Fatal(err)
+	}
+	list, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), dir)
+	if err != nil || string(again) != string(list) {
+		t.Errorf("two lists of the same differ, or %v", err)
+	}
+	var read struct {
+		Packages      []sbomPackage
+		Relationships []sbomRelation
+	}
+	if err := json.Unmarshal(list, &read); err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Relationships) != len(read.Packages) {
+		t.Errorf("%d packages and %d relations", len(read.Packages), len(read.Relationships))
+	}
+	for _, want := range []string{"pkg:deb/debian/e2fsprogs@", "pkg:deb/debian/libdevmapper1.02.1@2%3A", "pkg:golang/stdlib@1."} {
+		if !strings.Contains(string(list), want) {
+			t.Errorf("the list lacks %s", want)
+		}
+	}
+	if _, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), t.TempDir()); err == nil {
+		t.Error("an image without programs has a list")
+	}
+}

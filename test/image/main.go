@@ -3,7 +3,8 @@
 //
 //	go run ./test/image -version 0.1.0 -out .build/topodisk.tar
 //
-// The same sources give the same bytes. It prints the digest of the image's manifest. The machine is Debian 12, for the
+// The same sources give the same bytes. It prints the digest of the image's manifest, and writes what the image is made of
+// beside the archive, in the form of SPDX 2.3. The machine is Debian 12, for the
 // packages of image/packages are.
 package main
 
@@ -67,13 +68,22 @@ func (o options) build(ctx context.Context) (string, error) {
 	if err := run(ctx, recipe.goBuild(work)); err != nil {
 		return "", err
 	}
-	return write(recipe, work, o.name, o.out)
+	digest, err := write(recipe, work, o.name, o.out)
+	if err != nil {
+		return "", err
+	}
+	list, err := bill(o.version, digest, filepath.Join("image", "packages"), work)
+	if err != nil {
+		return "", err
+	}
+	return digest, os.WriteFile(strings.TrimSuffix(o.out, ".tar")+".spdx.json", list, 0o644)
 }
 
 // checkAgainst builds the image again and compares it with the one before.
 func (o options) checkAgainst(ctx context.Context, digest string) error {
 	o.out = filepath.Join(filepath.Dir(o.out), "again-"+filepath.Base(o.out))
 	defer os.Remove(o.out)
+	defer os.Remove(strings.TrimSuffix(o.out, ".tar") + ".spdx.json")
 	again, err := o.build(ctx)
 	if err != nil {
 		return err
