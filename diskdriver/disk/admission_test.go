@@ -1,0 +1,161 @@
+package disk
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topodisk/topodisk/test/golden"
+)
+
+const admissionPage = "../../charts/topodisk/files/admission.json"
+
+// admission is what an API server can check of one kind of class, for the
+// chart's ValidatingAdmissionPolicy.
+type admission struct {
+	Kind     string          `json:"kind"`
+	Group    string          `json:"group"`
+	Versions []string        `json:"versions"`
+	Resource string          `json:"resource"`
+	Driver   string          `json:"driver"` // the field that names the driver
+	Unknown  admissionRule   `json:"unknown"`
+	Rules    []admissionRule `json:"rules"`
+}
+
+// admissionRule is one rule in CEL, and parameters that break it and no other.
+type admissionRule struct {
+	Expression string            `json:"expression"`
+	Message    string            `json:"message"`
+	Refuses    map[string]string `json:"refuses"`
+}
+
+// TestTheAdmissionRulesPageIsCurrent holds the rules of the chart's
+// ValidatingAdmissionPolicy against the tables that read parameters.
+func TestTheAdmissionRulesPageIsCurrent(t *testing.T) {
+	text, err := json.MarshalIndent(admissions(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(text)) + "\n"
+	golden.Page(t, admissionPage, want)
+}
+
+// What the API server is told to refuse is what the driver would.
+func TestWhatAdmissionRefusesTheDriverRefuses(t *testing.T) {
+	parse := map[string]func(map[string]string) error{
+		"StorageClass": func(p map[string]string) error { _, err := Parse(p, nil, Refuse); return err },
+		"VolumeAttributesClass": func(p map[string]string) error {
+			_, err := ParseChange(p)
+			return err
+		},
+		"VolumeSnapshotClass":      func(p map[string]string) error { _, err := ParseSnapshot(p, Refuse); return err },
+		"VolumeGroupSnapshotClass": func(p map[string]string) error { _, err := ParseGroup(p, Refuse); return err },
+	}
+	for _, a := range admissions() {
+		for _, rule := range append(a.Rules, a.Unknown) {
+			err := parse[a.Kind](rule.Refuses)
+			if err == nil || KindOf(err) != Invalid {
+				t.Errorf("%s: the driver takes %v, which the rule %q refuses: %v", a.Kind, rule.Refuses, rule.Message, err)
+			}
+		}
+		if len(a.Rules) < 1 {
+			t.Errorf("%s has no rules", a.Kind)
+		}
+	}
+}
+
+func admissions() []admission {
+	needsEncrypted := admissionRule{
+		Expression: param("kmsKeyId") + " == '' && " + param("alibabacloud.com/kms-key-id") + " == '' || " + param("encrypted") + ".lowerAscii() in " + cel(truths(true)),
+		Message:    "parameter kmsKeyId needs parameter encrypted to be true", Refuses: map[string]string{"kmsKeyId": "a-key"},
+	}
+	snapshot, group := "snapshot.storage.k8s.io", "groupsnapshot.storage.k8s.io"
+	return []admission{
+		{"StorageClass", "storage.k8s.io", []string{"v1"}, "storageclasses", "provisioner", unknownRule(classKeys), append(rulesOf(classKeys), needsEncrypted)},
+		{"VolumeAttributesClass", "storage.k8s.io", []string{"v1", "v1beta1"}, "volumeattributesclasses", "driverName", unknownRule(mutableKeys), rulesOf(mutableKeys)},
+		{"VolumeSnapshotClass", snapshot, []string{"v1"}, "volumesnapshotclasses", "driver", unknownRule(snapshotKeys), rulesOf(snapshotKeys)},
+		{"VolumeGroupSnapshotClass", group, []string{"v1", "v1beta1", "v1beta2"}, "volumegroupsnapshotclasses", "driver", unknownRule(groupKeys), rulesOf(groupKeys)},
+	}
+}
+
+// param is the value of a parameter in CEL, empty if there is none.
+func param(name string) string { return fmt.Sprintf("variables.parameters[?'%s'].orValue('')", name) }
+
+// cel is a list of strings in CEL.
+func cel(words []string) string { return "['" + strings.Join(words, "', '") + "']" }
+
+// truths are the spellings of one truth that the driver takes, in lower case.
+func truths(of bool) []string {
+	var all []string
+	for _, word := range []string{"true", "t", "yes", "y", "on", "1", "enabled", "false", "f", "no", "n", "off", "0", "disabled"} {
+		if value, err := boolean(word); err == nil && value == of {
+			all = append(all, word)
+		}
+	}
+	return all
+}
+
+// unknownRule refuses every name that is in no row, but for those that
+// provisioners take for themselves.
+func unknownRule[P any](table keyTable[P]) admissionRule {
+	var names []string
+	known := "k.startsWith('topodisk.io/') || k.matches('^csi[.]storage[.]k8s[.]io/([a-z-]+-)?secret-(name|namespace)$')"
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		if strings.HasSuffix(name, "/") {
+			known += " || k.startsWith('" + name + "')"
+		} else {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		known = "k in " + cel(names) + " || " + known
+	}
+	return admissionRule{
+		Expression: "variables.parameters.all(k, " + known + ")",
+		Message:    "a parameter is unknown; docs/parameters.md of topodisk lists all", Refuses: map[string]string{"no-such-parameter": "x"},
+	}
+}
+
+// rulesOf are the rules on the values of single parameters.
+func rulesOf[P any](table keyTable[P]) []admissionRule {
+	var rules []admissionRule
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		k := table[name]
+		value := param(name)
+		if k.same != "" {
+			k = table[k.same]
+		}
+		add := func(good, wrong, allowed string) {
+			rules = append(rules, admissionRule{
+				Expression: value + " == '' || " + strings.ReplaceAll(good, "VALUE", value), Message: "parameter " + name + ": " + allowed, Refuses: map[string]string{name: wrong},
+			})
+		}
+		types, levels := slices.Sorted(slices.Values(strings.Split(list(Categories()), ", "))), []string{"PL0", "PL1", "PL2", "PL3"}
+		switch {
+		case k.barred != "":
+			rules = append(rules, admissionRule{Expression: value + " == ''", Message: "parameter " + name + " is not supported: " + k.barred, Refuses: map[string]string{name: "x"}})
+		case strings.HasPrefix(k.values, yesNo):
+			add("VALUE.lowerAscii() in "+cel(append(truths(true), truths(false)...)), "perhaps", "allowed are true, yes, 1, enabled and false, no, 0, disabled")
+		case k.values == someTypes:
+			add("VALUE == 'available' || VALUE.split(',').all(word, word.trim() in "+cel(types)+")", "cloud_essd,cloud_esd", "allowed are available, or of "+strings.Join(types, ", ")+" as many as you like, separated by commas")
+		case k.values == "one type of the table below":
+			add("VALUE in "+cel(types), "cloud_esd", "allowed is one of "+strings.Join(types, ", "))
+		case k.values == "`PL0` to `PL3`, separated by commas":
+			add("VALUE.split(',').all(word, word.trim() in "+cel(levels)+")", "PL1,PL7", "allowed are PL0, PL1, PL2 and PL3, separated by commas")
+		case k.values == "one of `PL0` to `PL3`":
+			add("VALUE in "+cel(levels), "PL7", "allowed is one of PL0, PL1, PL2 and PL3")
+		case k.values == strings.Join(Filesystems(), ", "):
+			add("VALUE in "+cel(Filesystems()), "ntfs", "allowed are "+k.values)
+		case k.values == "a whole number from 0":
+			add("VALUE.matches('^[+]?[0-9]{1,18}$')", "-1", "allowed is a whole number from 0")
+		case k.values == "zones, separated by commas":
+			add("VALUE.split(',').all(word, word.trim().matches('"+zoneForm.String()+"'))", "Zone H", "allowed is a list such as cn-hangzhou-h,cn-hangzhou-i")
+		case strings.Contains(k.values, fmt.Sprintf("1 to %d", longestRetention)):
+			add(fmt.Sprintf("VALUE.matches('^[+]?[0-9]{1,18}$') && int(VALUE.replace('+', '')) >= 1 && int(VALUE.replace('+', '')) <= %d", longestRetention), "0", fmt.Sprintf("allowed is a number of days from 1 to %d", longestRetention))
+		}
+	}
+	return rules
+}
