@@ -7,9 +7,10 @@ TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
 SEED          ?= 1
 SEEDS         ?= 100
+NODES         ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop e2e crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,10 +54,21 @@ demo-stop: ## end what `make demo KEEP=1` left running
 	@$(GO) run ./test/build
 	@.build/run/demo -stop
 
+lab: ## bring up NODES (3) real nodes with kubelet and containerd on this machine (root)
+	@mkdir -p .build/run && $(GO) build -o .build/run/nodes ./test/nodes
+	@.build/run/nodes up -nodes $(NODES)
+
+lab-down: ## take every lab with real nodes away again, whatever has become of it (root)
+	@mkdir -p .build/run && $(GO) build -o .build/run/nodes ./test/nodes
+	@.build/run/nodes down
+
 e2e: ## run the end-to-end tests on a real control plane, with interleavings and a few crashes
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash
+
+e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
+	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
 
 crash: ## kill provisioner and driver between any two calls, and under SEEDS (100) random schedules (half an hour)
 	$(GO) run ./test/build

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -16,16 +17,19 @@ import (
 
 // certs are the files that the control plane's TLS and ServiceAccount tokens need.
 type certs struct {
-	ca, serving, servingKey, accountKey string
-	caPEM                               []byte
+	ca, serving, servingKey, client, clientKey, accountKey string
+	caPEM                                                  []byte
 }
 
-// writeCerts makes a CA, one serving certificate for 127.0.0.1 and a key that signs ServiceAccount tokens.
+// writeCerts makes a CA, one serving certificate for 127.0.0.1 and the hub of real nodes, one that kubelets know the API
+// server by, and a key that signs ServiceAccount tokens.
 func writeCerts(dir string) (certs, error) {
 	c := certs{
 		ca:         filepath.Join(dir, "ca.crt"),
 		serving:    filepath.Join(dir, "serving.crt"),
 		servingKey: filepath.Join(dir, "serving.key"),
+		client:     filepath.Join(dir, "kubelet-client.crt"),
+		clientKey:  filepath.Join(dir, "kubelet-client.key"),
 		accountKey: filepath.Join(dir, "service-account.key"),
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -45,19 +49,26 @@ func writeCerts(dir string) (certs, error) {
 		return c, err
 	}
 	serving := certificate(2, "topodisk lab control plane")
-	serving.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	serving.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), hubAddress}
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	servingPEM, err := signCertificate(serving, ca, servingKey, caKey)
+	if err != nil {
+		return c, err
+	}
+	clientKey, err := writeKey(c.clientKey)
+	if err != nil {
+		return c, err
+	}
+	client := certificate(3, "kube-apiserver")
+	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	clientPEM, err := signCertificate(client, ca, clientKey, caKey)
 	if err != nil {
 		return c, err
 	}
 	if _, err := writeKey(c.accountKey); err != nil {
 		return c, err
 	}
-	if err := os.WriteFile(c.ca, c.caPEM, 0o600); err != nil {
-		return c, err
-	}
-	return c, os.WriteFile(c.serving, servingPEM, 0o600)
+	return c, errors.Join(os.WriteFile(c.ca, c.caPEM, 0o600), os.WriteFile(c.serving, servingPEM, 0o600), os.WriteFile(c.client, clientPEM, 0o600))
 }
 
 // certificate is a template that is valid for a month: longer than anyone keeps a demo.

@@ -37,6 +37,7 @@ type controlPlane struct {
 	run      *Processes
 	certs    certs
 	audit    string            // path; empty for no audit log
+	nodes    []Node            // that have kubelets
 	tokens   map[string]string // by user
 	ports    struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
 	client   *http.Client // trusts the lab's CA
@@ -47,6 +48,9 @@ func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 	l.plane = p
 	if l.opts.Audit {
 		p.audit = l.AuditLog()
+	}
+	if l.opts.RealNodes {
+		p.nodes = l.Nodes
 	}
 	if err := p.prepare(); err != nil {
 		return err
@@ -83,7 +87,11 @@ func (p *controlPlane) prepare() (err error) {
 func (p *controlPlane) writeTokens() error {
 	p.tokens = map[string]string{}
 	var file strings.Builder
-	for user, group := range map[string]string{userAdmin: groupMasters, userControllerManager: "", userScheduler: ""} {
+	groups := map[string]string{userAdmin: groupMasters, userControllerManager: "", userScheduler: ""}
+	for _, n := range p.nodes {
+		groups[kubeletUser(n)] = "system:nodes"
+	}
+	for user, group := range groups {
 		secret := make([]byte, 16)
 		rand.Read(secret) // it never fails
 		p.tokens[user] = hex.EncodeToString(secret)
@@ -123,12 +131,11 @@ func (p *controlPlane) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	proc, err := p.start("kube-apiserver", append(audit,
-		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", p.ports.etcd),
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", p.ports.apiserver),
+	proc, err := p.start("kube-apiserver", append(append(audit, p.nodeFlags()...),
+		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("--secure-port=%d", p.ports.apiserver),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // a loopback address can't be an endpoint
 		"--tls-cert-file="+p.certs.serving, "--tls-private-key-file="+p.certs.servingKey,
-		"--anonymous-auth=false", "--token-auth-file="+p.tokenFile(), "--authorization-mode=RBAC",
+		"--anonymous-auth=false", "--token-auth-file="+p.tokenFile(),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file="+p.certs.accountKey, "--service-account-key-file="+p.certs.accountKey,
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false")...)
@@ -136,6 +143,18 @@ func (p *controlPlane) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	return p.awaitHealth(ctx, proc, p.url(p.ports.apiserver)+"/readyz", p.tokens[userAdmin])
+}
+
+// nodeFlags are how the API server serves kubelets, and reaches them. Without any it serves this machine alone.
+func (p *controlPlane) nodeFlags() []string {
+	if len(p.nodes) == 0 {
+		return []string{"--bind-address=127.0.0.1", "--authorization-mode=RBAC"}
+	}
+	return []string{
+		"--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--kubelet-client-certificate=" + p.certs.client, "--kubelet-client-key=" + p.certs.clientKey,
+		"--kubelet-preferred-address-types=InternalIP",
+	}
 }
 
 // auditPolicy has every request noted once, when it has been answered.
@@ -178,7 +197,11 @@ func (p *controlPlane) startControllerManager() (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.start("kube-controller-manager", append(p.serving(config, p.ports.controllerManager),
+	args := p.serving(config, p.ports.controllerManager)
+	if len(p.nodes) > 0 {
+		args = append(args, "--node-monitor-grace-period=20s") // kubelets renew their Leases every five seconds here
+	}
+	return p.start("kube-controller-manager", append(args,
 		"--kubeconfig="+config, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file="+p.certs.accountKey, "--root-ca-file="+p.certs.ca)...)

@@ -8,27 +8,29 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
 
-// installed are the kinds of deploy/topodisk.yaml that a lab makes as they are. The Deployment's containers run as
-// processes instead, and a PodDisruptionBudget has nothing to protect here.
+// installed are the kinds of deploy/topodisk.yaml that a lab makes as they are. The containers of Deployment and DaemonSet
+// run as processes instead, and a PodDisruptionBudget has nothing to protect here.
 var installed = []string{"ServiceAccount", "StorageClass", "CSIDriver", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 // installation is what users install: deploy/topodisk.yaml of the checkout.
 type installation struct {
 	objects    []unstructured.Unstructured
 	deployment appsv1.Deployment
+	daemonSet  appsv1.DaemonSet
 }
 
 func readInstallation(root string) (*installation, error) {
@@ -46,29 +48,29 @@ func readInstallation(root string) (*installation, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		if object.GetKind() == "Deployment" {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &in.deployment); err != nil {
-				return nil, fmt.Errorf("%s: Deployment: %w", f.Name(), err)
+		if into := map[string]any{"Deployment": &in.deployment, "DaemonSet": &in.daemonSet}[object.GetKind()]; into != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", f.Name(), object.GetKind(), err)
 			}
 		}
 		if slices.Contains(installed, object.GetKind()) {
 			in.objects = append(in.objects, object)
 		}
 	}
-	if in.deployment.Name == "" {
-		return nil, fmt.Errorf("%s holds no Deployment", f.Name())
+	if in.deployment.Name == "" || in.daemonSet.Name == "" {
+		return nil, fmt.Errorf("%s holds no Deployment, or no DaemonSet", f.Name())
 	}
 	return in, nil
 }
 
-// apply makes the objects.
-func (in *installation) apply(ctx context.Context, config *rest.Config, l *Lab) error {
-	client, err := dynamic.NewForConfig(config)
+// apply makes objects of any kind.
+func (l *Lab) apply(ctx context.Context, objects []unstructured.Unstructured) error {
+	client, err := dynamic.NewForConfig(l.plane.restConfig(l.plane.tokens[userAdmin]))
 	if err != nil {
 		return err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(l.Client.Discovery()))
-	for _, object := range in.objects {
+	for _, object := range objects {
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
@@ -86,22 +88,35 @@ func (in *installation) apply(ctx context.Context, config *rest.Config, l *Lab) 
 	return nil
 }
 
-// args are the flags that the installation gives to a container; flags appended to them count instead.
+// args are the flags that the installation gives to a container of the Deployment; flags appended to them count instead.
 func (in *installation) args(container string) ([]string, error) {
-	for _, c := range in.deployment.Spec.Template.Spec.Containers {
+	return argsOf(in.deployment.Spec.Template.Spec, container)
+}
+
+// nodeArgs are those of the DaemonSet's disk-driver on a node.
+func (in *installation) nodeArgs(node string) ([]string, error) {
+	args, err := argsOf(in.daemonSet.Spec.Template.Spec, driverName)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "$(NODE_NAME)", node)
+	}
+	return args, err
+}
+
+func argsOf(pod corev1.PodSpec, container string) ([]string, error) {
+	for _, c := range pod.Containers {
 		if c.Name == container {
 			return slices.Clone(c.Args), nil
 		}
 	}
-	return nil, fmt.Errorf("deploy/topodisk.yaml: the Deployment has no container %s", container)
+	return nil, fmt.Errorf("deploy/topodisk.yaml: there is no container %s", container)
 }
 
-// token is one of the installation's ServiceAccount, so that topodisk runs with the permissions that it installs.
-func (in *installation) token(ctx context.Context, l *Lab) (string, error) {
+// token is one of an installed ServiceAccount, so that topodisk runs with the permissions that it installs.
+func (in *installation) token(ctx context.Context, l *Lab, account string) (string, error) {
 	day := int64(24 * 60 * 60)
 	accounts := l.Client.CoreV1().ServiceAccounts(in.deployment.Namespace)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
-	answer, err := accounts.CreateToken(ctx, in.deployment.Spec.Template.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	answer, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -126,8 +126,11 @@ func StopKept(dir string) ([]string, error) {
 	return names, os.RemoveAll(dir)
 }
 
-// end takes hold of the process first and checks the identity then, so that the signal can't reach another one.
-func (id identity) end() error {
+// end ends the process with SIGTERM or, if it doesn't, with SIGKILL.
+func (id identity) end() error { return id.endWithin(stopGrace) }
+
+// endWithin takes hold of the process first and checks the identity then, so that the signal can't reach another one.
+func (id identity) endWithin(grace time.Duration) error {
 	p, err := os.FindProcess(id.Pid)
 	if err != nil {
 		return err
@@ -140,7 +143,7 @@ func (id identity) end() error {
 		if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		if id.awaitEnd(stopGrace) {
+		if id.awaitEnd(grace) {
 			return nil
 		}
 	}

@@ -1,11 +1,14 @@
-// Package lab runs topodisk on a real Kubernetes control plane, on one Linux machine, as any user and without a cloud:
+// Package lab runs topodisk on a real Kubernetes control plane, on one Linux machine and without a cloud; as any user, but
+// with real nodes as root:
 //
 //	etcd, kube-apiserver, kube-controller-manager, kube-scheduler   built from Go modules (test/kube), on loopback
 //	KWOK                                                            keeps Nodes Ready that are objects only, and Pods on them Running
+//	or kubelets and containerd                                      each a node in namespaces of its own, with real disks (Cell, RealNode)
 //	ecs-simulator, disk-driver, disk-provisioner                    topodisk's own programs, built from this checkout
 //
-// The demo (test/demo) tells a story on it and the end-to-end tests (test/e2e) assert on it. Everything a lab writes is
-// in its state directory; everything it starts is a child of this process and ends with it, unless it is to be kept.
+// The demo (test/demo) tells a story on it, the end-to-end tests (test/e2e, on real nodes test/nodes) assert on it.
+// Everything a lab writes is in its state directory; everything it starts is a child of this process and ends with it,
+// unless it is to be kept.
 package lab
 
 import (
@@ -41,6 +44,11 @@ type Options struct {
 	SimulatorArgs []string
 	// DriverArgs and ProvisionerArgs are flags beyond those of deploy/topodisk.yaml.
 	DriverArgs, ProvisionerArgs []string
+	// RealNodes gives every node a kubelet and containerd of its own, and the disks bodies; csi-attacher, csi-resizer,
+	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a Cell, and StateDir the Cell's.
+	RealNodes bool
+	// Images are those that real nodes have besides pauseImage and ShellImage.
+	Images []Image
 	// Bare leaves out kwok, the nodes, the simulator and topodisk: what is left is the control plane.
 	Bare bool
 	// Audit has the API server write a line for every request, to AuditLog.
@@ -52,7 +60,8 @@ type Options struct {
 	Say func(step string, took time.Duration)
 }
 
-// Lab is a running cluster with topodisk in it. Its methods may be called from one goroutine at a time.
+// Lab is a running cluster with topodisk in it. Methods that start or stop something are called from one goroutine at a time,
+// while no other waits for anything.
 type Lab struct {
 	Dir        string
 	Kubeconfig string // the administrator's
@@ -66,6 +75,9 @@ type Lab struct {
 	temporary bool
 	plane     *controlPlane
 	topodisk  *Topodisk
+	real      []*RealNode
+	// pluginConfig is the kubeconfig that node plugins are given.
+	pluginConfig string
 }
 
 // Start brings everything up in the order of dependence and returns when a claim could be made.
@@ -79,17 +91,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 		return nil, err
 	}
 	l.processes = newProcesses(l.Dir, opts.Keep)
-	for i, step := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
-		{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", l.startControlPlane},
-		{fmt.Sprintf("%d nodes, kept Ready by kwok", len(opts.Nodes)), l.startNodes},
-		{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk},
-	} {
-		if opts.Bare && i > 0 {
-			break
-		}
+	for _, step := range l.steps() {
 		begin := time.Now()
 		if err := step.do(ctx); err != nil {
 			err = fmt.Errorf("start %s: %w", step.name, err)
@@ -98,6 +100,31 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 		opts.Say(step.name, time.Since(begin))
 	}
 	return l, nil
+}
+
+// step is a part of the start.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+// steps are the parts of the start in their order.
+func (l *Lab) steps() []step {
+	steps := []step{{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", l.startControlPlane}}
+	switch {
+	case l.opts.Bare:
+		return steps
+	case l.opts.RealNodes:
+		return append(steps,
+			step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes},
+			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk},
+			step{"csi-attacher, csi-resizer, csi-snapshotter and snapshot-controller", l.startSidecars},
+			step{"the driver's node plugin on every node", l.startPlugins})
+	default:
+		return append(steps,
+			step{fmt.Sprintf("%d nodes, kept Ready by kwok", len(l.Nodes)), l.startNodes},
+			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk})
+	}
 }
 
 func (l *Lab) makeDir() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,14 +125,18 @@ func (n Node) csiNode() *storagev1.CSINode {
 }
 
 // awaitReady waits until every node is Ready and the taint that keeps Pods off a new node is gone.
-func (l *Lab) awaitReady(ctx context.Context) error {
+func (l *Lab) awaitReady(ctx context.Context) error { return l.awaitReadyBut(ctx, "") }
+
+// awaitReadyBut leaves one taint aside.
+func (l *Lab) awaitReadyBut(ctx context.Context, taint string) error {
 	return l.Await(ctx, "every node is Ready and untainted", startLimit, func(ctx context.Context) (bool, error) {
 		list, err := l.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
 		for _, node := range list.Items {
-			if !nodeReady(&node) || len(node.Spec.Taints) > 0 {
+			others := func(t corev1.Taint) bool { return t.Key != taint }
+			if !nodeReady(&node) || slices.ContainsFunc(node.Spec.Taints, others) {
 				return false, fmt.Errorf("node %s: ready=%v taints=%v", node.Name, nodeReady(&node), node.Spec.Taints)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +23,7 @@ type Process struct {
 	Name string
 	Log  string // path
 	cmd  *exec.Cmd
+	in   bool          // a node: the program is the only child of an nsenter
 	done chan struct{} // closed when the program has ended and err is set
 	err  error
 }
@@ -47,6 +50,22 @@ type command struct {
 	path string
 	args []string
 	env  []string // beyond what every program gets
+	node int      // process ID of the first process of the node that it runs on; 0: on none
+	// namespaces are those that it gets of its own, flags of clone(2).
+	namespaces uintptr
+}
+
+// exec is what is to be executed: the program, in the namespaces of its node.
+func (c command) exec() *exec.Cmd {
+	if c.node == 0 {
+		return exec.Command(c.path, c.args...)
+	}
+	return exec.Command("nsenter", append(enterNode(c.node), append([]string{c.path}, c.args...)...)...)
+}
+
+// enterNode are nsenter's arguments before the program to run on a node.
+func enterNode(pid int) []string {
+	return []string{fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}
 }
 
 // start runs a program. Unless the lab is kept, the kernel kills it when this process dies, however it dies.
@@ -61,11 +80,11 @@ func (p *Processes) start(c command) (*Process, error) {
 	}
 	defer log.Close()
 	fmt.Fprintf(log, "--- %s: %s %q\n", time.Now().Format(time.RFC3339), c.path, c.args)
-	proc.cmd = exec.Command(c.path, c.args...)
+	proc.cmd, proc.in = c.exec(), c.node != 0
 	proc.cmd.Dir = filepath.Dir(p.logs)
 	proc.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(p.logs)}, c.env...)
 	proc.cmd.Stderr, proc.cmd.Stdout = log, log
-	proc.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	proc.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: c.namespaces}
 	if p.list == "" {
 		proc.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
@@ -98,6 +117,11 @@ func (p *Processes) record(proc *Process) error {
 // stop ends one process and forgets it.
 func (p *Processes) stop(proc *Process, sig syscall.Signal) {
 	proc.end(sig)
+	p.forget(proc)
+}
+
+// forget takes a process off the list of those that have no business to end.
+func (p *Processes) forget(proc *Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = slices.DeleteFunc(p.all, func(q *Process) bool { return q == proc })
@@ -132,18 +156,42 @@ func (p *Processes) ended() error {
 	return nil
 }
 
+// running are the processes that have not been stopped.
+func (p *Processes) running() []*Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
 // Pid is the process ID, valid until the process is stopped.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // end sends the signal, then SIGKILL after a grace, and returns when the process is gone.
 func (p *Process) end(sig syscall.Signal) {
-	p.cmd.Process.Signal(sig) //nolint:errcheck // it may have ended already, which is what we want
+	p.signal(sig) //nolint:errcheck // it may have ended already, which is what we want
 	select {
 	case <-p.done:
 	case <-time.After(stopGrace):
-		p.cmd.Process.Kill() //nolint:errcheck // as above
+		p.signal(syscall.SIGKILL) //nolint:errcheck // as above
 		<-p.done
 	}
+}
+
+// signal sends a signal to the program. On a node that is the child of what was started.
+func (p *Process) signal(sig syscall.Signal) error {
+	if !p.in {
+		return p.cmd.Process.Signal(sig)
+	}
+	pid := p.Pid()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return err
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		return p.cmd.Process.Signal(sig) // it has no child yet, or no more
+	}
+	return syscall.Kill(child, sig)
 }
 
 // exited is an error with the end of the log if the process has ended.

@@ -21,6 +21,13 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentMode); dir != "" {
 		beParent(dir)
 	}
+	if InCell() {
+		if err := liveInCell(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -49,10 +49,10 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 		socket: filepath.Join(l.Dir, "csi.sock"), keys: filepath.Join(l.Dir, "credentials"),
 	}
 	l.topodisk = t
-	if err := install.apply(ctx, l.plane.restConfig(l.plane.tokens[userAdmin]), l); err != nil {
+	if err := l.apply(ctx, install.objects); err != nil {
 		return err
 	}
-	token, err := install.token(ctx, l)
+	token, err := install.token(ctx, l, install.deployment.Spec.Template.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}
@@ -112,6 +112,12 @@ func (t *Topodisk) startSimulator(ctx context.Context) error {
 	}
 	for _, n := range nodes {
 		args = append(args, fmt.Sprintf("--instance=%s=%s/%s", n.Instance, n.Zone, n.Type))
+	}
+	if t.lab.opts.RealNodes {
+		args = append(args, "--bodies="+filepath.Join(t.lab.Dir, "bodies"))
+		for _, n := range nodes {
+			args = append(args, "--links="+n.Instance+"="+linksOf(t.lab, n))
+		}
 	}
 	t.simulator = fmt.Sprintf("http://127.0.0.1:%d", port)
 	t.ecs = t.simulator
@@ -251,7 +257,7 @@ func (t *Topodisk) signal(name string, sig syscall.Signal) error {
 	if proc == nil {
 		return fmt.Errorf("%s does not run", name)
 	}
-	return proc.cmd.Process.Signal(sig)
+	return proc.signal(sig)
 }
 
 // Metrics returns the URL of a process' metrics.

@@ -23,6 +23,9 @@ import (
 type Dirs struct {
 	Kube     string // etcd, Kubernetes' programs and kwok
 	Topodisk string // ecs-simulator, disk-driver, disk-provisioner; not bin/, whose programs have their version stamped
+	Kubelet  string // kubelet; only BuildNodes builds it, and what follows
+	Sidecars string // CSI sidecars, snapshot-controller and, in crds, the kinds that it keeps
+	NodeInit string // the program that is the first in a node and in a Pod
 }
 
 // FindRoot returns the root of the checkout that contains the working directory: where test/kube is.
@@ -50,6 +53,17 @@ var kubePackages = []string{
 	"k8s.io/kubernetes/cmd/kubectl",
 	"sigs.k8s.io/kwok/cmd/kwok",
 }
+
+// kubeletPackages are those that real nodes need besides, sidecarPackages come from the module test/kube/sidecars.
+var (
+	kubeletPackages = []string{"k8s.io/kubernetes/cmd/kubelet"}
+	sidecarPackages = []string{
+		"github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
+		"github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
+		"github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter",
+		"github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller",
+	}
+)
 
 // topodiskPackages are our own programs.
 var topodiskPackages = []string{
@@ -85,6 +99,58 @@ func BuildWatched(ctx context.Context, root string, out *os.File) (Dirs, error) 
 	return buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
 }
 
+// BuildNodes builds the same, and what real nodes and the sidecars need besides.
+func BuildNodes(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	dirs := BuiltNodes(root)
+	if _, err := Build(ctx, root, out); err != nil {
+		return dirs, err
+	}
+	return dirs, buildNodes(ctx, root, dirs, out)
+}
+
+// BuiltNodes returns where BuildNodes puts what it builds.
+func BuiltNodes(root string) Dirs {
+	dir := filepath.Join(root, ".build")
+	return Dirs{
+		Kube: filepath.Join(dir, "kube"), Topodisk: filepath.Join(dir, "run"), Kubelet: filepath.Join(dir, "kubelet"),
+		Sidecars: filepath.Join(dir, "sidecars"), NodeInit: filepath.Join(dir, "run", "nodeinit"),
+	}
+}
+
+func buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error {
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, e := range []external{
+		{module: filepath.Join(root, "test", "kube"), into: dirs.Kubelet, title: "kubelet", says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
+		{module: filepath.Join(root, "test", "kube", "sidecars"), into: dirs.Sidecars, title: "the CSI sidecars", says: "about five minutes on two cores", packages: sidecarPackages},
+	} {
+		if err := e.build(ctx, out); err != nil {
+			return fmt.Errorf("build %s: %w", e.title, err)
+		}
+	}
+	if err := copyKinds(ctx, filepath.Join(root, "test", "kube", "sidecars"), filepath.Join(dirs.Sidecars, "crds")); err != nil {
+		return fmt.Errorf("copy the kinds of snapshots: %w", err)
+	}
+	init := goBuild{dir: root, into: filepath.Dir(dirs.NodeInit), title: "nodeinit", out: out, ldflags: "-s -w",
+		packages: []string{"github.com/topodisk/topodisk/test/lab/nodeinit"}}
+	return init.run(ctx)
+}
+
+// copyKinds copies the CustomResourceDefinitions that come with the client of external-snapshotter.
+func copyKinds(ctx context.Context, module, into string) error {
+	from, err := goOutput(ctx, module, "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(into); err != nil {
+		return err
+	}
+	return os.CopyFS(into, os.DirFS(filepath.Join(from, "config", "crd")))
+}
+
 // buildAll builds Kubernetes' programs, and topodisk's as build says.
 func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Dirs, error) {
 	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: build.into}
@@ -96,7 +162,9 @@ func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Di
 		return dirs, err
 	}
 	defer unlock()
-	if err := buildKube(ctx, filepath.Join(root, "test", "kube"), dirs.Kube, out); err != nil {
+	kube := external{module: filepath.Join(root, "test", "kube"), into: dirs.Kube, packages: kubePackages, kubernetes: true,
+		title: "Kubernetes' programs, etcd and kwok", says: "about ten minutes on two cores"}
+	if err := kube.build(ctx, out); err != nil {
 		return dirs, fmt.Errorf("build Kubernetes' programs: %w", err)
 	}
 	build.dir, build.packages, build.title, build.out = root, topodiskPackages, "topodisk", out
@@ -148,34 +216,46 @@ func lockBuild(dir string, out io.Writer) (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-func buildKube(ctx context.Context, module, into string, out *os.File) error {
-	stamp, err := readStamp(ctx, module)
+// external are programs of others that one module builds.
+type external struct {
+	module, into string // directories
+	title, says  string // what is being built, and how long it takes the first time
+	kubernetes   bool   // its version is stamped
+	packages     []string
+}
+
+// build builds the programs unless they are built from the same already.
+func (e external) build(ctx context.Context, out *os.File) error {
+	stamp, err := readStamp(ctx, e.module, e.packages)
 	if err != nil {
 		return err
 	}
-	if stamp.matches(into) {
+	if stamp.matches(e.into, e.packages) {
 		return nil
 	}
-	version, err := goOutput(ctx, module, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	if err != nil {
+	build := goBuild{dir: e.module, into: e.into, packages: e.packages, title: e.title, ldflags: "-s -w", out: out}
+	if e.kubernetes {
+		version, err := goOutput(ctx, e.module, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+		if err != nil {
+			return err
+		}
+		build.ldflags = versionFlags(version)
+	}
+	fmt.Fprintf(out, "building %s from source: %s, once\n", e.title, e.says)
+	if err := stamp.clear(e.into); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "building Kubernetes %s, etcd and kwok from source: about ten minutes on two cores, once\n", version)
-	if err := stamp.clear(into); err != nil {
-		return err
-	}
-	build := goBuild{dir: module, into: into, packages: kubePackages, title: "Kubernetes", ldflags: versionFlags(version), out: out}
 	if err := build.run(ctx); err != nil {
 		return err
 	}
-	for _, pkg := range kubePackages {
+	for _, pkg := range e.packages {
 		if builtName(pkg) != programName(pkg) {
-			if err := os.Rename(filepath.Join(into, builtName(pkg)), filepath.Join(into, programName(pkg))); err != nil {
+			if err := os.Rename(filepath.Join(e.into, builtName(pkg)), filepath.Join(e.into, programName(pkg))); err != nil {
 				return err
 			}
 		}
 	}
-	return stamp.write(into)
+	return stamp.write(e.into)
 }
 
 // versionFlags stamp the version that Kubernetes' own build would: without, its clients and servers say v0.0.0.

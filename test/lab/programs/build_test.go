@@ -71,22 +71,22 @@ func TestStampMatchesOnlyACompleteBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.matches(dir) {
+	if s.matches(dir, kubePackages) {
 		t.Error("programs without a stamp match")
 	}
 	if err := s.write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if !s.matches(dir) {
+	if !s.matches(dir, kubePackages) {
 		t.Error("a complete build does not match its stamp")
 	}
-	if other := makeStamp("go2", kubePackages, nil, nil); other.matches(dir) {
+	if other := makeStamp("go2", kubePackages, nil, nil); other.matches(dir, kubePackages) {
 		t.Error("a build of another Go matches")
 	}
 	if err := os.Remove(filepath.Join(dir, "etcd")); err != nil {
 		t.Fatal(err)
 	}
-	if s.matches(dir) {
+	if s.matches(dir, kubePackages) {
 		t.Error("a build without etcd matches")
 	}
 	if err := s.clear(dir); err != nil || s.clear(dir) != nil {

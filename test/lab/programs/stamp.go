@@ -15,7 +15,7 @@ const stampFile = "built-from"
 // stamp says what programs were built from. Programs with the same stamp need no new build.
 type stamp string
 
-func readStamp(ctx context.Context, module string) (stamp, error) {
+func readStamp(ctx context.Context, module string, packages []string) (stamp, error) {
 	version, err := goVersion(ctx, module)
 	if err != nil {
 		return "", err
@@ -28,7 +28,7 @@ func readStamp(ctx context.Context, module string) (stamp, error) {
 	if err != nil {
 		return "", err
 	}
-	return makeStamp(version, kubePackages, mod, sum), nil
+	return makeStamp(version, packages, mod, sum), nil
 }
 
 // makeStamp is a digest in which every part has its length before it, so that no two inputs run together.
@@ -40,13 +40,13 @@ func makeStamp(goVersion string, packages []string, mod, sum []byte) stamp {
 	return stamp(hex.EncodeToString(h.Sum(nil)))
 }
 
-// matches reports whether dir holds every program, built from the same.
-func (s stamp) matches(dir string) bool {
+// matches reports whether dir holds the program of every package, built from the same.
+func (s stamp) matches(dir string, packages []string) bool {
 	written, err := os.ReadFile(filepath.Join(dir, stampFile))
 	if err != nil || string(written) != string(s) {
 		return false
 	}
-	for _, pkg := range kubePackages {
+	for _, pkg := range packages {
 		if _, err := os.Stat(filepath.Join(dir, programName(pkg))); err != nil {
 			return false
 		}

@@ -1,0 +1,354 @@
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cell is where a lab with real nodes lives: in namespaces of its own for processes, mounts, network, host name and IPC.
+// Its first process is the lab itself. When that ends, however it ends, the kernel ends all others, and takes mounts and
+// network away. What is left then lies in the directory, or is found by its name: loop devices and cgroups.
+type Cell struct {
+	// Dir holds the lab's state. There is one cell in a directory at a time.
+	Dir string
+}
+
+// cellMark is set in the environment of the first process of a cell.
+const cellMark = "TOPODISK_LAB_CELL"
+
+// cellFile names the first process of a cell in its directory.
+const cellFile = "cell.json"
+
+// InCell says whether this process is the first of a cell.
+func InCell() bool { return os.Getenv(cellMark) != "" && os.Getpid() == 1 }
+
+// Enter runs this program once more, with the same arguments, as the first process of the cell, clears up after it, and
+// returns its exit code. There it returns false at once: the caller is inside.
+func (c Cell) Enter() (code int, outside bool, err error) {
+	if InCell() {
+		return 0, false, settleCell()
+	}
+	if err := c.prepare(); err != nil {
+		return 1, true, err
+	}
+	cmd := c.command(os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if err := c.start(cmd); err != nil {
+		return 1, true, err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for range signals {
+			cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+		}
+	}()
+	err = cmd.Wait()
+	signal.Stop(signals)
+	close(signals)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code, err = max(exit.ExitCode(), 1), nil
+	}
+	if code != 0 { // the logs stay
+		_, left := c.clear()
+		return code, true, errors.Join(err, left)
+	}
+	_, left := c.Sweep()
+	return code, true, errors.Join(err, left)
+}
+
+// Detach runs this program once more, with other arguments, as the first process of the cell, which goes on after this
+// process has ended. It copies to out what that says on its standard output, until it closes it or ends. Inside it is
+// never called: Enter says so.
+func (c Cell) Detach(out io.Writer, args ...string) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(c.Dir, "lab.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := c.command(args...)
+	cmd.SysProcAttr.Setsid = true
+	cmd.Stderr = log
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.start(cmd); err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, said); err != nil {
+		return err
+	}
+	ready, err := os.ReadFile(filepath.Join(c.Dir, readyFile))
+	if err != nil || string(ready) != "ready" {
+		_, left := c.clear()
+		return errors.Join(fmt.Errorf("the lab did not come up; its logs are in %s\n%s", c.Dir, logTail(log.Name())), left)
+	}
+	return cmd.Process.Release()
+}
+
+// readyFile holds the word ready once a detached lab is up.
+const readyFile = "ready"
+
+// Settled is told by the first process of a detached cell when the lab is up, and returns when it is to end.
+func (c Cell) Settled(ctx context.Context) error {
+	if err := os.WriteFile(filepath.Join(c.Dir, readyFile), []byte("ready"), 0o600); err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Dup3(int(null.Fd()), 1, 0); err != nil {
+		return fmt.Errorf("close the standard output: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// prepare makes room for a cell: an earlier one that has died is cleared away, one that lives is an error.
+func (c Cell) prepare() error {
+	if os.Geteuid() != 0 {
+		return errors.New("real nodes need root: run it with sudo")
+	}
+	if strings.HasPrefix(c.Dir, "/var/") || strings.HasPrefix(c.Dir, "/run/") {
+		return fmt.Errorf("the lab's directory is %s: nodes have a /var and a /run of their own, so it can't be there", c.Dir)
+	}
+	if id, err := c.first(); err == nil && id.running() {
+		return fmt.Errorf("a lab lives in %s already (process %d): make lab-down ends it", c.Dir, id.Pid)
+	}
+	if _, err := c.Sweep(); err != nil {
+		return err
+	}
+	return os.MkdirAll(c.Dir, 0o755)
+}
+
+func (c Cell) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(selfProgram, args...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), cellMark+"="+c.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: cellNamespaces}
+	return cmd
+}
+
+const (
+	selfProgram    = "/proc/self/exe"
+	cellNamespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
+)
+
+// start starts the first process, and writes down which it is.
+func (c Cell) start(cmd *exec.Cmd) error {
+	if err := onParentThread(cmd.Start); err != nil {
+		return fmt.Errorf("start a process in namespaces of its own: %w", err)
+	}
+	id, err := identify(cmd.Process.Pid)
+	if err != nil {
+		return nil //nolint:nilerr // it has ended already, and whoever waits for it says so
+	}
+	id.Name = "lab"
+	text, err := json.Marshal(id)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(c.Dir, cellFile), text, 0o600)
+}
+
+// first reads which process is the first of the cell.
+func (c Cell) first() (id identity, err error) {
+	text, err := os.ReadFile(filepath.Join(c.Dir, cellFile))
+	if err != nil {
+		return id, err
+	}
+	return id, json.Unmarshal(text, &id)
+}
+
+// Running says whether a lab lives in the cell.
+func (c Cell) Running() bool {
+	id, err := c.first()
+	return err == nil && id.running()
+}
+
+// settleCell gives the first process of a cell mounts of its own, processes of its own and a loopback device that is up.
+func settleCell() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make the mounts private: %w", err)
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return bringUp()
+}
+
+// bringUp makes the cell's network: loopback, and a bridge that the nodes are on.
+func bringUp() error {
+	bridge := net.IPNet{IP: hubAddress, Mask: net.CIDRMask(24, 32)}
+	if err := ip("link", "set", "lo", "up"); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"link", "add", bridgeName, "type", "bridge"},
+		{"addr", "add", bridge.String(), "dev", bridgeName},
+		{"link", "set", bridgeName, "up"},
+	} {
+		if err := ip(args...); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+}
+
+// cgroup is the name of the cell's cgroup in every hierarchy. It follows from the directory, so that it is found after
+// any crash.
+func (c Cell) cgroup() string {
+	return fmt.Sprintf("topodisk-lab-%x", sha256.Sum256([]byte(c.Dir)))[:len("topodisk-lab-")+8]
+}
+
+// Sweep ends the lab that lives in the cell, and takes away everything that it or one that has died has left: loop
+// devices, cgroups, the places that links to devices are mounted on, and the directory. It returns what it has found.
+func (c Cell) Sweep() (found []string, err error) {
+	found, err = c.clear()
+	return found, errors.Join(err, os.RemoveAll(c.Dir))
+}
+
+// clear is Sweep but for the directory.
+func (c Cell) clear() (found []string, err error) {
+	if id, err := c.first(); err == nil && id.running() {
+		found = append(found, "a lab")
+		if err := id.endWithin(sweepGrace); err != nil {
+			return found, fmt.Errorf("stop the lab (process %d): %w", id.Pid, err)
+		}
+	}
+	for _, step := range []func() ([]string, error){c.sweepLoops, c.sweepCgroups} {
+		names, failed := step()
+		found, err = append(found, names...), errors.Join(err, failed)
+	}
+	os.Remove(linksMount)               //nolint:errcheck // it stays while another lab, or udev, has it
+	os.Remove(filepath.Dir(linksMount)) //nolint:errcheck // likewise
+	return found, err
+}
+
+const (
+	sweepGrace = 20 * time.Second
+	sweepLimit = 10 * time.Second
+)
+
+// sweepLoops detaches the loop devices of files below the directory, and those that kubelets have put on top of them.
+func (c Cell) sweepLoops() (found []string, err error) {
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		loops, err := c.loops()
+		if err != nil || len(loops) == 0 {
+			return found, err
+		}
+		if time.Since(begin) > sweepLimit {
+			return found, fmt.Errorf("loop devices %v of files in %s don't go away", loops, c.Dir)
+		}
+		for _, loop := range slices.Backward(loops) {
+			runTool("losetup", "--detach", loop) //nolint:errcheck // it is looked for again
+			if !slices.Contains(found, loop) {
+				found = append(found, loop)
+			}
+		}
+	}
+}
+
+// loops returns the cell's loop devices, each before those that are on top of it.
+func (c Cell) loops() (ours []string, err error) {
+	list, err := runTool("losetup", "--list", "--noheadings", "--raw", "--output=NAME,BACK-MAJ:MIN,BACK-INO,BACK-FILE")
+	if err != nil {
+		return nil, err
+	}
+	list = strings.ReplaceAll(list, `\x20`, "") // it pads columns
+	nodes := map[string]bool{}                  // of our devices, by file system and inode
+	for grown := true; grown; {
+		grown = false
+		for line := range strings.Lines(list) {
+			fields := strings.Fields(line)
+			if len(fields) < 4 || slices.Contains(ours, fields[0]) {
+				continue
+			}
+			if node := fields[1] + " " + fields[2]; nodes[node] || strings.HasPrefix(fields[3], c.Dir+"/") {
+				var stat syscall.Stat_t
+				if err := syscall.Stat(fields[0], &stat); err != nil {
+					return nil, fmt.Errorf("look at %s: %w", fields[0], err)
+				}
+				ours, grown = append(ours, fields[0]), true
+				nodes[fmt.Sprintf("%d:%d %d", unix.Major(stat.Dev), unix.Minor(stat.Dev), stat.Ino)] = true
+			}
+		}
+	}
+	return ours, nil
+}
+
+// sweepCgroups removes the cell's cgroups, the innermost first. Nothing runs in them any more.
+func (c Cell) sweepCgroups() (found []string, err error) {
+	roots, err := filepath.Glob(filepath.Join(cgroupMounts, "*", c.cgroup()))
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
+		begin := time.Now()
+		for err = removeCgroup(root); err != nil && time.Since(begin) < sweepLimit; err = removeCgroup(root) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err != nil {
+			return roots, err
+		}
+	}
+	return roots, nil
+}
+
+func removeCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeCgroup(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ip changes the network.
+func ip(args ...string) error {
+	_, err := runTool("ip", args...)
+	return err
+}
+
+// runTool runs a tool and returns its output; the error holds what it says.
+func runTool(name string, args ...string) (string, error) {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,38 @@
+package lab
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+)
+
+// startPlugins starts the driver's node plugin on every node and returns when Pods can be scheduled to all of them: the
+// kubelet has registered the driver, and the driver has taken the startup taint away.
+func (l *Lab) startPlugins(ctx context.Context) error {
+	install := l.topodisk.install
+	token, err := install.token(ctx, l, install.daemonSet.Spec.Template.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	if l.pluginConfig, err = l.plane.kubeconfigAt(hubAddress.String(), "topodisk-node", token); err != nil {
+		return err
+	}
+	for _, n := range l.real {
+		if err := n.startPlugin(); err != nil {
+			return err
+		}
+	}
+	return l.awaitReady(ctx)
+}
+
+// startPlugin starts the node plugin as a process on the node, with the flags and permissions of the installation.
+func (n *RealNode) startPlugin() error {
+	args, err := n.lab.topodisk.install.nodeArgs(n.Name)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(n.HostPath(kubeletDir+"/plugins/"+DriverName), 0o755); err != nil {
+		return err
+	}
+	return n.start(NodePlugin, filepath.Join(n.lab.opts.Programs.Topodisk, driverName), append(args, "--kubeconfig="+n.lab.pluginConfig, "--v=4")...)
+}

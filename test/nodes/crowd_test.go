@@ -1,0 +1,170 @@
+//go:build e2enodes
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+func TestTwoHundredTimesThereAndBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	class := s.essd("ext4")
+	const side, rounds = 10, 20
+	begin := time.Now()
+	var crowd sync.WaitGroup
+	failed := make([]error, side)
+	for i := range side {
+		name := fmt.Sprintf("disk-%d", i)
+		s.claim(name, class)
+		crowd.Go(func() {
+			for round := range rounds {
+				if failed[i] = s.thereAndBack(name, round); failed[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	for _, err := range failed {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d times a disk was attached, written to and detached, %d at a time: %.0f s", side*rounds, side, time.Since(begin).Seconds())
+}
+
+// thereAndBack has a Pod on one of two nodes add a line to what earlier ones have left, and end.
+func (s *scene) thereAndBack(claim string, round int) error {
+	ctx, cancel := context.WithTimeout(s.Context(), 2*late)
+	defer cancel()
+	node, name := []string{here, there}[round%2], fmt.Sprintf("%s-%d", claim, round)
+	pod := podThatEnds(s.namespace, name, claim, node,
+		fmt.Sprintf(`n=$(cat /data/log 2>/dev/null | wc -l); [ $n = %d ] || { echo "it holds $n lines, want %d"; exit 1; }; echo %d >> /data/log; sync`, round, round, round))
+	if _, err := s.Client.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for {
+		p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if p.Status.Phase == corev1.PodSucceeded {
+			break
+		}
+		if p.Status.Phase == corev1.PodFailed {
+			said, _ := s.kubectl(ctx, "", "logs", name)
+			return fmt.Errorf("%s: %s", name, said)
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("%s is %s: %w", name, p.Status.Phase, err)
+		}
+	}
+	if err := s.Client.CoreV1().Pods(s.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	b, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, claim, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for { // until ECS has detached it
+		attachments, err := s.Client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err
+		}
+		left := ""
+		for _, a := range attachments.Items {
+			if v := a.Spec.Source.PersistentVolumeName; v != nil && *v == b.Spec.VolumeName {
+				left = a.Name
+			}
+		}
+		if left == "" {
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("%s stays: %w", left, err)
+		}
+	}
+}
+
+// podThatEnds runs a script once, with a claim at /data.
+func podThatEnds(namespace, name, claim, node, script string) *corev1.Pod {
+	pod := lab.Pod(namespace, name, claim)
+	shell(&pod.Spec)
+	onNode(node)(pod)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", script}
+	return pod
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(250 * time.Millisecond):
+		return nil
+	}
+}
+
+func TestANodeTakesAsManyDisksAsItSays(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	const full = "node-j1"
+	node, err := s.Client.StorageV1().CSINodes().Get(s.Context(), full, metav1.GetOptions{})
+	s.must(err)
+	limit := 0
+	for _, d := range node.Spec.Drivers {
+		if d.Allocatable != nil && d.Allocatable.Count != nil {
+			limit = int(*d.Allocatable.Count)
+		}
+	}
+	if limit != 16 { // ecs.g7.xlarge as the simulator has it: 17 disks with the system disk
+		t.Fatalf("the node says that it takes %d disks, want 16", limit)
+	}
+	class := s.essd("ext4")
+	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+	begin := time.Now()
+	for i := range limit + 1 {
+		s.claim(name(i), class)
+		s.pod(name(i), name(i), onNode(full))
+	}
+	waiting := ""
+	s.await("all Pods but one run", 2*late, func(ctx context.Context) (bool, error) {
+		list, err := s.Client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		running := 0
+		for _, p := range list.Items {
+			if p.Status.Phase == corev1.PodRunning {
+				running++
+			} else {
+				waiting = p.Name
+			}
+		}
+		if running != limit {
+			return false, fmt.Errorf("%d Pods run", running)
+		}
+		return true, nil
+	})
+	t.Logf("%d disks on one node after %.0f s", limit, time.Since(begin).Seconds())
+	s.await("the last Pod is told why it waits", soon, func(context.Context) (bool, error) {
+		return s.says(waiting, "exceed max volume count")
+	})
+	for i := range limit + 1 {
+		if name(i) != waiting {
+			s.remove(name(i))
+			break
+		}
+	}
+	s.running(waiting, late)
+}

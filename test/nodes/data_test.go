@@ -1,0 +1,180 @@
+//go:build e2enodes
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// The two nodes of the first zone.
+const (
+	here  = "node-h1"
+	there = "node-h2"
+)
+
+func TestDataIsThereOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	for _, filesystem := range []string{"ext4", "xfs"} {
+		t.Run(filesystem, func(t *testing.T) {
+			s := newScene(t)
+			s.claim("data", s.essd(filesystem))
+			s.runs("writes", "data", onNode(here))
+			if got := s.sh("writes", "mount | grep ' /data '"); !strings.Contains(got, "type "+filesystem) {
+				t.Errorf("mounted is %q, want %s", got, filesystem)
+			}
+			sum := s.write("writes", "/data/file", 50)
+			s.remove("writes")
+			s.runs("reads", "data", onNode(there))
+			s.holds("reads", "/data/file", sum)
+		})
+	}
+}
+
+func TestStatefulSetOverThreeZones(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	set := lab.StatefulSet(s.namespace, "db", s.essd("ext4"), "20Gi", 3)
+	shell(&set.Spec.Template.Spec)
+	_, err := s.Client.AppsV1().StatefulSets(s.namespace).Create(s.Context(), set, metav1.CreateOptions{})
+	s.must(err)
+	sums, zones := map[string]string{}, map[string]bool{}
+	for i := range 3 {
+		name := fmt.Sprintf("db-%d", i)
+		zones[s.ZoneOf(s.running(name, late).Spec.NodeName)] = true
+		sums[name] = s.write(name, "/data/file", 10)
+	}
+	if len(zones) != 3 {
+		t.Errorf("the Pods are in zones %v, want three", zones)
+	}
+	before := map[string]string{}
+	for name := range sums {
+		p, err := s.Client.CoreV1().Pods(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
+		s.must(err)
+		before[name] = string(p.UID)
+		s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
+	}
+	for name, sum := range sums {
+		s.await(name+" runs anew", late, func(ctx context.Context) (bool, error) {
+			p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+			return err == nil && string(p.UID) != before[name] && p.Status.Phase == corev1.PodRunning, err
+		})
+		s.holds(name, "/data/file", sum)
+	}
+}
+
+func asBlockClaim(c *corev1.PersistentVolumeClaim) {
+	block := corev1.PersistentVolumeBlock
+	c.Spec.VolumeMode = &block
+}
+
+func TestRawBlock(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.claim("raw", s.class(map[string]string{"type": "cloud_essd"}), asBlockClaim)
+	s.runs("writes", "raw", onNode(here), asBlock)
+	if got := s.sh("writes", "blockdev --getsize64 /dev/data"); got != "21474836480" {
+		t.Errorf("the device has %s bytes, want 20 GiB", got)
+	}
+	// At its beginning and at its end.
+	for _, at := range []int{0, 20479} {
+		s.sh("writes", fmt.Sprintf("echo block-%[1]d | dd of=/dev/data bs=1M seek=%[1]d conv=notrunc 2>/dev/null && sync", at))
+	}
+	s.remove("writes")
+	s.runs("reads", "raw", onNode(there), asBlock)
+	for _, at := range []int{0, 20479} {
+		want := fmt.Sprintf("block-%d", at)
+		if got := s.sh("reads", fmt.Sprintf("dd if=/dev/data bs=1M skip=%d count=1 2>/dev/null | head -c %d", at, len(want))); got != want {
+			t.Errorf("at %d MiB is %q, want %q", at, got, want)
+		}
+	}
+}
+
+func TestReadWriteOncePodIsForOnePod(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.claim("mine", s.essd("ext4"), func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	})
+	s.runs("first", "mine", onNode(here))
+	s.pod("second", "mine", onNode(here))
+	s.await("the second Pod is told why it waits", soon, func(ctx context.Context) (bool, error) {
+		return s.says("second", "ReadWriteOncePod")
+	})
+	// One that goes past the scheduler is refused by the node.
+	s.pod("third", "mine", func(p *corev1.Pod) { p.Spec.NodeName = here })
+	s.await("the third Pod is refused", soon, func(ctx context.Context) (bool, error) {
+		return s.says("third", "ReadWriteOncePod")
+	})
+	s.remove("third")
+	s.remove("first")
+	s.running("second", late)
+}
+
+// snapshotOf is a VolumeSnapshotClass and a VolumeSnapshot of a claim.
+const snapshotOf = `apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: {name: %[1]s}
+driver: ` + lab.DriverName + `
+deletionPolicy: Delete
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: %[2]s}
+spec:
+  volumeSnapshotClassName: %[1]s
+  source: {persistentVolumeClaimName: %[2]s}
+`
+
+func TestSnapshotsAndCopiesHoldTheData(t *testing.T) {
+	t.Parallel()
+	for _, filesystem := range []string{"ext4", "xfs"} {
+		t.Run(filesystem, func(t *testing.T) {
+			s := newScene(t)
+			class := s.essd(filesystem)
+			s.claim("origin", class)
+			s.runs("writes", "origin", onNode(here))
+			sum := s.write("writes", "/data/file", 20)
+			_, err := s.kubectl(s.Context(), fmt.Sprintf(snapshotOf, s.namespace, "origin"), "apply", "-f", "-")
+			s.must(err)
+			s.Cleanup(func() {
+				if _, err := s.kubectl(context.Background(), "", "delete", "volumesnapshotclass", s.namespace); err != nil {
+					t.Error(err)
+				}
+			})
+			s.await("the snapshot is ready", late, func(ctx context.Context) (bool, error) {
+				ready, err := s.kubectl(ctx, "", "get", "volumesnapshot", "origin", "-o", "jsonpath={.status.readyToUse} {.status.error.message}")
+				if err == nil && !strings.HasPrefix(ready, "true") {
+					err = fmt.Errorf("status: %s", ready)
+				}
+				return err == nil, err
+			})
+			s.sh("writes", "echo later > /data/file && sync")
+			later := s.sh("writes", "sha256sum < /data/file")
+
+			group := "snapshot.storage.k8s.io"
+			s.claim("restored", class, func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "origin"}
+			})
+			s.claim("copied", class, func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "origin"}
+			})
+			// On the node of the origin, where an XFS file system with the same UUID is mounted.
+			s.pod("restored", "restored", onNode(here))
+			s.pod("copied", "copied", onNode(here))
+			s.running("restored", late)
+			s.holds("restored", "/data/file", sum)
+			s.running("copied", late)
+			s.holds("copied", "/data/file", later)
+			s.sh("restored", "echo mine > /data/other && sync")
+			s.holds("writes", "/data/file", later)
+		})
+	}
+}

@@ -1,0 +1,58 @@
+//go:build e2enodes
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+// cluster is the one lab that all tests share: four nodes, two of them in the first zone. Tests that switch anything off
+// run one after the other, and then all others side by side.
+var cluster *lab.Lab
+
+func TestMain(m *testing.M) {
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (int, error) {
+	ctx := context.Background()
+	root, err := programs.FindRoot()
+	if err != nil {
+		return 1, err
+	}
+	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-nodes")}
+	if !lab.InCell() {
+		if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
+			return 1, err
+		}
+	}
+	if code, outside, err := cell.Enter(); outside || err != nil {
+		if code != 0 {
+			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
+		}
+		return code, err
+	}
+	begin := time.Now()
+	cluster, err = lab.Start(ctx, lab.Options{
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(4),
+		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
+	})
+	if err != nil {
+		return 1, err
+	}
+	fmt.Fprintf(os.Stderr, "%5.1f s  until the first Pod could come; %s\n", time.Since(begin).Seconds(), cluster.MemoryReport())
+	return m.Run(), cluster.Stop()
+}

@@ -1,0 +1,364 @@
+//go:build e2enodes
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+const (
+	soon = 60 * time.Second  // for what takes a few seconds
+	late = 150 * time.Second // for what waits for nodes or back-offs, or for many others
+)
+
+// scene is the stage of one test: a namespace of its own in the shared cluster.
+type scene struct {
+	*testing.T
+	*lab.Lab
+	namespace string
+}
+
+var scenes atomic.Int64
+
+// newScene makes a namespace. When the test is over everything in it is deleted, and nothing may be left of it: no disk,
+// no attachment, and on the nodes no device, mount or directory.
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{T: t, Lab: cluster, namespace: fmt.Sprintf("nodes-%d", scenes.Add(1))}
+	s.must(s.MakeNamespace(s.Context(), s.namespace))
+	begin := time.Now()
+	t.Cleanup(func() {
+		played := time.Since(begin)
+		s.strike()
+		t.Logf("%.1f s, and %.1f s to clear up", played.Seconds(), (time.Since(begin) - played).Seconds())
+	})
+	return s
+}
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
+	s.Helper()
+	s.must(s.Await(s.Context(), what, limit, check))
+}
+
+// strike clears the stage and checks that nothing is left behind.
+func (s *scene) strike() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*late)
+	defer cancel()
+	check := func(err error) {
+		if err != nil {
+			s.Errorf("clear up: %v", err)
+		}
+	}
+	disks, err := s.Simulator.Disks(ctx, s.namespace)
+	check(err)
+	now, all := metav1.DeleteOptions{}, metav1.ListOptions{}
+	check(s.Client.AppsV1().StatefulSets(s.namespace).DeleteCollection(ctx, now, all))
+	check(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, now, all))
+	_, err = s.kubectl(ctx, "", "delete", "volumesnapshots", "--all")
+	check(err)
+	check(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).DeleteCollection(ctx, now, all))
+	check(s.Await(ctx, "no disk is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
+		left, err := s.Simulator.Disks(ctx, s.namespace)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left are %v", left)
+		}
+		return err == nil, err
+	}))
+	for _, d := range disks {
+		check(s.Await(ctx, "nothing is left of "+d.ID, soon, func(context.Context) (bool, error) {
+			left, err := s.traces(d.ID)
+			if err == nil && len(left) > 0 {
+				err = fmt.Errorf("left are %v", left)
+			}
+			return err == nil, err
+		}))
+	}
+}
+
+// traces are what there is of a disk on the machine: loop devices of its body, links to them, mounts, and directories of
+// kubelets and of the driver.
+func (s *scene) traces(id string) (found []string, err error) {
+	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	for _, loop := range loops {
+		if body, err := os.ReadFile(loop); err == nil && strings.Contains(string(body), id) {
+			found = append(found, loop)
+		}
+	}
+	for _, n := range s.RealNodes() {
+		mounts, err := n.Mounts(id)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, mounts...)
+		for _, pattern := range []string{
+			"/var/lib/kubelet/pods/*/volumes/kubernetes.io~csi/" + id, "/var/lib/kubelet/pods/*/volumeDevices/kubernetes.io~csi/" + id,
+			"/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/" + id, "/var/lib/kubelet/plugins/" + lab.DriverName + "/*/" + id,
+		} {
+			paths, err := filepath.Glob(n.HostPath(pattern))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, paths...)
+		}
+		links, err := filepath.Glob(filepath.Join(n.Links(), "*"+strings.TrimPrefix(id, "d-")+"*"))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, links...)
+	}
+	return found, nil
+}
+
+// class makes a StorageClass that goes with the scene and returns its name.
+func (s *scene) class(parameters map[string]string) string {
+	s.Helper()
+	class := lab.Class(fmt.Sprintf("%s-%d", s.namespace, scenes.Add(1)), storagev1.VolumeBindingWaitForFirstConsumer, parameters)
+	grows := true
+	class.AllowVolumeExpansion = &grows
+	classes := s.Client.StorageV1().StorageClasses()
+	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+			s.Errorf("delete class: %v", err)
+		}
+	})
+	return class.Name
+}
+
+// essd is a class of disks with a file system.
+func (s *scene) essd(filesystem string) string {
+	return s.class(map[string]string{"type": "cloud_essd", "csi.storage.k8s.io/fstype": filesystem})
+}
+
+func (s *scene) claim(name, class string, change ...func(*corev1.PersistentVolumeClaim)) {
+	s.Helper()
+	claim := lab.Claim(s.namespace, name, class, "20Gi")
+	for _, f := range change {
+		f(claim)
+	}
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Create(s.Context(), claim, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// pod makes a Pod that waits in a shell, with a claim at /data.
+func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
+	s.Helper()
+	pod := lab.Pod(s.namespace, name, claim)
+	shell(&pod.Spec)
+	for _, f := range change {
+		f(pod)
+	}
+	_, err := s.Client.CoreV1().Pods(s.namespace).Create(s.Context(), pod, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// shell lets a Pod run what the nodes have, and end at once.
+func shell(spec *corev1.PodSpec) {
+	grace := int64(1)
+	spec.TerminationGracePeriodSeconds = &grace
+	for i := range spec.Containers {
+		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+	}
+}
+
+func onNode(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }
+}
+
+// asBlock gives a Pod its claim as the device /dev/data.
+func asBlock(pod *corev1.Pod) {
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].VolumeMounts = nil
+		pod.Spec.Containers[i].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	}
+}
+
+func (s *scene) running(pod string, limit time.Duration) *corev1.Pod {
+	s.Helper()
+	p, err := s.AwaitRunning(s.Context(), s.namespace, pod, limit)
+	s.must(err)
+	return p
+}
+
+// runs makes a Pod and waits until it runs.
+func (s *scene) runs(name, claim string, change ...func(*corev1.Pod)) *corev1.Pod {
+	s.Helper()
+	s.pod(name, claim, change...)
+	return s.running(name, late)
+}
+
+// remove deletes a Pod and waits until it is gone.
+func (s *scene) remove(pod string) {
+	s.Helper()
+	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}))
+	s.awaitGone(pod, late)
+}
+
+func (s *scene) awaitGone(pod string, limit time.Duration) {
+	s.Helper()
+	s.await("Pod "+pod+" is gone", limit, func(ctx context.Context) (bool, error) {
+		p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, pod, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it is %s on %s", p.Status.Phase, p.Spec.NodeName)
+		}
+		return false, err
+	})
+}
+
+// sh runs a script in a Pod and returns what it says.
+func (s *scene) sh(pod, script string) string {
+	s.Helper()
+	out, err := s.try(pod, script)
+	s.must(err)
+	return out
+}
+
+func (s *scene) try(pod, script string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.Context(), late)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.Kubectl, "--kubeconfig="+s.Kubeconfig, "--namespace="+s.namespace, "exec", pod, "--", "sh", "-c", script)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("in Pod %s: %s: %w: %s", pod, script, err, exit.Stderr)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// write writes so many MiB of random bytes to a file of a Pod and returns their checksum.
+func (s *scene) write(pod, file string, mib int) string {
+	s.Helper()
+	return s.sh(pod, fmt.Sprintf("dd if=/dev/urandom of=%[1]s bs=1M count=%[2]d 2>/dev/null && sync && sha256sum < %[1]s", file, mib))
+}
+
+// holds checks that a file of a Pod has a checksum.
+func (s *scene) holds(pod, file, sum string) {
+	s.Helper()
+	if got := s.sh(pod, "sha256sum < "+file); got != sum {
+		s.Errorf("%s of Pod %s has checksum %s, want %s", file, pod, got, sum)
+	}
+}
+
+// bound returns the claim's disk.
+func (s *scene) bound(claim string) string {
+	s.Helper()
+	b, err := s.AwaitBound(s.Context(), s.namespace, claim, soon)
+	s.must(err)
+	return b.Disk()
+}
+
+// attachedTo returns the instances that ECS has a disk attached to.
+func (s *scene) attachedTo(id string) []string {
+	s.Helper()
+	state, err := s.Simulator.State(s.Context())
+	s.must(err)
+	i := slices.IndexFunc(state.Disks, func(d ecssim.DiskState) bool { return d.ID == id })
+	if i < 0 {
+		s.Fatalf("ECS has no disk %s", id)
+	}
+	var instances []string
+	for _, a := range state.Disks[i].Attachments {
+		instances = append(instances, a.Instance)
+	}
+	return instances
+}
+
+// grow asks for a larger claim.
+func (s *scene) grow(claim, size string) {
+	s.Helper()
+	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	s.must(err)
+}
+
+// awaitCapacity waits until a claim says that its file system has grown.
+func (s *scene) awaitCapacity(claim, size string) {
+	s.Helper()
+	want := resource.MustParse(size)
+	s.await("claim "+claim+" has "+size, late, func(ctx context.Context) (bool, error) {
+		c, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, claim, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		got := c.Status.Capacity[corev1.ResourceStorage]
+		if got.Cmp(want) < 0 {
+			return false, fmt.Errorf("it has %s; %s", got.String(), s.eventsOf(claim))
+		}
+		return true, nil
+	})
+}
+
+// gib returns the size in GiB of the file system at /data of a Pod.
+func (s *scene) gib(pod string) float64 {
+	s.Helper()
+	var blocks float64
+	_, err := fmt.Sscan(s.sh(pod, "df -k /data | tail -1 | awk '{print $2}'"), &blocks)
+	s.must(err)
+	return blocks / (1 << 20)
+}
+
+// says reports whether an event of an object has a text; its error is what they say instead.
+func (s *scene) says(name, text string) (bool, error) {
+	said := s.eventsOf(name)
+	if !strings.Contains(said, text) {
+		return false, fmt.Errorf("events say %s", said)
+	}
+	return true, nil
+}
+
+// eventsOf joins what the events of an object say.
+func (s *scene) eventsOf(name string) string {
+	s.Helper()
+	events, err := s.Events(s.Context(), s.namespace, name)
+	s.must(err)
+	var said []string
+	for _, e := range events {
+		said = append(said, e.Reason+": "+e.Message)
+	}
+	return strings.Join(said, "\n")
+}
+
+// kubectl runs kubectl in the scene's namespace, with a text as its input.
+func (s *scene) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, s.Kubectl, append([]string{"--kubeconfig=" + s.Kubeconfig, "--namespace=" + s.namespace}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
