@@ -25,19 +25,21 @@ const (
 	pageBytes = 768 << 10
 	// mostPages bounds the book; an order that finds no room waits.
 	mostPages = 8
-	// strikeLinger is how long orders that ended may stay in the book for want
-	// of another reason to write.
+	// strikeLinger is how long orders that were struck out may stay in the book
+	// for want of another reason to write.
 	strikeLinger = 2 * time.Second
-	// gather is how long a commit waits for others to go with it, if one has
-	// just been made.
-	gather = 5 * time.Millisecond
+	// gather is how long a commit waits for others to go with it if many orders
+	// are in the book; a few don't wait for each other.
+	gather, few = 10 * time.Millisecond, 10
+	// mostForeseen bounds the orders in the book that nobody has begun with.
+	mostForeseen = 256
 	// commitTimeout bounds one write of a page.
 	commitTimeout = 15 * time.Second
 )
 
 // configMapBook keeps orders in ConfigMaps, a page each. Whoever holds the
 // Lease is the only writer. All that wait for a write go into one commit, and
-// what is struck out goes with the next.
+// what is struck out or retired goes with the next.
 type configMapBook struct {
 	client    kubernetes.Interface
 	namespace string
@@ -45,12 +47,14 @@ type configMapBook struct {
 	commits   func()      // counts
 	fatal     func(error) // hears that somebody else writes
 
-	mu      sync.Mutex
-	pages   []*bookPage
-	where   map[types.UID]*bookPage
-	struck  map[types.UID]*bookPage // entries that the ConfigMaps may still hold
-	waiting []chan error
-	wanted  chan struct{} // someone waits for a commit
+	mu         sync.Mutex
+	pages      []*bookPage
+	where      map[types.UID]*bookPage
+	struck     map[types.UID]*bookPage // entries that the ConfigMaps may still hold
+	foreseen   map[types.UID]bool      // entries that nobody has begun with
+	waiting    []chan error            // for the next commit
+	committing []chan error            // for the one under way
+	wanted     chan struct{}           // someone waits for a commit
 }
 
 // bookPage is one ConfigMap.
@@ -59,16 +63,18 @@ type bookPage struct {
 	entries map[string]string // by claim UID
 	bytes   int
 	version string // as last read or written; empty if the ConfigMap isn't there
-	dirty   bool
+	dirty   bool   // is to be written
+	stale   bool   // has less in it than the ConfigMap, which can wait for another reason to write
 
-	saved map[string]string // what the version holds
-	tried map[string]string // what a write of unknown outcome would have made it hold; nil for none
+	saved   map[string]string // what the version holds
+	writing map[string]string // what is being written; nil for nothing
+	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
 }
 
 func newBook(client kubernetes.Interface, namespace, prefix string, commits func()) *configMapBook {
 	return &configMapBook{
 		client: client, namespace: namespace, prefix: prefix, commits: commits, fatal: func(error) {},
-		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, wanted: make(chan struct{}, 1),
+		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, foreseen: map[types.UID]bool{}, wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -130,32 +136,89 @@ func (b *configMapBook) write(ctx context.Context, o *order) error {
 	}
 }
 
-func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error) {
+// foresee implements book.
+func (b *configMapBook) foresee(o *order) {
+	data, err := encode(o)
+	if err != nil {
+		return
+	}
+	claim := o.claim.UID
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.where[claim]
-	if p == nil {
-		if p = b.roomFor(len(claim) + len(data)); p == nil {
+	if p != nil && (!b.foreseen[claim] || p.entries[string(claim)] == string(data)) || p == nil && len(b.foreseen) >= mostForeseen {
+		return
+	}
+	if b.place(claim, string(data)) != nil {
+		b.foreseen[claim] = true
+		b.want()
+	}
+}
+
+// dismiss implements book.
+func (b *configMapBook) dismiss(claim types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.foreseen[claim] {
+		b.takeOut(claim).dirty = true
+	}
+}
+
+// enter returns when the order stands in the book, by a channel.
+func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.foreseen, claim)
+	p := b.where[claim]
+	switch {
+	case p == nil || p.entries[string(claim)] != data:
+		if p = b.place(claim, data); p == nil {
 			return nil, errors.New("the journal is full; it empties as volumes under way come to their end")
 		}
-		b.where[claim] = p
+	case p.writing != nil && p.writing[string(claim)] == data: // it goes with the commit under way
+		done := make(chan error, 1)
+		b.committing = append(b.committing, done)
+		return done, nil
+	case p.writing == nil && p.tried == nil && p.saved[string(claim)] == data: // it stands there
+		done := make(chan error, 1)
+		done <- nil
+		return done, nil
 	}
-	delete(b.struck, claim)
-	p.bytes += len(claim) + len(data) - len(p.entries[string(claim)])
-	p.entries[string(claim)] = data
 	p.dirty = true
 	return b.await(), nil
+}
+
+// place puts an order on the page that has it or has room for it, which is to be
+// written then, and returns nil if none has. b.mu is held.
+func (b *configMapBook) place(claim types.UID, data string) *bookPage {
+	p := b.where[claim]
+	if p == nil {
+		if p = b.roomFor(len(claim) + len(data)); p == nil {
+			return nil
+		}
+		b.where[claim] = p
+		p.bytes += len(claim)
+	}
+	delete(b.struck, claim)
+	p.bytes += len(data) - len(p.entries[string(claim)])
+	p.entries[string(claim)] = data
+	p.dirty = true
+	return p
 }
 
 // await asks for a commit. b.mu is held.
 func (b *configMapBook) await() <-chan error {
 	done := make(chan error, 1)
 	b.waiting = append(b.waiting, done)
+	b.want()
+	return done
+}
+
+func (b *configMapBook) want() {
 	select {
 	case b.wanted <- struct{}{}:
 	default:
 	}
-	return done
 }
 
 // roomFor returns the first page with room, so that few pages are in use.
@@ -172,15 +235,41 @@ func (b *configMapBook) roomFor(bytes int) *bookPage {
 func (b *configMapBook) strike(claim types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if p := b.takeOut(claim); p != nil {
+		p.dirty = true
+	}
+}
+
+// retire implements book.
+func (b *configMapBook) retire(claim types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.takeOut(claim); p != nil {
+		p.stale = true
+	}
+}
+
+// takeOut returns the page that had the order, or nil. b.mu is held.
+func (b *configMapBook) takeOut(claim types.UID) *bookPage {
 	p := b.where[claim]
 	if p == nil {
-		return
+		return nil
 	}
 	p.bytes -= len(claim) + len(p.entries[string(claim)])
 	delete(p.entries, string(claim))
 	delete(b.where, claim)
+	delete(b.foreseen, claim)
 	b.struck[claim] = p
-	p.dirty = true
+	return p
+}
+
+// hurry implements book.
+func (b *configMapBook) hurry(claim types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.struck[claim]; p != nil {
+		p.dirty = true
+	}
 }
 
 // bytes implements book.
@@ -197,10 +286,12 @@ func (b *configMapBook) bytes() int {
 // flush implements book.
 func (b *configMapBook) flush(ctx context.Context, claim types.UID) error {
 	b.mu.Lock()
-	if b.struck[claim] == nil {
+	p := b.struck[claim]
+	if p == nil {
 		b.mu.Unlock()
 		return nil
 	}
+	p.dirty = true
 	done := b.await()
 	b.mu.Unlock()
 	select {
@@ -216,31 +307,60 @@ func (b *configMapBook) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			b.commit(context.WithoutCancel(ctx))
+			b.commitAll(context.WithoutCancel(ctx))
 			return
 		case <-b.wanted:
 		case <-time.After(strikeLinger):
 		}
 		b.commit(context.WithoutCancel(ctx))
-		select {
-		case <-ctx.Done():
-		case <-time.After(gather):
+		if b.isBusy() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(gather):
+			}
 		}
 	}
+}
+
+// isBusy says whether more will soon be written.
+func (b *configMapBook) isBusy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.where) > few
+}
+
+// commitAll leaves nothing in the book that has ended or was never begun with.
+func (b *configMapBook) commitAll(ctx context.Context) {
+	b.mu.Lock()
+	for claim := range b.foreseen {
+		b.takeOut(claim).dirty = true
+	}
+	for _, p := range b.pages {
+		p.dirty = p.dirty || p.stale
+	}
+	b.mu.Unlock()
+	b.commit(ctx)
 }
 
 // commit writes every page that has changed, and tells those who wait.
 func (b *configMapBook) commit(ctx context.Context) {
 	b.mu.Lock()
-	waiting := b.waiting
-	b.waiting = nil
+	b.committing, b.waiting = b.waiting, nil
 	var err error
 	for _, p := range b.pages {
 		if p.dirty {
-			p.dirty = false
-			err = errors.Join(err, b.save(ctx, p, maps.Clone(p.entries)))
+			p.dirty, p.stale = false, false
+			p.writing = maps.Clone(p.entries)
 		}
 	}
+	for _, p := range b.pages {
+		if p.writing != nil {
+			err = errors.Join(err, b.save(ctx, p))
+			p.writing = nil
+		}
+	}
+	waiting := b.committing
+	b.committing = nil
 	b.mu.Unlock()
 	for _, done := range waiting {
 		done <- err
@@ -248,7 +368,8 @@ func (b *configMapBook) commit(ctx context.Context) {
 }
 
 // save writes one page. b.mu is held, but not while the write is under way.
-func (b *configMapBook) save(ctx context.Context, p *bookPage, entries map[string]string) error {
+func (b *configMapBook) save(ctx context.Context, p *bookPage) error {
+	entries := p.writing
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -275,7 +396,7 @@ func (b *configMapBook) put(ctx context.Context, p *bookPage, entries map[string
 		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: b.namespace, ResourceVersion: p.version, Labels: map[string]string{managedByLabel: managedBy}},
 		Data:       entries,
 	}
-	p.tried = entries
+	b.set(func() { p.tried = entries })
 	var written *v1.ConfigMap
 	var err error
 	if p.version == "" {
@@ -286,8 +407,14 @@ func (b *configMapBook) put(ctx context.Context, p *bookPage, entries map[string
 	if err != nil {
 		return err
 	}
-	p.version, p.saved, p.tried = written.ResourceVersion, entries, nil
+	b.set(func() { p.version, p.saved, p.tried = written.ResourceVersion, entries, nil })
 	return nil
+}
+
+func (b *configMapBook) set(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
 }
 
 // settle finds out what became of a write that failed: it may have taken effect
@@ -306,6 +433,6 @@ func (b *configMapBook) settle(ctx context.Context, p *bookPage) error {
 		b.fatal(err)
 		return err
 	}
-	p.version, p.saved, p.tried = live.version, live.entries, nil
+	b.set(func() { p.version, p.saved, p.tried = live.version, live.entries, nil })
 	return nil
 }

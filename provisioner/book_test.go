@@ -139,6 +139,7 @@ func TestAnOrderReadFromTheBookIsTheOrder(t *testing.T) {
 	if !read.unknown || read.node != "node-1" || !isOurs(read.claim, driverName) || read.claim.Annotations[annSelectedNode] != "node-1" || classKey(read.class) != classKey(class) {
 		t.Errorf("read %+v", read)
 	}
+	o.claim.ResourceVersion = "" // that of the claim is told as far as it is known
 	o.made, read.made = made("d-bp1", 20*gib, "zone-a").volume, made("d-bp1", 20*gib, "zone-a").volume
 	if diff := cmp.Diff(b.volume(o), b.volume(read)); diff != "" {
 		t.Errorf("PersistentVolume (-written +read):\n%s", diff)
@@ -162,7 +163,7 @@ func TestWritesSideBySideGoIntoFewCommits(t *testing.T) {
 		if got := s.entries(); got != 200 {
 			t.Errorf("%d entries", got)
 		}
-		if s.writes > 10 {
+		if s.writes > 10+few {
 			t.Errorf("%d commits for 200 entries", s.writes)
 		}
 	})
@@ -378,4 +379,193 @@ func TestTheDiskStaysUntilTheBookHasForgottenIt(t *testing.T) {
 			t.Errorf("%v; when the disk was deleted the book had %d entries, want none", err, left)
 		}
 	})
+}
+
+func TestWhatIsRetiredWaitsForAnotherReasonToWrite(t *testing.T) {
+	end := map[string]struct {
+		f     func(*testing.T, *configMapBook)
+		least time.Duration // until it is out
+	}{
+		"the next order":         {f: func(t *testing.T, b *configMapBook) { wrote(t, b, 2) }},
+		"its disk is to go":      {f: func(t *testing.T, b *configMapBook) { must(t, b.flush(t.Context(), "uid-1")) }},
+		"its volume is going":    {f: func(_ *testing.T, b *configMapBook) { b.hurry("uid-1") }, least: strikeLinger},
+		"another one was struck": {f: func(_ *testing.T, b *configMapBook) { b.strike("uid-0") }, least: strikeLinger},
+	}
+	for name, test := range end {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, api := newShelf()
+				b := openBook(t, api)
+				wrote(t, b, 0, 1)
+				writes := s.writes
+				b.retire("uid-1")
+				b.hurry("uid-0") // of an order that is under way it means nothing
+				time.Sleep(time.Hour)
+				if s.writes != writes || !s.has("uid-1") {
+					t.Errorf("written %d times for nothing but that", s.writes-writes)
+				}
+				test.f(t, b)
+				time.Sleep(test.least)
+				synctest.Wait()
+				if s.writes != writes+1 || s.has("uid-1") {
+					t.Errorf("%d writes, and it is in the book: %v", s.writes-writes, s.has("uid-1"))
+				}
+				must(t, b.flush(t.Context(), "uid-1"))
+				if s.writes != writes+1 {
+					t.Error("the book was written although it is out")
+				}
+			})
+		})
+	}
+}
+
+func TestTheLastCommitLeavesNothingThatHasEndedOrWasNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := newBook(api, "kube-system", "journal", func() {})
+		if _, err := b.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { b.run(ctx); close(done) }()
+		wrote(t, b, 0, 1)
+		b.foresee(orderOf(t, 2))
+		b.retire("uid-1")
+		synctest.Wait()
+		cancel()
+		<-done
+		if s.entries() != 1 || !s.has("uid-0") {
+			t.Errorf("%d entries, want the one that is under way", s.entries())
+		}
+	})
+}
+
+func TestWhatWasForeseenIsNotWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := openBook(t, api)
+		b.foresee(orderOf(t, 1))
+		b.foresee(orderOf(t, 1))
+		synctest.Wait()
+		if s.writes != 1 || !s.has("uid-1") {
+			t.Fatalf("%d writes, %d entries", s.writes, s.entries())
+		}
+		wrote(t, b, 1)
+		if s.writes != 1 {
+			t.Error("an order was written that stood there")
+		}
+		changed := orderOf(t, 1)
+		changed.node = "node-2"
+		b.foresee(changed) // too late: the order is under way
+		time.Sleep(time.Hour)
+		if s.writes != 1 {
+			t.Error("an order under way was written over")
+		}
+		must(t, b.write(t.Context(), changed))
+		if s.writes != 2 {
+			t.Error("an order that is another one was not written")
+		}
+		b.dismiss("uid-1")
+		time.Sleep(time.Hour)
+		if !s.has("uid-1") {
+			t.Error("an order under way was dismissed")
+		}
+	})
+}
+
+func TestAnOrderThatIsBeingWrittenIsWaitedFor(t *testing.T) {
+	for name, fails := range map[string]error{"written": nil, "not written": errors.New("away")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, api := newShelf()
+				held := make(chan struct{})
+				api.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+				s.set(func(s *shelf) { s.before = fails })
+				b := openBook(t, api)
+				b.foresee(orderOf(t, 1))
+				synctest.Wait()
+				got := make(chan error, 1)
+				go func() { got <- b.write(t.Context(), orderOf(t, 1)) }()
+				synctest.Wait()
+				select {
+				case err := <-got:
+					t.Fatalf("it was taken for written: %v", err)
+				default:
+				}
+				close(held)
+				if err := <-got; (err != nil) != (fails != nil) {
+					t.Errorf("got %v", err)
+				}
+				if want := 1; fails == nil && s.writes != want {
+					t.Errorf("%d writes, want %d", s.writes, want)
+				}
+			})
+		})
+	}
+}
+
+// A commit under way may take an order out that comes again before its answer.
+func TestAnOrderIsInTheBookThoughItWasJustTakenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := openBook(t, api)
+		wrote(t, b, 1)
+		held := make(chan struct{})
+		api.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+		b.strike("uid-1")
+		time.Sleep(strikeLinger)
+		synctest.Wait() // the commit is under way
+		got := make(chan error, 1)
+		go func() { got <- b.write(t.Context(), orderOf(t, 1)) }()
+		synctest.Wait()
+		close(held)
+		if err := <-got; err != nil || !s.has("uid-1") {
+			t.Errorf("%v; in the book: %v", err, s.has("uid-1"))
+		}
+	})
+}
+
+func TestFewAreForeseen(t *testing.T) {
+	_, api := newShelf()
+	b := newBook(api, "kube-system", "journal", func() {})
+	if _, err := b.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 * mostForeseen {
+		b.foresee(orderOf(t, n))
+	}
+	if len(b.where) != mostForeseen {
+		t.Errorf("%d entries", len(b.where))
+	}
+	b.dismiss("uid-0")
+	if b.foresee(orderOf(t, 2*mostForeseen)); len(b.where) != mostForeseen {
+		t.Errorf("%d entries after one was dismissed", len(b.where))
+	}
+}
+
+func (s *shelf) has(claim string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, configMap := range s.kept {
+		if _, ok := configMap.Data[claim]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote writes the orders of those claims.
+func wrote(t *testing.T, b *configMapBook, claims ...int) {
+	t.Helper()
+	for _, n := range claims {
+		must(t, b.write(t.Context(), orderOf(t, n)))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

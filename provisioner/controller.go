@@ -86,6 +86,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			config: config, client: client, dynamic: clients.Dynamic, driver: driver, topology: index, journal: journal,
 			claims:  factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(),
 			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
+			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
 			waiting: newWaiting(), awaiting: newAwaiting(clients.Metadata), sources: newProtection(clients.Metadata, config),
 			soldOut: newSoldOut(time.Now), ties: newTies(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
@@ -193,6 +194,7 @@ func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
 	c.p.sources.claimChanged(claim, c.p.config.DriverName)
 	if c.leading.Load() {
 		c.p.tellOfMigration(claim)
+		c.p.foresee(claim)
 	}
 }
 
@@ -201,6 +203,7 @@ func (c *Controller) lead() {
 	c.leading.Store(true)
 	for _, object := range c.p.claims.List() {
 		c.p.tellOfMigration(object.(*v1.PersistentVolumeClaim))
+		c.p.foresee(object.(*v1.PersistentVolumeClaim))
 	}
 	for _, object := range c.p.volumes.List() {
 		c.p.tellOfTwins(object.(*v1.PersistentVolume))
@@ -209,6 +212,7 @@ func (c *Controller) lead() {
 
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.p.waiting.remove(claim.UID)
+	c.p.journal.book.dismiss(claim.UID)
 	c.library.rescheduled.Delete(claim.UID)
 	c.library.limiter.hopeless.Delete(string(claim.UID))
 	if c.p.journal.find(claim.UID) == nil {
@@ -223,11 +227,15 @@ func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 	if c.leading.Load() {
 		c.p.tellOfTwins(pv)
 	}
+	if pv.DeletionTimestamp != nil || !hasFinalizer(pv) {
+		c.p.journal.volumeGoes(pv)
+	}
 	c.reclaimer.volumeChanged(pv)
 }
 
 // volumeGone has a claim looked at again that is left without a volume: as long as its volume was there, nobody made another.
 func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
+	c.p.journal.volumeGoes(pv)
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
 		return

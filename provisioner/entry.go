@@ -27,13 +27,12 @@ type entry struct {
 type entryRefs map[string]*v1.SecretReference
 
 type entryClaim struct {
-	Namespace       string                       `json:"namespace"`
-	Name            string                       `json:"name"`
-	UID             types.UID                    `json:"uid"`
-	ResourceVersion string                       `json:"resourceVersion"`
-	SelectedNode    string                       `json:"selectedNode,omitempty"`
-	Created         metav1.Time                  `json:"created"`
-	Spec            v1.PersistentVolumeClaimSpec `json:"spec"`
+	Namespace    string                       `json:"namespace"`
+	Name         string                       `json:"name"`
+	UID          types.UID                    `json:"uid"`
+	SelectedNode string                       `json:"selectedNode,omitempty"`
+	Created      metav1.Time                  `json:"created"`
+	Spec         v1.PersistentVolumeClaimSpec `json:"spec"`
 }
 
 type entryClass struct {
@@ -60,7 +59,7 @@ func encode(o *order) ([]byte, error) {
 	return json.Marshal(entry{
 		Request: request, Node: o.node, FSType: o.fsType, Secrets: refs,
 		Claim: entryClaim{
-			Namespace: o.claim.Namespace, Name: o.claim.Name, UID: o.claim.UID, ResourceVersion: o.claim.ResourceVersion,
+			Namespace: o.claim.Namespace, Name: o.claim.Name, UID: o.claim.UID,
 			SelectedNode: o.claim.Annotations[annSelectedNode], Created: o.claim.CreationTimestamp, Spec: o.claim.Spec,
 		},
 		Class: entryClass{
@@ -89,9 +88,8 @@ func decode(data []byte) (*order, error) {
 	}
 	o.claim = &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID, ResourceVersion: r.Claim.ResourceVersion,
-			CreationTimestamp: r.Claim.Created,
-			Annotations:       map[string]string{annStorageProvisioner: r.Class.Provisioner, annBetaStorageProvisioner: r.Class.Provisioner},
+			Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID, CreationTimestamp: r.Claim.Created,
+			Annotations: map[string]string{annStorageProvisioner: r.Class.Provisioner, annBetaStorageProvisioner: r.Class.Provisioner},
 		},
 		Spec: r.Claim.Spec,
 	}

@@ -107,8 +107,17 @@ type journal struct {
 type book interface {
 	// write returns once the order can be read again after a crash.
 	write(ctx context.Context, o *order) error
+	// foresee writes an order that will probably be written soon, so that nobody
+	// has to wait then. Nobody is asked for it before it was written.
+	foresee(o *order)
+	// dismiss takes out an order that was foreseen and is not to be.
+	dismiss(claim types.UID)
 	// strike takes an order out, some time later.
 	strike(claim types.UID)
+	// retire takes an order out together with whatever is written next.
+	retire(claim types.UID)
+	// hurry has an order that was retired taken out some time later.
+	hurry(claim types.UID)
 	// flush returns once an order that was taken out can't be read any more.
 	flush(ctx context.Context, claim types.UID) error
 	// bytes is the size of what is in it.
@@ -119,7 +128,11 @@ type book interface {
 type noBook struct{}
 
 func (noBook) write(context.Context, *order) error    { return nil }
+func (noBook) foresee(*order)                         {}
+func (noBook) dismiss(types.UID)                      {}
 func (noBook) strike(types.UID)                       {}
+func (noBook) retire(types.UID)                       {}
+func (noBook) hurry(types.UID)                        {}
 func (noBook) flush(context.Context, types.UID) error { return nil }
 func (noBook) bytes() int                             { return 0 }
 
@@ -145,14 +158,36 @@ func (j *journal) file(o *order) {
 	j.orders[o.claim.UID] = o
 }
 
-func (j *journal) close(claim types.UID) {
+// close ends an order of which no PersistentVolume tells.
+func (j *journal) close(claim types.UID) { j.end(claim, j.book.strike) }
+
+// closeSaved ends an order by its PersistentVolume. As long as that stands, the
+// order in the book means nothing: who reads it finds the PersistentVolume. So
+// it may stay in the book if the PersistentVolume can't go without us.
+func (j *journal) closeSaved(pv *v1.PersistentVolume) {
+	out := j.book.strike
+	if hasFinalizer(pv) {
+		out = j.book.retire
+	}
+	j.end(pv.Spec.ClaimRef.UID, out)
+}
+
+func (j *journal) end(claim types.UID, out func(types.UID)) {
 	j.mu.Lock()
 	_, open := j.orders[claim]
 	delete(j.orders, claim)
 	j.mu.Unlock()
 	if open {
-		j.book.strike(claim)
+		out(claim)
 		j.closed(claim)
+	}
+}
+
+// volumeGoes hears that a claim's PersistentVolume is about to go, or can go
+// without us: no order may lean on it any more.
+func (j *journal) volumeGoes(pv *v1.PersistentVolume) {
+	if pv.Spec.ClaimRef != nil {
+		j.book.hurry(pv.Spec.ClaimRef.UID)
 	}
 }
 

@@ -380,7 +380,7 @@ func (s *volumesStore) GetByKey(key string) (any, bool, error) {
 	}
 	for _, object := range objects {
 		if o.isSavedAs(object.(*v1.PersistentVolume)) {
-			s.journal.close(claim)
+			s.journal.closeSaved(object.(*v1.PersistentVolume))
 			return object, true, nil
 		}
 	}

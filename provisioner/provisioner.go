@@ -69,6 +69,7 @@ type Provisioner struct {
 	soldOut  *soldOut
 	ties     *ties
 	claims   cache.Indexer // PersistentVolumeClaims, trimmed
+	classes  cache.Store   // StorageClasses
 	volumes  cache.Indexer // PersistentVolumes, trimmed
 	absence  absence
 	events   record.EventRecorder
@@ -89,6 +90,9 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 	if outcome == Reschedule {
 		p.metrics.reschedules.WithLabelValues(rescheduleReason(err)).Inc()
 	}
+	if err != nil && p.journal.find(claim.UID) == nil {
+		p.journal.book.dismiss(claim.UID) // if it was foreseen, it has not come to that
+	}
 	p.awaiting.heed(string(claim.UID), err, func() { p.look(claim) })
 	return pv, outcome, err
 }
@@ -108,7 +112,7 @@ func (p *Provisioner) attempt(ctx context.Context, claim *v1.PersistentVolumeCla
 	if o.foundAgain || p.isForgotten(claim) {
 		p.metrics.leaks.WithLabelValues(endSaved).Inc()
 	}
-	p.journal.close(claim.UID)
+	p.journal.closeSaved(pv)
 	p.metrics.bound(claim, p.now())
 	return pv, Finished, nil
 }

@@ -174,6 +174,9 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 		return nil
 	}
 	if mayLetGo(pv, r.p.config.DriverName) {
+		if err := r.isMade(ctx, pv); err != nil {
+			return err
+		}
 		return r.letGo(ctx, pv)
 	}
 	if mayProtect(pv, r.p.config.DriverName) {
@@ -195,9 +198,9 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 }
 
 // isMade returns an error as long as a crash might have the volume made once
-// more: the disk goes only when nobody will look for it any more.
+// more: disk and PersistentVolume go only when nobody will look for them any more.
 func (r *reclaimer) isMade(ctx context.Context, pv *v1.PersistentVolume) error {
-	claim := pv.Spec.ClaimRef.UID
+	claim := claimUID(pv)
 	err := r.p.journal.isOver(ctx, claim)
 	if errors.Is(err, errUnderWay) {
 		if o := r.p.journal.find(claim); o != nil {

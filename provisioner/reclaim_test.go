@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -104,6 +105,26 @@ func steps(b *bench) []string {
 	}
 	return list
 }
+
+func TestAVolumeIsLetGoOnlyWhenNobodyWillMakeItAgain(t *testing.T) {
+	pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) {
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = v1.PersistentVolumeReclaimRetain, &metav1.Time{Time: time.Now()}
+	})
+	b, r := reclaimBench(t, pv, nil, pv.DeepCopy())
+	b.journal.book = unflushedBook{}
+	if err := r.reclaim(t.Context(), "d-bp1"); err == nil || len(steps(b)) != 0 {
+		t.Errorf("%v; done was %v", err, steps(b))
+	}
+	b.journal.book = noBook{}
+	if err := r.reclaim(t.Context(), "d-bp1"); err != nil || len(steps(b)) != 1 || len(b.driver.deleted) != 0 {
+		t.Errorf("%v; done was %v", err, steps(b))
+	}
+}
+
+// unflushedBook can't be written.
+type unflushedBook struct{ noBook }
+
+func (unflushedBook) flush(context.Context, types.UID) error { return errors.New("away") }
 
 func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) {

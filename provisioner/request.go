@@ -41,57 +41,58 @@ type classSettings struct {
 // with Finished if only another claim or class would help, with Unchanged if
 // time might, with Reschedule if another node would.
 func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*order, Outcome, error) {
+	o, strict, err := p.plan(claim, class, node)
+	if err != nil {
+		return nil, Finished, err
+	}
+	var outcome Outcome
+	if o.request.AccessibilityRequirements, outcome, err = p.requirement(ctx, claim, class, node, strict); err != nil {
+		return nil, outcome, err
+	}
+	if o.request.VolumeContentSource, outcome, err = p.content(ctx, claim); err != nil {
+		return nil, outcome, err
+	}
+	if o.request.MutableParameters, outcome, err = p.attributes(ctx, claim); err != nil {
+		return nil, outcome, err
+	}
+	if o.secrets, err = p.readSecret(ctx, o.refs.provisioner); err != nil {
+		return nil, Unchanged, err
+	}
+	return o, Unchanged, nil
+}
+
+// plan works out what claim and class say of an order by themselves, and whether
+// the selected node's topology is the only one to be asked for.
+func (p *Provisioner) plan(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (o *order, strict bool, err error) {
 	if claim.Spec.Selector != nil {
-		return nil, Finished, fmt.Errorf("claim.spec.selector is set: a selector picks an existing volume, a new one cannot be made to match it; remove it, or name a class without a provisioner")
+		return nil, false, fmt.Errorf("claim.spec.selector is set: a selector picks an existing volume, a new one cannot be made to match it; remove it, or name a class without a provisioner")
 	}
 	name, err := p.volumeName(claim)
 	if err != nil {
-		return nil, Finished, err
+		return nil, false, err
 	}
 	settings, err := p.settings(class)
 	if err != nil {
-		return nil, Finished, err
+		return nil, false, err
 	}
 	if err := p.passAnnotations(settings.parameters, claim); err != nil {
-		return nil, Finished, err
+		return nil, false, err
 	}
 	capabilities, err := p.capabilities(claim, class, settings.fsType)
 	if err != nil {
-		return nil, Finished, err
+		return nil, false, err
 	}
 	refs, err := resolveSecrets(class.Parameters, name, claim)
 	if err != nil {
-		return nil, Finished, err
-	}
-	requirement, outcome, err := p.requirement(ctx, claim, class, node, settings.strict)
-	if err != nil {
-		return nil, outcome, err
-	}
-	content, outcome, err := p.content(ctx, claim)
-	if err != nil {
-		return nil, outcome, err
-	}
-	attributes, outcome, err := p.attributes(ctx, claim)
-	if err != nil {
-		return nil, outcome, err
-	}
-	secrets, err := p.readSecret(ctx, refs.provisioner)
-	if err != nil {
-		return nil, Unchanged, err
+		return nil, false, err
 	}
 	p.addMetadata(settings.parameters, claim, name)
 	return &order{
-		claim: claim, class: class, node: node, refs: refs, secrets: secrets, fsType: settings.fsType,
+		claim: claim, class: class, node: node, refs: refs, fsType: settings.fsType,
 		request: &csi.CreateVolumeRequest{
-			Name:                      name,
-			CapacityRange:             capacityRange(claim),
-			VolumeCapabilities:        capabilities,
-			Parameters:                settings.parameters,
-			AccessibilityRequirements: requirement,
-			VolumeContentSource:       content,
-			MutableParameters:         attributes,
+			Name: name, CapacityRange: capacityRange(claim), VolumeCapabilities: capabilities, Parameters: settings.parameters,
 		},
-	}, Unchanged, nil
+	}, settings.strict, nil
 }
 
 // volumeName returns the CSI volume name of a claim: the key by which the
@@ -215,14 +216,7 @@ func (p *Provisioner) requirement(ctx context.Context, claim *v1.PersistentVolum
 	if !p.config.SupportsTopology {
 		return nil, Unchanged, nil
 	}
-	requirement, err := p.topology.Require(topology.Question{
-		ClaimName:        claim.Name,
-		SelectedNode:     node,
-		Allowed:          class.AllowedTopologies,
-		Strict:           strict,
-		Immediate:        p.config.ImmediateTopology,
-		ExtraLabelPrefix: p.config.ExtraLabelPrefix,
-	})
+	requirement, err := p.topology.Require(p.question(claim, class, node, strict))
 	if err != nil {
 		outcome := p.outcomeOfTopology(ctx, claim, node, err)
 		return nil, outcome, err
@@ -230,6 +224,17 @@ func (p *Provisioner) requirement(ctx context.Context, claim *v1.PersistentVolum
 	p.waiting.remove(claim.UID)
 	p.warnOfTopology(claim, class, requirement)
 	return requirement, Unchanged, nil
+}
+
+func (p *Provisioner) question(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string, strict bool) topology.Question {
+	return topology.Question{
+		ClaimName:        claim.Name,
+		SelectedNode:     node,
+		Allowed:          class.AllowedTopologies,
+		Strict:           strict,
+		Immediate:        p.config.ImmediateTopology,
+		ExtraLabelPrefix: p.config.ExtraLabelPrefix,
+	}
 }
 
 // warnOfTopology tells of a class whose allowedTopologies are not what they

@@ -116,6 +116,18 @@ func (s *soldOut) ask(o *order) error {
 	return nil
 }
 
+// refuses says whether ask would return an error, and asks for nothing.
+func (s *soldOut) refuses(o *order) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range []place{placeOf(o), ownPlaceOf(o)} {
+		if r, ok := s.refusals[at]; ok && o.request.CapacityRange.GetRequiredBytes() >= r.bytes && r.until.After(s.now()) {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *soldOut) askAt(at place, o *order) error {
 	now := s.now()
 	r, ok := s.refusals[at]

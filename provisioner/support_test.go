@@ -215,6 +215,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume}),
+		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		events:  b.events, metrics: newMetrics(b.registry, j), now: func() time.Time { return b.clock },
 		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},
 	}

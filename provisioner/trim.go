@@ -56,13 +56,17 @@ func trimMeta(m *metav1.ObjectMeta, annotations ...string) {
 	}
 }
 
-// trimClaim keeps all of a claim of ours that has no volume yet, for its order
-// is made from it. It gives such a claim the older of the two annotations that
+// trimClaim keeps all of a claim that has no volume yet and is ours or nobody's
+// so far, for its order is made from it. It gives such a claim the older of the two annotations that
 // name its provisioner, the only one that the library knows.
 func trimClaim(claim *v1.PersistentVolumeClaim, driver string) {
 	if isOurs(claim, driver) {
 		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
 		claim.Annotations[annBetaStorageProvisioner] = assigned(claim)
+		return
+	}
+	if assigned(claim) == "" && claim.Spec.VolumeName == "" {
+		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
 		return
 	}
 	trimMeta(&claim.ObjectMeta, annStorageProvisioner, annBetaStorageProvisioner, annMigratedTo)

@@ -34,7 +34,12 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("d-1")}},
 		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
 	}
-	for _, object := range []any{pending, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
+	unassigned := testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.ManagedFields = managed
+		delete(c.Annotations, annStorageProvisioner)
+		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
+	})
+	for _, object := range []any{pending, unassigned, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
 			if _, err := trim(driverName)(object); err != nil {
 				t.Error(err)
@@ -49,6 +54,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 	want := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annBetaStorageProvisioner] = driverName })
 	same("a claim that waits", pending, want)
+	same("a claim that nobody was assigned to yet", unassigned, testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annStorageProvisioner) }))
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string{annStorageProvisioner: driverName})
 	same("a claim of another driver", foreign.Spec, v1.PersistentVolumeClaimSpec{})

@@ -67,15 +67,26 @@ func (s *stage) balance(ctx context.Context) error {
 	return nil
 }
 
-// journalIsEmpty is nil if no volume is under way according to the journal.
+// journalIsEmpty is nil if no volume is under way according to the journal: what is left there has its PersistentVolume,
+// which can't go without the provisioner.
 func (s *stage) journalIsEmpty(ctx context.Context) error {
+	volumes, err := s.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	standing := map[string]bool{} // claim UID
+	for _, pv := range volumes.Items {
+		standing[string(pv.Spec.ClaimRef.UID)] = slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
+	}
 	list, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
 	if err != nil {
 		return err
 	}
 	for _, page := range list.Items {
-		if len(page.Data) > 0 {
-			return fmt.Errorf("the journal has %d entries", len(page.Data))
+		for claim := range page.Data {
+			if !standing[claim] {
+				return fmt.Errorf("the journal has claim %s, one of %d, which has no volume", claim, len(page.Data))
+			}
 		}
 	}
 	return nil

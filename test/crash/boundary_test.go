@@ -15,9 +15,9 @@ import (
 
 // The calls of a claim's way to its volume, of its deletion, and of its way back to the scheduler.
 var (
-	making = []moment{{call: writeJournal}, {call: "CreateVolume"}, {call: "CreateDisk"}, {call: "DescribeDisks"}, {call: "POST persistentvolumes"},
-		{call: writeJournal, nth: 2}} // the second one strikes the order out
-	deleting     = []moment{{call: "GET persistentvolumes"}, {call: "DeleteVolume"}, {call: "DeleteDisk"}, {call: "DELETE persistentvolumes"}, {call: "PATCH persistentvolumes"}}
+	making   = []moment{{call: writeJournal}, {call: "CreateVolume"}, {call: "CreateDisk"}, {call: "DescribeDisks"}, {call: "POST persistentvolumes"}}
+	deleting = []moment{{call: writeJournal}, // takes the order out that leaned on the volume
+		{call: "GET persistentvolumes"}, {call: "DeleteVolume"}, {call: "DeleteDisk"}, {call: "DELETE persistentvolumes"}, {call: "PATCH persistentvolumes"}}
 	rescheduling = []moment{{call: "PATCH persistentvolumeclaims"}}
 )
 

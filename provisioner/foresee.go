@@ -1,0 +1,51 @@
+package provisioner
+
+import (
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// A claim's order is clear before its turn comes: Kubernetes assigns the claim its
+// provisioner only after a node was selected, and many claims wait for a worker.
+// The journal has it by then, so the driver is asked at once. What is foreseen is
+// nothing but an entry: the order is worked out anew when its turn comes, and
+// written again if it has become another one.
+
+// foresee has the journal take an order down that will probably be made, if the
+// caches alone know all of it.
+func (p *Provisioner) foresee(claim *v1.PersistentVolumeClaim) {
+	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+		p.journal.book.dismiss(claim.UID)
+		return
+	}
+	class := p.classAhead(claim)
+	if class == nil || dataSource(claim) != nil || attributesClassOf(claim) != nil || p.journal.volumeOf(claim.UID) != "" || p.journal.find(claim.UID) != nil {
+		return
+	}
+	claim, node := claim.DeepCopy(), claim.Annotations[annSelectedNode]
+	o, strict, err := p.plan(claim, class, node)
+	if err == nil && p.config.SupportsTopology {
+		o.request.AccessibilityRequirements, err = p.topology.Require(p.question(claim, class, node, strict))
+	}
+	if err == nil && !p.soldOut.refuses(o) {
+		p.journal.book.foresee(o)
+	}
+}
+
+// classAhead returns the claim's class if its volume is, or is about to be, this
+// driver's to make.
+func (p *Provisioner) classAhead(claim *v1.PersistentVolumeClaim) *storagev1.StorageClass {
+	if by := assigned(claim); by != "" && by != p.config.DriverName || claim.Spec.StorageClassName == nil {
+		return nil
+	}
+	object, exists, err := p.classes.GetByKey(*claim.Spec.StorageClassName)
+	if err != nil || !exists {
+		return nil
+	}
+	class := object.(*storagev1.StorageClass)
+	late := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	if class.Provisioner != p.config.DriverName || late && claim.Annotations[annSelectedNode] == "" {
+		return nil
+	}
+	return class
+}

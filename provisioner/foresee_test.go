@@ -1,0 +1,141 @@
+package provisioner
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// notedBook notes what it is told.
+type notedBook struct {
+	noBook
+	foreseen, written []string // requests
+	dismissed         []types.UID
+	struck, retired   []types.UID
+}
+
+func (n *notedBook) foresee(o *order) { n.foreseen = append(n.foreseen, noted(o)) }
+func (n *notedBook) write(_ context.Context, o *order) error {
+	n.written = append(n.written, noted(o))
+	return nil
+}
+func (n *notedBook) dismiss(claim types.UID) { n.dismissed = append(n.dismissed, claim) }
+func (n *notedBook) strike(claim types.UID)  { n.struck = append(n.struck, claim) }
+func (n *notedBook) retire(claim types.UID)  { n.retired = append(n.retired, claim) }
+
+func noted(o *order) string {
+	data, err := encode(o)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
+	unassigned := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annStorageProvisioner) }
+	immediate := func(c *storagev1.StorageClass) { c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate) }
+	tests := map[string]struct {
+		claim     func(*v1.PersistentVolumeClaim)
+		class     func(*storagev1.StorageClass)
+		before    func(*bench)
+		foreseen  bool
+		dismissed bool
+	}{
+		"it waits for its turn":    {foreseen: true},
+		"its node is selected":     {claim: unassigned, foreseen: true},
+		"it is new, and Immediate": {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }, class: immediate, foreseen: true},
+		"it has no node yet":       {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }},
+		"it is another's":          {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations[annStorageProvisioner] = "other" }},
+		"its class is another's":   {class: func(c *storagev1.StorageClass) { c.Provisioner = "other" }},
+		"its class is unknown":     {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("none") }},
+		"it has no class":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }},
+		"it has a volume":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }, dismissed: true},
+		"it is being deleted":      {claim: func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, dismissed: true},
+		"it is filled from a snapshot": {claim: func(c *v1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "nightly"}
+		}},
+		"it names attributes":                         {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") }},
+		"it is to be refused":                         {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }},
+		"it had a volume":                             {before: func(b *bench) { b.journal.rememberVolume("0f1e", "d-0") }},
+		"its order is under way":                      {before: func(b *bench) { b.journal.file(&order{claim: testClaim(), class: testClass(nil)}) }},
+		"its node has no zone":                        {before: func(b *bench) { b.zones.err = errString("no zone") }},
+		"there was no disk to be had there just now":  {before: func(b *bench) { b.soldOut.heard(plannedOrder(t, b), b.now()) }},
+		"there was none to be had for it on its node": {before: func(b *bench) { b.soldOut.heardOfOne(plannedOrder(t, b), b.now()) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
+			book := &notedBook{}
+			b.journal.book = book
+			claim, class := testClaim(), testClass(map[string]string{"type": "cloud_essd"})
+			if test.claim != nil {
+				test.claim(claim)
+			}
+			if test.class != nil {
+				test.class(class)
+			}
+			must(t, b.classes.Add(class))
+			if test.before != nil {
+				test.before(b)
+			}
+			b.foresee(claim)
+			if got := len(book.foreseen) == 1; got != test.foreseen || (len(book.dismissed) == 1) != test.dismissed {
+				t.Fatalf("foreseen %v, dismissed %v", book.foreseen, book.dismissed)
+			}
+			if !test.foreseen {
+				return
+			}
+			// Kubernetes writes the claim once more before its turn comes.
+			claim = claim.DeepCopy()
+			claim.ResourceVersion = "8"
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annStorageProvisioner, driverName)
+			if _, outcome, err := b.provision(t.Context(), claim, class, claim.Annotations[annSelectedNode]); outcome != Finished || err != nil {
+				t.Fatalf("%v, %v", outcome, err)
+			}
+			if !slices.Equal(book.foreseen, book.written) {
+				t.Errorf("foreseen was %v\nwritten %v", book.foreseen, book.written)
+			}
+		})
+	}
+}
+
+func plannedOrder(t *testing.T, b *bench) *order {
+	t.Helper()
+	o, _, err := b.newOrder(t.Context(), testClaim(), testClass(nil), "node-1")
+	must(t, err)
+	return o
+}
+
+func TestWhatWasForeseenIsDismissedIfItDoesNotComeToThat(t *testing.T) {
+	b := newBench(t, nil)
+	book := &notedBook{}
+	b.journal.book, b.zones.err = book, errString("no zone")
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || !slices.Equal(book.dismissed, []types.UID{"0f1e"}) {
+		t.Errorf("%v, dismissed %v", err, book.dismissed)
+	}
+}
+
+func TestAnOrderLeansOnItsVolumeOnlyIfThatCannotGoWithoutUs(t *testing.T) {
+	for policy, leans := range map[v1.PersistentVolumeReclaimPolicy]bool{v1.PersistentVolumeReclaimDelete: true, v1.PersistentVolumeReclaimRetain: false} {
+		t.Run(string(policy), func(t *testing.T) {
+			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
+			book := &notedBook{}
+			b.journal.book = book
+			class := testClass(nil)
+			class.ReclaimPolicy = &policy
+			if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != Finished || err != nil {
+				t.Fatalf("%v, %v", outcome, err)
+			}
+			if len(book.retired) == 1 != leans || len(book.struck) == 1 == leans {
+				t.Errorf("retired %v, struck %v", book.retired, book.struck)
+			}
+		})
+	}
+}
