@@ -34,7 +34,8 @@ type Lease struct {
 	Labels                                    map[string]string // of the Lease object
 
 	health  *leaderelection.HealthzAdaptor
-	renewed atomic.Pointer[time.Time] // when the last renewal that succeeded was sent; nil while the Lease isn't held
+	renewed atomic.Pointer[time.Time]                // when the last renewal that succeeded was sent; nil while the Lease isn't held
+	expired atomic.Pointer[coordinationv1.LeaseSpec] // what nobody has renewed for its duration, as watched; nil for none
 }
 
 var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
@@ -92,7 +93,7 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 	lock := &timedLock{Interface: inner, lease: l}
 	waitCtx, stopWatch := context.WithCancel(ctx)
 	defer stopWatch()
-	free := l.watchRelease(waitCtx, client)
+	free := l.watchEnd(waitCtx, client)
 	for {
 		led, err := l.stand(ctx, lock, free, work)
 		if led || err != nil || ctx.Err() != nil {
@@ -102,8 +103,8 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 }
 
 // stand waits for the Lease by asking for it every RetryPeriod, and runs work
-// once it is held. It returns false if the Lease was given back meanwhile, for
-// who stands anew asks at once.
+// once it is held. It returns false if the Lease was given back or has expired
+// meanwhile, for who stands anew asks at once.
 func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}, work func(context.Context) error) (led bool, err error) {
 	electionCtx, release := context.WithCancel(context.WithoutCancel(ctx)) // held until work has returned
 	defer release()
@@ -182,6 +183,21 @@ type timedLock struct {
 	lease *Lease
 }
 
+// Get shows a Lease that has expired as one that was given back: this process has
+// watched it for long enough, and whoever takes it does so only in the version
+// that it has got here. The elector itself looks at it too seldom to know.
+func (t *timedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := t.Interface.Get(ctx)
+	if err != nil {
+		return record, raw, err
+	}
+	old := t.lease.expired.Load()
+	if old != nil && old.RenewTime.Equal(&metav1.MicroTime{Time: record.RenewTime.Time}) && ptr.Deref(old.HolderIdentity, "") == record.HolderIdentity {
+		record.HolderIdentity = ""
+	}
+	return record, raw, nil
+}
+
 // Create takes a Lease that does not exist yet.
 func (t *timedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return t.note(record, func() error { return t.Interface.Create(ctx, record) })
@@ -204,9 +220,9 @@ func (t *timedLock) note(record resourcelock.LeaderElectionRecord, write func() 
 	return err
 }
 
-// watchRelease tells when the Lease is given back, so that nobody waits for the
-// next time it is asked for. While it can't be watched that is all there is.
-func (l *Lease) watchRelease(ctx context.Context, client kubernetes.Interface) <-chan struct{} {
+// watchEnd tells when the Lease is given back or expires, so that nobody waits for
+// the next time it is asked for. While it can't be watched that is all there is.
+func (l *Lease) watchEnd(ctx context.Context, client kubernetes.Interface) <-chan struct{} {
 	free := make(chan struct{}, 1)
 	go func() {
 		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, l.name()).String()}
@@ -214,7 +230,7 @@ func (l *Lease) watchRelease(ctx context.Context, client kubernetes.Interface) <
 			if events, err := client.CoordinationV1().Leases(l.Namespace).Watch(ctx, options); err != nil {
 				klog.V(2).ErrorS(err, "The Lease can't be watched; it is asked for", "every", l.RetryPeriod)
 			} else {
-				tellReleases(ctx, events, free)
+				l.tellEnds(ctx, events, free)
 			}
 			if sleep(ctx, l.RetryPeriod) != nil {
 				return
@@ -224,22 +240,38 @@ func (l *Lease) watchRelease(ctx context.Context, client kubernetes.Interface) <
 	return free
 }
 
-func tellReleases(ctx context.Context, events watch.Interface, free chan<- struct{}) {
+// tellEnds takes a Lease for expired that has not changed, as seen from here, for
+// the duration that its holder has set.
+func (l *Lease) tellEnds(ctx context.Context, events watch.Interface, free chan<- struct{}) {
 	defer events.Stop()
+	var watched *coordinationv1.LeaseSpec
+	expiry := time.NewTimer(time.Hour)
+	expiry.Stop()
+	tell := func() {
+		select {
+		case free <- struct{}{}:
+		default:
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-expiry.C:
+			l.expired.Store(watched)
+			tell()
 		case event, open := <-events.ResultChan():
-			if !open {
-				return
-			}
 			lease, ok := event.Object.(*coordinationv1.Lease)
-			if ok && (event.Type == watch.Deleted || ptr.Deref(lease.Spec.HolderIdentity, "") == "") {
-				select {
-				case free <- struct{}{}:
-				default:
-				}
+			switch {
+			case !open:
+				return
+			case !ok:
+			case event.Type == watch.Deleted || ptr.Deref(lease.Spec.HolderIdentity, "") == "":
+				expiry.Stop()
+				tell()
+			case ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) > 0:
+				watched = &lease.Spec
+				expiry.Reset(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)
 			}
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 )
 
 func testLease() *Lease {
@@ -234,4 +236,67 @@ type tripper func(*http.Request)
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	f(r)
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+func TestALeaseThatNobodyRenewsIsTakenAsSoonAsItExpires(t *testing.T) {
+	api, _ := leaseServer()
+	leases := api.CoordinationV1().Leases("kube-system")
+	patient := &Lease{Namespace: "kube-system", Driver: driverName, LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour}
+	renewed := metav1.NowMicro()
+	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: patient.name()},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("the first"), LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &renewed},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	leads, ended := make(chan time.Time, 1), make(chan error, 1)
+	go func() {
+		ended <- patient.RunWhileHeld(ctx, api, func(ctx context.Context) error { leads <- time.Now(); <-ctx.Done(); return nil })
+	}()
+	eventually(t, "the Lease was watched and asked for", func() bool {
+		verbs := map[string]bool{}
+		for _, action := range api.Actions() {
+			verbs[action.GetVerb()] = true
+		}
+		return verbs["watch"] && verbs["get"]
+	})
+	last := metav1.NowMicro()
+	lease = lease.DeepCopy()
+	lease.Spec.RenewTime = &last // for the last time
+	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+	must(t, err)
+	if after := (<-leads).Sub(last.Time); after < time.Second {
+		t.Errorf("taken %s after it was renewed for a second", after)
+	}
+	stop()
+	must(t, <-ended)
+}
+
+func TestALeaseThatWasRenewedUnseenIsHeld(t *testing.T) {
+	api, _ := leaseServer()
+	l := testLease()
+	seen, live := metav1.NewMicroTime(time.Unix(1000, 1000)), metav1.NewMicroTime(time.Unix(1000, 2000))
+	spec := func(holder string, renewed metav1.MicroTime) *coordinationv1.LeaseSpec {
+		return &coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &renewed}
+	}
+	_, err := api.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.name()}, Spec: *spec("a", live)}, metav1.CreateOptions{})
+	must(t, err)
+	inner, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", l.name(), api.CoreV1(), api.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: "b"})
+	must(t, err)
+	for name, test := range map[string]struct {
+		expired *coordinationv1.LeaseSpec
+		holder  string
+	}{
+		"nothing has expired":         {holder: "a"},
+		"it has expired":              {expired: spec("a", live)},
+		"it was renewed since":        {expired: spec("a", seen), holder: "a"},
+		"another one has taken it":    {expired: spec("c", live), holder: "a"},
+		"it was said to have no time": {expired: &coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a")}, holder: "a"},
+	} {
+		l.expired.Store(test.expired)
+		record, _, err := (&timedLock{Interface: inner, lease: l}).Get(t.Context())
+		if err != nil || record.HolderIdentity != test.holder {
+			t.Errorf("%s: held by %q, %v", name, record.HolderIdentity, err)
+		}
+	}
 }
