@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // large is a cluster of many nodes and volumes.
 func (a *arena) large(ctx context.Context, s scale, d *duel) error {
-	class, err := a.addBound(ctx, s.volumes)
-	if err != nil {
+	// Nobody measures while the controller-manager still looks at what it has just heard of.
+	if err := errors.Join(a.addNodes(ctx, 3, s.nodes), a.addBound(ctx, s.volumes), a.audit.skip()); err != nil {
 		return err
 	}
-	// Nobody measures while the controller-manager looks at all of them for the first time.
-	if err := errors.Join(a.addNodes(ctx, 3, s.nodes), a.phase(ctx, class, s.volumes, corev1.VolumeBound)); err != nil {
+	if _, err := a.quiet(ctx, contender{name: "kube-controller-manager"}); err != nil {
 		return err
 	}
 	var rates, rested, worked [2][]float64

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,11 +108,12 @@ func (a *arena) addClaims(ctx context.Context, class string, n int, mode storage
 }
 
 // addBound makes claims with their volumes, as they stand in a cluster that has been at work for a while.
-func (a *arena) addBound(ctx context.Context, n int) (class string, err error) {
-	if class, err = a.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer); err != nil {
-		return "", err
+func (a *arena) addBound(ctx context.Context, n int) error {
+	class, err := a.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer)
+	if err != nil {
+		return err
 	}
-	return class, each(n, func(i int) error {
+	return each(n, func(i int) error {
 		claim := a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
 		claim.Spec.VolumeName = fmt.Sprintf("d-bp1%09d", i)
 		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -119,9 +121,27 @@ func (a *arena) addBound(ctx context.Context, n int) (class string, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = a.Client.CoreV1().PersistentVolumes().Create(ctx, boundVolume(made), metav1.CreateOptions{})
-		return err
+		pv, err := a.Client.CoreV1().PersistentVolumes().Create(ctx, boundVolume(made), metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		return a.setBound(ctx, made, pv)
 	})
+}
+
+// setBound does for the controller-manager what it does one after the other. What it has begun with it ends itself.
+func (a *arena) setBound(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+	pv.Status.Phase = corev1.VolumeBound
+	_, err := a.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsConflict(err) {
+		return err
+	}
+	claim.Status.Phase, claim.Status.AccessModes, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.AccessModes, pv.Spec.Capacity
+	_, err = a.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 func boundVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {

@@ -38,13 +38,14 @@ type controlPlane struct {
 	certs    certs
 	audit    string            // path; empty for no audit log
 	nodes    []Node            // that have kubelets
+	only     []string          // controllers
 	tokens   map[string]string // by user
 	ports    struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
 	client   *http.Client // trusts the lab's CA
 }
 
 func (l *Lab) startControlPlane(ctx context.Context) (err error) {
-	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes}
+	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes, only: l.opts.Controllers}
 	l.plane = p
 	if l.opts.Audit {
 		p.audit = l.AuditLog()
@@ -200,6 +201,9 @@ func (p *controlPlane) startControllerManager() (*Process, error) {
 	args := p.serving(config, p.ports.controllerManager)
 	if len(p.nodes) > 0 {
 		args = append(args, "--node-monitor-grace-period=20s") // kubelets renew their Leases every five seconds here
+	}
+	if p.only != nil {
+		args = append(args, "--controllers="+strings.Join(p.only, ","))
 	}
 	return p.start("kube-controller-manager", append(args,
 		"--kubeconfig="+config, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",

@@ -53,6 +53,8 @@ type Options struct {
 	Bare bool
 	// Audit has the API server write a line for every request, to AuditLog.
 	Audit bool
+	// Controllers are the only ones that kube-controller-manager runs; none for those that it runs by default.
+	Controllers []string
 	// Watched has topodisk's programs watch over themselves (see programs.BuildWatched): changes in what a cache holds end
 	// them, and CheckLogs tells of data races.
 	Watched bool
