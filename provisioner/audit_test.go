@@ -27,7 +27,8 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 	}
 	kept, lost, young := *testVolume("d-kept", made(time.Hour)), *testVolume("d-lost", made(time.Hour)), *testVolume("d-young", made(time.Second))
 	gone, late := *testVolume("d-gone", made(time.Hour)), *testVolume("d-late", made(time.Second))
-	o := orderOf(t, 1)
+	o, ended := orderOf(t, 1), orderOf(t, 2)
+	kept.Annotations[annVolumeName] = ended.request.Name // its order is still in the journal
 	got, err := audit(evidence{
 		now:    now,
 		before: []v1.PersistentVolume{kept, lost, young, gone},
@@ -39,7 +40,7 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 			listed("d-other", "c2", "disk-other"),    // another cluster's
 			listed("d-hand", "c1", ""),               // made by hand
 		},
-		orders: []*order{o},
+		orders: []*order{o, ended},
 		after:  []v1.PersistentVolume{kept, lost, young, late}, // d-gone was deleted while the audit reads
 	})
 	if err != nil {

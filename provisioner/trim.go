@@ -1,6 +1,10 @@
 package provisioner
 
 import (
+	"slices"
+	"sync"
+	"unique"
+
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +15,7 @@ import (
 // cache: memory grows with every claim and volume of the cluster, also those of
 // other drivers.
 func trim(driver string) func(any) (any, error) {
+	t := &trimmer{driver: driver, affinities: map[string]*v1.VolumeNodeAffinity{}}
 	return func(object any) (any, error) {
 		accessor, err := meta.Accessor(object)
 		if err != nil {
@@ -21,7 +26,7 @@ func trim(driver string) func(any) (any, error) {
 		case *v1.PersistentVolumeClaim:
 			trimClaim(o, driver)
 		case *v1.PersistentVolume:
-			trimVolume(o, driver)
+			t.trimVolume(o)
 		case *storagev1.VolumeAttachment:
 			trimMeta(&o.ObjectMeta)
 			o.Status = storagev1.VolumeAttachmentStatus{}
@@ -50,11 +55,14 @@ func trimMeta(m *metav1.ObjectMeta, annotations ...string) {
 		}
 	}
 	*m = metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Name: m.Name, Namespace: once(m.Namespace), UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 		Finalizers: m.Finalizers, Annotations: kept,
 	}
 }
+
+// once returns the one copy of a text that many objects have.
+func once(text string) string { return unique.Make(text).Value() }
 
 // trimClaim keeps all of a claim that has no volume yet and is ours or nobody's
 // so far, for its order is made from it. It gives such a claim the older of the two annotations that
@@ -69,27 +77,69 @@ func trimClaim(claim *v1.PersistentVolumeClaim, driver string) {
 		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
 		return
 	}
+	if claim.Spec.VolumeName != "" && !slices.Contains(claim.Finalizers, cloneFinalizer) {
+		claim.Annotations, claim.Finalizers = nil, nil // nobody provisions it or protects it any more
+	}
 	trimMeta(&claim.ObjectMeta, annStorageProvisioner, annBetaStorageProvisioner, annMigratedTo)
 	claim.Spec = v1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
 	claim.Status = v1.PersistentVolumeClaimStatus{}
 }
 
-func trimVolume(pv *v1.PersistentVolume, driver string) {
+// trimmer trims objects, and has those that say the same share it.
+type trimmer struct {
+	driver string
+
+	mu         sync.Mutex
+	affinities map[string]*v1.VolumeNodeAffinity // by what they say
+}
+
+// ourFinalizers are the finalizers of a PersistentVolume that matter here.
+var ourFinalizers = []string{finalizer}
+
+func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta, annProvisionedBy, annVolumeName)
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driver {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.driver {
 		pv.Spec, pv.Status = v1.PersistentVolumeSpec{}, v1.PersistentVolumeStatus{}
 		return
 	}
+	if pv.Annotations[annProvisionedBy] == t.driver {
+		pv.Annotations[annProvisionedBy] = t.driver
+	}
+	if hasFinalizer(pv) {
+		pv.Finalizers = ourFinalizers
+	} else {
+		pv.Finalizers = nil
+	}
 	spec := v1.PersistentVolumeSpec{
-		PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
-		StorageClassName:              pv.Spec.StorageClassName,
-		NodeAffinity:                  pv.Spec.NodeAffinity,
-		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: pv.Spec.CSI.VolumeHandle}},
+		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimPolicy(once(string(pv.Spec.PersistentVolumeReclaimPolicy))),
+		StorageClassName:              once(pv.Spec.StorageClassName),
+		NodeAffinity:                  t.affinity(pv.Spec.NodeAffinity),
+		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: t.driver, VolumeHandle: pv.Spec.CSI.VolumeHandle}},
 	}
 	if ref := pv.Spec.ClaimRef; ref != nil {
-		spec.ClaimRef = &v1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
+		spec.ClaimRef = &v1.ObjectReference{Namespace: once(ref.Namespace), Name: ref.Name, UID: ref.UID}
 	}
-	pv.Spec, pv.Status = spec, v1.PersistentVolumeStatus{Phase: pv.Status.Phase}
+	pv.Spec, pv.Status = spec, v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(once(string(pv.Status.Phase)))}
+}
+
+// mostAffinities bounds the affinities that are shared: a cluster has few zones.
+const mostAffinities = 1000
+
+// affinity returns the one copy of an affinity.
+func (t *trimmer) affinity(a *v1.VolumeNodeAffinity) *v1.VolumeNodeAffinity {
+	if a == nil {
+		return nil
+	}
+	said := a.String()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if same := t.affinities[said]; same != nil {
+		return same
+	}
+	if len(t.affinities) < mostAffinities {
+		t.affinities[said] = a
+	}
+	return a
 }
 
 func onlyDriver(drivers []storagev1.CSINodeDriver, name string) []storagev1.CSINodeDriver {

@@ -19,12 +19,16 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
 	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Labels = "d-1", map[string]string{"a": "b"} })
+	source := testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", cloneFinalizer}
+	})
 	foreign := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annStorageProvisioner] = "other" })
 	ours := testVolume("d-1", func(pv *v1.PersistentVolume) {
 		pv.Annotations["x"], pv.ManagedFields = "y", managed
 		pv.Spec.CSI.VolumeAttributes = map[string]string{"type": "cloud_essd"}
 		pv.Spec.NodeAffinity, pv.Spec.StorageClassName = topology.NodeAffinity(made("d-1", 0, "zone-a").volume.AccessibleTopology), "essd"
 	})
+	alike := ours.DeepCopy()
 	theirs := testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" })
 	n, csiNode := node("node-1", "zone-a")
 	n.Annotations, n.ManagedFields = map[string]string{"a": "b"}, managed
@@ -39,9 +43,10 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		delete(c.Annotations, annStorageProvisioner)
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
-	for _, object := range []any{pending, unassigned, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
+	trimmed := trim(driverName)
+	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
-			if _, err := trim(driverName)(object); err != nil {
+			if _, err := trimmed(object); err != nil {
 				t.Error(err)
 			}
 		}
@@ -56,7 +61,12 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	same("a claim that waits", pending, want)
 	same("a claim that nobody was assigned to yet", unassigned, testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annStorageProvisioner) }))
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
-	same("its annotations", bound.Annotations, map[string]string{annStorageProvisioner: driverName})
+	same("its annotations", bound.Annotations, map[string]string(nil))
+	same("a claim that is a source", source.Finalizers, []string{"kubernetes.io/pvc-protection", cloneFinalizer})
+	same("its annotations", source.Annotations, map[string]string{annStorageProvisioner: driverName})
+	if ours.Spec.NodeAffinity != alike.Spec.NodeAffinity {
+		t.Error("volumes of one zone don't share their affinity")
+	}
 	same("a claim of another driver", foreign.Spec, v1.PersistentVolumeClaimSpec{})
 	if foreign.UID != "0f1e" || foreign.ResourceVersion != "7" || bound.Labels != nil {
 		t.Errorf("got %+v, %+v", foreign.ObjectMeta, bound.ObjectMeta)
