@@ -86,23 +86,29 @@ func (a *arena) addClass(ctx context.Context, mode storagev1.VolumeBindingMode) 
 	return class.Name, err
 }
 
-// claim is one that is ready to be provisioned: scheduler and controller-manager have said their part.
+// claim is one that waits for the controller-manager to assign its provisioner: the scheduler has said its part.
 func (a *arena) claim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
 	claim := lab.Claim(benchNamespace, fmt.Sprintf("%s-%d", class, i), class, "20Gi")
-	claim.Labels = map[string]string{classLabel: class}
-	claim.Annotations = map[string]string{
-		"volume.beta.kubernetes.io/storage-provisioner": benchDriver, "volume.kubernetes.io/storage-provisioner": benchDriver,
-	}
+	claim.Labels, claim.Annotations = map[string]string{classLabel: class}, map[string]string{}
 	if mode == storagev1.VolumeBindingWaitForFirstConsumer {
 		claim.Annotations[lab.SelectedNode] = nodeNamed(i % 3)
 	}
 	return claim
 }
 
-// addClaims makes n claims of a class, all at once.
+// readyClaim is one that is ready to be provisioned: the controller-manager has said its part, too.
+func (a *arena) readyClaim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
+	claim := a.claim(class, i, mode)
+	for _, key := range []string{"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"} {
+		claim.Annotations[key] = benchDriver
+	}
+	return claim
+}
+
+// addClaims makes n claims of a class that are ready, all at once.
 func (a *arena) addClaims(ctx context.Context, class string, n int, mode storagev1.VolumeBindingMode) error {
 	return each(n, func(i int) error {
-		_, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.claim(class, i, mode), metav1.CreateOptions{})
+		_, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.readyClaim(class, i, mode), metav1.CreateOptions{})
 		return err
 	})
 }
@@ -114,7 +120,7 @@ func (a *arena) addBound(ctx context.Context, n int) error {
 		return err
 	}
 	return each(n, func(i int) error {
-		claim := a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
+		claim := a.readyClaim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
 		claim.Spec.VolumeName = fmt.Sprintf("d-bp1%09d", i)
 		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
 		made, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, claim, metav1.CreateOptions{})
@@ -210,10 +216,8 @@ func (a *arena) volumesOf(ctx context.Context, class string) ([]corev1.Persisten
 	return of, nil
 }
 
-// trickle makes claims at an even rate and returns when the API server has taken each, by its UID.
-func (a *arena) trickle(ctx context.Context, class string, n, perSecond int) (map[types.UID]time.Time, error) {
-	ready := map[types.UID]time.Time{}
-	var mu sync.Mutex
+// trickle makes claims at an even rate.
+func (a *arena) trickle(ctx context.Context, class string, n, perSecond int) error {
 	var group sync.WaitGroup
 	var once sync.Once
 	var first error
@@ -222,16 +226,12 @@ func (a *arena) trickle(ctx context.Context, class string, n, perSecond int) (ma
 	for i := range n {
 		<-tick.C
 		group.Go(func() {
-			made, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
+			_, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
 			if err != nil {
 				once.Do(func() { first = err })
-				return
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			ready[made.UID] = time.Now()
 		})
 	}
 	group.Wait()
-	return ready, first
+	return first
 }

@@ -84,10 +84,10 @@ func (d *duel) markdown(s scale, commits []string) string {
 	for _, note := range []string{
 		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, 1 000 at once) run on loopback beside the provisioner and its driver, so all share the machine's CPUs.",
 		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted apart; the lists and watches that fill caches are not counted.",
-		"Claims stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
+		"Many claims at once stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
 		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
 		fmt.Sprintf("Rates of many claims in the small cluster are the median of %d runs of each, in turn; latencies, takeovers and all figures of the large cluster of %d; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
-		"The time of a claim is from the answer to its creation to the API server's answer to that of its PersistentVolume.",
+		"The time of a claim is from the API server's answer to the controller-manager, which assigns its provisioner, to its answer to the provisioner, which saves its PersistentVolume. These claims are made at an even rate with their selected node, and the real controller-manager assigns them.",
 		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s).",
 		"The requirement is that of a claim with a selected node, from caches that are full: topology.Index's against upstream's GenerateAccessibilityRequirements, each in a process of its own.",
 		"csi-provisioner is built from its module v6.3.0 with the libraries that it requires itself (test/kube/upstream).",

@@ -31,7 +31,8 @@ func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
 	return nil
 }
 
-// waits returns the p50 and p99 of the time from a claim's creation to its saved volume, in milliseconds.
+// waits returns the p50 and p99 of the time for which claims were ready and had no volume, in milliseconds. A claim is
+// ready when the controller-manager has assigned its provisioner.
 func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args ...string) (p50, p99 float64, err error) {
 	class, err := a.addClass(ctx, late)
 	if err != nil {
@@ -42,11 +43,7 @@ func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args .
 		return 0, 0, err
 	}
 	defer a.StopProgram(process, false)
-	if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.skip()); err != nil {
-		return 0, 0, err
-	}
-	ready, err := a.trickle(ctx, class, n, perSecond)
-	if err != nil {
+	if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.skip(), a.trickle(ctx, class, n, perSecond)); err != nil {
 		return 0, 0, err
 	}
 	all, err := a.collect(ctx, func(all []request) bool { return len(saves(all, c)) >= n })
@@ -57,20 +54,24 @@ func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args .
 	if err != nil {
 		return 0, 0, err
 	}
-	saved := map[string]time.Time{}
+	ready, saved := map[string]time.Time{}, map[string]time.Time{}
 	for _, r := range all {
-		if r.is("create", "persistentvolumes") && r.succeeded() {
+		switch {
+		case !r.succeeded():
+		case r.is("create", "persistentvolumes"):
 			saved[r.Object.Name] = r.Answered
+		case r.by("kube-controller-manager") && r.is("update", "persistentvolumeclaims") && r.Object.Subresource == "" && ready[r.Object.Name].IsZero():
+			ready[r.Object.Name] = r.Answered
 		}
 	}
 	var times []float64
 	for _, pv := range volumes {
-		if at, ok := saved[pv.Name]; ok {
-			times = append(times, float64(at.Sub(ready[pv.Spec.ClaimRef.UID]).Microseconds())/1000)
+		if from, to := ready[pv.Spec.ClaimRef.Name], saved[pv.Name]; !from.IsZero() && !to.IsZero() {
+			times = append(times, float64(to.Sub(from).Microseconds())/1000)
 		}
 	}
 	if len(times) < n {
-		return 0, 0, fmt.Errorf("%s: the audit log names %d of %d volumes", c.name, len(times), n)
+		return 0, 0, fmt.Errorf("%s: the audit log has the way of %d of %d claims", c.name, len(times), n)
 	}
 	slices.Sort(times)
 	return times[len(times)/2], times[len(times)*99/100], a.clear(ctx, class)
