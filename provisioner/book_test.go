@@ -419,6 +419,18 @@ func TestWhatIsRetiredWaitsForAnotherReasonToWrite(t *testing.T) {
 	}
 }
 
+func TestWhatWasForeseenIsOutBeforeADiskGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		j := newJournal(openBook(t, api))
+		j.book.foresee(orderOf(t, 1))
+		synctest.Wait()
+		if err := j.isOver(t.Context(), "uid-1"); err != nil || s.has("uid-1") {
+			t.Errorf("%v; in the book: %v", err, s.has("uid-1"))
+		}
+	})
+}
+
 func TestTheLastCommitLeavesNothingThatHasEndedOrWasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, api := newShelf()

@@ -200,6 +200,7 @@ func (j *journal) isOver(ctx context.Context, claim types.UID) error {
 	if j.find(claim) != nil {
 		return errUnderWay
 	}
+	j.book.dismiss(claim)
 	return j.book.flush(ctx, claim)
 }
 
