@@ -28,9 +28,10 @@ const (
 	// strikeLinger is how long orders that were struck out may stay in the book
 	// for want of another reason to write.
 	strikeLinger = 2 * time.Second
-	// gather is how long a commit waits for others to go with it if many orders
-	// are in the book; a few don't wait for each other.
-	gather, few = 10 * time.Millisecond, 10
+	// gatherEach is how long a commit waits for others to go with it, for each
+	// order in the book, and gatherMost how long at most: a few don't wait for
+	// each other, and many cost few commits.
+	gatherEach, gatherMost = 200 * time.Microsecond, 20 * time.Millisecond
 	// mostForeseen bounds the orders in the book that nobody has begun with.
 	mostForeseen = 256
 	// commitTimeout bounds one write of a page.
@@ -313,20 +314,18 @@ func (b *configMapBook) run(ctx context.Context) {
 		case <-time.After(strikeLinger):
 		}
 		b.commit(context.WithoutCancel(ctx))
-		if b.isBusy() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(gather):
-			}
+		select {
+		case <-ctx.Done():
+		case <-time.After(b.gather()):
 		}
 	}
 }
 
-// isBusy says whether more will soon be written.
-func (b *configMapBook) isBusy() bool {
+// gather is how long the next commit waits.
+func (b *configMapBook) gather() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.where) > few
+	return min(time.Duration(len(b.where))*gatherEach, gatherMost)
 }
 
 // commitAll leaves nothing in the book that has ended or was never begun with.
