@@ -175,6 +175,9 @@ func (l *library) Provision(ctx context.Context, options controller.ProvisionOpt
 	}
 	pv, outcome, err := l.p.provision(ctx, options.PVC.DeepCopy(), options.StorageClass, node)
 	l.limiter.judge(options.PVC.UID, outcome, err)
+	if _, exists, err := l.p.claims.Get(options.PVC); err == nil && !exists {
+		l.p.waiting.remove(options.PVC.UID) // it was told to be gone while it was begun to wait
+	}
 	if outcome == Reschedule {
 		l.rescheduled.Store(options.PVC.UID, node)
 	}
