@@ -121,14 +121,14 @@ func TestEveryMetricIsExplainedAndOnTheDashboard(t *testing.T) {
 }
 
 func TestDashboardComesAsAConfigMap(t *testing.T) {
-	for _, c := range decode[corev1.ConfigMap](t, preset(t, "full", ""), "ConfigMap") {
-		var board map[string]any
-		if err := json.Unmarshal([]byte(c.Data["topodisk.json"]), &board); err != nil || board["title"] != "topodisk" || c.Labels["grafana"] != "main" {
-			t.Errorf("ConfigMap %s: %v, labels %v", c.Name, err, c.Labels)
-		}
-		return
+	maps := decode[corev1.ConfigMap](t, preset(t, "full", ""), "ConfigMap")
+	if len(maps) != 1 {
+		t.Fatalf("%d ConfigMaps", len(maps))
 	}
-	t.Error("no ConfigMap")
+	var board map[string]any
+	if err := json.Unmarshal([]byte(maps[0].Data["topodisk.json"]), &board); err != nil || board["title"] != "topodisk" || maps[0].Labels["grafana"] != "main" {
+		t.Errorf("ConfigMap %s: %v, labels %v", maps[0].Name, err, maps[0].Labels)
+	}
 }
 
 // Every port with metrics is asked, and its Service leads to the Pods.

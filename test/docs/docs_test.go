@@ -149,7 +149,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 func anchors(text string) []string {
 	var all []string
 	for _, match := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		words := regexp.MustCompile("[^\\pL\\pN _-]").ReplaceAllString(strings.ToLower(match[1]), "")
+		words := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(strings.ToLower(match[1]), "")
 		all = append(all, strings.ReplaceAll(words, " ", "-"))
 	}
 	return all

@@ -61,7 +61,7 @@ func (o options) build(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	if err := run(ctx, recipe.rootfs(work)); err != nil {
 		return "", err
 	}
@@ -82,8 +82,10 @@ func (o options) build(ctx context.Context) (string, error) {
 // checkAgainst builds the image again and compares it with the one before.
 func (o options) checkAgainst(ctx context.Context, digest string) error {
 	o.out = filepath.Join(filepath.Dir(o.out), "again-"+filepath.Base(o.out))
-	defer os.Remove(o.out)
-	defer os.Remove(strings.TrimSuffix(o.out, ".tar") + ".spdx.json")
+	defer func() {
+		_ = os.Remove(o.out)
+		_ = os.Remove(strings.TrimSuffix(o.out, ".tar") + ".spdx.json")
+	}()
 	again, err := o.build(ctx)
 	if err != nil {
 		return err
