@@ -67,17 +67,13 @@ func (p *Provisioner) tellOfTie(ctx context.Context, o *order) {
 	}
 }
 
-// isDueToLook says whether the claim was refused before, so that it does not
-// just move on, and was not looked at for a while.
+// isDueToLook says whether the claim was not looked at for a while. The first
+// refusal counts: a scheduler that knows what zones have to give chooses no node
+// for such a Pod again.
 func (p *Provisioner) isDueToLook(o *order) bool {
 	p.ties.mu.Lock()
 	defer p.ties.mu.Unlock()
-	at, seen := p.ties.looked.Get(o.claim.UID)
-	if !seen {
-		p.ties.looked.Add(o.claim.UID, time.Time{})
-		return false
-	}
-	if p.now().Sub(at.(time.Time)) < tiedEvery {
+	if at, seen := p.ties.looked.Get(o.claim.UID); seen && p.now().Sub(at.(time.Time)) < tiedEvery {
 		return false
 	}
 	p.ties.looked.Add(o.claim.UID, p.now())
