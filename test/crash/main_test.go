@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
@@ -20,6 +21,9 @@ var (
 
 // alone leaves the facts of nodes out: the driver would ask ECS for them between any two calls of a claim.
 var alone = []string{"--node-facts=false"}
+
+// bindTimeout is for how long the scheduler waits for a Pod's volumes: not so long that no test could wait for its end.
+const bindTimeout = 20 * time.Second
 
 // shared is the one stage of all tests.
 var shared *stage
@@ -44,7 +48,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	cluster, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes(), Watched: true, DriverArgs: alone})
+	cluster, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes(), Watched: true, Snapshots: true, BindTimeout: bindTimeout, DriverArgs: alone})
 	if err != nil {
 		return 1, err
 	}

@@ -16,6 +16,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -150,6 +151,7 @@ func ecsCall(r *http.Request) string {
 type csiGate struct {
 	socket, driver string
 	gates          *gates
+	cancelled      atomic.Int64 // calls that their caller gave up
 
 	listener *net.UnixListener
 	server   *grpc.Server
@@ -201,6 +203,9 @@ func (c *csiGate) forward(conn *grpc.ClientConn, stream grpc.ServerStream) error
 		return status.Error(codes.Unavailable, "the call is lost")
 	}
 	err := conn.Invoke(stream.Context(), method, &in, &out)
+	if stream.Context().Err() != nil {
+		c.cancelled.Add(1)
+	}
 	if gated && c.gates.at(call, true) == lose {
 		return status.Error(codes.Unavailable, "the reply is lost")
 	}

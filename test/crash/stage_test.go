@@ -55,7 +55,7 @@ func newStage(ctx context.Context, l *lab.Lab) (*stage, error) {
 	s.csi = &csiGate{socket: filepath.Join(l.Dir, "gate.sock"), driver: t.Socket(), gates: s.gates}
 	s.driverArgs = append([]string{"--ecs-endpoint=" + ecs}, alone...)
 	s.provisArgs = []string{"--csi-address=" + s.csi.socket, "--kubeconfig=" + kubeconfig, "--leader-election=false",
-		"--retry-interval-start=200ms", "--retry-interval-max=5s"}
+		"--retry-interval-start=200ms", "--retry-interval-max=5s", "--v=5"} // at that level CSI requests are logged
 	if err := s.startAll(ctx); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -142,9 +143,21 @@ func (s *scene) makeClass(name string) {
 
 func (s *scene) makeSecret() {
 	s.Helper()
+	s.must(s.createSecret())
+}
+
+// createSecret makes the Secret that the class with-secret names, or finds it.
+func (s *scene) createSecret() error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret}}
 	_, err := s.Client.CoreV1().Secrets(namespace).Create(s.Context(), secret, metav1.CreateOptions{})
-	s.must(err)
+	return ignoreExists(err)
+}
+
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 // awaitNoClaim waits until a claim that was deleted is gone.
@@ -163,16 +176,16 @@ func (s *scene) awaitNoClaim(name string) {
 func (s *scene) allowSecrets() {
 	s.Helper()
 	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
 	_, err := s.Client.RbacV1().Roles(namespace).Create(s.Context(), role, metav1.CreateOptions{})
-	s.must(err)
+	s.must(ignoreExists(err))
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "topodisk-controller", Namespace: metav1.NamespaceSystem}},
 	}
 	_, err = s.Client.RbacV1().RoleBindings(namespace).Create(s.Context(), binding, metav1.CreateOptions{})
-	s.must(err)
+	s.must(ignoreExists(err))
 }
 
 func TestClaimMadeAnewWhileItsPredecessorsDiskIsUnheardGetsItsOwn(t *testing.T) {

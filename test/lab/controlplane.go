@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -40,12 +41,14 @@ type controlPlane struct {
 	nodes    []Node            // that have kubelets
 	only     []string          // controllers
 	tokens   map[string]string // by user
-	ports    struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
-	client   *http.Client // trusts the lab's CA
+
+	bindTimeout time.Duration
+	ports       struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
+	client      *http.Client // trusts the lab's CA
 }
 
 func (l *Lab) startControlPlane(ctx context.Context) (err error) {
-	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes, only: l.opts.Controllers}
+	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes, only: l.opts.Controllers, bindTimeout: cmp.Or(l.opts.BindTimeout, bindTimeout)}
 	l.plane = p
 	if l.opts.Audit {
 		p.audit = l.AuditLog()
@@ -66,6 +69,9 @@ func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 		if err := start(ctx); err != nil {
 			return err
 		}
+	}
+	if l.opts.Snapshots {
+		return l.installSnapshots(ctx)
 	}
 	return nil
 }
@@ -229,7 +235,14 @@ profiles:
     score:
       disabled:
       - name: "*"
+  pluginConfig:
+  - name: VolumeBinding
+    args:
+      bindTimeoutSeconds: %d
 `
+
+// bindTimeout is for how long kube-scheduler waits for a Pod's volumes unless it is told otherwise.
+const bindTimeout = 600 * time.Second
 
 func (p *controlPlane) startScheduler() (*Process, error) {
 	config, err := p.kubeconfig(userScheduler, p.tokens[userScheduler])
@@ -237,7 +250,7 @@ func (p *controlPlane) startScheduler() (*Process, error) {
 		return nil, err
 	}
 	path := filepath.Join(p.dir, "scheduler.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, schedulerConfig, config), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, schedulerConfig, config, int(p.bindTimeout.Seconds())), 0o600); err != nil {
 		return nil, err
 	}
 	return p.start("kube-scheduler", append(p.serving(config, p.ports.scheduler), "--config="+path)...)

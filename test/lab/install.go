@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // installed are the kinds of deploy/topodisk.yaml that a lab makes as they are. The containers of Deployment and DaemonSet
@@ -34,23 +36,15 @@ type installation struct {
 }
 
 func readInstallation(root string) (*installation, error) {
-	f, err := os.Open(filepath.Join(root, "deploy", "topodisk.yaml"))
+	in := &installation{}
+	objects, err := readObjects(filepath.Join(root, "deploy", "topodisk.yaml"))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	in := &installation{}
-	documents := yaml.NewYAMLOrJSONDecoder(f, 4<<10)
-	for {
-		var object unstructured.Unstructured
-		if err := documents.Decode(&object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name(), err)
-		}
+	for _, object := range objects {
 		if into := map[string]any{"Deployment": &in.deployment, "DaemonSet": &in.daemonSet}[object.GetKind()]; into != nil {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", f.Name(), object.GetKind(), err)
+				return nil, fmt.Errorf("deploy/topodisk.yaml: %s: %w", object.GetKind(), err)
 			}
 		}
 		if slices.Contains(installed, object.GetKind()) {
@@ -58,14 +52,62 @@ func readInstallation(root string) (*installation, error) {
 		}
 	}
 	if in.deployment.Name == "" || in.daemonSet.Name == "" {
-		return nil, fmt.Errorf("%s holds no Deployment, or no DaemonSet", f.Name())
+		return nil, errors.New("deploy/topodisk.yaml holds no Deployment, or no DaemonSet")
 	}
 	return in, nil
 }
 
+// readObjects reads all objects of a YAML file.
+func readObjects(path string) (objects []unstructured.Unstructured, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for documents := yaml.NewYAMLOrJSONDecoder(f, 4<<10); ; {
+		var object unstructured.Unstructured
+		if err := documents.Decode(&object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// installSnapshots makes the kinds of snapshots and returns when they are served.
+func (l *Lab) installSnapshots(ctx context.Context) error {
+	files, err := programs.SnapshotKinds(ctx, l.opts.Root)
+	if err != nil {
+		return err
+	}
+	var kinds []unstructured.Unstructured
+	for _, file := range files {
+		objects, err := readObjects(file)
+		if err != nil {
+			return err
+		}
+		kinds = append(kinds, objects...)
+	}
+	if err := l.apply(ctx, kinds); err != nil {
+		return err
+	}
+	return l.Await(ctx, "snapshots are served", startLimit, func(context.Context) (bool, error) {
+		served, err := l.Client.Discovery().ServerResourcesForGroupVersion("snapshot.storage.k8s.io/v1")
+		return err == nil && len(served.APIResources) >= len(files), err
+	})
+}
+
+// Dynamic returns a client for kinds that are no part of Kubernetes itself, the administrator's.
+func (l *Lab) Dynamic() (dynamic.Interface, error) {
+	return dynamic.NewForConfig(l.plane.restConfig(l.plane.tokens[userAdmin]))
+}
+
 // apply makes objects of any kind.
 func (l *Lab) apply(ctx context.Context, objects []unstructured.Unstructured) error {
-	client, err := dynamic.NewForConfig(l.plane.restConfig(l.plane.tokens[userAdmin]))
+	client, err := l.Dynamic()
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,11 @@ type Options struct {
 	// Watched has topodisk's programs watch over themselves (see programs.BuildWatched): changes in what a cache holds end
 	// them, and CheckLogs tells of data races.
 	Watched bool
+	// BindTimeout is for how long the scheduler waits for the volumes of a Pod before it begins anew; 0 for its default, ten
+	// minutes.
+	BindTimeout time.Duration
+	// Snapshots installs the kinds of external-snapshotter, without its controllers: tests do their work.
+	Snapshots bool
 	// Say is told each step of the start with the time it took. May be nil.
 	Say func(step string, took time.Duration)
 }
@@ -174,7 +179,8 @@ func (l *Lab) Logs() string { return l.processes.logs }
 // Signs of a program that was built with the race detector, and of client-go's detector of changes in a cache.
 var signs = []string{"WARNING: DATA RACE", " ALTERED!"}
 
-// CheckLogs returns an error if one of the programs has told of a data race, or of a change in what a cache holds.
+// CheckLogs returns an error if one of the programs has told of a data race, or of a change in what a cache holds, or if
+// one that works with the access key has told its secret.
 func (l *Lab) CheckLogs() error {
 	logs, err := filepath.Glob(filepath.Join(l.Logs(), "*.log"))
 	if err != nil {
@@ -189,6 +195,9 @@ func (l *Lab) CheckLogs() error {
 			if bytes.Contains(text, []byte(sign)) {
 				return fmt.Errorf("%s says %q", path, strings.TrimSpace(sign))
 			}
+		}
+		if !strings.HasPrefix(filepath.Base(path), simulatorName) && bytes.Contains(text, []byte(Secret)) {
+			return fmt.Errorf("%s tells the secret of the access key", path)
 		}
 	}
 	return nil

@@ -2,22 +2,13 @@ package lab
 
 import (
 	"context"
-	"os"
 	"path/filepath"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // startSidecars starts what asks the driver for everything but making and deleting volumes: csi-attacher and csi-resizer
 // with the flags and permissions of the installation, and what snapshots need, as the administrator.
 func (l *Lab) startSidecars(ctx context.Context) error {
-	kinds, err := readKinds(filepath.Join(l.opts.Programs.Sidecars, "crds"))
-	if err != nil {
-		return err
-	}
-	if err := l.apply(ctx, kinds); err != nil {
+	if err := l.installSnapshots(ctx); err != nil {
 		return err
 	}
 	socket := "--csi-address=" + l.topodisk.socket
@@ -40,25 +31,4 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 func (l *Lab) startSidecar(name string, args ...string) error {
 	_, err := l.StartProgram(name, filepath.Join(l.opts.Programs.Sidecars, name), args...)
 	return err
-}
-
-// readKinds reads the CustomResourceDefinitions of snapshots.
-func readKinds(dir string) ([]unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*snapshot.storage.k8s.io_*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var kinds []unstructured.Unstructured
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		var kind unstructured.Unstructured
-		if err := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4<<10).Decode(&kind); err != nil {
-			return nil, err
-		}
-		kinds = append(kinds, kind)
-	}
-	return kinds, nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Names of the containers and of the log files of topodisk's processes.
@@ -37,6 +39,7 @@ type Topodisk struct {
 	gate       *Gate
 	http       map[string]int // port of health and metrics, by process name
 	running    map[string]*Process
+	pod        string // that provisioners take themselves for
 }
 
 func (l *Lab) startTopodisk(ctx context.Context) error {
@@ -218,6 +221,9 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 	if t.lab.opts.Watched {
 		env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
 	}
+	if t.pod != "" && program == ProvisionerName {
+		env = append(env, "POD_NAME="+t.pod, "POD_NAMESPACE="+metav1.NamespaceSystem)
+	}
 	proc, err := t.lab.processes.start(command{name: name, path: path, args: args, env: env})
 	if err != nil {
 		return err
@@ -244,6 +250,12 @@ func (t *Topodisk) stop(name string, sig syscall.Signal) {
 		delete(t.running, name)
 	}
 }
+
+// EndProvisioner sends SIGTERM to the provisioner of that name and does not wait for it; Ended says when it has ended.
+func (t *Topodisk) EndProvisioner(name string) error { return t.signal(name, syscall.SIGTERM) }
+
+// SetPod says which Pod of the installation's namespace provisioners that are started from now on run in; empty for none.
+func (t *Topodisk) SetPod(name string) { t.pod = name }
 
 // PauseProvisioner stops the provisioner of that name in the middle of whatever it does, without ending it, until
 // ResumeProvisioner lets it go on.

@@ -131,24 +131,9 @@ func buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error
 			return fmt.Errorf("build %s: %w", e.title, err)
 		}
 	}
-	if err := copyKinds(ctx, filepath.Join(root, "test", "kube", "sidecars"), filepath.Join(dirs.Sidecars, "crds")); err != nil {
-		return fmt.Errorf("copy the kinds of snapshots: %w", err)
-	}
 	init := goBuild{dir: root, into: filepath.Dir(dirs.NodeInit), title: "nodeinit", out: out, ldflags: "-s -w",
 		packages: []string{"github.com/topodisk/topodisk/test/lab/nodeinit"}}
 	return init.run(ctx)
-}
-
-// copyKinds copies the CustomResourceDefinitions that come with the client of external-snapshotter.
-func copyKinds(ctx context.Context, module, into string) error {
-	from, err := goOutput(ctx, module, "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8")
-	if err != nil {
-		return err
-	}
-	if err := os.RemoveAll(into); err != nil {
-		return err
-	}
-	return os.CopyFS(into, os.DirFS(filepath.Join(from, "config", "crd")))
 }
 
 // buildAll builds Kubernetes' programs, and topodisk's as build says.
@@ -195,6 +180,26 @@ func BuildUpstream(ctx context.Context, root string, out *os.File) (string, erro
 		return "", fmt.Errorf("build csi-provisioner: %w", err)
 	}
 	return dir, nil
+}
+
+// snapshotterModule has the kinds of external-snapshotter; the module test/kube/sidecars pins it.
+const snapshotterModule = "github.com/kubernetes-csi/external-snapshotter/client/v8"
+
+// SnapshotKinds returns the files of the CustomResourceDefinitions of snapshots, where the Go module cache has them.
+func SnapshotKinds(ctx context.Context, root string) ([]string, error) {
+	module := filepath.Join(root, "test", "kube", "sidecars")
+	if _, err := goOutput(ctx, module, "mod", "download", snapshotterModule); err != nil {
+		return nil, fmt.Errorf("download %s: %w", snapshotterModule, err)
+	}
+	dir, err := goOutput(ctx, module, "list", "-m", "-f", "{{.Dir}}", snapshotterModule)
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "config", "crd", "snapshot.storage.k8s.io_*.yaml"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s has no config/crd/snapshot.storage.k8s.io_*.yaml", dir)
+	}
+	return files, err
 }
 
 // lockBuild lets one build at a time work in a checkout.

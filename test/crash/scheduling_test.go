@@ -1,0 +1,142 @@
+//go:build e2e
+
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// What the scheduler does and leaves undone: it gives up waiting, it is passed by, it is tied to a zone.
+
+func TestDiskThatTakesLongerThanTheSchedulerWaitsIsTheClaimsAllTheSame(t *testing.T) {
+	s := newScene(t)
+	h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "slow", waits) })
+	node, err := s.selectedNode(s.Context(), "slow")
+	s.must(err)
+	begin := time.Now()
+	s.must(s.await(s.Context(), "the scheduler gives up", 2*bindTimeout, func(ctx context.Context) error {
+		events, err := s.Events(ctx, namespace, "slow")
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if e.Reason == "FailedScheduling" && strings.Contains(e.Message, "binding volumes") {
+				return nil
+			}
+		}
+		return errors.New("it has not said so")
+	}))
+	t.Logf("the scheduler gave up after %s", time.Since(begin).Round(time.Second))
+	if now, err := s.selectedNode(s.Context(), "slow"); err != nil || now != node {
+		t.Errorf("the claim is for node %q now, %v; it was for %s, and a disk may be under way there", now, err, node)
+	}
+	h.release(pass)
+	b := s.bound("slow")
+	pod, err := s.AwaitRunning(s.Context(), namespace, "slow", limit)
+	s.must(err)
+	if d := s.onlyDisk("slow"); d.ID != b.Disk() || d.Zone != s.ZoneOf(pod.Spec.NodeName) || s.count("CreateVolume") != 1 {
+		t.Errorf("the disk is %s in %s, the Pod on %s; the driver was asked %d times", d.ID, d.Zone, pod.Spec.NodeName, s.count("CreateVolume"))
+	}
+}
+
+// A Pod that names its node is never seen by the scheduler, so nobody chooses a node for its claim; Kubernetes gives the
+// claim to no provisioner before that. Whoever makes the Pod can say it in the scheduler's place.
+func TestClaimOfAPodThatNamesItsNodeWaitsUntilSomebodyNamesItForTheClaim(t *testing.T) {
+	s := newScene(t)
+	node := s.Nodes[0]
+	s.must(s.claimAlone(s.Context(), "bypassed", waits))
+	s.must(s.pod(s.Context(), "bypassed", func(pod *corev1.Pod) { pod.Spec.NodeName = node.Name }))
+	s.awaitEvent(namespace, "bypassed", "waiting for")
+	s.must(s.claim(s.Context(), "witness", atOnce))
+	s.bound("witness")
+	if n := len(s.disks("bypassed")); n > 0 || s.count("CreateVolume") != 1 {
+		t.Errorf("there are %d disks; the driver was asked %d times, want once, for the witness", n, s.count("CreateVolume"))
+	}
+	s.patchClaim("bypassed", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lab.SelectedNode, node.Name))
+	s.bound("bypassed")
+	if d := s.onlyDisk("bypassed"); d.Zone != node.Zone {
+		t.Errorf("the disk is in %s, the Pod's node in %s", d.Zone, node.Zone)
+	}
+}
+
+func TestPodThatIsTiedToAZoneThatSellsOutIsToldOfBothClaims(t *testing.T) {
+	s := newScene(t)
+	s.must(s.claimAlone(s.Context(), "first", waits))
+	s.must(s.pod(s.Context(), "first", func(*corev1.Pod) {}))
+	first := s.bound("first")
+	zone := s.onlyDisk("first").Zone
+	s.deletePod("first")
+	s.must(s.Simulator.SellOut(s.Context(), zone))
+	s.must(s.claimAlone(s.Context(), "second", waits))
+	s.must(s.pod(s.Context(), "tied", func(pod *corev1.Pod) {
+		second := *pod.Spec.Volumes[0].DeepCopy()
+		second.Name, second.PersistentVolumeClaim.ClaimName = "more", "second"
+		pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "first"
+		pod.Spec.Volumes = append(pod.Spec.Volumes, second)
+	}))
+	s.awaitEvent(namespace, "second", "Pod tied also has claim first, whose volume "+first.Volume.Name+" is in "+zone)
+	s.must(s.Simulator.Restock(s.Context(), zone))
+	s.must(s.await(s.Context(), "the Pod starts once there is stock", 2*limit, func(ctx context.Context) error {
+		pod, err := s.Client.CoreV1().Pods(namespace).Get(ctx, "tied", metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return err
+	}))
+	s.deletePod("tied")
+}
+
+func TestClaimsThatAreNotThisProvisionersAreLeftAloneAndTold(t *testing.T) {
+	s := newScene(t)
+	create := func(name, class string, change func(*corev1.PersistentVolumeClaim)) {
+		claim := lab.Claim(namespace, name, class, "20Gi")
+		change(claim)
+		_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Create(s.Context(), claim, metav1.CreateOptions{})
+		s.must(err)
+	}
+	group := "example.com"
+	create("filled-elsewhere", atOnce, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Filler", Name: "seed"}
+	})
+	s.awaitEvent(namespace, "filled-elsewhere", "left to the populator of Filler seed")
+	create("migrated", "", func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = map[string]string{
+			"volume.kubernetes.io/storage-provisioner": "kubernetes.io/in-tree", "pv.kubernetes.io/migrated-to": lab.DriverName,
+		}
+	})
+	s.awaitEvent(namespace, "migrated", "has no in-tree predecessor")
+	s.must(s.claim(s.Context(), "witness", atOnce))
+	s.bound("witness")
+	if n := s.count("CreateVolume"); n != 1 {
+		t.Errorf("the driver was asked %d times, want once, for the witness", n)
+	}
+	for _, name := range []string{"filled-elsewhere", "migrated"} {
+		s.must(s.deleteClaim(s.Context(), name))
+		s.awaitNoClaim(name)
+	}
+}
+
+func TestNodeThatGetsItsLabelsLateServesItsClaimInItsOwnZone(t *testing.T) {
+	s := newScene(t)
+	s.restartProvisioner(onlyEvents...)
+	node := s.Nodes[2]
+	comes := s.withoutLabels(node, "unlabelled")
+	if n := s.count("CreateVolume"); n > 0 {
+		t.Fatalf("the driver was asked %d times for a node in no zone", n)
+	}
+	s.must(comes())
+	s.bound("unlabelled")
+	if d := s.onlyDisk("unlabelled"); d.Zone != node.Zone {
+		t.Errorf("the disk is in %s, its node in %s", d.Zone, node.Zone)
+	}
+}
