@@ -58,6 +58,7 @@ done
 find "$target/usr" -type f -exec chmod u-s,g-s {} +
 
 keep etc/mke2fs.conf
+ln -s ../proc/self/mounts "$target/etc/mtab" # resize2fs looks there
 mkdir -p "$target/etc/ssl/certs" "$target/var/lib/dpkg/status.d"
 find "$all/usr/share/ca-certificates" -name '*.crt' | LC_ALL=C sort | xargs cat >"$target/etc/ssl/certs/ca-certificates.crt"
 
