@@ -102,8 +102,15 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}
 	config := o.driver(accounts{client}, registry)
-	if config.Told, err = newTeller(o); err != nil {
+	tell, err := newTeller(o)
+	if err != nil {
 		return err
+	}
+	ready := &readiness{}
+	ready.await("ECS", errors.New("no answer yet"))
+	config.Told = func(err error) {
+		ready.await("ECS", err)
+		tell(err)
 	}
 	facts, err := newNodeFacts(o, client)
 	if err != nil {
@@ -117,12 +124,12 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 		return err
 	}
 	if o.mode == modeController {
-		return serve(ctx, o, registry, driver, nil, facts)
+		return serve(ctx, o, registry, driver, nil, facts, ready)
 	}
 	plugin, err := newNodePlugin(o)
 	if err != nil {
 		return err
 	}
 	driver.WithNode(plugin.server)
-	return serve(ctx, o, registry, driver, plugin, facts)
+	return serve(ctx, o, registry, driver, plugin, facts, ready)
 }

@@ -89,6 +89,14 @@ func (p *nodePlugin) await(ctx context.Context) bool {
 	}
 }
 
+// registered returns an error until the kubelet has taken the driver.
+func (p *nodePlugin) registered() error {
+	if p.registration.Registered() {
+		return nil
+	}
+	return errors.New("the driver is not registered yet; the log says what it waits for")
+}
+
 // depart returns a context that ends later than ctx, if the node is being
 // drained then: when its volumes have gone, or the limit is over.
 func (p *nodePlugin) depart(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -115,12 +123,17 @@ func runNode(ctx context.Context, o *options, registry *prometheus.Registry) err
 	if err != nil {
 		return err
 	}
-	return serve(ctx, o, registry, driver, plugin, nil)
+	return serve(ctx, o, registry, driver, plugin, nil, &readiness{})
 }
 
 // serve runs the driver and what goes with it until the context ends.
-func serve(ctx context.Context, o *options, registry *prometheus.Registry, driver *diskdriver.Driver, plugin *nodePlugin, facts *nodefacts.Publisher) (err error) {
-	pages, err := servePages(o.httpEndpoint, registry)
+func serve(ctx context.Context, o *options, registry *prometheus.Registry, driver *diskdriver.Driver, plugin *nodePlugin, facts *nodefacts.Publisher, ready *readiness) (err error) {
+	pages, err := servePages(o.httpEndpoint, registry, func() error {
+		if plugin != nil {
+			ready.await("kubelet", plugin.registered())
+		}
+		return ready.check()
+	})
 	if err != nil {
 		return err
 	}

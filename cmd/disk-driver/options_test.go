@@ -81,11 +81,12 @@ func TestVersionAndHelpNeedNoOtherFlag(t *testing.T) {
 func TestPagesAnswerHealthAndMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "story_total", Help: "x"}))
-	pages, err := servePages("", registry)
+	ready := &readiness{}
+	pages, err := servePages("", registry, ready.check)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/healthz": "ok\n", "/metrics": "story_total 0"} {
+	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ok\n", "/metrics": "story_total 0"} {
 		answer := httptest.NewRecorder()
 		pages.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), want) {
@@ -94,11 +95,34 @@ func TestPagesAnswerHealthAndMetrics(t *testing.T) {
 	}
 }
 
+func TestNotReadyIsSaidWithItsReasons(t *testing.T) {
+	ready := &readiness{}
+	pages, err := servePages("", prometheus.NewRegistry(), ready.check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (int, string) {
+		answer := httptest.NewRecorder()
+		pages.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return answer.Code, answer.Body.String()
+	}
+	ready.await("ECS", errors.New("no file access-key-id"))
+	ready.await("kubelet", errors.New("not registered"))
+	if code, text := ask(); code != http.StatusServiceUnavailable || !strings.Contains(text, "ECS: no file access-key-id\nkubelet: not registered") {
+		t.Errorf("got %d %q", code, text)
+	}
+	ready.await("ECS", nil)
+	ready.await("kubelet", nil)
+	if code, text := ask(); code != http.StatusOK {
+		t.Errorf("got %d %q", code, text)
+	}
+}
+
 func TestATakenHTTPEndpointIsNamed(t *testing.T) {
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()
 	address := strings.TrimPrefix(taken.URL, "http://")
-	if _, err := servePages(address, prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), "--http-endpoint="+address) {
+	if _, err := servePages(address, prometheus.NewRegistry(), func() error { return nil }); err == nil || !strings.Contains(err.Error(), "--http-endpoint="+address) {
 		t.Errorf("got %v", err)
 	}
 }

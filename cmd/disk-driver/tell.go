@@ -34,16 +34,17 @@ func (o *options) signedWith(source string) string {
 }
 
 // newTeller returns what tells with an event on the Pod of this process whether
-// ECS answers it; nil where there is no Pod or no API server.
+// ECS answers it. Where there is no Pod or no API server it tells nobody.
 func newTeller(o *options) (func(error), error) {
 	pod := &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Name: os.Getenv(podNameVariable), Namespace: os.Getenv(podNamespaceVariable)}
+	nobody := func(error) {}
 	if pod.Name == "" || pod.Namespace == "" {
-		return nil, nil
+		return nobody, nil
 	}
 	config, err := o.restConfig()
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster), errors.Is(err, os.ErrNotExist) && o.kubeconfig == "":
-		return nil, nil
+		return nobody, nil
 	case err != nil:
 		return nil, err
 	}

@@ -246,8 +246,8 @@ func answers(t *testing.T, pod corev1.PodSpec, addresses map[string]string) map[
 }
 
 var (
-	alive = map[string]int{"disk-driver liveness": 200, "csi-provisioner liveness": 200, "csi-provisioner readiness": 503}
-	ready = map[string]int{"disk-driver liveness": 200, "csi-provisioner liveness": 200, "csi-provisioner readiness": 200}
+	alive = map[string]int{"disk-driver liveness": 200, "disk-driver readiness": 503, "csi-provisioner liveness": 200, "csi-provisioner readiness": 503}
+	ready = map[string]int{"disk-driver liveness": 200, "disk-driver readiness": 200, "csi-provisioner liveness": 200, "csi-provisioner readiness": 200}
 	keys  = map[string]string{"access-key-id": "an-id", "access-key-secret": "a-secret\n"}
 )
 
