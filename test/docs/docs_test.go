@@ -106,8 +106,10 @@ func TestEveryCommandIsRunOrNeedsACloud(t *testing.T) {
 	for name, text := range pages(t) {
 		for _, match := range block.FindAllStringSubmatch(text, -1) {
 			seen++
-			switch by, named := strings.CutPrefix(match[1], "run by make "); {
-			case named && slices.Contains(targets, by):
+			by, runs := strings.CutPrefix(match[1], "run by make ")
+			of, prepares := strings.CutPrefix(match[1], "prepares make ")
+			switch {
+			case runs && slices.Contains(targets, by), prepares && slices.Contains(targets, of):
 			case match[1] == "needs a cloud", strings.HasPrefix(match[1], "needs a cloud:"):
 			default:
 				t.Errorf("%s: what runs this is not said, or does not exist (%q):\n%s", name, match[1], match[2])
