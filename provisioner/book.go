@@ -32,8 +32,10 @@ const (
 	// order in the book, and gatherMost how long at most: a few don't wait for
 	// each other, and many cost few commits.
 	gatherEach, gatherMost = 200 * time.Microsecond, 20 * time.Millisecond
-	// mostForeseen bounds the orders in the book that nobody has begun with.
-	mostForeseen = 256
+	// mostForeseen bounds the orders in the book that nobody has begun with: they
+	// are a page or two, which is written once. With fewer of them the workers
+	// wait for one commit after the other.
+	mostForeseen = 1024
 	// commitTimeout bounds one write of a page.
 	commitTimeout = 15 * time.Second
 )

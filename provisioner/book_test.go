@@ -544,8 +544,10 @@ func TestFewAreForeseen(t *testing.T) {
 	if _, err := b.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	o := orderOf(t, 0)
 	for n := range 2 * mostForeseen {
-		b.foresee(orderOf(t, n))
+		o.claim.UID = types.UID(fmt.Sprintf("uid-%d", n))
+		b.foresee(o)
 	}
 	if len(b.where) != mostForeseen {
 		t.Errorf("%d entries", len(b.where))
