@@ -19,7 +19,8 @@ func (a *arena) deleting(ctx context.Context, s scale, d *duel) error {
 		}
 		t := count(all, c.name)
 		writes[i], reads[i] = float64(t.writes+t.journal)/float64(s.deletions), float64(t.reads)/float64(s.deletions)
-		rates[i] = perSecond(ends(all, c))
+		done := ends(all, c)
+		rates[i] = float64(len(done)) / done[len(done)-1].Sub(begin(all, c)).Seconds()
 	}
 	d.bound("API writes a deleted PV", writes[0], writes[1], 2)
 	d.bound("API reads a deleted PV", reads[0], reads[1], 1)
@@ -78,6 +79,17 @@ func (a *arena) phase(ctx context.Context, class string, n int, phase corev1.Per
 		}
 		return err == nil && there >= n, err
 	})
+}
+
+// begin returns when the first PersistentVolume was asked for: who deletes many at once lets go of none for a while.
+func begin(all []request, c contender) time.Time {
+	var first time.Time
+	for _, r := range all {
+		if r.by(c.name) && (r.is("get", "persistentvolumes") || r.is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
+			first = r.Received
+		}
+	}
+	return first
 }
 
 // ends returns when each PersistentVolume lost its finalizer, in their order.

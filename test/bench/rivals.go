@@ -85,6 +85,7 @@ func (d *duel) markdown(s scale, commits []string) string {
 		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, 1 000 at once) run on loopback beside the provisioner and its driver, so all share the machine's CPUs.",
 		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted apart; the lists and watches that fill caches are not counted.",
 		"Many claims at once stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
+		"Deletions are timed from the first request for a volume to the last volume that is let go, the burst of twice the QPS included.",
 		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
 		fmt.Sprintf("Rates of many claims in the small cluster are the median of %d runs of each, in turn; latencies, takeovers and all figures of the large cluster of %d; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
 		"The time of a claim is from the API server's answer to the controller-manager, which assigns its provisioner, to its answer to the provisioner, which saves its PersistentVolume. These claims are made at an even rate with their selected node, and the real controller-manager assigns them.",
