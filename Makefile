@@ -94,7 +94,7 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 bench-ecs: ## measure the ECS client against the simulator, and write docs/benchmarks.md (3 minutes)
 	$(GO) run ./test/bench -write docs/benchmarks.md
 
-bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (half an hour)
+bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour; ROWS=crowds,alone,deletion,defaults,steady,takeover,requirement,large for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md
 
 bench-topology: ## measure a decision at 100 to 20 000 nodes
