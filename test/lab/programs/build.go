@@ -136,6 +136,40 @@ func buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error
 	return init.run(ctx)
 }
 
+// Suite are the programs of Kubernetes' own tests of storage.
+type Suite struct {
+	Tests   string // the tests, which need to be told of a driver
+	Ginkgo  string // runs them side by side
+	Agnhost string // the program that their Pods run
+}
+
+// BuiltSuite returns where BuildSuite puts what it builds.
+func BuiltSuite(root string) Suite {
+	dir := filepath.Join(root, ".build", "suite")
+	return Suite{Tests: filepath.Join(dir, "storage.test"), Ginkgo: filepath.Join(dir, "ginkgo"), Agnhost: filepath.Join(dir, "agnhost")}
+}
+
+// suitePackages go with the tests.
+var suitePackages = []string{"github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kubernetes/test/images/agnhost"}
+
+// BuildSuite builds Kubernetes' own tests of storage.
+func BuildSuite(ctx context.Context, root string, out *os.File) error {
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	module := filepath.Join(root, "test", "kube")
+	tools := external{module: module, into: filepath.Join(root, ".build", "suite"), title: "what Kubernetes' tests need", says: "half a minute on two cores",
+		kubernetes: true, packages: suitePackages}
+	if err := tools.build(ctx, out); err != nil {
+		return fmt.Errorf("build %s: %w", tools.title, err)
+	}
+	fmt.Fprintln(out, "building Kubernetes' tests of storage: about three minutes on two cores the first time")
+	tests := goBuild{dir: module, out: out}
+	return tests.goTool(ctx, []string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", BuiltSuite(root).Tests, "./storage"}, nil, func(line string) { fmt.Fprintln(out, line) })
+}
+
 // buildAll builds Kubernetes' programs, and topodisk's as build says.
 func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Dirs, error) {
 	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: build.into}

@@ -1,0 +1,168 @@
+// Storage runs Kubernetes' own tests of external storage on a lab with real nodes, and writes down which of them the driver
+// passes. It needs root.
+//
+//	storage [-quick] [-focus REGEXP] [-write docs/conformance.md]
+//
+// With -quick it runs what a few minutes are enough for.
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+// manifests are the driver, as the tests are told of it, and the classes that it names.
+//
+//go:embed *.yaml
+var manifests embed.FS
+
+// options are the flags.
+type options struct {
+	quick        bool
+	focus, write string
+	procs        int
+}
+
+// which says which tests are run.
+func (o options) which() string {
+	switch {
+	case o.focus != "":
+		return fmt.Sprintf("the %q", o.focus)
+	case o.quick:
+		return "the quick"
+	}
+	return "all"
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.quick, "quick", false, "leave out what takes long or has no neighbours")
+	flag.StringVar(&o.focus, "focus", "", "regular expression of the tests to run; empty: all")
+	flag.StringVar(&o.write, "write", "", "page to write the results to")
+	flag.IntVar(&o.procs, "procs", 6, "how many tests run at a time")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	code, err := run(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "storage:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run returns the exit code.
+func run(ctx context.Context, o options) (int, error) {
+	root, err := programs.FindRoot()
+	if err != nil {
+		return 1, err
+	}
+	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-storage")}
+	if !lab.InCell() {
+		if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
+			return 1, err
+		}
+		if err := programs.BuildSuite(ctx, root, os.Stdout); err != nil {
+			return 1, err
+		}
+	}
+	if code, outside, err := cell.Enter(); outside || err != nil {
+		return code, err
+	}
+	images, err := suiteImages(root)
+	if err != nil {
+		return 1, err
+	}
+	l, err := lab.Start(ctx, lab.Options{
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), Images: images,
+		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
+	})
+	if err != nil {
+		return 1, err
+	}
+	code, err := runSuite(ctx, root, l, o)
+	return code, errors.Join(err, l.Stop())
+}
+
+// suiteImages are what the tests' Pods are made of, under the names that the tests know (k8s.io/kubernetes,
+// test/utils/image): busybox in place of nginx, too, for no more than a shell is asked of it.
+func suiteImages(root string) ([]lab.Image, error) {
+	shell, err := lab.Shell()
+	if err != nil {
+		return nil, err
+	}
+	const from = "registry.k8s.io/e2e-test-images/"
+	busybox := shell
+	busybox.Names, busybox.Command = []string{from + "busybox:1.37.0-1", from + "nginx:1.15-4", from + "nginx:1.27-0"}, []string{"sh"}
+	agnhost := shell
+	agnhost.Names = []string{from + "agnhost:2.63.0"}
+	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: programs.BuiltSuite(root).Agnhost})
+	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
+	pause := lab.Pause(programs.BuiltNodes(root).NodeInit, "registry.k8s.io/pause:3.10.2")
+	return []lab.Image{busybox, agnhost, pause}, nil
+}
+
+// slow are the tests that -quick leaves out: those that take minutes, that must be alone on the cluster, or that repeat on
+// one file system what others try on another.
+const slow = `\[Slow\]|\[Serial\]|\[Disruptive\]|\(ext3\)|stress|Pre-provisioned|Generic Ephemeral|subPath`
+
+// notOurs are tests of what the driver doesn't claim: inline volumes and file systems of Windows.
+const notOurs = `\[Feature:Windows\]|ntfs|Inline-volume|CSI Ephemeral`
+
+// runSuite runs the tests and reports on them.
+func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, error) {
+	at := filepath.Join(l.Dir, "manifests")
+	if err := os.CopyFS(at, manifests); err != nil {
+		return 1, err
+	}
+	suite := programs.BuiltSuite(root)
+	skip := notOurs
+	if o.quick {
+		skip += "|" + slow
+	}
+	path := filepath.Join(l.Dir, "report.json")
+	args := []string{"--procs=" + fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--skip=" + skip, "--output-dir=" + l.Dir, "--json-report=report.json",
+		"--focus=" + ours + ".*" + o.focus, suite.Tests, "--", "-kubeconfig=" + l.Kubeconfig, "-kubectl-path=" + l.Kubectl, "-provider=local",
+		"-repo-root=" + at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0", "-storage.testdriver=" + filepath.Join(at, "driver.yaml")}
+	log, err := os.Create(filepath.Join(l.Dir, "suite.log"))
+	if err != nil {
+		return 1, err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, suite.Ginkgo, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = l.Dir, log, log
+	cmd.Env = append(os.Environ(), "HOME="+l.Dir)
+	begin := time.Now()
+	failed := cmd.Run()
+	took := time.Since(begin)
+	results, err := readReport(path)
+	if err != nil {
+		return 1, fmt.Errorf("%w; the tests said %w, their log is %s", err, failed, log.Name())
+	}
+	fmt.Printf("%s in %.0f s\n", results.summary(), took.Seconds())
+	for _, r := range results.in("failed") {
+		fmt.Printf("failed: %s\n    %s\n", r.name, strings.ReplaceAll(r.reason, "\n", "\n    "))
+	}
+	if o.write != "" {
+		if err := os.WriteFile(o.write, results.page(took, o.which()), 0o644); err != nil {
+			return 1, err
+		}
+	}
+	if len(results.in("failed")) > 0 || failed != nil {
+		return 1, nil
+	}
+	return 0, nil
+}

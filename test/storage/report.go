@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is what became of one test.
+type result struct {
+	name    string
+	state   string // passed, failed, skipped (by itself) or left out
+	reason  string
+	seconds float64
+}
+
+type results []result
+
+// specReport is what is needed of Ginkgo's report.
+type specReport struct {
+	ContainerHierarchyTexts []string
+	LeafNodeType            string
+	LeafNodeText            string
+	State                   string
+	RunTime                 time.Duration
+	Failure                 struct{ Message string }
+}
+
+// ours is what the tests of a driver are below. The program holds others of Kubernetes' tests, too.
+const ours = "External Storage"
+
+// readReport reads of Ginkgo's report what is about the driver.
+func readReport(path string) (results, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var suites []struct{ SpecReports []specReport }
+	if err := json.Unmarshal(text, &suites); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var all results
+	for _, suite := range suites {
+		for _, spec := range suite.SpecReports {
+			if spec.LeafNodeType == "It" && slices.Contains(spec.ContainerHierarchyTexts, ours) {
+				all = append(all, spec.result())
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b result) int { return strings.Compare(a.name, b.name) })
+	return all, nil
+}
+
+func (s specReport) result() result {
+	texts := slices.DeleteFunc(append(s.ContainerHierarchyTexts, s.LeafNodeText), func(t string) bool {
+		return t == ours || strings.HasPrefix(t, "[Driver:")
+	})
+	r := result{name: strings.Join(texts, " "), state: s.State, reason: s.Failure.Message, seconds: s.RunTime.Seconds()}
+	switch {
+	case s.State == "skipped" && s.Failure.Message == "":
+		r.state = leftOut // by a filter
+	case s.State != "passed" && s.State != "skipped":
+		r.state = "failed"
+	}
+	return r
+}
+
+const leftOut = "left out"
+
+// in returns the results in one state.
+func (all results) in(state string) results {
+	return slices.DeleteFunc(slices.Clone(all), func(r result) bool { return r.state != state })
+}
+
+func (all results) summary() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped, %d left out", len(all.in("passed")), len(all.in("failed")), len(all.in("skipped")), len(all.in(leftOut)))
+}
+
+// page is the results for people. Which tests were run is said in a word.
+func (all results) page(took time.Duration, which string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Kubernetes' own tests of storage
+
+Written by %s: the External Storage tests of Kubernetes 1.36, run on a lab of three
+real nodes in three zones with csi-attacher, csi-resizer, csi-snapshotter and a simulated ECS whose disks are loop devices.
+[driver.yaml](../test/storage/driver.yaml) is what the driver claims to be able to do.
+
+Of %s tests: %s, in %.0f minutes.
+
+`, "`make e2e-storage`", which, all.summary(), took.Minutes())
+	for _, part := range []struct{ state, title string }{
+		{"failed", "Failed"}, {"skipped", "Skipped: the tests say why"}, {"passed", "Passed"},
+	} {
+		some := all.in(part.state)
+		if len(some) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "## %s\n", part.title)
+		byReason := map[string][]string{}
+		var reasons []string
+		for _, r := range some {
+			reason := firstLine(r.reason)
+			if byReason[reason] == nil {
+				reasons = append(reasons, reason)
+			}
+			byReason[reason] = append(byReason[reason], r.name)
+		}
+		slices.Sort(reasons)
+		for _, reason := range reasons {
+			if reason != "" {
+				fmt.Fprintf(&b, "### %s\n", reason)
+			}
+			for _, name := range byReason[reason] {
+				fmt.Fprintf(&b, "- %s\n", name)
+			}
+			fmt.Fprintln(&b)
+		}
+	}
+	return b.Bytes()
+}
+
+// firstLine is enough of a reason.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

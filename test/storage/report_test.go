@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// report is what Ginkgo writes, as far as it is read.
+const report = `[{"SpecReports": [
+ {"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
+ {"ContainerHierarchyTexts": ["External Storage", "[Driver: x]", "[Testpattern: Dynamic PV (xfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "should store data", "State": "passed", "RunTime": 2000000000},
+ {"ContainerHierarchyTexts": ["External Storage", "[Testpattern: Dynamic PV] topology"], "LeafNodeType": "It", "LeafNodeText": "should fail", "State": "skipped", "Failure": {"Message": "not supported\nmore"}},
+ {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "is for Windows", "State": "skipped", "Failure": {}},
+ {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "is for kubelets", "State": "passed"},
+ {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "never ends", "State": "timedout", "Failure": {"Message": "too late"}},
+ {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "breaks", "State": "panicked", "Failure": {"Message": "nil"}}
+]}]`
+
+func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all, err := readReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := all.summary(), "1 passed, 2 failed, 1 skipped, 1 left out"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	page := string(all.page(3*time.Minute, "some"))
+	for _, want := range []string{
+		"1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
+		"## Passed\n- [Testpattern: Dynamic PV (xfs)] volumes should store data\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "Windows") {
+		t.Error("the page has what was left out")
+	}
+}
+
+func TestReportThatIsNoneIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readReport(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := readReport(path + "x"); err == nil {
+		t.Error("a report that isn't there is no error")
+	}
+}
