@@ -29,10 +29,10 @@ func TestTheDockerfileIsTheRecipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if build := r.goBuild("/work"); !strings.Contains(build, "GOOS=linux GOARCH=arm64") || !strings.Contains(build, "main.version=1.2.3") || !strings.Contains(build, "-o /work/out/ ./cmd/disk-driver ./cmd/disk-provisioner") {
+	if build := r.goBuild("/made"); !strings.Contains(build, "GOOS=linux GOARCH=arm64") || !strings.Contains(build, "main.version=1.2.3") || !strings.Contains(build, "-o /made/out/ ./cmd/disk-driver ./cmd/disk-provisioner") {
 		t.Errorf("build is %q", build)
 	}
-	if line := r.rootfs("/work"); !strings.HasSuffix(line, "/image/rootfs.sh /work/rootfs") {
+	if line := r.rootfs("/made"); !strings.HasSuffix(line, "/image/rootfs.sh /made/rootfs") {
 		t.Errorf("root file system is made by %q", line)
 	}
 	if r.labels["org.opencontainers.image.version"] != "1.2.3" || r.labels["org.opencontainers.image.revision"] != "abc" {
