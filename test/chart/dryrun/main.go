@@ -65,6 +65,7 @@ func run(ctx context.Context, kubeconfig, repo string) (err error) {
 	if err := offerManifests(ctx, server, repo, r); err != nil {
 		return err
 	}
+	checkAccess(ctx, server, r)
 	if err := runCommands(ctx, kubeconfig, repo, r); err != nil {
 		return err
 	}
