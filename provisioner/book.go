@@ -28,6 +28,10 @@ const (
 	// strikeLinger is how long orders that were struck out may stay in the book
 	// for want of another reason to write.
 	strikeLinger = 2 * time.Second
+	// retireLinger is how long orders may stay in the book whose volume stands:
+	// somebody may take that away by force while nobody runs, and a volume that
+	// is then kept on purpose must not be found in the book.
+	retireLinger = time.Minute
 	// gatherEach is how long a commit waits for others to go with it, for each
 	// order in the book, and gatherMost how long at most: a few don't wait for
 	// each other, and many cost few commits.
@@ -65,9 +69,9 @@ type bookPage struct {
 	name    string
 	entries map[string]string // by claim UID
 	bytes   int
-	version string // as last read or written; empty if the ConfigMap isn't there
-	dirty   bool   // is to be written
-	stale   bool   // has less in it than the ConfigMap, which can wait for another reason to write
+	version string    // as last read or written; empty if the ConfigMap isn't there
+	dirty   bool      // is to be written
+	stale   time.Time // since when it has less in it than the ConfigMap, which can wait for another reason to write; zero if it hasn't
 
 	saved   map[string]string // what the version holds
 	writing map[string]string // what is being written; nil for nothing
@@ -247,8 +251,8 @@ func (b *configMapBook) strike(claim types.UID) {
 func (b *configMapBook) retire(claim types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.takeOut(claim); p != nil {
-		p.stale = true
+	if p := b.takeOut(claim); p != nil && p.stale.IsZero() {
+		p.stale = time.Now()
 	}
 }
 
@@ -314,6 +318,7 @@ func (b *configMapBook) run(ctx context.Context) {
 			return
 		case <-b.wanted:
 		case <-time.After(strikeLinger):
+			b.hurryOverdue()
 		}
 		b.commit(context.WithoutCancel(ctx))
 		select {
@@ -337,10 +342,19 @@ func (b *configMapBook) commitAll(ctx context.Context) {
 		b.takeOut(claim).dirty = true
 	}
 	for _, p := range b.pages {
-		p.dirty = p.dirty || p.stale
+		p.dirty = p.dirty || !p.stale.IsZero()
 	}
 	b.mu.Unlock()
 	b.commit(ctx)
+}
+
+// hurryOverdue has what was retired long ago written out.
+func (b *configMapBook) hurryOverdue() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.pages {
+		p.dirty = p.dirty || !p.stale.IsZero() && time.Since(p.stale) >= retireLinger
+	}
 }
 
 // commit writes every page that has changed, and tells those who wait.
@@ -350,7 +364,7 @@ func (b *configMapBook) commit(ctx context.Context) {
 	var err error
 	for _, p := range b.pages {
 		if p.dirty {
-			p.dirty, p.stale = false, false
+			p.dirty, p.stale = false, time.Time{}
 			p.writing = maps.Clone(p.entries)
 		}
 	}

@@ -390,6 +390,7 @@ func TestWhatIsRetiredWaitsForAnotherReasonToWrite(t *testing.T) {
 		"its disk is to go":      {f: func(t *testing.T, b *configMapBook) { must(t, b.flush(t.Context(), "uid-1")) }},
 		"its volume is going":    {f: func(_ *testing.T, b *configMapBook) { b.hurry("uid-1") }, least: strikeLinger},
 		"another one was struck": {f: func(_ *testing.T, b *configMapBook) { b.strike("uid-0") }, least: strikeLinger},
+		"a minute has passed":    {f: func(*testing.T, *configMapBook) {}, least: retireLinger/2 + strikeLinger},
 	}
 	for name, test := range end {
 		t.Run(name, func(t *testing.T) {
@@ -400,7 +401,7 @@ func TestWhatIsRetiredWaitsForAnotherReasonToWrite(t *testing.T) {
 				writes := s.writes
 				b.retire("uid-1")
 				b.hurry("uid-0") // of an order that is under way it means nothing
-				time.Sleep(time.Hour)
+				time.Sleep(retireLinger / 2)
 				if s.writes != writes || !s.has("uid-1") {
 					t.Errorf("written %d times for nothing but that", s.writes-writes)
 				}

@@ -163,7 +163,7 @@ func (j *journal) close(claim types.UID) { j.end(claim, j.book.strike) }
 
 // closeSaved ends an order by its PersistentVolume. As long as that stands, the
 // order in the book means nothing: who reads it finds the PersistentVolume. So
-// it may stay in the book if the PersistentVolume can't go without us.
+// it may stay in the book for a while if the PersistentVolume can't go without us.
 func (j *journal) closeSaved(pv *v1.PersistentVolume) {
 	out := j.book.strike
 	if hasFinalizer(pv) {
