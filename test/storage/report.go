@@ -30,7 +30,7 @@ type specReport struct {
 	Failure                 struct{ Message string }
 }
 
-// ours is what the tests of a driver are below. The program holds others of Kubernetes' tests, too.
+// ours begins the name of what the tests of a driver are below. The program holds others of Kubernetes' tests, too.
 const ours = "External Storage"
 
 // readReport reads of Ginkgo's report what is about the driver.
@@ -46,7 +46,7 @@ func readReport(path string) (results, error) {
 	var all results
 	for _, suite := range suites {
 		for _, spec := range suite.SpecReports {
-			if spec.LeafNodeType == "It" && slices.Contains(spec.ContainerHierarchyTexts, ours) {
+			if spec.LeafNodeType == "It" && len(spec.ContainerHierarchyTexts) > 0 && strings.HasPrefix(spec.ContainerHierarchyTexts[0], ours) {
 				all = append(all, spec.result())
 			}
 		}
@@ -56,9 +56,7 @@ func readReport(path string) (results, error) {
 }
 
 func (s specReport) result() result {
-	texts := slices.DeleteFunc(append(s.ContainerHierarchyTexts, s.LeafNodeText), func(t string) bool {
-		return t == ours || strings.HasPrefix(t, "[Driver:")
-	})
+	texts := append(s.ContainerHierarchyTexts[1:len(s.ContainerHierarchyTexts):len(s.ContainerHierarchyTexts)], s.LeafNodeText)
 	r := result{name: strings.Join(texts, " "), state: s.State, reason: s.Failure.Message, seconds: s.RunTime.Seconds()}
 	switch {
 	case s.State == "skipped" && s.Failure.Message == "":

@@ -11,7 +11,7 @@ import (
 // report is what Ginkgo writes, as far as it is read.
 const report = `[{"SpecReports": [
  {"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
- {"ContainerHierarchyTexts": ["External Storage", "[Driver: x]", "[Testpattern: Dynamic PV (xfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "should store data", "State": "passed", "RunTime": 2000000000},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV (xfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "should store data", "State": "passed", "RunTime": 2000000000},
  {"ContainerHierarchyTexts": ["External Storage", "[Testpattern: Dynamic PV] topology"], "LeafNodeType": "It", "LeafNodeText": "should fail", "State": "skipped", "Failure": {"Message": "not supported\nmore"}},
  {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "is for Windows", "State": "skipped", "Failure": {}},
  {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "is for kubelets", "State": "passed"},

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	testfiles.AddFileSource(testing_manifests.GetE2ETestingManifestsFS())
 	framework.AfterReadingAllFlags(&framework.TestContext)
+	testfiles.AddFileSource(testfiles.RootFileSource{Root: framework.TestContext.RepoRoot}) // the classes that the driver's manifest names
 	os.Exit(m.Run())
 }
 
