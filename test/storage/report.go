@@ -56,7 +56,7 @@ func readReport(path string) (results, error) {
 }
 
 func (s specReport) result() result {
-	texts := append(s.ContainerHierarchyTexts[1:len(s.ContainerHierarchyTexts):len(s.ContainerHierarchyTexts)], s.LeafNodeText)
+	texts := slices.Concat(s.ContainerHierarchyTexts[1:], []string{s.LeafNodeText})
 	r := result{name: strings.Join(texts, " "), state: s.State, reason: s.Failure.Message, seconds: s.RunTime.Seconds()}
 	switch {
 	case s.State == "skipped" && s.Failure.Message == "":
