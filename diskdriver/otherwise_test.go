@@ -121,6 +121,7 @@ var differs = map[string]string{
 	"hide-detaching publish-shared-restart":                      hidden,
 	"list-attaching publish-shared":                              crowded,
 	"no-task-for-level modify":                                   atOnce,
+	"no-task-for-level resize-and-modify":                        atOnce,
 	"snapshot-none-unattached accounts":                          unattached,
 	"snapshot-none-unattached clone":                             unattached,
 	"snapshot-none-unattached clone-of-what-grows":               unattached,
