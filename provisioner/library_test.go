@@ -266,6 +266,19 @@ func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
 	}
 }
 
+func TestAClaimWhoseVolumeGoesBeforeItIsBoundGetsAnother(t *testing.T) {
+	x := play(t, []answer{made("d-went", 20*gib, "zone-a")})
+	x.createClass()
+	x.createClaim()
+	x.awaitVolume("d-went")
+	eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.p.volumes.GetByKey("d-went"); return exists })
+	x.answerNow(made("d-came", 20*gib, "zone-a"))
+	if err := x.api.CoreV1().PersistentVolumes().Delete(t.Context(), "d-went", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.awaitVolume("d-came")
+}
+
 func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
 	x := play(t, []answer{{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}})
 	x.createClass()

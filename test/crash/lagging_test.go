@@ -5,6 +5,7 @@ package crash
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,23 +69,34 @@ func TestClassMayAllowTopologiesByLabelsThatTheDriverDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
-	s := newScene(t)
-	const first, second = "first-leader", "second-leader"
-	start := func(name string) {
-		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(s.provisArgs, "--leader-election=true",
-			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")...))
-	}
+// first and second are provisioners of which one leads.
+const first, second = "first-leader", "second-leader"
+
+// electLeaders has leaders in the provisioner's place until the test is over.
+func (s *scene) electLeaders() {
+	s.Helper()
 	s.kill(victims{provisioner: true})
 	s.Cleanup(func() {
 		s.Topodisk().KillProvisioner(first)
 		s.Topodisk().KillProvisioner(second)
 		s.must(s.restart(context.Background(), victims{provisioner: true}))
 	})
-	start(first)
+}
+
+// startLeader starts a provisioner that stands for the Lease, and gives it up soon.
+func (s *scene) startLeader(name string) {
+	s.Helper()
+	s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true",
+		"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")...))
+}
+
+func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
+	s := newScene(t)
+	s.electLeaders()
+	s.startLeader(first)
 	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "contested", atOnce) })
 	s.must(s.Topodisk().PauseProvisioner(first))
-	start(second)
+	s.startLeader(second)
 	b := s.bound("contested")
 	s.must(s.deleteClaim(s.Context(), "contested"))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
@@ -100,19 +112,9 @@ func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
 
 func TestStandByWhoseCachesLagMakesNoSecondDisk(t *testing.T) {
 	s := newScene(t)
-	const first, second = "first-leader", "second-leader"
-	start := func(name string) {
-		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(s.provisArgs, "--leader-election=true",
-			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")...))
-	}
-	s.kill(victims{provisioner: true})
-	s.Cleanup(func() {
-		s.Topodisk().KillProvisioner(first)
-		s.Topodisk().KillProvisioner(second)
-		s.must(s.restart(context.Background(), victims{provisioner: true}))
-	})
-	start(first)
-	start(second)
+	s.electLeaders()
+	s.startLeader(first)
+	s.startLeader(second)
 	h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "handed-on", atOnce) })
 	thawClaims, thawVolumes := s.freeze("persistentvolumeclaims"), s.freeze("persistentvolumes")
 	defer thawClaims()
