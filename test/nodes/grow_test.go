@@ -63,6 +63,7 @@ func TestGrowsWhileItIsNotUsed(t *testing.T) {
 			sum := s.write("before", "/data/file", 50)
 			s.remove("before")
 			s.grow("data", "30Gi")
+			s.awaitDisk("data", "30Gi") // else the next Pod may hold it already, and its file system grows while it is used
 			s.runs("after", "data", onNode(there))
 			s.awaitCapacity("data", "30Gi")
 			if got := s.gib("after"); got < largerThan {

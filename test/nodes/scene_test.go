@@ -305,6 +305,22 @@ func (s *scene) grow(claim, size string) {
 	s.must(err)
 }
 
+// awaitDisk waits until the PersistentVolume of a claim says that its disk has grown.
+func (s *scene) awaitDisk(claim, size string) {
+	s.Helper()
+	want := resource.MustParse(size)
+	s.await("the disk of claim "+claim+" has "+size, late, func(ctx context.Context) (bool, error) {
+		pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, s.bound(claim), metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if got := pv.Spec.Capacity[corev1.ResourceStorage]; got.Cmp(want) < 0 {
+			return false, fmt.Errorf("it has %s; %s", got.String(), s.eventsOf(claim))
+		}
+		return true, nil
+	})
+}
+
 // awaitCapacity waits until a claim says that its file system has grown.
 func (s *scene) awaitCapacity(claim, size string) {
 	s.Helper()
