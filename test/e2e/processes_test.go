@@ -21,6 +21,13 @@ func (s *scene) restartProvisioner(args ...string) {
 	}
 }
 
+// restartController starts driver and provisioner anew, whichever of them runs. It works in clean-ups, too.
+func (s *scene) restartController() {
+	s.Helper()
+	s.restartDriver()
+	s.restartProvisioner()
+}
+
 // removeNode deletes a Node and its CSINode until the test is over.
 func (s *scene) removeNode(name string) {
 	s.Helper()

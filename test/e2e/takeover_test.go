@@ -4,7 +4,12 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -14,30 +19,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/topology"
 )
 
-// labKeys sign as the lab's account.
-type labKeys struct{}
-
-func (labKeys) Get(context.Context) (ecs.Keys, error) {
-	return ecs.Keys{AccessKeyID: lab.KeyID, AccessKeySecret: lab.Secret}, nil
-}
-
-// oldDisk makes a disk as the incumbent does that knows the cluster's ID: its token and its tags (facts of
-// kubernetes-sigs/alibaba-cloud-csi-driver, CreateVolume).
+// oldDisk makes a disk as the incumbent does.
 func (s *scene) oldDisk(name, claim, zone string) disk.Disk {
 	s.Helper()
-	client, err := ecs.NewClient(ecs.Config{Region: s.Nodes[0].Region, Endpoint: s.Topodisk().Gate().URL(), Credentials: labKeys{}, ClusterID: "lab"})
-	s.must(err)
-	spec := disk.Spec{Name: name, Tags: disk.Tags{
-		"k8s.aliyun.com": "true", disk.ClusterTag: "lab", "createdby": "alibabacloud-csi-plugin", "csi.alibabacloud.com/volume-name": name,
-		disk.ClaimNameTag: claim, disk.ClaimNamespaceTag: s.namespace, "kubernetes.io/created-for/pv/name": name,
-	}}
-	made, err := client.Create(s.Context(), spec, disk.Attempt{Zone: disk.Zone(zone), Category: "cloud_essd", Level: "PL1", Size: 20}, disk.Token("n:"+name))
+	made, err := s.newIncumbent().create(s.Context(), name, s.namespace, claim, disk.Attempt{Zone: disk.Zone(zone), Category: "cloud_essd", Level: "PL1", Size: 20})
 	s.must(err)
 	return made
 }
@@ -157,5 +147,159 @@ func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	s.must(err)
 	if len(own) != 1 {
 		t.Errorf("%d disks for one claim: %v", len(own), own)
+	}
+}
+
+// crowd is how many claims are provisioned while a cluster is switched, phase how many of them each provisioner saves before
+// it is its turn to go, and atATime how many it works on.
+const crowd, phase, atATime = 100, 20, "--worker-threads=25"
+
+// TestACrowdInMidCreateIsSwitchedOverAndBack switches the cluster to topodisk while the incumbent makes disks, and back while
+// topodisk does, as docs/takeover.md says. Half of the claims have Pods. ECS takes two seconds for every disk, so that each
+// provisioner goes with calls under way.
+func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
+	s := newScene(t)
+	leaders, other := s.followLeaders(), s.newIncumbent()
+	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Cleanup(func() {
+		other.stop()
+		s.restartController()
+	})
+	before, err := s.Simulator.State(s.Context())
+	s.must(err)
+	s.slowCreates()
+	other.start(atATime)
+	s.await("the incumbent leads", soon, func(context.Context) (bool, error) { return len(leaders.list()) > 0, nil })
+	names := s.crowd()
+	s.awaitSaved("disk-", phase)
+
+	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), atATime)...)) // it waits
+	unheard := s.unheard()
+	other.stop()
+	s.awaitSaved("d-", phase)
+
+	s.drain()
+	other.start(atATime)
+	for _, name := range names {
+		_, err := s.AwaitBound(s.Context(), s.namespace, name, late)
+		s.must(err)
+	}
+	t.Logf("the incumbent saved %d volumes and left %d disks unheard, topodisk saved %d", s.saved("disk-"), unheard, s.saved("d-"))
+	if unheard == 0 {
+		t.Error("the incumbent had heard of every disk that it had made")
+	}
+	s.checkCrowd(names, before.DisksMade)
+	s.checkTurns(leaders.list(), other.asked())
+	other.stop()
+}
+
+// slowCreates has ECS take two seconds for every disk: for half of them until it is made, for the others until it tells.
+func (s *scene) slowCreates() {
+	s.Helper()
+	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 2 * time.Second, Percent: 50})
+	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayAfter: 2 * time.Second})
+}
+
+// crowd makes claims, half of them with Pods, and returns their names.
+func (s *scene) crowd() (names []string) {
+	s.Helper()
+	parameters := map[string]string{"type": "cloud_essd"}
+	now, later := s.class(atOnce, parameters), s.class(waits, parameters)
+	for n := range crowd {
+		name := fmt.Sprintf("crowd-%d", n)
+		names = append(names, name)
+		if n%2 == 0 {
+			s.claim(name, now, "20Gi")
+		} else {
+			s.podWithClaim(name, later, "20Gi")
+		}
+	}
+	return names
+}
+
+// unheard is how many disks have no volume.
+func (s *scene) unheard() int {
+	s.Helper()
+	disks, err := s.Simulator.Disks(s.Context(), s.namespace)
+	s.must(err)
+	return len(disks) - s.saved("d")
+}
+
+// awaitSaved waits until so many volumes have names like that.
+func (s *scene) awaitSaved(prefix string, n int) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d volumes are called %s...", n, prefix), late, func(context.Context) (bool, error) { return s.saved(prefix) >= n, nil })
+}
+
+// drain ends topodisk's controller as the kubelet ends its Pod, and checks that nothing is left in the journal.
+func (s *scene) drain() {
+	s.Helper()
+	s.must(s.Topodisk().DrainController(s.Context()))
+	if entries := s.journal(); len(entries) > 0 {
+		s.Fatalf("the journal has %d entries after the end: %v", len(entries), entries)
+	}
+}
+
+// journal returns what the journal holds, by the claim's UID.
+func (s *scene) journal() map[string]string {
+	s.Helper()
+	pages, err := s.Client.CoreV1().ConfigMaps(leaseNamespace).List(s.Context(), metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
+	s.must(err)
+	entries := map[string]string{}
+	for _, page := range pages.Items {
+		maps.Copy(entries, page.Data)
+	}
+	return entries
+}
+
+// checkCrowd checks that every claim has a disk of its own, and that no other was made.
+func (s *scene) checkCrowd(names []string, madeBefore int) {
+	s.Helper()
+	state, err := s.Simulator.State(s.Context())
+	s.must(err)
+	if made := state.DisksMade - madeBefore; made != len(names) {
+		s.Errorf("%d disks were made for %d claims", made, len(names))
+	}
+	volumes, err := s.volumes(s.Context())
+	s.must(err)
+	if len(volumes) != len(names) {
+		s.Errorf("%d volumes were made for %d claims", len(volumes), len(names))
+	}
+	owners := map[string]string{}
+	for _, pv := range volumes {
+		d := s.onlyDisk(pv.Spec.ClaimRef.Name)
+		if owners[d.ID] != "" || pv.Spec.CSI.VolumeHandle != d.ID {
+			s.Errorf("volume %s of claim %s names disk %s, the claim's is %s, which claim %q has, too", pv.Name, pv.Spec.ClaimRef.Name, pv.Spec.CSI.VolumeHandle, d.ID, owners[d.ID])
+		}
+		owners[d.ID] = pv.Spec.ClaimRef.Name
+	}
+}
+
+// checkTurns checks that the incumbent, topodisk and the incumbent led, each once, and that each asked ECS for disks while
+// it led: asked is when the incumbent did, and ECS knows when it carried out what topodisk asked for, which it has awaited.
+func (s *scene) checkTurns(reigns []reign, asked []time.Time) {
+	s.Helper()
+	ours := func(r reign) bool { return strings.Contains(r.holder, "_") } // csi-provisioner goes by its host's name alone
+	if len(reigns) != 3 || ours(reigns[0]) || !ours(reigns[1]) || ours(reigns[2]) {
+		s.Fatalf("those who led were %v; want the incumbent, topodisk and the incumbent", reigns)
+	}
+	within := func(at time.Time) bool { return at.After(reigns[1].from) && at.Before(reigns[2].from) }
+	for _, at := range asked {
+		if within(at) {
+			s.Errorf("the incumbent asked for a disk at %s, while topodisk led: %v", at, reigns)
+		}
+	}
+	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
+	s.must(err)
+	own := 0
+	for _, c := range calls {
+		if tags := tagsOf(c); tags[disk.ClaimNamespaceTag] == s.namespace && tags[disk.CreatedByTag] == disk.Creator {
+			if own++; !within(c.Time) {
+				s.Errorf("topodisk asked for a disk at %s, while the incumbent led: %v", c.Time, reigns)
+			}
+		}
+	}
+	if own == 0 || len(asked) == 0 {
+		s.Errorf("topodisk asked for %d disks, the incumbent for %d", own, len(asked))
 	}
 }

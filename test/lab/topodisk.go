@@ -27,6 +27,9 @@ const (
 	Secret = "the-lab-is-not-secret"
 )
 
+// podGrace is how long after SIGTERM a Pod is killed that says nothing about it, as topodisk's controller doesn't.
+const podGrace = 30 * time.Second
+
 // Topodisk is the cloud and topodisk's two programs, each of which can be stopped and started by itself.
 type Topodisk struct {
 	lab        *Lab
@@ -249,6 +252,28 @@ func (t *Topodisk) stop(name string, sig syscall.Signal) {
 		t.lab.processes.stop(proc, sig)
 		delete(t.running, name)
 	}
+}
+
+// DrainController ends driver and provisioner as the kubelet ends their Pod: both get SIGTERM at once, and the Pod's grace
+// to end what is under way. It returns an error if they need longer.
+func (t *Topodisk) DrainController(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, podGrace)
+	defer cancel()
+	names := []string{driverName, ProvisionerName}
+	for _, name := range names {
+		if err := t.signal(name, syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		select {
+		case <-t.running[name].done:
+			t.stop(name, syscall.SIGKILL)
+		case <-ctx.Done():
+			return fmt.Errorf("%s runs %s after SIGTERM: %w", name, podGrace, context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // EndProvisioner sends SIGTERM to the provisioner of that name and does not wait for it; Ended says when it has ended.

@@ -1,0 +1,78 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// leaseNamespace is that of the installation.
+const leaseNamespace = metav1.NamespaceSystem
+
+// leaseName is that of csi-provisioner's Lease: the driver's name.
+var leaseName = strings.ReplaceAll(lab.DriverName, ".", "-")
+
+// reign is the time in which one process led.
+type reign struct {
+	holder string
+	from   time.Time
+}
+
+// leaders are those who have held the Lease of provisioners, in their order.
+type leaders struct {
+	watch watch.Interface
+	ended chan struct{}
+
+	mu     sync.Mutex
+	reigns []reign
+}
+
+// followLeaders notes who holds the Lease until the test is over, from who takes it next.
+func (s *scene) followLeaders() *leaders {
+	s.Helper()
+	api := s.Client.CoordinationV1().Leases(leaseNamespace)
+	lease, err := api.Get(s.Context(), leaseName, metav1.GetOptions{})
+	s.must(err)
+	w, err := api.Watch(context.Background(), metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName, ResourceVersion: lease.ResourceVersion})
+	s.must(err)
+	l := &leaders{watch: w, ended: make(chan struct{})}
+	go l.follow()
+	s.Cleanup(func() {
+		w.Stop()
+		<-l.ended
+	})
+	return l
+}
+
+func (l *leaders) follow() {
+	defer close(l.ended)
+	for event := range l.watch.ResultChan() {
+		if lease, ok := event.Object.(*coordinationv1.Lease); ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+			l.note(*lease.Spec.HolderIdentity, lease.Spec.AcquireTime.Time)
+		}
+	}
+}
+
+func (l *leaders) note(holder string, from time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.reigns); n == 0 || l.reigns[n-1].holder != holder {
+		l.reigns = append(l.reigns, reign{holder, from})
+	}
+}
+
+// list returns the reigns so far.
+func (l *leaders) list() []reign {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]reign(nil), l.reigns...)
+}
