@@ -182,17 +182,24 @@ func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error
 		if p = b.place(claim, data); p == nil {
 			return nil, errors.New("the journal is full; it empties as volumes under way come to their end")
 		}
+	case p.stands(claim, data):
+		done := make(chan error, 1)
+		done <- nil
+		return done, nil
 	case p.writing != nil && p.writing[string(claim)] == data: // it goes with the commit under way
 		done := make(chan error, 1)
 		b.committing = append(b.committing, done)
 		return done, nil
-	case p.writing == nil && p.tried == nil && p.saved[string(claim)] == data: // it stands there
-		done := make(chan error, 1)
-		done <- nil
-		return done, nil
 	}
 	p.dirty = true
 	return b.await(), nil
+}
+
+// stands says whether the ConfigMap holds the order, and will whatever becomes of
+// a write that is under way or whose outcome is unknown.
+func (p *bookPage) stands(claim types.UID, data string) bool {
+	holds := func(entries map[string]string) bool { return entries[string(claim)] == data }
+	return holds(p.saved) && (p.writing == nil || holds(p.writing)) && (p.tried == nil || holds(p.tried))
 }
 
 // place puts an order on the page that has it or has room for it, which is to be

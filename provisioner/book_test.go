@@ -518,6 +518,28 @@ func TestAnOrderThatIsBeingWrittenIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A commit for another order changes nothing about one that stands there.
+func TestAnOrderThatStandsThereWaitsForNoCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, api := newShelf()
+		b := openBook(t, api)
+		b.foresee(orderOf(t, 1))
+		synctest.Wait() // it was written
+		held := make(chan struct{})
+		api.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+		b.foresee(orderOf(t, 2))
+		time.Sleep(gatherMost)
+		synctest.Wait() // the commit of the other one is under way
+		defer close(held)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if err := b.write(ctx, orderOf(t, 1)); err != nil || time.Since(begin) > 0 {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+	})
+}
+
 // A commit under way may take an order out that comes again before its answer.
 func TestAnOrderIsInTheBookThoughItWasJustTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
