@@ -65,7 +65,7 @@ func (a *arena) rush(ctx context.Context, c contender, n int, mode storagev1.Vol
 	if err != nil {
 		return course{}, err
 	}
-	if err := errors.Join(a.addClaims(ctx, class, n, mode), a.audit.skip()); err != nil {
+	if err := errors.Join(a.addClaims(ctx, class, n, mode), a.audit.Skip()); err != nil {
 		return course{}, err
 	}
 	process, err := a.start(c, args...)
@@ -83,15 +83,15 @@ func (a *arena) rush(ctx context.Context, c contender, n int, mode storagev1.Vol
 }
 
 // watch collects what a provisioner asks until it has saved n volumes, or until it is quiet again.
-func (a *arena) watch(ctx context.Context, c contender, process *lab.Process, n int, toTheEnd bool) (all []request, got course, err error) {
-	if all, err = a.collect(ctx, func(all []request) bool { return len(saves(all, c)) >= n }); err != nil {
+func (a *arena) watch(ctx context.Context, c contender, process *lab.Process, n int, toTheEnd bool) (all []lab.Request, got course, err error) {
+	if all, err = a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, c)) >= n }); err != nil {
 		return all, got, err
 	}
 	if got.rss, err = rss(process); err != nil {
 		return all, got, err
 	}
 	if toTheEnd {
-		var rest []request
+		var rest []lab.Request
 		rest, err = a.quiet(ctx, c)
 		all = append(all, rest...)
 	}
@@ -102,10 +102,10 @@ func (a *arena) watch(ctx context.Context, c contender, process *lab.Process, n 
 const silence = 6 * time.Second
 
 // quiet collects requests until the program has been silent.
-func (a *arena) quiet(ctx context.Context, c contender) ([]request, error) {
+func (a *arena) quiet(ctx context.Context, c contender) ([]lab.Request, error) {
 	last := time.Now()
-	return a.collectMore(ctx, func(more []request) bool {
-		if slices.ContainsFunc(more, func(r request) bool { return r.by(c.name) && r.Object.Resource != "leases" }) {
+	return a.collectMore(ctx, func(more []lab.Request) bool {
+		if slices.ContainsFunc(more, func(r lab.Request) bool { return r.By(c.name) && r.Object.Resource != "leases" }) {
 			last = time.Now()
 		}
 		return time.Since(last) > silence
@@ -118,10 +118,10 @@ func perSecond(times []time.Time) float64 {
 }
 
 // saves returns when each PersistentVolume was saved, in their order.
-func saves(all []request, c contender) []time.Time {
+func saves(all []lab.Request, c contender) []time.Time {
 	var times []time.Time
 	for _, r := range all {
-		if r.by(c.name) && r.is("create", "persistentvolumes") && r.succeeded() {
+		if r.By(c.name) && r.Is("create", "persistentvolumes") && r.Succeeded() {
 			times = append(times, r.Answered)
 		}
 	}
@@ -141,7 +141,7 @@ func (a *arena) alone(ctx context.Context, _ scale, d *duel) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.skip(), a.addClaims(ctx, class, 1, late)); err != nil {
+		if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.Skip(), a.addClaims(ctx, class, 1, late)); err != nil {
 			return err
 		}
 		requests, _, err := a.watch(ctx, c, process, 1, true)

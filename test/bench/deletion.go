@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
 )
 
 // deleting are many claims that are deleted at once.
@@ -29,7 +31,7 @@ func (a *arena) deleting(ctx context.Context, s scale, d *duel) error {
 }
 
 // purge has a provisioner delete what is Released already when it starts.
-func (a *arena) purge(ctx context.Context, c contender, n int) ([]request, error) {
+func (a *arena) purge(ctx context.Context, c contender, n int) ([]lab.Request, error) {
 	class, err := a.addClass(ctx, late)
 	if err != nil {
 		return nil, err
@@ -52,14 +54,14 @@ func (a *arena) purge(ctx context.Context, c contender, n int) ([]request, error
 	if err := a.phase(ctx, class, n, corev1.VolumeReleased); err != nil {
 		return nil, err
 	}
-	if err := a.audit.skip(); err != nil {
+	if err := a.audit.Skip(); err != nil {
 		return nil, err
 	}
 	if process, err = a.start(c, limited(20)...); err != nil {
 		return nil, err
 	}
 	defer a.StopProgram(process, false)
-	all, err := a.collect(ctx, func(all []request) bool { return len(ends(all, c)) >= n })
+	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(ends(all, c)) >= n })
 	if err != nil {
 		return all, err
 	}
@@ -82,10 +84,10 @@ func (a *arena) phase(ctx context.Context, class string, n int, phase corev1.Per
 }
 
 // begin returns when the first PersistentVolume was asked for: who deletes many at once lets go of none for a while.
-func begin(all []request, c contender) time.Time {
+func begin(all []lab.Request, c contender) time.Time {
 	var first time.Time
 	for _, r := range all {
-		if r.by(c.name) && (r.is("get", "persistentvolumes") || r.is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
+		if r.By(c.name) && (r.Is("get", "persistentvolumes") || r.Is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
 			first = r.Received
 		}
 	}
@@ -93,10 +95,10 @@ func begin(all []request, c contender) time.Time {
 }
 
 // ends returns when each PersistentVolume lost its finalizer, in their order.
-func ends(all []request, c contender) []time.Time {
+func ends(all []lab.Request, c contender) []time.Time {
 	var times []time.Time
 	for _, r := range all {
-		if r.by(c.name) && r.is("patch", "persistentvolumes") && r.succeeded() {
+		if r.By(c.name) && r.Is("patch", "persistentvolumes") && r.Succeeded() {
 			times = append(times, r.Answered)
 		}
 	}

@@ -153,7 +153,7 @@ func openArena(ctx context.Context) (*arena, error) {
 		l.Client, err = quickClient(l.Kubeconfig)
 	}
 	if err == nil {
-		a.audit, err = openAudit(l.AuditLog())
+		a.audit, err = lab.OpenAudit(l.AuditLog())
 	}
 	if err == nil {
 		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), a.addNodes(ctx, 0, 3))
@@ -165,21 +165,21 @@ func openArena(ctx context.Context) (*arena, error) {
 }
 
 // collect reads the audit log until all that it has read is enough.
-func (a *arena) collect(ctx context.Context, enough func(all []request) bool) ([]request, error) {
-	var all []request
-	return a.collectMore(ctx, func(more []request) bool {
+func (a *arena) collect(ctx context.Context, enough func(all []lab.Request) bool) ([]lab.Request, error) {
+	var all []lab.Request
+	return a.collectMore(ctx, func(more []lab.Request) bool {
 		all = append(all, more...)
 		return enough(all)
 	})
 }
 
 // collectMore reads the audit log, and asks after each time it has looked whether that is enough.
-func (a *arena) collectMore(ctx context.Context, enough func(more []request) bool) ([]request, error) {
+func (a *arena) collectMore(ctx context.Context, enough func(more []lab.Request) bool) ([]lab.Request, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var all []request
+	var all []lab.Request
 	for {
-		more, err := a.audit.read()
+		more, err := a.audit.Read()
 		if all = append(all, more...); err != nil || enough(more) {
 			return all, err
 		}

@@ -10,7 +10,7 @@ import (
 // large is a cluster of many nodes and volumes.
 func (a *arena) large(ctx context.Context, s scale, d *duel) error {
 	// Nobody measures while the controller-manager still looks at what it has just heard of.
-	if err := errors.Join(a.addNodes(ctx, 3, s.nodes), a.addBound(ctx, s.volumes), a.audit.skip()); err != nil {
+	if err := errors.Join(a.addNodes(ctx, 3, s.nodes), a.addBound(ctx, s.volumes), a.audit.Skip()); err != nil {
 		return err
 	}
 	if _, err := a.quiet(ctx, contender{name: "kube-controller-manager"}); err != nil {

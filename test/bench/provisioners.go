@@ -85,7 +85,7 @@ type arena struct {
 	socket         string
 	ours, upstream contender
 	decision       string // the program that times upstream's requirement
-	audit          *auditLog
+	audit          *lab.Audit
 	classes        int
 	runs           int
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/topodisk/topodisk/test/lab"
 )
 
 // steady are claims that come at an even rate.
@@ -43,10 +45,10 @@ func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args .
 		return 0, 0, err
 	}
 	defer a.StopProgram(process, false)
-	if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.skip(), a.trickle(ctx, class, n, perSecond)); err != nil {
+	if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.Skip(), a.trickle(ctx, class, n, perSecond)); err != nil {
 		return 0, 0, err
 	}
-	all, err := a.collect(ctx, func(all []request) bool { return len(saves(all, c)) >= n })
+	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, c)) >= n })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -57,10 +59,10 @@ func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args .
 	ready, saved := map[string]time.Time{}, map[string]time.Time{}
 	for _, r := range all {
 		switch {
-		case !r.succeeded():
-		case r.is("create", "persistentvolumes"):
+		case !r.Succeeded():
+		case r.Is("create", "persistentvolumes"):
 			saved[r.Object.Name] = r.Answered
-		case r.by("kube-controller-manager") && r.is("update", "persistentvolumeclaims") && r.Object.Subresource == "" && ready[r.Object.Name].IsZero():
+		case r.By("kube-controller-manager") && r.Is("update", "persistentvolumeclaims") && r.Object.Subresource == "" && ready[r.Object.Name].IsZero():
 			ready[r.Object.Name] = r.Answered
 		}
 	}

@@ -48,7 +48,7 @@ func (a *arena) takeover(ctx context.Context, c contender, kill bool) (float64, 
 			return 0, err
 		}
 	}
-	if err := a.audit.skip(); err != nil {
+	if err := a.audit.Skip(); err != nil {
 		return 0, err
 	}
 	gone := time.Now()
@@ -56,7 +56,7 @@ func (a *arena) takeover(ctx context.Context, c contender, kill bool) (float64, 
 	if err := a.addClaims(ctx, class, 1, late); err != nil {
 		return 0, err
 	}
-	all, err := a.collect(ctx, func(all []request) bool { return len(saves(all, c)) == 1 })
+	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, c)) == 1 })
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,110 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Request is one line of the API server's audit log: a request that has been answered. That of a watch is written when the
+// watch ends.
+type Request struct {
+	Verb      string `json:"verb"`
+	UserAgent string `json:"userAgent"`
+	User      struct {
+		Name string `json:"username"`
+	} `json:"user"`
+	Object struct {
+		Group       string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Name        string `json:"name"`
+		Namespace   string `json:"namespace"`
+		Subresource string `json:"subresource"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	Received    time.Time         `json:"requestReceivedTimestamp"`
+	Answered    time.Time         `json:"stageTimestamp"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// By says whether a program has sent it.
+func (r Request) By(program string) bool { return r.Program() == program }
+
+// Program is what the request's sender is called.
+func (r Request) Program() string {
+	program, _, _ := strings.Cut(r.UserAgent, "/")
+	return program
+}
+
+// Succeeded says whether it was carried out.
+func (r Request) Succeeded() bool { return r.Response.Code >= 200 && r.Response.Code < 300 }
+
+// Forbidden says whether its sender had no permission.
+func (r Request) Forbidden() bool {
+	return r.Annotations["authorization.k8s.io/decision"] == "forbid"
+}
+
+// Is says whether it does so to such objects.
+func (r Request) Is(verb, resource string) bool {
+	return r.Verb == verb && r.Object.Resource == resource
+}
+
+// resource is the kind of objects, with a subresource as rules name it: persistentvolumeclaims/status.
+func (r Request) resource() string {
+	if r.Object.Subresource == "" {
+		return r.Object.Resource
+	}
+	return r.Object.Resource + "/" + r.Object.Subresource
+}
+
+// Audit is an audit log that is read as it grows.
+type Audit struct {
+	file   *os.File
+	reader *bufio.Reader
+	rest   string
+}
+
+// OpenAudit opens the file that Lab.AuditLog names.
+func OpenAudit(path string) (*Audit, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Audit{file: file, reader: bufio.NewReaderSize(file, 1<<20)}, nil
+}
+
+// Close closes the file.
+func (a *Audit) Close() error { return a.file.Close() }
+
+// Skip forgets all that was written so far.
+func (a *Audit) Skip() error {
+	_, err := a.Read()
+	return err
+}
+
+// Read returns the requests that were written since the last time.
+func (a *Audit) Read() ([]Request, error) {
+	var list []Request
+	for {
+		line, err := a.reader.ReadString('\n')
+		a.rest += line
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var r Request
+		if err := json.Unmarshal([]byte(a.rest), &r); err != nil {
+			return nil, err
+		}
+		a.rest = ""
+		list = append(list, r)
+	}
+}
