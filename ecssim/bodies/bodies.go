@@ -178,12 +178,30 @@ func (k *Keeper) show(id, instance string, d ecssim.Device) error {
 		return nil
 	}
 	v.seen[instance] = true
-	return os.Symlink(v.loop, k.link(instance, id))
+	parts, err := v.partitions()
+	errs := []error{err, os.Symlink(v.loop, k.link(instance, id))}
+	for _, number := range parts {
+		errs = append(errs, os.Symlink(v.loop+"p"+number, k.link(instance, id)+partMark+number))
+	}
+	return errors.Join(errs...)
 }
 
-// link is the name that udev gives to a disk.
+// link is the name that udev gives to a disk. That of a partition has partMark and its number behind it.
 func (k *Keeper) link(instance, id string) string {
 	return filepath.Join(k.links[instance], "virtio-"+strings.TrimPrefix(id, "d-"))
+}
+
+const partMark = "-part"
+
+// partitions returns the numbers of the disk's partitions. Not every kernel reads the tables of loop devices by itself.
+func (v drive) partitions() (numbers []string, err error) {
+	exec.Command("partx", "--update", v.loop).Run() //nolint:errcheck // it fails where there is no table
+	name := filepath.Base(v.loop)
+	paths, err := filepath.Glob(filepath.Join("/sys/block", name, name+"p*"))
+	for _, path := range paths {
+		numbers = append(numbers, strings.TrimPrefix(filepath.Base(path), name+"p"))
+	}
+	return numbers, err
 }
 
 // unplug takes a disk away from instances. Nobody's disk has no device.
@@ -192,7 +210,11 @@ func (k *Keeper) unplug(id string, instances map[string]bool) error {
 	var errs []error
 	for instance := range instances {
 		delete(v.seen, instance)
-		errs = append(errs, os.Remove(k.link(instance, id)))
+		parts, err := filepath.Glob(k.link(instance, id) + partMark + "*")
+		errs = append(errs, err)
+		for _, link := range append(parts, k.link(instance, id)) {
+			errs = append(errs, os.Remove(link))
+		}
 	}
 	if len(v.seen) == 0 {
 		delete(k.drives, id)

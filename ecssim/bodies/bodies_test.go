@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,57 @@ func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 			t.Errorf("left in %s are %v, %v", d, left, err)
 		}
 	}
+}
+
+func TestPartitionsHaveTheirNamesWhileTheDiskIsThere(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices need root; run the tests as root")
+	}
+	dir := t.TempDir()
+	cloud := &fake{disks: []ecssim.DiskState{{ID: "d-a", Size: 1}}, devices: map[string][]ecssim.Device{"i-1": nil}}
+	links := map[string]string{"i-1": filepath.Join(dir, "one")}
+	k, err := New(cloud, filepath.Join(dir, "bodies"), links)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	attached := func(is bool, want ...string) {
+		t.Helper()
+		cloud.devices["i-1"] = nil
+		if is {
+			cloud.devices["i-1"] = []ecssim.Device{{Serial: "a", Disk: "d-a", Size: 1}}
+		}
+		if err := k.Update(); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(links["i-1"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, entry := range entries {
+			got = append(got, entry.Name())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the instance sees %q, want %q", got, want)
+		}
+	}
+	attached(true, "virtio-a")
+	table := exec.Command("sfdisk", "--quiet", filepath.Join(links["i-1"], "virtio-a"))
+	table.Stdin = strings.NewReader("label: gpt\n,500M\n,\n")
+	if out, err := table.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	attached(false)
+	attached(true, "virtio-a", "virtio-a-part1", "virtio-a-part2")
+	if size, err := exec.Command("blockdev", "--getsize64", filepath.Join(links["i-1"], "virtio-a-part1")).Output(); err != nil || strings.TrimSpace(string(size)) != "524288000" {
+		t.Errorf("the first partition has %s bytes, %v", size, err)
+	}
+	attached(false)
 }
 
 func write(t *testing.T, path, text string) {
