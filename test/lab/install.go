@@ -94,9 +94,15 @@ func (l *Lab) installSnapshots(ctx context.Context) error {
 	if err := l.apply(ctx, kinds); err != nil {
 		return err
 	}
+	groups := []string{"snapshot.storage.k8s.io/v1", "groupsnapshot.storage.k8s.io/v1"}
 	return l.Await(ctx, "snapshots are served", startLimit, func(context.Context) (bool, error) {
-		served, err := l.Client.Discovery().ServerResourcesForGroupVersion("snapshot.storage.k8s.io/v1")
-		return err == nil && len(served.APIResources) >= len(files), err
+		for _, group := range groups {
+			served, err := l.Client.Discovery().ServerResourcesForGroupVersion(group)
+			if err != nil || len(served.APIResources) < len(files)/len(groups) {
+				return false, err
+			}
+		}
+		return true, nil
 	})
 }
 

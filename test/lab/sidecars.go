@@ -21,7 +21,8 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 			return err
 		}
 	}
-	quick := []string{"--kubeconfig=" + l.Kubeconfig, "--retry-interval-start=500ms", "--retry-interval-max=10s", "--kube-api-qps=100", "--kube-api-burst=200", "--v=2"}
+	quick := []string{"--kubeconfig=" + l.Kubeconfig, "--retry-interval-start=500ms", "--retry-interval-max=10s", "--kube-api-qps=100", "--kube-api-burst=200",
+		"--feature-gates=CSIVolumeGroupSnapshot=true", "--v=2"}
 	if err := l.startSidecar("snapshot-controller", quick...); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// manifests are the driver, as the tests are told of it, and the classes that it names.
+// manifests are the driver, as the tests are told of it, and the classes that they name.
 //
 //go:embed *.yaml
 var manifests embed.FS
@@ -49,7 +49,7 @@ func (o options) which() string {
 
 func main() {
 	var o options
-	flag.BoolVar(&o.quick, "quick", false, "leave out what takes long or has no neighbours")
+	flag.BoolVar(&o.quick, "quick", false, "see everything that the driver can do once")
 	flag.StringVar(&o.focus, "focus", "", "regular expression of the tests to run; empty: all")
 	flag.StringVar(&o.write, "write", "", "page to write the results to")
 	flag.IntVar(&o.procs, "procs", 6, "how many tests run at a time")
@@ -87,7 +87,7 @@ func run(ctx context.Context, o options) (int, error) {
 		return 1, err
 	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), Images: images,
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(4), Images: images,
 		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
@@ -115,13 +115,6 @@ func suiteImages(root string) ([]lab.Image, error) {
 	return []lab.Image{busybox, agnhost, pause}, nil
 }
 
-// slow are the tests that -quick leaves out: those that take minutes, that must be alone on the cluster, or that repeat on
-// one file system what others try on another.
-const slow = `\[Slow\]|\[Serial\]|\[Disruptive\]|\(ext3\)|stress|Pre-provisioned|Generic Ephemeral|subPath`
-
-// notOurs are tests of what the driver doesn't claim: inline volumes and file systems of Windows.
-const notOurs = `\[Feature:Windows\]|ntfs|Inline-volume|CSI Ephemeral`
-
 // runSuite runs the tests and reports on them.
 func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, error) {
 	at := filepath.Join(l.Dir, "manifests")
@@ -129,14 +122,13 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		return 1, err
 	}
 	suite := programs.BuiltSuite(root)
-	skip := notOurs
-	if o.quick {
-		skip += "|" + slow
-	}
 	path := filepath.Join(l.Dir, "report.json")
-	args := []string{"--procs=" + fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--skip=" + skip, "--output-dir=" + l.Dir, "--json-report=report.json",
-		"--focus=" + ours + ".*" + o.focus, suite.Tests, "--", "-kubeconfig=" + l.Kubeconfig, "-kubectl-path=" + l.Kubectl, "-provider=local",
-		"-repo-root=" + at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0", "-storage.testdriver=" + filepath.Join(at, "driver.yaml")}
+	args := append(o.flags(), "--procs="+fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--output-dir="+l.Dir, "--json-report=report.json",
+		suite.Tests, "--", "-kubeconfig="+l.Kubeconfig, "-kubectl-path="+l.Kubectl, "-provider=local",
+		"-repo-root="+at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0")
+	for _, driver := range drivers {
+		args = append(args, "-storage.testdriver="+filepath.Join(at, driver))
+	}
 	log, err := os.Create(filepath.Join(l.Dir, "suite.log"))
 	if err != nil {
 		return 1, err
@@ -156,12 +148,16 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	for _, r := range results.in("failed") {
 		fmt.Printf("failed: %s\n    %s\n", r.name, strings.ReplaceAll(r.reason, "\n", "\n    "))
 	}
+	unseen := results.unseen(o.focused())
+	for _, tests := range unseen {
+		fmt.Printf("none passed of: %s\n", tests)
+	}
 	if o.write != "" {
 		if err := os.WriteFile(o.write, results.page(took, o.which()), 0o644); err != nil {
 			return 1, err
 		}
 	}
-	if len(results.in("failed")) > 0 || failed != nil {
+	if len(results.in("failed")) > 0 || len(unseen) > 0 || failed != nil {
 		return 1, nil
 	}
 	return 0, nil

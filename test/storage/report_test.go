@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,12 @@ import (
 const report = `[{"SpecReports": [
  {"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
  {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV (xfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "should store data", "State": "passed", "RunTime": 2000000000},
- {"ContainerHierarchyTexts": ["External Storage", "[Testpattern: Dynamic PV] topology"], "LeafNodeType": "It", "LeafNodeText": "should fail", "State": "skipped", "Failure": {"Message": "not supported\nmore"}},
- {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "is for Windows", "State": "skipped", "Failure": {}},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV] topology"], "LeafNodeType": "It", "LeafNodeText": "should fail", "State": "skipped", "Failure": {"Message": "not supported\nmore"}},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x] of one zone", "[Testpattern: Dynamic PV] topology"], "LeafNodeType": "It", "LeafNodeText": "needs no zone", "State": "skipped", "Failure": {}},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV (ntfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "is for Windows", "State": "skipped", "Failure": {}},
  {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "is for kubelets", "State": "passed"},
- {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "never ends", "State": "timedout", "Failure": {"Message": "too late"}},
- {"ContainerHierarchyTexts": ["External Storage"], "LeafNodeType": "It", "LeafNodeText": "breaks", "State": "panicked", "Failure": {"Message": "nil"}}
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV] volumes"], "LeafNodeType": "It", "LeafNodeText": "never ends", "State": "timedout", "Failure": {"Message": "too late"}},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV] volumes"], "LeafNodeType": "It", "LeafNodeText": "breaks", "State": "panicked", "Failure": {"Message": "nil"}}
 ]}]`
 
 func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
@@ -33,15 +35,21 @@ func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
 	}
 	page := string(all.page(3*time.Minute, "some"))
 	for _, want := range []string{
-		"1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
+		"1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- [Testpattern: Dynamic PV] volumes never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
+		"## Left out\n### Nodes with Windows: the driver is for Linux.\n- [Testpattern: Dynamic PV (ntfs)] volumes is for Windows\n",
 		"## Passed\n- [Testpattern: Dynamic PV (xfs)] volumes should store data\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	if strings.Contains(page, "Windows") {
-		t.Error("the page has what was left out")
+	for _, not := range []string{"needs no zone", "kubelets"} {
+		if strings.Contains(page, not) {
+			t.Errorf("the page has %q", not)
+		}
+	}
+	if got := all.unseen([]string{`xfs`, `topology`}); !slices.Equal(got, []string{`topology`}) {
+		t.Errorf("none passed of %q, want topology alone", got)
 	}
 }
 

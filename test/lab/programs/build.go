@@ -229,9 +229,9 @@ func SnapshotKinds(ctx context.Context, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "config", "crd", "snapshot.storage.k8s.io_*.yaml"))
+	files, err := filepath.Glob(filepath.Join(dir, "config", "crd", "*snapshot.storage.k8s.io_*.yaml"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s has no config/crd/snapshot.storage.k8s.io_*.yaml", dir)
+		err = fmt.Errorf("%s has no config/crd/*snapshot.storage.k8s.io_*.yaml", dir)
 	}
 	return files, err
 }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+)
+
+// A driver is told to the tests once for each kind of its classes: the manifest's tag stands in the names of the tests.
+var drivers = []string{"driver.yaml", "shared.yaml", "zone.yaml"}
+
+// ours begins the name of what the tests of a driver are below. The program holds others of Kubernetes' tests, too.
+const ours = "External Storage"
+
+// Beginnings of the tests' names, as regular expressions.
+const (
+	ordinary = ours + ` \[Driver: [^]]+\] \[Testpattern: `
+	shared   = ours + ` \[Driver: [^]]+\] of several nodes \[Testpattern: `
+	zone     = ours + ` \[Driver: [^]]+\] of one zone \[Testpattern: `
+)
+
+// all are all tests that are about the driver, each with the class that it needs.
+var all = []string{
+	ordinary,
+	shared + `.*(ROX mode|block volmode.*multiVolume.*(from pods on different node|read-only volume))`,
+	zone + `.*(volumegroupsnapshot|performance)`,
+}
+
+// quick are a few minutes of them, in which everything that the driver can do is seen once.
+var quick = []string{
+	ordinary + `Dynamic PV \(ext4\)\] volumes should store data`,
+	ordinary + `Dynamic PV \(default fs\)\] volumes should allow exec`,
+	ordinary + `Dynamic PV \(block volmode\)\] volumes should store data`,
+	ordinary + `Dynamic PV \(default fs\)\] capacity`,
+	ordinary + `Dynamic PV \(default fs\)\] subPath should support existing directory$`,
+	ordinary + `Dynamic PV \(default fs\)\] provisioning should provision storage with mount options`,
+	ordinary + `Dynamic PV \(default fs\)\] provisioning should provision storage with snapshot data source \[`,
+	ordinary + `Dynamic PV \(block volmode\)\] provisioning should provision storage with pvc data source$`,
+	ordinary + `Dynamic PV \(default fs\)\] provisioning should mount multiple PV`,
+	ordinary + `Dynamic PV \(default fs\)\] fsgroupchangepolicy \(OnRootMismatch\).*skips`,
+	ordinary + `Dynamic PV \(default fs\)\] read-write-once-pod should block`,
+	ordinary + `Dynamic PV \(default fs\)\] volume-modify .*should modify volume with no VAC`,
+	ordinary + `Dynamic PV \(default fs\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it`,
+	ordinary + `Dynamic PV \(block volmode\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it`,
+	ordinary + `Dynamic PV \(default fs\)\(allowExpansion\)\] volume-expand Verify if offline`,
+	ordinary + `Dynamic PV \(filesystem volmode\)\] volumeLimits should verify`,
+	ordinary + `Dynamic PV \(filesystem volmode\)\] multiVolume .*same volume mode and retain data across pod recreation on different node`,
+	ordinary + `Dynamic PV \(filesystem volmode\)\] volumeMode should not mount`,
+	ordinary + `Dynamic PV \(immediate binding\)\] topology should provision`,
+	ordinary + `Dynamic PV \(delayed binding\)\] topology`,
+	ordinary + `Generic Ephemeral-volume \(default fs\) \(late-binding\)\] ephemeral should create read/write`,
+	ordinary + `Dynamic Snapshot \(delete policy\)\] snapshottable \[.*\(persistent\)`,
+	shared + `Dynamic PV \(block volmode\)\] multiVolume .*from pods on different node`,
+	zone + ` \(delete policy\)\] volumegroupsnapshottable \[`,
+}
+
+// left are tests that are left out, each with the reason.
+var left = []struct{ tests, reason string }{
+	{`\[Feature:Windows\]|ntfs`, "Nodes with Windows: the driver is for Linux."},
+	{`Inline-volume|CSI Ephemeral`, "Inline volumes: a disk has a PersistentVolume; generic ephemeral volumes are tested."},
+	{`Pre-provisioned PV`, "Volumes that the tests make beside the driver: they do so for drivers of their own only. test/e2e has static volumes."},
+	{`\[Disruptive\]`, "The tests stop kubelets by SSH, which the nodes of the lab don't serve. `make e2e-nodes` restarts kubelets, containerd and the driver while they work."},
+	{`\[Feature:SELinux\]`, "The nodes' kernel has no SELinux."},
+	{`any volume data source`, "The test's own populator and validator are images of a registry, and no Go modules."},
+	{ordinary + `.*(ROX mode|volumegroupsnapshot|performance|block volmode.*multiVolume.*single volume from pods on different node)`,
+		"Tested with a class of their own: see the tests of several nodes and of one zone."},
+}
+
+// reasonFor returns why a test is left out; empty if it isn't.
+func reasonFor(name string) string {
+	for _, l := range left {
+		if matches(l.tests, name) {
+			return l.reason
+		}
+	}
+	return ""
+}
+
+func matches(tests, name string) bool { return regexp.MustCompile(tests).MatchString(name) }
+
+// focused returns the tests that the options name, whatever is left out of them.
+func (o options) focused() []string {
+	switch {
+	case o.focus != "":
+		return []string{ours + ".*" + o.focus}
+	case o.quick:
+		return quick
+	}
+	return all
+}
+
+// flags returns the tests that the options name as flags of Ginkgo.
+func (o options) flags() (flags []string) {
+	for _, tests := range o.focused() {
+		flags = append(flags, "--focus="+tests)
+	}
+	for _, l := range left {
+		flags = append(flags, "--skip="+l.tests)
+	}
+	return flags
+}
+
+// chosen says whether a test is one of all, whatever is left out.
+func chosen(name string) bool {
+	return slices.ContainsFunc(all, func(tests string) bool { return matches(tests, name) })
+}
