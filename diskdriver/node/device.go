@@ -215,6 +215,12 @@ func open(path string) (device, error) {
 	return device{path: path, number: number, size: size}, nil
 }
 
+// left says whether a device that was open once is there no more.
+func (d device) left() bool {
+	now, err := open(d.path)
+	return err != nil || now.number != d.number || now.size == 0
+}
+
 // sizeOf returns the size of a block device in bytes, by seeking to its end.
 func sizeOf(path string) (int64, error) {
 	f, err := os.Open(path)

@@ -32,7 +32,7 @@ func (m marks) path(u use) string { return filepath.Join(m.dir, u.serial) }
 // set says that a format begins; it is on the node's disk when it returns.
 func (m marks) set(u use) error {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return fmt.Errorf("remember that a format begins: %w", err)
+		return hostError("remember that a format begins", err)
 	}
 	f, err := os.Create(m.path(u))
 	if err == nil {
@@ -43,7 +43,7 @@ func (m marks) set(u use) error {
 		err = syncDir(m.dir)
 	}
 	if err != nil {
-		return fmt.Errorf("remember that a format begins: %w", err)
+		return hostError("remember that a format begins", err)
 	}
 	return nil
 }

@@ -2,9 +2,12 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -72,6 +75,14 @@ func (paths) form(field, path string) error {
 		return disk.Errorf(disk.Invalid, "%s %q is not allowed: allowed is a clean absolute path", field, path)
 	}
 	return nil
+}
+
+// hostError is the error of writing to the host's own file system.
+func hostError(doing string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EDQUOT) {
+		return disk.Errorf(disk.Blocked, "%s: %w: this node's own file system takes no more; give it space, or make it writable", doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // below says whether a path is inside of a directory.

@@ -95,7 +95,7 @@ func (s *Server) published(p publication) (bool, error) {
 // publishSystem binds the staged file system to the target.
 func (s *Server) publishSystem(p publication) error {
 	if err := os.Mkdir(p.target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("make the target: %w", err)
+		return hostError("make the target", err)
 	}
 	options := []string{"bind"}
 	if p.readOnly {
@@ -122,7 +122,7 @@ func (s *Server) publishBlock(p publication, shared bool) error {
 	}
 	f, err := os.OpenFile(p.target, os.O_CREATE|os.O_RDONLY, 0o660)
 	if err != nil {
-		return fmt.Errorf("make the target: %w", err)
+		return hostError("make the target", err)
 	}
 	_ = f.Close()
 	if err := s.mounts.mounter.Mount(p.device.path, p.target, "", []string{"bind"}); err != nil {

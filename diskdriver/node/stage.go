@@ -46,6 +46,15 @@ func (s *Server) stage(ctx context.Context, u use, staging string) (device, erro
 	if err != nil {
 		return device{}, err
 	}
+	d, err := s.stageDevice(ctx, u, whole, parts, staging)
+	if err != nil && whole.left() {
+		err = &disk.Error{Disk: u.volume, Kind: disk.Pending, Err: fmt.Errorf("%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)}
+	}
+	return d, err
+}
+
+// stageDevice makes sure that a volume is staged with a device that is its own.
+func (s *Server) stageDevice(ctx context.Context, u use, whole device, parts []device, staging string) (device, error) {
 	if u.block {
 		return whole, s.stageBlock(u, whole)
 	}

@@ -1,0 +1,136 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// instead lets a script run in place of a program, which it finds as $REAL.
+func (r *rig) instead(program, script string) {
+	r.t.Helper()
+	real, err := exec.LookPath(program)
+	r.ok(err)
+	dir := r.t.TempDir()
+	r.ok(os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\nREAL="+real+"\n"+script), 0o700)) //nolint:gosec // it is to be run
+	r.t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestADeviceThatLeavesWhileItIsStagedIsWaitedForAgain(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m)
+	before, path := m.sum(), os.Getenv("PATH")
+	r.instead("mkfs.ext4", "mv "+m.loop+" "+m.loop+".gone; exec $REAL \"$@\"")
+	r.refused(r.stage(v), disk.Pending, "left the node while the volume was staged")
+	r.ok(os.Rename(m.loop+".gone", m.loop))
+	if m.sum() != before {
+		t.Error("the disk's bytes changed")
+	}
+	t.Setenv("PATH", path)
+	r.ok(r.stage(v))
+	r.ok(r.publish(v, "a"))
+}
+
+// A host that can't be written to is said to be that, and what couldn't be noted is not begun.
+func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
+	for name, options := range map[string]string{"full": "nr_inodes=1", "read-only": "ro"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m)
+			before := m.sum()
+			notes, pods := r.directory("plugins"), r.directory("pods")
+			r.sh("mount", "-t", "tmpfs", "-o", options, "tmpfs", notes)
+			r.refused(r.stage(v), disk.Blocked, "give it space, or make it writable")
+			if m.sum() != before {
+				t.Error("the disk's bytes changed")
+			}
+			r.ok(unix.Unmount(notes, 0))
+			r.ok(r.stage(v))
+			r.sh("mount", "-t", "tmpfs", "-o", options, "tmpfs", pods)
+			r.refused(r.publish(v, "a"), disk.Blocked, "give it space, or make it writable")
+			block := r.volume(r.insert("s2", 1), raw)
+			r.ok(r.stage(block))
+			r.refused(r.publish(block, "b"), disk.Blocked, "give it space, or make it writable")
+			r.ok(unix.Unmount(pods, 0))
+			r.ok(r.publish(v, "a"))
+			r.ok(r.publish(block, "b"))
+		})
+	}
+}
+
+func TestWhatCannotBeMendedIsLeftToPeople(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.sh("mkfs.ext4", "-q", m.loop)
+	for _, damage := range []string{"clri <2>", "set_super_value state 0"} { // the root directory
+		r.sh("debugfs", "-w", "-R", damage, m.loop)
+	}
+	r.refused(r.stage(r.volume(m)), disk.Blocked, "repair it by hand, or restore a snapshot")
+}
+
+func TestAFileSystemIsCheckedBeforeItIsWrittenToUnlessToldNotTo(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		change  func(*wish)
+		checked bool
+	}{
+		{"for writing", func(*wish) {}, true},
+		{"told not to", func(w *wish) { w.context[disk.UncheckedKey] = "true" }, false},
+		{"for reading", readOnlyNode, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			r.sh("mkfs.ext4", "-q", m.loop)
+			called := filepath.Join(t.TempDir(), "called")
+			r.instead("e2fsck", "touch "+called+"; exec $REAL \"$@\"")
+			r.ok(r.stage(r.volume(m, row.change)))
+			if _, err := os.Stat(called); (err == nil) != row.checked {
+				t.Errorf("checked is %v, want %v", err == nil, row.checked)
+			}
+		})
+	}
+}
+
+func TestTheDiskThatTheHostLivesOnIsNoVolume(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.sh("mkfs.ext4", "-q", m.loop)
+	r.sh("mount", m.loop, r.kubelet)
+	r.refused(r.stage(r.volume(m, raw)), disk.InUse, fmt.Sprintf("is the disk that %s of this node is on", r.kubelet))
+	r.refused(r.stage(r.volume(m)), disk.InUse, fmt.Sprintf("is the disk that %s of this node is on", r.kubelet))
+}
+
+// Where udev makes no links, the kernel shows the serial number.
+func TestADeviceIsFoundByTheSerialNumberThatTheKernelShows(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))
+	name, sys := filepath.Base(m.loop), t.TempDir()
+	r.ok(os.MkdirAll(filepath.Join(sys, "block", name), 0o755))
+	r.ok(os.Symlink("/sys/dev", filepath.Join(sys, "dev")))
+	r.put(filepath.Join(sys, "block", name, "serial"), "s1\n")
+	r.server.devices.sys = sys
+	v := r.volume(m)
+	r.ok(r.stage(v))
+	r.ok(r.publish(v, "a"))
+	// A link that udev has yet to take away leads to what is another disk by now.
+	other := r.insert("s2", 1)
+	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s2")))
+	r.ok(os.Symlink("../../"+name, filepath.Join(r.dev, "disk/by-id/virtio-s2")))
+	r.ok(os.MkdirAll(filepath.Join(sys, "block", filepath.Base(other.loop)), 0o755))
+	r.put(filepath.Join(sys, "block", filepath.Base(other.loop), "serial"), "s2\n")
+	w := r.volume(other)
+	r.ok(r.stage(w))
+	if at, _, err := r.server.mounts.at(w.staging); err != nil || at.Source != other.loop {
+		t.Errorf("staged is %s, %v; want %s", at.Source, err, other.loop)
+	}
+}
