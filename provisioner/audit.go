@@ -68,7 +68,11 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
 	}
-	orders, err := newBook(client, config.Namespace, journalPrefix+objectName(config.DriverName), func() {}).load(ctx)
+	book := newBook(client, config.Namespace, journalPrefix+objectName(config.DriverName), func() {})
+	orders, err := book.load(ctx)
+	if err == nil && len(book.foreign) > 0 {
+		err = fmt.Errorf("%d of its entries are of another version of disk-provisioner; use that", len(book.foreign))
+	}
 	if err != nil {
 		return Audit{}, fmt.Errorf("the journal can't be read: %w", err)
 	}

@@ -107,4 +107,11 @@ func TestAnAuditReadsAndChangesNothing(t *testing.T) {
 	if s.writes > 0 || len(driver.deleted) > 0 {
 		t.Error("it has written")
 	}
+	s.set(func(s *shelf) {
+		name := journalPrefix + objectName(config.DriverName) + "-0"
+		s.kept[name] = &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"uid-9": `{"format":2}`}}
+	})
+	if _, err := RunAudit(t.Context(), config, api, driver, "c1"); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("with an order that can't be read: %v, want it to say so, for its disk may be no orphan", err)
+	}
 }

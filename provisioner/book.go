@@ -58,6 +58,7 @@ type configMapBook struct {
 	pages      []*bookPage
 	where      map[types.UID]*bookPage
 	struck     map[types.UID]*bookPage // entries that the ConfigMaps may still hold
+	foreign    map[types.UID]*bookPage // entries that can't be read: they stay as they are
 	foreseen   map[types.UID]bool      // entries that nobody has begun with
 	waiting    []chan error            // for the next commit
 	committing []chan error            // for the one under way
@@ -81,7 +82,8 @@ type bookPage struct {
 func newBook(client kubernetes.Interface, namespace, prefix string, commits func()) *configMapBook {
 	return &configMapBook{
 		client: client, namespace: namespace, prefix: prefix, commits: commits, fatal: func(error) {},
-		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, foreseen: map[types.UID]bool{}, wanted: make(chan struct{}, 1),
+		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, foreign: map[types.UID]*bookPage{}, foreseen: map[types.UID]bool{},
+		wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -89,7 +91,7 @@ func newBook(client kubernetes.Interface, namespace, prefix string, commits func
 func (b *configMapBook) load(ctx context.Context) ([]*order, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pages, b.where, b.struck = nil, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}
+	b.pages, b.where, b.struck, b.foreign = nil, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}
 	var orders []*order
 	for n := range mostPages {
 		p := &bookPage{name: fmt.Sprintf("%s-%d", b.prefix, n), entries: map[string]string{}}
@@ -98,12 +100,13 @@ func (b *configMapBook) load(ctx context.Context) ([]*order, error) {
 		}
 		for uid, data := range p.entries {
 			p.bytes += len(uid) + len(data)
-			b.where[types.UID(uid)] = p
 			o, err := decode([]byte(data))
 			if err != nil {
 				klog.ErrorS(err, "An entry of the journal can't be read; it is kept", "configMap", b.namespace+"/"+p.name, "claim", uid)
+				b.foreign[types.UID(uid)] = p
 				continue
 			}
+			b.where[types.UID(uid)] = p
 			orders = append(orders, o)
 		}
 		p.saved = maps.Clone(p.entries)
@@ -152,6 +155,9 @@ func (b *configMapBook) foresee(o *order) {
 	claim := o.claim.UID
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.foreign[claim] != nil {
+		return
+	}
 	p := b.where[claim]
 	if p != nil && (!b.foreseen[claim] || p.entries[string(claim)] == string(data)) || p == nil && len(b.foreseen) >= mostForeseen {
 		return
@@ -176,6 +182,10 @@ func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.foreseen, claim)
+	if p := b.foreign[claim]; p != nil {
+		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is an order for this claim that this version of disk-provisioner can't read, so there may be a disk: "+
+			"let the version that wrote it end it", claim, b.namespace, p.name)
+	}
 	p := b.where[claim]
 	switch {
 	case p == nil || p.entries[string(claim)] != data:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -293,6 +294,40 @@ func TestTheBookOutlivesItsProcess(t *testing.T) {
 		second.commit(t.Context())
 		if s.entries() != 1 || s.kept["journal-0"].Data["uid-broken"] != "not JSON" {
 			t.Errorf("kept %v, want the entry that can't be read", s.kept["journal-0"].Data)
+		}
+	})
+}
+
+// TestAnOrderOfALaterVersionStays reads what a later version has written: fields that it adds stay as they are, and of a
+// format that it knows not, nobody begins anew.
+func TestAnOrderOfALaterVersionStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		wrote(t, openBook(t, api), 0, 1, 2)
+		page := func() map[string]string { return s.kept["journal-0"].Data }
+		known, unknown, other := orderOf(t, 0), orderOf(t, 1), orderOf(t, 2)
+		s.set(func(*shelf) {
+			page()[string(known.claim.UID)] = strings.Replace(page()[string(known.claim.UID)], "{", `{"since":{"version":2},`, 1)
+			page()[string(unknown.claim.UID)] = strings.Replace(page()[string(unknown.claim.UID)], "{", `{"format":2,`, 1)
+		})
+		before := maps.Clone(page())
+		b := newBook(api, "kube-system", "journal", func() {})
+		orders, err := b.load(t.Context())
+		must(t, err)
+		if len(orders) != 2 {
+			t.Fatalf("read %d orders, want those of claims 0 and 2", len(orders))
+		}
+		if err := b.write(t.Context(), unknown); err == nil || !strings.Contains(err.Error(), string(unknown.claim.UID)) || !strings.Contains(err.Error(), "kube-system/journal-0") {
+			t.Errorf("the order of a later format was begun anew: %v", err)
+		}
+		b.foresee(unknown)
+		b.dismiss(unknown.claim.UID)
+		b.strike(unknown.claim.UID)
+		b.strike(other.claim.UID)
+		b.commit(t.Context())
+		delete(before, string(other.claim.UID))
+		if diff := cmp.Diff(before, page()); diff != "" {
+			t.Errorf("the page (-before +after):\n%s", diff)
 		}
 	})
 }

@@ -12,10 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// entryFormat is the latest format of entries that this version reads. A version
+// that adds a field which an older one may leave aside keeps it.
+const entryFormat = 1
+
 // entry is an order as it stands in the book: all that is needed to repeat
 // its request byte for byte and to write its PersistentVolume, but no secret.
 type entry struct {
-	Request []byte     `json:"request"` // csi.CreateVolumeRequest, deterministic
+	Format  int        `json:"format,omitempty"` // absent is 1
+	Request []byte     `json:"request"`          // csi.CreateVolumeRequest, deterministic
 	Node    string     `json:"node,omitempty"`
 	FSType  string     `json:"fsType,omitempty"`
 	Secrets entryRefs  `json:"secrets"`
@@ -74,6 +79,9 @@ func decode(data []byte) (*order, error) {
 	var r entry
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
+	}
+	if r.Format > entryFormat {
+		return nil, fmt.Errorf("it has format %d; this version reads formats up to %d", r.Format, entryFormat)
 	}
 	request := &csi.CreateVolumeRequest{}
 	if err := proto.Unmarshal(r.Request, request); err != nil {

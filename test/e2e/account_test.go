@@ -131,10 +131,16 @@ func (s *scene) otherAccount() *ecssim.Server {
 // driver is the driver as its sidecars reach it.
 func (s *scene) driver() csi.ControllerClient {
 	s.Helper()
+	return csi.NewControllerClient(s.connection())
+}
+
+// connection is one to the driver's socket.
+func (s *scene) connection() *grpc.ClientConn {
+	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.Topodisk().Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.Cleanup(func() { _ = conn.Close() })
-	return csi.NewControllerClient(conn)
+	return conn
 }
 
 // secret reads what a reference of a volume names.
