@@ -5,6 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -94,6 +97,54 @@ func TestRawBlock(t *testing.T) {
 		if got := s.sh("reads", fmt.Sprintf("dd if=/dev/data bs=1M skip=%d count=1 2>/dev/null | head -c %d", at, len(want))); got != want {
 			t.Errorf("at %d MiB is %q, want %q", at, got, want)
 		}
+	}
+}
+
+func TestTheFileSystemOfTheOnlyPartitionIsTheVolume(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	class := s.essd("ext4")
+	partitioned := func(name, table string) string {
+		s.claim(name, class, func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": here} // without a Pod
+		})
+		id := s.bound(name)
+		body := filepath.Join(s.Dir, "bodies", id)
+		files := t.TempDir()
+		s.must(os.WriteFile(filepath.Join(files, "file"), []byte("kept\n"), 0o600))
+		s.tool(table, "sfdisk", "--quiet", body)
+		s.tool("", "mkfs.ext4", "-q", "-F", "-d", files, "-E", "offset=1048576", body, "1g") // where the first partition begins
+		return id
+	}
+	one, two := partitioned("one", "label: gpt\n,\n"), partitioned("two", "label: gpt\n,2G\n,\n")
+
+	s.runs("one", "one", onNode(here))
+	if got := s.sh("one", "cat /data/file"); got != "kept" {
+		t.Errorf("the file holds %q", got)
+	}
+	partition := filepath.Join(s.RealNode(here).Links(), "virtio-"+strings.TrimPrefix(one, "d-")+"-part1")
+	device, err := os.Readlink(partition)
+	s.must(err)
+	if got := s.sh("one", "mount | grep ' /data '"); !strings.HasPrefix(got, device+" ") {
+		t.Errorf("mounted is %q, want %s", got, device)
+	}
+
+	s.pod("two", "two", onNode(here))
+	s.await("the Pod is told that there are two partitions", late, func(context.Context) (bool, error) {
+		return s.says("two", "the disk has 2 partitions, and it can't be told which is the volume")
+	})
+	if left, err := filepath.Glob(filepath.Join(s.RealNode(here).Links(), "virtio-"+strings.TrimPrefix(two, "d-")+"-part*")); err != nil || len(left) != 2 {
+		t.Errorf("the node sees the partitions %v, %v; want two", left, err)
+	}
+}
+
+// tool runs a program on the machine, with a text as its input.
+func (s *scene) tool(input, name string, args ...string) {
+	s.Helper()
+	cmd := exec.CommandContext(s.Context(), name, args...)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
 }
 
