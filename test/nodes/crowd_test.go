@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -115,20 +117,54 @@ func pause(ctx context.Context) error {
 	}
 }
 
+// takes is how many data disks ecs.g7.xlarge takes as the simulator has it.
+const takes = 16
+
+// limit is how many disks of the driver a node takes, as Kubernetes knows it; 0 if it knows none.
+func (s *scene) limit(node string) int {
+	s.Helper()
+	of, err := s.Client.StorageV1().CSINodes().Get(s.Context(), node, metav1.GetOptions{})
+	s.must(err)
+	for _, d := range of.Spec.Drivers {
+		if d.Name == lab.DriverName && d.Allocatable != nil && d.Allocatable.Count != nil {
+			return int(*d.Allocatable.Count)
+		}
+	}
+	return 0
+}
+
+// The kubelet asks anew every nodeAllocatableUpdatePeriodSeconds of the CSIDriver, 60 as it is installed.
+func TestTheLimitFollowsDisksOfOthersWhileTheNodeRuns(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	const node = "node-i1"
+	follows := func(want int) {
+		s.await(fmt.Sprintf("the node says that it takes %d disks", want), late, func(context.Context) (bool, error) {
+			if got := s.limit(node); got != want {
+				return false, fmt.Errorf("it says %d", got)
+			}
+			return true, nil
+		})
+	}
+	follows(takes)
+	body := filepath.Join(t.TempDir(), "body")
+	s.must(os.WriteFile(body, make([]byte, 1<<20), 0o600))
+	loop := s.tool("", "losetup", "--find", "--show", body)
+	defer s.tool("", "losetup", "--detach", loop)
+	link := filepath.Join(s.RealNode(node).Links(), "virtio-bp1somebodyelses")
+	s.must(os.Symlink(loop, link))
+	follows(takes - 1)
+	s.must(os.Remove(link))
+	follows(takes)
+}
+
 func TestANodeTakesAsManyDisksAsItSays(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	const full = "node-j1"
-	node, err := s.Client.StorageV1().CSINodes().Get(s.Context(), full, metav1.GetOptions{})
-	s.must(err)
-	limit := 0
-	for _, d := range node.Spec.Drivers {
-		if d.Allocatable != nil && d.Allocatable.Count != nil {
-			limit = int(*d.Allocatable.Count)
-		}
-	}
-	if limit != 16 { // ecs.g7.xlarge as the simulator has it: 17 disks with the system disk
-		t.Fatalf("the node says that it takes %d disks, want 16", limit)
+	limit := s.limit(full)
+	if limit != takes {
+		t.Fatalf("the node says that it takes %d disks, want %d", limit, takes)
 	}
 	class := s.essd("ext4")
 	name := func(i int) string { return fmt.Sprintf("app-%d", i) }

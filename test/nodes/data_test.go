@@ -138,14 +138,16 @@ func TestTheFileSystemOfTheOnlyPartitionIsTheVolume(t *testing.T) {
 	}
 }
 
-// tool runs a program on the machine, with a text as its input.
-func (s *scene) tool(input, name string, args ...string) {
+// tool runs a program on the machine, with a text as its input, and returns what it says.
+func (s *scene) tool(input, name string, args ...string) string {
 	s.Helper()
-	cmd := exec.CommandContext(s.Context(), name, args...)
+	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(input)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		s.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
+	return strings.TrimSpace(string(out))
 }
 
 func TestReadWriteOncePodIsForOnePod(t *testing.T) {

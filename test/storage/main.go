@@ -2,8 +2,9 @@
 // passes. It needs root.
 //
 //	storage [-quick] [-focus REGEXP] [-write docs/conformance.md]
+//	storage -from REPORT [-from REPORT...] -write docs/conformance.md
 //
-// With -quick it runs what a few minutes are enough for.
+// With -quick it runs what a few minutes are enough for, with -from nothing.
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,6 +35,7 @@ var manifests embed.FS
 type options struct {
 	quick        bool
 	focus, write string
+	from         []string
 	procs        int
 }
 
@@ -52,6 +55,10 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "see everything that the driver can do once")
 	flag.StringVar(&o.focus, "focus", "", "regular expression of the tests to run; empty: all")
 	flag.StringVar(&o.write, "write", "", "page to write the results to")
+	flag.Func("from", "report of an earlier run, in place of a run; repeat it for the parts of a run", func(path string) error {
+		o.from = append(o.from, path)
+		return nil
+	})
 	flag.IntVar(&o.procs, "procs", 6, "how many tests run at a time")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,6 +76,9 @@ func run(ctx context.Context, o options) (int, error) {
 	root, err := programs.FindRoot()
 	if err != nil {
 		return 1, err
+	}
+	if o.from != nil {
+		return report(o, nil, o.from...)
 	}
 	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-storage")}
 	if !lab.InCell() {
@@ -111,8 +121,29 @@ func suiteImages(root string) ([]lab.Image, error) {
 	agnhost.Names = []string{from + "agnhost:2.63.0"}
 	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: programs.BuiltSuite(root).Agnhost})
 	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
+	glibc, err := withGNU(shell, "/bin/dd") // busybox' own can't go past the cache
+	if err != nil {
+		return nil, err
+	}
+	glibc.Names, glibc.Command = []string{from + "glibc-dns-testing:2.0.0"}, []string{"sh"}
 	pause := lab.Pause(programs.BuiltNodes(root).NodeInit, "registry.k8s.io/pause:3.10.2")
-	return []lab.Image{busybox, agnhost, pause}, nil
+	return []lab.Image{busybox, agnhost, glibc, pause}, nil
+}
+
+// withGNU returns the image with a program of this machine in place of busybox', and with the libraries that it needs.
+func withGNU(image lab.Image, program string) (lab.Image, error) {
+	libraries, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return image, fmt.Errorf("find the libraries of %s: %w", program, err)
+	}
+	own := func(f lab.ImageFile) bool { return "/"+f.Path == program }
+	image.Files = append(slices.DeleteFunc(slices.Clone(image.Files), own), lab.ImageFile{Path: program[1:], From: program})
+	for word := range strings.FieldsSeq(string(libraries)) {
+		if strings.HasPrefix(word, "/") {
+			image.Files = append(image.Files, lab.ImageFile{Path: word[1:], From: word})
+		}
+	}
+	return image, nil
 }
 
 // runSuite runs the tests and reports on them.
@@ -122,8 +153,8 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		return 1, err
 	}
 	suite := programs.BuiltSuite(root)
-	path := filepath.Join(l.Dir, "report.json")
-	args := append(o.flags(), "--procs="+fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--output-dir="+l.Dir, "--json-report=report.json",
+	path := filepath.Join(root, ".build", "e2e-storage.json") // stays
+	args := append(o.flags(), "--procs="+fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--output-dir="+filepath.Dir(path), "--json-report="+filepath.Base(path),
 		suite.Tests, "--", "-kubeconfig="+l.Kubeconfig, "-kubectl-path="+l.Kubectl, "-provider=local",
 		"-repo-root="+at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0")
 	for _, driver := range drivers {
@@ -137,14 +168,21 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	cmd := exec.CommandContext(ctx, suite.Ginkgo, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = l.Dir, log, log
 	cmd.Env = append(os.Environ(), "HOME="+l.Dir)
-	begin := time.Now()
 	failed := cmd.Run()
-	took := time.Since(begin)
-	results, err := readReport(path)
+	code, err := report(o, failed, path)
 	if err != nil {
-		return 1, fmt.Errorf("%w; the tests said %w, their log is %s", err, failed, log.Name())
+		err = fmt.Errorf("%w; the tests said %w, their log is %s", err, failed, log.Name())
 	}
-	fmt.Printf("%s in %.0f s\n", results.summary(), took.Seconds())
+	return code, err
+}
+
+// report tells what became of the tests, and writes it to a page. How Ginkgo ended counts as well.
+func report(o options, failed error, paths ...string) (int, error) {
+	results, err := readReports(paths...)
+	if err != nil {
+		return 1, err
+	}
+	fmt.Println(results.summary())
 	for _, r := range results.in("failed") {
 		fmt.Printf("failed: %s\n    %s\n", r.name, strings.ReplaceAll(r.reason, "\n", "\n    "))
 	}
@@ -153,7 +191,7 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		fmt.Printf("none passed of: %s\n", tests)
 	}
 	if o.write != "" {
-		if err := os.WriteFile(o.write, results.page(took, o.which()), 0o644); err != nil {
+		if err := os.WriteFile(o.write, results.page(o.which()), 0o644); err != nil {
 			return 1, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -20,7 +21,11 @@ type result struct {
 	seconds float64
 }
 
-type results []result
+// results are what became of the tests, and how long all of them took.
+type results struct {
+	tests []result
+	took  time.Duration
+}
 
 // specReport is what is needed of Ginkgo's report.
 type specReport struct {
@@ -32,25 +37,32 @@ type specReport struct {
 	Failure                 struct{ Message string }
 }
 
-// readReport reads of Ginkgo's report what is about the driver, each test with the class that it needs.
-func readReport(path string) (results, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var suites []struct{ SpecReports []specReport }
-	if err := json.Unmarshal(text, &suites); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	var all results
-	for _, suite := range suites {
-		for _, spec := range suite.SpecReports {
-			if spec.LeafNodeType == "It" && chosen(spec.name()) {
-				all = append(all, spec.result())
+// readReports reads of Ginkgo's reports what is about the driver, each test with the class that it needs. Of a test that
+// several tell of, the last one counts that has run it.
+func readReports(paths ...string) (all results, err error) {
+	byName := map[string]result{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return all, err
+		}
+		var suites []struct {
+			RunTime     time.Duration
+			SpecReports []specReport
+		}
+		if err := json.Unmarshal(text, &suites); err != nil {
+			return all, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, suite := range suites {
+			all.took += suite.RunTime
+			for _, spec := range suite.SpecReports {
+				if _, known := byName[spec.name()]; spec.LeafNodeType == "It" && chosen(spec.name()) && (!known || spec.result().state != leftOut) {
+					byName[spec.name()] = spec.result()
+				}
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b result) int { return strings.Compare(a.name, b.name) })
+	all.tests = slices.SortedFunc(maps.Values(byName), func(a, b result) int { return strings.Compare(a.name, b.name) })
 	return all, nil
 }
 
@@ -75,8 +87,8 @@ func (s specReport) result() result {
 const leftOut = "left out"
 
 // in returns the results in one state.
-func (all results) in(state string) results {
-	return slices.DeleteFunc(slices.Clone(all), func(r result) bool { return r.state != state })
+func (all results) in(state string) []result {
+	return slices.DeleteFunc(slices.Clone(all.tests), func(r result) bool { return r.state != state })
 }
 
 // unseen returns those of some tests that none has passed of: if Kubernetes calls them otherwise by now, they would be
@@ -89,11 +101,12 @@ func (all results) unseen(tests []string) []string {
 }
 
 func (all results) summary() string {
-	return fmt.Sprintf("%d passed, %d failed, %d skipped, %d left out", len(all.in("passed")), len(all.in("failed")), len(all.in("skipped")), len(all.in(leftOut)))
+	return fmt.Sprintf("%d passed, %d failed, %d skipped, %d left out, in %.0f minutes",
+		len(all.in("passed")), len(all.in("failed")), len(all.in("skipped")), len(all.in(leftOut)), all.took.Minutes())
 }
 
 // page is the results for people. Which tests were run is said in a word.
-func (all results) page(took time.Duration, which string) []byte {
+func (all results) page(which string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Kubernetes' own tests of storage
 
@@ -102,9 +115,9 @@ real nodes in three zones with csi-attacher, csi-resizer, csi-snapshotter and a 
 [driver.yaml](../test/storage/driver.yaml), [shared.yaml](../test/storage/shared.yaml) and
 [zone.yaml](../test/storage/zone.yaml) are what the driver claims to be able to do, each with a class of its own.
 
-Of %s tests: %s, in %.0f minutes.
+Of %s tests: %s.
 
-`, "`make e2e-storage`", which, all.summary(), took.Minutes())
+`, "`make e2e-storage`", which, all.summary())
 	for _, part := range []struct{ state, title string }{
 		{"failed", "Failed"}, {leftOut, "Left out"}, {"skipped", "Skipped: the tests say why"}, {"passed", "Passed"},
 	} {

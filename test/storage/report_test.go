@@ -1,16 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-// report is what Ginkgo writes, as far as it is read.
-const report = `[{"SpecReports": [
+// written is what Ginkgo writes, as far as it is read.
+const written = `[{"RunTime": 180000000000, "SpecReports": [
  {"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
  {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV (xfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "should store data", "State": "passed", "RunTime": 2000000000},
  {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV] topology"], "LeafNodeType": "It", "LeafNodeText": "should fail", "State": "skipped", "Failure": {"Message": "not supported\nmore"}},
@@ -23,17 +23,17 @@ const report = `[{"SpecReports": [
 
 func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.json")
-	if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	all, err := readReport(path)
+	all, err := readReports(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := all.summary(), "1 passed, 2 failed, 1 skipped, 1 left out"; got != want {
+	if got, want := all.summary(), "1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	page := string(all.page(3*time.Minute, "some"))
+	page := string(all.page("some"))
 	for _, want := range []string{
 		"1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- [Testpattern: Dynamic PV] volumes never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
 		"## Left out\n### Nodes with Windows: the driver is for Linux.\n- [Testpattern: Dynamic PV (ntfs)] volumes is for Windows\n",
@@ -53,15 +53,38 @@ func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
 	}
 }
 
+// later is the report of another part of a run.
+const later = `[{"RunTime": 60000000000, "SpecReports": [
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV (xfs)] volumes"], "LeafNodeType": "It", "LeafNodeText": "should store data", "State": "skipped", "Failure": {}},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: x]", "[Testpattern: Dynamic PV] volumes"], "LeafNodeType": "It", "LeafNodeText": "breaks", "State": "passed"}
+]}]`
+
+func TestOfSeveralReportsTheLastThatRanATestCounts(t *testing.T) {
+	var paths []string
+	for i, text := range []string{written, later} {
+		paths = append(paths, filepath.Join(t.TempDir(), fmt.Sprint(i)))
+		if err := os.WriteFile(paths[i], []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := readReports(paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := all.summary(), "2 passed, 1 failed, 1 skipped, 1 left out, in 4 minutes"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestReportThatIsNoneIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.json")
 	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readReport(path); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := readReports(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := readReport(path + "x"); err == nil {
+	if _, err := readReports(path + "x"); err == nil {
 		t.Error("a report that isn't there is no error")
 	}
 }
