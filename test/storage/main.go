@@ -78,7 +78,7 @@ func run(ctx context.Context, o options) (int, error) {
 		return 1, err
 	}
 	if o.from != nil {
-		return report(o, nil, o.from...)
+		return report(o, o.from...)
 	}
 	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-storage")}
 	if !lab.InCell() {
@@ -169,15 +169,18 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	cmd.Dir, cmd.Stdout, cmd.Stderr = l.Dir, log, log
 	cmd.Env = append(os.Environ(), "HOME="+l.Dir)
 	failed := cmd.Run()
-	code, err := report(o, failed, path)
-	if err != nil {
+	code, err := report(o, path)
+	switch {
+	case err != nil:
 		err = fmt.Errorf("%w; the tests said %w, their log is %s", err, failed, log.Name())
+	case failed != nil:
+		code = 1
 	}
 	return code, err
 }
 
-// report tells what became of the tests, and writes it to a page. How Ginkgo ended counts as well.
-func report(o options, failed error, paths ...string) (int, error) {
+// report tells what became of the tests, and writes it to a page.
+func report(o options, paths ...string) (int, error) {
 	results, err := readReports(paths...)
 	if err != nil {
 		return 1, err
@@ -195,7 +198,7 @@ func report(o options, failed error, paths ...string) (int, error) {
 			return 1, err
 		}
 	}
-	if len(results.in("failed")) > 0 || len(unseen) > 0 || failed != nil {
+	if len(results.in("failed")) > 0 || len(unseen) > 0 {
 		return 1, nil
 	}
 	return 0, nil
