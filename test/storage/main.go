@@ -153,7 +153,10 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		return 1, err
 	}
 	suite := programs.BuiltSuite(root)
-	path := filepath.Join(root, ".build", "e2e-storage.json") // stays
+	path := filepath.Join(root, ".build", "e2e-storage.json") // stays until the next run
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 1, err
+	}
 	args := append(o.flags(), "--procs="+fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--output-dir="+filepath.Dir(path), "--json-report="+filepath.Base(path),
 		suite.Tests, "--", "-kubeconfig="+l.Kubeconfig, "-kubectl-path="+l.Kubectl, "-provider=local",
 		"-repo-root="+at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0")
