@@ -121,7 +121,7 @@ func suiteImages(root string) ([]lab.Image, error) {
 	agnhost.Names = []string{from + "agnhost:2.63.0"}
 	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: programs.BuiltSuite(root).Agnhost})
 	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
-	glibc, err := withGNU(shell, "/bin/dd") // busybox' own can't go past the cache
+	glibc, err := withOwn(shell, "/bin/dd", "/bin/sh") // busybox' dd can't go past the cache, and its shell runs no other
 	if err != nil {
 		return nil, err
 	}
@@ -130,18 +130,21 @@ func suiteImages(root string) ([]lab.Image, error) {
 	return []lab.Image{busybox, agnhost, glibc, pause}, nil
 }
 
-// withGNU returns the image with a program of this machine in place of busybox', and with the libraries that it needs.
-func withGNU(image lab.Image, program string) (lab.Image, error) {
-	libraries, err := exec.Command("ldd", program).Output()
+// withOwn returns the image with programs of this machine in place of busybox', and with the libraries that they need.
+func withOwn(image lab.Image, names ...string) (lab.Image, error) {
+	said, err := exec.Command("ldd", names...).Output()
 	if err != nil {
-		return image, fmt.Errorf("find the libraries of %s: %w", program, err)
+		return image, fmt.Errorf("find the libraries of %v: %w", names, err)
 	}
-	own := func(f lab.ImageFile) bool { return "/"+f.Path == program }
-	image.Files = append(slices.DeleteFunc(slices.Clone(image.Files), own), lab.ImageFile{Path: program[1:], From: program})
-	for word := range strings.FieldsSeq(string(libraries)) {
-		if strings.HasPrefix(word, "/") {
-			image.Files = append(image.Files, lab.ImageFile{Path: word[1:], From: word})
+	files := slices.Clone(names)
+	for word := range strings.FieldsSeq(string(said)) {
+		if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !slices.Contains(files, word) {
+			files = append(files, word)
 		}
+	}
+	image.Files = slices.DeleteFunc(slices.Clone(image.Files), func(f lab.ImageFile) bool { return slices.Contains(files, "/"+f.Path) })
+	for _, file := range files {
+		image.Files = append(image.Files, lab.ImageFile{Path: file[1:], From: file})
 	}
 	return image, nil
 }
