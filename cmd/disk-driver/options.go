@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +37,7 @@ type options struct {
 	clusterID         string
 	ecsEndpoint       string
 	credentialsDir    string
+	credentialsFiles  []string
 	stsEndpoint       string
 	metadataEndpoint  string
 	unknownParameters string
@@ -65,6 +68,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with; empty: the UID of the namespace kube-system, which the API server is asked for")
 	flags.StringVar(&o.ecsEndpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token; empty: OIDC, the environment or the instance's RAM role, whichever is there first (docs/credentials.md)")
+	flags.StringSliceVar(&o.credentialsFiles, "credentials-files", usualFiles(), "names of the files in --credentials-dir: the access key's ID, its secret, and the token of temporary ones")
 	flags.StringVar(&o.stsEndpoint, "sts-endpoint", "", "host or URL of STS, for credentials by OIDC; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.metadataEndpoint, "metadata-endpoint", "", "host or URL of the instance metadata service, for credentials of the instance's RAM role; HTTP unless it starts with https://; empty: http://100.100.100.200")
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
@@ -127,6 +131,9 @@ func (o *options) validate() error {
 	if _, _, err := net.SplitHostPort(o.httpEndpoint); o.httpEndpoint != "" && err != nil {
 		return fmt.Errorf("--http-endpoint=%s is not allowed: allowed is host:port, such as :9809", o.httpEndpoint)
 	}
+	if len(o.credentialsFiles) != 3 || slices.ContainsFunc(o.credentialsFiles, func(name string) bool { return name != filepath.Base(name) }) {
+		return fmt.Errorf("--credentials-files=%s is not allowed: allowed are three names of files, such as %s", strings.Join(o.credentialsFiles, ","), strings.Join(usualFiles(), ","))
+	}
 	if o.departure < 0 {
 		return fmt.Errorf("--departure=%s is not allowed: allowed is a duration from 0s", o.departure)
 	}
@@ -136,10 +143,16 @@ func (o *options) validate() error {
 	return nil
 }
 
+// usualFiles are the names that the driver expects if it is told none.
+func usualFiles() []string {
+	return []string{ecs.UsualFiles.ID, ecs.UsualFiles.Secret, ecs.UsualFiles.Token}
+}
+
 // sources returns where credentials may come from.
 func (o *options) sources(registry prometheus.Registerer) ecs.Sources {
 	return ecs.Sources{
 		Directory:        o.credentialsDir,
+		Files:            ecs.FileNames{ID: o.credentialsFiles[0], Secret: o.credentialsFiles[1], Token: o.credentialsFiles[2]},
 		Region:           o.region,
 		STSEndpoint:      o.stsEndpoint,
 		MetadataEndpoint: o.metadataEndpoint,

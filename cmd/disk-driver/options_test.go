@@ -10,12 +10,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs"
 )
 
 var good = []string{"--endpoint=unix:///csi/csi.sock", "--region=cn-hangzhou", "--cluster-id=c1"}
 
 func TestFlagsAreTaken(t *testing.T) {
-	o, err := parse(append(good, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
+	o, err := parse(append(good, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--credentials-files=ak,sk,token", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
 		"--pv-topology-key=topology.diskplugin.csi.alibabacloud.com/zone", "--driver-name=disk.example.com", "--http-endpoint=127.0.0.1:0", "--v=4"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +27,7 @@ func TestFlagsAreTaken(t *testing.T) {
 		config.TopologyKey != "topology.diskplugin.csi.alibabacloud.com/zone" {
 		t.Errorf("driver config %+v", config)
 	}
-	if s := o.sources(nil); s.Directory != "/keys" || s.Region != "cn-hangzhou" || s.STSEndpoint != "http://127.0.0.1:2" || s.MetadataEndpoint != "http://127.0.0.1:3" {
+	if s := o.sources(nil); s.Directory != "/keys" || s.Files != (ecs.FileNames{ID: "ak", Secret: "sk", Token: "token"}) || s.Region != "cn-hangzhou" || s.STSEndpoint != "http://127.0.0.1:2" || s.MetadataEndpoint != "http://127.0.0.1:3" {
 		t.Errorf("sources %+v", s)
 	}
 	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" {
@@ -54,6 +56,8 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{append(good, "--mode=both"), "--mode=both is not allowed: allowed are controller, node and all"},
 		{append(good, "--mode=all"), "--node-name is missing; for example --node-name=cn-hangzhou.192.168.0.1"},
 		{[]string{"--mode=node", "--node-name=n1"}, "--endpoint is missing"},
+		{append(good, "--credentials-files=ak,sk"), "--credentials-files=ak,sk is not allowed: allowed are three names of files, such as access-key-id,access-key-secret,security-token"},
+		{append(good, "--credentials-files=a/k,sk,token"), "--credentials-files=a/k,sk,token is not allowed"},
 		{append(good, "--departure=-1s"), "--departure=-1s is not allowed"},
 		{append(good, "--unknown-parameters=ignore"), "--unknown-parameters=ignore is not allowed: allowed are refuse and warn"},
 		{append(good, "--pv-topology-key=zone"), "--pv-topology-key=zone is not allowed"},

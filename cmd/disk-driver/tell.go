@@ -28,7 +28,7 @@ const (
 // signedWith says in words where the keys that sign the calls come from.
 func (o *options) signedWith(source string) string {
 	if o.credentialsDir != "" {
-		return fmt.Sprintf("the access key in the files of %s (--credentials-dir)", o.credentialsDir)
+		return fmt.Sprintf("%s and %s of %s (--credentials-dir)", o.credentialsFiles[0], o.credentialsFiles[1], o.credentialsDir)
 	}
 	return "credentials of the source " + source
 }

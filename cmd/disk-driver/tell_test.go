@@ -87,13 +87,20 @@ func TestAFailedCheckNamesTheSecretAndItsKey(t *testing.T) {
 	}
 	writeFiles(t, dir, map[string]string{"access-key-id": "LTAI-the-id", "access-key-secret": "the-secret-itself"})
 	got := check()
-	for _, want := range []string{"topodisk-credentials", "InvalidAccessKeyId.NotFound"} {
+	for _, want := range []string{"topodisk-credentials", "access-key-secret", "InvalidAccessKeyId.NotFound"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("with a wrong key: %s\nwant it to name %s", got, want)
 		}
 	}
 	if strings.Contains(got, "the-secret-itself") {
 		t.Errorf("the error shows the secret: %s", got)
+	}
+
+	o.credentialsFiles = []string{"ak", "sk", "token"}
+	for _, want := range []string{"topodisk-credentials", "no file ak and sk"} {
+		if got := check(); !strings.Contains(got, want) {
+			t.Errorf("with keys of other names: %s\nwant it to name %s", got, want)
+		}
 	}
 }
 

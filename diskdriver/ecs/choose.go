@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,6 +18,8 @@ const metadataAddress = "http://100.100.100.200"
 type Sources struct {
 	// Directory holds files as Directory describes them. Empty: none.
 	Directory string
+	// Files are what the directory's files are called; UsualFiles if empty.
+	Files FileNames
 	// Region is the ECS region, whose STS is asked.
 	Region string
 	// STSEndpoint is a host, host:port or URL of STS; HTTPS is spoken unless it
@@ -87,7 +90,7 @@ func (s *Sources) source() string {
 func (s *Sources) open(source string, meter *keyMeter) (Credentials, error) {
 	switch source {
 	case fromDirectory:
-		return newDirectory(s.Directory, meter), nil
+		return newDirectory(s.Directory, cmp.Or(s.Files, UsualFiles), meter), nil
 	case fromEnvironment:
 		return Environment(), nil
 	case fromOIDC:

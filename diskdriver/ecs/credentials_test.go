@@ -125,6 +125,24 @@ func TestDirectoryNamesTheFileThatIsWrong(t *testing.T) {
 	}
 }
 
+// A Secret's keys may be called anything, and errors call them so.
+func TestDirectoryReadsFilesOfOtherNames(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"ak": "the-id", "sk": "the-secret", "token": "the-token", idFile: "another-id", secretFile: "another-secret"})
+	credentials, _, err := Choose(Sources{Directory: dir, Files: FileNames{ID: "ak", Secret: "sk", Token: "token"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := credentials.Get(t.Context()); err != nil || got != (Keys{"the-id", "the-secret", "the-token"}) {
+		t.Errorf("error %v, or other keys than those of the files", err)
+	}
+	write(t, dir, map[string]string{"ak": "", "sk": ""})
+	fresh := newDirectory(dir, FileNames{ID: "ak", Secret: "sk", Token: "token"}, newKeyMeter(fromDirectory))
+	if _, err := fresh.Get(t.Context()); err == nil || !strings.Contains(err.Error(), "no file ak and sk") {
+		t.Errorf("error %v doesn't name the files", err)
+	}
+}
+
 // rotation is a step of files that change, and the ID that is then in use.
 type rotation struct {
 	wait  time.Duration

@@ -22,11 +22,28 @@ const (
 	tokenFile  = "security-token"
 )
 
+// pair are the names of the two files of an access key.
+type pair struct{ id, secret string }
+
 // spellings are the names that the two files of a pair may have: ours first,
 // then those of the Secret csi-access-key of other disk drivers.
-var spellings = []struct{ id, secret string }{
+var spellings = []pair{
 	{idFile, secretFile},
 	{"id", "secret"},
+}
+
+// FileNames are what the files of a directory of credentials are called.
+type FileNames struct{ ID, Secret, Token string }
+
+// UsualFiles are the names that Directory reads.
+var UsualFiles = FileNames{ID: idFile, Secret: secretFile, Token: tokenFile}
+
+// pairs are the names to look for, the first of which errors tell.
+func (n FileNames) pairs() []pair {
+	if n == UsualFiles {
+		return spellings
+	}
+	return []pair{{n.ID, n.Secret}}
 }
 
 // How long changed files must stay as they are until they are believed, where
@@ -50,14 +67,17 @@ const largestFile = 64 << 10
 // changed and nothing has for a second; a change of some files alone counts
 // after ten seconds. While files are missing or can't be read, the old keys
 // stay in use and the log says why, once.
-func Directory(path string) Credentials { return newDirectory(path, newKeyMeter(fromDirectory)) }
+func Directory(path string) Credentials {
+	return newDirectory(path, UsualFiles, newKeyMeter(fromDirectory))
+}
 
-func newDirectory(path string, meter *keyMeter) *directory {
-	return &directory{path: path, meter: meter}
+func newDirectory(path string, files FileNames, meter *keyMeter) *directory {
+	return &directory{path: path, files: files, meter: meter}
 }
 
 type directory struct {
 	path  string
+	files FileNames
 	meter *keyMeter
 
 	mu      sync.Mutex
@@ -133,13 +153,13 @@ func (d *directory) read() (keys Keys, atOnce bool, err error) {
 		link := filepath.Join(d.path, "..data")
 		base, err := filepath.EvalSymlinks(link)
 		if errors.Is(err, fs.ErrNotExist) {
-			keys, err := readKeys(d.path)
+			keys, err := d.files.read(d.path)
 			return keys, false, err
 		}
 		if err != nil {
 			return Keys{}, false, fmt.Errorf("credentials directory: %w", err)
 		}
-		keys, err := readKeys(base)
+		keys, err := d.files.read(base)
 		if again, _ := filepath.EvalSymlinks(link); again == base {
 			return keys, true, err
 		}
@@ -147,16 +167,16 @@ func (d *directory) read() (keys Keys, atOnce bool, err error) {
 	return Keys{}, false, fmt.Errorf("credentials directory %s: its files change faster than they can be read", d.path)
 }
 
-// readKeys reads the files of one directory.
-func readKeys(base string) (Keys, error) {
-	for _, spelling := range spellings {
+// read reads the files of one directory.
+func (n FileNames) read(base string) (Keys, error) {
+	for _, spelling := range n.pairs() {
 		id, idErr := readFile(base, spelling.id)
 		secret, secretErr := readFile(base, spelling.secret)
 		if errors.Is(idErr, fs.ErrNotExist) && errors.Is(secretErr, fs.ErrNotExist) {
 			continue
 		}
-		token, tokenErr := readFile(base, tokenFile)
-		if errors.Is(tokenErr, fs.ErrNotExist) {
+		token, tokenErr := readFile(base, n.Token)
+		if errors.Is(tokenErr, fs.ErrNotExist) || errors.Is(tokenErr, errEmpty) {
 			tokenErr = nil
 		}
 		if err := errors.Join(idErr, secretErr, tokenErr); err != nil {
@@ -164,8 +184,11 @@ func readKeys(base string) (Keys, error) {
 		}
 		return Keys{AccessKeyID: id, AccessKeySecret: secret, SecurityToken: token}, nil
 	}
-	return Keys{}, fmt.Errorf("credentials directory %s: no file %s and %s", base, idFile, secretFile)
+	return Keys{}, fmt.Errorf("credentials directory %s: no file %s and %s", base, n.ID, n.Secret)
 }
+
+// errEmpty is the end of what is said of a file that holds nothing.
+var errEmpty = errors.New("is empty")
 
 // readFile returns what one file holds, without the white space around it. Its
 // errors name the file and never what is in it.
@@ -184,8 +207,8 @@ func readFile(base, name string) (string, error) {
 	}
 	value := bytes.TrimSpace(content)
 	switch {
-	case len(value) == 0 && name != tokenFile:
-		return "", fmt.Errorf("credentials file %s is empty", path)
+	case len(value) == 0:
+		return "", fmt.Errorf("credentials file %s %w", path, errEmpty)
 	case bytes.ContainsAny(value, "\x00\r\n\t "):
 		return "", fmt.Errorf("credentials file %s: white space inside the value is not allowed", path)
 	}

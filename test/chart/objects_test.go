@@ -281,12 +281,16 @@ func TestCredentialsAreFilesWithTheNamesThatDiskDriverReads(t *testing.T) {
 			secret = v.Secret
 		}
 	}
+	// The files are called what the keys are, for errors name the files.
+	if !slices.Contains(driver.Args, "--credentials-files=id,secret,security-token") {
+		t.Errorf("disk-driver is not told what the files are called: %v", driver.Args)
+	}
 	mode, optional := int32(0o440), true
 	want := &corev1.SecretVolumeSource{
 		SecretName: "csi-access-key", DefaultMode: &mode, Optional: &optional,
 		Items: []corev1.KeyToPath{
-			{Key: "id", Path: "access-key-id"},
-			{Key: "secret", Path: "access-key-secret"},
+			{Key: "id", Path: "id"},
+			{Key: "secret", Path: "secret"},
 			{Key: "security-token", Path: "security-token"},
 		},
 	}
