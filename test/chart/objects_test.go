@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -326,6 +327,30 @@ func TestProbesAskPortsThatTheProgramsListenOn(t *testing.T) {
 				t.Errorf("preset %s: nothing notices when %s hangs", name, c.Name)
 			}
 		}
+	}
+}
+
+// Kubernetes' sidecars answer nobody until disk-driver is ready, which it is not while its credentials are wrong: to be
+// restarted over and over would only make them come late once they are right.
+func TestSidecarsMayWaitForTheDriver(t *testing.T) {
+	sidecars := 0
+	for _, name := range []string{"full", "upstream-provisioner"} {
+		for _, c := range controllerPod(t, preset(t, name, "")).Containers {
+			probe := c.StartupProbe
+			if own := len(c.Command) > 0; own {
+				if probe != nil {
+					t.Errorf("preset %s: %s answers at once and needs no startup probe", name, c.Name)
+				}
+				continue
+			}
+			sidecars++
+			if probe == nil || time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second < 24*time.Hour {
+				t.Errorf("preset %s: %s is restarted while it waits: %v", name, c.Name, probe)
+			}
+		}
+	}
+	if sidecars < 5 {
+		t.Errorf("only %d sidecars were found", sidecars)
 	}
 }
 

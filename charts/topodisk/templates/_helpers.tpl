@@ -117,12 +117,25 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* How long a sidecar may take to answer, of its port's name. */}}
+{{- define "topodisk.sidecarStartup" -}}
+# It waits for disk-driver to be ready before it answers: for a day at most, for no restart would mend the credentials.
+startupProbe:
+  httpGet:
+    path: /healthz/leader-election
+    port: {{ . }}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 43200
+{{- end -}}
+
 {{/* What follows a sidecar's flags, of (list root port-name values): it has the socket and a token, and nothing else. */}}
 {{- define "topodisk.sidecarRest" -}}
 {{- $values := index . 2 -}}
 ports:
   - name: {{ index . 1 }}
     containerPort: {{ trimPrefix ":" $values.httpEndpoint }}
+{{ include "topodisk.sidecarStartup" (index . 1) }}
 # Restarted if it takes itself for the leader and cannot renew its Lease.
 livenessProbe:
   httpGet:
