@@ -23,6 +23,9 @@ const (
 	// pageBytes is how much a ConfigMap of the book may hold; Kubernetes
 	// allows 1 MiB.
 	pageBytes = 768 << 10
+	// handyBytes is how large a page grows while another one is smaller: it is
+	// written whole for a single order.
+	handyBytes = 16 << 10
 	// mostPages bounds the book; an order that finds no room waits.
 	mostPages = 8
 	// strikeLinger is how long orders that were struck out may stay in the book
@@ -37,9 +40,13 @@ const (
 	// each other, and many cost few commits.
 	gatherEach, gatherMost = 200 * time.Microsecond, 20 * time.Millisecond
 	// mostForeseen bounds the orders in the book that nobody has begun with: they
-	// are a page or two, which is written once. With fewer of them the workers
-	// wait for one commit after the other.
+	// are written once. With fewer of them the workers wait for one commit after
+	// the other.
 	mostForeseen = 1024
+	// aheadShare is how many times as long as the last commit took the next one
+	// waits that nobody waits for, and aheadMost how long at most: an API server
+	// that is slow is not asked for more than it has to do.
+	aheadShare, aheadMost = 4, 250 * time.Millisecond
 	// commitTimeout bounds one write of a page.
 	commitTimeout = 15 * time.Second
 )
@@ -63,6 +70,7 @@ type configMapBook struct {
 	waiting    []chan error            // for the next commit
 	committing []chan error            // for the one under way
 	wanted     chan struct{}           // someone waits for a commit
+	ahead      chan struct{}           // there is something to write that nobody waits for
 }
 
 // bookPage is one ConfigMap.
@@ -83,7 +91,7 @@ func newBook(client kubernetes.Interface, namespace, prefix string, commits func
 	return &configMapBook{
 		client: client, namespace: namespace, prefix: prefix, commits: commits, fatal: func(error) {},
 		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, foreign: map[types.UID]*bookPage{}, foreseen: map[types.UID]bool{},
-		wanted: make(chan struct{}, 1),
+		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
 	}
 }
 
@@ -91,13 +99,14 @@ func newBook(client kubernetes.Interface, namespace, prefix string, commits func
 func (b *configMapBook) load(ctx context.Context) ([]*order, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pages, b.where, b.struck, b.foreign = nil, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}
+	b.where, b.struck, b.foreign = map[types.UID]*bookPage{}, map[types.UID]*bookPage{}, map[types.UID]*bookPage{}
+	pages, err := b.readAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.pages = pages
 	var orders []*order
-	for n := range mostPages {
-		p := &bookPage{name: fmt.Sprintf("%s-%d", b.prefix, n), entries: map[string]string{}}
-		if err := b.read(ctx, p); err != nil {
-			return nil, err
-		}
+	for _, p := range b.pages {
 		for uid, data := range p.entries {
 			p.bytes += len(uid) + len(data)
 			o, err := decode([]byte(data))
@@ -110,9 +119,22 @@ func (b *configMapBook) load(ctx context.Context) ([]*order, error) {
 			orders = append(orders, o)
 		}
 		p.saved = maps.Clone(p.entries)
-		b.pages = append(b.pages, p)
 	}
 	return orders, nil
+}
+
+// readAll reads every page, missing ones too: somebody may have deleted one in the middle.
+func (b *configMapBook) readAll(ctx context.Context) ([]*bookPage, error) {
+	pages, errs := make([]*bookPage, mostPages), make([]error, mostPages)
+	var all sync.WaitGroup
+	for n := range pages {
+		all.Go(func() {
+			pages[n] = &bookPage{name: fmt.Sprintf("%s-%d", b.prefix, n), entries: map[string]string{}}
+			errs[n] = b.read(ctx, pages[n])
+		})
+	}
+	all.Wait()
+	return pages, errors.Join(errs...)
 }
 
 func (b *configMapBook) read(ctx context.Context, p *bookPage) error {
@@ -164,7 +186,7 @@ func (b *configMapBook) foresee(o *order) {
 	}
 	if b.place(claim, string(data)) != nil {
 		b.foreseen[claim] = true
-		b.want()
+		signal(b.ahead)
 	}
 }
 
@@ -234,25 +256,31 @@ func (b *configMapBook) place(claim types.UID, data string) *bookPage {
 func (b *configMapBook) await() <-chan error {
 	done := make(chan error, 1)
 	b.waiting = append(b.waiting, done)
-	b.want()
+	signal(b.wanted)
 	return done
 }
 
-func (b *configMapBook) want() {
+// signal leaves word for who looks next; one word is enough.
+func signal(c chan<- struct{}) {
 	select {
-	case b.wanted <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// roomFor returns the first page with room, so that few pages are in use.
+// roomFor returns the first page that stays handy, so that few pages are in use,
+// else the smallest one with room.
 func (b *configMapBook) roomFor(bytes int) *bookPage {
+	var smallest *bookPage
 	for _, p := range b.pages {
-		if p.bytes+bytes <= pageBytes {
+		if p.bytes+bytes <= handyBytes {
 			return p
 		}
+		if p.bytes+bytes <= pageBytes && (smallest == nil || p.bytes < smallest.bytes) {
+			smallest = p
+		}
 	}
-	return nil
+	return smallest
 }
 
 // strike implements book.
@@ -328,20 +356,34 @@ func (b *configMapBook) flush(ctx context.Context, claim types.UID) error {
 
 // run commits until ctx ends, and once more then.
 func (b *configMapBook) run(ctx context.Context) {
+	var took time.Duration
 	for {
 		select {
 		case <-ctx.Done():
 			b.commitAll(context.WithoutCancel(ctx))
 			return
 		case <-b.wanted:
+		case <-b.ahead:
+			b.leaveTime(ctx, min(aheadShare*took, aheadMost))
 		case <-time.After(strikeLinger):
 			b.hurryOverdue()
 		}
+		begin := time.Now()
 		b.commit(context.WithoutCancel(ctx))
+		took = time.Since(begin)
 		select {
 		case <-ctx.Done():
 		case <-time.After(b.gather()):
 		}
+	}
+}
+
+// leaveTime waits until someone waits for a commit, or for so long.
+func (b *configMapBook) leaveTime(ctx context.Context, most time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-b.wanted:
+	case <-time.After(most):
 	}
 }
 
@@ -376,47 +418,68 @@ func (b *configMapBook) hurryOverdue() {
 
 // commit writes every page that has changed, and tells those who wait.
 func (b *configMapBook) commit(ctx context.Context) {
-	b.mu.Lock()
-	b.committing, b.waiting = b.waiting, nil
-	var err error
-	for _, p := range b.pages {
-		if p.dirty {
-			p.dirty, p.stale = false, time.Time{}
-			p.writing = maps.Clone(p.entries)
-		}
-	}
-	for _, p := range b.pages {
-		if p.writing != nil {
-			err = errors.Join(err, b.save(ctx, p))
-			p.writing = nil
-		}
-	}
-	waiting := b.committing
-	b.committing = nil
-	b.mu.Unlock()
-	for _, done := range waiting {
+	err := b.saveAll(ctx, b.begin())
+	for _, done := range b.end() {
 		done <- err
 	}
 }
 
-// save writes one page. b.mu is held, but not while the write is under way.
+// begin returns the pages that are to be written.
+func (b *configMapBook) begin() []*bookPage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.committing, b.waiting = b.waiting, nil
+	var pages []*bookPage
+	for _, p := range b.pages {
+		if p.dirty {
+			p.dirty, p.stale = false, time.Time{}
+			p.writing = maps.Clone(p.entries)
+			pages = append(pages, p)
+		}
+	}
+	return pages
+}
+
+// end returns those who have waited for the commit.
+func (b *configMapBook) end() []chan error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.pages {
+		p.writing = nil
+	}
+	waiting := b.committing
+	b.committing = nil
+	return waiting
+}
+
+// saveAll writes pages side by side.
+func (b *configMapBook) saveAll(ctx context.Context, pages []*bookPage) error {
+	errs := make([]error, len(pages))
+	var all sync.WaitGroup
+	for i, p := range pages {
+		all.Go(func() { errs[i] = b.save(ctx, p) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// save writes one page.
 func (b *configMapBook) save(ctx context.Context, p *bookPage) error {
-	entries := p.writing
-	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	b.commits()
 	err := b.settle(ctx, p)
 	if err == nil {
-		err = b.put(ctx, p, entries)
+		err = b.put(ctx, p, p.writing)
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err != nil {
 		p.dirty = true // the next commit tries again
 		return fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", b.namespace, p.name, err)
 	}
 	maps.DeleteFunc(b.struck, func(claim types.UID, at *bookPage) bool {
-		_, held := entries[string(claim)]
+		_, held := p.writing[string(claim)]
 		return at == p && !held
 	})
 	return nil

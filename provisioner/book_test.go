@@ -351,6 +351,35 @@ func TestAFullBookMakesOrdersWait(t *testing.T) {
 	}
 }
 
+func TestPagesStayHandyAsLongAsThereIsAnother(t *testing.T) {
+	_, api := newShelf()
+	b := newBook(api, "kube-system", "journal", func() {})
+	if _, err := b.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry := strings.Repeat("x", 1<<10)
+	enter := func(orders int) (largest, used int) {
+		for n := range orders {
+			if _, err := b.enter(types.UID(fmt.Sprint(n)), entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range b.pages {
+			largest = max(largest, p.bytes)
+			if p.bytes > 0 {
+				used++
+			}
+		}
+		return largest, used
+	}
+	if largest, used := enter(40); largest > handyBytes || used != 3 {
+		t.Errorf("%d pages with 40 KiB, of %d bytes at most", used, largest)
+	}
+	if largest, used := enter(400); largest > 60<<10 || used != mostPages {
+		t.Errorf("%d pages with 400 KiB, of %d bytes at most", used, largest)
+	}
+}
+
 // failingBook takes no entry.
 type failingBook struct{ noBook }
 
@@ -551,6 +580,37 @@ func TestAnOrderThatIsBeingWrittenIsWaitedFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A slow API server is asked seldom for what nobody waits for, and at once for what somebody does.
+func TestWhatNobodyWaitsForLeavesASlowAPIServerTime(t *testing.T) {
+	const slow, orders = 30 * time.Millisecond, 40
+	synctest.Test(t, func(t *testing.T) {
+		s, api := newShelf()
+		b := openBook(t, api)
+		b.commits = func() { time.Sleep(slow) }
+		begin := time.Now()
+		for n := range orders {
+			b.foresee(orderOf(t, n))
+			time.Sleep(slow / 2)
+		}
+		most := int(time.Since(begin)/((aheadShare+1)*slow)) + 2
+		s.set(func(s *shelf) {
+			if s.writes > most {
+				t.Errorf("%d writes in %s, want %d at most", s.writes, time.Since(begin), most)
+			}
+		})
+		time.Sleep(time.Second)
+		wrote(t, b, orders)
+		time.Sleep(time.Second)
+		b.foresee(orderOf(t, orders+1))
+		b.foresee(orderOf(t, orders+2))
+		begin = time.Now()
+		wrote(t, b, orders+2)
+		if took := time.Since(begin); took > 2*slow {
+			t.Errorf("who waited was told after %s", took)
+		}
+	})
 }
 
 // A commit for another order changes nothing about one that stands there.
