@@ -24,8 +24,8 @@ func (a *arena) deleting(ctx context.Context, s scale, d *duel) error {
 		done := ends(all, c)
 		rates[i] = float64(len(done)) / done[len(done)-1].Sub(begin(all, c)).Seconds()
 	}
-	d.bound("API writes a deleted PV", writes[0], writes[1], 2)
-	d.bound("API reads a deleted PV", reads[0], reads[1], 1)
+	d.bound("API writes a deleted PV", writes[0], writes[1], "", 2)
+	d.bound("API reads a deleted PV", reads[0], reads[1], "", 1)
 	d.ratio(fmt.Sprintf("deletions a second, %d at once, QPS 20", s.deletions), rates[0], rates[1], "/s", atLeast(0.95))
 	return nil
 }

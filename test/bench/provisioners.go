@@ -95,9 +95,22 @@ func (a *arena) both() []contender { return []contender{a.ours, a.upstream} }
 
 // start runs a provisioner with further flags.
 func (a *arena) start(c contender, args ...string) (*lab.Process, error) {
+	return a.run(c.name, c.path, a.flags(args))
+}
+
+// startOn is start on a host of that name: csi-provisioner's replicas take themselves for one if they share it.
+func (a *arena) startOn(host string, c contender, args ...string) (*lab.Process, error) {
+	const script = `hostname "$0" && exec "$@"`
+	return a.run(c.name, "unshare", append([]string{"--map-root-user", "--uts", "sh", "-c", script, host, c.path}, a.flags(args)...))
+}
+
+func (a *arena) flags(more []string) []string {
+	return append([]string{"--csi-address=" + a.socket, "--kubeconfig=" + a.Kubeconfig, "--leader-election-namespace=kube-system"}, more...)
+}
+
+func (a *arena) run(name, path string, args []string) (*lab.Process, error) {
 	a.runs++
-	flags := []string{"--csi-address=" + a.socket, "--kubeconfig=" + a.Kubeconfig, "--leader-election-namespace=kube-system"}
-	return a.StartProgram(fmt.Sprintf("%s-%d", c.name, a.runs), c.path, append(flags, args...)...)
+	return a.StartProgram(fmt.Sprintf("%s-%d", name, a.runs), path, args...)
 }
 
 // unlimited are flags under which the client's own limit plays no part.

@@ -31,18 +31,12 @@ func (d *duel) ratio(name string, ours, upstream float64, unit string, t target)
 }
 
 // bound takes down two figures of which ours has a target.
-func (d *duel) bound(name string, ours, upstream, most float64) {
-	t := atMost(most)
+func (d *duel) bound(name string, ours, upstream float64, unit string, most float64) {
 	ratio := ""
 	if upstream > 0 {
 		ratio = short(ours / upstream)
 	}
-	d.add(rival{Name: name, Ours: number(ours, ""), Upstream: number(upstream, ""), Ratio: ratio, Target: t.text}, t.met(ours))
-}
-
-// seconds is bound for times of ours alone.
-func (d *duel) seconds(name string, ours, most float64) {
-	d.add(rival{Name: name, Ours: short(ours) + " s", Upstream: "-", Target: "<= " + number(most, "s")}, ours <= most)
+	d.add(rival{Name: name, Ours: number(ours, "") + unit, Upstream: number(upstream, "") + unit, Ratio: ratio, Target: "<= " + number(most, "") + unit}, ours <= most)
 }
 
 func (d *duel) add(r rival, met bool) {
@@ -89,7 +83,7 @@ func (d *duel) markdown(s scale, commits []string) string {
 		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
 		fmt.Sprintf("Rates of many claims in the small cluster are the median of %d runs of each, in turn; latencies, takeovers and all figures of the large cluster of %d; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
 		"The time of a claim is from the API server's answer to the controller-manager, which assigns its provisioner, to its answer to the provisioner, which saves its PersistentVolume. These claims are made at an even rate with their selected node, and the real controller-manager assigns them.",
-		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s). csi-provisioner's is not measured: its replicas are told apart by their host's name, and these share it.",
+		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s). Each replica runs on a host name of its own, by which csi-provisioner tells its replicas apart.",
 		"The requirement is that of a claim with a selected node, from caches that are full: topology.Index's against upstream's GenerateAccessibilityRequirements, each in a process of its own.",
 		"csi-provisioner is built from its module v6.3.0 with the libraries that it requires itself (test/kube/upstream).",
 		machine("make bench-provisioner") + " Measured at " + strings.Join(commits, ", ") + ".",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,15 +18,17 @@ func (a *arena) takeovers(ctx context.Context, s scale, d *duel) error {
 		kill bool
 		most float64
 	}{{"SIGTERM", false, 2}, {"kill -9", true, 20}} {
-		var took []float64 // ours alone: two csi-provisioners of one host take each other for themselves, and both work
+		var took [2][]float64
 		for range s.rounds {
-			seconds, err := a.takeover(ctx, a.ours, how.kill)
-			if err != nil {
-				return err
+			for i, c := range a.both() {
+				seconds, err := a.takeover(ctx, c, how.kill)
+				if err != nil {
+					return err
+				}
+				took[i] = append(took[i], seconds)
 			}
-			took = append(took, seconds)
 		}
-		d.seconds("takeover after "+how.name+", to the next PV saved, default lease", middle(took), how.most)
+		d.bound("takeover after "+how.name+", to the next PV saved, default lease", middle(took[0]), middle(took[1]), " s", how.most)
 	}
 	return nil
 }
@@ -37,8 +40,8 @@ func (a *arena) takeover(ctx context.Context, c contender, kill bool) (float64, 
 		return 0, err
 	}
 	var both []*lab.Process
-	for range 2 {
-		process, err := a.start(c, append([]string{"--leader-election=true"}, unlimited...)...)
+	for i := range 2 {
+		process, err := a.startOn(fmt.Sprintf("host-%d", i), c, append([]string{"--leader-election=true"}, unlimited...)...)
 		if err != nil {
 			return 0, err
 		}
