@@ -2,7 +2,9 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 )
@@ -32,8 +35,9 @@ type Connection struct {
 
 	mu       sync.Mutex
 	verified bool
-	lost     int    // how often the connection was lost
-	name     string // fixed by the first answer, or by the caller
+	peer     net.Addr // the driver's end of the connection that was verified last; every connection has a value of its own
+	lost     int      // how often the connection was lost
+	name     string   // fixed by the first answer, or by the caller
 	can      Abilities
 }
 
@@ -146,10 +150,11 @@ func (c *Connection) verify(ctx context.Context) error {
 	defer cancel()
 	for !c.isVerified() {
 		before := c.losses()
-		if err := c.askIdentity(ctx); err != nil {
+		var from peer.Peer
+		if err := c.askIdentity(ctx, &from); err != nil {
 			return err
 		}
-		c.trust(before)
+		c.trust(before, from.Addr)
 	}
 	return nil
 }
@@ -160,17 +165,21 @@ func (c *Connection) isVerified() bool {
 	return c.verified
 }
 
-// trust takes the driver for verified if the connection was not lost meanwhile.
-func (c *Connection) trust(losses int) {
+// trust takes the driver at that end for verified if the connection was not lost meanwhile.
+func (c *Connection) trust(losses int, peer net.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.verified = c.lost == losses
+	c.verified, c.peer = c.lost == losses, peer
 }
 
-func (c *Connection) askIdentity(ctx context.Context) error {
-	name, err := rpc.GetDriverName(ctx, c.conn)
+func (c *Connection) askIdentity(ctx context.Context, from *peer.Peer) error {
+	info, err := csi.NewIdentityClient(c.conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.Peer(from))
 	if err != nil {
 		return fmt.Errorf("GetPluginInfo: %w", err)
+	}
+	name := info.GetName()
+	if name == "" {
+		return errors.New("GetPluginInfo: the driver has no name")
 	}
 	if known := c.Name(); known != "" && name != known {
 		return status.Errorf(codes.FailedPrecondition, "the driver on the socket is %s, not %s", name, known)
@@ -203,21 +212,29 @@ func (c *Connection) askIdentity(ctx context.Context) error {
 }
 
 // known makes a call to the driver that verify knows. The connection comes back
-// by itself, so it must not have been lost before the call, nor during it: an
-// answer that may be another driver's counts for nothing.
-func known[T any](ctx context.Context, c *Connection, call func() (*T, error)) (*T, error) {
+// by itself, so the answer must have come over the one that was verified: one
+// that may be another driver's counts for nothing. A driver that ends closes its
+// connection to new calls before it has answered those under way.
+func known[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
 	if c.conn.GetState() != connectivity.Ready {
 		c.distrust()
 	}
 	if err := c.verify(ctx); err != nil {
 		return nil, &notAsked{status.Errorf(codes.Unavailable, "the driver is not back: %v", err)}
 	}
-	before := c.losses()
-	answer, err := call()
-	if err == nil && c.losses() != before {
+	asked := c.verifiedPeer()
+	var from peer.Peer
+	answer, err := call(grpc.Peer(&from))
+	if err == nil && from.Addr != asked {
 		return nil, status.Error(codes.Unavailable, "the connection to the driver was lost while it was asked")
 	}
 	return answer, err
+}
+
+func (c *Connection) verifiedPeer() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peer
 }
 
 // Session implements Driver.
@@ -231,22 +248,30 @@ func (c *Connection) losses() int {
 
 // CreateVolume implements Driver.
 func (c *Connection) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
-	return known(ctx, c, func() (*csi.CreateVolumeResponse, error) { return c.client.CreateVolume(ctx, in, opts...) })
+	return known(ctx, c, func(peer grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+		return c.client.CreateVolume(ctx, in, append(opts, peer)...)
+	})
 }
 
 // DeleteVolume implements Driver.
 func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
-	return known(ctx, c, func() (*csi.DeleteVolumeResponse, error) { return c.client.DeleteVolume(ctx, in, opts...) })
+	return known(ctx, c, func(peer grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+		return c.client.DeleteVolume(ctx, in, append(opts, peer)...)
+	})
 }
 
 // GetCapacity implements Driver.
 func (c *Connection) GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
-	return known(ctx, c, func() (*csi.GetCapacityResponse, error) { return c.client.GetCapacity(ctx, in, opts...) })
+	return known(ctx, c, func(peer grpc.CallOption) (*csi.GetCapacityResponse, error) {
+		return c.client.GetCapacity(ctx, in, append(opts, peer)...)
+	})
 }
 
 // ListVolumes implements Driver.
 func (c *Connection) ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
-	return known(ctx, c, func() (*csi.ListVolumesResponse, error) { return c.client.ListVolumes(ctx, in, opts...) })
+	return known(ctx, c, func(peer grpc.CallOption) (*csi.ListVolumesResponse, error) {
+		return c.client.ListVolumes(ctx, in, append(opts, peer)...)
+	})
 }
 
 // Close closes the connection.

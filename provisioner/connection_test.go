@@ -13,6 +13,7 @@ import (
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -25,6 +26,8 @@ type plugin struct {
 	noTopology bool
 	noCreate   bool
 	unready    atomic.Bool
+	held       chan struct{} // CreateVolume is answered when it is closed; nil: at once
+	begun      atomic.Int32  // calls of CreateVolume
 }
 
 func (p *plugin) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
@@ -60,6 +63,10 @@ func (p *plugin) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 }
 
 func (p *plugin) CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	p.begun.Add(1)
+	if p.held != nil {
+		<-p.held
+	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "d-of-" + p.name}}, nil
 }
 
@@ -70,6 +77,11 @@ func (p *plugin) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.D
 // serve lets a plugin answer on the socket until stop is called.
 func serve(t *testing.T, socket string, p *plugin) (stop func()) {
 	t.Helper()
+	return server(t, socket, p).Stop
+}
+
+func server(t *testing.T, socket string, p *plugin) *grpc.Server {
+	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +91,7 @@ func serve(t *testing.T, socket string, p *plugin) (stop func()) {
 	csi.RegisterControllerServer(server, p)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	return server.Stop
+	return server
 }
 
 func connect(ctx context.Context, socket, wanted string) (*Connection, error) {
@@ -187,5 +199,42 @@ func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
 	eventually(t, "the driver was back", func() bool { _, err := create(); return err == nil })
 	if c.Session() == before {
 		t.Error("the new driver's session is the old one's")
+	}
+}
+
+// TestADriverThatEndsIsHeardOut ends a driver, which takes no new calls then, while it makes a volume. Another one is on
+// the socket before it answers.
+func TestADriverThatEndsIsHeardOut(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	p := &plugin{name: driverName, held: make(chan struct{})}
+	ending := server(t, socket, p)
+	c, err := connect(t.Context(), socket, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	type answer struct {
+		volume string
+		err    error
+	}
+	answers := make(chan answer)
+	go func() {
+		response, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
+		answers <- answer{response.GetVolume().GetVolumeId(), err}
+	}()
+	eventually(t, "the driver was asked", func() bool { return p.begun.Load() == 1 })
+	go ending.GracefulStop()
+	eventually(t, "the connection took no new calls", func() bool { return c.conn.GetState() != connectivity.Ready })
+	serve(t, socket, &plugin{name: driverName})
+	eventually(t, "the next driver answered", func() bool {
+		_, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
+		return err == nil
+	})
+	close(p.held)
+	if got := <-answers; got.err != nil || got.volume != "d-of-"+driverName {
+		t.Errorf("the driver that ended answered %q, %v", got.volume, got.err)
+	}
+	if n := p.begun.Load(); n != 1 {
+		t.Errorf("the driver that ended was asked %d times, want 1", n)
 	}
 }
