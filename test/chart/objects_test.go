@@ -418,6 +418,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 			"storage.k8s.io/volumeattachments[]: get list watch patch",
 		},
 		"kube-system/topodisk-attacher": {
+			"/events[]: create patch", // that it leads
 			"coordination.k8s.io/leases[]: create",
 			"coordination.k8s.io/leases[external-attacher-leader-diskplugin-csi-alibabacloud-com]: get update",
 		},

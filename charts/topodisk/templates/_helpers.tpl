@@ -174,7 +174,8 @@ subjects:
     namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{/* The Role of a sidecar's own Lease with its binding, of (dict root, component, lease, verbs). */}}
+{{/* The Role of a sidecar's own Lease with its binding, of (dict root, component, lease, verbs, and events if no other
+     role of its own lets it make them). */}}
 {{- define "topodisk.leaseRole" -}}
 {{- $name := printf "%s-%s" (include "topodisk.fullname" .root) .component -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -193,6 +194,12 @@ rules:
     resources: [leases]
     resourceNames: [{{ .lease }}]
     verbs: [{{ .verbs }}]
+  {{- if .events }}
+  # That it leads is an event on the Lease.
+  - apiGroups: [""]
+    resources: [events]
+    verbs: [create, patch]
+  {{- end }}
 ---
 {{ include "topodisk.binding" (dict "root" .root "kind" "Role" "name" $name "namespace" .root.Release.Namespace "account" (include "topodisk.controller" .root)) }}
 {{- end -}}
