@@ -22,7 +22,7 @@ const (
 var all = []string{
 	ordinary,
 	shared + `.*(ROX mode|block volmode.*multiVolume.*(from pods on different node|read-only volume))`,
-	zone + `.*(volumegroupsnapshot|performance|volume-modify-stress)`,
+	zone + `.*(volumegroupsnapshot|performance|volume-modify-stress|immediate-binding)`,
 }
 
 // quick are a few minutes of them, in which everything that the driver can do is seen once.
@@ -61,7 +61,7 @@ var left = []struct{ tests, reason string }{
 	{`\[Disruptive\]`, "The tests stop kubelets by SSH, which the nodes of the lab don't serve. `make e2e-nodes` restarts kubelets, containerd and the driver while they work."},
 	{`\[Feature:SELinux\]`, "The nodes' kernel has no SELinux."},
 	{`any volume data source`, "The test's own populator and validator are images of a registry, and no Go modules."},
-	{ordinary + `.*(ROX mode|volumegroupsnapshot|performance|volume-modify-stress|block volmode.*multiVolume.*single volume from pods on different node)`,
+	{ordinary + `.*(ROX mode|volumegroupsnapshot|performance|volume-modify-stress|immediate-binding|block volmode.*multiVolume.*single volume from pods on different node)`,
 		"Tested with a class of their own: see the tests of several nodes and of one zone."},
 }
 

@@ -96,8 +96,12 @@ func run(ctx context.Context, o options) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+	nodes := lab.ManyNodes(4) // two of them in the first zone
+	for i := range nodes {
+		nodes[i].Type = "ecs.simn.large" // its NVMe takes disks that several nodes have
+	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(4), Images: images,
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes, Images: images,
 		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
