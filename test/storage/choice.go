@@ -57,9 +57,10 @@ var quick = []string{
 var left = []struct{ tests, reason string }{
 	{`\[Feature:Windows\]|ntfs`, "Nodes with Windows: the driver is for Linux."},
 	{`Inline-volume|CSI Ephemeral`, "Inline volumes: a disk has a PersistentVolume; generic ephemeral volumes are tested."},
-	{`Pre-provisioned PV`, "Volumes that the tests make beside the driver: they do so for drivers of their own only. test/e2e has static volumes."},
+	{`Pre-provisioned PV`, "Volumes that the tests make themselves: they can do so with drivers of their own source only. `make e2e` takes over what another driver made."},
 	{`\[Disruptive\]`, "The tests stop kubelets by SSH, which the nodes of the lab don't serve. `make e2e-nodes` restarts kubelets, containerd and the driver while they work."},
 	{`\[Feature:SELinux\]`, "The nodes' kernel has no SELinux."},
+	{`snapshotmetadata`, "The driver doesn't serve which blocks of a snapshot have changed."},
 	{`any volume data source`, "The test's own populator and validator are images of a registry, and no Go modules."},
 	{ordinary + `.*(ROX mode|volumegroupsnapshot|performance|volume-modify-stress|immediate-binding|block volmode.*multiVolume.*single volume from pods on different node)`,
 		"Tested with a class of their own: see the tests of several nodes and of one zone."},

@@ -75,9 +75,9 @@ var driverIs = regexp.MustCompile(`^` + ours + ` \[Driver: [^]]+\] `)
 
 func (s specReport) result() result {
 	r := result{full: s.name(), name: driverIs.ReplaceAllString(s.name(), ""), state: s.State, reason: s.Failure.Message, seconds: s.RunTime.Seconds()}
-	switch {
-	case s.State == "skipped" && s.Failure.Message == "":
-		r.state, r.reason = leftOut, reasonFor(s.name())
+	switch reason := reasonFor(s.name()); {
+	case reason != "" || s.State == "skipped" && s.Failure.Message == "":
+		r.state, r.reason = leftOut, reason
 	case s.State != "passed" && s.State != "skipped":
 		r.state = "failed"
 	}
@@ -119,7 +119,7 @@ Of %s tests: %s.
 
 `, "`make e2e-storage`", which, all.summary())
 	for _, part := range []struct{ state, title string }{
-		{"failed", "Failed"}, {leftOut, "Left out"}, {"skipped", "Skipped: the tests say why"}, {"passed", "Passed"},
+		{"failed", "Failed"}, {"passed", "Passed"}, {"skipped", "Skipped: the tests say why"}, {leftOut, "Left out"},
 	} {
 		some := all.in(part.state)
 		if len(some) == 0 {
