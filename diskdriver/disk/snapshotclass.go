@@ -78,6 +78,7 @@ var groupKeys = keyTable[SnapshotParameters]{
 
 	"snapshotType":               {idle: instantAccess},
 	"instantAccessRetentionDays": {idle: instantAccess},
+	"deletionPolicy":             {idle: "the class's own field of that name counts; Kubernetes' tests of storage set both"},
 
 	"retentionDays": {barred: "ECS keeps a snapshot group until it is deleted"},
 }

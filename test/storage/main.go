@@ -177,6 +177,8 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, suite.Ginkgo, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = l.Dir, log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it writes its report then
+	cmd.WaitDelay = 30 * time.Second
 	cmd.Env = append(os.Environ(), "HOME="+l.Dir)
 	failed := cmd.Run()
 	code, err := report(o, path)
