@@ -76,8 +76,10 @@ var driverIs = regexp.MustCompile(`^` + ours + ` \[Driver: [^]]+\] `)
 func (s specReport) result() result {
 	r := result{full: s.name(), name: driverIs.ReplaceAllString(s.name(), ""), state: s.State, reason: s.Failure.Message, seconds: s.RunTime.Seconds()}
 	switch reason := reasonFor(s.name()); {
-	case reason != "" || s.State == "skipped" && s.Failure.Message == "":
+	case reason != "":
 		r.state, r.reason = leftOut, reason
+	case s.State == "skipped" && s.Failure.Message == "":
+		r.state, r.reason = leftOut, "Not run this time"
 	case s.State != "passed" && s.State != "skipped":
 		r.state = "failed"
 	}
