@@ -48,7 +48,7 @@ func TestFlagsNameTheTestsAndWhatIsLeftOut(t *testing.T) {
 		runs    []string
 	}{
 		"all":   {options{}, []string{fits, zoneGroup, writers, readers}},
-		"quick": {options{quick: true}, []string{fits, zoneGroup, writers}},
+		"quick": {options{quick: true}, []string{fits, writers}},
 		"focus": {options{focus: "volumegroup"}, []string{zoneGroup}},
 	} {
 		var focus, skip []string

@@ -52,7 +52,7 @@ func (o options) which() string {
 
 func main() {
 	var o options
-	flag.BoolVar(&o.quick, "quick", false, "see everything that the driver can do once")
+	flag.BoolVar(&o.quick, "quick", false, "see what the driver can do once, in minutes")
 	flag.StringVar(&o.focus, "focus", "", "regular expression of the tests to run; empty: all")
 	flag.StringVar(&o.write, "write", "", "page to write the results to")
 	flag.Func("from", "report of an earlier run, in place of a run; repeat it for the parts of a run", func(path string) error {
