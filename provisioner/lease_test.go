@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -30,11 +31,12 @@ func testLease() *Lease {
 
 // leaseServer is a fake API server that refuses an update of an old version,
 // which client-go's fake does not do by itself, and everything once it is away.
-func leaseServer() (api *fake.Clientset, away *atomic.Bool) {
+func leaseServer(t *testing.T) (api *fake.Clientset, away *atomic.Bool) {
 	api, away = fake.NewClientset(), &atomic.Bool{}
 	var mu sync.Mutex
 	var kept *coordinationv1.Lease
 	watchers := watch.NewBroadcaster(10, watch.WaitIfChannelFull)
+	t.Cleanup(watchers.Shutdown)
 	api.PrependWatchReactor("leases", func(clienttesting.Action) (bool, watch.Interface, error) {
 		events, err := watchers.Watch()
 		return true, events, err
@@ -69,77 +71,83 @@ func leaseServer() (api *fake.Clientset, away *atomic.Bool) {
 }
 
 func TestOneOfTwoLeadsAndTheOtherTakesOver(t *testing.T) {
-	api, _ := leaseServer()
-	leading := make(chan int, 2)
-	work := func(i int) func(context.Context) error {
-		return func(ctx context.Context) error { leading <- i; <-ctx.Done(); return nil }
-	}
-	var cancels [2]context.CancelFunc
-	ended := make(chan error, 2)
-	for i := range 2 {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancels[i] = cancel
-		go func() { ended <- testLease().RunWhileHeld(ctx, api, work(i)) }()
-	}
-	first := <-leading
-	select {
-	case <-leading:
-		t.Fatal("both lead")
-	case <-time.After(1500 * time.Millisecond):
-	}
-	cancels[first]()
-	if err := <-ended; err != nil {
-		t.Errorf("the first: %v", err)
-	}
-	if second := <-leading; second == first {
-		t.Error("the same leads twice")
-	}
-	cancels[1-first]()
-	if err := <-ended; err != nil {
-		t.Errorf("the second: %v", err)
-	}
-	if lease, err := api.CoordinationV1().Leases("kube-system").Get(t.Context(), "", metav1.GetOptions{}); err != nil || lease.Name != "diskplugin-csi-alibabacloud-com" {
-		t.Errorf("the Lease has not upstream's name: %v, %v", lease, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		api, _ := leaseServer(t)
+		leading := make(chan int, 2)
+		work := func(i int) func(context.Context) error {
+			return func(ctx context.Context) error { leading <- i; <-ctx.Done(); return nil }
+		}
+		var cancels [2]context.CancelFunc
+		ended := make(chan error, 2)
+		for i := range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels[i] = cancel
+			go func() { ended <- testLease().RunWhileHeld(ctx, api, work(i)) }()
+		}
+		first := <-leading
+		select {
+		case <-leading:
+			t.Fatal("both lead")
+		case <-time.After(1500 * time.Millisecond):
+		}
+		cancels[first]()
+		if err := <-ended; err != nil {
+			t.Errorf("the first: %v", err)
+		}
+		if second := <-leading; second == first {
+			t.Error("the same leads twice")
+		}
+		cancels[1-first]()
+		if err := <-ended; err != nil {
+			t.Errorf("the second: %v", err)
+		}
+		if lease, err := api.CoordinationV1().Leases("kube-system").Get(t.Context(), "", metav1.GetOptions{}); err != nil || lease.Name != "diskplugin-csi-alibabacloud-com" {
+			t.Errorf("the Lease has not upstream's name: %v, %v", lease, err)
+		}
+	})
 }
 
 func TestAStandbyEndsWithoutHavingLed(t *testing.T) {
-	api, _ := leaseServer()
-	ctx, cancel := context.WithCancel(t.Context())
-	leads := make(chan struct{})
-	go func() {
-		_ = testLease().RunWhileHeld(ctx, api, func(ctx context.Context) error { close(leads); <-ctx.Done(); return nil })
-	}()
-	<-leads
-	standby, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		ended <- testLease().RunWhileHeld(standby, api, func(context.Context) error { t.Error("it led"); return nil })
-	}()
-	time.Sleep(300 * time.Millisecond)
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	cancel()
+	synctest.Test(t, func(t *testing.T) {
+		api, _ := leaseServer(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		leads := make(chan struct{})
+		go func() {
+			_ = testLease().RunWhileHeld(ctx, api, func(ctx context.Context) error { close(leads); <-ctx.Done(); return nil })
+		}()
+		<-leads
+		standby, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- testLease().RunWhileHeld(standby, api, func(context.Context) error { t.Error("it led"); return nil })
+		}()
+		time.Sleep(300 * time.Millisecond)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		cancel()
+	})
 }
 
 func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
-	api, away := leaseServer()
-	stuck := make(chan struct{})
-	defer close(stuck)
-	err := testLease().RunWhileHeld(t.Context(), api, func(context.Context) error {
-		away.Store(true)
-		<-stuck
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		api, away := leaseServer(t)
+		stuck := make(chan struct{})
+		defer close(stuck)
+		err := testLease().RunWhileHeld(t.Context(), api, func(context.Context) error {
+			away.Store(true)
+			<-stuck
+			return nil
+		})
+		if !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("got %v", err)
+		}
 	})
-	if !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("got %v", err)
-	}
 }
 
 func TestAReleasedLeaseIsTakenAtOnce(t *testing.T) {
-	api, _ := leaseServer()
+	api, _ := leaseServer(t)
 	patient := func() *Lease { // it would ask again after an hour
 		return &Lease{
 			Namespace: "kube-system", Driver: driverName, Labels: map[string]string{"team": "storage"},
@@ -239,41 +247,43 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestALeaseThatNobodyRenewsIsTakenAsSoonAsItExpires(t *testing.T) {
-	api, _ := leaseServer()
-	leases := api.CoordinationV1().Leases("kube-system")
-	patient := &Lease{Namespace: "kube-system", Driver: driverName, LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour}
-	renewed := metav1.NowMicro()
-	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: patient.name()},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("the first"), LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &renewed},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	leads, ended := make(chan time.Time, 1), make(chan error, 1)
-	go func() {
-		ended <- patient.RunWhileHeld(ctx, api, func(ctx context.Context) error { leads <- time.Now(); <-ctx.Done(); return nil })
-	}()
-	eventually(t, "the Lease was watched and asked for", func() bool {
-		verbs := map[string]bool{}
-		for _, action := range api.Actions() {
-			verbs[action.GetVerb()] = true
+	synctest.Test(t, func(t *testing.T) {
+		api, _ := leaseServer(t)
+		leases := api.CoordinationV1().Leases("kube-system")
+		patient := &Lease{Namespace: "kube-system", Driver: driverName, LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour}
+		renewed := metav1.NowMicro()
+		lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: patient.name()},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("the first"), LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &renewed},
+		}, metav1.CreateOptions{})
+		must(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		leads, ended := make(chan time.Time, 1), make(chan error, 1)
+		go func() {
+			ended <- patient.RunWhileHeld(ctx, api, func(ctx context.Context) error { leads <- time.Now(); <-ctx.Done(); return nil })
+		}()
+		eventually(t, "the Lease was watched and asked for", func() bool {
+			verbs := map[string]bool{}
+			for _, action := range api.Actions() {
+				verbs[action.GetVerb()] = true
+			}
+			return verbs["watch"] && verbs["get"]
+		})
+		last := metav1.NowMicro()
+		lease = lease.DeepCopy()
+		lease.Spec.RenewTime = &last // for the last time
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		must(t, err)
+		if after := (<-leads).Sub(last.Time); after < time.Second {
+			t.Errorf("taken %s after it was renewed for a second", after)
 		}
-		return verbs["watch"] && verbs["get"]
+		stop()
+		must(t, <-ended)
 	})
-	last := metav1.NowMicro()
-	lease = lease.DeepCopy()
-	lease.Spec.RenewTime = &last // for the last time
-	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
-	must(t, err)
-	if after := (<-leads).Sub(last.Time); after < time.Second {
-		t.Errorf("taken %s after it was renewed for a second", after)
-	}
-	stop()
-	must(t, <-ended)
 }
 
 func TestALeaseThatWasRenewedUnseenIsHeld(t *testing.T) {
-	api, _ := leaseServer()
+	api, _ := leaseServer(t)
 	l := testLease()
 	seen, live := metav1.NewMicroTime(time.Unix(1000, 1000)), metav1.NewMicroTime(time.Unix(1000, 2000))
 	spec := func(holder string, renewed metav1.MicroTime) *coordinationv1.LeaseSpec {
