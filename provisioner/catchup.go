@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"maps"
+	"runtime/debug"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,6 +36,7 @@ func (c *Controller) catchUp(ctx context.Context) error {
 	if err := awaitAsNew(ctx, live("persistentvolumes"), c.p.volumes); err != nil {
 		return err
 	}
+	defer func() { go debug.FreeOSMemory() }() // what the caches were compared with
 	return awaitAsNew(ctx, live("persistentvolumeclaims"), c.p.claims)
 }
 
