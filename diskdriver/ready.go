@@ -2,11 +2,14 @@ package diskdriver
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // How often ECS is asked whether it answers, and how long one answer may take.
@@ -22,6 +25,7 @@ type readiness struct {
 	ready prometheus.Gauge
 	good  atomic.Bool
 	told  func(error) // hears of news; may be nil
+	cause string      // of the last answer
 }
 
 // ok returns the last answer, false before the first.
@@ -45,13 +49,30 @@ func (r *readiness) watch(ctx context.Context) {
 	}
 }
 
+// cause tells one failure from another by what does not change from call to
+// call: not by IDs, times and ports. It is empty for success.
+func cause(err error) string {
+	var refusal interface{ Code() string } // ECS has answered
+	switch kind := disk.KindOf(err); {
+	case err == nil:
+		return ""
+	case errors.As(err, &refusal):
+		return refusal.Code()
+	case kind == disk.Unauthenticated: // the text says which file, or who else was asked for keys
+		return err.Error()
+	default:
+		return kind.String()
+	}
+}
+
 // check asks once, and logs an answer that is news.
 func (r *readiness) check(ctx context.Context, known bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := r.cloud.Check(ctx)
-	good := err == nil
-	news := r.good.Swap(good) != good || !known
+	good, why := err == nil, cause(err)
+	news := r.good.Swap(good) != good || why != r.cause || !known
+	r.cause = why
 	switch {
 	case good:
 		r.ready.Set(1)

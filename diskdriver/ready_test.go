@@ -3,12 +3,16 @@ package diskdriver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // cloud answers Check with an error, or nil, and counts.
@@ -84,4 +88,40 @@ func TestProbeAnswersFromTheLastCheckAndIsNeverAnError(t *testing.T) {
 		stop()
 		<-done
 	})
+}
+
+// refusal is an answer of ECS, whose text is another one each time.
+type refusal struct{ code, id string }
+
+func (r refusal) Error() string { return r.code + " (request ID " + r.id + ")" }
+func (r refusal) Code() string  { return r.code }
+
+// Whoever mends what is wrong with the credentials must see what is wrong then.
+func TestAnotherCauseIsNewsAndTheSameIsNot(t *testing.T) {
+	unreadable := &disk.Error{Op: "DescribeDisks", Kind: disk.Unauthenticated, Err: errors.New("no file access-key-id")}
+	half := &disk.Error{Op: "DescribeDisks", Kind: disk.Unauthenticated, Err: errors.New("no file access-key-secret")}
+	lost := func(port string) error {
+		return &disk.Error{Op: "DescribeDisks", Kind: disk.Unreachable, Err: errors.New("no answer on port " + port)}
+	}
+	refused := func(code, id string) error {
+		return fmt.Errorf("signed with keys: %w", &disk.Error{Op: "DescribeDisks", Kind: disk.Unauthenticated, RequestID: id, Err: refusal{code, id}})
+	}
+	c := &cloud{}
+	var told []string
+	r := &readiness{cloud: c, ready: prometheus.NewGauge(prometheus.GaugeOpts{}), told: func(err error) { told = append(told, fmt.Sprint(err)) }}
+	for i, answer := range []struct {
+		err  error
+		news bool
+	}{
+		{unreadable, true}, {unreadable, false}, {half, true},
+		{refused("SignatureDoesNotMatch", "1"), true}, {refused("SignatureDoesNotMatch", "2"), false}, {refused("InvalidAccessKeyId.NotFound", "3"), true},
+		{lost("1"), true}, {lost("2"), false}, {nil, true}, {nil, false}, {unreadable, true},
+	} {
+		before := len(told)
+		c.fail(answer.err)
+		r.check(t.Context(), i > 0)
+		if news := len(told) > before; news != answer.news {
+			t.Errorf("answer %d, %v: news is %v, want %v", i, answer.err, news, answer.news)
+		}
+	}
 }

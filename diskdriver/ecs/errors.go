@@ -94,6 +94,9 @@ type refusedError struct{ code, text string }
 
 func (e *refusedError) Error() string { return e.text }
 
+// Code is ECS's own code.
+func (e *refusedError) Code() string { return e.code }
+
 // Is says whether ECS refused a snapshot for there is nothing in the disk.
 func (e *refusedError) Is(target error) bool {
 	return target == disk.ErrBlank && (e.code == "IncorrectDiskStatus.NeverAttached" || e.code == "IncorrectDiskStatus.NeverUsed")
