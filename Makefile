@@ -10,7 +10,7 @@ SEEDS         ?= 100
 NODES         ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
+
+e2e-install: image ## install image and chart with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
+	$(GO) test -tags e2einstall -count 1 -timeout 20m -v ./test/install
 
 e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write docs/conformance.md; QUICK=1 for a part that takes minutes (root)
 	@mkdir -p .build/run && $(GO) build -o .build/run/storage ./test/storage

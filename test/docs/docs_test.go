@@ -89,7 +89,7 @@ func TestTheFlagsPageIsCurrent(t *testing.T) {
 
 var (
 	block  = regexp.MustCompile("(?m)(?:^<!-- (.*) -->\n)?^```sh\n((?s:.*?))^```$")
-	target = regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
+	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 )
 
 // Every command is run by something that is named, or says what it needs that no test has.

@@ -208,6 +208,7 @@ func bringUp() error {
 	for _, args := range [][]string{
 		{"link", "add", bridgeName, "type", "bridge"},
 		{"addr", "add", bridge.String(), "dev", bridgeName},
+		{"addr", "add", serviceAddress.String() + "/32", "dev", bridgeName},
 		{"link", "set", bridgeName, "up"},
 	} {
 		if err := ip(args...); err != nil {

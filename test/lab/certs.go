@@ -21,7 +21,7 @@ type certs struct {
 	caPEM                                                  []byte
 }
 
-// writeCerts makes a CA, one serving certificate for 127.0.0.1 and the hub of real nodes, one that kubelets know the API
+// writeCerts makes a CA, one serving certificate for 127.0.0.1, the hub of real nodes and the Service of the API server, one that kubelets know the API
 // server by, and a key that signs ServiceAccount tokens.
 func writeCerts(dir string) (certs, error) {
 	c := certs{
@@ -49,7 +49,7 @@ func writeCerts(dir string) (certs, error) {
 		return c, err
 	}
 	serving := certificate(2, "topodisk lab control plane")
-	serving.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), hubAddress}
+	serving.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), hubAddress, serviceAddress}
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	servingPEM, err := signCertificate(serving, ca, servingKey, caKey)
 	if err != nil {

@@ -87,7 +87,11 @@ func (p *controlPlane) prepare() (err error) {
 	if err := p.writeTokens(); err != nil {
 		return err
 	}
-	return freePorts(&p.ports.etcd, &p.ports.etcdPeer, &p.ports.apiserver, &p.ports.controllerManager, &p.ports.scheduler)
+	err = freePorts(&p.ports.etcd, &p.ports.etcdPeer, &p.ports.apiserver, &p.ports.controllerManager, &p.ports.scheduler)
+	if len(p.nodes) > 0 { // a cell has all ports for itself
+		p.ports.apiserver = servicePort
+	}
+	return err
 }
 
 // writeTokens makes a secret for each user. Format of the file: kube-apiserver's --token-auth-file, CSV of token, user, uid, groups.

@@ -47,8 +47,12 @@ type Options struct {
 	// RealNodes gives every node a kubelet and containerd of its own, and the disks bodies; csi-attacher, csi-resizer,
 	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a Cell, and StateDir the Cell's.
 	RealNodes bool
-	// Images are those that real nodes have besides pauseImage and ShellImage.
-	Images []Image
+	// Images are those that real nodes have besides pauseImage and ShellImage, Archives files of such.
+	Images   []Image
+	Archives []string
+	// InPods leaves topodisk and the sidecars to be installed as Pods on real nodes: of them the lab runs ecs-simulator, which
+	// Pods reach, and snapshot-controller.
+	InPods bool
 	// Bare leaves out kwok, the nodes, the simulator and topodisk: what is left is the control plane.
 	Bare bool
 	// Audit has the API server write a line for every request, to AuditLog.
@@ -121,6 +125,11 @@ func (l *Lab) steps() []step {
 	switch {
 	case l.opts.Bare:
 		return steps
+	case l.opts.RealNodes && l.opts.InPods:
+		return append(steps,
+			step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes},
+			step{"ecs-simulator", l.startCloud},
+			step{"snapshot-controller", l.startSnapshots})
 	case l.opts.RealNodes:
 		return append(steps,
 			step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes},

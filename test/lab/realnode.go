@@ -27,6 +27,12 @@ import (
 // The cell's network: the control plane at the hub, each node beside it, the Pods of each node behind it.
 var hubAddress = net.IPv4(10, 88, 0, 1).To4()
 
+// serviceAddress is that of the Service kubernetes in the namespace default, by which Pods reach the API server. The hub has
+// it, and the API server listens on the Service's port there, so that no proxy is needed on the nodes.
+var serviceAddress = net.IPv4(10, 96, 0, 1).To4()
+
+const servicePort = 443
+
 const bridgeName = "lab0"
 
 // Places in the file system of a node.
@@ -331,8 +337,12 @@ func (n *RealNode) startContainerd(ctx context.Context) error {
 }
 
 func (n *RealNode) loadImages(ctx context.Context) error {
-	_, err := n.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "import", n.lab.imagesFile())
-	return err
+	for _, archive := range append([]string{n.lab.imagesFile()}, n.lab.opts.Archives...) {
+		if _, err := n.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // kubeletConfig is a kubelet that stays within the node's cgroup and directories, and doesn't clear away images. It says

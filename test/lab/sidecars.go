@@ -8,7 +8,7 @@ import (
 // startSidecars starts what asks the driver for everything but making and deleting volumes: csi-attacher and csi-resizer
 // with the flags and permissions of the installation, and what snapshots need, as the administrator.
 func (l *Lab) startSidecars(ctx context.Context) error {
-	if err := l.installSnapshots(ctx); err != nil {
+	if err := l.startSnapshots(ctx); err != nil {
 		return err
 	}
 	socket := "--csi-address=" + l.topodisk.socket
@@ -21,12 +21,21 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 			return err
 		}
 	}
-	quick := []string{"--kubeconfig=" + l.Kubeconfig, "--retry-interval-start=500ms", "--retry-interval-max=10s", "--kube-api-qps=100", "--kube-api-burst=200",
-		"--feature-gates=CSIVolumeGroupSnapshot=true", "--v=2"}
-	if err := l.startSidecar("snapshot-controller", quick...); err != nil {
+	return l.startSidecar("csi-snapshotter", append(l.quick(), socket, "--timeout=60s", "--extra-create-metadata")...)
+}
+
+// startSnapshots makes what every cluster with snapshots has: their kinds, and snapshot-controller.
+func (l *Lab) startSnapshots(ctx context.Context) error {
+	if err := l.installSnapshots(ctx); err != nil {
 		return err
 	}
-	return l.startSidecar("csi-snapshotter", append(quick, socket, "--timeout=60s", "--extra-create-metadata")...)
+	return l.startSidecar("snapshot-controller", l.quick()...)
+}
+
+// quick are flags of whoever works on snapshots, as the administrator and without long waits.
+func (l *Lab) quick() []string {
+	return []string{"--kubeconfig=" + l.Kubeconfig, "--retry-interval-start=500ms", "--retry-interval-max=10s", "--kube-api-qps=100", "--kube-api-burst=200",
+		"--feature-gates=CSIVolumeGroupSnapshot=true", "--v=2"}
 }
 
 func (l *Lab) startSidecar(name string, args ...string) error {

@@ -102,6 +102,11 @@ func (s *Simulator) RemoveInstance(ctx context.Context, id string) error {
 	return s.do(ctx, http.MethodDelete, "instances", map[string]any{"id": id}, nil)
 }
 
+// SetKey has ECS know an access key by a secret, beside others; an empty one takes it away.
+func (s *Simulator) SetKey(ctx context.Context, id, secret string) error {
+	return s.do(ctx, http.MethodPost, "keys", map[string]any{"id": id, "secret": secret}, nil)
+}
+
 // SetDoubts says how ECS behaves where its sources disagree.
 func (s *Simulator) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
 	return s.do(ctx, http.MethodPost, "doubts", d, nil)

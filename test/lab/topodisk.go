@@ -50,11 +50,8 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := &Topodisk{
-		lab: l, install: install, http: map[string]int{}, running: map[string]*Process{},
-		socket: filepath.Join(l.Dir, "csi.sock"), keys: filepath.Join(l.Dir, "credentials"),
-	}
-	l.topodisk = t
+	t := l.newTopodisk()
+	t.install, t.socket, t.keys = install, filepath.Join(l.Dir, "csi.sock"), filepath.Join(l.Dir, "credentials")
 	if err := l.apply(ctx, install.objects); err != nil {
 		return err
 	}
@@ -77,6 +74,14 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 		return err
 	}
 	return t.StartProvisioner(ctx, ProvisionerName, l.opts.ProvisionerArgs...)
+}
+
+// startCloud starts the simulator alone.
+func (l *Lab) startCloud(ctx context.Context) error { return l.newTopodisk().startSimulator(ctx) }
+
+func (l *Lab) newTopodisk() *Topodisk {
+	l.topodisk = &Topodisk{lab: l, http: map[string]int{}, running: map[string]*Process{}}
+	return l.topodisk
 }
 
 // WriteCredentials puts an access key where the driver reads it, while it runs as well. It does as the kubelet does with
@@ -111,8 +116,12 @@ func (t *Topodisk) startSimulator(ctx context.Context) error {
 	if err := freePorts(&port); err != nil {
 		return err
 	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	if t.lab.opts.InPods {
+		address = fmt.Sprintf("%s:%d", hubAddress, port)
+	}
 	nodes := t.lab.Nodes
-	args := []string{fmt.Sprintf("--listen=127.0.0.1:%d", port), "--region=" + nodes[0].Region, "--access-key=" + KeyID + "=" + Secret}
+	args := []string{"--listen=" + address, "--region=" + nodes[0].Region, "--access-key=" + KeyID + "=" + Secret}
 	for _, zone := range zonesOf(nodes) {
 		args = append(args, "--zone="+zone)
 	}
@@ -125,7 +134,7 @@ func (t *Topodisk) startSimulator(ctx context.Context) error {
 			args = append(args, "--links="+n.Instance+"="+linksOf(t.lab, n))
 		}
 	}
-	t.simulator = fmt.Sprintf("http://127.0.0.1:%d", port)
+	t.simulator = "http://" + address
 	t.ecs = t.simulator
 	t.lab.Simulator = newSimulator(t.simulator)
 	return t.start(ctx, simulatorName, simulatorName, t.simulator+"/_sim/state", append(args, t.lab.opts.SimulatorArgs...))

@@ -203,6 +203,24 @@ func BuildDemo(ctx context.Context, root string, out *os.File) (string, error) {
 	return filepath.Join(dir, "demo"), nil
 }
 
+// BuildHelm builds helm, of the version that the chart is tested with, and returns its path.
+func BuildHelm(ctx context.Context, root string, out *os.File) (string, error) {
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	helm := external{module: filepath.Join(root, "test", "chart"), into: filepath.Join(root, ".build", "helm"), title: "helm", says: "three minutes on two cores",
+		packages: []string{"helm.sh/helm/v3/cmd/helm"}}
+	if err := helm.build(ctx, out); err != nil {
+		return "", fmt.Errorf("build helm: %w", err)
+	}
+	return BuiltHelm(root), nil
+}
+
+// BuiltHelm returns where BuildHelm puts helm.
+func BuiltHelm(root string) string { return filepath.Join(root, ".build", "helm", "helm") }
+
 // BuildUpstream builds upstream's csi-provisioner, which topodisk's is measured against, and the program that times its
 // requirement from the module test/kube/upstream, and returns their directory. The Go build cache makes all but the
 // first time quick.

@@ -1,0 +1,119 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// TestInstallation is the life of one installation, step by step. A step begins where the one before has ended.
+func TestInstallation(t *testing.T) {
+	for _, step := range []struct {
+		name string
+		play func(*scene)
+	}{
+		{"helm install", (*scene).isInstalled},
+		{"a claim from its beginning to its end", (*scene).tellsTheStory},
+		{"another access key under load", (*scene).rotatesItsKeys},
+		{"helm upgrade, helm rollback and a restart under load", (*scene).isUpgradedUnderLoad},
+		{"helm uninstall", (*scene).isUninstalled},
+		{"helm install without the Secret, and with a wrong one", (*scene).saysWhatIsWrongWithItsSecret},
+		{"the volumes are picked up", (*scene).picksUpItsVolumes},
+		{"permissions", (*scene).asksForNoMoreThanItIsGranted},
+	} {
+		begin := time.Now()
+		ok := t.Run(step.name, func(t *testing.T) { step.play(&scene{t, cluster}) })
+		t.Logf("%5.1f s  %s", time.Since(begin).Seconds(), step.name)
+		if !ok {
+			t.Fatal("what follows begins where this step ends")
+		}
+	}
+}
+
+// readyWithin is how long an installation may take until all of its Pods are ready.
+const readyWithin = 60 * time.Second
+
+// isInstalled does what the README says for a real cluster.
+func (s *scene) isInstalled() {
+	s.makeSecret(lab.KeyID, lab.Secret)
+	begin := time.Now()
+	s.install()
+	s.awaitReady(readyWithin)
+	s.Logf("%.1f s from helm install until all Pods were ready", time.Since(begin).Seconds())
+}
+
+// makeSecret makes the Secret of credentials as the documentation does.
+func (s *scene) makeSecret(id, secret string) {
+	s.Helper()
+	s.kubectl("-n "+home+" create secret generic "+secretName, "--from-literal=access-key-id="+id, "--from-literal=access-key-secret="+secret)
+}
+
+// tellsTheStory does what deploy/examples show: a claim, a Pod that writes, a snapshot and what it holds, growth while the
+// Pod runs, and the end of it all.
+func (s *scene) tellsTheStory() {
+	s.kubectl("apply -f deploy/examples/pod.yaml")
+	s.kubectl("wait --for=condition=Ready pod/notes --timeout=60s")
+	s.sh("notes", "echo kept >/data/kept && sync")
+
+	s.kubectl("apply -f deploy/examples/snapshot.yaml")
+	s.kubectl("wait --for=jsonpath={.status.readyToUse}=true volumesnapshot/notes-monday --timeout=60s")
+	s.sh("notes", "echo changed >/data/kept && sync")
+	s.pod("restored", "notes-restored")
+	if got := s.sh("restored", "cat /data/kept"); got != "kept" {
+		s.Errorf("the snapshot's copy holds %q, want kept", got)
+	}
+
+	s.kubectl("apply -f deploy/examples/resize.yaml")
+	s.kubectl("wait --for=jsonpath={.status.capacity.storage}=40Gi pvc/notes --timeout=120s")
+	if size := s.sh("notes", "df -k /data | tail -1 | awk '{print int($2/1048576)}'"); size != "39" && size != "40" {
+		s.Errorf("the file system has %s GiB, want about 40", size)
+	}
+
+	s.kubectl("delete pod restored notes --now")
+	s.kubectl("delete volumesnapshot notes-monday")
+	s.kubectl("delete pvc notes-restored notes")
+	s.await("no disk is left", late, s.noDisks)
+}
+
+// noDisks reports whether ECS has no disk but those that instances begin with.
+func (s *scene) noDisks(ctx context.Context) (bool, error) {
+	disks, err := s.Simulator.Disks(ctx, namespace)
+	if err == nil && len(disks) > 0 {
+		err = fmt.Errorf("left are %v", disks)
+	}
+	return err == nil, err
+}
+
+// pod makes a Pod that waits in a shell with a claim at /data, and returns when it runs.
+func (s *scene) pod(name, claim string) {
+	s.Helper()
+	s.must(s.makePod(s.Context(), name, claim))
+	s.kubectl("wait --for=condition=Ready pod/" + name + " --timeout=120s")
+}
+
+// sh runs a script in a Pod and returns what it says.
+func (s *scene) sh(pod, script string) string {
+	s.Helper()
+	return s.kubectl("exec "+pod+" -- sh -c", script)
+}
+
+// logs are what a container of the controller's Pods has said.
+func (s *scene) logs(container string) string {
+	s.Helper()
+	return s.kubectl("-n " + home + " logs -l app.kubernetes.io/component=controller --tail=-1 --prefix -c " + container)
+}
+
+func contains(text string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("%q is not in %q", word, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// load is what goes on while something happens to the installation: lines of claims that are bound and deleted again, one
+// after the other, one of the lines with a Pod for each claim.
+type load struct {
+	scene  *scene
+	stop   context.CancelFunc
+	lines  sync.WaitGroup
+	begins time.Time
+
+	mu      sync.Mutex
+	claims  int
+	slowest time.Duration
+	failed  error
+}
+
+// linesOfClaims are those without Pods.
+const linesOfClaims = 3
+
+func (s *scene) startLoad() *load {
+	s.Helper()
+	class := lab.Class("load", storagev1.VolumeBindingImmediate, map[string]string{"type": "cloud_essd"})
+	if _, err := s.Client.StorageV1().StorageClasses().Create(s.Context(), class, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		s.must(err)
+	}
+	ctx, stop := context.WithCancel(s.Context())
+	l := &load{scene: s, stop: stop, begins: time.Now()}
+	for line := range linesOfClaims + 1 {
+		turn := l.claim
+		if line == linesOfClaims {
+			turn = l.claimWithPod
+		}
+		l.lines.Go(func() { l.repeat(ctx, fmt.Sprintf("load-%d", line), turn) })
+	}
+	return l
+}
+
+// repeat takes turns until the load is stopped. A turn that has begun is ended.
+func (l *load) repeat(ctx context.Context, line string, turn func(context.Context, string) error) {
+	for n := 0; ctx.Err() == nil; n++ {
+		begin := time.Now()
+		err := turn(l.scene.Context(), fmt.Sprintf("%s-%d", line, n))
+		l.mu.Lock()
+		l.claims++
+		l.slowest = max(l.slowest, time.Since(begin))
+		l.failed = errors.Join(l.failed, err)
+		l.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *load) claim(ctx context.Context, name string) error {
+	claims := l.scene.Client.CoreV1().PersistentVolumeClaims(namespace)
+	if _, err := claims.Create(ctx, lab.Claim(namespace, name, "load", "20Gi"), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if _, err := l.scene.AwaitBound(ctx, namespace, name, late); err != nil {
+		return err
+	}
+	return claims.Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+func (l *load) claimWithPod(ctx context.Context, name string) error {
+	claims, pods := l.scene.Client.CoreV1().PersistentVolumeClaims(namespace), l.scene.Client.CoreV1().Pods(namespace)
+	if _, err := claims.Create(ctx, lab.Claim(namespace, name, className, "20Gi"), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := l.scene.makePod(ctx, name, name); err != nil {
+		return err
+	}
+	if _, err := l.scene.AwaitRunning(ctx, namespace, name, late); err != nil {
+		return err
+	}
+	if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return claims.Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// count is how many turns have ended.
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.claims
+}
+
+// end lets the turns come to their end and every disk go. No claim may have failed. It returns what claims were told of
+// tries that did.
+func (l *load) end() (told []string) {
+	s := l.scene
+	s.Helper()
+	l.stop()
+	l.lines.Wait()
+	s.must(l.failed)
+	s.Logf("%d claims in %.1f s, the slowest %.1f s from its beginning to its end", l.claims, time.Since(l.begins).Seconds(), l.slowest.Seconds())
+	s.await("no disk of the load is left", late, func(ctx context.Context) (bool, error) {
+		disks, err := s.Simulator.Disks(ctx, namespace)
+		disks = slices.DeleteFunc(disks, ofTheNotes)
+		if err == nil && len(disks) > 0 {
+			err = fmt.Errorf("left are %v", disks)
+		}
+		return err == nil, err
+	})
+	events, err := s.Client.CoreV1().Events(namespace).List(s.Context(), metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
+	s.must(err)
+	for _, e := range events.Items {
+		if e.InvolvedObject.Kind == "PersistentVolumeClaim" && e.Reason == "ProvisioningFailed" {
+			told = append(told, e.InvolvedObject.Name+": "+e.Message)
+		}
+	}
+	return told
+}

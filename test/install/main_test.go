@@ -1,0 +1,158 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+// cluster is the lab that the tests share, root the checkout, and helm the program.
+var (
+	cluster    *lab.Lab
+	root, helm string
+)
+
+// imageName is what `make image` calls the image, and archive where it puts it.
+const (
+	imageName = "registry.example.com/storage/topodisk"
+	imageTag  = "dev"
+	archive   = ".build/topodisk.tar"
+)
+
+func TestMain(m *testing.M) {
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	if root, err = programs.FindRoot(); err != nil {
+		return 1, err
+	}
+	helm = programs.BuiltHelm(root)
+	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-install")}
+	if !lab.InCell() {
+		if err := build(ctx); err != nil {
+			return 1, err
+		}
+	}
+	if code, outside, err := cell.Enter(); outside || err != nil {
+		if code != 0 {
+			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
+		}
+		return code, err
+	}
+	images, err := images(ctx)
+	if err != nil {
+		return 1, err
+	}
+	cluster, err = lab.Start(ctx, lab.Options{
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true, Audit: true,
+		Images: images, Archives: []string{filepath.Join(root, archive)},
+		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
+	})
+	if err != nil {
+		return 1, err
+	}
+	return m.Run(), cluster.Stop()
+}
+
+// build builds all but the image, which make image does.
+func build(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(root, archive)); err != nil {
+		return fmt.Errorf("run make image: %w", err)
+	}
+	if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
+		return err
+	}
+	_, err := programs.BuildHelm(ctx, root, os.Stderr)
+	return err
+}
+
+// images are those of the sidecars under the names that the chart has for them, and the one of the examples.
+func images(ctx context.Context) ([]lab.Image, error) {
+	shell, err := lab.Shell()
+	if err != nil {
+		return nil, err
+	}
+	shell.Names = []string{"docker.io/library/busybox:1.37"}
+	list := []lab.Image{shell}
+	names, err := namedByTheChart(ctx)
+	for _, name := range names {
+		program, _, _ := strings.Cut(path.Base(name), ":")
+		list = append(list, lab.Image{
+			Names: []string{name}, Entrypoint: []string{"/" + program},
+			Files: []lab.ImageFile{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
+		})
+	}
+	return list, err
+}
+
+// namedByTheChart returns the images of the controller's Pods but for our own.
+func namedByTheChart(ctx context.Context) ([]string, error) {
+	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", filepath.Join(root, "charts", "topodisk"), "--kube-version=1.36"}, settings("http://unused")...)...)
+	template.Stderr = os.Stderr
+	text, err := template.Output()
+	if err != nil {
+		return nil, fmt.Errorf("helm template: %w", err)
+	}
+	var names []string
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4<<10); ; {
+		var object appsv1.Deployment
+		if err := documents.Decode(&object); err != nil {
+			break
+		}
+		for _, c := range object.Spec.Template.Spec.Containers {
+			if object.Kind == "Deployment" && !strings.HasPrefix(c.Image, imageName) && !slices.Contains(names, c.Image) {
+				names = append(names, c.Image)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("the chart names no sidecar:\n%s", text)
+	}
+	return names, nil
+}
+
+// settings are the values that helm is told, those of the documentation first. File systems are XFS, which grow while they
+// are mounted on machines without CAP_SYS_RESOURCE, too.
+func settings(ecs string) []string {
+	var args []string
+	for _, value := range []string{
+		"region=cn-hangzhou", "image.repository=" + imageName, "credentials.existingSecret=" + secretName,
+		"image.tag=" + imageTag, "ecsEndpoint=" + ecs, "csiSnapshotter.enabled=true",
+		"storageClasses[0].name=" + className, "storageClasses[0].parameters.type=cloud_essd",
+		`storageClasses[0].parameters.csi\.storage\.k8s\.io/fstype=xfs`,
+	} {
+		args = append(args, "--set", value)
+	}
+	return args
+}
+
+const (
+	namespace  = corev1.NamespaceDefault
+	home       = "kube-system" // where topodisk is installed
+	secretName = "topodisk-credentials"
+	className  = "topodisk-essd"
+)

@@ -1,0 +1,106 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// The chart's two accounts, and whom each role of theirs is for, by the end of its name.
+var accounts = map[string]map[string]string{
+	"topodisk-controller": {
+		"cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver",
+		"provisioner": "disk-provisioner", "journal": "disk-provisioner", "capacities": "disk-provisioner", "leader-election": "disk-provisioner",
+		"attacher": "csi-attacher", "resizer": "csi-resizer", "snapshotter": "csi-snapshotter",
+	},
+	"topodisk-node": {"node": "disk-driver"},
+}
+
+// Why no step here needs a permission.
+const (
+	upstream = "Kubernetes' own rules for the sidecar have it"
+	again    = "an event that is said again"
+	soldOut  = "a zone that has sold out"
+	waiting  = "a claim that waits for what it names"
+)
+
+// rare are the permissions that no step here needs, but for lists beside watches.
+var rare = map[string]map[string]string{
+	"topodisk-controller": {
+		"topodisk-attacher: get csinodes.storage.k8s.io":                              upstream,
+		"topodisk-attacher: get persistentvolumes":                                    upstream,
+		"topodisk-attacher: get volumeattachments.storage.k8s.io":                     upstream,
+		"topodisk-attacher: patch events":                                             again,
+		"topodisk-capacities: get csistoragecapacities.storage.k8s.io":                upstream,
+		"topodisk-capacities: update csistoragecapacities.storage.k8s.io":             soldOut,
+		"topodisk-driver: patch events":                                               again,
+		"topodisk-provisioner: get csinodes.storage.k8s.io":                           upstream,
+		"topodisk-provisioner: get nodes":                                             "a selected node that may be gone",
+		"topodisk-provisioner: get persistentvolumeclaims":                            "a copy of a volume, and claims that go while their volume is made",
+		"topodisk-provisioner: get storageclasses.storage.k8s.io":                     "a volume whose class names a Secret for its deletion",
+		"topodisk-provisioner: get volumeattachments.storage.k8s.io":                  upstream,
+		"topodisk-provisioner: get volumeattributesclasses.storage.k8s.io":            "a claim with a VolumeAttributesClass",
+		"topodisk-provisioner: list pods":                                             soldOut,
+		"topodisk-provisioner: patch events":                                          again,
+		"topodisk-provisioner: patch persistentvolumeclaims":                          soldOut,
+		"topodisk-provisioner: watch volumeattributesclasses.storage.k8s.io":          waiting,
+		"topodisk-provisioner: watch volumesnapshotcontents.snapshot.storage.k8s.io":  waiting,
+		"topodisk-provisioner: watch volumesnapshots.snapshot.storage.k8s.io":         waiting,
+		"topodisk-resizer: get persistentvolumeclaims":                                upstream,
+		"topodisk-resizer: get persistentvolumes":                                     upstream,
+		"topodisk-resizer: get volumeattributesclasses.storage.k8s.io":                upstream,
+		"topodisk-resizer: patch events":                                              again,
+		"topodisk-snapshotter: get volumesnapshotclasses.snapshot.storage.k8s.io":     upstream,
+		"topodisk-snapshotter: patch events":                                          again,
+		"topodisk-snapshotter: update volumesnapshotcontents.snapshot.storage.k8s.io": upstream,
+	},
+	"topodisk-node": {
+		"topodisk-node: list volumeattachments.storage.k8s.io": "a node that is being drained",
+	},
+}
+
+// isListBesideWatch says whether a permission is to list what the same role lets watch: caches watch from the beginning,
+// and list where a server doesn't know how to do that.
+func isListBesideWatch(permission string, granted []lab.Permission) bool {
+	watch := strings.Replace(permission, ": list ", ": watch ", 1)
+	return watch != permission && slices.ContainsFunc(granted, func(p lab.Permission) bool { return p.String() == watch })
+}
+
+// asksForNoMoreThanItIsGranted holds what every program has asked of the API server since the beginning against the roles
+// that the chart makes for it: nothing is refused, and nothing is granted that nobody uses.
+func (s *scene) asksForNoMoreThanItIsGranted() {
+	audit, err := lab.OpenAudit(s.AuditLog())
+	s.must(err)
+	defer audit.Close()
+	requests, err := audit.Read()
+	s.must(err)
+	// helm uninstall takes the roles away before the Pods have ended.
+	requests = slices.DeleteFunc(requests, func(r lab.Request) bool {
+		return r.Received.After(uninstalling.begins) && r.Received.Before(uninstalling.ends)
+	})
+	for account, owners := range accounts {
+		granted, err := s.Permissions(s.Context(), home, account)
+		s.must(err)
+		u := &lab.Usage{Account: "system:serviceaccount:" + home + ":" + account, Granted: granted, Owners: owners}
+		u.Add(requests)
+		for _, request := range u.Refused() {
+			s.Errorf("%s: not allowed to the program that asks: %s", account, request)
+		}
+		programs := map[string]bool{}
+		var all []string
+		for _, program := range owners {
+			if !programs[program] {
+				programs[program], all = true, append(all, program)
+			}
+		}
+		for _, permission := range u.Unused(all, rare[account]) {
+			if !isListBesideWatch(permission, granted) {
+				s.Errorf("%s: nobody uses %s", account, permission)
+			}
+		}
+		s.Logf("%s has %d permissions; the audit log has %d requests of all", account, len(granted), len(requests))
+	}
+}

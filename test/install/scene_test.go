@@ -1,0 +1,154 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+const (
+	soon = 60 * time.Second  // for what takes a few seconds
+	late = 150 * time.Second // for what waits for back-offs, or for Pods to end
+)
+
+// scene is one step of the story, on the cluster that all steps share.
+type scene struct {
+	*testing.T
+	*lab.Lab
+}
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
+	s.Helper()
+	s.must(s.Await(s.Context(), what, limit, check))
+}
+
+// run runs a program in the checkout as the administrator, and returns what it says.
+func (s *scene) run(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = root
+	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig, "HOME=" + s.Dir, "PATH=/usr/bin:/bin"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// kubectl runs a command as users do.
+func (s *scene) kubectl(line string, more ...string) string {
+	s.Helper()
+	out, err := s.run(s.Context(), s.Kubectl, append(strings.Fields(line), more...)...)
+	s.must(err)
+	return out
+}
+
+// helm runs helm on the release.
+func (s *scene) helm(verb string, more ...string) string {
+	s.Helper()
+	out, err := s.run(s.Context(), helm, append([]string{verb, "topodisk", "--namespace=" + home}, more...)...)
+	s.must(err)
+	return out
+}
+
+// install runs helm install with the settings.
+func (s *scene) install() {
+	s.Helper()
+	s.helm("install", append([]string{"charts/topodisk"}, settings(s.Simulator.URL)...)...)
+}
+
+// pods are those of the release, of one component or of all.
+func (s *scene) pods(ctx context.Context, component string) ([]corev1.Pod, error) {
+	selector := "app.kubernetes.io/instance=topodisk"
+	if component != "" {
+		selector += ",app.kubernetes.io/component=" + component
+	}
+	list, err := s.Client.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	return list.Items, err
+}
+
+// awaitReady waits until as many Pods of the release are there as there should be, and all are ready.
+func (s *scene) awaitReady(limit time.Duration) {
+	s.Helper()
+	s.await("all Pods of topodisk are ready", limit, func(ctx context.Context) (bool, error) {
+		pods, err := s.pods(ctx, "")
+		if err != nil {
+			return false, err
+		}
+		for _, p := range pods {
+			if !isReady(p) {
+				return false, fmt.Errorf("Pod %s is %s on %q: %v", p.Name, p.Status.Phase, p.Spec.NodeName, states(p))
+			}
+		}
+		if want := 2 + len(s.Nodes); len(pods) != want {
+			return false, fmt.Errorf("there are %d Pods, want %d", len(pods), want)
+		}
+		return true, nil
+	})
+}
+
+func isReady(p corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// states says how the containers of a Pod are.
+func states(p corev1.Pod) (said []string) {
+	for _, c := range p.Status.ContainerStatuses {
+		word := "runs"
+		switch {
+		case c.State.Waiting != nil:
+			word = c.State.Waiting.Reason + " " + c.State.Waiting.Message
+		case c.State.Terminated != nil:
+			word = fmt.Sprintf("ended with %d %s", c.State.Terminated.ExitCode, c.State.Terminated.Message)
+		}
+		said = append(said, fmt.Sprintf("%s: ready=%v restarts=%d %s", c.Name, c.Ready, c.RestartCount, word))
+	}
+	return said
+}
+
+// makePod makes a Pod that waits in a shell, with a claim at /data.
+func (s *scene) makePod(ctx context.Context, name, claim string) error {
+	pod := lab.Pod(namespace, name, claim)
+	grace := int64(1)
+	pod.Spec.TerminationGracePeriodSeconds = &grace
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+	_, err := s.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	return err
+}
+
+// page asks a container of a Pod for a page: its answer's status and text.
+func (s *scene) page(ctx context.Context, p corev1.Pod, port int, path string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", p.Status.PodIP, port, path), nil)
+	if err != nil {
+		return 0, "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), err
+}
