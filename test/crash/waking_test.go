@@ -162,9 +162,9 @@ func lackSnapshot(s *scene, claim string) func() error {
 	s.claimBound(claim + "-original")
 	snapshot := s.snapshot(claim+"-snapshot", claim+"-original")
 	s.passed()
-	s.must(s.claimFrom(claim, snapshot.name))
+	s.must(s.claimFrom(claim, snapshot))
 	s.awaitEvent(namespace, claim, "not ready to use yet")
-	return snapshot.ready
+	return func() error { return snapshot.Ready(s.Context()) }
 }
 
 // claimBound makes a claim with its volume.
