@@ -387,9 +387,9 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 			"snapshot.storage.k8s.io/volumesnapshotcontents[]: get watch",
 			"snapshot.storage.k8s.io/volumesnapshots[]: get list watch patch",
 			"storage.k8s.io/csidrivers[diskplugin.csi.alibabacloud.com]: get patch",
-			"storage.k8s.io/csinodes[]: get list watch",
+			"storage.k8s.io/csinodes[]: list watch",
 			"storage.k8s.io/storageclasses[]: get list watch",
-			"storage.k8s.io/volumeattachments[]: get list watch",
+			"storage.k8s.io/volumeattachments[]: list watch",
 			"storage.k8s.io/volumeattributesclasses[]: get watch",
 		},
 		"kube-system/topodisk-journal": {
@@ -399,7 +399,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		"kube-system/topodisk-capacities": {
 			"/pods[]: get",
 			"apps/replicasets[]: get",
-			"storage.k8s.io/csistoragecapacities[]: get list watch create update delete",
+			"storage.k8s.io/csistoragecapacities[]: list watch create update delete",
 		},
 		"kube-system/topodisk-leader-election": {
 			"coordination.k8s.io/leases[]: create",

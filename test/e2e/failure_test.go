@@ -5,10 +5,12 @@ package e2e
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
@@ -158,4 +160,18 @@ func TestClaimWaitsForADriverThatIsGone(t *testing.T) {
 	s.awaitEvent("patient", late, "Unavailable")
 	s.must(s.Topodisk().StartDriver(s.Context()))
 	s.bound("patient", late)
+}
+
+func TestADriverWithoutCredentialsSaysSoOnItsPod(t *testing.T) {
+	s := newScene(t)
+	s.Cleanup(func() {
+		s.must(s.Topodisk().WriteCredentials(lab.KeyID, lab.Secret))
+		s.restartDriver()
+	})
+	s.must(s.Topodisk().WriteCredentials(lab.KeyID, "a-wrong-secret"))
+	s.restartDriver()
+	s.await("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
+		events, err := s.Client.CoreV1().Events(leaseNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"})
+		return err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "SignatureDoesNotMatch"), err
+	})
 }

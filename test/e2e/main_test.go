@@ -42,16 +42,18 @@ func run(m *testing.M) (int, error) {
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Gate: true, Watched: true, ProvisionerArgs: quickElection,
+		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Gate: true, Watched: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
 	})
 	if err != nil {
 		return 1, err
 	}
 	fmt.Fprintf(os.Stderr, "cluster ready after %.1f s\n", time.Since(begin).Seconds())
 	code := m.Run()
-	if err := cluster.CheckLogs(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
+	for _, check := range []func() error{cluster.CheckLogs, func() error { return checkPermissions(ctx, cluster) }} {
+		if err := check(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 	}
 	if code != 0 {
 		cluster.KeepLogs()

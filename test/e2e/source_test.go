@@ -35,17 +35,7 @@ func (s *scene) getClaim(ctx context.Context, name string) (*corev1.PersistentVo
 
 func TestASourceThatIsDeletedOutlivesItsCopysMaking(t *testing.T) {
 	s := newScene(t)
-	// No Pod has had the original: ECS copies such disks of some categories.
-	state, err := s.Simulator.State(s.Context())
-	s.must(err)
-	doubts := state.Doubts
-	doubts.SnapshotUnattached = []string{"cloud_essd"}
-	s.must(s.Simulator.SetDoubts(s.Context(), doubts))
-	s.Cleanup(func() {
-		if err := s.Simulator.SetDoubts(context.Background(), state.Doubts); err != nil {
-			s.Errorf("put the doubts back: %v", err)
-		}
-	})
+	s.unattachedMayBeCut()
 	class := s.class(atOnce, essdThenAuto)
 	s.claim("original", class, "20Gi")
 	s.bound("original", soon)
@@ -82,20 +72,10 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	attributes := s.namespace + "-fast"
 	s.claim("waits", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &attributes })
 	s.awaitEvent("waits", soon, "VolumeAttributesClass "+attributes, "not found")
-	fast := &storagev1.VolumeAttributesClass{
-		ObjectMeta: metav1.ObjectMeta{Name: attributes}, DriverName: lab.DriverName, Parameters: map[string]string{"performanceLevel": "PL0"},
-	}
-	classes := s.Client.StorageV1().VolumeAttributesClasses()
-	_, err := classes.Create(s.Context(), fast, metav1.CreateOptions{})
-	s.must(err)
-	s.Cleanup(func() {
-		if err := classes.Delete(context.Background(), attributes, metav1.DeleteOptions{}); err != nil {
-			s.Errorf("delete class: %v", err)
-		}
-	})
+	s.attributesClass("fast", map[string]string{"performanceLevel": "PL0"})
 	s.awaitEvent("waits", soon, "secret "+s.namespace+"/later", "not found")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret}}
-	_, err = s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
+	_, err := s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
 	s.must(err)
 	b, d := s.bound("waits", soon)
 	if d.PerformanceLevel != "PL0" {
@@ -104,4 +84,19 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	if name := b.Volume.Spec.VolumeAttributesClassName; name == nil || *name != attributes {
 		s.Errorf("volume %s names VolumeAttributesClass %v, want %s", b.Volume.Name, name, attributes)
 	}
+}
+
+// attributesClass makes a VolumeAttributesClass that goes with the scene, and returns its name: the scene's, and this.
+func (s *scene) attributesClass(name string, parameters map[string]string) string {
+	s.Helper()
+	class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name}, DriverName: lab.DriverName, Parameters: parameters}
+	classes := s.Client.StorageV1().VolumeAttributesClasses()
+	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+			s.Errorf("delete class: %v", err)
+		}
+	})
+	return class.Name
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -42,8 +43,6 @@ func (s *scene) oldVolume(claim, class, zone string, d disk.Disk) *corev1.Persis
 			Name: name, Finalizers: []string{"kubernetes.io/pv-protection", "external-provisioner.volume.kubernetes.io/finalizer"},
 			Annotations: map[string]string{
 				"pv.kubernetes.io/provisioned-by":                               "diskplugin.csi.alibabacloud.com",
-				"volume.kubernetes.io/provisioner-deletion-secret-name":         "",
-				"volume.kubernetes.io/provisioner-deletion-secret-namespace":    "",
 				"csi.alibabacloud.com/annotation-of-a-provisioner-long-removed": "stays",
 			},
 		},
@@ -230,7 +229,7 @@ func (s *scene) drain(left int) {
 	s.Helper()
 	s.must(s.Topodisk().DrainController(s.Context()))
 	if entries := s.journal(); len(entries) != left {
-		s.Fatalf("the journal has %d entries after the end, want %d: %v", len(entries), left, entries)
+		s.Fatalf("the journal has %d entries after the end, want %d: those of claims %v", len(entries), left, slices.Sorted(maps.Keys(entries)))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,16 +34,17 @@ type installation struct {
 	daemonSet  appsv1.DaemonSet
 }
 
-func readInstallation(root string) (*installation, error) {
+// readInstallation reads what the chart renders: deploy/topodisk.yaml, or another such file.
+func readInstallation(path string) (*installation, error) {
 	in := &installation{}
-	objects, err := readObjects(filepath.Join(root, "deploy", "topodisk.yaml"))
+	objects, err := readObjects(path)
 	if err != nil {
 		return nil, err
 	}
 	for _, object := range objects {
 		if into := map[string]any{"Deployment": &in.deployment, "DaemonSet": &in.daemonSet}[object.GetKind()]; into != nil {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
-				return nil, fmt.Errorf("deploy/topodisk.yaml: %s: %w", object.GetKind(), err)
+				return nil, fmt.Errorf("%s: %s: %w", path, object.GetKind(), err)
 			}
 		}
 		if slices.Contains(installed, object.GetKind()) {
@@ -52,7 +52,7 @@ func readInstallation(root string) (*installation, error) {
 		}
 	}
 	if in.deployment.Name == "" || in.daemonSet.Name == "" {
-		return nil, errors.New("deploy/topodisk.yaml holds no Deployment, or no DaemonSet")
+		return nil, fmt.Errorf("%s holds no Deployment, or no DaemonSet", path)
 	}
 	return in, nil
 }
@@ -157,6 +157,24 @@ func argsOf(pod corev1.PodSpec, container string) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf("deploy/topodisk.yaml: there is no container %s", container)
+}
+
+// makePod makes the Deployment and returns the name of a Pod of it.
+func (in *installation) makePod(ctx context.Context, l *Lab) (name string, err error) {
+	deployment := in.deployment.DeepCopy()
+	deployment.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "runs-it"}
+	if _, err := l.Client.AppsV1().Deployments(deployment.Namespace).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
+	selector := metav1.FormatLabelSelector(deployment.Spec.Selector)
+	return name, l.Await(ctx, "Deployment "+deployment.Name+" has a Pod", startLimit, func(ctx context.Context) (bool, error) {
+		pods, err := l.Client.CoreV1().Pods(deployment.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil || len(pods.Items) == 0 {
+			return false, err
+		}
+		name = pods.Items[0].Name
+		return true, nil
+	})
 }
 
 // token is one of an installed ServiceAccount, so that topodisk runs with the permissions that it installs.

@@ -65,6 +65,8 @@ type Options struct {
 	// BindTimeout is for how long the scheduler waits for the volumes of a Pod before it begins anew; 0 for its default, ten
 	// minutes.
 	BindTimeout time.Duration
+	// Pod has driver and provisioner take themselves for a Pod of the installation's Deployment, which no node runs.
+	Pod bool
 	// Snapshots installs the kinds of external-snapshotter, without its controllers: tests do their work.
 	Snapshots bool
 	// Say is told each step of the start with the time it took. May be nil.

@@ -42,11 +42,12 @@ type Topodisk struct {
 	gate       *Gate
 	http       map[string]int // port of health and metrics, by process name
 	running    map[string]*Process
-	pod        string // that provisioners take themselves for
+	env        []string // of what is started, beyond what it always gets
+	pod        string   // that driver and provisioners take themselves for
 }
 
 func (l *Lab) startTopodisk(ctx context.Context) error {
-	install, err := readInstallation(l.opts.Root)
+	install, err := readInstallation(filepath.Join(l.opts.Root, "deploy", "topodisk.yaml"))
 	if err != nil {
 		return err
 	}
@@ -61,6 +62,11 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 	}
 	if t.kubeconfig, err = l.plane.kubeconfig("topodisk", token); err != nil {
 		return err
+	}
+	if l.opts.Pod {
+		if t.pod, err = install.makePod(ctx, l); err != nil {
+			return err
+		}
 	}
 	if err := t.WriteCredentials(KeyID, Secret); err != nil {
 		return err
@@ -233,9 +239,10 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 	if t.lab.opts.Watched {
 		env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
 	}
-	if t.pod != "" && program == ProvisionerName {
+	if t.pod != "" && program != simulatorName {
 		env = append(env, "POD_NAME="+t.pod, "POD_NAMESPACE="+metav1.NamespaceSystem)
 	}
+	env = append(env, t.env...)
 	proc, err := t.lab.processes.start(command{name: name, path: path, args: args, env: env})
 	if err != nil {
 		return err
@@ -288,8 +295,11 @@ func (t *Topodisk) DrainController(ctx context.Context) error {
 // EndProvisioner sends SIGTERM to the provisioner of that name and does not wait for it; Ended says when it has ended.
 func (t *Topodisk) EndProvisioner(name string) error { return t.signal(name, syscall.SIGTERM) }
 
-// SetPod says which Pod of the installation's namespace provisioners that are started from now on run in; empty for none.
+// SetPod says which Pod of the installation's namespace driver and provisioners that are started from now on run in; empty for none.
 func (t *Topodisk) SetPod(name string) { t.pod = name }
+
+// SetEnv gives driver and provisioners that are started from now on further environment.
+func (t *Topodisk) SetEnv(env ...string) { t.env = env }
 
 // PauseProvisioner stops the provisioner of that name in the middle of whatever it does, without ending it, until
 // ResumeProvisioner lets it go on.

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// party are programs that share an account.
+type party struct {
+	account  string
+	owners   map[string]string // the programs, by the end of the names of their Roles
+	programs []string          // that scenes run
+	rare     map[string]string // permissions that no scene can make use of, and why
+}
+
+// All scenes are played with the permissions that the chart and deploy/ram-policy.json give. None is to be missing, and none
+// is to be given for nothing.
+var parties = []party{{
+	account: "topodisk-controller", programs: []string{"disk-driver", "disk-provisioner"},
+	owners: map[string]string{
+		"cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver", "provisioner": "disk-provisioner",
+		"journal": "disk-provisioner", "capacities": "disk-provisioner", "leader-election": "disk-provisioner", "provisioner-secrets": "disk-provisioner",
+	},
+}, {
+	account: upstreamName + "-controller", programs: []string{"csi-provisioner"},
+	owners: map[string]string{"provisioner": "csi-provisioner", "capacities": "csi-provisioner", "leader-election": "csi-provisioner"},
+}}
+
+// checkPermissions ends driver and provisioner, for a watch is noted when it ends, and returns what was asked for without
+// permission; and, if every scene was played, what nobody has asked for.
+func checkPermissions(ctx context.Context, l *lab.Lab) error {
+	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short()
+	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk().DrainController(ctx))
+	for _, p := range parties {
+		err = errors.Join(err, p.check(ctx, l, whole))
+	}
+	return err
+}
+
+// check holds the audit log against the Roles of the account.
+func (p party) check(ctx context.Context, l *lab.Lab, whole bool) error {
+	granted, err := l.Permissions(ctx, metav1.NamespaceSystem, p.account)
+	if err != nil {
+		return err
+	}
+	audit, err := lab.OpenAudit(l.AuditLog())
+	if err != nil {
+		return err
+	}
+	defer audit.Close()
+	usage := &lab.Usage{Account: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + p.account, Granted: granted, Owners: p.owners}
+	unused := func() []string { return usage.Unused(p.programs, p.rare) }
+	err = l.Await(ctx, "every permission is used", 10*time.Second, func(context.Context) (bool, error) {
+		requests, err := audit.Read()
+		usage.Add(requests)
+		return err == nil && (!whole || len(unused()) == 0), err
+	})
+	var problems []error
+	for _, request := range usage.Refused() {
+		problems = append(problems, fmt.Errorf("its own Roles don't allow %s", request))
+	}
+	if whole && err != nil {
+		for _, permission := range unused() {
+			problems = append(problems, fmt.Errorf("no scene has made use of %s", permission))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checkActions holds the simulator's counts of calls, and the calls that it remembers, against the RAM policy.
+func checkActions(ctx context.Context, l *lab.Lab, whole bool) error {
+	free, tagged, err := readPolicy()
+	if err != nil {
+		return err
+	}
+	state, err := l.Simulator.State(ctx)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for action := range state.Calls {
+		if !slices.Contains(slices.Concat(free, tagged), action) {
+			problems = append(problems, fmt.Errorf("deploy/ram-policy.json doesn't allow %s, which a scene has called", action))
+		}
+	}
+	for _, action := range slices.Concat(free, tagged) {
+		if whole && state.Calls[action][""] == 0 {
+			problems = append(problems, fmt.Errorf("deploy/ram-policy.json allows %s, which no scene has called", action))
+		}
+	}
+	return errors.Join(errors.Join(problems...), checkTagged(ctx, l, tagged))
+}
+
+// checkTagged holds what the policy allows for tagged disks alone against the tags that these disks were made with.
+func checkTagged(ctx context.Context, l *lab.Lab, actions []string) error {
+	made, err := l.Simulator.Calls(ctx, "CreateDisk")
+	if err != nil {
+		return err
+	}
+	cluster := map[string]string{}
+	for _, c := range made {
+		cluster[c.Disk] = tagsOf(c)[disk.ClusterTag]
+	}
+	var problems []error
+	for _, action := range actions {
+		calls, err := l.Simulator.Calls(ctx, action)
+		if err != nil {
+			return err
+		}
+		for _, c := range calls {
+			if id, known := cluster[c.Disk]; known && c.Disk != "" && id == "" {
+				problems = append(problems, fmt.Errorf("deploy/ram-policy.json doesn't allow %s of %s, which has no tag %s", action, c.Disk, disk.ClusterTag))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// readPolicy returns the ECS actions that deploy/ram-policy.json allows, and those that it allows for tagged disks alone.
+func readPolicy() (free, tagged []string, err error) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ram-policy.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	var policy struct {
+		Statement []struct {
+			Action    []string
+			Condition map[string]map[string]string
+		}
+	}
+	if err := json.Unmarshal(text, &policy); err != nil {
+		return nil, nil, err
+	}
+	for _, statement := range policy.Statement {
+		for _, action := range statement.Action {
+			action = strings.TrimPrefix(action, "ecs:")
+			if len(statement.Condition) > 0 {
+				tagged = append(tagged, action)
+			} else {
+				free = append(free, action)
+			}
+		}
+	}
+	return free, tagged, nil
+}
