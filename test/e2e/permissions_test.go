@@ -37,6 +37,10 @@ var parties = []party{{
 		"cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver", "provisioner": "disk-provisioner",
 		"journal": "disk-provisioner", "capacities": "disk-provisioner", "leader-election": "disk-provisioner", "provisioner-secrets": "disk-provisioner",
 	},
+	rare: map[string]string{
+		"topodisk-driver: patch events":      "one driver's second event of the same words: ECS has answered in between, and it asks once a minute then",
+		"topodisk-provisioner: patch events": "one provisioner's second event of the same words: it is written after a minute",
+	},
 }, {
 	account: upstreamName + "-controller", programs: []string{"csi-provisioner"},
 	owners: map[string]string{"provisioner": "csi-provisioner", "capacities": "csi-provisioner", "leader-election": "csi-provisioner"},

@@ -224,7 +224,7 @@ func (s *scene) awaitSaved(prefix string, n int) {
 	s.await(fmt.Sprintf("%d volumes are called %s...", n, prefix), late, func(context.Context) (bool, error) { return s.saved(prefix) >= n, nil })
 }
 
-// drain ends topodisk's controller as the kubelet ends its Pod, and checks how many orders are left in the journal.
+// drain ends topodisk's controller when it has ended what is under way, and checks how many orders are left in the journal.
 func (s *scene) drain(left int) {
 	s.Helper()
 	s.must(s.Topodisk().DrainController(s.Context()))

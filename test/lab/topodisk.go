@@ -270,18 +270,15 @@ func (t *Topodisk) stop(name string, sig syscall.Signal) {
 	}
 }
 
-// DrainController ends driver and provisioner as the kubelet ends their Pod: both get SIGTERM at once, and the Pod's grace
-// to end what is under way. It returns an error if they need longer.
+// DrainController ends the provisioner and then the driver with SIGTERM, and gives each the time that a Pod has to end what
+// is under way. It returns an error if they need longer.
 func (t *Topodisk) DrainController(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, podGrace)
 	defer cancel()
-	names := []string{driverName, ProvisionerName}
-	for _, name := range names {
+	for _, name := range []string{ProvisionerName, driverName} {
 		if err := t.signal(name, syscall.SIGTERM); err != nil {
 			return err
 		}
-	}
-	for _, name := range names {
 		select {
 		case <-t.running[name].done:
 			t.stop(name, syscall.SIGKILL)
