@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/test/lab"
 )
@@ -94,6 +95,82 @@ func TestPodThatIsTiedToAZoneThatSellsOutIsToldOfBothClaims(t *testing.T) {
 		return err
 	}))
 	s.deletePod("tied")
+}
+
+// What a thousand Pods wait for that nobody sells is asked for once a second and zone at the most, and in the end all is
+// as if they had never been.
+func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
+	const pods, watched = 1000, 60 * time.Second
+	s := newScene(t)
+	s.withoutCapacities()
+	for _, zone := range s.Zones() {
+		s.must(s.Simulator.SellOut(s.Context(), zone))
+	}
+	for i := range pods {
+		s.must(s.claim(s.Context(), fmt.Sprintf("crowd-%d", i), waits))
+	}
+	s.awaitRefusal()
+	begin, before := time.Now(), s.count("CreateVolume")
+	time.Sleep(watched) // what is measured is a rate
+	took := time.Since(begin)
+	asked, zones := s.count("CreateVolume")-before, len(s.Zones())
+	t.Logf("%d calls in %s for %d Pods and %d zones", asked, took.Round(time.Second), pods, zones)
+	if most := int(took.Seconds()+1) * zones; asked > most {
+		t.Errorf("the driver was asked %d times in %s, want %d at most", asked, took.Round(time.Second), most)
+	}
+	if disks, err := s.Simulator.Disks(s.Context(), namespace); err != nil || len(disks) > 0 {
+		t.Errorf("%d disks, %v", len(disks), err)
+	}
+	s.must(s.await(s.Context(), "the Pods and claims are gone", 5*limit, func(ctx context.Context) error {
+		if err := s.deleteAll(ctx); err != nil {
+			return err // so many take longer than the API server gives a request
+		}
+		claims, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && len(claims.Items) > 0 {
+			err = fmt.Errorf("%d claims are there", len(claims.Items))
+		}
+		return err
+	}))
+}
+
+// withoutCapacities has the scheduler know nothing of what zones sell, until the test is over.
+func (s *scene) withoutCapacities() {
+	s.Helper()
+	heed := func(ctx context.Context, yes bool) error {
+		_, err := s.Client.StorageV1().CSIDrivers().Patch(ctx, lab.DriverName, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"storageCapacity":%t}}`, yes), metav1.PatchOptions{})
+		return err
+	}
+	s.restartProvisioner("--enable-capacity=false")
+	s.must(heed(s.Context(), false))
+	s.Cleanup(func() {
+		if err := heed(context.Background(), true); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// awaitRefusal waits until the driver has said of every zone that it has nothing to give.
+func (s *scene) awaitRefusal() {
+	s.Helper()
+	s.must(s.await(s.Context(), "every zone has refused", limit, func(ctx context.Context) error {
+		calls, err := s.Simulator.Calls(ctx, "CreateDisk")
+		if err != nil {
+			return err
+		}
+		refused := map[string]bool{}
+		for _, c := range calls {
+			if c.Code != "" {
+				refused[c.Params["ZoneId"]] = true
+			}
+		}
+		if len(refused) < len(s.Zones()) {
+			return fmt.Errorf("%d zones have", len(refused))
+		}
+		return nil
+	}))
 }
 
 func TestClaimsThatAreNotThisProvisionersAreLeftAloneAndTold(t *testing.T) {
