@@ -101,7 +101,7 @@ func TestPodThatIsTiedToAZoneThatSellsOutIsToldOfBothClaims(t *testing.T) {
 // as if they had never been.
 func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes minutes")
+		t.Skip("it takes minutes; `make crash` runs it")
 	}
 	const pods, watched = 1000, 60 * time.Second
 	s := newScene(t)
