@@ -121,12 +121,17 @@ func (s *scene) class(mode storagev1.VolumeBindingMode, parameters map[string]st
 	classes := s.Client.StorageV1().StorageClasses()
 	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
 	s.must(err)
+	s.deleteAfterwards(class.Name, classes.Delete)
+	return class.Name
+}
+
+// deleteAfterwards takes away what is not in the scene's namespace, once the scene is over.
+func (s *scene) deleteAfterwards(name string, remove func(context.Context, string, metav1.DeleteOptions) error) {
 	s.Cleanup(func() {
-		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
-			s.Errorf("delete class: %v", err)
+		if err := remove(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			s.Errorf("delete %s: %v", name, err)
 		}
 	})
-	return class.Name
 }
 
 func (s *scene) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) {

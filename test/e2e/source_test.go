@@ -93,10 +93,6 @@ func (s *scene) attributesClass(name string, parameters map[string]string) strin
 	classes := s.Client.StorageV1().VolumeAttributesClasses()
 	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
 	s.must(err)
-	s.Cleanup(func() {
-		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
-			s.Errorf("delete class: %v", err)
-		}
-	})
+	s.deleteAfterwards(class.Name, classes.Delete)
 	return class.Name
 }
