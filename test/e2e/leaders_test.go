@@ -42,7 +42,10 @@ func (s *scene) followLeaders() *leaders {
 	api := s.Client.CoordinationV1().Leases(leaseNamespace)
 	lease, err := api.Get(s.Context(), leaseName, metav1.GetOptions{})
 	s.must(err)
-	w, err := api.Watch(context.Background(), metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName, ResourceVersion: lease.ResourceVersion})
+	w, err := lab.FollowFrom(context.Background(), lease.ResourceVersion, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = "metadata.name=" + leaseName
+		return api.Watch(ctx, options)
+	})
 	s.must(err)
 	l := &leaders{watch: w, ended: make(chan struct{})}
 	go l.follow()

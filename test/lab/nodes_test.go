@@ -1,7 +1,11 @@
 package lab
 
 import (
+	"context"
+	"slices"
+	"strconv"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +47,33 @@ func TestSelectionsCountEachChangeOnce(t *testing.T) {
 	if got := s.Rescheduled(); len(got) != 1 || got[0] != "c" {
 		t.Errorf("rescheduled are %q, want c", got)
 	}
+}
+
+func TestAWatchThatTheServerEndsGoesOnWhereItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var from []string
+		w, err := FollowFrom(t.Context(), "7", func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			from = append(from, options.ResourceVersion)
+			one := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})
+			claim := Claim("default", "c", "class", "1Gi")
+			claim.ResourceVersion = strconv.Itoa(10 * len(from))
+			one.Add(claim)
+			one.Stop()
+			return one, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			<-w.ResultChan()
+		}
+		w.Stop()
+		for range w.ResultChan() { // until it has ended
+		}
+		if want := []string{"7", "10", "20"}; !slices.Equal(from[:3], want) {
+			t.Errorf("watched from %q, want %q", from, want)
+		}
+	})
 }
 
 func TestStoppedSelectionsKnowTheirOwnEndFromABreak(t *testing.T) {

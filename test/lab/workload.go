@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -209,13 +211,19 @@ func (l *Lab) FollowSelections(ctx context.Context, namespace string) (*Selectio
 	if err != nil {
 		return nil, err
 	}
-	w, err := claims.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	w, err := FollowFrom(ctx, list.ResourceVersion, claims.Watch)
 	if err != nil {
 		return nil, err
 	}
 	s := &Selections{watch: w, byPVC: map[string][]string{}, ended: make(chan struct{})}
 	go s.follow()
 	return s, nil
+}
+
+// FollowFrom watches from a resource version on, and goes on where it was when the API server ends a watch, as it does with
+// one that falls behind.
+func FollowFrom(ctx context.Context, resourceVersion string, watcher cache.WatchFuncWithContext) (watch.Interface, error) {
+	return toolswatch.NewRetryWatcherWithContext(ctx, resourceVersion, &cache.ListWatch{WatchFuncWithContext: watcher})
 }
 
 func (s *Selections) follow() {
