@@ -412,10 +412,10 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		},
 		"kube-system/topodisk-driver": {"/events[]: create patch"},
 		"topodisk-attacher": {
-			"/persistentvolumes[]: get list watch patch",
-			"storage.k8s.io/csinodes[]: get list watch",
+			"/persistentvolumes[]: list watch patch",
+			"storage.k8s.io/csinodes[]: list watch",
 			"storage.k8s.io/volumeattachments/status[]: patch",
-			"storage.k8s.io/volumeattachments[]: get list watch patch",
+			"storage.k8s.io/volumeattachments[]: list watch patch",
 		},
 		"kube-system/topodisk-attacher": {
 			"/events[]: create patch", // that it leads
@@ -425,9 +425,9 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		"topodisk-resizer": {
 			"/events[]: create patch",
 			"/persistentvolumeclaims/status[]: patch",
-			"/persistentvolumeclaims[]: get list watch",
-			"/persistentvolumes[]: get list watch patch",
-			"storage.k8s.io/volumeattributesclasses[]: get list watch",
+			"/persistentvolumeclaims[]: list watch",
+			"/persistentvolumes[]: list watch patch",
+			"storage.k8s.io/volumeattributesclasses[]: list watch",
 		},
 		"kube-system/topodisk-resizer": {
 			"coordination.k8s.io/leases[]: create",

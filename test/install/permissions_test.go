@@ -21,41 +21,29 @@ var accounts = map[string]map[string]string{
 
 // Why no step here needs a permission.
 const (
-	upstream = "Kubernetes' own rules for the sidecar have it"
-	again    = "an event that is said again"
-	soldOut  = "a zone that has sold out"
-	waiting  = "a claim that waits for what it names"
+	again   = "an event that is said again"
+	soldOut = "a zone that has sold out"
+	waiting = "a claim that waits for what it names"
 )
 
 // rare are the permissions that no step here needs, but for lists beside watches.
 var rare = map[string]map[string]string{
 	"topodisk-controller": {
-		"topodisk-attacher: get csinodes.storage.k8s.io":                              upstream,
-		"topodisk-attacher: get persistentvolumes":                                    upstream,
-		"topodisk-attacher: get volumeattachments.storage.k8s.io":                     upstream,
-		"topodisk-attacher: patch events":                                             again,
-		"topodisk-capacities: get csistoragecapacities.storage.k8s.io":                upstream,
-		"topodisk-capacities: update csistoragecapacities.storage.k8s.io":             soldOut,
-		"topodisk-driver: patch events":                                               again,
-		"topodisk-provisioner: get csinodes.storage.k8s.io":                           upstream,
-		"topodisk-provisioner: get nodes":                                             "a selected node that may be gone",
-		"topodisk-provisioner: get persistentvolumeclaims":                            "a copy of a volume, and claims that go while their volume is made",
-		"topodisk-provisioner: get storageclasses.storage.k8s.io":                     "a volume whose class names a Secret for its deletion",
-		"topodisk-provisioner: get volumeattachments.storage.k8s.io":                  upstream,
-		"topodisk-provisioner: get volumeattributesclasses.storage.k8s.io":            "a claim with a VolumeAttributesClass",
-		"topodisk-provisioner: list pods":                                             soldOut,
-		"topodisk-provisioner: patch events":                                          again,
-		"topodisk-provisioner: patch persistentvolumeclaims":                          soldOut,
-		"topodisk-provisioner: watch volumeattributesclasses.storage.k8s.io":          waiting,
-		"topodisk-provisioner: watch volumesnapshotcontents.snapshot.storage.k8s.io":  waiting,
-		"topodisk-provisioner: watch volumesnapshots.snapshot.storage.k8s.io":         waiting,
-		"topodisk-resizer: get persistentvolumeclaims":                                upstream,
-		"topodisk-resizer: get persistentvolumes":                                     upstream,
-		"topodisk-resizer: get volumeattributesclasses.storage.k8s.io":                upstream,
-		"topodisk-resizer: patch events":                                              again,
-		"topodisk-snapshotter: get volumesnapshotclasses.snapshot.storage.k8s.io":     upstream,
-		"topodisk-snapshotter: patch events":                                          again,
-		"topodisk-snapshotter: update volumesnapshotcontents.snapshot.storage.k8s.io": upstream,
+		"topodisk-attacher: patch events":                                            again,
+		"topodisk-capacities: update csistoragecapacities.storage.k8s.io":            soldOut,
+		"topodisk-driver: patch events":                                              again,
+		"topodisk-provisioner: get nodes":                                            "a selected node that may be gone",
+		"topodisk-provisioner: get persistentvolumeclaims":                           "a copy of a volume, and claims that go while their volume is made",
+		"topodisk-provisioner: get storageclasses.storage.k8s.io":                    "a volume whose class names a Secret for its deletion",
+		"topodisk-provisioner: get volumeattributesclasses.storage.k8s.io":           "a claim with a VolumeAttributesClass",
+		"topodisk-provisioner: list pods":                                            soldOut,
+		"topodisk-provisioner: patch events":                                         again,
+		"topodisk-provisioner: patch persistentvolumeclaims":                         soldOut,
+		"topodisk-provisioner: watch volumeattributesclasses.storage.k8s.io":         waiting,
+		"topodisk-provisioner: watch volumesnapshotcontents.snapshot.storage.k8s.io": waiting,
+		"topodisk-provisioner: watch volumesnapshots.snapshot.storage.k8s.io":        waiting,
+		"topodisk-resizer: patch events":                                             again,
+		"topodisk-snapshotter: patch events":                                         again,
 	},
 	"topodisk-node": {
 		"topodisk-node: list volumeattachments.storage.k8s.io": "a node that is being drained",
