@@ -44,7 +44,7 @@ func (s *scene) isInstalled() {
 	s.makeSecret(lab.KeyID, lab.Secret)
 	begin := time.Now()
 	s.install()
-	s.awaitReady(readyWithin)
+	s.awaitReady(readyWithin - time.Since(begin))
 	s.Logf("%.1f s from helm install until all Pods were ready", time.Since(begin).Seconds())
 }
 

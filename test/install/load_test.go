@@ -104,9 +104,8 @@ func (l *load) count() int {
 	return l.claims
 }
 
-// end lets the turns come to their end and every disk go. No claim may have failed. It returns what claims were told of
-// tries that did.
-func (l *load) end() (told []string) {
+// end lets the turns come to their end and every disk go. No claim may have failed, or been told that a try for it has.
+func (l *load) end() {
 	s := l.scene
 	s.Helper()
 	l.stop()
@@ -125,8 +124,7 @@ func (l *load) end() (told []string) {
 	s.must(err)
 	for _, e := range events.Items {
 		if e.InvolvedObject.Kind == "PersistentVolumeClaim" && e.Reason == "ProvisioningFailed" {
-			told = append(told, e.InvolvedObject.Name+": "+e.Message)
+			s.Errorf("claim %s was told: %s", e.InvolvedObject.Name, e.Message)
 		}
 	}
-	return told
 }

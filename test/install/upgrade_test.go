@@ -26,9 +26,7 @@ func (s *scene) isUpgradedUnderLoad() {
 	s.driversHave("--v=2")
 	s.kubectl("-n " + home + " rollout restart deployment/topodisk-controller daemonset/topodisk-node")
 	s.awaitRollout()
-	if told := load.end(); len(told) > 0 {
-		s.Logf("%d tries ended with the Pod that made them, and the next Pod made the volume; the first: %s", len(told), told[0])
-	}
+	load.end()
 }
 
 // awaitRollout does as the documentation says.
