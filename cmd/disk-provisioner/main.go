@@ -25,10 +25,6 @@ import (
 	"github.com/topodisk/topodisk/provisioner"
 )
 
-// gcPercent is half of Go's own: this program keeps claims and volumes of the whole cluster and does little with them, so
-// its memory is dearer than the time that collecting takes.
-const gcPercent = 50
-
 // version is stamped by the linker.
 var version = "dev"
 
@@ -59,9 +55,7 @@ func main() {
 
 func run(ctx context.Context, o *options) error {
 	o.startLog()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	tuneHeap()
 	lease, held := o.lease(), func() error { return nil }
 	if o.leaderElection {
 		held = lease.Held
