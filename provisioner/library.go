@@ -311,6 +311,11 @@ func (c *claimsForLibrary) GetIndexer() cache.Indexer {
 
 func (c *claimsForLibrary) GetStore() cache.Store { return c.GetIndexer() }
 
+// AddIndexers is called for the index by UID.
+func (c *claimsForLibrary) AddIndexers(indexers cache.Indexers) error {
+	return c.SharedIndexInformer.AddIndexers(byStart(indexers))
+}
+
 type claimsIndexer struct {
 	cache.Indexer
 	journal  *journal
@@ -324,7 +329,8 @@ func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
 	if o := i.journal.find(types.UID(uid)); o != nil {
 		return []any{o.claim}, nil
 	}
-	return i.Indexer.ByIndex(index, uid)
+	claims, err := i.Indexer.ByIndex(index, startOf(uid))
+	return withUID(claims, uid), err
 }
 
 // Update does nothing: the cache is the watch's alone.
@@ -345,18 +351,6 @@ func (v volumesForLibrary) GetStore() cache.Store {
 	return &volumesStore{Indexer: v.GetIndexer(), journal: v.journal}
 }
 
-// volumesByClaim indexes PersistentVolumes by the UID of their claim.
-const volumesByClaim = "claim"
-
-// claimOfVolume is the index function of volumesByClaim.
-func claimOfVolume(object any) ([]string, error) {
-	pv, ok := object.(*v1.PersistentVolume)
-	if !ok || pv.Spec.ClaimRef == nil {
-		return nil, nil
-	}
-	return []string{string(pv.Spec.ClaimRef.UID)}, nil
-}
-
 type volumesStore struct {
 	cache.Indexer
 	journal *journal
@@ -373,18 +367,18 @@ func (s *volumesStore) GetByKey(key string) (any, bool, error) {
 		return nil, false, nil
 	}
 	claim := types.UID(key[len(prefix):])
-	objects, err := s.ByIndex(volumesByClaim, string(claim))
-	if err != nil || len(objects) == 0 {
+	volumes, err := volumesOf(s.Indexer, claim)
+	if err != nil || len(volumes) == 0 {
 		return nil, false, err
 	}
 	o := s.journal.find(claim)
 	if o == nil {
-		return objects[0], true, nil
+		return volumes[0], true, nil
 	}
-	for _, object := range objects {
-		if o.isSavedAs(object.(*v1.PersistentVolume)) {
-			s.journal.closeSaved(object.(*v1.PersistentVolume))
-			return object, true, nil
+	for _, pv := range volumes {
+		if o.isSavedAs(pv) {
+			s.journal.closeSaved(pv)
+			return pv, true, nil
 		}
 	}
 	return nil, false, nil

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -28,8 +27,8 @@ func (c *Controller) takeUp(ctx context.Context) error {
 	}
 	for _, o := range orders {
 		source, ok := sourceObject(o.claim)
-		saved, err := c.p.volumes.ByIndex(volumesByClaim, string(o.claim.UID))
-		if err == nil && slices.ContainsFunc(saved, func(pv any) bool { return o.isSavedAs(pv.(*v1.PersistentVolume)) }) {
+		saved, err := volumesOf(c.p.volumes, o.claim.UID)
+		if err == nil && slices.ContainsFunc(saved, o.isSavedAs) {
 			c.book.strike(o.claim.UID)
 			if ok {
 				c.p.sources.queue.Add(source)

@@ -15,7 +15,7 @@ import (
 // cache: memory grows with every claim and volume of the cluster, also those of
 // other drivers.
 func trim(driver string) func(any) (any, error) {
-	t := &trimmer{driver: driver, affinities: map[string]*v1.VolumeNodeAffinity{}}
+	t := &trimmer{driver: driver, affinities: map[string]*v1.VolumeNodeAffinity{}, provisioned: map[string]string{annProvisionedBy: driver}}
 	return func(object any) (any, error) {
 		accessor, err := meta.Accessor(object)
 		if err != nil {
@@ -87,7 +87,8 @@ func trimClaim(claim *v1.PersistentVolumeClaim, driver string) {
 
 // trimmer trims objects, and has those that say the same share it.
 type trimmer struct {
-	driver string
+	driver      string
+	provisioned map[string]string // the annotations of a volume that was made by the driver and has no other
 
 	mu         sync.Mutex
 	affinities map[string]*v1.VolumeNodeAffinity // by what they say
@@ -103,7 +104,9 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 		return
 	}
 	if pv.Annotations[annProvisionedBy] == t.driver {
-		pv.Annotations[annProvisionedBy] = t.driver
+		if pv.Annotations[annProvisionedBy] = t.driver; len(pv.Annotations) == 1 {
+			pv.Annotations = t.provisioned
+		}
 	}
 	if hasFinalizer(pv) {
 		pv.Finalizers = ourFinalizers

@@ -131,13 +131,13 @@ func (p *Provisioner) tellOfTwins(pv *v1.PersistentVolume) {
 	if ref == nil || !isMadeBy(pv, p.config.DriverName) {
 		return
 	}
-	objects, err := p.volumes.ByIndex(volumesByClaim, string(ref.UID))
-	if err != nil || len(objects) < 2 {
+	volumes, err := volumesOf(p.volumes, ref.UID)
+	if err != nil || len(volumes) < 2 {
 		return
 	}
 	var names []string
-	for _, object := range objects {
-		if twin := object.(*v1.PersistentVolume); isMadeBy(twin, p.config.DriverName) {
+	for _, twin := range volumes {
+		if isMadeBy(twin, p.config.DriverName) {
 			names = append(names, twin.Name)
 		}
 	}
