@@ -63,6 +63,9 @@ func (o *order) requisite() []*csi.Topology {
 }
 
 func (o *order) requestWithSecrets() *csi.CreateVolumeRequest {
+	if len(o.secrets) == 0 {
+		return o.request
+	}
 	request := proto.Clone(o.request).(*csi.CreateVolumeRequest)
 	request.Secrets = o.secrets
 	return request

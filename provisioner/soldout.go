@@ -108,7 +108,7 @@ func (s *soldOut) most(class *storagev1.StorageClass, zone string) int64 {
 func (s *soldOut) ask(o *order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, at := range []place{placeOf(o), ownPlaceOf(o)} {
+	for _, at := range s.refusedPlaces(o) {
 		if err := s.askAt(at, o); err != nil {
 			return err
 		}
@@ -116,11 +116,20 @@ func (s *soldOut) ask(o *order) error {
 	return nil
 }
 
+// refusedPlaces are the places of which a refusal may speak for the order: none
+// as long as nothing is sold out. s.mu is held.
+func (s *soldOut) refusedPlaces(o *order) []place {
+	if len(s.refusals) == 0 {
+		return nil
+	}
+	return []place{placeOf(o), ownPlaceOf(o)}
+}
+
 // refuses says whether ask would return an error, and asks for nothing.
 func (s *soldOut) refuses(o *order) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, at := range []place{placeOf(o), ownPlaceOf(o)} {
+	for _, at := range s.refusedPlaces(o) {
 		if r, ok := s.refusals[at]; ok && o.request.CapacityRange.GetRequiredBytes() >= r.bytes && r.until.After(s.now()) {
 			return true
 		}
@@ -186,11 +195,14 @@ func (s *soldOut) keep(at place, o *order, asked time.Time) time.Time {
 
 // served notes that the driver has had a volume to give.
 func (s *soldOut) served(o *order) {
-	at := placeOf(o)
+	refused := false
 	s.mu.Lock()
-	delete(s.refusals, ownPlaceOf(o))
-	_, refused := s.refusals[at]
-	delete(s.refusals, at)
+	for _, at := range s.refusedPlaces(o) {
+		if _, ok := s.refusals[at]; ok {
+			delete(s.refusals, at)
+			refused = refused || at.claim == ""
+		}
+	}
 	s.mu.Unlock()
 	if refused {
 		s.onChange(o.class.Name, o.requisite(), time.Time{})
