@@ -33,20 +33,32 @@ type Node struct {
 	Name, Instance, Type, Region, Zone string
 }
 
+// region is the one that the lab's nodes are in.
+const region = "cn-hangzhou"
+
+// newNode is the nth node of a zone, h, i or j.
+func newNode(zone string, n int) Node {
+	return Node{
+		Name:     fmt.Sprintf("node-%s%d", zone, n),
+		Instance: fmt.Sprintf("i-bp1lab%s%d", zone, n),
+		Type:     "ecs.g7.xlarge",
+		Region:   region,
+		Zone:     region + "-" + zone,
+	}
+}
+
 // SixNodes are two nodes in each of three zones of cn-hangzhou.
-func SixNodes() []Node {
-	const region = "cn-hangzhou"
-	var nodes []Node
+func SixNodes() (nodes []Node) {
 	for _, zone := range []string{"h", "i", "j"} {
-		for n := 1; n <= 2; n++ {
-			nodes = append(nodes, Node{
-				Name:     fmt.Sprintf("node-%s%d", zone, n),
-				Instance: fmt.Sprintf("i-bp1lab%s%d", zone, n),
-				Type:     "ecs.g7.xlarge",
-				Region:   region,
-				Zone:     region + "-" + zone,
-			})
-		}
+		nodes = append(nodes, newNode(zone, 1), newNode(zone, 2))
+	}
+	return nodes
+}
+
+// ManyNodes are n nodes, in turn in the zones h, i and j of cn-hangzhou.
+func ManyNodes(n int) (nodes []Node) {
+	for i := range n {
+		nodes = append(nodes, newNode([]string{"h", "i", "j"}[i%3], i/3+1))
 	}
 	return nodes
 }

@@ -1,0 +1,58 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// kubeletConfig is a kubelet that stays within the node's cgroup and directories, and doesn't clear away images. It says
+// at once which volumes it has unmounted, and looks often at which have grown.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: false}
+  x509: {clientCAFile: %[1]q}
+authorization: {mode: AlwaysAllow}
+cgroupDriver: cgroupfs
+cgroupRoot: %[2]q
+containerRuntimeEndpoint: %[3]q
+evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, imagefs.available: 1%%}
+failCgroupV1: false
+failSwapOn: false
+imageGCHighThresholdPercent: 100
+makeIPTablesUtilChains: false
+maxPods: 110
+nodeLeaseDurationSeconds: 20
+nodeStatusUpdateFrequency: 1s
+providerID: %[4]q
+registerWithTaints: [{key: %[5]s, effect: NoSchedule}]
+resolvConf: ""
+syncFrequency: 5s
+volumePluginDir: %[6]q
+`
+
+func (n *RealNode) startKubelet(context.Context) error {
+	config := filepath.Join(n.dir, "kubelet.yaml")
+	text := fmt.Appendf(nil, kubeletConfig, n.lab.plane.certs.ca, n.cgroup(), containerd, n.Region+"."+n.Instance, nodefacts.StartupTaint, kubeletDir+"/volume-plugins")
+	if err := os.WriteFile(config, text, 0o644); err != nil {
+		return err
+	}
+	user := kubeletUser(n.Node)
+	kubeconfig, err := n.lab.plane.kubeconfigAt(hubAddress.String(), user, n.lab.plane.tokens[user])
+	if err != nil {
+		return err
+	}
+	labels := fmt.Sprintf("%s=%s,%s=%s,node.kubernetes.io/instance-type=%s", topology.WellKnownZoneKey, n.Zone, topology.RegionKey, n.Region, n.Type)
+	return n.start(Kubelet, filepath.Join(n.lab.opts.Programs.Kubelet, "kubelet"), "--config="+config, "--kubeconfig="+kubeconfig,
+		"--root-dir="+kubeletDir, "--cert-dir="+kubeletDir+"/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
+		"--node-labels="+labels, "--v=2")
+}
+
+// kubeletUser is whom the API server takes the node's kubelet for.
+func kubeletUser(n Node) string { return "system:node:" + n.Name }

@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// start runs a program on the node.
+func (n *RealNode) start(name, path string, args ...string) error {
+	if n.run[name] != nil {
+		return fmt.Errorf("%s of %s runs already", name, n.Name)
+	}
+	proc, err := n.lab.processes.start(command{name: name + "-" + n.Name, path: path, args: args, node: n.first.Pid()})
+	if err != nil {
+		return err
+	}
+	n.run[name] = proc
+	return nil
+}
+
+// StartProgram starts one of the node's programs again that was stopped.
+func (n *RealNode) StartProgram(ctx context.Context, name string) error {
+	switch name {
+	case Kubelet:
+		return n.startKubelet(ctx)
+	case Containerd:
+		return n.startContainerd(ctx)
+	default:
+		return n.startPlugin()
+	}
+}
+
+// StopProgram ends one of the node's programs, with SIGTERM, or with SIGKILL if kill is set.
+func (n *RealNode) StopProgram(name string, kill bool) {
+	if proc := n.run[name]; proc != nil {
+		sig := syscall.SIGTERM
+		if kill {
+			sig = syscall.SIGKILL
+		}
+		n.lab.processes.stop(proc, sig)
+		delete(n.run, name)
+	}
+}
+
+// Terminate sends SIGTERM to one of the node's programs and returns a function that waits for its end, however long that
+// takes, and returns how long it took.
+func (n *RealNode) Terminate(name string) (ended func(context.Context) (time.Duration, error), err error) {
+	proc, begin := n.run[name], time.Now()
+	if proc == nil {
+		return nil, fmt.Errorf("%s of %s doesn't run", name, n.Name)
+	}
+	n.lab.processes.forget(proc)
+	delete(n.run, name)
+	return func(ctx context.Context) (time.Duration, error) {
+		select {
+		case <-proc.done:
+			return time.Since(begin), proc.err
+		case <-ctx.Done():
+			proc.end(syscall.SIGKILL)
+			return 0, fmt.Errorf("%s of %s goes on after SIGTERM: %w", name, n.Name, ctx.Err())
+		}
+	}, proc.signal(syscall.SIGTERM)
+}

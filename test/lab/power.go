@@ -1,0 +1,194 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+)
+
+// The cell's network: the control plane at the hub, each node beside it, the Pods of each node behind it.
+var hubAddress = net.IPv4(10, 88, 0, 1).To4()
+
+// serviceAddress is that of the Service kubernetes in the namespace default, by which Pods reach the API server. The hub has
+// it, and the API server listens on the Service's port there, so that no proxy is needed on the nodes.
+var serviceAddress = net.IPv4(10, 96, 0, 1).To4()
+
+const servicePort = 443
+
+const bridgeName = "lab0"
+
+// startRealNodes starts the nodes side by side and returns when all are Ready. What still keeps Pods off them is the
+// startup taint.
+func (l *Lab) startRealNodes(ctx context.Context) error {
+	if err := l.prepareNodes(); err != nil {
+		return err
+	}
+	var starting sync.WaitGroup
+	failed := make([]error, len(l.Nodes))
+	for i, n := range l.Nodes {
+		node := &RealNode{Node: n, lab: l, number: i + 1, dir: filepath.Join(l.Dir, "nodes", n.Name), run: map[string]*Process{}}
+		l.real = append(l.real, node)
+		starting.Go(func() { failed[i] = node.powerOn(ctx) })
+	}
+	starting.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	if err := l.awaitReadyBut(ctx, nodefacts.StartupTaint); err != nil {
+		return err
+	}
+	return l.awaitAccount(ctx, metav1.NamespaceDefault)
+}
+
+// prepareNodes makes what all nodes share: images, and the place that links to devices are mounted on.
+func (l *Lab) prepareNodes() error {
+	if !InCell() {
+		return errors.New("real nodes start inside of a Cell only")
+	}
+	shell, err := Shell()
+	if err != nil {
+		return err
+	}
+	images := append([]Image{Pause(l.opts.Programs.NodeInit, pauseImage), shell}, l.opts.Images...)
+	if err := writeImages(l.imagesFile(), runtime.GOARCH, images); err != nil {
+		return err
+	}
+	return os.MkdirAll(linksMount, 0o755)
+}
+
+func (l *Lab) imagesFile() string { return filepath.Join(l.Dir, "images.tar") }
+
+// Start switches the node on again, after Kill, and returns when it is Ready and its driver is registered.
+func (n *RealNode) Start(ctx context.Context) error {
+	if err := n.powerOn(ctx); err != nil {
+		return err
+	}
+	if err := n.StartProgram(ctx, NodePlugin); err != nil {
+		return err
+	}
+	return n.lab.awaitReady(ctx)
+}
+
+// powerOn starts containerd and the kubelet.
+func (n *RealNode) powerOn(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{n.settle, n.connect, n.makeCgroup, n.startContainerd, n.loadImages, n.startKubelet} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// settle starts the first process of the node.
+func (n *RealNode) settle(ctx context.Context) error {
+	for _, dir := range []string{n.Links(), n.varDir(), filepath.Join(n.varDir(), "lib"), filepath.Join(n.varDir(), "log"), filepath.Join(n.varDir(), "tmp")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	settings, err := json.Marshal(map[string]any{
+		"hostname": n.Name, "var": n.varDir(), "links": n.Links(),
+		// What a kubelet would set on the host is set already, as far as it sees.
+		"tunables": map[string]string{
+			"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+			"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+		},
+	})
+	if err != nil {
+		return err
+	}
+	name := "node-" + n.Name
+	log := filepath.Join(n.lab.processes.logs, name+".log")
+	before, _ := os.ReadFile(log)
+	n.first, err = n.lab.processes.start(command{name: name, path: n.lab.opts.Programs.NodeInit, args: []string{string(settings)}, namespaces: cellNamespaces})
+	if err != nil {
+		return err
+	}
+	return n.lab.Await(ctx, n.Name+" has settled", startLimit, func(context.Context) (bool, error) {
+		said, err := os.ReadFile(log)
+		return err == nil && strings.Contains(string(said[len(before):]), "\nsettled\n"), err
+	})
+}
+
+// connect gives the node its place on the cell's network.
+func (n *RealNode) connect(ctx context.Context) error {
+	port := fmt.Sprintf("lab0-%d", n.number)
+	ip(strings.Fields("link delete " + port)...) //nolint:errcheck // it goes with the node that had it
+	for _, args := range []string{
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, n.first.Pid()),
+		fmt.Sprintf("link set %s master %s up", port, bridgeName),
+		fmt.Sprintf("route replace %s via %s", n.pods(), n.address()),
+	} {
+		if err := ip(strings.Fields(args)...); err != nil {
+			return err
+		}
+	}
+	for _, args := range []string{
+		"ip link set lo up", fmt.Sprintf("ip addr add %s/24 dev eth0", n.address()), "ip link set eth0 up",
+		fmt.Sprintf("ip route add default via %s", hubAddress),
+	} {
+		if _, err := n.Exec(ctx, strings.Fields(args)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cgroup is the path of the node's cgroup in every hierarchy.
+func (n *RealNode) cgroup() string { return "/" + Cell{n.lab.Dir}.cgroup() + "/" + n.Name }
+
+// makeCgroup makes the node's cgroup in every hierarchy. Those of cpuset start without a CPU to run on.
+func (n *RealNode) makeCgroup(context.Context) error {
+	hierarchies, err := os.ReadDir(cgroupMounts)
+	if err != nil {
+		return err
+	}
+	for _, h := range hierarchies {
+		if !h.IsDir() {
+			continue
+		}
+		at := filepath.Join(cgroupMounts, h.Name())
+		for part := range strings.SplitSeq(strings.Trim(n.cgroup(), "/"), "/") {
+			above := at
+			at = filepath.Join(at, part)
+			if err := os.MkdirAll(at, 0o755); err != nil {
+				return fmt.Errorf("make a cgroup: %w", err)
+			}
+			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+				value, err := os.ReadFile(filepath.Join(above, file))
+				if errors.Is(err, os.ErrNotExist) {
+					continue
+				}
+				if err == nil {
+					err = os.WriteFile(filepath.Join(at, file), value, 0)
+				}
+				if err != nil {
+					return fmt.Errorf("let a cgroup have the CPUs and memory of the one above: %w", err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Kill ends the node as a loss of power does: everything on it ends at once, nothing is unmounted or written.
+func (n *RealNode) Kill() {
+	for name, proc := range n.run {
+		n.lab.processes.forget(proc)
+		delete(n.run, name)
+	}
+	n.lab.processes.stop(n.first, syscall.SIGKILL)
+	n.first = nil
+}
