@@ -56,13 +56,12 @@ func TestClassMayAllowTopologiesByLabelsThatTheDriverDoesNotKnow(t *testing.T) {
 	s.Cleanup(func() { s.must(label("null")) })
 	class := lab.Class("cellar-only", storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})
 	class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: key, Values: []string{"cellar"}}}}}
-	_, err := s.Client.StorageV1().StorageClasses().Create(s.Context(), class, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClass(s.Context(), class))
 	s.Cleanup(func() {
 		s.must(s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}))
 	})
 	s.must(s.claimAlone(s.Context(), "deep", class.Name))
-	s.must(s.pod(s.Context(), "deep", func(*corev1.Pod) {}))
+	s.must(s.pod(s.Context(), "deep"))
 	s.bound("deep")
 	if d := s.onlyDisk("deep"); d.Zone != s.Nodes[0].Zone {
 		t.Errorf("the disk is in %s, the only node that is allowed is in %s", d.Zone, s.Nodes[0].Zone)

@@ -176,10 +176,7 @@ func (s *scene) awaitRefusal() {
 func TestClaimsThatAreNotThisProvisionersAreLeftAloneAndTold(t *testing.T) {
 	s := newScene(t)
 	create := func(name, class string, change func(*corev1.PersistentVolumeClaim)) {
-		claim := lab.Claim(namespace, name, class, "20Gi")
-		change(claim)
-		_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Create(s.Context(), claim, metav1.CreateOptions{})
-		s.must(err)
+		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, class, "20Gi"), change))
 	}
 	group := "example.com"
 	create("filled-elsewhere", atOnce, func(c *corev1.PersistentVolumeClaim) {

@@ -12,7 +12,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
 )
@@ -57,8 +56,7 @@ func (s *scene) snapshot(name, claim string) *lab.Snapshot {
 func (s *scene) claimFrom(claim string, snapshot *lab.Snapshot) error {
 	object := lab.Claim(namespace, claim, atOnce, "20Gi")
 	object.Spec.DataSource = snapshot.Source()
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Create(s.Context(), object, metav1.CreateOptions{})
-	return err
+	return s.MakeClaim(s.Context(), object)
 }
 
 func TestSnapshotDeletedWhileItsRestoreIsUnheardLeavesNoDisk(t *testing.T) {

@@ -64,7 +64,7 @@ func newStage(ctx context.Context, l *lab.Lab) (*stage, error) {
 	}
 	for name, mode := range map[string]storagev1.VolumeBindingMode{atOnce: storagev1.VolumeBindingImmediate, waits: storagev1.VolumeBindingWaitForFirstConsumer} {
 		class := lab.Class(name, mode, map[string]string{"type": "cloud_essd,cloud_auto"})
-		if _, err := l.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		if err := l.MakeClass(ctx, class); err != nil {
 			return nil, err
 		}
 	}
@@ -168,20 +168,16 @@ func (s *stage) claim(ctx context.Context, name, class string) error {
 	if err := s.claimAlone(ctx, name, class); err != nil || class != waits {
 		return err
 	}
-	return s.pod(ctx, name, func(*corev1.Pod) {})
+	return s.pod(ctx, name)
 }
 
 func (s *stage) claimAlone(ctx context.Context, name, class string) error {
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, lab.Claim(namespace, name, class, "20Gi"), metav1.CreateOptions{})
-	return err
+	return s.MakeClaim(ctx, lab.Claim(namespace, name, class, "20Gi"))
 }
 
 // pod makes a Pod that uses the claim of its name.
-func (s *stage) pod(ctx context.Context, name string, change func(*corev1.Pod)) error {
-	pod := lab.Pod(namespace, name, name)
-	change(pod)
-	_, err := s.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-	return err
+func (s *stage) pod(ctx context.Context, name string, change ...func(*corev1.Pod)) error {
+	return s.MakePod(ctx, lab.Pod(namespace, name, name), change...)
 }
 
 // deleteClaim deletes a claim and the Pod of its name, which would hold it back.

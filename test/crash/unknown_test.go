@@ -134,8 +134,7 @@ func (s *scene) makeClass(name string) {
 		s.allowSecrets()
 		s.makeSecret()
 	}
-	_, err := s.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClass(ctx, class))
 	s.Cleanup(func() {
 		s.must(ignoreNotFound(s.Client.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{})))
 	})

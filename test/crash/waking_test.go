@@ -80,8 +80,7 @@ func (s *scene) claimOnNode(claim, node string) {
 	s.Helper()
 	object := lab.Claim(namespace, claim, waits, "20Gi")
 	object.Annotations = map[string]string{lab.SelectedNode: node}
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Create(s.Context(), object, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClaim(s.Context(), object))
 	s.awaitEvent(namespace, claim, node)
 }
 
@@ -119,7 +118,6 @@ func lackCSINode(s *scene, claim string) func() error {
 // lackClass has the class go while the provisioner is away: Kubernetes gives a claim to it only as long as there is one.
 func lackClass(s *scene, claim string) func() error {
 	s.makeClass("gone")
-	classes := s.Client.StorageV1().StorageClasses()
 	s.kill(victims{provisioner: true})
 	s.must(s.claim(s.Context(), claim, "gone"))
 	s.must(s.await(s.Context(), "the claim is the provisioner's", limit, func(ctx context.Context) error {
@@ -129,14 +127,13 @@ func lackClass(s *scene, claim string) func() error {
 		}
 		return err
 	}))
-	s.must(classes.Delete(s.Context(), "gone", metav1.DeleteOptions{}))
+	s.must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "gone", metav1.DeleteOptions{}))
 	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), onlyEvents...)...))
 	s.must(s.claim(s.Context(), claim+"-witness", atOnce))
 	s.bound(claim + "-witness") // the provisioner has come to the claim before
 	s.passed()
 	return func() error {
-		_, err := classes.Create(s.Context(), lab.Class("gone", storagev1.VolumeBindingImmediate, map[string]string{"type": "cloud_essd"}), metav1.CreateOptions{})
-		return err
+		return s.MakeClass(s.Context(), lab.Class("gone", storagev1.VolumeBindingImmediate, map[string]string{"type": "cloud_essd"}))
 	}
 }
 
@@ -145,8 +142,7 @@ func lackAttributesClass(s *scene, claim string) func() error {
 	s.makeClass("essd-alone")
 	object := lab.Claim(namespace, claim, "essd-alone", "20Gi")
 	object.Spec.VolumeAttributesClassName = &name
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Create(s.Context(), object, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClaim(s.Context(), object))
 	s.awaitEvent(namespace, claim, "VolumeAttributesClass fast")
 	classes := s.Client.StorageV1().VolumeAttributesClasses()
 	s.Cleanup(func() { s.must(classes.Delete(context.Background(), name, metav1.DeleteOptions{})) })

@@ -26,7 +26,7 @@ var categories = map[string]string{"type": "cloud_essd,cloud_auto"}
 func (s *story) firstConsumer(ctx context.Context) error {
 	s.step("A Pod with a claim that waits for it (volumeBindingMode: WaitForFirstConsumer).",
 		"The scheduler selects a node; topodisk makes the disk in that node's zone and names the volume after the disk.")
-	if err := s.makeClass(ctx, lab.Class(waitingClass, storagev1.VolumeBindingWaitForFirstConsumer, categories)); err != nil {
+	if err := s.lab.MakeClass(ctx, lab.Class(waitingClass, storagev1.VolumeBindingWaitForFirstConsumer, categories)); err != nil {
 		return err
 	}
 	if err := s.makePod(ctx, "notes", ""); err != nil {
@@ -77,7 +77,7 @@ func (s *story) immediate(ctx context.Context) error {
 	allowed := s.lab.Zones()[:2]
 	s.step("Four claims of a class that binds at once (volumeBindingMode: Immediate) and allows two zones.",
 		fmt.Sprintf("Nobody has selected a node, so topodisk spreads the disks over %s and %s.", allowed[0], allowed[1]))
-	if err := s.makeClass(ctx, lab.Class(immediateClass, storagev1.VolumeBindingImmediate, categories, allowed...)); err != nil {
+	if err := s.lab.MakeClass(ctx, lab.Class(immediateClass, storagev1.VolumeBindingImmediate, categories, allowed...)); err != nil {
 		return err
 	}
 	used := map[string]int{}
@@ -209,16 +209,10 @@ func (s *story) deletion(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) makeClass(ctx context.Context, class *storagev1.StorageClass) error {
-	_, err := s.lab.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
-	return err
-}
-
 // makeClaim makes a claim of 20 GiB and notes that a disk is asked for.
 func (s *story) makeClaim(ctx context.Context, name, class string) error {
 	s.asked = append(s.asked, name)
-	_, err := s.lab.Client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, lab.Claim(namespace, name, class, "20Gi"), metav1.CreateOptions{})
-	return err
+	return s.lab.MakeClaim(ctx, lab.Claim(namespace, name, class, "20Gi"))
 }
 
 // makePod makes a Pod and a claim of the same name; with a zone, the Pod runs nowhere else.
@@ -230,6 +224,5 @@ func (s *story) makePod(ctx context.Context, name, zone string) error {
 	if zone != "" {
 		pod.Spec.NodeSelector = map[string]string{topology.WellKnownZoneKey: zone}
 	}
-	_, err := s.lab.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-	return err
+	return s.lab.MakePod(ctx, pod)
 }

@@ -118,10 +118,8 @@ func (s *scene) class(mode storagev1.VolumeBindingMode, parameters map[string]st
 	for _, f := range change {
 		f(class)
 	}
-	classes := s.Client.StorageV1().StorageClasses()
-	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
-	s.must(err)
-	s.deleteAfterwards(class.Name, classes.Delete)
+	s.must(s.MakeClass(s.Context(), class))
+	s.deleteAfterwards(class.Name, s.Client.StorageV1().StorageClasses().Delete)
 	return class.Name
 }
 
@@ -136,22 +134,12 @@ func (s *scene) deleteAfterwards(name string, remove func(context.Context, strin
 
 func (s *scene) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) {
 	s.Helper()
-	claim := lab.Claim(s.namespace, name, class, size)
-	for _, f := range change {
-		f(claim)
-	}
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Create(s.Context(), claim, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClaim(s.Context(), lab.Claim(s.namespace, name, class, size), change...))
 }
 
 func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
 	s.Helper()
-	pod := lab.Pod(s.namespace, name, claim)
-	for _, f := range change {
-		f(pod)
-	}
-	_, err := s.Client.CoreV1().Pods(s.namespace).Create(s.Context(), pod, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakePod(s.Context(), lab.Pod(s.namespace, name, claim), change...))
 }
 
 // podWithClaim makes both, under one name.

@@ -52,7 +52,7 @@ func (s *scene) thereAndBack(claim string, round int) error {
 	node, name := []string{here, there}[round%2], fmt.Sprintf("%s-%d", claim, round)
 	pod := podThatEnds(s.namespace, name, claim, node,
 		fmt.Sprintf(`n=$(cat /data/log 2>/dev/null | wc -l); [ $n = %d ] || { echo "it holds $n lines, want %d"; exit 1; }; echo %d >> /data/log; sync`, round, round, round))
-	if _, err := s.Client.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	if err := s.MakePod(ctx, pod); err != nil {
 		return err
 	}
 	for {

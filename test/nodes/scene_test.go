@@ -145,11 +145,9 @@ func (s *scene) class(parameters map[string]string) string {
 	class := lab.Class(fmt.Sprintf("%s-%d", s.namespace, scenes.Add(1)), storagev1.VolumeBindingWaitForFirstConsumer, parameters)
 	grows := true
 	class.AllowVolumeExpansion = &grows
-	classes := s.Client.StorageV1().StorageClasses()
-	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClass(s.Context(), class))
 	s.Cleanup(func() {
-		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+		if err := s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
 			s.Errorf("delete class: %v", err)
 		}
 	})
@@ -163,12 +161,7 @@ func (s *scene) essd(filesystem string) string {
 
 func (s *scene) claim(name, class string, change ...func(*corev1.PersistentVolumeClaim)) {
 	s.Helper()
-	claim := lab.Claim(s.namespace, name, class, "20Gi")
-	for _, f := range change {
-		f(claim)
-	}
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Create(s.Context(), claim, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakeClaim(s.Context(), lab.Claim(s.namespace, name, class, "20Gi"), change...))
 }
 
 // pod makes a Pod that waits in a shell, with a claim at /data.
@@ -176,11 +169,7 @@ func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
 	s.Helper()
 	pod := lab.Pod(s.namespace, name, claim)
 	shell(&pod.Spec)
-	for _, f := range change {
-		f(pod)
-	}
-	_, err := s.Client.CoreV1().Pods(s.namespace).Create(s.Context(), pod, metav1.CreateOptions{})
-	s.must(err)
+	s.must(s.MakePod(s.Context(), pod, change...))
 }
 
 // shell lets a Pod run what the nodes have, and end at once.
