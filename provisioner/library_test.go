@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,6 +103,11 @@ func node(name, zone string) (*metav1.PartialObjectMetadata, *storagev1.CSINode)
 		}
 }
 
+var named atomic.Int64
+
+// anew is a name that nothing on the stage had before, for a process may play each test more than once.
+func anew(name string) string { return fmt.Sprintf("%s-%d", name, named.Add(1)) }
+
 // scene is one test's claim on the stage, with its class and its script.
 type scene struct {
 	*stage
@@ -118,7 +124,7 @@ func play(t *testing.T, answers []answer, change ...func(*v1.PersistentVolumeCla
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := strings.ToLower(t.Name())
+	name := anew(strings.ToLower(t.Name()))
 	claim := testClaim(change...)
 	claim.Namespace, claim.UID, claim.Spec.StorageClassName = name, types.UID(name), &name
 	class := testClass(nil)
@@ -225,10 +231,11 @@ func (x *scene) done(verb, resource, name string) []clienttesting.Action {
 }
 
 func TestAClaimIsProvisionedWithOneWrite(t *testing.T) {
-	x := play(t, []answer{made("d-onewrite", 20*gib, "zone-a")})
+	id := anew("d-onewrite")
+	x := play(t, []answer{made(id, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
-	x.awaitVolume("d-onewrite")
+	x.awaitVolume(id)
 	eventually(t, "the claim was told", func() bool {
 		for _, a := range x.done("create", "events", "") {
 			if a.(clienttesting.CreateAction).GetObject().(*v1.Event).Reason == "ProvisioningSucceeded" {
@@ -247,36 +254,35 @@ func TestAClaimIsProvisionedWithOneWrite(t *testing.T) {
 }
 
 func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
-	x := play(t, []answer{made("d-once", 20*gib, "zone-a")})
+	id, later := anew("d-once"), anew("d-later")
+	x := play(t, []answer{made(id, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
-	x.awaitVolume("d-once")
-	other := play(t, []answer{made("d-later", 20*gib, "zone-a")})
-	other.claim.Namespace, other.claim.UID = "later", "later"
-	other.mu.Lock()
-	other.scripts["disk-later"] = other.driver
-	other.mu.Unlock()
+	x.awaitVolume(id)
+	other := play(t, []answer{made(later, 20*gib, "zone-a")})
+	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
 		x.c.library.claims.wake(x.claim)
 	}
 	other.createClaim()
-	other.awaitVolume("d-later") // by now the queue has been through the earlier claim
+	other.awaitVolume(later) // by now the queue has been through the earlier claim
 	if n := x.asked(); n != 1 {
 		t.Errorf("%d CreateVolume calls", n)
 	}
 }
 
 func TestAClaimWhoseVolumeGoesBeforeItIsBoundGetsAnother(t *testing.T) {
-	x := play(t, []answer{made("d-went", 20*gib, "zone-a")})
+	went, came := anew("d-went"), anew("d-came")
+	x := play(t, []answer{made(went, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
-	x.awaitVolume("d-went")
-	eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.p.volumes.GetByKey("d-went"); return exists })
-	x.answerNow(made("d-came", 20*gib, "zone-a"))
-	if err := x.api.CoreV1().PersistentVolumes().Delete(t.Context(), "d-went", metav1.DeleteOptions{}); err != nil {
+	x.awaitVolume(went)
+	eventually(t, "the cache has the volume", func() bool { _, exists, _ := x.c.p.volumes.GetByKey(went); return exists })
+	x.answerNow(made(came, 20*gib, "zone-a"))
+	if err := x.api.CoreV1().PersistentVolumes().Delete(t.Context(), went, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	x.awaitVolume("d-came")
+	x.awaitVolume(came)
 }
 
 func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
@@ -301,6 +307,7 @@ func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
 }
 
 func TestACreateUnderWayOutlivesItsClaimAndClass(t *testing.T) {
+	id := anew("d-outlives")
 	x := play(t, []answer{unavailable()})
 	x.createClass()
 	x.createClaim()
@@ -310,30 +317,32 @@ func TestACreateUnderWayOutlivesItsClaimAndClass(t *testing.T) {
 	}
 	x.deleteClaim()
 	x.awaitAsked(3)
-	x.answerNow(made("d-outlives", 20*gib, "zone-a"))
-	x.awaitVolume("d-outlives")
+	x.answerNow(made(id, 20*gib, "zone-a"))
+	x.awaitVolume(id)
 }
 
 func TestAClaimWithdrawnFromItsNodeIsStillDrivenToItsEnd(t *testing.T) {
+	id := anew("d-withdrawn")
 	x := play(t, []answer{unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
 	x.updateClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annSelectedNode) })
 	x.awaitAsked(3)
-	x.answerNow(made("d-withdrawn", 20*gib, "zone-a"))
-	x.awaitVolume("d-withdrawn")
+	x.answerNow(made(id, 20*gib, "zone-a"))
+	x.awaitVolume(id)
 }
 
 func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
+	id := anew("d-moved")
 	x := play(t, []answer{unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
 	x.updateClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-2" })
 	x.awaitAsked(3)
-	x.answerNow(answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}, made("d-moved", 20*gib, "zone-b"))
-	x.awaitVolume("d-moved")
+	x.answerNow(answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}, made(id, 20*gib, "zone-b"))
+	x.awaitVolume(id)
 	x.driver.mu.Lock()
 	defer x.driver.mu.Unlock()
 	last := x.driver.created[len(x.driver.created)-1].AccessibilityRequirements.Preferred[0].Segments[topology.WellKnownZoneKey]
@@ -343,26 +352,28 @@ func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
 }
 
 func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
-	x := play(t, []answer{made("d-waited", 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-9" })
-	n9, csiNode9 := node("node-9", "zone-a")
-	x.createNode(n9)
+	name, id := anew("node-9"), anew("d-waited")
+	x := play(t, []answer{made(id, 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = name })
+	n, csiNode := node(name, "zone-a")
+	x.createNode(n)
 	x.createClaim()
 	x.createClass()
 	eventually(t, "the claim waited for its node", x.isWaiting)
-	if _, err := x.api.StorageV1().CSINodes().Create(t.Context(), csiNode9, metav1.CreateOptions{}); err != nil {
+	if _, err := x.api.StorageV1().CSINodes().Create(t.Context(), csiNode, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	x.awaitVolume("d-waited")
+	x.awaitVolume(id)
 	if x.isWaiting() {
 		t.Error("the claim still waits")
 	}
 }
 
 func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
-	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-8" })
-	n8, _ := node("node-8", "")
-	n8.Labels = nil
-	x.createNode(n8)
+	name := anew("node-8")
+	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = name })
+	n, _ := node(name, "")
+	n.Labels = nil
+	x.createNode(n)
 	x.createClass()
 	x.createClaim()
 	eventually(t, "the claim waited for its node", x.isWaiting)
@@ -371,15 +382,16 @@ func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
 }
 
 func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
+	id := anew("d-released")
 	x := play(t, nil)
 	x.mu.Lock()
-	x.scripts["d-released"] = x.driver
+	x.scripts[id] = x.driver
 	x.mu.Unlock()
-	pv := testVolume("d-released", func(pv *v1.PersistentVolume) { pv.Finalizers = nil })
+	pv := testVolume(id, func(pv *v1.PersistentVolume) { pv.Finalizers = nil })
 	if _, err := x.api.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the PersistentVolume was gone", func() bool { return !x.hasVolume("d-released") })
+	eventually(t, "the PersistentVolume was gone", func() bool { return !x.hasVolume(id) })
 	if _, deletes := x.driver.calls(); deletes != 1 {
 		t.Errorf("%d DeleteVolume calls", deletes)
 	}
