@@ -24,8 +24,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/ecssim"
 	suite "github.com/topodisk/topodisk/test/sanity"
 	"github.com/topodisk/topodisk/topology"
@@ -145,7 +143,7 @@ func repeated(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 // ECS takes, but for how it is otherwise.
 func sanityDriver(t *testing.T, otherwise string) *Driver {
 	ecsConfig := ecssim.Config{
-		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
 		Latency: ecssim.Latency{
 			Attach: 2 * time.Second, Detach: 3 * time.Second, Modify: 30 * time.Second, BurstReady: 3 * time.Second,
@@ -164,17 +162,8 @@ func sanityDriver(t *testing.T, otherwise string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ecs.NewClient(ecs.Config{
-		Region: "cn-hangzhou", ClusterID: cluster,
-		Credentials: ecs.Static(ecs.Keys{AccessKeyID: "story", AccessKeySecret: "secret"}), Transport: sim,
-	})
+	client, err := suite.Client(t.Context(), sim, cluster)
 	if err != nil {
-		t.Fatal(err)
-	}
-	// An account that sees no disk at all may lack the permission, so nothing is
-	// said to be absent then. There is one.
-	foreign := disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_essd", Size: 20}
-	if _, err := client.Create(t.Context(), disk.Spec{Name: "foreign"}, foreign, "foreign"); err != nil {
 		t.Fatal(err)
 	}
 	driver, err := New(Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: cluster}, client)

@@ -140,9 +140,7 @@ func TestOptionsOfAFormatAreAddedToTheUsualOnes(t *testing.T) {
 func TestTwoCopiesOfOneXFSAreMountedTogether(t *testing.T) {
 	r := newRig(t)
 	first := r.insert("s1", 1)
-	v := r.volume(first, as("xfs"))
-	r.ok(r.stage(v))
-	r.put(filepath.Join(v.staging, "file"), "kept")
+	v := r.written(first, "xfs")
 	r.ok(r.unstage(v))
 	second := r.insert("s2", 1)
 	r.sh("cp", "--sparse=always", first.file, second.file)
@@ -177,9 +175,7 @@ func TestAJournalIsNotReplayedForReading(t *testing.T) {
 		t.Run(system, func(t *testing.T) {
 			r := newRig(t)
 			m := r.insert("s1", 1)
-			v := r.volume(m, as(system))
-			r.ok(r.stage(v))
-			r.put(filepath.Join(v.staging, "file"), "kept")
+			v := r.written(m, system)
 			r.sh("sync", "-f", v.staging)
 			after := r.insert("s2", 1)
 			r.sh("cp", "--sparse=always", m.file, after.file) // as of a node that lost power

@@ -72,9 +72,7 @@ func TestAReadOnlyMountWritesNothing(t *testing.T) {
 		t.Run(system, func(t *testing.T) {
 			r := newRig(t)
 			m := r.insert("s1", 1)
-			v := r.volume(m, as(system))
-			r.ok(r.stage(v))
-			r.put(filepath.Join(v.staging, "file"), "kept")
+			v := r.written(m, system)
 			r.ok(r.unstage(v))
 			before := m.sum()
 			reader := r.volume(m, as(system), readOnlyNode)

@@ -255,6 +255,15 @@ func (r *rig) stage(w wish) error {
 	return err
 }
 
+// written is the volume of a disk, staged, with a file that holds a word.
+func (r *rig) written(m *medium, system string) wish {
+	r.t.Helper()
+	v := r.volume(m, as(system))
+	r.ok(r.stage(v))
+	r.put(filepath.Join(v.staging, "file"), "kept")
+	return v
+}
+
 func (r *rig) target(pod string) string { return filepath.Join(r.directory("pods"), pod) }
 
 func (r *rig) publish(w wish, pod string) error {

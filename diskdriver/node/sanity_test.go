@@ -18,7 +18,6 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/bodies"
@@ -86,7 +85,7 @@ func TestSanity(t *testing.T) {
 func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver {
 	var keeper *bodies.Keeper
 	sim, err := ecssim.New(ecssim.Config{
-		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
+		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
 		Doubts:    ecssim.Doubts{SnapshotUnattached: []string{"cloud_essd", "cloud_auto"}},
 		BeforeReply: func() {
@@ -106,17 +105,8 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 			t.Error(err)
 		}
 	})
-	client, err := ecs.NewClient(ecs.Config{
-		Region: "cn-hangzhou", ClusterID: "sanity",
-		Credentials: ecs.Static(ecs.Keys{AccessKeyID: "story", AccessKeySecret: "secret"}), Transport: sim,
-	})
+	client, err := suite.Client(t.Context(), sim, "sanity")
 	if err != nil {
-		t.Fatal(err)
-	}
-	// An account that sees no disk at all may lack the permission, so nothing is
-	// said to be absent then. There is one.
-	foreign := disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_essd", Size: 20}
-	if _, err := client.Create(t.Context(), disk.Spec{Name: "foreign"}, foreign, "foreign"); err != nil {
 		t.Fatal(err)
 	}
 	driver, err := diskdriver.New(diskdriver.Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: "sanity"}, client)
