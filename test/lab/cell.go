@@ -218,9 +218,9 @@ func bringUp() error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 }
 
-// cgroup is the name of the cell's cgroup in every hierarchy. It follows from the directory, so that it is found after
-// any crash.
-func (c Cell) cgroup() string {
+// name is that of what the cell has outside of its directory, such as its cgroup in every hierarchy. It follows from the
+// directory, so that it is found after any crash.
+func (c Cell) name() string {
 	return fmt.Sprintf("topodisk-lab-%x", sha256.Sum256([]byte(c.Dir)))[:len("topodisk-lab-")+8]
 }
 
@@ -243,10 +243,34 @@ func (c Cell) clear() (found []string, err error) {
 		names, failed := step()
 		found, err = append(found, names...), errors.Join(err, failed)
 	}
-	os.Remove(linksMount)               //nolint:errcheck // it stays while another lab, or udev, has it
-	os.Remove(filepath.Dir(linksMount)) //nolint:errcheck // likewise
-	return found, err
+	return found, errors.Join(err, c.freeLinksMount())
 }
+
+// holdLinksMount makes the place that the nodes' links are mounted on, and a mark in it. /dev is one for all labs, and a
+// directory that is empty can be removed from under another namespace's mount.
+func (c Cell) holdLinksMount() error {
+	for {
+		if err := os.MkdirAll(linksMount, 0o755); err != nil {
+			return err
+		}
+		err := os.WriteFile(c.linksMark(), nil, 0o600)
+		if !errors.Is(err, os.ErrNotExist) { // else another lab has just removed it
+			return err
+		}
+	}
+}
+
+// freeLinksMount takes the mark away, and the place if neither another lab nor udev has it.
+func (c Cell) freeLinksMount() error {
+	if err := os.Remove(c.linksMark()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	os.Remove(linksMount)               //nolint:errcheck // it isn't empty while somebody has it
+	os.Remove(filepath.Dir(linksMount)) //nolint:errcheck // likewise
+	return nil
+}
+
+func (c Cell) linksMark() string { return filepath.Join(linksMount, c.name()) }
 
 const (
 	sweepGrace = 20 * time.Second
@@ -302,7 +326,7 @@ func (c Cell) loops() (ours []string, err error) {
 
 // sweepCgroups removes the cell's cgroups, the innermost first. Nothing runs in them any more.
 func (c Cell) sweepCgroups() (found []string, err error) {
-	roots, err := filepath.Glob(filepath.Join(cgroupMounts, "*", c.cgroup()))
+	roots, err := filepath.Glob(filepath.Join(cgroupMounts, "*", c.name()))
 	if err != nil {
 		return nil, err
 	}

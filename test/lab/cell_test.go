@@ -33,7 +33,7 @@ func liveInCell() error {
 	l := &Lab{Dir: cell.Dir, processes: newProcesses(cell.Dir, false), opts: Options{}}
 	l.opts.Programs.NodeInit = os.Getenv("NODEINIT")
 	n := &RealNode{Node: ManyNodes(1)[0], lab: l, number: 1, dir: filepath.Join(cell.Dir, "nodes", "one"), run: map[string]*Process{}}
-	for _, step := range []func(context.Context) error{func(context.Context) error { return os.MkdirAll(linksMount, 0o755) }, n.settle, n.connect, n.makeCgroup} {
+	for _, step := range []func(context.Context) error{func(context.Context) error { return cell.holdLinksMount() }, n.settle, n.connect, n.makeCgroup} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -90,6 +90,12 @@ func TestNothingIsLeftOfACell(t *testing.T) {
 			if err := cell.prepare(); err == nil || !strings.Contains(err.Error(), "make lab-down") {
 				t.Errorf("a second lab in the directory: %v", err)
 			}
+			if _, err := (Cell{Dir: filepath.Join(t.TempDir(), "other")}).Sweep(); err != nil {
+				t.Errorf("another lab ends: %v", err)
+			}
+			if _, err := os.Stat(linksMount); err != nil {
+				t.Errorf("another lab's end took away what the nodes' links are mounted on: %v", err)
+			}
 			end(t, id)
 			found, err := cell.Sweep()
 			if err != nil {
@@ -115,8 +121,11 @@ func leftOf(t *testing.T, cell Cell) {
 	if loops, err := runTool("losetup", "--list", "--noheadings"); err != nil || strings.Contains(loops, cell.Dir) || strings.Contains(loops, "/var/device") {
 		t.Errorf("loop devices: %s %v", loops, err)
 	}
-	if groups, _ := filepath.Glob(filepath.Join(cgroupMounts, "*", cell.cgroup())); len(groups) > 0 {
+	if groups, _ := filepath.Glob(filepath.Join(cgroupMounts, "*", cell.name())); len(groups) > 0 {
 		t.Errorf("cgroups: %v", groups)
+	}
+	if _, err := os.Stat(cell.linksMark()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its mark in %s: %v", linksMount, err)
 	}
 	processes, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {

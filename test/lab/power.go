@@ -65,7 +65,7 @@ func (l *Lab) prepareNodes() error {
 	if err := writeImages(l.imagesFile(), runtime.GOARCH, images); err != nil {
 		return err
 	}
-	return os.MkdirAll(linksMount, 0o755)
+	return Cell{l.Dir}.holdLinksMount()
 }
 
 func (l *Lab) imagesFile() string { return filepath.Join(l.Dir, "images.tar") }
@@ -147,7 +147,7 @@ func (n *RealNode) connect(ctx context.Context) error {
 }
 
 // cgroup is the path of the node's cgroup in every hierarchy.
-func (n *RealNode) cgroup() string { return "/" + Cell{n.lab.Dir}.cgroup() + "/" + n.Name }
+func (n *RealNode) cgroup() string { return "/" + Cell{n.lab.Dir}.name() + "/" + n.Name }
 
 // makeCgroup makes the node's cgroup in every hierarchy. Those of cpuset start without a CPU to run on.
 func (n *RealNode) makeCgroup(context.Context) error {
