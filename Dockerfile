@@ -1,6 +1,6 @@
 # The image of topodisk: its two programs, the programs of file systems that the node plugin runs, and the certificates that
 # ECS is verified with. `make image` reads this file and builds the same without Docker.
-#   docker build --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) -t registry.example.com/storage/topodisk:0.1.0 .
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) -t registry.example.com/storage/topodisk:0.1.0 .
 FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm AS build
 ARG TARGETOS TARGETARCH VERSION=dev
 WORKDIR /src
@@ -10,9 +10,11 @@ COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/disk-driver ./cmd/disk-provisioner
 
-FROM debian:bookworm-slim AS rootfs
+FROM --platform=$BUILDPLATFORM debian:bookworm-slim AS rootfs
+ARG TARGETARCH
+RUN apt-get update -q && apt-get install -y -q --no-install-recommends binutils
 COPY image /image
-RUN apt-get update -q && /image/rootfs.sh /rootfs
+RUN /image/rootfs.sh /rootfs $TARGETARCH
 
 FROM scratch
 ARG VERSION=dev REVISION=unknown

@@ -8,6 +8,7 @@ FUZZTIME      ?= 20s
 SEED          ?= 1
 SEEDS         ?= 100
 NODES         ?= 3
+ARCHITECTURES ?= amd64,arm64
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
@@ -70,6 +71,7 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
 
+e2e-install: ARCHITECTURES := $(shell $(GO) env GOARCH)
 e2e-install: image ## install image and chart with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
 	$(GO) test -tags e2einstall -count 1 -timeout 20m -v ./test/install
 
@@ -81,8 +83,8 @@ crash: ## kill provisioner and driver between any two calls, and under SEEDS (10
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
 
-image: ## build the container image as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)
-	$(GO) run ./test/image -check -version $(VERSION) -revision $(shell git rev-parse HEAD) -out .build/topodisk.tar
+image: ## build the container image for ARCHITECTURES as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)
+	$(GO) run ./test/image -check -version $(VERSION) -revision $(shell git rev-parse HEAD) -architectures $(ARCHITECTURES) -out .build/topodisk.tar
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -70,52 +69,81 @@ type config struct {
 // epoch is the time of every file, so that the same files are the same bytes.
 var epoch = time.Unix(0, 0).UTC()
 
-// write makes the archive of an image from what the recipe's lines have made below work. Each COPY is a layer.
-func write(r *recipe, work, name, out string) (string, error) {
-	blobs := map[string][]byte{}
-	add := func(mediaType string, content []byte) descriptor {
-		digest := "sha256:" + fmt.Sprintf("%x", sha256.Sum256(content))
-		blobs[digest] = content
-		return descriptor{MediaType: mediaType, Digest: digest, Size: int64(len(content))}
+// blobs are the contents of an archive in the order in which they were added, each once.
+type blobs struct {
+	order []string // digests
+	by    map[string][]byte
+}
+
+func (b *blobs) add(mediaType string, content []byte) descriptor {
+	digest := "sha256:" + fmt.Sprintf("%x", sha256.Sum256(content))
+	if _, known := b.by[digest]; !known {
+		b.order = append(b.order, digest)
+		b.by[digest] = content
 	}
+	return descriptor{MediaType: mediaType, Digest: digest, Size: int64(len(content))}
+}
+
+func (b *blobs) addJSON(mediaType string, object any) (descriptor, error) {
+	text, err := json.Marshal(object)
+	return b.add(mediaType, text), err
+}
+
+// write makes the archive of an image for every architecture that was built, and returns the digest of the index that all of
+// them are found by.
+func write(images []built, name, out string) (string, error) {
+	all := &blobs{by: map[string][]byte{}}
+	list := index{SchemaVersion: 2, MediaType: typeIndex}
+	for _, image := range images {
+		of, err := image.write(all)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", image.architecture, err)
+		}
+		list.Manifests = append(list.Manifests, of)
+	}
+	top, err := all.addJSON(typeIndex, list)
+	if err != nil {
+		return "", err
+	}
+	top.Annotations = map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name[strings.LastIndexByte(name, ':')+1:]}
+	text, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []descriptor{top}})
+	if err != nil {
+		return "", err
+	}
+	return top.Digest, archive(out, text, all)
+}
+
+// write adds an image of what the recipe's lines have made. Each COPY is a layer.
+func (b built) write(to *blobs) (of descriptor, err error) {
+	r := b.recipe
 	var c config
-	c.platform = platform{Architecture: runtime.GOARCH, OS: "linux"}
+	c.platform = platform{Architecture: b.architecture, OS: "linux"}
 	c.Created = epoch
 	c.Config.User, c.Config.Env, c.Config.Entrypoint, c.Config.Labels = r.user, r.env, r.command, r.labels
 	c.RootFS.Type = "layers"
 	m := manifest{SchemaVersion: 2, MediaType: typeManifest}
 	for _, from := range r.copies {
 		var plain bytes.Buffer
-		if err := layer(&plain, filepath.Join(work, from.from), from.to); err != nil {
-			return "", fmt.Errorf("copy %s to %s: %w", from.from, from.to, err)
+		if err := layer(&plain, filepath.Join(b.work, from.from), from.to); err != nil {
+			return of, fmt.Errorf("copy %s to %s: %w", from.from, from.to, err)
 		}
 		c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, "sha256:"+fmt.Sprintf("%x", sha256.Sum256(plain.Bytes())))
 		packed, err := pack(plain.Bytes())
 		if err != nil {
-			return "", err
+			return of, err
 		}
-		m.Layers = append(m.Layers, add(typeLayer, packed))
+		m.Layers = append(m.Layers, to.add(typeLayer, packed))
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return "", err
+	if m.Config, err = to.addJSON(typeConfig, c); err != nil {
+		return of, err
 	}
-	m.Config = add(typeConfig, text)
-	if text, err = json.Marshal(m); err != nil {
-		return "", err
-	}
-	top := add(typeManifest, text)
-	top.Platform = &c.platform
-	top.Annotations = map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name[strings.LastIndexByte(name, ':')+1:]}
-	text, err = json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []descriptor{top}})
-	if err != nil {
-		return "", err
-	}
-	return top.Digest, archive(out, text, blobs, append(m.Layers, m.Config, top))
+	of, err = to.addJSON(typeManifest, m)
+	of.Platform = &c.platform
+	return of, err
 }
 
 // archive writes an OCI image layout as one tar file.
-func archive(out string, index []byte, blobs map[string][]byte, order []descriptor) (err error) {
+func archive(out string, index []byte, all *blobs) (err error) {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
@@ -135,8 +163,8 @@ func archive(out string, index []byte, blobs map[string][]byte, order []descript
 	if err := errors.Join(put("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)), put("index.json", index)); err != nil {
 		return err
 	}
-	for _, d := range order {
-		if err := put("blobs/"+strings.Replace(d.Digest, ":", "/", 1), blobs[d.Digest]); err != nil {
+	for _, digest := range all.order {
+		if err := put("blobs/"+strings.Replace(digest, ":", "/", 1), all.by[digest]); err != nil {
 			return err
 		}
 	}

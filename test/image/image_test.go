@@ -2,11 +2,15 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +36,7 @@ func TestTheDockerfileIsTheRecipe(t *testing.T) {
 	if build := r.goBuild("/made"); !strings.Contains(build, "GOOS=linux GOARCH=arm64") || !strings.Contains(build, "main.version=1.2.3") || !strings.Contains(build, "-o /made/out/ ./cmd/disk-driver ./cmd/disk-provisioner") {
 		t.Errorf("build is %q", build)
 	}
-	if line := r.rootfs("/made"); !strings.HasSuffix(line, "/image/rootfs.sh /made/rootfs") {
+	if line := r.rootfs("/made", "/kept"); !strings.HasSuffix(line, "/image/rootfs.sh /made/rootfs arm64 /kept") {
 		t.Errorf("root file system is made by %q", line)
 	}
 	if r.labels["org.opencontainers.image.version"] != "1.2.3" || r.labels["org.opencontainers.image.revision"] != "abc" {
@@ -78,12 +82,18 @@ func work(t *testing.T, ago time.Duration) string {
 
 func TestTheSameFilesAreTheSameImage(t *testing.T) {
 	r := &recipe{labels: map[string]string{"a": "b"}, user: "65532:65532", command: []string{"/p"}, copies: []copied{{"/rootfs/", "/"}, {"/out/p", "/p"}}}
+	images := func(dirs ...string) (all []built) {
+		for i, dir := range dirs {
+			all = append(all, built{architecture: []string{"amd64", "arm64"}[i], work: dir, recipe: r})
+		}
+		return all
+	}
 	out := filepath.Join(t.TempDir(), "image.tar")
-	first, err := write(r, work(t, 0), "example.com/a:1", out)
+	first, err := write(images(work(t, 0), work(t, 0)), "example.com/a:1", out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := write(r, work(t, time.Hour), "example.com/a:1", filepath.Join(t.TempDir(), "image.tar"))
+	second, err := write(images(work(t, time.Hour), work(t, time.Minute)), "example.com/a:1", filepath.Join(t.TempDir(), "image.tar"))
 	if err != nil || first != second {
 		t.Errorf("digests %s and %s, %v", first, second, err)
 	}
@@ -91,33 +101,83 @@ func TestTheSameFilesAreTheSameImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(other, "out/p"), []byte("changed"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if third, err := write(r, other, "example.com/a:1", filepath.Join(t.TempDir(), "image.tar")); err != nil || third == first {
+	if third, err := write(images(work(t, 0), other), "example.com/a:1", filepath.Join(t.TempDir(), "image.tar")); err != nil || third == first {
 		t.Errorf("another program is the same image %s, %v", third, err)
 	}
-	blobs := map[string]bool{}
-	var top index
-	file, err := os.Open(out)
+	files := untar(t, out)
+	blob := func(digest string) []byte { return files["blobs/"+strings.Replace(digest, ":", "/", 1)] }
+	var top, list index
+	if err := errors.Join(json.Unmarshal(files["index.json"], &top), json.Unmarshal(blob(first), &list)); err != nil {
+		t.Fatal(err)
+	}
+	// Both architectures have the same two layers here: of each there is one blob.
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest != first || files["oci-layout"] == nil || len(list.Manifests) != 2 || len(files) != 2+1+2+2+2 {
+		t.Fatalf("index %+v leads to %+v, files %v", top, list, slices.Collect(maps.Keys(files)))
+	}
+	for i, architecture := range []string{"amd64", "arm64"} {
+		var image manifest
+		var settings config
+		entry := list.Manifests[i]
+		if err := errors.Join(json.Unmarshal(blob(entry.Digest), &image), json.Unmarshal(blob(image.Config.Digest), &settings)); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Platform.Architecture != architecture || settings.Architecture != architecture || len(image.Layers) != 2 || len(blob(image.Layers[1].Digest)) == 0 {
+			t.Errorf("for %s: %+v leads to %+v and %+v", architecture, entry, image, settings)
+		}
+	}
+}
+
+// untar returns the files of an archive.
+func untar(t *testing.T, name string) map[string][]byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	for archive := tar.NewReader(file); ; {
+	files := map[string][]byte{}
+	for archive := tar.NewReader(bytes.NewReader(text)); ; {
 		header, err := archive.Next()
-		if err == io.EOF {
-			break
+		if errors.Is(err, io.EOF) {
+			return files
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		blobs[header.Name] = true
-		if header.Name == "index.json" {
-			if err := json.NewDecoder(archive).Decode(&top); err != nil {
-				t.Fatal(err)
-			}
+		if files[header.Name], err = io.ReadAll(archive); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if len(top.Manifests) != 1 || top.Manifests[0].Digest != first || !blobs["blobs/"+strings.Replace(first, ":", "/", 1)] || !blobs["oci-layout"] || len(blobs) != 6 {
-		t.Errorf("index %+v, files %v", top, blobs)
+}
+
+func TestWhatCannotRunIsNoImage(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+	for _, c := range []struct{ architecture, program, want string }{
+		{other, self, "want EM_"},
+		{runtime.GOARCH, shell, "the image lacks"},
+		{"riscv64", self, "allowed are amd64 and arm64"},
+	} {
+		b := built{architecture: c.architecture, work: t.TempDir()}
+		if err := os.Mkdir(filepath.Join(b.work, "out"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(c.program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(b.work, "out", "program"), content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.runs(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %s: got %v, want %q", c.program, c.architecture, err, c.want)
+		}
 	}
 }
 
@@ -167,10 +227,10 @@ func TestTheBillNamesDebianPackagesAndGoModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "out"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "amd64", "out"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(dir, "out", "program")); err != nil {
+	if err := os.Symlink(self, filepath.Join(dir, "amd64", "out", "program")); err != nil {
 		t.Fatal(err)
 	}
 	list, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), dir)

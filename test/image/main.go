@@ -1,11 +1,11 @@
 // Image builds the container image as an OCI archive, without Docker and without a registry. The Dockerfile is its
 // recipe: it runs that file's build commands on this machine and puts the same files, settings and labels together.
 //
-//	go run ./test/image -version 0.1.0 -out .build/topodisk.tar
+//	go run ./test/image -version 0.1.0 -architectures amd64,arm64 -out .build/topodisk.tar
 //
-// The same sources give the same bytes. It prints the digest of the image's manifest, and writes what the image is made of
-// beside the archive, in the form of SPDX 2.3. The machine is Debian 12, for the
-// packages of image/packages are.
+// The same sources give the same bytes. It prints the digest of the image's index, and writes what the image is made of
+// beside the archive, in the form of SPDX 2.3. The machine is Debian 12, for the packages of image/packages are; its
+// architecture may be another than the image's.
 package main
 
 import (
@@ -26,11 +26,12 @@ func main() {
 	revision := flag.String("revision", "unknown", "commit that the label tells")
 	name := flag.String("name", "registry.example.com/storage/topodisk:dev", "name of the image in the archive")
 	out := flag.String("out", ".build/topodisk.tar", "file to write")
+	architectures := flag.String("architectures", runtime.GOARCH, "architectures that the image is for, with commas between them")
 	check := flag.Bool("check", false, "build it a second time and fail if a byte differs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o := options{version: *version, revision: *revision, name: *name, out: *out}
+	o := options{version: *version, revision: *revision, name: *name, out: *out, architectures: strings.Split(*architectures, ",")}
 	digest, err := o.build(ctx)
 	if err == nil && *check {
 		err = o.checkAgainst(ctx, digest)
@@ -43,32 +44,42 @@ func main() {
 }
 
 // options are the flags.
-type options struct{ version, revision, name, out string }
+type options struct {
+	version, revision, name, out string
+	architectures                []string
+}
 
-// build writes the archive and returns the digest of the image's manifest.
+// built is what the recipe's lines have made below a directory, for one architecture.
+type built struct {
+	architecture, work string
+	recipe             *recipe
+}
+
+// build writes the archive and returns the digest of the image's index.
 func (o options) build(ctx context.Context) (string, error) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		return "", fmt.Errorf("run this at the root of the repository: %w", err)
-	}
-	recipe, err := parse(string(text), map[string]string{
-		"TARGETOS": "linux", "TARGETARCH": runtime.GOARCH, "VERSION": o.version, "REVISION": o.revision,
-	})
-	if err != nil {
-		return "", err
 	}
 	work, err := os.MkdirTemp("", "topodisk-image-")
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if err := run(ctx, recipe.rootfs(work)); err != nil {
-		return "", err
+	var images []built
+	for _, architecture := range o.architectures {
+		image := built{architecture: architecture, work: filepath.Join(work, architecture)}
+		if image.recipe, err = parse(string(text), map[string]string{
+			"TARGETOS": "linux", "TARGETARCH": architecture, "VERSION": o.version, "REVISION": o.revision,
+		}); err != nil {
+			return "", err
+		}
+		if err := image.make(ctx, filepath.Join(filepath.Dir(o.out), "packages")); err != nil {
+			return "", fmt.Errorf("%s: %w", architecture, err)
+		}
+		images = append(images, image)
 	}
-	if err := run(ctx, recipe.goBuild(work)); err != nil {
-		return "", err
-	}
-	digest, err := write(recipe, work, o.name, o.out)
+	digest, err := write(images, o.name, o.out)
 	if err != nil {
 		return "", err
 	}
@@ -77,6 +88,16 @@ func (o options) build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return digest, os.WriteFile(strings.TrimSuffix(o.out, ".tar")+".spdx.json", list, 0o644)
+}
+
+// make runs the recipe's lines, and looks whether what they have made can run.
+func (b built) make(ctx context.Context, packages string) error {
+	for _, line := range []string{b.recipe.rootfs(b.work, packages), b.recipe.goBuild(b.work)} {
+		if err := run(ctx, line); err != nil {
+			return err
+		}
+	}
+	return b.runs()
 }
 
 // checkAgainst builds the image again and compares it with the one before.

@@ -38,7 +38,7 @@ func parse(text string, args map[string]string) (*recipe, error) {
 		case word == "RUN" && strings.Contains(rest, "go build"):
 			r.build = expand(rest, args)
 		case word == "RUN" && strings.Contains(rest, "rootfs.sh"):
-			_, r.root, _ = strings.Cut(rest, "&& ") // apt-get update is this machine's own business
+			r.root = expand(rest, args)
 		case !last || word == "ARG":
 		case word == "LABEL":
 			key, value, _ := strings.Cut(rest, "=")
@@ -83,7 +83,8 @@ func (r *recipe) goBuild(work string) string {
 	return strings.ReplaceAll(r.build, "/out/", work+"/out/")
 }
 
-func (r *recipe) rootfs(work string) string {
+// rootfs is told, besides, where packages are kept.
+func (r *recipe) rootfs(work, packages string) string {
 	here, _ := os.Getwd() // "" leaves the path relative, which is the same
-	return strings.ReplaceAll(strings.ReplaceAll(r.root, "/rootfs ", work+"/rootfs "), "/image/rootfs.sh /rootfs", here+"/image/rootfs.sh "+work+"/rootfs")
+	return strings.ReplaceAll(r.root, "/image/rootfs.sh /rootfs", here+"/image/rootfs.sh "+work+"/rootfs") + " " + packages
 }

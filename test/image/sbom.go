@@ -45,7 +45,7 @@ func bill(version, digest, packages, work string) ([]byte, error) {
 		name, version, _ := strings.Cut(line, "=")
 		urls["pkg:deb/debian/"+name+"@"+strings.ReplaceAll(version, ":", "%3A")+"?distro=bookworm"] = version
 	}
-	programs, err := filepath.Glob(filepath.Join(work, "out", "*"))
+	programs, err := filepath.Glob(filepath.Join(work, "*", "out", "*"))
 	if err != nil || len(programs) == 0 {
 		return nil, fmt.Errorf("no programs in %s: %w", work, err)
 	}
