@@ -92,8 +92,8 @@ func (s *Server) format(ctx context.Context, u use, d device) error {
 
 // What e2fsck's exit status says (its manual page).
 const (
-	fsckMended  = 1
-	fsckDamaged = 4
+	fsckMended     = 1
+	fsckUnreadable = 8 // as with a damaged superblock; less is damage further in
 )
 
 // check mends a file system before it is mounted for writing. The log of xfs is
@@ -115,8 +115,10 @@ func fsck(ctx context.Context, u use, d device, args ...string) error {
 	case errors.As(err, &exit) && exit.ExitCode() == fsckMended:
 		klog.InfoS("A file system was mended", "volume", u.volume, "device", d.path, "output", words(out))
 		return nil
-	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckDamaged:
+	case errors.As(err, &exit) && exit.ExitCode() < fsckUnreadable:
 		return u.blocked("e2fsck can't mend the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, words(out))
+	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckUnreadable:
+		return u.blocked("e2fsck can't read the file system of %s: %s; repair it by hand with a copy of its superblock (e2fsck -b), or restore a snapshot", d.path, words(out))
 	}
 	return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck %v %s: %w: %s", args, d.path, err, words(out))}
 }

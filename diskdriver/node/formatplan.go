@@ -30,6 +30,8 @@ func (u use) next(c content, partitions int, unfinished bool) (step, error) {
 		return keep, nil
 	case unfinished && c.table == "":
 		return u.make("a format was begun on this node and not finished")
+	case c.bytes == remains && c.system == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
+		return keep, u.damaged()
 	case c.system != "":
 		return keep, u.blocked("the disk holds %s, which is none of %s; if nothing on it is needed, wipe it", c.system, strings.Join(disk.Filesystems(), ", "))
 	case c.table != "" && partitions == 1:
@@ -45,7 +47,7 @@ func (u use) next(c content, partitions int, unfinished bool) (step, error) {
 	case c.bytes == noise:
 		return keep, u.blocked("the disk holds random bytes, which may be data; if it was never used, set volume attribute %s to %q", disk.OriginKey, disk.OriginEmpty)
 	case c.bytes == remains:
-		return keep, u.blocked("the head of the disk's file system is damaged and a copy of it is left; repair it (e2fsck -b, xfs_repair) or restore a snapshot")
+		return keep, u.damaged()
 	default:
 		return keep, u.blocked("the disk holds bytes that are no file system, perhaps one that is damaged; restore a snapshot, or wipe the disk if nothing on it is needed")
 	}
@@ -64,6 +66,11 @@ func (u use) make(why string) (step, error) {
 		return keep, u.blocked("the disk was made from a %s and has no file system (%s); what is restored is never formatted; use it as a block volume", u.origin, why)
 	}
 	return format, nil
+}
+
+// damaged is the error of a disk on which there was a file system.
+func (u use) damaged() error {
+	return u.blocked("the head of the disk's file system is damaged and a copy of it is left; repair it (e2fsck -b, xfs_repair) or restore a snapshot")
 }
 
 // blocked is the error of a disk whose state somebody has to change.

@@ -212,5 +212,5 @@ func (s *Server) mountSystem(u use, d device, system, staging string) error {
 	if u.readOnly {
 		return u.blocked("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
 	}
-	return u.blocked("mount %s: %w", d.path, err)
+	return u.blocked("mount %s: %w; if its file system is damaged, repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
 }

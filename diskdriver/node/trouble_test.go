@@ -76,6 +76,32 @@ func TestWhatCannotBeMendedIsLeftToPeople(t *testing.T) {
 	r.refused(r.stage(r.volume(m)), disk.Blocked, "repair it by hand, or restore a snapshot")
 }
 
+func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
+	for _, row := range []struct {
+		system, field string
+		offset        int64
+		want          string
+	}{
+		{"ext4", "number of inodes", 1024, "e2fsck can't read the file system"},
+		{"ext4", "features", 1120, "head of the disk's file system is damaged"},
+		{"ext4", "magic number", 1080, "head of the disk's file system is damaged"},
+		{"xfs", "number of blocks", 8, "head of the disk's file system is damaged"},
+		{"xfs", "checksum", 224, "if its file system is damaged, repair it by hand"},
+	} {
+		t.Run(row.system+" "+row.field, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			r.sh("mkfs."+row.system, "-q", m.loop)
+			m.write(row.offset, []byte{0x5a})
+			before := m.sum()
+			r.refused(r.stage(r.volume(m, as(row.system))), disk.Blocked, row.want)
+			if m.sum() != before {
+				t.Error("the disk's bytes changed")
+			}
+		})
+	}
+}
+
 func TestAFileSystemIsCheckedBeforeItIsWrittenToUnlessToldNotTo(t *testing.T) {
 	for _, row := range []struct {
 		name    string
