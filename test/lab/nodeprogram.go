@@ -20,6 +20,9 @@ func (n *RealNode) start(name, path string, args ...string) error {
 	return nil
 }
 
+// Runs says whether one of the node's programs is started.
+func (n *RealNode) Runs(name string) bool { return n.run[name] != nil }
+
 // StartProgram starts one of the node's programs again that was stopped.
 func (n *RealNode) StartProgram(ctx context.Context, name string) error {
 	switch name {

@@ -36,10 +36,20 @@ const (
 	NodePlugin = "node-plugin"
 )
 
-// RealNode returns the node of that name.
+// RealNode returns the node of that name, nil if there is none.
 func (l *Lab) RealNode(name string) *RealNode {
 	for _, n := range l.real {
 		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// RealNodeAt returns the node of that IP address, nil if there is none.
+func (l *Lab) RealNodeAt(address string) *RealNode {
+	for _, n := range l.real {
+		if n.address() == address {
 			return n
 		}
 	}
@@ -69,14 +79,19 @@ func (n *RealNode) pods() string    { return fmt.Sprintf("10.89.%d.0/24", n.numb
 
 // Exec runs a program on the node, outside of any Pod, and returns its output.
 func (n *RealNode) Exec(ctx context.Context, args ...string) (string, error) {
-	if n.first == nil {
+	if n.Off() {
 		return "", fmt.Errorf("node %s is off", n.Name)
 	}
-	out, err := exec.CommandContext(ctx, "nsenter", append(enterNode(n.first.Pid()), args...)...).CombinedOutput()
+	out, err := n.Command(ctx, args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("on %s: %s: %w: %s", n.Name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// Command is a program to run on the node, which is not off.
+func (n *RealNode) Command(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append(enterNode(n.first.Pid()), args...)...)
 }
 
 // Mounts returns the mount points of the node whose paths contain a text.

@@ -57,12 +57,28 @@ var left = []struct{ tests, reason string }{
 	{`\[Feature:Windows\]|ntfs`, "Nodes with Windows: the driver is for Linux."},
 	{`Inline-volume|CSI Ephemeral`, "Inline volumes: a disk has a PersistentVolume; generic ephemeral volumes are tested."},
 	{`Pre-provisioned PV`, "Volumes that the tests make themselves: they can do so with drivers of their own source only. `make e2e` takes over what another driver made."},
-	{`\[Disruptive\]`, "The tests stop kubelets by SSH, which the nodes of the lab don't serve. `make e2e-nodes` restarts kubelets, containerd and the driver while they work."},
-	{`\[Feature:SELinux\]`, "The nodes' kernel has no SELinux."},
+	{`seLinuxMount|different SELinux context`, "The nodes' kernel has no SELinux."},
 	{`snapshotmetadata`, "The driver doesn't serve which blocks of a snapshot have changed."},
 	{`any volume data source`, "The test's own populator and validator are images of a registry, and no Go modules."},
 	{ordinary + `.*(ROX mode|volumegroupsnapshot|performance|volume-modify-stress|immediate-binding|block volmode.*multiVolume.*single volume from pods on different node)`,
 		"Tested with a class of their own: see the tests of several nodes and of one zone."},
+}
+
+// meant are words of tests that skip themselves, with what they come to, where that isn't plain.
+var meant = []struct{ words, comesTo string }{
+	{`does not support snapshots`, "This test takes its snapshots with the other kinds of volumes only: with ext4, xfs and block volumes it passes."},
+	{`doesn't support RWX`, "A file system that several nodes write to is destroyed. Block volumes are tested with a class of their own: see the tests of several nodes."},
+	{`is (not )?ephemeral`, "The same test is there for both kinds of volumes, and skips one of them."},
+}
+
+// meaning returns what the words of a test that skips itself come to; empty if they are plain.
+func meaning(words string) string {
+	for _, m := range meant {
+		if matches(m.words, words) {
+			return m.comesTo
+		}
+	}
+	return ""
 }
 
 // reasonFor returns why a test is left out; empty if it isn't.
@@ -86,6 +102,22 @@ func (o options) focused() []string {
 		return quick
 	}
 	return all
+}
+
+// part are tests that run together: those with some labels, so many at a time.
+type part struct {
+	labels string // a filter of Ginkgo
+	procs  int
+	report string // file
+}
+
+// parts are the tests in the order in which they are run: those that stop kubelets by themselves, when all others are over.
+func (o options) parts() []part {
+	parts := []part{{"!Disruptive", o.procs, "e2e-storage.json"}, {"Disruptive", 1, "e2e-storage-disruptive.json"}}
+	if o.quick { // none of them stops kubelets
+		return parts[:1]
+	}
+	return parts
 }
 
 // flags returns the tests that the options name as flags of Ginkgo.

@@ -16,6 +16,8 @@ const (
 	zoneFits  = "External Storage [Driver: x] of one zone [Testpattern: Dynamic PV (ext4)] volumes should store data"
 	writers   = "External Storage [Driver: x] of several nodes [Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on different node"
 	readers   = "External Storage [Driver: x] of several nodes [Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source (ROX mode)"
+	stops     = "External Storage [Driver: x] [Testpattern: Dynamic PV (default fs)] subPath should unmount if pod is force deleted while kubelet is down [Disruptive] [Slow] [LinuxOnly]"
+	contexts  = "External Storage [Driver: x] [Testpattern: Dynamic PV (filesystem volmode)] disruptive [Disruptive] [LinuxOnly] Should test that pv used in a pod that is deleted while the kubelet is down is usable by a new pod with a different SELinux context when kubelet returns [Feature:SELinux]"
 	foreign   = "[sig-node] Pods should run"
 )
 
@@ -31,6 +33,8 @@ func TestEveryTestHasItsClassOrItsReason(t *testing.T) {
 		zoneFits:  {false, ""},
 		writers:   {true, ""},
 		readers:   {true, ""},
+		stops:     {true, ""},
+		contexts:  {true, "SELinux"},
 		foreign:   {false, ""},
 	} {
 		if got := chosen(name); got != want.chosen {
@@ -47,7 +51,7 @@ func TestFlagsNameTheTestsAndWhatIsLeftOut(t *testing.T) {
 		options options
 		runs    []string
 	}{
-		"all":   {options{}, []string{fits, zoneGroup, writers, readers}},
+		"all":   {options{}, []string{fits, zoneGroup, writers, readers, stops}},
 		"quick": {options{quick: true}, []string{fits, writers}},
 		"focus": {options{focus: "volumegroup"}, []string{zoneGroup}},
 	} {
@@ -60,11 +64,24 @@ func TestFlagsNameTheTestsAndWhatIsLeftOut(t *testing.T) {
 			}
 		}
 		in, out := regexp.MustCompile(strings.Join(focus, "|")), regexp.MustCompile(strings.Join(skip, "|"))
-		for _, test := range []string{fits, windows, groups, zoneGroup, zoneFits, writers, readers, foreign} {
+		for _, test := range []string{fits, windows, groups, zoneGroup, zoneFits, writers, readers, stops, contexts, foreign} {
 			runs := in.MatchString(test) && !out.MatchString(test)
 			if runs != slices.Contains(row.runs, test) {
 				t.Errorf("%s: %s runs: %v", name, test, runs)
 			}
+		}
+	}
+}
+
+func TestWordsThatMisleadAreExplained(t *testing.T) {
+	for words, want := range map[string]string{
+		`Driver "x" does not support snapshots - skipping`: "other kinds of volumes",
+		"Driver x doesn't support RWX -- skipping":         "several nodes",
+		`volume type "DynamicPV" is not ephemeral`:         "both kinds",
+		"raw block volumes cannot be read-only":            "",
+	} {
+		if got := meaning(words); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: explained by %q, want %q", words, got, want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// manifests are the driver, as the tests are told of it, and the classes that they name.
+// manifests are the driver, as the tests are told of it, the classes that they name, and a policy for their claims.
 //
 //go:embed *.yaml
 var manifests embed.FS
@@ -159,29 +159,46 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	if err := os.CopyFS(at, manifests); err != nil {
 		return 1, err
 	}
-	suite := programs.BuiltSuite(root)
-	path := filepath.Join(root, ".build", "e2e-storage.json") // stays until the next run
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 1, err
-	}
-	args := append(o.flags(), "--procs="+fmt.Sprint(o.procs), "--timeout=3h", "--no-color", "--output-dir="+filepath.Dir(path), "--json-report="+filepath.Base(path),
-		suite.Tests, "--", "-kubeconfig="+l.Kubeconfig, "-kubectl-path="+l.Kubectl, "-provider=local",
-		"-repo-root="+at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0")
-	for _, driver := range drivers {
-		args = append(args, "-storage.testdriver="+filepath.Join(at, driver))
+	if said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("apply smallest.yaml: %w: %s", err, said)
 	}
 	log, err := os.Create(filepath.Join(l.Dir, "suite.log"))
 	if err != nil {
 		return 1, err
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, suite.Ginkgo, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = l.Dir, log, log
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it writes its report then
-	cmd.WaitDelay = 30 * time.Second
-	cmd.Env = append(os.Environ(), "HOME="+l.Dir)
-	failed := cmd.Run()
-	code, err := report(o, path)
+	bastion, env, err := openBastion(l)
+	if err != nil {
+		return 1, err
+	}
+	defer bastion.close()
+	suite := programs.BuiltSuite(root)
+	var failed error
+	var reports []string
+	for _, part := range o.parts() {
+		path := filepath.Join(root, ".build", part.report) // stays until the next run
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return 1, err
+		}
+		reports = append(reports, path)
+		args := append(o.flags(), "--label-filter="+part.labels, "--procs="+fmt.Sprint(part.procs), "--timeout=3h", "--no-color",
+			"--output-dir="+filepath.Dir(path), "--json-report="+filepath.Base(path),
+			suite.Tests, "--", "-kubeconfig="+l.Kubeconfig, "-kubectl-path="+l.Kubectl, "-provider=local",
+			"-repo-root="+at, "-dump-logs-on-failure=false", "-allowed-not-ready-nodes=0")
+		for _, driver := range drivers {
+			args = append(args, "-storage.testdriver="+filepath.Join(at, driver))
+		}
+		cmd := exec.CommandContext(ctx, suite.Ginkgo, args...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = l.Dir, log, log
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it writes its report then
+		cmd.WaitDelay = 3 * time.Minute                                       // for the tests clear up
+		cmd.Env = append(append(os.Environ(), "HOME="+l.Dir), env...)
+		failed = errors.Join(failed, cmd.Run())
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	code, err := report(o, reports...)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w; the tests said %w, their log is %s", err, failed, log.Name())

@@ -116,6 +116,8 @@ Written by %s: the External Storage tests of Kubernetes 1.36, run on a lab of fo
 real nodes in three zones with csi-attacher, csi-resizer, csi-snapshotter and a simulated ECS whose disks are loop devices.
 [driver.yaml](../test/storage/driver.yaml), [shared.yaml](../test/storage/shared.yaml) and
 [zone.yaml](../test/storage/zone.yaml) are what the driver claims to be able to do, each with a class of its own.
+[smallest.yaml](../test/storage/smallest.yaml) lets claims of less than any disk has ask for the smallest disk.
+Tests that stop kubelets run when all others are over, one at a time.
 
 Of %s tests: %s.
 
@@ -141,6 +143,9 @@ Of %s tests: %s.
 		for _, reason := range reasons {
 			if reason != "" {
 				fmt.Fprintf(&b, "### %s\n", reason)
+				if comesTo := meaning(reason); comesTo != "" {
+					fmt.Fprintf(&b, "%s\n\n", comesTo)
+				}
 			}
 			for _, name := range byReason[reason] {
 				fmt.Fprintf(&b, "- %s\n", name)

@@ -43,7 +43,7 @@ func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	for _, not := range []string{"needs no zone", "kubelets"} {
+	for _, not := range []string{"needs no zone", "is for kubelets"} {
 		if strings.Contains(page, not) {
 			t.Errorf("the page has %q", not)
 		}
