@@ -138,7 +138,7 @@ func join(a, b io.ReadWriteCloser) {
 
 // session runs the command of a session.
 func (b *bastion) session(channel ssh.Channel, requests <-chan *ssh.Request, node *lab.RealNode) {
-	defer channel.Close()
+	defer channel.Close() //nolint:errcheck // the client is gone
 	for request := range requests {
 		var run struct{ Command string }
 		runs := request.Type == "exec" && ssh.Unmarshal(request.Payload, &run) == nil

@@ -25,7 +25,8 @@ var all = []string{
 	zone + `.*(volumegroupsnapshot|performance|volume-modify-stress|immediate-binding)`,
 }
 
-// quick are a few minutes of them, in which everything that the driver can do is seen once, but groups of snapshots.
+// quick are a few minutes of them, in which everything that the driver can do is seen once, but for what is restored from a
+// group of snapshots.
 var quick = []string{
 	ordinary + `Dynamic PV \(ext4\)\] volumes should store data`,
 	ordinary + `Dynamic PV \(default fs\)\] volumes should allow exec`,
@@ -50,6 +51,7 @@ var quick = []string{
 	ordinary + `Generic Ephemeral-volume \(default fs\) \(late-binding\)\] ephemeral should create read/write`,
 	ordinary + `Dynamic Snapshot \(delete policy\)\] snapshottable \[.*\(persistent\)`,
 	shared + `Dynamic PV \(block volmode\)\] multiVolume .*from pods on different node`,
+	zone + `.*volumegroupsnapshotclass .*should use default`,
 }
 
 // left are tests that are left out, each with the reason.
