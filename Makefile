@@ -73,7 +73,7 @@ e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead n
 
 e2e-install: ARCHITECTURES := $(shell $(GO) env GOARCH)
 e2e-install: image ## install image and chart with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
-	$(GO) test -tags e2einstall -count 1 -timeout 20m -v ./test/install
+	$(GO) test -tags e2einstall -count 1 -timeout 30m -v ./test/install
 
 e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write docs/conformance.md; QUICK=1 for a part that takes minutes (root)
 	@mkdir -p .build/run && $(GO) build -o .build/run/storage ./test/storage
