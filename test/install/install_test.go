@@ -20,12 +20,14 @@ func TestInstallation(t *testing.T) {
 	}{
 		{"helm install", (*scene).isInstalled},
 		{"a claim from its beginning to its end", (*scene).tellsTheStory},
+		{"the other examples", (*scene).appliesTheExamples},
 		{"another access key under load", (*scene).rotatesItsKeys},
 		{"helm upgrade, helm rollback and a restart under load", (*scene).isUpgradedUnderLoad},
 		{"helm uninstall", (*scene).isUninstalled},
 		{"helm install without the Secret, and with a wrong one", (*scene).saysWhatIsWrongWithItsSecret},
 		{"the volumes are picked up", (*scene).picksUpItsVolumes},
 		{"permissions", (*scene).asksForNoMoreThanItIsGranted},
+		{"what the pages say", (*scene).hasFollowedEveryPage},
 	} {
 		begin := time.Now()
 		ok := t.Run(step.name, func(t *testing.T) { step.play(&scene{t, cluster}) })
@@ -39,11 +41,11 @@ func TestInstallation(t *testing.T) {
 // readyWithin is how long an installation may take until all of its Pods are ready.
 const readyWithin = 60 * time.Second
 
-// isInstalled does what the README says for a real cluster.
+// isInstalled does what the documentation says for a real cluster.
 func (s *scene) isInstalled() {
-	s.makeSecret(lab.KeyID, lab.Secret)
+	s.layKey(lab.KeyID, lab.Secret)
 	begin := time.Now()
-	s.install()
+	s.follow("docs/install.md", "helm install")
 	s.awaitReady(readyWithin - time.Since(begin))
 	s.Logf("%.1f s from helm install until all Pods were ready", time.Since(begin).Seconds())
 }
@@ -54,31 +56,44 @@ func (s *scene) makeSecret(id, secret string) {
 	s.kubectl("-n "+home+" create secret generic "+secretName, "--from-literal=access-key-id="+id, "--from-literal=access-key-secret="+secret)
 }
 
-// tellsTheStory does what deploy/examples show: a claim, a Pod that writes, a snapshot and what it holds, growth while the
-// Pod runs, and the end of it all.
+// tellsTheStory goes on with what deploy/examples show: the Pod writes, a snapshot is cut and read, the claim is copied, the
+// volume grows while the Pod runs, and all goes.
 func (s *scene) tellsTheStory() {
-	s.kubectl("apply -f deploy/examples/pod.yaml")
-	s.kubectl("wait --for=condition=Ready pod/notes --timeout=60s")
+	s.awaitNotes()
 	s.sh("notes", "echo kept >/data/kept && sync")
 
 	s.kubectl("apply -f deploy/examples/snapshot.yaml")
-	s.kubectl("wait --for=jsonpath={.status.readyToUse}=true volumesnapshot/notes-monday --timeout=60s")
+	s.kubectl("wait --for=jsonpath={.status.readyToUse}=true volumesnapshot/notes-monday", limit)
 	s.sh("notes", "echo changed >/data/kept && sync")
 	s.pod("restored", "notes-restored")
 	if got := s.sh("restored", "cat /data/kept"); got != "kept" {
 		s.Errorf("the snapshot's copy holds %q, want kept", got)
 	}
 
+	s.cutsAGroup()
+
+	s.kubectl("apply -f deploy/examples/clone.yaml")
+	s.pod("copy", "notes-copy")
+	if got := s.sh("copy", "cat /data/kept"); got != "changed" {
+		s.Errorf("the claim's copy holds %q, want changed", got)
+	}
+
 	s.kubectl("apply -f deploy/examples/resize.yaml")
-	s.kubectl("wait --for=jsonpath={.status.capacity.storage}=40Gi pvc/notes --timeout=120s")
+	s.kubectl("wait --for=jsonpath={.status.capacity.storage}=40Gi pvc/notes", limit)
 	if size := s.sh("notes", "df -k /data | tail -1 | awk '{print int($2/1048576)}'"); size != "39" && size != "40" {
 		s.Errorf("the file system has %s GiB, want about 40", size)
 	}
 
-	s.kubectl("delete pod restored notes --now")
+	s.kubectl("delete pod restored copy notes --now")
 	s.kubectl("delete volumesnapshot notes-monday")
-	s.kubectl("delete pvc notes-restored notes")
+	s.kubectl("delete pvc notes-restored notes-copy notes")
 	s.await("no disk is left", late, s.noDisks)
+}
+
+// awaitNotes waits until the Pod of deploy/examples/pod.yaml runs.
+func (s *scene) awaitNotes() {
+	s.Helper()
+	s.kubectl("wait --for=condition=Ready pod/notes", limit)
 }
 
 // noDisks reports whether ECS has no disk but those that instances begin with.
@@ -94,7 +109,7 @@ func (s *scene) noDisks(ctx context.Context) (bool, error) {
 func (s *scene) pod(name, claim string) {
 	s.Helper()
 	s.must(s.makePod(s.Context(), name, claim))
-	s.kubectl("wait --for=condition=Ready pod/" + name + " --timeout=120s")
+	s.kubectl("wait --for=condition=Ready pod/"+name, limit)
 }
 
 // sh runs a script in a Pod and returns what it says.

@@ -5,6 +5,7 @@ package install
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,12 +30,15 @@ var (
 	root, helm string
 )
 
-// imageName is what `make image` calls the image, and archive where it puts it.
+// imageName is what the documentation calls the image, imageTag which one `make image` makes, and archive where it puts it.
 const (
 	imageName = "registry.example.com/storage/topodisk"
 	imageTag  = "dev"
 	archive   = ".build/topodisk.tar"
 )
+
+// imageTags are those that the documentation installs: the chart's own version, and another.
+var imageTags = []string{"0.1.0", "0.2.0"}
 
 func TestMain(m *testing.M) {
 	code, err := runAll(m)
@@ -75,7 +79,22 @@ func runAll(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	if err := errors.Join(tagImages(ctx), makeDesk()); err != nil {
+		return 1, errors.Join(err, cluster.Stop())
+	}
 	return m.Run(), cluster.Stop()
+}
+
+// tagImages gives every node the image under the names that the documentation has.
+func tagImages(ctx context.Context) error {
+	for _, node := range cluster.RealNodes() {
+		for _, tag := range imageTags {
+			if _, err := node.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "tag", imageName+":"+imageTag, imageName+":"+tag); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // build builds all but the image, which make image does.
@@ -111,8 +130,8 @@ func images(ctx context.Context) ([]lab.Image, error) {
 
 // namedByTheChart returns the images of the controller's Pods but for our own.
 func namedByTheChart(ctx context.Context) ([]string, error) {
-	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", filepath.Join(root, "charts", "topodisk"), "--kube-version=1.36"}, settings("http://unused")...)...)
-	template.Stderr = os.Stderr
+	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", filepath.Join(root, "charts", "topodisk"), "--kube-version=1.36", "--values=-"}, settings...)...)
+	template.Stdin, template.Stderr = strings.NewReader(labValues("http://unused")), os.Stderr
 	text, err := template.Output()
 	if err != nil {
 		return nil, fmt.Errorf("helm template: %w", err)
@@ -135,20 +154,8 @@ func namedByTheChart(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// settings are the values that helm is told, those of the documentation first. File systems are XFS, which grow while they
-// are mounted on machines without CAP_SYS_RESOURCE, too.
-func settings(ecs string) []string {
-	var args []string
-	for _, value := range []string{
-		"region=cn-hangzhou", "image.repository=" + imageName, "credentials.existingSecret=" + secretName,
-		"image.tag=" + imageTag, "ecsEndpoint=" + ecs, "csiSnapshotter.enabled=true",
-		"storageClasses[0].name=" + className, "storageClasses[0].parameters.type=cloud_essd",
-		`storageClasses[0].parameters.csi\.storage\.k8s\.io/fstype=xfs`,
-	} {
-		args = append(args, "--set", value)
-	}
-	return args
-}
+// settings are what the documentation tells helm.
+var settings = []string{"--set=region=cn-hangzhou", "--set=image.repository=" + imageName, "--set=credentials.existingSecret=" + secretName}
 
 const (
 	namespace  = corev1.NamespaceDefault

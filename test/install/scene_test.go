@@ -20,9 +20,10 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 )
 
+// late is how long to wait for what waits for back-offs, or for Pods to end. limit says the same to kubectl.
 const (
-	soon = 60 * time.Second  // for what takes a few seconds
-	late = 150 * time.Second // for what waits for back-offs, or for Pods to end
+	late  = 150 * time.Second
+	limit = "--timeout=150s"
 )
 
 // scene is one step of the story, on the cluster that all steps share.
@@ -43,11 +44,11 @@ func (s *scene) await(what string, limit time.Duration, check func(context.Conte
 	s.must(s.Await(s.Context(), what, limit, check))
 }
 
-// run runs a program in the checkout as the administrator, and returns what it says.
+// run runs a program on the desk as the administrator, and returns what it says.
 func (s *scene) run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = root
-	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig, "HOME=" + s.Dir, "PATH=/usr/bin:/bin"}
+	cmd.Dir = desk
+	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig, "HOME=" + s.Dir, "PATH=" + filepath.Join(desk, "bin") + ":/usr/bin:/bin"}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, out)
@@ -66,15 +67,15 @@ func (s *scene) kubectl(line string, more ...string) string {
 // helm runs helm on the release.
 func (s *scene) helm(verb string, more ...string) string {
 	s.Helper()
-	out, err := s.run(s.Context(), helm, append([]string{verb, "topodisk", "--namespace=" + home}, more...)...)
+	out, err := s.run(s.Context(), filepath.Join(desk, "bin", "helm"), append([]string{verb, "topodisk", "--namespace=" + home}, more...)...)
 	s.must(err)
 	return out
 }
 
-// install runs helm install with the settings.
+// install runs helm install as the documentation does, but for the Secret.
 func (s *scene) install() {
 	s.Helper()
-	s.helm("install", append([]string{"charts/topodisk"}, settings(s.Simulator.URL)...)...)
+	s.helm("install", append([]string{"charts/topodisk"}, settings...)...)
 }
 
 // pods are those of the release, of one component or of all.
@@ -85,6 +86,18 @@ func (s *scene) pods(ctx context.Context, component string) ([]corev1.Pod, error
 	}
 	list, err := s.Client.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	return list.Items, err
+}
+
+// awaitGone waits until no Pod of the release is left.
+func (s *scene) awaitGone() {
+	s.Helper()
+	s.await("no Pod of topodisk is left", late, func(ctx context.Context) (bool, error) {
+		pods, err := s.pods(ctx, "")
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("left is %s: %v", pods[0].Name, states(pods[0]))
+		}
+		return err == nil, err
+	})
 }
 
 // awaitReady waits until as many Pods of the release are there as there should be, and all are ready.

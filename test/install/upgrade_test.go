@@ -4,7 +4,6 @@ package install
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,12 +17,11 @@ import (
 // isUpgradedUnderLoad changes a value, takes it back, and starts every Pod anew, while claims come and go.
 func (s *scene) isUpgradedUnderLoad() {
 	load := s.startLoad()
-	s.helm("upgrade", "charts/topodisk", "--reuse-values", "--set", "diskDriver.v=4")
+	s.follow("docs/upgrade.md", "helm upgrade")
+	s.driversAre(imageTags[1])
+	s.follow("docs/upgrade.md", "helm rollback")
 	s.awaitRollout()
-	s.driversHave("--v=4")
-	s.helm("rollback")
-	s.awaitRollout()
-	s.driversHave("--v=2")
+	s.driversAre(imageTags[0])
 	s.kubectl("-n " + home + " rollout restart deployment/topodisk-controller daemonset/topodisk-node")
 	s.awaitRollout()
 	load.end()
@@ -36,14 +34,14 @@ func (s *scene) awaitRollout() {
 	s.kubectl("-n " + home + " rollout status daemonset/topodisk-node --timeout=2m")
 }
 
-// driversHave checks that every driver of the controller that is to stay has a flag.
-func (s *scene) driversHave(flag string) {
+// driversAre checks that every Pod that is to stay runs the image of this tag.
+func (s *scene) driversAre(tag string) {
 	s.Helper()
-	pods, err := s.pods(s.Context(), "controller")
+	pods, err := s.pods(s.Context(), "")
 	s.must(err)
 	for _, p := range pods {
-		if p.DeletionTimestamp == nil && !slices.Contains(p.Spec.Containers[0].Args, flag) {
-			s.Errorf("disk-driver of %s has the flags %v, want %s", p.Name, p.Spec.Containers[0].Args, flag)
+		if p.DeletionTimestamp == nil && p.Spec.Containers[0].Image != imageName+":"+tag {
+			s.Errorf("%s runs %s, want the tag %s", p.Name, p.Spec.Containers[0].Image, tag)
 		}
 	}
 }
@@ -54,18 +52,12 @@ var uninstalling struct{ begins, ends time.Time }
 // isUninstalled leaves a Pod running that writes to its disk.
 func (s *scene) isUninstalled() {
 	s.kubectl("apply -f deploy/examples/pod.yaml")
-	s.kubectl("wait --for=condition=Ready pod/notes --timeout=60s")
+	s.awaitNotes()
 	s.sh("notes", "echo kept >/data/kept && sync")
 	before := s.kubectl("get pv -o name")
 	uninstalling.begins = time.Now()
-	s.helm("uninstall")
-	s.await("no Pod of topodisk is left", late, func(ctx context.Context) (bool, error) {
-		pods, err := s.pods(ctx, "")
-		if err == nil && len(pods) > 0 {
-			err = fmt.Errorf("left is %s: %v", pods[0].Name, states(pods[0]))
-		}
-		return err == nil, err
-	})
+	s.follow("docs/install.md", "helm uninstall")
+	s.awaitGone()
 	uninstalling.ends = time.Now()
 	if after := s.kubectl("get pv -o name"); after != before || after == "" {
 		s.Errorf("volumes were %q and are %q", before, after)
@@ -78,13 +70,16 @@ func (s *scene) isUninstalled() {
 	}
 }
 
-// picksUpItsVolumes sees that what an earlier installation made is moved, and deleted, by the one that is there now.
+// picksUpItsVolumes sees that what an earlier installation made is moved, changed and deleted by the one that is there now.
 func (s *scene) picksUpItsVolumes() {
 	s.kubectl("delete pod notes --now")
 	s.pod("reader", "notes")
 	if got := s.sh("reader", "cat /data/kept"); got != "kept" {
 		s.Errorf("the file holds %q, want kept", got)
 	}
+	s.follow("docs/how-it-decides.md", "audit")
+	s.kubectl("apply -f deploy/examples/modify.yaml")
+	s.kubectl("wait --for=jsonpath={.status.currentVolumeAttributesClassName}=fast pvc/notes", limit)
 	s.kubectl("delete pod reader --now")
 	s.kubectl("delete pvc notes")
 	s.await("no disk is left", late, s.noDisks)
