@@ -233,11 +233,15 @@ func TestTheBillNamesDebianPackagesAndGoModules(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(dir, "amd64", "out", "program")); err != nil {
 		t.Fatal(err)
 	}
-	list, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), dir)
+	packages := filepath.Join(dir, "packages")
+	if err := os.WriteFile(packages, []byte("e2fsprogs=1.47.0-2+b2\nlibdevmapper1.02.1=2:1.02.185-2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	list, err := bill("1.2.3", "sha256:00", packages, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), dir)
+	again, err := bill("1.2.3", "sha256:00", packages, dir)
 	if err != nil || string(again) != string(list) {
 		t.Errorf("two lists of the same differ, or %v", err)
 	}
@@ -256,7 +260,7 @@ func TestTheBillNamesDebianPackagesAndGoModules(t *testing.T) {
 			t.Errorf("the list lacks %s", want)
 		}
 	}
-	if _, err := bill("1.2.3", "sha256:00", filepath.Join(root, "image/packages"), t.TempDir()); err == nil {
+	if _, err := bill("1.2.3", "sha256:00", packages, t.TempDir()); err == nil {
 		t.Error("an image without programs has a list")
 	}
 }
