@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,6 +105,9 @@ func (l *load) count() int {
 	return l.claims
 }
 
+// leaseLost is what a claim is told where the machine stands still for so long that the leader can't renew its Lease.
+const leaseLost = "the lease is lost: it was renewed"
+
 // end lets the turns come to their end and every disk go. No claim may have failed, or been told that a try for it has.
 func (l *load) end() {
 	s := l.scene
@@ -123,7 +127,11 @@ func (l *load) end() {
 	events, err := s.Client.CoreV1().Events(namespace).List(s.Context(), metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
 	s.must(err)
 	for _, e := range events.Items {
-		if e.InvolvedObject.Kind == "PersistentVolumeClaim" && e.Reason == "ProvisioningFailed" {
+		switch {
+		case e.InvolvedObject.Kind != "PersistentVolumeClaim" || e.Reason != "ProvisioningFailed":
+		case strings.Contains(e.Message, leaseLost):
+			s.Logf("the machine stood still: claim %s was told: %s", e.InvolvedObject.Name, e.Message)
+		default:
 			s.Errorf("claim %s was told: %s", e.InvolvedObject.Name, e.Message)
 		}
 	}
