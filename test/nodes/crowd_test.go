@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 )
 
@@ -203,4 +205,19 @@ func TestANodeTakesAsManyDisksAsItSays(t *testing.T) {
 		}
 	}
 	s.running(waiting, late)
+
+	begin = time.Now()
+	s.must(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(s.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	s.await("every disk is off the node", 2*late, func(ctx context.Context) (bool, error) {
+		disks, err := s.Simulator.Disks(ctx, s.namespace)
+		if err != nil {
+			return false, err
+		}
+		attached := slices.DeleteFunc(disks, func(d ecssim.DiskState) bool { return len(d.Attachments) == 0 })
+		if len(attached) > 0 {
+			return false, fmt.Errorf("%d are attached still", len(attached))
+		}
+		return true, nil
+	})
+	t.Logf("all of them off the node after %.0f s", time.Since(begin).Seconds())
 }
