@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/topodisk/topodisk/test/lab"
 )
 
 // group is a snapshot of all claims with a label.
@@ -41,4 +44,25 @@ func (s *scene) appliesTheExamples() {
 	s.kubectl("delete --now -f deploy/examples/statefulset.yaml -f deploy/examples/block.yaml -f deploy/examples/immediate.yaml")
 	s.kubectl("delete pvc --selector=app=ledger")
 	s.await("no disk is left", late, s.noDisks)
+}
+
+// usesADiskThatIsThere keeps a disk beyond its claim, as a class of deploy/examples/classes.yaml says, and makes a
+// PersistentVolume of it by hand, as static.yaml shows.
+func (s *scene) usesADiskThatIsThere() {
+	const class = "topodisk-kept"
+	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "first", class, "20Gi")))
+	s.pod("first", "first")
+	s.sh("first", "echo kept >/data/kept && sync")
+	name := s.kubectl("get pvc first -o jsonpath={.spec.volumeName}")
+	zone := s.kubectl("get pv " + name + " -o jsonpath={.spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[0]}")
+	s.kubectl("delete pod first --now")
+	s.kubectl("delete pvc first")
+	s.kubectl("delete pv " + name)
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "examples", "static.yaml"))
+	s.must(err)
+	static := filepath.Join(desk, "static.yaml")
+	s.must(os.WriteFile(static, []byte(strings.NewReplacer("d-bp1example0000000001", name, "cn-hangzhou-i", zone, "100Gi", "20Gi").Replace(string(text))), 0o600))
+	s.kubectl("apply -f " + static)
+	s.pod("second", "archive")
+	s.must(contains(s.sh("second", "cat /data/kept"), "kept"))
 }

@@ -27,6 +27,8 @@ func TestInstallation(t *testing.T) {
 		{"helm install without the Secret, and with a wrong one", (*scene).saysWhatIsWrongWithItsSecret},
 		{"the volumes are picked up", (*scene).picksUpItsVolumes},
 		{"permissions", (*scene).asksForNoMoreThanItIsGranted},
+		{"in place of another driver, and back", (*scene).takesOver},
+		{"a disk that is there already", (*scene).usesADiskThatIsThere},
 		{"what the pages say", (*scene).hasFollowedEveryPage},
 	} {
 		begin := time.Now()

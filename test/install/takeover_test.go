@@ -1,0 +1,80 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// anotherDriver stands for the driver whose place topodisk takes: its Deployment, DaemonSet, CSIDriver and Secret, under the
+// names that they have.
+const anotherDriver = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: csi-provisioner, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: csi-provisioner}}
+  template:
+    metadata: {labels: {app: csi-provisioner}}
+    spec: {containers: [{name: driver, image: %[1]s, imagePullPolicy: Never}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: csi-plugin, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: csi-plugin}}
+  template:
+    metadata: {labels: {app: csi-plugin}}
+    spec: {containers: [{name: driver, image: %[1]s, imagePullPolicy: Never}]}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: diskplugin.csi.alibabacloud.com}
+spec: {attachRequired: true, podInfoOnMount: true}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: csi-access-key, namespace: kube-system}
+stringData: {id: %[2]s, secret: %[3]s}
+`
+
+// claimUID is how the journal names a claim.
+var claimUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-`)
+
+// takesOver switches a cluster from another driver to topodisk and back, and installs topodisk once more as the README says.
+// A Pod with a disk runs all the while.
+func (s *scene) takesOver() {
+	s.kubectl("apply -f deploy/examples/pod.yaml")
+	s.awaitNotes()
+	s.sh("notes", "echo kept >/data/kept && sync")
+	s.helm("uninstall")
+	s.awaitGone()
+	other := filepath.Join(desk, "another-driver.yaml")
+	s.must(os.WriteFile(other, fmt.Appendf(nil, anotherDriver, lab.ShellImage, otherID, otherSecret), 0o600))
+	s.kubectl("apply -f " + other)
+	s.kubectl("-n kube-system rollout status deployment/csi-provisioner", limit)
+
+	s.follow("docs/takeover.md", "helm install")
+	s.must(contains(s.follow("docs/takeover.md", "get csinodes"), lab.DriverName))
+	s.awaitReady(late)
+	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.kubectl("delete pod notes --now")
+	s.pod("reader", "notes")
+	s.must(contains(s.sh("reader", "cat /data/kept"), "kept"))
+	s.kubectl("delete pod reader --now")
+	s.kubectl("delete pvc notes")
+	s.await("no disk is left", late, s.noDisks)
+
+	if claims := claimUID.FindAllString(s.follow("docs/takeover.md", "helm uninstall"), -1); len(claims) > 0 {
+		s.Errorf("the journal has claims %v, though none is being provisioned", claims)
+	}
+	s.awaitGone()
+	s.kubectl("-n " + home + " delete secret " + secretName)
+	s.layKey(otherID, otherSecret)
+	s.follow("README.md", "helm install")
+	s.awaitNotes()
+}
