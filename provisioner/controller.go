@@ -31,7 +31,7 @@ import (
 type Controller struct {
 	p         *Provisioner
 	index     *topology.Index
-	library   *library
+	lib       *library
 	reclaimer *reclaimer
 	capacity  *capacities    // nil without Config.Capacity
 	book      *configMapBook // nil without Config.Namespace
@@ -104,10 +104,10 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
 	fold := newEventMemory(time.Now)
-	c.library = newLibrary(c.p, client, eventsFolded(clients.Events, fold), informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
-	c.p.look, c.p.lookAgain = c.library.claims.wake, c.library.claims.wakeIfChanged
+	c.lib = newLibrary(c.p, client, eventsFolded(clients.Events, fold), informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
 	journal.closed = c.p.sources.drop
-	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.library.observeDeletion)
+	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.lib.observeDeletion)
 	if config.Capacity {
 		if err := c.keepCapacities(clients.Capacity, classes.GetStore()); err != nil {
 			return nil, err
@@ -213,8 +213,8 @@ func (c *Controller) lead() {
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.p.waiting.remove(claim.UID)
 	c.p.journal.book.dismiss(claim.UID)
-	c.library.rescheduled.Delete(claim.UID)
-	c.library.limiter.hopeless.Delete(string(claim.UID))
+	c.lib.rescheduled.Delete(claim.UID)
+	c.lib.limiter.hopeless.Delete(string(claim.UID))
 	if c.p.journal.find(claim.UID) == nil {
 		c.p.awaiting.forget(string(claim.UID))
 	}
@@ -245,7 +245,7 @@ func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
 		return
 	}
 	if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && isOurs(claim, c.p.config.DriverName) {
-		c.library.claims.wake(claim)
+		c.lib.claims.wake(claim)
 	}
 }
 
@@ -257,9 +257,9 @@ func (c *Controller) refreshCapacities() {
 
 func (c *Controller) classChanged(class *storagev1.StorageClass) {
 	c.refreshCapacities()
-	for _, object := range c.library.claims.SharedIndexInformer.GetStore().List() {
+	for _, object := range c.lib.claims.SharedIndexInformer.GetStore().List() {
 		if claim := object.(*v1.PersistentVolumeClaim); pendingOfClass(claim, class, c.p.config.DriverName) {
-			c.library.claims.wake(claim)
+			c.lib.claims.wake(claim)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
 func (c *Controller) topologyChanged() {
 	c.refreshCapacities()
 	for _, claim := range c.p.waiting.all() {
-		c.library.claims.wake(claim)
+		c.lib.claims.wake(claim)
 	}
 }
 
@@ -343,7 +343,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.lead()
 	stopBook := c.keepBook(ctx, end)
 	var parts sync.WaitGroup
-	parts.Go(func() { c.library.run(ctx) })
+	parts.Go(func() { c.lib.run(ctx) })
 	parts.Go(func() { c.reclaimer.run(ctx) })
 	parts.Go(func() { c.p.sources.run(ctx, c.p.config.SourceThreads) })
 	if c.p.config.SnapshotSweep > 0 && c.p.config.DriverRestores {

@@ -68,7 +68,7 @@ func (p *progress) check(patience time.Duration) error {
 // Healthy returns an error if this process leads and its queues are not served.
 func (c *Controller) Healthy() error {
 	patience := c.p.config.Timeout + saveTimeout + commitTimeout + time.Minute // longer than any attempt
-	if err := c.library.progress.check(patience); err != nil {
+	if err := c.lib.progress.check(patience); err != nil {
 		return err
 	}
 	return c.reclaimer.progress.check(patience)

@@ -262,7 +262,7 @@ func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
 	other := play(t, []answer{made(later, 20*gib, "zone-a")})
 	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
-		x.c.library.claims.wake(x.claim)
+		x.c.lib.claims.wake(x.claim)
 	}
 	other.createClaim()
 	other.awaitVolume(later) // by now the queue has been through the earlier claim

@@ -41,7 +41,7 @@ func (c *Controller) takeUp(ctx context.Context) error {
 			c.p.sources.hold(o.claim.UID, source)
 		}
 		c.p.journal.file(o)
-		c.library.claims.wake(o.claim)
+		c.lib.claims.wake(o.claim)
 	}
 	return nil
 }
