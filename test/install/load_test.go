@@ -39,7 +39,7 @@ const linesOfClaims = 3
 func (s *scene) startLoad() *load {
 	s.Helper()
 	class := lab.Class("load", storagev1.VolumeBindingImmediate, map[string]string{"type": "cloud_essd"})
-	if _, err := s.Client.StorageV1().StorageClasses().Create(s.Context(), class, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if err := s.MakeClass(s.Context(), class); !apierrors.IsAlreadyExists(err) {
 		s.must(err)
 	}
 	ctx, stop := context.WithCancel(s.Context())
@@ -71,19 +71,17 @@ func (l *load) repeat(ctx context.Context, line string, turn func(context.Contex
 }
 
 func (l *load) claim(ctx context.Context, name string) error {
-	claims := l.scene.Client.CoreV1().PersistentVolumeClaims(namespace)
-	if _, err := claims.Create(ctx, lab.Claim(namespace, name, "load", "20Gi"), metav1.CreateOptions{}); err != nil {
+	if err := l.scene.MakeClaim(ctx, lab.Claim(namespace, name, "load", "20Gi")); err != nil {
 		return err
 	}
 	if _, err := l.scene.AwaitBound(ctx, namespace, name, late); err != nil {
 		return err
 	}
-	return claims.Delete(ctx, name, metav1.DeleteOptions{})
+	return l.drop(ctx, name)
 }
 
 func (l *load) claimWithPod(ctx context.Context, name string) error {
-	claims, pods := l.scene.Client.CoreV1().PersistentVolumeClaims(namespace), l.scene.Client.CoreV1().Pods(namespace)
-	if _, err := claims.Create(ctx, lab.Claim(namespace, name, className, "20Gi"), metav1.CreateOptions{}); err != nil {
+	if err := l.scene.MakeClaim(ctx, lab.Claim(namespace, name, className, "20Gi")); err != nil {
 		return err
 	}
 	if err := l.scene.makePod(ctx, name, name); err != nil {
@@ -92,10 +90,15 @@ func (l *load) claimWithPod(ctx context.Context, name string) error {
 	if _, err := l.scene.AwaitRunning(ctx, namespace, name, late); err != nil {
 		return err
 	}
-	if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	if err := l.scene.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	return claims.Delete(ctx, name, metav1.DeleteOptions{})
+	return l.drop(ctx, name)
+}
+
+// drop deletes a claim.
+func (l *load) drop(ctx context.Context, name string) error {
+	return l.scene.Client.CoreV1().PersistentVolumeClaims(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // count is how many turns have ended.

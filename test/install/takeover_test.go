@@ -33,7 +33,7 @@ spec:
 ---
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver
-metadata: {name: diskplugin.csi.alibabacloud.com}
+metadata: {name: %[4]s}
 spec: {attachRequired: true, podInfoOnMount: true}
 ---
 apiVersion: v1
@@ -54,7 +54,7 @@ func (s *scene) takesOver() {
 	s.helm("uninstall")
 	s.awaitGone()
 	other := filepath.Join(desk, "another-driver.yaml")
-	s.must(os.WriteFile(other, fmt.Appendf(nil, anotherDriver, lab.ShellImage, otherID, otherSecret), 0o600))
+	s.must(os.WriteFile(other, fmt.Appendf(nil, anotherDriver, lab.ShellImage, otherID, otherSecret, lab.DriverName), 0o600))
 	s.kubectl("apply -f " + other)
 	s.kubectl("-n kube-system rollout status deployment/csi-provisioner", limit)
 
