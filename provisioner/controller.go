@@ -104,7 +104,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
 	fold := newEventMemory(time.Now)
-	c.lib = newLibrary(c.p, client, eventsFolded(clients.Events, fold), informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.lib = newLibrary(c.p, client, clients.Events, fold, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
 	journal.closed = c.p.sources.drop
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.lib.observeDeletion)

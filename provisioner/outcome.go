@@ -125,6 +125,14 @@ func isNotAsked(err error) bool {
 	return errors.As(err, &n)
 }
 
+// endsByItself says whether the error is that of an attempt that was not begun
+// for want of something that is about to come: the driver, on its socket or on the
+// selected node, or another leader.
+func endsByItself(err error) bool {
+	reason, ok := topology.ReasonOf(err)
+	return isNotAsked(err) || errors.Is(err, ErrLeaseLost) || ok && reason == topology.NodeUnready
+}
+
 // outcomeOf says what the error of a CreateVolume call means for its order.
 func (p *Provisioner) outcomeOf(ctx context.Context, o *order, err error) Outcome {
 	outcome := p.outcomeOfAnswer(o, err)
