@@ -23,7 +23,7 @@ const (
 	// catchUpAsk is how often the API server is asked for what is still to come: what is deleted meanwhile never comes.
 	catchUpAsk = time.Second
 	// catchUpPage is how many objects one request asks for.
-	catchUpPage = 5000
+	catchUpPage = 2000
 )
 
 // catchUp returns once the caches of claims and volumes are at least as new as
@@ -75,7 +75,7 @@ func awaitAsNew(ctx context.Context, live metadata.ResourceInterface, store cach
 func liveVersions(ctx context.Context, live metadata.ResourceInterface) (map[string]string, error) {
 	versions := map[string]string{}
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return live.List(ctx, o) })
-	pages.PageSize = catchUpPage
+	pages.PageSize, pages.PageBufferSize = catchUpPage, 1
 	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		m, err := meta.Accessor(object)
 		if err == nil {

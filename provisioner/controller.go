@@ -206,8 +206,26 @@ func (c *Controller) lead() {
 		c.p.foresee(object.(*v1.PersistentVolumeClaim))
 	}
 	for _, object := range c.p.volumes.List() {
+		c.rememberVolume(object.(*v1.PersistentVolume))
 		c.p.tellOfTwins(object.(*v1.PersistentVolume))
 	}
+}
+
+// rememberVolume notes that a claim has had a PersistentVolume, for as long as the
+// cache shows the claim without: once it has shown that the claim is bound, it
+// never shows less.
+func (c *Controller) rememberVolume(pv *v1.PersistentVolume) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return
+	}
+	object, exists, err := c.p.claims.GetByKey(ref.Namespace + "/" + ref.Name)
+	if err == nil && exists {
+		if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && claim.Spec.VolumeName != "" {
+			return
+		}
+	}
+	c.p.journal.rememberVolume(ref.UID, pv.Name)
 }
 
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
@@ -221,10 +239,8 @@ func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 }
 
 func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
-	if pv.Spec.ClaimRef != nil {
-		c.p.journal.rememberVolume(pv.Spec.ClaimRef.UID, pv.Name)
-	}
 	if c.leading.Load() {
+		c.rememberVolume(pv)
 		c.p.tellOfTwins(pv)
 	}
 	if pv.DeletionTimestamp != nil || !hasFinalizer(pv) {
@@ -314,6 +330,9 @@ func (c *Controller) topologyChanged() {
 // warm caches takes over without delay.
 func (c *Controller) Start(ctx context.Context) error {
 	go c.nodes.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced) {
+		return fmt.Errorf("the cache of Nodes did not fill: %w", context.Cause(ctx))
+	}
 	for _, factory := range c.factories {
 		factory.Start(ctx.Done())
 		for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {

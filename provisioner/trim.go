@@ -37,6 +37,7 @@ func trim(driver string) func(any) (any, error) {
 		case *metav1.PartialObjectMetadata: // a Node
 			labels := o.Labels
 			trimMeta(&o.ObjectMeta)
+			shareKeys(labels)
 			o.Labels = labels
 		}
 		return object, nil
@@ -113,16 +114,23 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 	} else {
 		pv.Finalizers = nil
 	}
-	spec := v1.PersistentVolumeSpec{
+	// What stays is changed in place: a copy would leave holes in the heap.
+	source, ref := pv.Spec.CSI, pv.Spec.ClaimRef
+	*source = v1.CSIPersistentVolumeSource{Driver: t.driver, VolumeHandle: source.VolumeHandle}
+	if source.VolumeHandle == pv.Name {
+		source.VolumeHandle = pv.Name
+	}
+	if ref != nil {
+		*ref = v1.ObjectReference{Namespace: once(ref.Namespace), Name: ref.Name, UID: ref.UID}
+	}
+	pv.Spec = v1.PersistentVolumeSpec{
 		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimPolicy(once(string(pv.Spec.PersistentVolumeReclaimPolicy))),
 		StorageClassName:              once(pv.Spec.StorageClassName),
 		NodeAffinity:                  t.affinity(pv.Spec.NodeAffinity),
-		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: t.driver, VolumeHandle: pv.Spec.CSI.VolumeHandle}},
+		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: source},
+		ClaimRef:                      ref,
 	}
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		spec.ClaimRef = &v1.ObjectReference{Namespace: once(ref.Namespace), Name: ref.Name, UID: ref.UID}
-	}
-	pv.Spec, pv.Status = spec, v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(once(string(pv.Status.Phase)))}
+	pv.Status = v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(once(string(pv.Status.Phase)))}
 }
 
 // mostAffinities bounds the affinities that are shared: a cluster has few zones.
@@ -145,11 +153,23 @@ func (t *trimmer) affinity(a *v1.VolumeNodeAffinity) *v1.VolumeNodeAffinity {
 	return a
 }
 
+// onlyDriver keeps what a CSINode says of one driver's topology.
 func onlyDriver(drivers []storagev1.CSINodeDriver, name string) []storagev1.CSINodeDriver {
 	for _, d := range drivers {
 		if d.Name == name {
-			return []storagev1.CSINodeDriver{d}
+			for i, key := range d.TopologyKeys {
+				d.TopologyKeys[i] = once(key)
+			}
+			return []storagev1.CSINodeDriver{{Name: name, TopologyKeys: d.TopologyKeys}}
 		}
 	}
 	return nil
+}
+
+// shareKeys has labels share their keys with other objects' labels: an assignment
+// replaces the key, too.
+func shareKeys(labels map[string]string) {
+	for key, value := range labels {
+		labels[once(key)] = value
+	}
 }

@@ -17,7 +17,11 @@ const (
 )
 
 // tuneHeap sets when garbage is collected, from now on after each collection. GOGC in the environment has the last word.
-func tuneHeap() {
+// Samples of what is allocated are taken only if there is a way to look at them.
+func tuneHeap(profiles bool) {
+	if !profiles {
+		runtime.MemProfileRate = 0
+	}
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -30,9 +34,10 @@ func tuneHeap() {
 	})
 }
 
-// percentFor is by how much a heap with so many bytes alive may grow before it is collected again.
+// percentFor is by how much a heap with so many bytes alive may grow before it is collected again. Go lets any heap
+// grow to 4 MiB for each 100 %, so more than 1000 % would let a small one pass the floor.
 func percentFor(live uint64) int {
-	return max(gcPercent, int(heapFloor*100/max(live, 1<<20))-100)
+	return max(gcPercent, int(heapFloor*100/max(live, heapFloor/11))-100)
 }
 
 // liveHeap in bytes is what the last collection has found alive.

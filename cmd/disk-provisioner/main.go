@@ -55,7 +55,7 @@ func main() {
 
 func run(ctx context.Context, o *options) error {
 	o.startLog()
-	tuneHeap()
+	tuneHeap(o.pprof)
 	lease, held := o.lease(), func() error { return nil }
 	if o.leaderElection {
 		held = lease.Held

@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -80,7 +82,8 @@ func chosen(list string) ([]act, error) {
 // benchProvisioner runs both provisioners, in turn, on one control plane. What it measures is kept, and the page is
 // written once every row was measured.
 func benchProvisioner(s scale, rows, write string) (err error) {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	wanted, err := chosen(rows)
 	if err != nil {
 		return err

@@ -76,8 +76,8 @@ func (d *duel) markdown(s scale, commits []string) string {
 	p("### How it is measured")
 	p("")
 	for _, note := range []string{
-		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, 1 000 at once) run on loopback beside the provisioner and its driver, so all share the machine's CPUs.",
-		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted apart; the lists and watches that fill caches are not counted.",
+		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, 1 000 at once) run on loopback beside the provisioner and its driver, so all share the machine's CPUs. In the large cluster the controller-manager, which looks at every claim and volume again and again, takes up to half of them from either, and disk-provisioner waits for the API server most of the time.",
+		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted apart; the lists and watches that fill caches are not counted. A claim alone costs one more write if nothing else is written for a minute: its entry is then taken out of the journal.",
 		"Many claims at once stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
 		"Deletions are timed from the first request for a volume to the last volume that is let go, the burst of twice the QPS included.",
 		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
