@@ -1,6 +1,33 @@
 package provisioner
 
-import "testing"
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
+	for what, test := range map[string]struct {
+		claim *v1.PersistentVolumeClaim // as the cache shows it; nil for none
+		want  string
+	}{
+		"a claim that is still shown without": {testClaim(), "d-1"},
+		"a claim that is not shown at all":    {nil, "d-1"},
+		"a claim that is shown bound":         {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), ""},
+		"another claim of the same name":      {testClaim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "other", "d-0" }), "d-1"},
+	} {
+		b := newBench(t, nil)
+		if test.claim != nil {
+			if err := b.claims.Add(test.claim); err != nil {
+				t.Fatal(err)
+			}
+		}
+		(&Controller{p: b.Provisioner}).rememberVolume(testVolume("d-1"))
+		if got := b.journal.volumeOf("0f1e"); got != test.want {
+			t.Errorf("%s: %q is remembered, want %q", what, got, test.want)
+		}
+	}
+}
 
 func TestWhatANodeCanAttachWakesNobody(t *testing.T) {
 	const prefix = "node.csi.alibabacloud.com/disktype."
