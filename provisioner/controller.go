@@ -103,8 +103,9 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		return nil, err
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
-	fold := newEventMemory(time.Now)
-	c.lib = newLibrary(c.p, client, clients.Events, fold, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	patience := newPatience(time.Now)
+	events := eventsFolded(clients.Events, newEventMemory(time.Now), patience)
+	c.lib = newLibrary(c.p, client, events, patience, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
 	journal.closed = c.p.sources.drop
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.lib.observeDeletion)
@@ -113,7 +114,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			return nil, err
 		}
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventsFolded(clients.Events, fold)(metav1.NamespaceAll)})
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: events(metav1.NamespaceAll)})
 	nodes := metadatainformer.NewFilteredMetadataInformer(clients.Metadata, v1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
 	if err := nodes.SetTransform(trimmed); err != nil {
 		return nil, err
@@ -232,6 +233,7 @@ func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.p.waiting.remove(claim.UID)
 	c.p.journal.book.dismiss(claim.UID)
 	c.lib.rescheduled.Delete(claim.UID)
+	c.lib.patience.heard(claim.UID, Ignored, nil)
 	c.lib.limiter.hopeless.Delete(string(claim.UID))
 	if c.p.journal.find(claim.UID) == nil {
 		c.p.awaiting.forget(string(claim.UID))

@@ -2,13 +2,11 @@ package provisioner
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/lru"
@@ -32,9 +30,6 @@ const (
 	foldFor = time.Minute
 	// foldedEvents bounds the memory of what was written.
 	foldedEvents = 4096
-	// tellAfter is how long a wait that ends by itself lasts before it is told: the
-	// driver is back sooner from a restart or an upgrade.
-	tellAfter = 15 * time.Second
 )
 
 // eventFold stands before the API server and lets the same event through once
@@ -43,52 +38,18 @@ const (
 // and nothing of a wait that ends by itself until it has lasted.
 type eventFold struct {
 	corev1client.EventInterface
-	memory *eventMemory
+	memory   *eventMemory
+	patience *patience
 }
 
 type eventMemory struct {
 	mu      sync.Mutex
 	written *lru.Cache // event name -> time
-	waits   *lru.Cache // claim UID -> claimWait
 	now     func() time.Time
 }
 
-// claimWait is the last wait of a claim for something that comes by itself.
-type claimWait struct {
-	since time.Time
-	what  string
-	over  bool
-}
-
 func newEventMemory(now func() time.Time) *eventMemory {
-	return &eventMemory{written: lru.New(foldedEvents), waits: lru.New(foldedEvents), now: now}
-}
-
-// heard notes how an attempt for the claim ended, before it is told.
-func (m *eventMemory) heard(claim types.UID, outcome Outcome, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, ok := m.waits.Get(claim)
-	wait, _ := known.(claimWait)
-	switch {
-	case outcome != Reschedule && endsByItself(err):
-		if !ok || wait.over {
-			wait.since = m.now()
-		}
-		m.waits.Add(claim, claimWait{since: wait.since, what: err.Error()})
-	case ok:
-		wait.over = true
-		m.waits.Add(claim, wait)
-	}
-}
-
-// isEarly says whether the event tells of a wait that had not lasted when it was made.
-func (m *eventMemory) isEarly(event *v1.Event) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, ok := m.waits.Get(event.InvolvedObject.UID)
-	wait, _ := known.(claimWait)
-	return ok && strings.HasSuffix(event.Message, wait.what) && event.LastTimestamp.Sub(wait.since) < tellAfter
+	return &eventMemory{written: lru.New(foldedEvents), now: now}
 }
 
 // isDue says whether the event is to be written now, and takes it for written then.
@@ -111,9 +72,9 @@ func (m *eventMemory) wasNotWritten(event *v1.Event) {
 }
 
 // eventsFolded returns the events of a client, folded.
-func eventsFolded(client kubernetes.Interface, memory *eventMemory) func(namespace string) corev1client.EventInterface {
+func eventsFolded(client kubernetes.Interface, memory *eventMemory, patience *patience) func(namespace string) corev1client.EventInterface {
 	return func(namespace string) corev1client.EventInterface {
-		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory}
+		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory, patience: patience}
 	}
 }
 
@@ -123,7 +84,7 @@ func isNoise(event *v1.Event) bool {
 
 // CreateWithEventNamespace writes an event for the first time.
 func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
-	if isNoise(event) || f.memory.isEarly(event) || !f.memory.isDue(event) {
+	if isNoise(event) || f.isLeftForLater(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
 	return f.CreateWithEventNamespaceWithContext(context.Background(), event)
@@ -132,7 +93,7 @@ func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error)
 // PatchWithEventNamespace writes that an event has happened again. NotFound has
 // the caller write it for the first time.
 func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
-	if isNoise(event) || f.memory.isEarly(event) || !f.memory.isDue(event) {
+	if isNoise(event) || f.isLeftForLater(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
 	patched, err := f.PatchWithEventNamespaceWithContext(context.Background(), event, data)

@@ -57,7 +57,7 @@ type library struct {
 	metrics    libmetrics.Metrics
 	progress   *progress
 	limiter    *limiter
-	told       *eventMemory
+	patience   *patience
 
 	rescheduled sync.Map // claim UID -> node that the claim is to be moved off
 
@@ -71,14 +71,14 @@ type informerSet struct {
 	claims, volumes, classes cache.SharedIndexInformer
 }
 
-func newLibrary(p *Provisioner, client, events kubernetes.Interface, told *eventMemory, informers informerSet, registry prometheus.Registerer) *library {
-	l := &library{p: p, told: told, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now), limiter: newLimiter(p.config)}
+func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, patience *patience, informers informerSet, registry prometheus.Registerer) *library {
+	l := &library{p: p, patience: patience, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now), limiter: newLimiter(p.config)}
 	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p, progress: l.progress, limiter: l.limiter}
 	registry.MustRegister(
 		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
 		l.metrics.PersistentVolumeDeleteTotal, l.metrics.PersistentVolumeDeleteFailedTotal, l.metrics.PersistentVolumeDeleteDurationSeconds)
 	l.controller = controller.NewProvisionController(
-		&clientForLibrary{Interface: client, events: eventsFolded(events, told), l: l},
+		&clientForLibrary{Interface: client, events: events, l: l},
 		p.config.DriverName,
 		l,
 		libraryVersion,
@@ -162,7 +162,7 @@ func (l *library) enter() bool {
 func (l *library) Provision(ctx context.Context, options controller.ProvisionOptions) (pv *v1.PersistentVolume, state controller.ProvisioningState, err error) {
 	if !l.enter() {
 		err = &notAsked{errors.New("this provisioner is shutting down")}
-		l.told.heard(options.PVC.UID, Unchanged, err)
+		l.patience.heard(options.PVC.UID, Unchanged, err)
 		return nil, controller.ProvisioningNoChange, err
 	}
 	defer l.active.Done()
@@ -179,7 +179,7 @@ func (l *library) Provision(ctx context.Context, options controller.ProvisionOpt
 	}
 	pv, outcome, err := l.p.provision(ctx, options.PVC.DeepCopy(), options.StorageClass, node)
 	l.limiter.judge(options.PVC.UID, outcome, err)
-	l.told.heard(options.PVC.UID, outcome, err)
+	l.patience.heard(options.PVC.UID, outcome, err)
 	if _, exists, err := l.p.claims.Get(options.PVC); err == nil && !exists {
 		l.p.waiting.remove(options.PVC.UID) // it was told to be gone while it was begun to wait
 	}

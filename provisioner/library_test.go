@@ -400,7 +400,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
 	b.topology = nil
-	l := &library{p: b.Provisioner, told: newEventMemory(b.now), progress: newProgress(b.now), limiter: newLimiter(b.config)}
+	l := &library{p: b.Provisioner, patience: newPatience(b.now), progress: newProgress(b.now), limiter: newLimiter(b.config)}
 	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
 	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("got %v, %v", state, err)
@@ -409,7 +409,7 @@ func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 
 func TestNothingIsBegunWhileDraining(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	l := &library{p: b.Provisioner, told: newEventMemory(b.now), draining: true}
+	l := &library{p: b.Provisioner, patience: newPatience(b.now), draining: true}
 	if _, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil))); err == nil || state != stateOf(Unchanged) {
 		t.Errorf("got %v, %v", state, err)
 	}
