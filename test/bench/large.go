@@ -30,10 +30,10 @@ func (a *arena) large(ctx context.Context, s scale, d *duel) error {
 			rates[i], rested[i], worked[i] = append(rates[i], got.rate), append(rested[i], mib(bytes)), append(worked[i], mib(got.rss))
 		}
 	}
-	d.ratio(fmt.Sprintf("claims a second, %d at once, %d nodes and %d PVs, WaitForFirstConsumer", s.claims, s.nodes, s.volumes), middle(rates[0]), middle(rates[1]), "/s", atLeast(5))
+	d.rounds(fmt.Sprintf("claims a second, %d at once, %d nodes and %d PVs, WaitForFirstConsumer", s.claims, s.nodes, s.volumes), rates, "/s", atLeast(5))
 	what := fmt.Sprintf("RSS with %d PVs and claims and %d nodes", s.volumes, s.nodes)
-	d.ratio(what+fmt.Sprintf(", having made %d more", s.claims), middle(worked[0]), middle(worked[1]), " MiB", atMost(1./3))
-	d.ratio(what+", 30 s after the start", middle(rested[0]), middle(rested[1]), " MiB", atMost(1./3))
+	d.rounds(what+fmt.Sprintf(", having made %d more", s.claims), worked, " MiB", atMost(1./3))
+	d.rounds(what+", 30 s after the start", rested, " MiB", atMost(1./3))
 	return nil
 }
 

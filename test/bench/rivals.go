@@ -27,7 +27,18 @@ type duel struct{ rows []rival }
 
 // ratio takes down two figures whose ratio has a target.
 func (d *duel) ratio(name string, ours, upstream float64, unit string, t target) {
-	d.add(rival{Name: name, Ours: short(ours) + unit, Upstream: short(upstream) + unit, Ratio: short(ours / upstream), Target: "ratio " + t.text}, t.met(ours/upstream))
+	d.rounds(name, [2][]float64{{ours}, {upstream}}, unit, t)
+}
+
+// rounds takes down the figures of several rounds, ours and upstream's of a round side by side. What has a target is the
+// median of the rounds' ratios: the machine is not as fast in one round as in another.
+func (d *duel) rounds(name string, figures [2][]float64, unit string, t target) {
+	var ratios []float64
+	for i, ours := range figures[0] {
+		ratios = append(ratios, ours/figures[1][i])
+	}
+	ratio := middle(ratios)
+	d.add(rival{Name: name, Ours: short(middle(figures[0])) + unit, Upstream: short(middle(figures[1])) + unit, Ratio: short(ratio), Target: "ratio " + t.text}, t.met(ratio))
 }
 
 // bound takes down two figures of which ours has a target.
@@ -81,7 +92,7 @@ func (d *duel) markdown(s scale, commits []string) string {
 		"Many claims at once stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
 		"Deletions are timed from the first request for a volume to the last volume that is let go, the burst of twice the QPS included.",
 		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
-		fmt.Sprintf("Rates of many claims in the small cluster are the median of %d runs of each, in turn; latencies, takeovers and all figures of the large cluster of %d; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
+		fmt.Sprintf("Rates of many claims in the small cluster are the median of %d runs of each, in turn; latencies, takeovers and all figures of the large cluster of %d; a ratio is the median of the rounds' ratios; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
 		"The time of a claim is from the API server's answer to the controller-manager, which assigns its provisioner, to its answer to the provisioner, which saves its PersistentVolume. These claims are made at an even rate with their selected node, and the real controller-manager assigns them.",
 		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s). Each replica runs on a host name of its own, by which csi-provisioner tells its replicas apart.",
 		"The requirement is that of a claim with a selected node, from caches that are full: topology.Index's against upstream's GenerateAccessibilityRequirements, each in a process of its own.",

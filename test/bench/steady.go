@@ -27,8 +27,8 @@ func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
 			}
 		}
 		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second", c.qps, c.perSecond)
-		d.ratio("p50 "+what, middle(halves[0]), middle(halves[1]), " ms", atMost(c.most))
-		d.ratio("p99 "+what, middle(most[0]), middle(most[1]), " ms", atMost(c.most))
+		d.rounds("p50 "+what, halves, " ms", atMost(c.most))
+		d.rounds("p99 "+what, most, " ms", atMost(c.most))
 	}
 	return nil
 }
