@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/test/lab"
 )
@@ -29,8 +30,9 @@ type reign struct {
 
 // leaders are those who have held the Lease of provisioners, in their order.
 type leaders struct {
-	watch watch.Interface
-	ended chan struct{}
+	watch  watch.Interface
+	before reign // the one that is not over yet
+	ended  chan struct{}
 
 	mu     sync.Mutex
 	reigns []reign
@@ -40,14 +42,18 @@ type leaders struct {
 func (s *scene) followLeaders() *leaders {
 	s.Helper()
 	api := s.Client.CoordinationV1().Leases(leaseNamespace)
-	lease, err := api.Get(s.Context(), leaseName, metav1.GetOptions{})
-	s.must(err)
+	var lease *coordinationv1.Lease
+	s.await("somebody leads", soon, func(ctx context.Context) (bool, error) {
+		var err error
+		lease, err = api.Get(ctx, leaseName, metav1.GetOptions{})
+		return err == nil && reignOf(lease).holder != "", err
+	})
 	w, err := lab.FollowFrom(context.Background(), lease.ResourceVersion, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		options.FieldSelector = "metadata.name=" + leaseName
 		return api.Watch(ctx, options)
 	})
 	s.must(err)
-	l := &leaders{watch: w, ended: make(chan struct{})}
+	l := &leaders{watch: w, before: reignOf(lease), ended: make(chan struct{})}
 	go l.follow()
 	s.Cleanup(func() {
 		w.Stop()
@@ -59,17 +65,27 @@ func (s *scene) followLeaders() *leaders {
 func (l *leaders) follow() {
 	defer close(l.ended)
 	for event := range l.watch.ResultChan() {
-		if lease, ok := event.Object.(*coordinationv1.Lease); ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-			l.note(*lease.Spec.HolderIdentity, lease.Spec.AcquireTime.Time)
+		if lease, ok := event.Object.(*coordinationv1.Lease); ok {
+			l.note(reignOf(lease))
 		}
 	}
 }
 
-func (l *leaders) note(holder string, from time.Time) {
+// reignOf is who holds the Lease, since when; nobody has no name.
+func reignOf(lease *coordinationv1.Lease) reign {
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	return reign{holder, ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time}
+}
+
+func (l *leaders) note(r reign) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.reigns); n == 0 || l.reigns[n-1].holder != holder {
-		l.reigns = append(l.reigns, reign{holder, from})
+	n := len(l.reigns)
+	switch {
+	case r.holder == "" || n > 0 && l.reigns[n-1].holder == r.holder:
+	case n == 0 && r.holder == l.before.holder && r.from.Equal(l.before.from): // it is only renewed
+	default:
+		l.reigns = append(l.reigns, r)
 	}
 }
 
