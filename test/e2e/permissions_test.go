@@ -44,6 +44,9 @@ var parties = []party{{
 }, {
 	account: upstreamName + "-controller", programs: []string{"csi-provisioner"},
 	owners: map[string]string{"provisioner": "csi-provisioner", "capacities": "csi-provisioner", "leader-election": "csi-provisioner"},
+	rare: map[string]string{
+		upstreamName + "-capacities: update csistoragecapacities.storage.k8s.io": "the scheduler has to choose a zone in the moments between its selling out and the program's hearing of it",
+	},
 }}
 
 // checkPermissions ends driver and provisioner, for a watch is noted when it ends, and returns what was asked for without

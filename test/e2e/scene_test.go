@@ -153,6 +153,16 @@ func inZone(zone string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{topology.WellKnownZoneKey: zone} }
 }
 
+// ratherIn has the scheduler choose a node of those zones as long as it may.
+func ratherIn(zones []string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		there := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topology.WellKnownZoneKey, Operator: corev1.NodeSelectorOpIn, Values: zones}}}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: there}},
+		}}
+	}
+}
+
 // bound waits for a claim to be Bound and checks what holds for every one: the disk exists, the volume carries its ID
 // and its zone, and it is the only disk for the claim.
 func (s *scene) bound(claim string, limit time.Duration) (lab.Bound, ecssim.DiskState) {

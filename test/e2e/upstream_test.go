@@ -72,17 +72,19 @@ func TestTheDriverServesKubernetesOwnProvisioner(t *testing.T) {
 // TestKubernetesOwnProvisionerIsToldWhatBecameOfACreate loses a reply, and sells two of three zones out.
 func TestKubernetesOwnProvisionerIsToldWhatBecameOfACreate(t *testing.T) {
 	s := newScene(t)
+	s.restartController() // lest the driver have in mind which zones were sold out before
 	s.withUpstream()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1})
 	s.claim("archive", s.class(atOnce, essdThenAuto), "20Gi")
 	s.bound("archive", late)
 
 	class := s.class(waits, essdThenAuto)
-	s.awaitCapacities(class) // of all zones, so that the scheduler may choose one without disks
-	for _, zone := range s.Zones()[:2] {
+	s.awaitCapacities(class) // of all zones, so that the scheduler chooses one without disks
+	soldOut := s.Zones()[:2]
+	for _, zone := range soldOut {
 		s.must(s.Simulator.SellOut(s.Context(), zone))
 	}
-	s.podWithClaim("moved", class, "20Gi")
+	s.podWithClaim("moved", class, "20Gi", ratherIn(soldOut))
 	_, d := s.bound("moved", late)
 	s.running("moved", d)
 }
