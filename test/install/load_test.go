@@ -108,9 +108,8 @@ func (l *load) count() int {
 	return l.claims
 }
 
-// waits is what a claim is told where the machine is so slow that the leader can't renew its Lease, or that the
-// driver takes longer to be back than disk-provisioner waits before it tells. It is bound after all.
-var waits = []string{"the lease is lost: it was renewed", "the driver is not back", "the driver has to register there"}
+// leaseLost is what a claim is told where the machine stands still for so long that the leader can't renew its Lease.
+const leaseLost = "the lease is lost: it was renewed"
 
 // end lets the turns come to their end and every disk go. No claim may have failed, or been told that a try for it has.
 func (l *load) end() {
@@ -133,8 +132,8 @@ func (l *load) end() {
 	for _, e := range events.Items {
 		switch {
 		case e.InvolvedObject.Kind != "PersistentVolumeClaim" || e.Reason != "ProvisioningFailed":
-		case slices.ContainsFunc(waits, func(wait string) bool { return strings.Contains(e.Message, wait) }):
-			s.Logf("the machine is slow: claim %s was told: %s", e.InvolvedObject.Name, e.Message)
+		case strings.Contains(e.Message, leaseLost):
+			s.Logf("the machine stood still: claim %s was told: %s", e.InvolvedObject.Name, e.Message)
 		default:
 			s.Errorf("claim %s was told: %s", e.InvolvedObject.Name, e.Message)
 		}
