@@ -328,15 +328,17 @@ func (c *Controller) topologyChanged() {
 	}
 }
 
-// Start fills the caches and keeps them so until ctx ends: a stand-by with
-// warm caches takes over without delay.
+// Start fills the caches, for a stand-by with warm caches takes over without
+// delay, and returns an error if ctx ends before they are full. They are kept
+// as long as the process lives: what is under way when ctx ends needs them.
 func (c *Controller) Start(ctx context.Context) error {
-	go c.nodes.Run(ctx.Done())
+	always := context.WithoutCancel(ctx).Done()
+	go c.nodes.Run(always)
 	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced) {
 		return fmt.Errorf("the cache of Nodes did not fill: %w", context.Cause(ctx))
 	}
 	for _, factory := range c.factories {
-		factory.Start(ctx.Done())
+		factory.Start(always)
 		for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
 			if !ok {
 				return fmt.Errorf("the cache of %v did not fill: %w", kind, context.Cause(ctx))

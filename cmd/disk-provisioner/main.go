@@ -79,7 +79,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	defer func() { _ = driver.Close() }()
 	manager.SetDriverName(driver.Name())
-	server.setReady(driver.Probe)
+	server.setDriver(driver.Probe)
 	o.config.DriverName, o.config.Identity = driver.Name(), identity(driver.Name())
 	can := driver.Can()
 	o.config.SupportsTopology = can.Topology && o.topologyGate
@@ -96,9 +96,10 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	server.setHealthy(c.Healthy)
-	if err := c.Start(context.WithoutCancel(ctx)); err != nil {
+	if err := c.Start(ctx); err != nil {
 		return err
 	}
+	server.setFilled()
 	go debug.FreeOSMemory() // what the caches were filled from
 	klog.InfoS("Ready", "driver", driver.Name(), "topology", o.config.SupportsTopology, "version", version)
 	if !o.leaderElection {

@@ -18,10 +18,11 @@ import (
 
 // server answers /metrics, /healthz (does a leader get on with its queues),
 // /healthz/leader-election (does it renew its Lease, too) and /readyz (does the
-// driver answer).
+// driver answer, and are the caches full, so that it could lead at once).
 type server struct {
 	http    *http.Server
 	probe   atomic.Pointer[func(context.Context) (bool, error)]
+	filled  atomic.Bool
 	healthy atomic.Pointer[func() error]
 }
 
@@ -67,7 +68,11 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-func (s *server) setReady(probe func(context.Context) (bool, error)) { s.probe.Store(&probe) }
+// setDriver says how the driver is asked whether it is ready.
+func (s *server) setDriver(probe func(context.Context) (bool, error)) { s.probe.Store(&probe) }
+
+// setFilled says that the caches are full.
+func (s *server) setFilled() { s.filled.Store(true) }
 
 func (s *server) ready(r *http.Request) error {
 	probe := s.probe.Load()
@@ -80,6 +85,8 @@ func (s *server) ready(r *http.Request) error {
 		return fmt.Errorf("the driver does not answer: %w", err)
 	case !ready:
 		return errors.New("the driver answers that it is not ready; its log says why")
+	case !s.filled.Load():
+		return errors.New("the caches are not full: the API server has not answered with all that there is; the log says what it refuses")
 	}
 	return nil
 }

@@ -49,8 +49,10 @@ func TestHealthOverHTTP(t *testing.T) {
 	stuck, probe := error(nil), error(nil)
 	ready := true
 	s.setHealthy(func() error { return stuck })
-	s.setReady(func(context.Context) (bool, error) { return ready, probe })
+	s.setDriver(func(context.Context) (bool, error) { return ready, probe })
 	expect("/healthz", 200, "ok")
+	expect("/readyz", 503, "caches are not full")
+	s.setFilled()
 	expect("/readyz", 200, "ok")
 
 	stuck = errors.New("7 objects are queued, and no worker has begun one")

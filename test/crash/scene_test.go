@@ -85,6 +85,17 @@ func (s *scene) restartProvisioner(args ...string) {
 	})
 }
 
+// ends waits until the provisioner of that name has ended by itself.
+func (s *scene) ends(name string) {
+	s.Helper()
+	s.must(s.await(s.Context(), name+" ends", limit, func(context.Context) error {
+		if !s.Topodisk().Ended(name) {
+			return errors.New("it runs")
+		}
+		return nil
+	}))
+}
+
 // disks are those of a claim that exist.
 func (s *scene) disks(claim string) []ecssim.DiskState {
 	s.Helper()

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -35,7 +36,7 @@ func (p *Processes) await(ctx context.Context, what string, limit time.Duration,
 		case <-tick.C:
 		case <-limited.Done():
 			if ctx.Err() != nil {
-				return fmt.Errorf("await %s: %w", what, context.Cause(ctx))
+				return fmt.Errorf("await %s: %w", what, errors.Join(context.Cause(ctx), last))
 			}
 			if last == nil {
 				return fmt.Errorf("not so after %s: %s", time.Since(begin).Round(time.Second), what)

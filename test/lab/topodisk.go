@@ -219,6 +219,20 @@ func (t *Topodisk) StartProvisioner(ctx context.Context, name string, args ...st
 	return t.start(ctx, name, ProvisionerName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
 }
 
+// AwaitReady returns when the process of that name says that it is ready: a provisioner then has full caches, whether it
+// leads or stands by.
+func (t *Topodisk) AwaitReady(ctx context.Context, name string) error {
+	proc := t.running[name]
+	if proc == nil {
+		return fmt.Errorf("%s does not run", name)
+	}
+	return t.awaitPage(ctx, proc, fmt.Sprintf("http://127.0.0.1:%d/readyz", t.http[name]))
+}
+
+func (t *Topodisk) awaitPage(ctx context.Context, proc *Process, url string) error {
+	return t.lab.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, url, "")
+}
+
 // httpPort is the same one each time a process of that name is started.
 func (t *Topodisk) httpPort(name string) (int, error) {
 	if port, ok := t.http[name]; ok {
@@ -248,7 +262,7 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 		return err
 	}
 	t.running[name] = proc
-	return t.lab.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, health, "")
+	return t.awaitPage(ctx, proc, health)
 }
 
 // StopDriver ends the driver with SIGTERM.
