@@ -48,7 +48,8 @@ type configMapBook struct {
 	where      map[types.UID]*bookPage
 	struck     map[types.UID]*bookPage // entries that the ConfigMaps may still hold
 	foreign    map[types.UID]*bookPage // entries that can't be read: they stay as they are
-	foreseen   map[types.UID]bool      // entries that nobody has begun with
+	foreseen   map[types.UID]time.Time // entries that nobody has begun with, and since when they are there
+	lead       time.Duration           // for how long the last one begun with had been there
 	waiting    []chan error            // for the next commit
 	committing []chan error            // for the one under way
 	wanted     chan struct{}           // someone waits for a commit
@@ -72,7 +73,7 @@ type bookPage struct {
 func newBook(client kubernetes.Interface, namespace, prefix string, commits func()) *configMapBook {
 	return &configMapBook{
 		client: client, namespace: namespace, prefix: prefix, commits: commits, fatal: func(error) {},
-		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, foreign: map[types.UID]*bookPage{}, foreseen: map[types.UID]bool{},
+		where: map[types.UID]*bookPage{}, struck: map[types.UID]*bookPage{}, foreign: map[types.UID]*bookPage{}, foreseen: map[types.UID]time.Time{},
 		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
 	}
 }
@@ -163,11 +164,15 @@ func (b *configMapBook) foresee(o *order) {
 		return
 	}
 	p := b.where[claim]
-	if p != nil && (!b.foreseen[claim] || p.entries[string(claim)] == string(data)) || p == nil && len(b.foreseen) >= mostForeseen {
+	since, again := b.foreseen[claim]
+	if p != nil && (!again || p.entries[string(claim)] == string(data)) || p == nil && len(b.foreseen) >= mostForeseen {
 		return
 	}
+	if !again {
+		since = time.Now()
+	}
 	if b.place(claim, string(data)) != nil {
-		b.foreseen[claim] = true
+		b.foreseen[claim] = since
 		signal(b.ahead)
 	}
 }
@@ -176,7 +181,7 @@ func (b *configMapBook) foresee(o *order) {
 func (b *configMapBook) dismiss(claim types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.foreseen[claim] {
+	if _, ok := b.foreseen[claim]; ok {
 		b.takeOut(claim).dirty = true
 	}
 }
@@ -185,7 +190,10 @@ func (b *configMapBook) dismiss(claim types.UID) {
 func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.foreseen, claim)
+	if since, ok := b.foreseen[claim]; ok {
+		b.lead = time.Since(since)
+		delete(b.foreseen, claim)
+	}
 	if p := b.foreign[claim]; p != nil {
 		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is an order for this claim that this version of disk-provisioner can't read, so there may be a disk: "+
 			"let the version that wrote it end it", claim, b.namespace, p.name)

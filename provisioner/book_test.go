@@ -613,6 +613,41 @@ func TestWhatNobodyWaitsForLeavesASlowAPIServerTime(t *testing.T) {
 	})
 }
 
+// Where orders stand in the book long before their turn, many are written at once, and still before it.
+func TestOrdersWhoseTurnComesLateAreWrittenTogether(t *testing.T) {
+	const each, orders = 20 * time.Millisecond, 200
+	for _, lead := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
+		t.Run(lead.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, api := newShelf()
+				b := openBook(t, api)
+				b.commits = func() { time.Sleep(time.Millisecond) }
+				var turns sync.WaitGroup
+				for n := range orders {
+					b.foresee(orderOf(t, n))
+					turns.Go(func() {
+						time.Sleep(lead)
+						begin := time.Now()
+						if err := b.write(t.Context(), orderOf(t, n)); err != nil || lead > 0 && time.Since(begin) > 0 {
+							t.Errorf("order %d: %v after %s", n, err, time.Since(begin))
+						}
+					})
+					time.Sleep(each)
+				}
+				turns.Wait()
+				between := min(lead/leadShare, aheadMost)
+				most := min(orders, int(lead/each+orders*each/max(between, each))) + 2 // before the first turn nothing is known
+				s.set(func(s *shelf) {
+					if s.writes > most {
+						t.Errorf("%d writes, want %d at most", s.writes, most)
+					}
+					t.Logf("%d writes for %d orders", s.writes, orders)
+				})
+			})
+		})
+	}
+}
+
 // A commit for another order changes nothing about one that stands there.
 func TestAnOrderThatStandsThereWaitsForNoCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

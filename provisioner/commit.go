@@ -28,9 +28,11 @@ const (
 	// each other, and many cost few commits.
 	gatherEach, gatherMost = 200 * time.Microsecond, 20 * time.Millisecond
 	// aheadShare is how many times as long as the last commit took the next one
-	// waits that nobody waits for, and aheadMost how long at most: an API server
-	// that is slow is not asked for more than it has to do.
-	aheadShare, aheadMost = 4, 250 * time.Millisecond
+	// waits that nobody waits for: an API server that is slow is not asked for more
+	// than it has to do. leadShare is the part of the time for which orders have
+	// lately been in the book before their turn that it waits, if that is longer,
+	// and aheadMost is how long it waits at most.
+	aheadShare, leadShare, aheadMost = 4, 4, 250 * time.Millisecond
 	// commitTimeout bounds one write of a page.
 	commitTimeout = 15 * time.Second
 )
@@ -45,7 +47,7 @@ func (b *configMapBook) run(ctx context.Context) {
 			return
 		case <-b.wanted:
 		case <-b.ahead:
-			b.leaveTime(ctx, min(aheadShare*took, aheadMost))
+			b.leaveTime(ctx, min(max(aheadShare*took, b.lastLead()/leadShare), aheadMost))
 		case <-time.After(strikeLinger):
 			b.hurryOverdue()
 		}
@@ -66,6 +68,13 @@ func (b *configMapBook) leaveTime(ctx context.Context, most time.Duration) {
 	case <-b.wanted:
 	case <-time.After(most):
 	}
+}
+
+// lastLead is for how long the last order begun with had been foreseen.
+func (b *configMapBook) lastLead() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lead
 }
 
 // gather is how long the next commit waits.
