@@ -28,16 +28,10 @@ import (
 
 func TestProvisionerThatIsAskedToEndFinishesWhatItHasBegunAndTheNextOneLeadsAtOnce(t *testing.T) {
 	s := newScene(t)
-	const first, second = "ending", "next"
 	start := func(name string) {
 		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
 	}
-	s.kill(victims{provisioner: true})
-	s.Cleanup(func() {
-		s.Topodisk().KillProvisioner(first)
-		s.Topodisk().KillProvisioner(second)
-		s.must(s.restart(context.Background(), victims{provisioner: true}))
-	})
+	s.electLeaders()
 	start(first)
 	s.must(s.claim(s.Context(), "before", atOnce))
 	s.must(s.await(s.Context(), "the first one leads", limit, func(context.Context) error {
