@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -57,31 +55,6 @@ func blockAt(path string) (uint64, bool) {
 		return 0, false
 	}
 	return stat.Rdev, true
-}
-
-// published returns the paths below the kubelet's directory, other than those
-// that are excluded, where a device is published: its file system, or, as a
-// block volume, itself.
-func (m mounts) published(number uint64, except ...string) ([]string, error) {
-	all, err := m.table()
-	if err != nil {
-		return nil, err
-	}
-	root, err := filepath.EvalSymlinks(m.kubelet)
-	if err != nil {
-		return nil, fmt.Errorf("the kubelet's root directory: %w", err)
-	}
-	var points []string
-	for _, one := range all {
-		if !below(one.MountPoint, root) || slices.Contains(except, one.MountPoint) {
-			continue
-		}
-		block, is := blockAt(one.MountPoint)
-		if numberOf(one) == number || is && block == number {
-			points = append(points, one.MountPoint)
-		}
-	}
-	return points, nil
 }
 
 // unmount takes away whatever is mounted at a path, however often. Nothing

@@ -51,12 +51,12 @@ type publication struct {
 
 // publish mounts the volume at its target, unless it is there already.
 func (s *Server) publish(p publication) error {
-	others, err := s.mounts.published(p.device.number, p.staging, p.target)
+	others, err := s.others(p)
 	if err != nil {
 		return err
 	}
 	if p.alone && len(others) > 0 {
-		return p.blocked("the volume is for one Pod at a time and is published already at %v", others)
+		return p.blocked("the volume is for one Pod at a time and is published already at %v", pathsOf(others))
 	}
 	done, err := s.published(p)
 	if err != nil || done {
@@ -66,6 +66,19 @@ func (s *Server) publish(p publication) error {
 		return s.publishBlock(p, len(others) > 0)
 	}
 	return s.publishSystem(p)
+}
+
+// others returns where other Pods have the volume.
+func (s *Server) others(p publication) ([]place, error) {
+	uses, err := s.mounts.uses(p.device.number)
+	if err != nil {
+		return nil, err
+	}
+	root, err := s.mounts.root()
+	if err != nil {
+		return nil, err
+	}
+	return ofOthers(besides(uses, p.staging), placeAt(root, p.target)), nil
 }
 
 // published says whether the volume is at its target as asked for. Something

@@ -192,6 +192,7 @@ type wish struct {
 	publish, context map[string]string
 	capability       *csi.VolumeCapability
 	staging          string
+	target           func(pod string) string
 	readOnly         bool
 }
 
@@ -203,6 +204,7 @@ func (r *rig) volume(m *medium, changes ...func(*wish)) wish {
 		context:    map[string]string{disk.OriginKey: string(disk.OriginEmpty)},
 		capability: mounted("ext4"),
 		staging:    r.directory("staging-" + m.serial),
+		target:     r.target,
 	}
 	for _, change := range changes {
 		change(&w)
@@ -271,13 +273,13 @@ func (r *rig) publish(w wish, pod string) error {
 	defer cancel()
 	_, err := r.server.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
 		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
-		TargetPath: r.target(pod), Readonly: w.readOnly,
+		TargetPath: w.target(pod), Readonly: w.readOnly,
 	})
 	return err
 }
 
 func (r *rig) unpublish(w wish, pod string) error {
-	_, err := r.server.NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: w.volume, TargetPath: r.target(pod)})
+	_, err := r.server.NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: w.volume, TargetPath: w.target(pod)})
 	return err
 }
 

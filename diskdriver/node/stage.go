@@ -56,7 +56,7 @@ func (s *Server) stage(ctx context.Context, u use, staging string) (device, erro
 // stageDevice makes sure that a volume is staged with a device that is its own.
 func (s *Server) stageDevice(ctx context.Context, u use, whole device, parts []device, staging string) (device, error) {
 	if u.block {
-		return whole, s.stageBlock(u, whole)
+		return whole, s.stageBlock(u, whole, staging)
 	}
 	if d, staged, err := s.staged(u, append(parts, whole), staging); err != nil || staged {
 		return d, err
@@ -66,12 +66,12 @@ func (s *Server) stageDevice(ctx context.Context, u use, whole device, parts []d
 
 // stageBlock has nothing to do but to make sure that nobody else has the
 // device.
-func (s *Server) stageBlock(u use, d device) error {
-	published, err := s.mounts.published(d.number)
+func (s *Server) stageBlock(u use, d device, staging string) error {
+	uses, err := s.mounts.uses(d.number)
 	if err != nil {
 		return err
 	}
-	if len(published) > 0 {
+	if len(besides(uses, staging)) > 0 {
 		return nil
 	}
 	if err := d.claim(); err != nil {
@@ -103,7 +103,7 @@ func (s *Server) staged(u use, devices []device, staging string) (device, bool, 
 
 // stageSystem mounts the file system of a volume, after what it takes.
 func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []device, staging string) (device, error) {
-	d, system, err := s.prepare(ctx, u, whole, parts)
+	d, system, err := s.prepare(ctx, u, whole, parts, staging)
 	if err != nil {
 		return d, err
 	}
@@ -129,15 +129,19 @@ func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []d
 
 // prepare returns the device to mount with a file system on it. One that is
 // mounted below the kubelet's directory is as it should be.
-func (s *Server) prepare(ctx context.Context, u use, whole device, parts []device) (device, string, error) {
+func (s *Server) prepare(ctx context.Context, u use, whole device, parts []device, staging string) (device, string, error) {
 	for _, d := range append(parts, whole) {
-		published, err := s.mounts.published(d.number)
+		uses, err := s.mounts.uses(d.number)
 		if err != nil {
 			return d, "", err
 		}
-		if len(published) > 0 {
+		uses = besides(uses, staging)
+		if slices.ContainsFunc(uses, func(p place) bool { return !p.device }) {
 			c, err := known(ctx, d.path)
 			return d, c.system, err
+		}
+		if len(uses) > 0 {
+			return d, "", &disk.Error{Disk: u.volume, Kind: disk.InUse, Err: fmt.Errorf("%s is published as a block volume at %v", d.path, pathsOf(uses))}
 		}
 	}
 	if err := whole.claim(); err != nil {

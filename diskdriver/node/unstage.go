@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,20 +43,90 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 // unstage unmounts a volume that no Pod has any more.
 func (s *Server) unstage(volume disk.ID, staging string) error {
 	m, mounted, err := s.mounts.at(staging)
-	if err != nil || !mounted {
-		return err
-	}
-	published, err := s.mounts.published(numberOf(m), staging)
 	if err != nil {
 		return err
 	}
-	if len(published) > 0 {
-		return &disk.Error{Disk: volume, Kind: disk.InUse, Err: fmt.Errorf("the volume is published still at %v", published)}
+	if !mounted {
+		return s.unstageBlock(volume, staging)
+	}
+	uses, err := s.mounts.uses(numberOf(m))
+	if err != nil {
+		return err
+	}
+	if err := unpublished(volume, besides(uses, staging)); err != nil {
+		return err
 	}
 	if err := s.mounts.unmount(staging); err != nil {
 		return err
 	}
 	s.leaving.add(volume, device{path: m.Source, number: numberOf(m)})
+	return nil
+}
+
+// unstageBlock takes away what another driver, whose place this one has taken,
+// bound when it staged a block volume. The kubelet removes the staging path
+// next, which has to be empty. What isn't that bind is left alone.
+func (s *Server) unstageBlock(volume disk.ID, staging string) error {
+	at := takenOver(volume, staging)
+	for {
+		_, mounted, err := s.mounts.at(at)
+		if err != nil {
+			return err
+		}
+		if !mounted {
+			return removeEmpty(at)
+		}
+		number, is := blockAt(at)
+		if !is {
+			return nil
+		}
+		if err := s.unpublishedBlock(volume, number, staging); err != nil {
+			return err
+		}
+		if err := s.mounts.mounter.Unmount(at); err != nil {
+			return fmt.Errorf("unmount %s: %w", at, err)
+		}
+	}
+}
+
+// unpublishedBlock refuses to unstage a block volume that a Pod has. The number
+// of its device may be another disk's by now.
+func (s *Server) unpublishedBlock(volume disk.ID, number uint64, staging string) error {
+	uses, err := s.mounts.uses(number)
+	if err != nil {
+		return err
+	}
+	root, err := s.mounts.root()
+	if err != nil {
+		return err
+	}
+	own := placeAt(root, staging)
+	return unpublished(volume, slices.DeleteFunc(besides(uses, staging), func(p place) bool {
+		return !p.device || p.volume != "" && own.volume != "" && p.volume != own.volume
+	}))
+}
+
+// unpublished refuses to unstage a volume that a Pod has.
+func unpublished(volume disk.ID, uses []place) error {
+	if len(uses) == 0 {
+		return nil
+	}
+	return &disk.Error{Disk: volume, Kind: disk.InUse, Err: fmt.Errorf("the volume is published still at %v", pathsOf(uses))}
+}
+
+// removeEmpty removes the file that a bind was on before the node booted, and
+// nothing that has content.
+func removeEmpty(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
+		return nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove what a device was bound to: %w", err)
+	}
 	return nil
 }
 

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// place is where a device is seen below the kubelet's directory.
+type place struct {
+	path   string
+	device bool   // the device itself is bound there, as of a block volume; if not, its file system is mounted
+	pod    string // UID of the Pod that it is for; empty if the path doesn't say
+	volume string // name of the PersistentVolume; empty if the path doesn't say
+}
+
+// The kubelet's layout below its root directory (Kubernetes, pkg/volume/csi).
+var (
+	podDir      = regexp.MustCompile(`^pods/(?P<pod>[^/]+)(?:/volumes/kubernetes\.io~csi/(?P<volume>[^/]+)/mount)?(?:/|$)`)
+	publishedAt = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/publish/(?P<volume>[^/]+)/(?P<pod>[^/]+)$`)
+	kubeletBind = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/(?P<volume>[^/]+)/dev/(?P<pod>[^/]+)$`)
+	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
+)
+
+// placeAt reads a path below the kubelet's real root directory.
+func placeAt(root, path string) place {
+	p := place{path: path}
+	rest, err := filepath.Rel(root, path)
+	if err != nil {
+		return p
+	}
+	for _, form := range []*regexp.Regexp{podDir, publishedAt, stagedBelow, kubeletBind} {
+		found := form.FindStringSubmatch(rest)
+		if found == nil {
+			continue
+		}
+		if i := form.SubexpIndex("pod"); i >= 0 {
+			p.pod = found[i]
+		}
+		p.volume = found[form.SubexpIndex("volume")]
+		return p
+	}
+	return p
+}
+
+// uses returns where a device is in use below the kubelet's directory: its file
+// system is mounted, or the device is bound for a Pod that is on the node. The
+// kernel knows a bound device by its number alone, which another disk may have
+// by now; so a bind for a Pod that has gone, or at a staging path, is none.
+func (m mounts) uses(number uint64) ([]place, error) {
+	all, err := m.table()
+	if err != nil {
+		return nil, err
+	}
+	root, err := m.root()
+	if err != nil {
+		return nil, err
+	}
+	var places []place
+	for _, one := range all {
+		if !below(one.MountPoint, root) {
+			continue
+		}
+		p := placeAt(root, one.MountPoint)
+		block, is := blockAt(one.MountPoint)
+		p.device = is && block == number
+		if !p.device && numberOf(one) != number {
+			continue
+		}
+		if left, err := p.leftOver(root); err != nil {
+			return nil, err
+		} else if !left {
+			places = append(places, p)
+		}
+	}
+	return places, nil
+}
+
+// root is the kubelet's real root directory.
+func (m mounts) root() (string, error) {
+	root, err := filepath.EvalSymlinks(m.kubelet)
+	if err != nil {
+		return "", fmt.Errorf("the kubelet's root directory: %w", err)
+	}
+	return root, nil
+}
+
+// leftOver says whether nobody can use a device by its bind.
+func (p place) leftOver(root string) (bool, error) {
+	if !p.device {
+		return false, nil
+	}
+	if rest, err := filepath.Rel(root, p.path); err == nil && stagedBelow.MatchString(rest) {
+		return true, nil
+	}
+	if p.pod == "" {
+		return false, nil
+	}
+	_, err := os.Lstat(filepath.Join(root, "pods", p.pod))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("look whether Pod %s is on the node: %w", p.pod, err)
+	}
+	return err != nil, nil
+}
+
+// besides returns the places without those that are the volume's own: its
+// staging path, and a device that is bound below it.
+func besides(places []place, staging string) []place {
+	return slices.DeleteFunc(slices.Clone(places), func(p place) bool {
+		return p.path == staging || p.device && below(p.path, staging)
+	})
+}
+
+// ofOthers returns the places without a target and those of its Pod: the
+// kubelet binds a volume further, for the Pod's subPaths and its devices.
+func ofOthers(places []place, target place) []place {
+	return slices.DeleteFunc(slices.Clone(places), func(p place) bool {
+		return p.path == target.path || target.pod != "" && p.pod == target.pod
+	})
+}
+
+// paths of places, for a message.
+func pathsOf(places []place) []string {
+	var paths []string
+	for _, p := range places {
+		paths = append(paths, p.path)
+	}
+	return paths
+}
+
+// takenOver is where other drivers bind the device of a block volume when they
+// stage it.
+func takenOver(volume disk.ID, staging string) string { return filepath.Join(staging, string(volume)) }

@@ -1,0 +1,245 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// The kubelet's own layout (Kubernetes, pkg/volume/csi), below its root directory.
+const blockDir = "plugins/kubernetes.io/csi/volumeDevices"
+
+// likeKubelet gives a volume the places that the kubelet gives it.
+func likeKubelet(r *rig) func(*wish) {
+	return func(w *wish) {
+		w.staging = r.directory("plugins/kubernetes.io/csi/disk.example.com/" + w.volume + "/globalmount")
+		w.target = func(pod string) string {
+			return filepath.Join(r.directory("pods/"+pod+"/volumes/kubernetes.io~csi/"+w.volume), "mount")
+		}
+		if w.capability.GetBlock() != nil {
+			w.staging = r.directory(blockDir + "/staging/" + w.volume)
+			w.target = func(pod string) string {
+				r.directory("pods/" + pod) // of a Pod that is there
+				return filepath.Join(r.directory(blockDir+"/publish/"+w.volume), pod)
+			}
+		}
+	}
+}
+
+// bind is a bind mount of a device or a directory.
+func (r *rig) bind(from, to string) {
+	r.t.Helper()
+	r.ok(os.MkdirAll(filepath.Dir(to), 0o750))
+	if _, device := blockAt(from); device {
+		r.put(to, "")
+	} else {
+		r.ok(os.MkdirAll(to, 0o750))
+	}
+	r.ok(unix.Mount(from, to, "", unix.MS_BIND, ""))
+}
+
+// bound is where the kubelet binds a block volume for a Pod.
+func (r *rig) bound(w wish, pod string) string {
+	return filepath.Join(r.kubelet, blockDir, w.volume, "dev", pod)
+}
+
+// A kubelet that was restarted publishes all volumes again (D2).
+func TestAPodsOwnMountsAreNoOtherPod(t *testing.T) {
+	t.Run("subPath", func(t *testing.T) {
+		r := newRig(t)
+		v := r.volume(r.insert("s1", 1), alone, likeKubelet(r))
+		r.ok(r.stage(v))
+		r.ok(r.publish(v, "a"))
+		sub := filepath.Join(v.target("a"), "sub")
+		r.ok(os.Mkdir(sub, 0o750))
+		r.bind(sub, filepath.Join(r.kubelet, "pods/a/volume-subpaths/d-s1/app/0"))
+		r.restart()
+		r.ok(r.stage(v))
+		r.ok(r.publish(v, "a"))
+		r.refused(r.publish(v, "b"), disk.Blocked, "one Pod at a time")
+		r.ok(r.unpublish(v, "a"))
+		r.refused(r.publish(v, "b"), disk.Blocked, "volume-subpaths")
+	})
+	t.Run("block", func(t *testing.T) {
+		r := newRig(t)
+		v := r.volume(r.insert("s1", 1), raw, alone, likeKubelet(r))
+		r.ok(r.stage(v))
+		r.ok(r.publish(v, "a"))
+		r.bind(v.target("a"), r.bound(v, "a"))
+		r.restart()
+		r.ok(r.stage(v))
+		r.ok(r.publish(v, "a"))
+		r.refused(r.publish(v, "b"), disk.Blocked, "one Pod at a time")
+	})
+}
+
+// foreignStage is the driver that was on the node before: it binds the device of a block volume below the staging path.
+func (r *rig) foreignStage(m *medium, w wish) string {
+	at := filepath.Join(w.staging, w.volume)
+	r.bind(m.loop, at)
+	return at
+}
+
+// A block volume that another driver staged and published is taken over (D3).
+func TestABlockVolumeOfAnotherDriverIsTakenOver(t *testing.T) {
+	for name, access := range map[string]func(*wish){"of many Pods": func(*wish) {}, "of one Pod": alone} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m, raw, access, likeKubelet(r))
+			at := r.foreignStage(m, v)
+			r.bind(at, v.target("a"))
+			r.bind(m.loop, r.bound(v, "a"))
+			m.write(1<<20, []byte("kept"))
+			before := m.sum()
+
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "a"))
+			r.refused(r.unstage(v), disk.InUse, "published still")
+			r.ok(unix.Unmount(r.bound(v, "a"), 0))
+			r.ok(os.Remove(r.bound(v, "a")))
+			r.ok(r.unpublish(v, "a"))
+			for range 2 {
+				r.ok(r.unstage(v))
+			}
+			if left, err := os.ReadDir(v.staging); err != nil || len(left) > 0 { // the kubelet removes an empty directory alone
+				t.Errorf("left below the staging path are %v, %v", left, err)
+			}
+			if m.sum() != before {
+				t.Error("the disk's bytes changed")
+			}
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "b"))
+		})
+	}
+}
+
+// succeed detaches a disk whose device may be bound still, and returns the one that is attached next, under the same
+// device number.
+func (r *rig) succeed(m *medium, serial string) *medium {
+	r.t.Helper()
+	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-"+m.serial)))
+	r.ok(os.Symlink("../../"+filepath.Base(m.loop), filepath.Join(r.dev, "disk/by-id/virtio-"+serial)))
+	r.sh("losetup", "--detach", m.loop)
+	next := &medium{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), loop: m.loop, size: m.size}
+	next.truncate(next.size)
+	r.sh("losetup", m.loop, next.file)
+	r.sh("blockdev", "--setrw", m.loop)
+	return next
+}
+
+// A bind that was left of a disk says nothing of the one that has its device number next (D3).
+func TestABindThatWasLeftIsNoUseOfTheNextDisk(t *testing.T) {
+	for name, leave := range map[string]func(r *rig, m *medium, old wish){
+		"staged by another driver": func(r *rig, m *medium, old wish) { r.foreignStage(m, old) },
+		"published to a Pod that has gone": func(r *rig, m *medium, old wish) {
+			r.bind(m.loop, old.target("gone"))
+			r.ok(os.RemoveAll(filepath.Join(r.kubelet, "pods/gone")))
+		},
+		"bound by the kubelet for a Pod that has gone": func(r *rig, m *medium, old wish) { r.bind(m.loop, r.bound(old, "gone")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			leave(r, m, r.volume(m, raw, likeKubelet(r)))
+			next := r.succeed(m, "s2")
+
+			v := r.volume(next, alone, likeKubelet(r))
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "b"))
+			r.put(filepath.Join(v.target("b"), "file"), "kept")
+			r.ok(r.unpublish(v, "b"))
+			r.ok(r.unstage(v))
+			r.ok(r.stage(v))
+			r.holds(filepath.Join(v.staging, "file"), "kept")
+			r.ok(r.unstage(v))
+
+			block := r.volume(next, raw, alone, likeKubelet(r))
+			r.ok(r.stage(block))
+			r.ok(r.publish(block, "b"))
+			r.ok(r.unpublish(block, "b"))
+			r.ok(r.unstage(block))
+		})
+	}
+}
+
+// What a Pod has that is on the node still is neither formatted nor taken away, whatever it is called.
+func TestADeviceThatAPodHasIsInUse(t *testing.T) {
+	for name, pod := range map[string]string{"a Pod": "b", "nobody knows who": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			block := r.volume(m, raw, likeKubelet(r))
+			at := filepath.Join(r.directory("elsewhere"), "device")
+			if pod != "" {
+				at = block.target(pod)
+			}
+			r.bind(m.loop, at)
+			before := m.sum()
+			r.refused(r.stage(r.volume(m, likeKubelet(r))), disk.InUse, at)
+			if m.sum() != before {
+				t.Error("the disk's bytes changed")
+			}
+			r.ok(unix.Unmount(at, 0))
+			r.ok(os.Remove(at))
+			v := r.volume(m, likeKubelet(r))
+			r.ok(r.stage(v))
+			r.bind(m.loop, at)
+			r.refused(r.unstage(v), disk.InUse, at)
+			r.refused(r.publish(r.volume(m, alone, likeKubelet(r)), "c"), disk.Blocked, at)
+		})
+	}
+}
+
+// Only what the other driver has bound at its own place goes.
+func TestNothingElseBelowTheStagingPathGoes(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m, raw, likeKubelet(r))
+	other := filepath.Join(v.staging, "d-other")
+	r.bind(m.loop, other)
+	files := filepath.Join(v.staging, v.volume)
+	r.bind(t.TempDir(), files)
+	r.ok(r.unstage(v))
+	for _, path := range []string{other, files} {
+		if _, mounted, err := r.server.mounts.at(path); err != nil || !mounted {
+			t.Errorf("%s is gone, %v", path, err)
+		}
+	}
+}
+
+// A disk is unstaged although another one has its device number, and is in use.
+func TestABlockVolumeIsUnstagedWhenItsDiskHasGone(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m, raw, likeKubelet(r))
+	at := r.foreignStage(m, v)
+	r.bind(m.loop, at) // a kubelet that was restarted has it staged again
+	next := r.succeed(m, "s2")
+	w := r.volume(next, raw, likeKubelet(r))
+	r.ok(r.stage(w))
+	r.ok(r.publish(w, "b"))
+	r.ok(r.unstage(v))
+	if _, err := os.Lstat(at); !os.IsNotExist(err) {
+		t.Errorf("%s is there, %v", at, err)
+	}
+}
+
+// The mounts are gone after a boot, and the file that was bound to is there.
+func TestWhatABootLeavesOfABlockVolumeGoes(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1), raw, likeKubelet(r))
+	at := filepath.Join(v.staging, v.volume)
+	r.put(at, "")
+	r.ok(r.unstage(v))
+	if _, err := os.Lstat(at); !os.IsNotExist(err) {
+		t.Errorf("%s is there, %v", at, err)
+	}
+	r.put(at, "of somebody")
+	r.ok(r.unstage(v))
+	r.holds(at, "of somebody")
+}
