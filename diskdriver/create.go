@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func size(req *csi.CreateVolumeRequest, params disk.Parameters) (disk.Wanted, er
 // zones lays out what to try: the class's disk types in the zones allowed.
 func (c *controller) zones(req *csi.CreateVolumeRequest, params disk.Parameters, want disk.Wanted) (order, error) {
 	o := order{params: params, want: want, spec: params.Spec(req.GetName(), c.config.ClusterID)}
-	fits, err := disk.Fits(params.Choices, want, params.MultiAttach)
+	fits, err := disk.Fits(params.Choices, want, o.spec)
 	if err != nil {
 		return o, err
 	}
@@ -158,21 +159,25 @@ func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, er
 }
 
 // attempts makes one attempt after the other, all under one client token, until
-// ECS makes a disk or answers anything but OutOfStock. A token that is used up
-// gives way to the next generation.
+// ECS makes a disk or answers anything but OutOfStock or Unfit. What is Unfit in
+// one zone is in all. A token that is used up gives way to the next generation.
 func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 	name := o.spec.Name
 	p := c.history.of(name)
 	var refusals []error
-	for len(refusals) < len(o.plan) {
-		try := o.plan[len(refusals)]
+	for left := o.plan; len(left) > 0; {
+		try := left[0]
 		d, err := c.disks.Create(ctx, o.spec, try, disk.NewToken(name, p.generation))
 		switch kind := disk.KindOf(err); {
 		case err == nil:
 			return d, nil
-		case kind == disk.OutOfStock:
+		case kind == disk.OutOfStock || kind == disk.Unfit:
 			refusals = append(refusals, fmt.Errorf("%s: %w", try, err))
-			c.offers.refuse(try)
+			if left = left[1:]; kind == disk.Unfit {
+				left = disk.Without(left, disk.Choice{Category: try.Category, Level: try.Level})
+			} else {
+				c.offers.refuse(try)
+			}
 			p.outOfStock = !p.mayHaveDisk()
 			c.history.keep(name, p)
 		case kind == disk.Mismatch || kind == disk.NotFound:
@@ -188,9 +193,9 @@ func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 		}
 	}
 	if p.mayHaveDisk() {
-		return c.unproven(ctx, name, p, noneLeft(refusals))
+		return c.unproven(ctx, name, p, noneLeft(o, refusals))
 	}
-	return disk.Disk{}, noneLeft(refusals)
+	return disk.Disk{}, noneLeft(o, refusals)
 }
 
 // unproven decides what refusals for want of stock are worth if an earlier call
@@ -248,7 +253,7 @@ func notInSight(p past) error {
 // refused the request or never got it.
 func mayHaveMade(kind disk.Kind) bool {
 	switch kind {
-	case disk.Invalid, disk.OutOfRange, disk.Denied, disk.Unauthenticated, disk.OutOfStock, disk.Quota, disk.Throttled, disk.Unreachable:
+	case disk.Invalid, disk.OutOfRange, disk.Denied, disk.Unauthenticated, disk.OutOfStock, disk.Unfit, disk.Quota, disk.Throttled, disk.Unreachable:
 		return false
 	default:
 		return true
@@ -282,10 +287,13 @@ func sightless(err error) bool {
 	return errors.As(err, &e) && disk.KindOf(e.Err) == disk.Denied
 }
 
-// noneLeft is the answer when every attempt was out of stock: each with what
-// ECS said to it.
-func noneLeft(refusals []error) error {
-	return &disk.Error{Kind: disk.OutOfStock, Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals))}
+// noneLeft is the answer when every attempt was refused: each with what ECS said
+// to it. Only if none failed for want of stock would no other zone help.
+func noneLeft(o order, refusals []error) error {
+	if slices.ContainsFunc(refusals, func(err error) bool { return disk.KindOf(err) == disk.OutOfStock }) {
+		return &disk.Error{Kind: disk.OutOfStock, Err: fmt.Errorf("no zone and disk type allowed has a disk to give: %w", joined(refusals))}
+	}
+	return &disk.Error{Kind: disk.Unfit, Err: fmt.Errorf("no disk type of the class takes %s, in any zone: %w", o.spec.Settings(), joined(refusals))}
 }
 
 // joined puts errors into one line.

@@ -60,14 +60,14 @@ func inZones(zones ...string) *csi.CreateVolumeRequest {
 	}
 }
 
-func TestOnlyOutOfStockLeadsToTheNextAttempt(t *testing.T) {
+func TestOnlyOutOfStockAndUnfitLeadOn(t *testing.T) {
 	for kind := disk.Kind(0); !strings.HasPrefix(kind.String(), "kind "); kind++ {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{answers: []error{disk.Errorf(kind, "ECS says no")}, made: disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_auto", Size: 20}}
 			_, err := scriptedController(s).CreateVolume(t.Context(), inZones("a", "b"))
 			tries, want := 1, kind
 			switch kind {
-			case disk.OutOfStock:
+			case disk.OutOfStock, disk.Unfit: // of the first type
 				tries = 2
 			case disk.Mismatch, disk.NotFound:
 				want = disk.Pending // the token is used up, and there is no disk of the name
@@ -75,7 +75,7 @@ func TestOnlyOutOfStockLeadsToTheNextAttempt(t *testing.T) {
 			if len(s.tries) != tries {
 				t.Errorf("%v: attempts %q, want %d", kind, s.tries, tries)
 			}
-			if kind == disk.OutOfStock && err != nil || kind != disk.OutOfStock && disk.KindOf(err) != want {
+			if tries == 2 && err != nil || tries == 1 && disk.KindOf(err) != want {
 				t.Errorf("%v became %v", kind, err)
 			}
 		})

@@ -31,6 +31,7 @@ var answers = map[disk.Kind]answer{
 	disk.NotFound:        {codes.NotFound, "the volume, snapshot or node isn't in ECS; of a deletion or a detach that is success instead", "find out who deleted it: ActionTrail has it"},
 	disk.Mismatch:        {codes.AlreadyExists, "what has that name, or is published to that node, is another than the one asked for: its ID and the first difference", "delete what holds no data, or go back to what was asked for first"},
 	disk.OutOfStock:      {codes.ResourceExhausted, "neither zone nor type that is allowed has a disk to give, each with ECS's answer; of a snapshot: there can be no more", "allow more zones or types; of snapshots delete some"},
+	disk.Unfit:           {codes.InvalidArgument, "no type that is allowed takes what the class asks for, in any zone: each with ECS's answer", "correct the parameter that ECS names, or allow another type; a class can't be changed, so make another"},
 	disk.NodeFull:        {codes.ResourceExhausted, "the node takes no more disks", "nothing: the Pod goes to another node once Kubernetes has corrected the node's limit"},
 	disk.Quota:           {codes.FailedPrecondition, "a limit of the account, or its balance: ECS's code", "raise the limit or pay; it is tried again"},
 	disk.InUse:           {codes.FailedPrecondition, "something else has the disk, and it is not taken away: which instance", "end the Pod there, or wait until it has; then it is tried again"},

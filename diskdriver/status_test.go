@@ -24,6 +24,7 @@ func TestEveryKindHasItsCode(t *testing.T) {
 		disk.NotFound:        codes.NotFound,
 		disk.Mismatch:        codes.AlreadyExists,
 		disk.OutOfStock:      codes.ResourceExhausted,
+		disk.Unfit:           codes.InvalidArgument,
 		disk.NodeFull:        codes.ResourceExhausted,
 		disk.Quota:           codes.FailedPrecondition,
 		disk.InUse:           codes.FailedPrecondition,

@@ -65,6 +65,19 @@ var categories = map[Category]Traits{
 	"ephemeral_ssd":                   {Barred: localDisk},
 }
 
+// leastForIOPS is the smallest disk that takes ProvisionedIOPS.
+const leastForIOPS GiB = 4
+
+// mostIOPS returns how many IOPS a disk takes on top of those of its size:
+// together 1,000 a GiB, and 50,000 of either (CreateDisk, ProvisionedIops).
+func mostIOPS(size GiB) int64 {
+	if size < leastForIOPS {
+		return 0
+	}
+	own := max(min(1800+50*int64(size), 50_000), 3_000)
+	return max(0, min(1000*int64(size)-own, 50_000))
+}
+
 // defaultCategories are tried, in this order, for a class that names no type.
 var defaultCategories = []Category{"cloud_ssd", "cloud_efficiency", essd, "cloud_auto"}
 

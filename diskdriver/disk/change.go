@@ -41,7 +41,7 @@ var mutableKeys = keyTable[Change]{
 	"provisionedIops": {
 		set: (*Change).setIOPS, use: use{
 			means:  "IOPS on top of those of the size, for types that take them.",
-			values: "a whole number from 0", without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
+			values: iopsRange, without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
@@ -258,6 +258,9 @@ func (s *Steps) move(c Change, d Disk) error {
 	}
 	if c.IOPS != nil && *c.IOPS > 0 && !traits.IOPS {
 		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s, which takes none", *c.IOPS, to.Category)
+	}
+	if most := mostIOPS(d.Size); c.IOPS != nil && *c.IOPS > most {
+		return fmt.Errorf("mutable parameter provisionedIops: %d is not allowed for %s of %d GiB; allowed are 0 to %d", *c.IOPS, to.Category, d.Size, most)
 	}
 	if traits.IOPS && c.IOPS != nil && (*c.IOPS != d.ProvisionedIOPS || to.Category != from.Category) {
 		s.Move.IOPS = c.IOPS

@@ -11,6 +11,7 @@ import (
 const SnapshotParameter = "csi.alibabacloud.com/disk-snapshot-id"
 
 const (
+	iopsRange = "a whole number from 0 to 50000; from 4 GiB, and with those of the size at most 1000 a GiB"
 	someTypes = "types of the table below, separated by commas; or `available`"
 	tagRules  = "key and value of at most 128 characters; neither begins with `acs:` or holds `http://` or `https://`, the key doesn't begin with `aliyun`; not the driver's own tags"
 
@@ -101,8 +102,8 @@ var classKeys = keyTable[Parameters]{
 	},
 	"provisionedIops": {
 		set: (*Parameters).setIOPS, use: use{
-			means:  "IOPS on top of those of the size, for types that take them. ECS says how many a size allows.",
-			values: "a whole number from 0", without: "0", rule: "CreateDisk, ProvisionedIops",
+			means:  "IOPS on top of those of the size, for types that take them.",
+			values: iopsRange, without: "0", rule: "CreateDisk, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {

@@ -28,6 +28,9 @@ const (
 	Mismatch
 	// OutOfStock is a disk that is not to be had in this zone, now or ever.
 	OutOfStock
+	// Unfit is a setting that a category or level doesn't take, in any zone:
+	// another one may.
+	Unfit
 	// NodeFull is an instance that takes no more disks.
 	NodeFull
 	// Quota is a limit of the account that no other zone would lift.
@@ -53,7 +56,7 @@ const (
 
 var kindNames = [...]string{
 	"unexpected", "invalid", "out of range", "denied", "unauthenticated", "not found", "mismatch",
-	"out of stock", "node full", "quota", "in use", "pending", "throttled", "unreachable", "unknown outcome", "blocked", "bad token",
+	"out of stock", "unfit", "node full", "quota", "in use", "pending", "throttled", "unreachable", "unknown outcome", "blocked", "bad token",
 }
 
 // String returns the Kind's name in words.

@@ -13,29 +13,53 @@ type Fit struct {
 }
 
 // Fits returns the choices that can serve the request, in order, each with its
-// size. A choice whose limits the size breaks is left out, as is one that
-// can't be attached to several nodes if that is asked for. If none is left the
-// error names every choice and its limits.
-func Fits(choices []Choice, want Wanted, multiAttach bool) ([]Fit, error) {
+// size. A choice whose limits the size or a setting of the spec breaks is left
+// out. If none is left the error names every choice and its limits: OutOfRange
+// if a size would help, else Invalid.
+func Fits(choices []Choice, want Wanted, spec Spec) ([]Fit, error) {
 	var fits []Fit
 	var refused []string
 	kind := Invalid
 	for _, c := range choices {
 		size, ok := want.within(c.Sizes())
-		switch {
-		case multiAttach && !categories[c.Category].MultiAttach:
+		if spec.MultiAttach && !categories[c.Category].MultiAttach {
 			refused = append(refused, fmt.Sprintf("%s can't be attached to several nodes", c))
-		case !ok:
+			continue
+		}
+		if !ok {
 			kind = OutOfRange
 			refused = append(refused, fmt.Sprintf("%s takes %s", c, c.Sizes()))
-		default:
-			fits = append(fits, Fit{c, size})
+			continue
 		}
+		if err := c.takes(size, spec); err != nil {
+			kind = OutOfRange
+			refused = append(refused, err.Error())
+			continue
+		}
+		fits = append(fits, Fit{c, size})
 	}
 	if len(fits) == 0 {
 		return nil, Errorf(kind, "no disk type of the class can serve %s: %s", want, strings.Join(refused, "; "))
 	}
 	return fits, nil
+}
+
+// takes says whether a disk of the size can have the performance that the spec
+// asks for.
+func (c Choice) takes(size GiB, spec Spec) error {
+	traits := categories[c.Category]
+	if most := mostIOPS(size); traits.IOPS && spec.ProvisionedIOPS > most {
+		return fmt.Errorf("parameter provisionedIops: %d is not allowed for %s of %d GiB; allowed are 0 to %d", spec.ProvisionedIOPS, c, size, most)
+	}
+	if traits.Bursting && spec.Bursting && size < leastToBurst {
+		return fmt.Errorf(`parameter burstingEnabled: "true" is not allowed for %s of %d GiB; it takes %d`, c, size, leastToBurst)
+	}
+	return nil
+}
+
+// Without returns the attempts that are not at the choice.
+func Without(plan []Attempt, c Choice) []Attempt {
+	return slices.DeleteFunc(slices.Clone(plan), func(try Attempt) bool { return try.Category == c.Category && try.Level == c.Level })
 }
 
 // Place is a zone where the disk may live, and what the nodes there take.

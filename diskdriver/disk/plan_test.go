@@ -89,7 +89,7 @@ func TestFitsSkipsWhatTheSizeBreaks(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got, err := Fits(choices, row.want, row.multi)
+			got, err := Fits(choices, row.want, Spec{MultiAttach: row.multi})
 			if diff := cmp.Diff(row.fits, got); diff != "" {
 				t.Error(diff)
 			}
@@ -98,7 +98,7 @@ func TestFitsSkipsWhatTheSizeBreaks(t *testing.T) {
 			}
 		})
 	}
-	_, err := Fits(choices[:1], Wanted{20, 20}, true)
+	_, err := Fits(choices[:1], Wanted{20, 20}, Spec{MultiAttach: true})
 	if KindOf(err) != Invalid || !strings.Contains(err.Error(), "cloud_ssd can't be attached to several nodes") {
 		t.Errorf("multi-attach with cloud_ssd alone: %v", err)
 	}

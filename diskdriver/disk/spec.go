@@ -1,5 +1,10 @@
 package disk
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Category is an ECS disk category, such as cloud_essd.
 type Category string
 
@@ -43,4 +48,26 @@ func (s Spec) Origin() Origin {
 		return OriginSnapshot
 	}
 	return OriginEmpty
+}
+
+// Settings returns what the Spec asks of a disk's type, in words.
+func (s Spec) Settings() string {
+	var words []string
+	for _, setting := range []struct {
+		name  string
+		given bool
+		value any
+	}{
+		{"provisionedIops", s.ProvisionedIOPS > 0, s.ProvisionedIOPS},
+		{"burstingEnabled", s.Bursting, true},
+		{"multiAttach", s.MultiAttach, true},
+	} {
+		if setting.given {
+			words = append(words, fmt.Sprintf("%s %v", setting.name, setting.value))
+		}
+	}
+	if len(words) == 0 {
+		return "the size"
+	}
+	return "the size and " + strings.Join(words, ", ")
 }

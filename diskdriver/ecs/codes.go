@@ -71,20 +71,12 @@ var codes = map[string]disk.Kind{
 	"IdempotentParameterMismatch":          disk.Mismatch,
 	"InvalidIdempotenceParameter.Mismatch": disk.Mismatch,
 
-	// Not to be had of this category, level or size in this zone, now or ever:
-	// ECS answers a category that is sold out as one that the zone doesn't know.
+	// Not to be had of this category or level in this zone, now or ever: ECS
+	// answers a category that is sold out as one that the zone doesn't know.
 	"InvalidDataDiskCategory.*":                     disk.OutOfStock,
 	"InvalidDiskCategory.*":                         disk.OutOfStock,
 	"InvalidDiskSizeOrCategory":                     disk.OutOfStock,
-	"InvalidDiskSize.NotSupported":                  disk.OutOfStock,
-	"InvalidDataDiskSize.ValueNotSupported":         disk.OutOfStock,
-	"InvalidSize.ValueNotSupported":                 disk.OutOfStock,
-	"InvalidPerformanceLevel.*":                     disk.OutOfStock,
-	"OperationDenied.PerformanceLevelNotMatch":      disk.OutOfStock,
-	"InvalidProvisionedIops.LimitExceed":            disk.OutOfStock,
-	"ProvisionedIopsForDiskCategoryUnsupported":     disk.OutOfStock,
-	"BurstingEnabledForDiskCategoryUnsupported":     disk.OutOfStock,
-	"InvalidParameter.DiskCategoryAndMultiAttach*":  disk.OutOfStock,
+	"InvalidPerformanceLevel.*":                     disk.OutOfStock, // some zones have no PL0
 	"OperationDenied.ZoneNotSupportMultiAttachDisk": disk.OutOfStock,
 	"OperationDenied":                               disk.OutOfStock, // "the specified zone is not available or not authorized"
 	"OperationDenied.NoStock":                       disk.OutOfStock,
@@ -93,6 +85,18 @@ var codes = map[string]disk.Kind{
 	"OperationDenied.CloudSSDNotSupported":          disk.OutOfStock,
 	"Zone.NotOnSale":                                disk.OutOfStock,
 	"QuotaExceed.DiskCapacity":                      disk.OutOfStock, // counted per zone and category
+
+	// What the category or level doesn't take in any zone, however much there is.
+	"InvalidDiskSize.NotSupported":                 disk.Unfit,
+	"InvalidDataDiskSize.ValueNotSupported":        disk.Unfit,
+	"InvalidSize.ValueNotSupported":                disk.Unfit,
+	"InvalidPerformanceLevel.Malformed":            disk.Unfit, // of a level that the region doesn't have
+	"OperationDenied.PerformanceLevelNotMatch":     disk.Unfit, // the disk is too small for the level
+	"InvalidProvisionedIops.LimitExceed":           disk.Unfit,
+	"ProvisionedIopsForDiskCategoryUnsupported":    disk.Unfit,
+	"BurstingEnabledForDiskCategoryUnsupported":    disk.Unfit,
+	"InvalidBurstingEnabled.*":                     disk.Unfit, // the disk is too small to burst
+	"InvalidParameter.DiskCategoryAndMultiAttach*": disk.Unfit,
 
 	// Limits of the account, money among them.
 	"QuotaExceed.*":                         disk.Quota,
@@ -154,7 +158,6 @@ var codes = map[string]disk.Kind{
 	"InvalidSnapshotId.*":                            disk.Invalid,
 	"OperationDenied.SnapshotNotAllowed":             disk.Invalid,
 	"InvalidOperation.CreateFromSnapshotUnsupported": disk.Invalid,
-	"InvalidBurstingEnabled.*":                       disk.Invalid,
 	"BurstingEnabledForMultiAttachDiskUnsupported":   disk.Invalid,
 	"DiskNotPortable":                                disk.Invalid,
 	"DiskTypeViolation":                              disk.Invalid,

@@ -41,6 +41,10 @@ var badInputs = []struct {
 	{name: "two-filesystems", parameters: map[string]string{"fsType": "ext4", "csi.storage.k8s.io/fstype": "xfs"}, says: []string{"fsType", "csi.storage.k8s.io/fstype"}},
 	{name: "too-large", parameters: map[string]string{"type": "cloud_ssd"}, size: "40Ti", says: []string{"OutOfRange", "32768"}},
 	{name: "too-small", parameters: map[string]string{"type": "cloud_essd", "performanceLevel": "PL3"}, size: "20Gi", says: []string{"OutOfRange", "1261"}},
+	// D6: what no stock could meet.
+	{name: "more-iops-than-ecs-provisions", parameters: map[string]string{"type": "cloud_auto", "provisionedIops": "9999999"}, says: []string{"OutOfRange", "provisionedIops: 9999999", "0 to 17000"}},
+	{name: "bursting-of-a-small-disk", parameters: map[string]string{"type": "cloud_auto", "burstingEnabled": "true"}, size: "3Gi", says: []string{"OutOfRange", "burstingEnabled", "3 GiB"}},
+	{name: "several-nodes-of-a-type-for-one", parameters: map[string]string{"type": "cloud_ssd", "multiAttach": "true"}, says: []string{"InvalidArgument", "cloud_ssd can't be attached to several nodes"}},
 	{name: "malformed-zones", parameters: map[string]string{"zoneId": "cn-hangzhou-h,,"}, says: []string{"InvalidArgument", "zoneId"}},
 	{name: "foreign-zone", parameters: map[string]string{"zoneId": "cn-hangzhou-z"}, says: []string{"InvalidArgument", "cn-hangzhou-z"}},
 	{name: "two-zones-in-one-term", class: func(c *storagev1.StorageClass) {
