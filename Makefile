@@ -39,7 +39,8 @@ arrows: ## check that every package imports only what it may
 	$(GO) run ./test/arrows
 
 # The pages that are made from the code, and the tests that make them.
-PAGES := $(GO) test -count=1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs ./test/docs
+# One package at a time, for both programs write docs/flags.md.
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs ./cmd/disk-driver ./cmd/disk-provisioner
 
 docs-check: ## check that the pages made from the code are current: parameters, errors, codes (make test does too)
 	$(PAGES)

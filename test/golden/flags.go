@@ -1,0 +1,96 @@
+package golden
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// asProgram in the environment turns a test binary into the program that it tests.
+const asProgram = "TOPODISK_TEST_AS_PROGRAM"
+
+// Main is for TestMain of a program's package: it runs the tests, or main itself where Help asks for that.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// Help returns what the program whose package is tested prints for the arguments and --help. It runs the test binary as
+// that program, so that nothing has to be built for it. The package's TestMain calls Main.
+func Help(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--help")...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "KUBECONFIG=") // which --help would show as a default
+	help, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v --help: %v\n%s", args, err, help)
+	}
+	return string(help)
+}
+
+var (
+	flagLine    = regexp.MustCompile(`^ +(?:-\w, )?--([a-z_-]+)(?: (\S+))? {2,}(.*)$`)
+	flagDefault = regexp.MustCompile(` \(default (.*)\)$`)
+	// Flags of the logging library that are about files and have no place in a container.
+	flagOfLogFiles = regexp.MustCompile(`^(add_dir_header|alsologto|legacy_stderr|log_|logtostderr|one_output|skip_|stderrthreshold|vmodule)`)
+)
+
+// Flags holds the section of a page that has the command for a heading against a table of the flags in its help. With
+// -update it writes the section, which must be there.
+func Flags(t testing.TB, page, command, help string) {
+	t.Helper()
+	var made strings.Builder
+	made.WriteString("\n| flag | default | meaning |\n|---|---|---|\n")
+	rows := 0
+	for text := range strings.Lines(help) {
+		match := flagLine.FindStringSubmatch(strings.TrimRight(text, "\n"))
+		if match == nil || flagOfLogFiles.MatchString(match[1]) {
+			continue
+		}
+		meaning, fallback := match[3], ""
+		if found := flagDefault.FindStringSubmatch(meaning); found != nil {
+			meaning, fallback = strings.TrimSuffix(meaning, found[0]), "`"+strings.Trim(found[1], `"`)+"`"
+		}
+		fmt.Fprintf(&made, "| `--%s` | %s | %s |\n", match[1], fallback, strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(meaning))
+		rows++
+	}
+	if rows == 0 {
+		t.Fatalf("%s --help has no flags:\n%s", command, help)
+	}
+	Section(t, page, command, made.String())
+}
+
+// Section holds what is below a heading of the second level in a page, up to the next one, against what the code makes
+// of it. With -update it writes the section; tests of two packages must not write the same page at the same time.
+func Section(t testing.TB, page, heading, made string) {
+	t.Helper()
+	current, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, section, found := strings.Cut(string(current), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no heading %q", page, "## "+heading)
+	}
+	section, after, more := strings.Cut(section, "\n## ")
+	if more {
+		after = "\n## " + after
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+"\n## "+heading+"\n"+made+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(section, made); diff != "" {
+		t.Errorf("%s, section %s, is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", page, heading, diff)
+	}
+}
