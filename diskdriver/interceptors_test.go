@@ -76,7 +76,7 @@ func TestASecondOperationOnAVolumeIsAborted(t *testing.T) {
 		if err := d.delete(t.Context(), "d-1"); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "d-1") {
 			t.Errorf("the second delete of d-1 got %v", err)
 		}
-		if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP topodisk_csi_calls_running CSI calls under way by method.\n# TYPE topodisk_csi_calls_running gauge\ntopodisk_csi_calls_running{method=\"DeleteVolume\"} 1\n"), "topodisk_csi_calls_running"); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP topodisk_csi_calls_in_flight CSI calls in progress by method.\n# TYPE topodisk_csi_calls_in_flight gauge\ntopodisk_csi_calls_in_flight{method=\"DeleteVolume\"} 1\n"), "topodisk_csi_calls_in_flight"); err != nil {
 			t.Error(err)
 		}
 		if err := d.delete(t.Context(), "d-2"); err != nil {
@@ -108,17 +108,17 @@ func TestAPanicIsInternalCountedAndLetsTheVolumeGo(t *testing.T) {
 		t.Errorf("the next call got %v", err)
 	}
 	want := `
-# HELP topodisk_csi_calls_running CSI calls under way by method.
-# TYPE topodisk_csi_calls_running gauge
-topodisk_csi_calls_running{method="DeleteVolume"} 0
+# HELP topodisk_csi_calls_in_flight CSI calls in progress by method.
+# TYPE topodisk_csi_calls_in_flight gauge
+topodisk_csi_calls_in_flight{method="DeleteVolume"} 0
 # HELP topodisk_csi_panics_total CSI calls whose handler panicked.
 # TYPE topodisk_csi_panics_total counter
 topodisk_csi_panics_total 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "topodisk_csi_calls_running", "topodisk_csi_panics_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "topodisk_csi_calls_in_flight", "topodisk_csi_panics_total"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(registry, "topodisk_csi_call_seconds"); err != nil || n != 2 {
+	if n, err := testutil.GatherAndCount(registry, "topodisk_csi_call_duration_seconds"); err != nil || n != 2 {
 		t.Errorf("%d series of call times, want one for Internal and one for OK (%v)", n, err)
 	}
 }

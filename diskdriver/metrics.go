@@ -35,20 +35,20 @@ type metrics struct {
 func newMetrics() *metrics {
 	return &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "topodisk_csi_call_seconds",
+			Name:    "topodisk_csi_call_duration_seconds",
 			Help:    "Duration of CSI calls by method and gRPC code.",
 			Buckets: []float64{0.005, 0.05, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 		}, []string{"method", "code"}),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "topodisk_csi_calls_running",
-			Help: "CSI calls under way by method.",
+			Name: "topodisk_csi_calls_in_flight",
+			Help: "CSI calls in progress by method.",
 		}, []string{"method"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_csi_panics_total",
 			Help: "CSI calls whose handler panicked.",
 		}),
 		ready: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "topodisk_ready",
+			Name: "topodisk_driver_ready",
 			Help: "1 if ECS answered the driver when it was last asked, else 0.",
 		}),
 	}

@@ -75,15 +75,15 @@ func TestProbeAnswersFromTheLastCheckAndIsNeverAnError(t *testing.T) {
 			t.Error("Probe calls ECS")
 		}
 		if n := testutil.ToFloat64(d.readiness.ready); n != 1 {
-			t.Errorf("topodisk_ready is %g", n)
+			t.Errorf("topodisk_driver_ready is %g", n)
 		}
 		c.fail(errors.New("no route"))
 		time.Sleep(recheckWhenReady)
 		if ready() {
 			t.Error("ready although ECS answers no more")
 		}
-		if n, err := testutil.GatherAndCount(registry, "topodisk_ready"); err != nil || n != 1 {
-			t.Errorf("topodisk_ready is registered %d times (%v)", n, err)
+		if n, err := testutil.GatherAndCount(registry, "topodisk_driver_ready"); err != nil || n != 1 {
+			t.Errorf("topodisk_driver_ready is registered %d times (%v)", n, err)
 		}
 		stop()
 		<-done

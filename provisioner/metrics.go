@@ -20,8 +20,8 @@ type metrics struct {
 	reschedules  *prometheus.CounterVec
 	leaks        *prometheus.CounterVec
 	saveFailures prometheus.Counter
-	spared       prometheus.Counter
-	twins        prometheus.Counter
+	skipped      prometheus.Counter
+	duplicates   prometheus.Counter
 	boundSeconds *prometheus.HistogramVec
 }
 
@@ -29,33 +29,33 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	m := &metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
-			Help: "CreateVolume calls without a volume, by class and by what they mean for the claim.",
-		}, []string{"class", "outcome"}),
+			Help: "CreateVolume calls that returned no volume, by StorageClass and by what that means for the claim.",
+		}, []string{"class", "result"}),
 		reschedules: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_reschedules_total",
 			Help: "Claims sent back to the scheduler, by reason.",
 		}, []string{"reason"}),
 		leaks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_leaks_prevented_total",
-			Help: "Volumes that would have been forgotten, by what became of them.",
-		}, []string{"end"}),
+			Help: "Volumes that would have been leaked by result: saved with a PersistentVolume, or deleted.",
+		}, []string{"result"}),
 		saveFailures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "topodisk_provisioner_pv_save_failures_total",
+			Name: "topodisk_provisioner_volume_save_failures_total",
 			Help: "Attempts to save a PersistentVolume that failed after its volume was made.",
 		}),
-		spared: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "topodisk_provisioner_creates_spared_total",
-			Help: "CreateVolume calls not made because the driver had refused the same for want of stock a moment before.",
+		skipped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_creates_skipped_total",
+			Help: "CreateVolume calls not made because the driver had just refused the same request for lack of stock.",
 		}),
-		twins: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "topodisk_provisioner_twin_volumes_total",
-			Help: "Claims that more than one PersistentVolume was made for.",
+		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_duplicate_volumes_total",
+			Help: "Claims for which more than one PersistentVolume was made.",
 		}),
 		boundSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "topodisk_provisioner_claim_to_pv_seconds",
-			Help:    "Seconds from the claim's creation to its saved PersistentVolume, by what the volume is filled from.",
+			Name:    "topodisk_provisioner_provision_duration_seconds",
+			Help:    "Time from the claim's creation to its saved PersistentVolume by data source of the volume.",
 			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
-		}, []string{"source"}),
+		}, []string{"data_source"}),
 	}
 	for _, reason := range rescheduleReasons {
 		m.reschedules.WithLabelValues(reason)
@@ -63,22 +63,23 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	for _, end := range []string{endSaved, endDeleted} {
 		m.leaks.WithLabelValues(end)
 	}
-	for _, source := range []string{filledFromNothing, filledFromSnapshot, filledFromClaim} {
-		m.boundSeconds.WithLabelValues(source)
-	}
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.spared, m.twins, m.boundSeconds,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_provisioner_creates_under_way",
-			Help: "Volumes asked of the driver whose PersistentVolume is not saved yet.",
+			Name: "topodisk_provisioner_creates_in_flight",
+			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",
 		}, func() float64 { all, _ := j.underWay(); return float64(all) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_unknown",
-			Help: "Volumes under way of which an earlier call may have made the disk: their request is repeated in the background.",
+			Help: "Volumes in flight of which an earlier call may have made the disk: their request is repeated in the background.",
 		}, func() float64 { _, unknown := j.underWay(); return float64(unknown) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_provisioner_journal_bytes",
-			Help: "Bytes of the journal's entries.",
+			Name: "topodisk_provisioner_journal_size_bytes",
+			Help: "Size of the journal's entries.",
 		}, func() float64 { return float64(j.book.bytes()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_provisioner_journal_limit_bytes",
+			Help: "Size up to which the journal takes entries; claims wait while it is full.",
+		}, func() float64 { return mostPages * pageBytes }),
 	)
 	return m
 }
@@ -133,7 +134,7 @@ func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
 
 func newCommits(registry prometheus.Registerer) prometheus.Counter {
 	commits := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "topodisk_provisioner_journal_commits_total",
+		Name: "topodisk_provisioner_journal_writes_total",
 		Help: "Writes of the journal to a ConfigMap.",
 	})
 	registry.MustRegister(commits)

@@ -140,7 +140,7 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	}
 	if p.journal.find(o.claim.UID) == nil {
 		if err := p.soldOut.ask(o); err != nil {
-			p.metrics.spared.Inc()
+			p.metrics.skipped.Inc()
 			if o.mayReschedule() {
 				p.tellOfTie(ctx, o)
 			}

@@ -145,7 +145,7 @@ func (p *Provisioner) tellOfTwins(pv *v1.PersistentVolume) {
 		return
 	}
 	slices.Sort(names)
-	p.metrics.twins.Inc()
+	p.metrics.duplicates.Inc()
 	claim := &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 	p.events.Eventf(claim, v1.EventTypeWarning, reasonTwins,
 		"PersistentVolumes %s were all made for claim %s/%s; Kubernetes binds one and releases the others, which go as their reclaim policy says",

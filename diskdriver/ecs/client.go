@@ -100,10 +100,9 @@ func (c *Client) as(keys Credentials) *Client {
 		metrics:   c.metrics,
 	}
 	for _, a := range actions {
-		c.metrics.throttled.WithLabelValues(a.name) // 0 from the start
-		other.gates[a] = newGate(c.metrics.throttleWait.WithLabelValues(a.name))
+		other.gates[a] = newGate(c.metrics.throttleWaits(a))
 	}
-	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.gates[describeDisks].closed, c.metrics.idsPerRead)
+	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.gates[describeDisks].closed, c.metrics.batchDisks)
 	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.gates[describeSnapshots].closed, uncounted)
 	other.sets = newReads(describeSnapshotGroups, usualGroup, other.groupsByID, other.gates[describeSnapshotGroups].closed, uncounted)
 	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.gates[describeTasks].closed, uncounted)

@@ -260,14 +260,16 @@ func TestMetricsHaveClosedLabels(t *testing.T) {
 			"topodisk_ecs_requests_total CreateDisk ok":         1,
 			"topodisk_ecs_requests_total DescribeDisks ok":      1,
 			"topodisk_ecs_request_duration_seconds CreateDisk":  3,
-			"topodisk_ecs_throttled_total CreateDisk":           1,
-			"topodisk_ecs_throttled_total DescribeDisks":        0,
-			"topodisk_ecs_ids_per_read ":                        1,
+			"topodisk_ecs_read_batch_disks ":                    1,
 			"topodisk_ecs_throttle_wait_seconds CreateDisk":     1,
-			"topodisk_ecs_throttle_wait_seconds DescribeDisks":  0,
 		} {
 			if got[name] != want {
 				t.Errorf("%s is %v, want %v; all: %v", name, got[name], want, got)
+			}
+		}
+		for name := range got {
+			if strings.HasPrefix(name, "topodisk_ecs_") && got[name] == 0 && strings.Contains(name, "Describe") {
+				t.Errorf("%s: an action that was never throttled has series", name)
 			}
 		}
 		if _, err := NewClient(Config{Region: region, ClusterID: cluster, Credentials: Static(keys), Registerer: registry}); err == nil || !strings.Contains(err.Error(), "Registerer") {

@@ -134,7 +134,7 @@ func TestTheCacheKeepsOldKeysWhileRenewalFails(t *testing.T) {
 		if failing := gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 0 {
 			t.Errorf("topodisk_ecs_credentials_failing is %v after it went well", failing)
 		}
-		if end := gauge(t, registry, "topodisk_ecs_credentials_end_timestamp_seconds"); end < float64(time.Now().Unix()) {
+		if end := gauge(t, registry, "topodisk_ecs_credentials_expiry_timestamp_seconds"); end < float64(time.Now().Unix()) {
 			t.Errorf("the end is %v", end)
 		}
 	})

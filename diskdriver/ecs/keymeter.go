@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,22 +17,22 @@ type keyMeter struct {
 }
 
 func newKeyMeter(source string) *keyMeter {
-	label := prometheus.Labels{"source": source}
+	label := prometheus.Labels{"source": strings.ReplaceAll(source, "-", "_")}
 	return &keyMeter{
 		source: source,
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name:        "topodisk_ecs_credentials_renewals_total",
-			Help:        "Times that credentials were read or fetched anew, by whether it went well: ok or failed.",
+			Help:        "Times that credentials were read or fetched again by result: ok or error.",
 			ConstLabels: label,
-		}, []string{"outcome"}),
+		}, []string{"result"}),
 		failing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name:        "topodisk_ecs_credentials_failing",
-			Help:        "1 while credentials can't be read or fetched anew; older ones stay in use, if there are any.",
+			Help:        "1 while credentials cannot be read or fetched again; the previous ones stay in use while they are valid.",
 			ConstLabels: label,
 		}),
 		end: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name:        "topodisk_ecs_credentials_end_timestamp_seconds",
-			Help:        "Unix time until which the credentials in use are good; 0 if that is not known.",
+			Name:        "topodisk_ecs_credentials_expiry_timestamp_seconds",
+			Help:        "Unix time until which the credentials in use are valid; 0 if that is not known.",
 			ConstLabels: label,
 		}),
 	}
@@ -56,6 +57,6 @@ func (m *keyMeter) renewed(end time.Time) {
 }
 
 func (m *keyMeter) failed() {
-	m.renewals.WithLabelValues("failed").Inc()
+	m.renewals.WithLabelValues("error").Inc()
 	m.failing.Set(1)
 }

@@ -217,7 +217,7 @@ func TestNothingElseIsRetried(t *testing.T) {
 		if a.want == disk.Throttled {
 			continue
 		}
-		g := newGate(newMetrics().throttleWait.WithLabelValues(a.action.name))
+		g := newGate(newMetrics().throttleWaits(a.action))
 		tries := 0
 		err := g.pass(t.Context(), a.action, func() error {
 			tries++

@@ -351,11 +351,11 @@ func TestWaitsAreMeasured(t *testing.T) {
 			})
 		}
 		time.Sleep(10 * time.Second)
-		if n, oldest := gauge(t, registry, "topodisk_ecs_waiters"), gauge(t, registry, "topodisk_ecs_oldest_wait_seconds"); n != 3 || oldest != 10 {
+		if n, oldest := gauge(t, registry, "topodisk_ecs_pending_changes"), gauge(t, registry, "topodisk_ecs_oldest_pending_change_seconds"); n != 3 || oldest != 10 {
 			t.Errorf("%v wait, the first for %v s; want 3 and 10", n, oldest)
 		}
 		all.Wait()
-		if n, oldest := gauge(t, registry, "topodisk_ecs_waiters"), gauge(t, registry, "topodisk_ecs_oldest_wait_seconds"); n != 0 || oldest != 0 {
+		if n, oldest := gauge(t, registry, "topodisk_ecs_pending_changes"), gauge(t, registry, "topodisk_ecs_oldest_pending_change_seconds"); n != 0 || oldest != 0 {
 			t.Errorf("%v wait, the first for %v s; want none", n, oldest)
 		}
 	})

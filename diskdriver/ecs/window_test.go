@@ -73,7 +73,7 @@ func (a *account) setLimit(n int) {
 	a.limit = n
 }
 
-func testGate() *gate { return newGate(newMetrics().throttleWait.WithLabelValues(createDisk.name)) }
+func testGate() *gate { return newGate(newMetrics().throttleWaits(createDisk)) }
 
 // crowd makes so many calls at once and returns how long they all took.
 func crowd(t *testing.T, a *account, g *gate, n int) time.Duration {

@@ -19,7 +19,7 @@ type row struct {
 // quantiles are the queries for the middle and the slow end of a histogram.
 func quantiles(metric, by string) [][2]string {
 	var queries [][2]string
-	for _, q := range []string{"0.5", "0.99"} {
+	for _, q := range []string{"0.50", "0.99"} {
 		legend := "p" + q[2:]
 		if by != "" {
 			legend = "{{" + by + "}} " + legend
@@ -39,38 +39,38 @@ func join2(a, b string) string {
 // rows are what the dashboard shows, from what users feel to what the cloud does.
 var rows = []row{
 	{"Claims", []panel{
-		{"From claim to PersistentVolume", "s", quantiles("topodisk_provisioner_claim_to_pv_seconds", "")},
-		{"Volumes under way", "short", [][2]string{{"max(topodisk_provisioner_creates_under_way)", "under way"}, {"max(topodisk_provisioner_creates_unknown)", "of them unknown"}}},
-		{"Creations without a volume, by outcome", "ops", [][2]string{{"sum by (outcome) (rate(topodisk_provisioner_create_failures_total[5m]))", "{{outcome}}"}}},
+		{"From claim to PersistentVolume", "s", quantiles("topodisk_provisioner_provision_duration_seconds", "")},
+		{"Volumes under way", "short", [][2]string{{"max(topodisk_provisioner_creates_in_flight)", "under way"}, {"max(topodisk_provisioner_creates_unknown)", "of them unknown"}}},
+		{"Creations without a volume, by result", "ops", [][2]string{{"sum by (result) (rate(topodisk_provisioner_create_failures_total[5m]))", "{{result}}"}}},
 		{"Sent back to the scheduler, by reason", "ops", [][2]string{{"sum by (reason) (rate(topodisk_provisioner_reschedules_total[5m]))", "{{reason}}"}}},
-		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_pv_save_failures_total[5m]))", "not saved"}, {"sum by (end) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not forgotten: {{end}}"}, {"sum(rate(topodisk_provisioner_twin_volumes_total[5m]))", "second volumes of a claim"}}},
-		{"Calls spared for want of stock", "ops", [][2]string{{"sum(rate(topodisk_provisioner_creates_spared_total[5m]))", "spared"}}},
+		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_volume_save_failures_total[5m]))", "not saved"}, {"sum by (result) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not leaked: {{result}}"}, {"sum(rate(topodisk_provisioner_duplicate_volumes_total[5m]))", "second volumes of a claim"}}},
+		{"Calls spared for want of stock", "ops", [][2]string{{"sum(rate(topodisk_provisioner_creates_skipped_total[5m]))", "spared"}}},
 	}},
 	{"Calls of the driver", []panel{
-		{"Calls, by method and code", "ops", [][2]string{{"sum by (method, code) (rate(topodisk_csi_call_seconds_count[5m]))", "{{method}} {{code}}"}}},
-		{"Duration, by method", "s", quantiles("topodisk_csi_call_seconds", "method")},
-		{"Calls under way, by method", "short", [][2]string{{"sum by (method) (topodisk_csi_calls_running)", "{{method}}"}}},
+		{"Calls, by method and code", "ops", [][2]string{{"sum by (method, code) (rate(topodisk_csi_call_duration_seconds_count[5m]))", "{{method}} {{code}}"}}},
+		{"Duration, by method", "s", quantiles("topodisk_csi_call_duration_seconds", "method")},
+		{"Calls under way, by method", "short", [][2]string{{"sum by (method) (topodisk_csi_calls_in_flight)", "{{method}}"}}},
 		{"Panics", "short", [][2]string{{"sum(increase(topodisk_csi_panics_total[1h]))", "in the last hour"}}},
 	}},
 	{"Attaching", []panel{
-		{"Attaches and detaches, waiting and running", "short", [][2]string{{"sum by (job, state) (topodisk_ecs_slots)", "{{job}} {{state}}"}}},
-		{"Operations that wait for a disk", "short", [][2]string{{"sum(topodisk_ecs_waiters)", "waiting"}}},
-		{"Longest wait for a disk", "s", [][2]string{{"max(topodisk_ecs_oldest_wait_seconds)", "longest"}}},
+		{"Attaches and detaches, waiting and running", "short", [][2]string{{"sum by (operation, state) (topodisk_ecs_instance_operations)", "{{operation}} {{state}}"}}},
+		{"Operations that wait for a disk", "short", [][2]string{{"sum(topodisk_ecs_pending_changes)", "waiting"}}},
+		{"Longest wait for a disk", "s", [][2]string{{"max(topodisk_ecs_oldest_pending_change_seconds)", "longest"}}},
 	}},
 	{"ECS", []panel{
-		{"Ready", "short", [][2]string{{"topodisk_ready", "{{pod}}"}}},
+		{"Ready", "short", [][2]string{{"topodisk_driver_ready", "{{pod}}"}}},
 		{"Calls, by action", "ops", [][2]string{{"sum by (action) (rate(topodisk_ecs_requests_total[5m]))", "{{action}}"}}},
-		{"Calls that failed, by action and kind", "ops", [][2]string{{`sum by (action, kind) (rate(topodisk_ecs_requests_total{kind!="ok"}[5m]))`, "{{action}} {{kind}}"}}},
+		{"Calls that failed, by action and result", "ops", [][2]string{{`sum by (action, result) (rate(topodisk_ecs_requests_total{result!="ok"}[5m]))`, "{{action}} {{result}}"}}},
 		{"Duration of calls, by action", "s", quantiles("topodisk_ecs_request_duration_seconds", "action")},
-		{"Throttled calls, by action", "ops", [][2]string{{"sum by (action) (rate(topodisk_ecs_throttled_total[5m]))", "{{action}}"}}},
+		{"Throttled calls, by action", "ops", [][2]string{{`sum by (action) (rate(topodisk_ecs_requests_total{result="throttled"}[5m]))`, "{{action}}"}}},
 		{"Held back because of throttling", "s", quantiles("topodisk_ecs_throttle_wait_seconds", "action")},
-		{"Disks that one read asks for", "short", quantiles("topodisk_ecs_ids_per_read", "")},
-		{"Credentials: renewals", "ops", [][2]string{{"sum by (outcome) (rate(topodisk_ecs_credentials_renewals_total[5m]))", "{{outcome}}"}, {"max(topodisk_ecs_credentials_failing)", "failing"}}},
-		{"Credentials: time left", "s", [][2]string{{"(topodisk_ecs_credentials_end_timestamp_seconds > 0) - time()", "{{pod}}"}}},
+		{"Disks that one read asks for", "short", quantiles("topodisk_ecs_read_batch_disks", "")},
+		{"Credentials: renewals", "ops", [][2]string{{"sum by (result) (rate(topodisk_ecs_credentials_renewals_total[5m]))", "{{result}}"}, {"max(topodisk_ecs_credentials_failing)", "failing"}}},
+		{"Credentials: time left", "s", [][2]string{{"(topodisk_ecs_credentials_expiry_timestamp_seconds > 0) - time()", "{{pod}}"}}},
 	}},
 	{"Journal", []panel{
-		{"Size", "bytes", [][2]string{{"max(topodisk_provisioner_journal_bytes)", "bytes"}}},
-		{"Writes", "ops", [][2]string{{"sum(rate(topodisk_provisioner_journal_commits_total[5m]))", "writes"}}},
+		{"Size", "bytes", [][2]string{{"max(topodisk_provisioner_journal_size_bytes)", "size"}, {"max(topodisk_provisioner_journal_limit_bytes)", "limit"}}},
+		{"Writes", "ops", [][2]string{{"sum(rate(topodisk_provisioner_journal_writes_total[5m]))", "writes"}}},
 	}},
 }
 

@@ -132,7 +132,7 @@ func TestTwoVolumesForOneClaimAreToldAndTheSecondGoesWithItsDisk(t *testing.T) {
 	if got := s.bound("doubled"); got.Disk() != b.Disk() {
 		t.Errorf("the claim has disk %s, it had %s", got.Disk(), b.Disk())
 	}
-	if n := s.metric("topodisk_provisioner_twin_volumes_total"); n < 1 {
+	if n := s.metric("topodisk_provisioner_duplicate_volumes_total"); n < 1 {
 		t.Errorf("the metric says %v", n)
 	}
 }

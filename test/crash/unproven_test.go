@@ -84,7 +84,7 @@ func TestPermissionThatIsTakenAwayWhileADiskIsUnheardLeavesNoDisk(t *testing.T) 
 	}
 	s.must(s.Simulator.ClearFaults(s.Context()))
 	s.must(s.settle(s.Context()))
-	if n := s.metric(`topodisk_provisioner_leaks_prevented_total{end="saved"}`); n < 1 {
+	if n := s.metric(`topodisk_provisioner_leaks_prevented_total{result="saved"}`); n < 1 {
 		t.Errorf("the metric says that %v leaks were prevented", n)
 	}
 	if disks := s.disks("unheard"); len(disks) > 0 {

@@ -72,7 +72,7 @@ func (s *scene) failedCalls() string {
 	for _, component := range []string{"controller", "node"} {
 		for pod, lines := range s.metrics(component) {
 			for _, line := range lines {
-				call := strings.HasPrefix(line, "topodisk_csi_call_seconds_count") && !strings.Contains(line, `code="OK"`)
+				call := strings.HasPrefix(line, "topodisk_csi_call_duration_seconds_count") && !strings.Contains(line, `code="OK"`)
 				signed := strings.HasPrefix(line, "topodisk_ecs_requests_total") && (strings.Contains(line, "unauthenticated") || strings.Contains(line, "denied"))
 				if (call || signed) && value(line) > 0 {
 					failed = append(failed, pod+": "+line)
