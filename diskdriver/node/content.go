@@ -144,15 +144,39 @@ type superblock struct {
 	is func(head []byte) bool
 }
 
-// superblocks returns where mkfs puts copies of a superblock by default: ext4
-// at the second block group, for each size of its blocks; xfs at each quarter.
+// superblocks returns where mkfs puts copies of a superblock by default: ext at
+// the second block group, for each size of its blocks; xfs at the beginning of
+// each of its allocation groups.
 func superblocks(size int64) []superblock {
-	const block = 4 << 10
 	all := []superblock{{8193 << 10, isExt}, {16384 * 2 << 10, isExt}, {32768 * 4 << 10, isExt}}
-	for quarter := range int64(4) {
-		all = append(all, superblock{(size/block + 3) / 4 * block * quarter, isXFS})
+	for _, at := range allocationGroups(size) {
+		all = append(all, superblock{at, isXFS})
 	}
 	return slices.DeleteFunc(all, func(s superblock) bool { return s.at+piece > size })
+}
+
+// allocationGroups returns where xfs can have an allocation group (xfsprogs,
+// calc_default_ag_geometry): at each quarter of a disk of less than 4 TiB, and
+// at the second quarter of whatever whole size a disk had before it grew; on a
+// larger one every TiB less a block.
+func allocationGroups(size int64) (all []int64) {
+	const (
+		block   = 4 << 10
+		tib     = int64(1) << 40
+		quarter = disk.BytesPerGiB / 4 // of the smallest disk
+	)
+	for i := range int64(4) {
+		all = append(all, (size/block+3)/4*block*i)
+	}
+	for at := int64(quarter); at <= min(size/4, tib); at += quarter {
+		all = append(all, at)
+	}
+	for b := int64(512); b <= 64<<10; b *= 2 {
+		for at := tib - b; at < size; at += tib - b {
+			all = append(all, at)
+		}
+	}
+	return all
 }
 
 // isExt says whether bytes are the copy of an ext superblock in group 1.

@@ -52,6 +52,30 @@ func TestNothingIsFormattedOnAGuess(t *testing.T) {
 	}
 }
 
+// Copies of an xfs superblock are where the disk's size was when it was formatted, and not beyond 1 TiB each (D8).
+func TestAnXFSIsKnownByItsCopiesAtAnySize(t *testing.T) {
+	for _, row := range []struct {
+		name        string
+		made, grown int64 // GiB
+		options     []string
+	}{
+		{"beyond 4 TiB", 5 << 10, 5 << 10, nil},
+		{"beyond 4 TiB, small blocks", 5 << 10, 5 << 10, []string{"-b", "size=1024"}},
+		{"just below 4 TiB", 4<<10 - 1, 4<<10 - 1, nil},
+		{"grown by a little", 20, 33, nil},
+		{"grown beyond 4 TiB", 100, 6003, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", row.made)
+			r.sh("mkfs.xfs", append(append([]string{"-q", "-l", "size=64m"}, row.options...), m.loop)...)
+			m.grow(row.grown)
+			m.write(0, make([]byte, head))
+			r.refused(r.stage(r.volume(m, as("xfs"))), disk.Blocked, "head of the disk's file system is damaged")
+		})
+	}
+}
+
 func TestRandomBytesOfADiskThatWasMadeEmptyAreNoData(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
