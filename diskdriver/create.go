@@ -329,6 +329,9 @@ func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	if o.params.MkfsOptions != "" {
 		volume[disk.MkfsOptionsKey] = o.params.MkfsOptions
 	}
+	if o.params.XFSFeatures != "" {
+		volume[disk.XFSFeaturesKey] = string(o.params.XFSFeatures)
+	}
 	if o.params.Unchecked {
 		volume[disk.UncheckedKey] = "true"
 	}

@@ -149,6 +149,8 @@ func rulesOf[P any](table keyTable[P]) []admissionRule {
 			add("VALUE in "+cel(levels), "PL7", "allowed is one of PL0, PL1, PL2 and PL3")
 		case k.values == strings.Join(Filesystems(), ", "):
 			add("VALUE in "+cel(Filesystems()), "ntfs", "allowed are "+k.values)
+		case k.values == strings.Join(xfsFeatures(), ", "):
+			add("VALUE in "+cel(xfsFeatures()), "lts_2.6", "allowed are "+k.values)
 		case k.values == "a whole number from 0":
 			add("VALUE.matches('^[+]?[0-9]{1,18}$')", "-1", "allowed is a whole number from 0")
 		case k.values == "zones, separated by commas":

@@ -63,6 +63,13 @@ var classKeys = keyTable[Parameters]{
 			values: "text", without: "none", rule: "CSI, volume_context",
 		},
 	},
+	"xfsFeatures": {
+		set: (*Parameters).setXFSFeatures, use: use{
+			means: "Features of a new xfs file system: `lts_4.19` are those that Linux mounts since 4.19 (Alibaba Cloud Linux 2), " +
+				"`latest` those that mkfs.xfs has by default: reflink, and dates after 2038, which need Linux 5.10. `mkfsOptions` counts more.",
+			values: strings.Join(xfsFeatures(), ", "), without: "lts_4.19", rule: "CSI, volume_context",
+		},
+	},
 	"omitfsck": {
 		set: truth(func(p *Parameters) *bool { return &p.Unchecked }), use: use{
 			means:  "Mounts an ext3 or ext4 file system without checking it first.",
@@ -264,6 +271,11 @@ func (p *Parameters) setFilesystem(value string) error {
 		return fmt.Errorf("allowed are %s", strings.Join(Filesystems(), ", "))
 	}
 	return text(func(p *Parameters) *string { return &p.Filesystem })(p, value)
+}
+
+func (p *Parameters) setXFSFeatures(value string) (err error) {
+	p.XFSFeatures, err = ParseXFSFeatures(value)
+	return err
 }
 
 func (p *Parameters) setIOPS(value string) (err error) {

@@ -20,6 +20,7 @@ const (
 	MkfsOptionsKey = "mkfsOptions" // words that are added to the call of mkfs
 	UncheckedKey   = "omitfsck"    // "true" if the file system is not checked before it is mounted
 	OriginKey      = "origin"      // an Origin
+	XFSFeaturesKey = "xfsFeatures" // an XFSFeatures; absent: XFSLTS419
 )
 
 // Origin says what a volume was made from. It is absent of volumes that

@@ -12,9 +12,10 @@ type Parameters struct {
 	Region           string   // parameter regionId; empty: the driver's
 	Filesystem       string   // parameter fsType; empty: the capability says
 	MkfsOptions      string
-	Unchecked        bool // parameter omitfsck: the node doesn't check a file system before it mounts it
-	CategoryAffinity bool // the PV's affinity names the category too
-	AtLeast20        bool // parameter volumeSizeAutoAvailable: raise a smaller claim to 20 GiB
+	XFSFeatures      XFSFeatures // empty: XFSLTS419
+	Unchecked        bool        // parameter omitfsck: the node doesn't check a file system before it mounts it
+	CategoryAffinity bool        // the PV's affinity names the category too
+	AtLeast20        bool        // parameter volumeSizeAutoAvailable: raise a smaller claim to 20 GiB
 	Encrypted        bool
 	KMSKeyID         string
 	MultiAttach      bool

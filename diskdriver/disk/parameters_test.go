@@ -31,14 +31,14 @@ func TestParametersAreUnderstood(t *testing.T) {
 			name: "everything at once",
 			class: m{
 				"type": "cloud_auto", "zoneId": "cn-hangzhou-h,cn-hangzhou-i", "regionId": "cn-hangzhou", "fsType": "xfs",
-				"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-m reflink=0", "categoryAffinity": "true", "volumeSizeAutoAvailable": "1",
+				"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-m reflink=0", "xfsFeatures": "latest", "categoryAffinity": "true", "volumeSizeAutoAvailable": "1",
 				"encrypted": "Yes", "kmsKeyId": "key-1", "alibabacloud.com/kms-key-id": "key-1", "provisionedIops": "3000",
 				"burstingEnabled": "TRUE", "resourceGroupId": "rg-1", "diskTags": "team:web,url:a:b", "diskTags/team": "db", "diskTags/empty": "",
 				"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-1",
 			},
 			want: Parameters{
 				Choices: []Choice{{Category: "cloud_auto"}}, Zones: []Zone{"cn-hangzhou-h", "cn-hangzhou-i"}, Region: "cn-hangzhou",
-				Filesystem: "xfs", MkfsOptions: "-m reflink=0", CategoryAffinity: true, AtLeast20: true, Encrypted: true, KMSKeyID: "key-1",
+				Filesystem: "xfs", MkfsOptions: "-m reflink=0", XFSFeatures: XFSLatest, CategoryAffinity: true, AtLeast20: true, Encrypted: true, KMSKeyID: "key-1",
 				ProvisionedIOPS: 3000, Bursting: true, ResourceGroupID: "rg-1", Tags: Tags{"team": "db", "url": "a:b", "empty": ""},
 				ClaimName: "data", ClaimNamespace: "shop",
 			},

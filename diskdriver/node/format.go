@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/klog/v2"
 
@@ -81,7 +82,7 @@ func (s *Server) format(ctx context.Context, u use, d device) error {
 	if err := s.marks.set(u); err != nil {
 		return err
 	}
-	args := append(append(formats[system][1:len(formats[system]):len(formats[system])], u.mkfs...), d.path)
+	args := slices.Concat(formats[system][1:], u.words(system), []string{d.path})
 	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "system", system, "args", args)
 	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[system][0], args...).CombinedOutput()
 	if err != nil {

@@ -22,6 +22,7 @@ type use struct {
 	system    string // the file system asked for; empty: the one that is there, or ext4
 	options   []string
 	mkfs      []string
+	features  disk.XFSFeatures
 	unchecked bool // no file system check before it is mounted
 	origin    disk.Origin
 }
@@ -69,6 +70,10 @@ func understand(req asked) (use, error) {
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no serial number", disk.SerialKey, u.serial)
 	case u.system != "" && !slices.Contains(disk.Filesystems(), u.system):
 		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.system, strings.Join(disk.Filesystems(), ", "))
+	}
+	var err error
+	if u.features, err = disk.ParseXFSFeatures(req.GetVolumeContext()[disk.XFSFeaturesKey]); err != nil {
+		return u, disk.Errorf(disk.Invalid, "volume_context[%q]: %q is not allowed; %w", disk.XFSFeaturesKey, req.GetVolumeContext()[disk.XFSFeaturesKey], err)
 	}
 	if word := req.GetPublishContext()[disk.SizeKey]; word != "" {
 		size, err := strconv.ParseInt(word, 10, 64)

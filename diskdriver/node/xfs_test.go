@@ -1,0 +1,103 @@
+package node
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// features are what a superblock says that a kernel has to know (xfs_db, version).
+func (r *rig) features(m *medium) string {
+	r.t.Helper()
+	_, names, _ := strings.Cut(r.sh("xfs_db", "-r", "-c", "version", m.loop), "=")
+	return "," + strings.TrimSpace(names) + ","
+}
+
+// Linux 4.19 is the oldest that a node runs; it mounts no xfs with a feature that it doesn't know (D7).
+func TestAnXFSHasTheFeaturesThatItsKernelsKnow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "options")
+	if err := os.WriteFile(file, []byte("[metadata]\nbigtime=0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name         string
+		has, lacks   string
+		options, xfs string
+	}{
+		{name: "by default", has: "V5 CRC FINOBT SPARSE_INODES", lacks: "REFLINK RMAPBT INOBTCNT BIGTIME NREXT64"},
+		{name: "lts_4.19", xfs: "lts_4.19", has: "FINOBT SPARSE_INODES", lacks: "REFLINK INOBTCNT BIGTIME"},
+		{name: "latest", xfs: "latest", has: "V5 FINOBT SPARSE_INODES REFLINK INOBTCNT BIGTIME"},
+		{name: "one is asked for", options: "-m reflink=1 -i size=1024", has: "REFLINK SPARSE_INODES", lacks: "INOBTCNT BIGTIME"},
+		{name: "two in one word", options: "-mreflink=1,bigtime=1", has: "REFLINK BIGTIME", lacks: "INOBTCNT"},
+		{name: "of a file", options: "-c options=" + file, has: "REFLINK INOBTCNT", lacks: "BIGTIME"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m, as("xfs"), func(w *wish) {
+				for key, value := range map[string]string{disk.XFSFeaturesKey: row.xfs, disk.MkfsOptionsKey: row.options} {
+					if value != "" {
+						w.context[key] = value
+					}
+				}
+			})
+			r.ok(r.stage(v))
+			got := r.features(m)
+			for _, name := range strings.Fields(row.has) {
+				if !strings.Contains(got, ","+name+",") {
+					t.Errorf("no %s in %s", name, got)
+				}
+			}
+			for _, name := range strings.Fields(row.lacks) {
+				if strings.Contains(got, ","+name+",") {
+					t.Errorf("%s is in %s", name, got)
+				}
+			}
+		})
+	}
+}
+
+// An xfs without checksums can have none of the features.
+func TestAnXFSWithoutChecksumsIsLeftToItsOptions(t *testing.T) {
+	if got := xfsOptions(disk.XFSLTS419, []string{"-L", "label", "-m", "crc=0"}); len(got) > 0 {
+		t.Errorf("added is %v", got)
+	}
+}
+
+func TestXFSFeaturesThatAreNoneAreRefused(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1), as("xfs"), func(w *wish) { w.context[disk.XFSFeaturesKey] = "newest" })
+	r.refused(r.stage(v), disk.Invalid, `volume_context["xfsFeatures"]: "newest" is not allowed; allowed are lts_4.19, latest`)
+}
+
+// What the driver asks of mkfs.xfs is what xfsprogs itself says of Linux 4.19.
+func TestXFSFeaturesAreThoseOfXfsprogs(t *testing.T) {
+	const page = "/usr/share/xfsprogs/mkfs/lts_4.19.conf"
+	text, err := os.ReadFile(page)
+	if os.IsNotExist(err) {
+		t.Skip(page + " is missing; install xfsprogs 5.19 or newer")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	setting := regexp.MustCompile(`(?m)^(\w+)=(\d)$`)
+	want, got := map[string]string{}, map[string]string{}
+	for _, found := range setting.FindAllStringSubmatch(string(text), -1) {
+		want[found[1]] = found[2]
+	}
+	for _, word := range xfsOptions(disk.XFSLTS419, nil) {
+		for _, one := range strings.Split(word, ",") {
+			if found := setting.FindStringSubmatch(one); found != nil {
+				got[found[1]] = found[2]
+			}
+		}
+	}
+	if !maps.Equal(want, got) {
+		t.Errorf("the driver sets %v; %s says %v", got, page, want)
+	}
+}
