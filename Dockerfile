@@ -2,13 +2,13 @@
 # ECS is verified with. `make image` reads this file and builds the same without Docker.
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) -t registry.example.com/storage/topodisk:0.1.0 .
 FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm AS build
-ARG TARGETOS TARGETARCH VERSION=dev
+ARG TARGETOS TARGETARCH VERSION=dev REVISION=unknown
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/disk-driver ./cmd/disk-provisioner
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION -X github.com/topodisk/topodisk/cmd/internal/cli.Revision=$REVISION" -o /out/ ./cmd/disk-driver ./cmd/disk-provisioner
 
 FROM --platform=$BUILDPLATFORM debian:bookworm-slim AS rootfs
 ARG TARGETARCH

@@ -1,6 +1,8 @@
 # Every target that a person may want has a line in `make help`.
 GO            ?= go
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION      ?= $(shell git rev-parse HEAD 2>/dev/null)
+CLI           := github.com/topodisk/topodisk/cmd/internal/cli
 GOLANGCI_LINT ?= v2.15.0
 GOVULNCHECK   ?= v1.9.0
 TOOLS         := $(CURDIR)/.build/tools
@@ -17,7 +19,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build disk-driver, disk-provisioner and ecs-simulator into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X $(CLI).Revision=$(REVISION)" -o bin/ ./cmd/...
 
 test: ## run the tests: no cluster, a few minutes; as root also those of the node on loop devices
 	$(GO) test -race ./...

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
-	"time"
 
-	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -43,22 +41,4 @@ func recoverPanics(count prometheus.Counter) grpc.UnaryServerInterceptor {
 		}()
 		return handler(ctx, req)
 	}
-}
-
-// logCalls logs every call once, when it ends, without its secrets. Calls that
-// only ask are logged at verbosity 5, unless they fail.
-func logCalls(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	start := time.Now()
-	klog.V(5).InfoS("Call begins", "method", info.FullMethod, "request", protosanitizer.StripSecrets(req))
-	response, err := handler(ctx, req)
-	fields := []any{"method", info.FullMethod, "took", time.Since(start), "request", protosanitizer.StripSecrets(req)}
-	switch {
-	case err != nil:
-		klog.ErrorS(err, "Call failed", fields...)
-	case claimOf(req) != (claim{}):
-		klog.InfoS("Call done", append(fields, "response", protosanitizer.StripSecrets(response))...)
-	default:
-		klog.V(5).InfoS("Call done", append(fields, "response", protosanitizer.StripSecrets(response))...)
-	}
-	return response, err
 }

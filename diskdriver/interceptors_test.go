@@ -143,3 +143,35 @@ func TestTheLogHoldsNoSecrets(t *testing.T) {
 		t.Errorf("logged %q", log.String())
 	}
 }
+
+// U9: whoever looks for a volume, a claim or a node in the log finds it in a field of its own.
+func TestACallIsLoggedByFields(t *testing.T) {
+	made := &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "d-1"}}
+	for _, call := range []struct {
+		method        string
+		req, response any
+		want          string
+	}{
+		{"CreateVolume", &csi.CreateVolumeRequest{Name: "disk-1", Parameters: map[string]string{claimNameKey: "data", claimNamespaceKey: "shop"}}, made,
+			`method="CreateVolume" name="disk-1" volume="d-1" claim="shop/data" code="OK" duration=`},
+		{"ControllerPublishVolume", &csi.ControllerPublishVolumeRequest{VolumeId: "d-1", NodeId: "i-1"}, &csi.ControllerPublishVolumeResponse{},
+			`method="ControllerPublishVolume" volume="d-1" node="i-1" code="OK" duration=`},
+		{"CreateSnapshot", &csi.CreateSnapshotRequest{Name: "snap-1", SourceVolumeId: "d-1"}, &csi.CreateSnapshotResponse{Snapshot: &csi.Snapshot{SnapshotId: "s-1"}},
+			`method="CreateSnapshot" name="snap-1" volume="d-1" snapshot="s-1" code="OK" duration=`},
+		{"DeleteSnapshot", &csi.DeleteSnapshotRequest{SnapshotId: "s-1"}, nil,
+			`err="rpc error: code = NotFound desc = gone" method="DeleteSnapshot" snapshot="s-1" code="NotFound" duration=`},
+	} {
+		var log strings.Builder
+		captureLog(t, &log)
+		_, _ = logCalls(t.Context(), call.req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + call.method}, func(context.Context, any) (any, error) {
+			if call.response == nil {
+				return nil, status.Error(codes.NotFound, "gone")
+			}
+			return call.response, nil
+		})
+		klog.Flush()
+		if !strings.Contains(log.String(), call.want) || strings.Contains(log.String(), "{") {
+			t.Errorf("logged %q, want %q and no request in JSON", log.String(), call.want)
+		}
+	}
+}

@@ -21,14 +21,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/topology"
 )
-
-// checkCommand is the first argument that asks which classes and volumes of a
-// cluster the driver would refuse.
-const checkCommand = "check"
 
 // What `disk-driver check` ends with.
 const (
@@ -43,23 +40,10 @@ const (
 func mainOfCheck(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	o := &options{}
-	flags := pflag.NewFlagSet("disk-driver check", pflag.ContinueOnError)
-	flags.SetOutput(os.Stderr)
-	flags.StringVar(&o.driverName, "driver-name", diskdriver.DefaultName, "CSI driver name whose classes and volumes are read")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; only needed outside of a cluster")
-	switch err := flags.Parse(args); {
+	found, err := parseAndCheck(ctx, args, os.Stdout, os.Stderr)
+	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return checkClean
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("argument %q is not allowed: every setting is a flag", flags.Arg(0))
-		fallthrough
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "disk-driver check: %v\n", err)
-		return checkFailed
-	}
-	found, err := runCheck(ctx, o, os.Stdout)
-	switch {
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "disk-driver check: %v\n", err)
 		return checkFailed
@@ -69,20 +53,44 @@ func mainOfCheck(args []string) int {
 	return checkClean
 }
 
-func runCheck(ctx context.Context, o *options, out io.Writer) (refused int, err error) {
-	config, err := o.restConfig()
+// parseAndCheck returns how many objects would be refused.
+func parseAndCheck(ctx context.Context, args []string, out, help io.Writer) (refused int, err error) {
+	var driver string
+	var cluster cli.Cluster
+	var log cli.Log
+	flags := pflag.NewFlagSet("disk-driver check", pflag.ContinueOnError)
+	cli.SetUsage(flags, help, "disk-driver check prints the classes and volumes of a cluster that disk-driver would refuse, and changes nothing.\nIt ends with 0 if there are none, with 1 if there are, and with 2 if it failed.")
+	flags.SortFlags = false
+	flags.StringVar(&driver, "driver-name", diskdriver.DefaultName, "CSI driver name whose classes and volumes are read")
+	cluster.AddFlags(flags)
+	log.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return 0, err
+	}
+	if flags.NArg() > 0 {
+		return 0, fmt.Errorf("argument %q is not allowed: every setting is a flag", flags.Arg(0))
+	}
+	if err := log.Validate(); err != nil {
+		return 0, err
+	}
+	log.Start(os.Stderr)
+	return runCheck(ctx, driver, &cluster, out)
+}
+
+func runCheck(ctx context.Context, driver string, cluster *cli.Cluster, out io.Writer) (refused int, err error) {
+	config, err := cluster.RESTConfig()
 	if err != nil {
 		return 0, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return 0, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
+		return 0, fmt.Errorf("--kubeconfig=%s: %w", cluster.Kubeconfig, err)
 	}
 	kinds, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return 0, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
+		return 0, fmt.Errorf("--kubeconfig=%s: %w", cluster.Kubeconfig, err)
 	}
-	c := &check{driver: o.driverName, client: client, kinds: kinds, out: out}
+	c := &check{driver: driver, client: client, kinds: kinds, out: out}
 	return c.run(ctx)
 }
 

@@ -11,10 +11,10 @@ import (
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
@@ -52,9 +52,16 @@ func (s signed) Check(ctx context.Context) error {
 	return nil
 }
 
+// commands are what the program does besides serving.
+func commands() []cli.Command {
+	return []cli.Command{
+		{Name: "check", Summary: "print the classes and volumes of a cluster that disk-driver would refuse", Run: mainOfCheck},
+	}
+}
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == checkCommand {
-		os.Exit(mainOfCheck(os.Args[2:]))
+	if command, args, ok := cli.Find(commands(), os.Args[1:]); ok {
+		os.Exit(command.Run(args))
 	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
@@ -79,8 +86,8 @@ func main() {
 
 // run wires the program up and serves until the context ends.
 func run(ctx context.Context, o *options) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o.log.Start(os.Stderr)
+	registry := cli.NewRegistry(version)
 	if o.mode == modeNode {
 		return runNode(ctx, o, registry)
 	}

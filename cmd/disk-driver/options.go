@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
@@ -51,6 +50,7 @@ type options struct {
 	departure         time.Duration
 	httpEndpoint      string
 	drain             time.Duration
+	log               cli.Log
 	showVersion       bool
 }
 
@@ -59,7 +59,7 @@ type options struct {
 func parse(args []string, help io.Writer) (*options, error) {
 	o := &options{}
 	flags := pflag.NewFlagSet("disk-driver", pflag.ContinueOnError)
-	flags.SetOutput(help)
+	cli.SetUsage(flags, help, "disk-driver is the CSI plugin for Alibaba Cloud ECS disks.", commands()...)
 	flags.SortFlags = false
 	flags.StringVar(&o.mode, "mode", "controller", "what to serve: controller (CSI Controller, the cloud's side), node (CSI Node, on every node), or all (both in one process)")
 	flags.StringVar(&o.endpoint, "endpoint", "", "unix socket to serve CSI on, such as unix:///csi/csi.sock (required)")
@@ -83,9 +83,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls under way may take to end after SIGTERM")
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")
-	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(logging)
-	flags.AddGoFlagSet(logging)
+	o.log.AddFlags(flags)
 
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -140,7 +138,7 @@ func (o *options) validate() error {
 	if o.drain < 0 {
 		return fmt.Errorf("--drain=%s is not allowed: allowed is a duration from 0s", o.drain)
 	}
-	return nil
+	return o.log.Validate()
 }
 
 // usualFiles are the names that the driver expects if it is told none.

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 )
 
 // readiness says what the process waits for before it can do its work.
@@ -57,7 +59,7 @@ func servePages(address string, registry *prometheus.Registry, ready func() erro
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, cli.ClientGo}, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	if address == "" {
 		return server, nil

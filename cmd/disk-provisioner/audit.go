@@ -7,16 +7,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
+	"time"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
 )
-
-// auditCommand is the first argument that asks for an audit.
-const auditCommand = "audit"
 
 // What `disk-provisioner audit` ends with.
 const (
@@ -43,50 +43,72 @@ func mainOfAudit(args []string) int {
 	return auditClean
 }
 
-func audit(ctx context.Context, args []string, out, warnings io.Writer) (provisioner.Audit, error) {
-	cluster, args, err := takeClusterID(args)
+// auditOptions are the command line of an audit.
+type auditOptions struct {
+	csiAddress string
+	driverName string
+	namespace  string
+	clusterID  string
+	timeout    time.Duration
+	cluster    cli.Cluster
+	log        cli.Log
+}
+
+// parseAudit reads the command line, and prints the help to out.
+func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
+	o := &auditOptions{}
+	f := pflag.NewFlagSet("disk-provisioner audit", pflag.ContinueOnError)
+	cli.SetUsage(f, out, "disk-provisioner audit compares the driver's disks with PersistentVolumes and the journal, and changes nothing.\nIt ends with 0 if each has its counterpart, with 1 if not, and with 2 if it failed.")
+	f.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "unix socket of the CSI driver")
+	f.StringVar(&o.driverName, "provisioner", "", "name that the driver must have; empty takes any")
+	f.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the journal; the Pod's own if empty")
+	f.StringVar(&o.clusterID, "cluster-id", "", "whose disks are compared: what the driver's flag of that name says; empty takes the cluster of the disks that PersistentVolumes stand for")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "of each call to the CSI driver")
+	o.cluster.AddFlags(f)
+	o.log.AddFlags(f)
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if o.namespace == "" {
+		o.namespace = podNamespace()
+	}
+	switch {
+	case f.NArg() > 0:
+		return nil, fmt.Errorf("argument %q: only flags are taken", f.Arg(0))
+	case o.csiAddress == "":
+		return nil, errors.New("--csi-address is empty; it is the driver's unix socket, such as /csi/csi.sock")
+	case f.Changed("cluster-id") && o.clusterID == "":
+		return nil, errors.New("--cluster-id is empty; it is what the driver's flag of that name says")
+	case o.timeout <= 0:
+		return nil, fmt.Errorf("--timeout=%s; it must be positive", o.timeout)
+	}
+	return o, o.log.Validate()
+}
+
+func audit(ctx context.Context, args []string, out, help io.Writer) (provisioner.Audit, error) {
+	o, err := parseAudit(args, help)
 	if err != nil {
 		return provisioner.Audit{}, err
 	}
-	o, err := parse(args, warnings)
+	o.log.Start(os.Stderr)
+	config, err := o.cluster.RESTConfig()
 	if err != nil {
 		return provisioner.Audit{}, err
 	}
-	clients, err := newClients(o, func() error { return nil })
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return provisioner.Audit{}, err
+		return provisioner.Audit{}, fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
-	driver, err := provisioner.Connect(ctx, o.csiAddress, o.provisioner, o.config.Timeout, csimetrics.NewCSIMetricsManagerForSidecar(""))
+	driver, err := provisioner.Connect(ctx, o.csiAddress, o.driverName, o.timeout, csimetrics.NewCSIMetricsManagerForSidecar(""))
 	if err != nil {
 		return provisioner.Audit{}, err
 	}
 	defer func() { _ = driver.Close() }()
-	o.config.DriverName, o.config.DriverListsVolumes = driver.Name(), driver.Can().ListVolumes
-	found, err := provisioner.RunAudit(ctx, o.config, clients.Main, driver, cluster)
+	found, err := provisioner.RunAudit(ctx, provisioner.Config{
+		DriverName: driver.Name(), Namespace: o.namespace, Timeout: o.timeout, DriverListsVolumes: driver.Can().ListVolumes,
+	}, client, driver, o.clusterID)
 	if err != nil {
 		return found, err
 	}
 	return found, found.Print(out)
-}
-
-// takeClusterID takes the one flag out that an audit has beyond the
-// provisioner's own.
-func takeClusterID(args []string) (cluster string, rest []string, err error) {
-	const flag = "--cluster-id"
-	for i := 0; i < len(args); i++ {
-		name, value, hasValue := strings.Cut(args[i], "=")
-		switch {
-		case name != flag:
-			rest = append(rest, args[i])
-			continue
-		case !hasValue && i+1 < len(args):
-			i++
-			value = args[i]
-		}
-		if value == "" {
-			return "", nil, fmt.Errorf("%s is empty; it is what the driver's flag of that name says", flag)
-		}
-		cluster = value
-	}
-	return cluster, rest, nil
 }

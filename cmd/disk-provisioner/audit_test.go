@@ -1,26 +1,29 @@
 package main
 
 import (
-	"slices"
+	"io"
+	"strings"
 	"testing"
 )
 
-func TestTheClusterOfAnAuditIsTakenOutOfTheFlags(t *testing.T) {
-	for _, c := range []struct {
-		args    []string
-		cluster string
-		rest    []string
-		fails   bool
-	}{
-		{args: []string{"--csi-address=/csi/csi.sock"}, rest: []string{"--csi-address=/csi/csi.sock"}},
-		{args: []string{"--cluster-id=c1", "--v=2"}, cluster: "c1", rest: []string{"--v=2"}},
-		{args: []string{"--v=2", "--cluster-id", "c1"}, cluster: "c1", rest: []string{"--v=2"}},
-		{args: []string{"--cluster-id="}, fails: true},
-		{args: []string{"--cluster-id"}, fails: true},
+func TestAnAuditHasFlagsOfItsOwn(t *testing.T) {
+	o, err := parseAudit([]string{"--csi-address=/csi/csi.sock", "--cluster-id", "c1", "--timeout=150s", "--leader-election-namespace=storage", "--kubeconfig=/k", "--v=2", "--logging-format=json"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.csiAddress != "/csi/csi.sock" || o.clusterID != "c1" || o.timeout.String() != "2m30s" || o.namespace != "storage" || o.cluster.Kubeconfig != "/k" || o.log.Format != "json" {
+		t.Errorf("got %+v", o)
+	}
+	for arg, want := range map[string]string{
+		"--cluster-id=":        "--cluster-id is empty",
+		"--csi-address=":       "--csi-address is empty",
+		"--timeout=0s":         "--timeout=0s; it must be positive",
+		"--worker-threads=3":   "unknown flag: --worker-threads",
+		"--logging-format=xml": "allowed are text and json",
+		"now":                  `argument "now"`,
 	} {
-		cluster, rest, err := takeClusterID(c.args)
-		if cluster != c.cluster || !slices.Equal(rest, c.rest) || (err != nil) != c.fails {
-			t.Errorf("%q: got %q, %q, %v", c.args, cluster, rest, err)
+		if _, err := parseAudit([]string{arg}, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", arg, err, want)
 		}
 	}
 }

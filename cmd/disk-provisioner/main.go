@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -22,15 +21,23 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
 )
 
 // version is stamped by the linker.
 var version = "dev"
 
+// commands are what the program does besides provisioning.
+func commands() []cli.Command {
+	return []cli.Command{
+		{Name: "audit", Summary: "print the disks without a PersistentVolume and the PersistentVolumes without a disk", Run: mainOfAudit},
+	}
+}
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == auditCommand {
-		os.Exit(mainOfAudit(os.Args[2:]))
+	if command, args, ok := cli.Find(commands(), os.Args[1:]); ok {
+		os.Exit(command.Run(args))
 	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
@@ -64,9 +71,10 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	manager := csimetrics.NewCSIMetricsManagerForSidecar("")
-	registry := prometheus.NewRegistry()
+	manager := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false)) // which registry has
+	registry := cli.NewRegistry(version)
 	manager.WithAdditionalRegistry(registry)
+	manager.WithAdditionalRegistry(cli.ClientGo)
 	server := newServer(o, manager, lease)
 	if err := server.start(); err != nil {
 		return err

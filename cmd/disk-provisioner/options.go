@@ -2,10 +2,8 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -16,9 +14,9 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
 )
 
@@ -30,8 +28,7 @@ type options struct {
 	config provisioner.Config
 
 	csiAddress     string
-	master         string
-	kubeconfig     string
+	cluster        cli.Cluster
 	kubeAPIQPS     float32
 	kubeAPIBurst   int
 	capacityQPS    float32
@@ -40,7 +37,7 @@ type options struct {
 	metricsAddress string
 	metricsPath    string
 	pprof          bool
-	logFormat      string
+	log            cli.Log
 	logFlush       time.Duration
 	topologyGate   bool
 	showVersion    bool
@@ -87,12 +84,11 @@ func parse(args []string, out io.Writer) (*options, error) {
 
 func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f := pflag.NewFlagSet("disk-provisioner", pflag.ContinueOnError)
-	f.SetOutput(out)
+	cli.SetUsage(f, out, "disk-provisioner makes PersistentVolumes for claims and deletes released ones, through a CSI driver.", commands()...)
 	f.SortFlags = true
 	c := &o.config
 	f.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "unix socket of the CSI driver")
-	f.StringVar(&o.master, "master", "", "URL of the API server; only needed outside of a cluster and without --kubeconfig")
-	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; only needed outside of a cluster")
+	o.cluster.AddFlags(f)
 	f.StringVar(&c.VolumeNamePrefix, "volume-name-prefix", "pvc", "CSI volume name = <prefix>-<claim UID>")
 	f.IntVar(&c.VolumeNameUUID, "volume-name-uuid-length", -1, "characters of the claim's UID that go into the CSI volume name, 1 to 32; -1 takes all, with dashes")
 	f.StringVar((*string)(&c.PVNameSource), "pv-name-source", string(provisioner.VolumeID), "what a PersistentVolume is named after: volume-id (the disk's ID) or volume-name (<prefix>-<claim UID>)")
@@ -130,7 +126,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "wait between two tries for the Lease")
 	f.StringToStringVar(&o.leaseLabels, "leader-election-labels", nil, "labels of the Lease, KEY=VALUE,...")
 	f.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles below /debug/pprof/ of --http-endpoint")
-	f.StringVar(&o.logFormat, "logging-format", "text", "format of the log: text or json")
+	o.log.AddFlags(f)
 	f.DurationVar(&o.logFlush, "log-flush-frequency", 5*time.Second, "longest time between two flushes of the log")
 	f.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	f.StringVar(&o.featureGates, "feature-gates", "", "of "+strings.Join(gateNames(), ", ")+", each as NAME=true|false")
@@ -139,14 +135,6 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.BoolVar(&o.leaderElection, "enable-leader-election", false, "deprecated: use --leader-election")
 	f.StringVar(&o.leaderElectionType, "leader-election-type", "", "deprecated: leases are the only kind")
 	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: the socket is waited for as long as it takes")
-	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(klogFlags)
-	klogFlags.VisitAll(func(k *flag.Flag) {
-		f.AddGoFlag(k)
-		if k.Name != "v" && k.Name != "vmodule" {
-			_ = f.MarkHidden(k.Name) // the flag was just added
-		}
-	})
 	for name, without := range idle {
 		f.String(name, "", "deprecated: "+without)
 		f.Lookup(name).NoOptDefVal = "true"
@@ -274,8 +262,6 @@ func (o *options) validate() error {
 		return fmt.Errorf("--kube-api-capacity-burst=%d; it must be at least 1", o.capacityBurst)
 	case o.ownerLevel < -1:
 		return fmt.Errorf("--capacity-ownerref-level=%d; allowed are -1 (nobody), 0 (the Pod) and more", o.ownerLevel)
-	case o.logFormat != "text" && o.logFormat != "json":
-		return fmt.Errorf("--logging-format=%s; allowed are text and json", o.logFormat)
 	case o.logFlush <= 0:
 		return fmt.Errorf("--log-flush-frequency=%s; it must be positive", o.logFlush)
 	case o.pprof && o.httpEndpoint == "":
@@ -285,11 +271,11 @@ func (o *options) validate() error {
 	case o.renewDeadline <= o.retryPeriod*12/10:
 		return fmt.Errorf("--leader-election-renew-deadline=%s must be longer than 1.2 times --leader-election-retry-period=%s", o.renewDeadline, o.retryPeriod)
 	}
-	return nil
+	return o.log.Validate()
 }
 
 func (o *options) restConfig(qps float32, burst int) (*rest.Config, error) {
-	config, err := o.apiServer()
+	config, err := o.cluster.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -297,26 +283,9 @@ func (o *options) restConfig(qps float32, burst int) (*rest.Config, error) {
 	return config, nil
 }
 
-func (o *options) apiServer() (*rest.Config, error) {
-	if o.kubeconfig == "" && o.master == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("no API server: this is not a Pod (%w); name one with --kubeconfig=FILE", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags(o.master, o.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
-	}
-	return config, nil
-}
-
 // startLog makes the log what --logging-format and --log-flush-frequency say.
 func (o *options) startLog() {
-	if o.logFormat == "json" {
-		klog.SetSlogLogger(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-10)}))) // klog itself heeds --v
-	}
+	o.log.Start(os.Stderr)
 	klog.StartFlushDaemon(o.logFlush)
 }
 

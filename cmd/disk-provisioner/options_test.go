@@ -131,8 +131,8 @@ var everyFlag = []struct {
 	flag string
 	does func(o *options) bool // what it must do; nil for what does nothing but warn
 }{
-	{"--master=https://api:6443", func(o *options) bool { return o.master == "https://api:6443" }},
-	{"--kubeconfig=/k", func(o *options) bool { return o.kubeconfig == "/k" }},
+	{"--master=https://api:6443", func(o *options) bool { return o.cluster.Master == "https://api:6443" }},
+	{"--kubeconfig=/k", func(o *options) bool { return o.cluster.Kubeconfig == "/k" }},
 	{"--csi-address=/s", func(o *options) bool { return o.csiAddress == "/s" }},
 	{"--volume-name-prefix=disk", func(o *options) bool { return o.config.VolumeNamePrefix == "disk" }},
 	{"--volume-name-uuid-length=8", func(o *options) bool { return o.config.VolumeNameUUID == 8 }},
@@ -177,7 +177,7 @@ var everyFlag = []struct {
 	{"--prevent-volume-mode-conversion=false", func(o *options) bool { return !o.config.PreventModeConversion }},
 	{"--snapshot-orphan-sweep-interval=9m", func(o *options) bool { return o.config.SnapshotSweep == 9*time.Minute }},
 	{"--automaxprocs", nil},
-	{"--logging-format=json", func(o *options) bool { return o.logFormat == "json" }},
+	{"--logging-format=json", func(o *options) bool { return o.log.Format == "json" }},
 	{"--log-flush-frequency=9s", func(o *options) bool { return o.logFlush == 9*time.Second }},
 	{"--log-json-split-stream --log-json-info-buffer-size=1k --log-text-split-stream --log-text-info-buffer-size=1k", nil},
 	{"--version", func(o *options) bool { return o.showVersion }},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/topodisk/topodisk/test/golden"
@@ -10,4 +11,15 @@ func TestMain(m *testing.M) { golden.Main(m, main) }
 
 func TestTheFlagsPageIsCurrent(t *testing.T) {
 	golden.Flags(t, "../../docs/flags.md", "disk-provisioner", golden.Help(t))
+	golden.Flags(t, "../../docs/flags.md", "disk-provisioner audit", golden.Help(t, "audit"))
+}
+
+// U8: --help names the commands, and a command's own --help its own flags.
+func TestHelpIsOfTheCommandThatIsAsked(t *testing.T) {
+	if help := golden.Help(t); !strings.Contains(help, "disk-provisioner audit") {
+		t.Errorf("--help does not name audit:\n%s", help)
+	}
+	if help := golden.Help(t, "audit"); !strings.Contains(help, "--cluster-id") || strings.Contains(help, "--worker-threads") {
+		t.Errorf("audit --help:\n%s", help)
+	}
 }

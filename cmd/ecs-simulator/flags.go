@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -23,6 +24,7 @@ type options struct {
 	bodies   string            // directory of the disks' bodies; empty: they have none
 	links    map[string]string // by instance: where the links to its devices are
 	config   ecssim.Config
+	log      cli.Log
 }
 
 // metadataListen is an address that the metadata service of an instance has.
@@ -57,11 +59,8 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	var instances, keys, roles, metadata, links []string
 	var latency, queues, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
-	flags.SetOutput(errOut)
+	cli.SetUsage(flags, errOut, "ecs-simulator serves a simulated Alibaba Cloud ECS over HTTP.")
 	flags.SortFlags = false
-	flags.Usage = func() {
-		_, _ = fmt.Fprintf(errOut, "ecs-simulator serves a simulated Alibaba Cloud ECS over HTTP.\n\nFlags:\n%s", flags.FlagUsages())
-	}
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes any free port")
 	flags.StringVar(&o.config.Region, "region", "", "region that is simulated, such as cn-hangzhou (required)")
 	flags.StringArrayVar(&o.config.Zones, "zone", nil, "zone of the region, such as cn-hangzhou-h; repeat for more (one is required)")
@@ -77,11 +76,15 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&o.bodies, "bodies", "", "directory for files that disks keep their bytes in, as loop devices of the instances that have --links (Linux, root)")
 	flags.StringArrayVar(&links, "links", nil, "directory that stands for /dev/disk/by-id of an instance as INSTANCE=DIR, with --bodies; repeat for more")
 	flags.IntVar(&o.config.LedgerSize, "calls-kept", 10000, "how many of the last calls are kept")
+	o.log.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if rest := flags.Args(); len(rest) > 0 {
 		return o, fmt.Errorf("argument %q: allowed are flags only", rest[0])
+	}
+	if err := o.log.Validate(); err != nil {
+		return o, err
 	}
 	o.config.Seed = uint32(time.Now().Unix()) // IDs of an earlier run don't come back
 	var err error

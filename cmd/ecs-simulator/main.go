@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/bodies"
@@ -25,22 +26,34 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if err == nil || errors.Is(err, pflag.ErrHelp) {
+	var wrong flagError
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
 		return
+	case errors.As(err, &wrong):
+		fmt.Fprintln(os.Stderr, "ecs-simulator:", err)
+	default:
+		klog.ErrorS(err, "ecs-simulator ends")
+		klog.Flush()
 	}
-	fmt.Fprintln(os.Stderr, "ecs-simulator:", err)
 	os.Exit(1)
 }
+
+// flagError is an error of the command line, which is for people.
+type flagError struct{ error }
+
+func (e flagError) Unwrap() error { return e.error }
 
 // run serves until ctx is done. It says where on the first line of out.
 func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) {
 	options, err := parse(args, errOut)
 	if err != nil {
-		return err
+		return flagError{err}
 	}
+	options.log.Start(errOut)
 	sim, keeper, err := simulator(options)
 	if err != nil {
-		return err
+		return flagError{err}
 	}
 	defer func() { err = errors.Join(err, keeper.close()) }()
 	listener, err := net.Listen("tcp", options.listen)
@@ -81,7 +94,7 @@ func simulator(o options) (*ecssim.Server, keeper, error) {
 	if o.bodies != "" {
 		o.config.BeforeReply = func() {
 			if err := k.Update(); err != nil {
-				fmt.Fprintln(os.Stderr, "ecs-simulator: the bodies of disks:", err)
+				klog.ErrorS(err, "The bodies of disks can't be updated")
 			}
 		}
 	}

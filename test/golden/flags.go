@@ -27,20 +27,34 @@ func Main(m *testing.M, main func()) {
 // that program, so that nothing has to be built for it. The package's TestMain calls Main.
 func Help(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--help")...)
-	cmd.Env = append(os.Environ(), asProgram+"=1", "KUBECONFIG=") // which --help would show as a default
-	help, err := cmd.CombinedOutput()
+	help, err := Run(t, []string{"KUBECONFIG="}, append(args, "--help")...) // which --help would show as a default
 	if err != nil {
-		t.Fatalf("%v --help: %v\n%s", args, err, help)
+		t.Fatalf("%v --help: %v", args, err)
 	}
-	return string(help)
+	return help
+}
+
+// Command returns the program whose package is tested, with more variables in its environment. It is the test binary.
+func Command(t testing.TB, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	return cmd
+}
+
+// Run returns what the program prints; its error has that, too.
+func Run(t testing.TB, env []string, args ...string) (string, error) {
+	t.Helper()
+	out, err := Command(t, env, args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return string(out), err
 }
 
 var (
 	flagLine    = regexp.MustCompile(`^ +(?:-\w, )?--([a-z_-]+)(?: (\S+))? {2,}(.*)$`)
 	flagDefault = regexp.MustCompile(` \(default (.*)\)$`)
-	// Flags of the logging library that are about files and have no place in a container.
-	flagOfLogFiles = regexp.MustCompile(`^(add_dir_header|alsologto|legacy_stderr|log_|logtostderr|one_output|skip_|stderrthreshold|vmodule)`)
 )
 
 // Flags holds the section of a page that has the command for a heading against a table of the flags in its help. With
@@ -52,7 +66,7 @@ func Flags(t testing.TB, page, command, help string) {
 	rows := 0
 	for text := range strings.Lines(help) {
 		match := flagLine.FindStringSubmatch(strings.TrimRight(text, "\n"))
-		if match == nil || flagOfLogFiles.MatchString(match[1]) {
+		if match == nil {
 			continue
 		}
 		meaning, fallback := match[3], ""

@@ -1,0 +1,44 @@
+// Package cli is what the command lines of all programs share: commands, flags
+// of the log, and what every program says of itself on /metrics.
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Command is something that a program does instead of its usual work.
+type Command struct {
+	Name    string                  // the arguments that ask for it, such as "audit" or "capacity off"
+	Summary string                  // one line for the program's --help
+	Run     func(args []string) int // gets the arguments after the name and returns the exit code
+}
+
+// Find returns the command whose name the arguments begin with, and the
+// arguments after it.
+func Find(commands []Command, args []string) (c Command, rest []string, found bool) {
+	for _, c := range commands {
+		words := strings.Fields(c.Name)
+		if len(args) >= len(words) && slices.Equal(args[:len(words)], words) {
+			return c, args[len(words):], true
+		}
+	}
+	return Command{}, nil, false
+}
+
+// SetUsage makes --help print how the program is called, its commands and its
+// flags.
+func SetUsage(flags *pflag.FlagSet, out io.Writer, summary string, commands ...Command) {
+	flags.SetOutput(out)
+	flags.Usage = func() {
+		_, _ = fmt.Fprintf(out, "%s\n\nUsage:\n  %s [flags]\n", summary, flags.Name())
+		for _, c := range commands {
+			_, _ = fmt.Fprintf(out, "  %s %s [flags]\n        %s\n", flags.Name(), c.Name, c.Summary)
+		}
+		_, _ = fmt.Fprintf(out, "\nFlags:\n%s", flags.FlagUsages())
+	}
+}

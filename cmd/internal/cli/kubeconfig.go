@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is the flags that name the API server.
+type Cluster struct{ Master, Kubeconfig string }
+
+// AddFlags adds --kubeconfig, which is $KUBECONFIG if it isn't set, and --master.
+func (c *Cluster) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", os.Getenv(clientcmd.RecommendedConfigPathEnvVar), "kubeconfig file; only needed outside of a cluster; without the flag $KUBECONFIG counts")
+	flags.StringVar(&c.Master, "master", "", "URL of the API server; only needed outside of a cluster and without --kubeconfig")
+}
+
+// RESTConfig returns how the API server is reached: as the flags say, else as
+// Pods do. Its error names the flag.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	if c.Kubeconfig == "" && c.Master == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no API server: this is not a Pod (%w); name one with --kubeconfig=FILE or $KUBECONFIG", err)
+		}
+		return config, nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
+	if files := filepath.SplitList(c.Kubeconfig); len(files) > 1 { // $KUBECONFIG may name several
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: files}
+	}
+	overrides := &clientcmd.ConfigOverrides{}
+	overrides.ClusterInfo.Server = c.Master
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig=%s: %w", c.Kubeconfig, err)
+	}
+	return config, nil
+}
