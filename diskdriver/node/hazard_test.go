@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/need"
 )
 
 // Whatever may be data is left as it is, and the error says what to do.
@@ -90,6 +91,7 @@ func TestRandomBytesOfADiskThatWasMadeEmptyAreNoData(t *testing.T) {
 // partition makes a partition table with partitions on a disk.
 func (r *rig) partition(m *medium, parts ...string) {
 	r.t.Helper()
+	need.Has(r.t, need.Program("sfdisk"))
 	script := "label: gpt\n" + strings.Join(parts, "\n") + "\n"
 	file := filepath.Join(r.t.TempDir(), "table")
 	r.put(file, script)

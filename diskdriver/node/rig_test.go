@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/need"
 )
 
 // rig is a node with a Server, whose disks are loop devices.
@@ -26,12 +27,12 @@ type rig struct {
 	kubelet, dev string
 }
 
-// newRig needs root, for the kernel lets nobody else make devices and mounts.
+// newRig needs what every test of the node does: the kernel lets only root make devices and mounts. What one of them needs
+// besides, such as another file system, sh and volume ask for.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("loop devices and mounts need root; run the tests as root")
-	}
+	need.Has(t, append(need.Programs("losetup", "blockdev", "blkid", "partx", "mkswap", "e2fsck", "resize2fs", "dumpe2fs", "debugfs"),
+		need.Mounts, need.LoopDevices, need.FileSystem("ext4"))...)
 	dir := t.TempDir()
 	r := &rig{t: t, kubelet: filepath.Join(dir, "kubelet"), dev: filepath.Join(dir, "dev")}
 	for _, d := range []string{r.kubelet, filepath.Join(r.dev, "disk/by-id")} {
@@ -83,6 +84,9 @@ type medium struct {
 
 func (r *rig) sh(name string, args ...string) string {
 	r.t.Helper()
+	if need.Knows(name) {
+		need.Has(r.t, need.Program(name))
+	}
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
 		r.t.Fatalf("%s %v: %v: %s", name, args, err, out)
@@ -208,6 +212,10 @@ func (r *rig) volume(m *medium, changes ...func(*wish)) wish {
 	}
 	for _, change := range changes {
 		change(&w)
+	}
+	system := w.capability.GetMount().GetFsType()
+	if _, known := formats[system]; known {
+		need.Has(r.t, need.FileSystem(system))
 	}
 	return w
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/bodies"
+	"github.com/topodisk/topodisk/test/need"
 	suite "github.com/topodisk/topodisk/test/sanity"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -44,12 +45,11 @@ func (sanityFacts) Node(context.Context, []string) (disk.Node, error) {
 // skipped. It takes three minutes,
 // nearly all of which it waits for ECS.
 func TestSanity(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("loop devices and mounts need root; run the tests as root")
-	}
 	if !*long {
 		t.Skip("it waits for ECS for three minutes; `make test-long` runs it")
 	}
+	need.Has(t, need.Mounts, need.LoopDevices, need.FileSystem("ext4"), need.FileSystem("xfs"))
+	need.Has(t, need.Programs("losetup", "blockdev", "partx", "blkid", "e2fsck", "resize2fs", "xfs_growfs", "sfdisk")...)
 	dir := t.TempDir()
 	kubelet, dev := filepath.Join(dir, "kubelet"), filepath.Join(dir, "dev")
 	for _, d := range []string{kubelet, dev} {

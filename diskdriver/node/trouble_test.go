@@ -10,11 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/need"
 )
 
 // instead lets a script run in place of a program, which it finds as $REAL.
 func (r *rig) instead(program, script string) {
 	r.t.Helper()
+	if need.Knows(program) {
+		need.Has(r.t, need.Program(program))
+	}
 	real, err := exec.LookPath(program)
 	r.ok(err)
 	dir := r.t.TempDir()

@@ -10,7 +10,11 @@ import (
 	"testing"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/need"
 )
+
+// loops are what the bodies of disks need.
+var loops = append(need.Programs("losetup", "blockdev", "partx"), need.LoopDevices)
 
 // fake is a cloud that is as the test says.
 type fake struct {
@@ -30,9 +34,7 @@ func (f *fake) Devices(instance string) ([]ecssim.Device, error) {
 }
 
 func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("loop devices need root; run the tests as root")
-	}
+	need.Has(t, loops...)
 	dir := t.TempDir()
 	cloud := &fake{devices: map[string][]ecssim.Device{"i-1": nil, "i-2": nil}}
 	links := map[string]string{"i-1": filepath.Join(dir, "one"), "i-2": filepath.Join(dir, "two"), "i-3": filepath.Join(dir, "three")}
@@ -91,9 +93,7 @@ func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 }
 
 func TestPartitionsHaveTheirNamesWhileTheDiskIsThere(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("loop devices need root; run the tests as root")
-	}
+	need.Has(t, append(loops, need.Program("sfdisk"))...)
 	dir := t.TempDir()
 	cloud := &fake{disks: []ecssim.DiskState{{ID: "d-a", Size: 1}}, devices: map[string][]ecssim.Device{"i-1": nil}}
 	links := map[string]string{"i-1": filepath.Join(dir, "one")}

@@ -326,20 +326,28 @@ func (c Cell) loops() (ours []string, err error) {
 
 // sweepCgroups removes the cell's cgroups, the innermost first. Nothing runs in them any more.
 func (c Cell) sweepCgroups() (found []string, err error) {
-	roots, err := filepath.Glob(filepath.Join(cgroupMounts, "*", c.name()))
+	roots, err := hierarchies()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	for _, root := range roots {
+		group := filepath.Join(root, c.name())
+		if _, err := os.Stat(group); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		found = append(found, group)
 		begin := time.Now()
-		for err = removeCgroup(root); err != nil && time.Since(begin) < sweepLimit; err = removeCgroup(root) {
+		for err = removeCgroup(group); err != nil && time.Since(begin) < sweepLimit; err = removeCgroup(group) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		if err != nil {
-			return roots, err
+			return found, err
 		}
 	}
-	return roots, nil
+	return found, nil
 }
 
 func removeCgroup(dir string) error {

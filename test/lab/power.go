@@ -149,17 +149,31 @@ func (n *RealNode) connect(ctx context.Context) error {
 // cgroup is the path of the node's cgroup in every hierarchy.
 func (n *RealNode) cgroup() string { return "/" + Cell{n.lab.Dir}.name() + "/" + n.Name }
 
+// hierarchies are the mount points of the cgroups: the one of version 2, or those of version 1.
+func hierarchies() ([]string, error) {
+	if _, err := os.Stat(filepath.Join(cgroupMounts, "cgroup.controllers")); err == nil {
+		return []string{cgroupMounts}, nil
+	}
+	entries, err := os.ReadDir(cgroupMounts)
+	if err != nil {
+		return nil, err
+	}
+	var roots []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			roots = append(roots, filepath.Join(cgroupMounts, entry.Name()))
+		}
+	}
+	return roots, nil
+}
+
 // makeCgroup makes the node's cgroup in every hierarchy. Those of cpuset start without a CPU to run on.
 func (n *RealNode) makeCgroup(context.Context) error {
-	hierarchies, err := os.ReadDir(cgroupMounts)
+	roots, err := hierarchies()
 	if err != nil {
 		return err
 	}
-	for _, h := range hierarchies {
-		if !h.IsDir() {
-			continue
-		}
-		at := filepath.Join(cgroupMounts, h.Name())
+	for _, at := range roots {
 		for part := range strings.SplitSeq(strings.Trim(n.cgroup(), "/"), "/") {
 			above := at
 			at = filepath.Join(at, part)
