@@ -4,24 +4,29 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 func main() {
-	if err := run(); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "make test-fresh:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func run(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "fresh")
 	if err != nil {
 		return err
@@ -30,7 +35,7 @@ func run() error {
 	if err := link(dir); err != nil {
 		return err
 	}
-	said, err := makeTest(dir)
+	said, err := makeTest(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -50,9 +55,10 @@ func run() error {
 }
 
 // makeTest runs make test with what a directory has, and returns what it prints.
-func makeTest(dir string) (string, error) {
+func makeTest(ctx context.Context, dir string) (string, error) {
 	var said bytes.Buffer
-	test := exec.Command(filepath.Join(dir, "make"), "test")
+	test := exec.CommandContext(ctx, filepath.Join(dir, "make"), "test")
+	test.Cancel = func() error { return test.Process.Signal(os.Interrupt) }
 	test.Stdout, test.Stderr = io.MultiWriter(os.Stdout, &said), os.Stderr
 	for _, setting := range os.Environ() {
 		name, _, _ := strings.Cut(setting, "=")
