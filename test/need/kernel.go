@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // What the kernel allows is tried, once a process: root alone may not be enough, as in a container.
@@ -87,11 +88,25 @@ func tryLoop() (err error) {
 	if err := syscall.Mknod(node, syscall.S_IFBLK|0o600, int(info.Sys().(*syscall.Stat_t).Rdev)); err != nil {
 		return fmt.Errorf("make a device node in %s: %w", dir, err)
 	}
-	f, err := os.Open(node)
+	if _, err := os.Stat(filepath.Join("/sys/block", filepath.Base(device))); err != nil {
+		return err
+	}
+	return makeWritable(node)
+}
+
+// makeWritable does what not everybody may who can set up a loop device.
+func makeWritable(node string) error {
+	f, err := os.OpenFile(node, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("open a device node; TMPDIR is to be a directory on a file system that is not mounted with nodev: %w", err)
 	}
-	return f.Close()
+	defer f.Close()
+	const setReadOnly = 0x125d // BLKROSET
+	readOnly := int32(0)
+	if _, _, failed := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), setReadOnly, uintptr(unsafe.Pointer(&readOnly))); failed != 0 {
+		return fmt.Errorf("make a loop device writable: %w", failed)
+	}
+	return nil
 }
 
 func tryNamespaces() error {
