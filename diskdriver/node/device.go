@@ -31,6 +31,10 @@ const (
 // of virtio and of NVMe.
 var links = []string{"virtio-%s", "nvme-Alibaba_Cloud_Elastic_Block_Storage_%s"}
 
+// cloudModel is the model of a cloud disk that is attached by way of NVMe. One
+// that is attached by way of virtio shows none.
+const cloudModel = "Alibaba Cloud Elastic Block Storage"
+
 // devices is the block devices of the node.
 type devices struct {
 	dev, sys string
@@ -122,7 +126,8 @@ func (ds devices) nodes(serial string) ([]string, error) {
 	return nodes, nil
 }
 
-// disks returns the kernel's names of all disks, partitions excluded.
+// disks returns the kernel's names of all disks, without partitions and without
+// the hidden ones that stand for a path to an NVMe disk.
 func (ds devices) disks() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(ds.sys, "block"))
 	if err != nil {
@@ -130,26 +135,41 @@ func (ds devices) disks() ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		names = append(names, entry.Name())
+		if ds.attribute(entry.Name(), "hidden") != "1" {
+			names = append(names, entry.Name())
+		}
 	}
 	return names, nil
+}
+
+// attribute returns what the kernel shows of a disk; empty if it shows nothing.
+func (ds devices) attribute(name, file string) string {
+	content, err := os.ReadFile(filepath.Join(ds.sys, "block", name, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// isLocal says whether a disk is part of the instance, such as a local SSD.
+func (ds devices) isLocal(name string) bool {
+	model := ds.attribute(name, "device/model")
+	return model != "" && model != cloudModel
 }
 
 // serial returns the serial number that the kernel shows of a disk; empty if
 // it shows none.
 func (ds devices) serial(name string) string {
 	for _, file := range []string{"serial", "device/serial"} {
-		if content, err := os.ReadFile(filepath.Join(ds.sys, "block", name, file)); err == nil {
-			if word := strings.TrimSpace(string(content)); word != "" {
-				return word
-			}
+		if word := ds.attribute(name, file); word != "" {
+			return word
 		}
 	}
 	return ""
 }
 
-// serials returns the serial numbers of the disks that the node sees, but that
-// of the one that it lives on.
+// serials returns the serial numbers of the cloud disks that the node sees, but
+// that of the one that it lives on.
 func (ds devices) serials(kubelet string) ([]string, error) {
 	found := map[string]string{} // by kernel name
 	for _, link := range links {
@@ -175,7 +195,7 @@ func (ds devices) serials(kubelet string) ([]string, error) {
 		}
 	}
 	for name := range found {
-		if host, err := ds.hostLivesOn(name, kubelet); err != nil || host {
+		if host, err := ds.hostLivesOn(name, kubelet); err != nil || host || ds.isLocal(name) {
 			delete(found, name)
 		}
 	}

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// shows makes the node's sysfs show a disk under a kernel name, with the device of a medium below it.
+func (r *rig) shows(sys, name string, m *medium, attributes map[string]string) {
+	r.t.Helper()
+	dir := filepath.Join(sys, "block", name)
+	r.ok(os.MkdirAll(filepath.Join(dir, "device"), 0o755))
+	for attribute, value := range attributes {
+		r.put(filepath.Join(dir, attribute), value+"\n")
+	}
+	if m != nil {
+		number, _ := blockAt(m.loop)
+		r.ok(unix.Mknod(filepath.Join(r.dev, name), unix.S_IFBLK|0o600, int(number)))
+	}
+}
+
+// What the kernel pads the model of an NVMe cloud disk to.
+const paddedModel = "Alibaba Cloud Elastic Block Storage     "
+
+// nvme is a node whose disks are NVMe, without udev's links.
+func nvme(t *testing.T) (r *rig, sys string) {
+	r, sys = newRig(t), t.TempDir()
+	r.server.devices.sys = sys
+	r.ok(os.MkdirAll(filepath.Join(sys, "block"), 0o755))
+	r.ok(os.Symlink("/sys/dev", filepath.Join(sys, "dev")))
+	return r, sys
+}
+
+// With native multipath the kernel shows each path to a disk as a hidden one, which has no device node (D5).
+func TestAHiddenNVMePathIsNoSecondDisk(t *testing.T) {
+	r, sys := nvme(t)
+	m := r.insert("s1", 1)
+	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))
+	r.shows(sys, "nvme0n1", m, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "0"})
+	for _, path := range []string{"nvme0c0n1", "nvme0c1n1"} {
+		r.shows(sys, path, nil, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "1"})
+	}
+	v := r.volume(m)
+	r.ok(r.stage(v))
+	if at, _, err := r.server.mounts.at(v.staging); err != nil || filepath.Base(at.Source) != "nvme0n1" {
+		t.Errorf("staged is %s, %v", at.Source, err)
+	}
+	serials, err := r.server.devices.serials(r.kubelet)
+	if err != nil || !slices.Equal(serials, []string{"s1"}) {
+		t.Errorf("the node sees %v, %v", serials, err)
+	}
+}
+
+// A local SSD is part of the instance and takes no cloud disk's place (D5).
+func TestALocalSSDIsNoCloudDisk(t *testing.T) {
+	r, sys := nvme(t)
+	for name, shown := range map[string]map[string]string{
+		"nvme0n1": {"device/serial": "cloud", "device/model": paddedModel},
+		"nvme1n1": {"device/serial": "local-1", "device/model": "INTEL SSDPE2KX040T8                      "},
+		"nvme2n1": {"device/serial": "local-2", "device/model": "Alibaba Cloud Local Storage"},
+		"vdb":     {"serial": "virtio"},
+	} {
+		r.shows(sys, name, r.insert(shown["serial"]+shown["device/serial"], 1), shown)
+	}
+	links, err := filepath.Glob(filepath.Join(r.dev, "disk/by-id/*"))
+	r.ok(err)
+	for _, link := range links {
+		r.ok(os.Remove(link))
+	}
+	// udev links local disks, too.
+	r.ok(os.Symlink("../../nvme1n1", filepath.Join(r.dev, "disk/by-id/virtio-local-1")))
+	serials, err := r.server.devices.serials(r.kubelet)
+	if err != nil || !slices.Equal(serials, []string{"cloud", "virtio"}) {
+		t.Errorf("the cloud disks are %v, %v; want cloud and virtio", serials, err)
+	}
+}
