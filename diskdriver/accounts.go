@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,10 +67,10 @@ func newAccounts(open Accounts, own *controller) *accounts {
 }
 
 // serve answers a request with secrets by the controller of their account, and
-// every other one by the driver's own.
+// every other one by the driver's own. The node calls no account.
 func (a *accounts) serve(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	r, ok := req.(interface{ GetSecrets() map[string]string })
-	if !ok || len(r.GetSecrets()) == 0 {
+	if !ok || len(r.GetSecrets()) == 0 || strings.HasPrefix(info.FullMethod, "/"+csi.Node_ServiceDesc.ServiceName+"/") {
 		return handler(ctx, req)
 	}
 	chosen, err := a.take(r.GetSecrets())

@@ -143,6 +143,27 @@ func TestSecretsOfADriverForOneAccount(t *testing.T) {
 	}
 }
 
+// The node needs no account, and a class may name secrets for it all the same: csi-provisioner passes on what the class
+// names, such as csi.storage.k8s.io/node-stage-secret-name.
+func TestSecretsOfANodeCallAreNoAccount(t *testing.T) {
+	a := newAccounts(nil, newController(Config{}, nil))
+	secrets := map[string]string{"password": "secret"}
+	for method, req := range map[string]any{
+		csi.Node_NodeStageVolume_FullMethodName:   &csi.NodeStageVolumeRequest{Secrets: secrets},
+		csi.Node_NodePublishVolume_FullMethodName: &csi.NodePublishVolumeRequest{Secrets: secrets},
+		csi.Node_NodeExpandVolume_FullMethodName:  &csi.NodeExpandVolumeRequest{Secrets: secrets},
+	} {
+		served := false
+		_, err := a.serve(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			served = true
+			return nil, nil
+		})
+		if err != nil || !served {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
 // TestKeyOfSecrets: different secrets have different keys, however they are cut.
 func TestKeyOfSecrets(t *testing.T) {
 	seen := map[accountKey]map[string]string{}

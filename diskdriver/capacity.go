@@ -63,9 +63,11 @@ func (c *controller) storage(req *csi.GetCapacityRequest) (disk.Parameters, []pl
 	}
 	places := []place{{}}
 	if topology := req.GetAccessibleTopology(); topology != nil {
-		if places, err = c.area().read("accessible_topology", []*csi.Topology{topology}); err != nil {
-			return params, nil, err
+		place, err := c.area().readTerm(topology.GetSegments())
+		if err != nil {
+			return params, nil, disk.Errorf(disk.Invalid, "accessible_topology: %w", err)
 		}
+		places[0] = place
 	}
 	if len(params.Zones) > 0 {
 		places = narrow(places, params.Zones)

@@ -77,6 +77,8 @@ func checkCapabilities(capabilities []*csi.VolumeCapability) error {
 		switch {
 		case vc.GetMount() == nil && vc.GetBlock() == nil:
 			return disk.Errorf(disk.Invalid, "volume_capabilities[%d].access_type is missing; allowed are mount and block", i)
+		case mode == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER:
+			return disk.Errorf(disk.Invalid, "volume_capabilities[%d].access_mode: %s is not allowed, for ECS attaches disks for writing, and nobody can tell that no second node writes; allowed are %s", i, mode, modeNames())
 		case !slices.Contains(supportedModes, mode):
 			return disk.Errorf(disk.Invalid, "volume_capabilities[%d].access_mode: %s is not allowed; allowed are %s", i, mode, modeNames())
 		case vc.GetBlock() == nil && isSharedWriter(mode):
@@ -94,7 +96,6 @@ var supportedModes = []csi.VolumeCapability_AccessMode_Mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 	csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-	csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
 	csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 }
 
@@ -112,7 +113,7 @@ func isShared(mode csi.VolumeCapability_AccessMode_Mode) bool {
 }
 
 func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
-	return mode == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	return mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 }
 
 // shareable refuses an access mode for several nodes if the disk can be on one

@@ -40,11 +40,11 @@ func disksPlaces(places []place) []disk.Place {
 // volume must not end up anywhere else. Without any constraint it is one place
 // without a zone.
 func (a area) places(requirement *csi.TopologyRequirement, wanted []disk.Zone) ([]place, error) {
-	requisite, err := a.read("requisite", requirement.GetRequisite())
+	requisite, err := a.read("accessibility_requirements.requisite", requirement.GetRequisite())
 	if err != nil {
 		return nil, err
 	}
-	preferred, err := a.read("preferred", requirement.GetPreferred())
+	preferred, err := a.read("accessibility_requirements.preferred", requirement.GetPreferred())
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ func (a area) places(requirement *csi.TopologyRequirement, wanted []disk.Zone) (
 	return narrowed, nil
 }
 
-// read understands the terms of one list.
-func (a area) read(list string, terms []*csi.Topology) ([]place, error) {
+// read understands the terms of one list, which is a field of the request.
+func (a area) read(field string, terms []*csi.Topology) ([]place, error) {
 	var places []place
 	for i, term := range terms {
 		p, err := a.readTerm(term.GetSegments())
 		if err != nil {
-			return nil, disk.Errorf(disk.Invalid, "accessibility_requirements.%s[%d]: %w", list, i, err)
+			return nil, disk.Errorf(disk.Invalid, "%s[%d]: %w", field, i, err)
 		}
 		places = append(places, p)
 	}
