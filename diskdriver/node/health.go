@@ -3,11 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -22,7 +20,7 @@ const (
 
 // NodeGetVolumeHealth says what the node sees of a volume (CSI spec,
 // NodeGetVolumeHealth).
-func (s *Server) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
@@ -34,7 +32,7 @@ func (s *Server) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHe
 		if place.path == "" {
 			continue
 		}
-		ill, err := s.illness(place.field, place.path, req.GetVolumeId())
+		ill, err := s.illness(ctx, place.field, place.path, req.GetVolumeId())
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +44,7 @@ func (s *Server) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHe
 }
 
 // illness says what is wrong at one place of a volume; nil if nothing is.
-func (s *Server) illness(field, path, volume string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+func (s *Server) illness(ctx context.Context, field, path, volume string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
 	at, err := s.volumeAt(field, path, volume)
 	switch {
 	case disk.KindOf(err) == disk.NotFound:
@@ -60,7 +58,7 @@ func (s *Server) illness(field, path, volume string) (*csi.VolumeHealth_VolumeHe
 		}
 		return nil, nil
 	}
-	return s.illnessOfSystem(at, path)
+	return s.illnessOfSystem(ctx, disk.ID(volume), at, path)
 }
 
 // gone says whether the node has no device with a number any more.
@@ -70,7 +68,7 @@ func (ds devices) gone(number uint64) bool {
 }
 
 // illnessOfSystem says what is wrong with a mounted file system.
-func (s *Server) illnessOfSystem(at, path string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+func (s *Server) illnessOfSystem(ctx context.Context, volume disk.ID, at, path string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
 	m, mounted, err := s.mounts.at(at)
 	if err != nil || !mounted {
 		return nil, err
@@ -78,12 +76,16 @@ func (s *Server) illnessOfSystem(at, path string) (*csi.VolumeHealth_VolumeHealt
 	if s.devices.gone(numberOf(m)) {
 		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
 	}
-	var stat unix.Statfs_t
-	if err := unix.Statfs(at, &stat); err != nil {
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s doesn't answer: %v", path, err), nil
-	}
-	if _, err := os.ReadDir(at); err != nil {
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s can't be read: %v", path, err), nil
+	measured, err := s.probes.measure(ctx, volume, numberOf(m), at)
+	switch {
+	case disk.KindOf(err) == disk.Unreachable:
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
+	case err != nil:
+		return nil, err
+	case measured.numbers != nil:
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s doesn't answer: %v", path, measured.numbers), nil
+	case measured.contents != nil:
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s can't be read: %v", path, measured.contents), nil
 	}
 	stopped := slices.Contains(m.SuperOptions, "emergency_ro") || slices.Contains(m.SuperOptions, "ro") && !slices.Contains(m.MountOptions, "ro")
 	if stopped {

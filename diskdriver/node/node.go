@@ -43,6 +43,7 @@ type Server struct {
 	mounts  mounts
 	marks   marks
 	stalls  stalls
+	probes  probes
 	leaving leaving
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -13,7 +12,7 @@ import (
 // NodeGetVolumeStats measures a volume: the file system in bytes and inodes, or
 // the size of a block volume (CSI spec, NodeGetVolumeStats). Where no volume is
 // mounted it is NotFound, and not the host's own numbers.
-func (s *Server) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
@@ -28,10 +27,18 @@ func (s *Server) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeSta
 		}
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
-	var stat unix.Statfs_t
-	if err := unix.Statfs(at, &stat); err != nil {
+	m, _, err := s.mounts.at(at)
+	if err != nil {
+		return nil, err
+	}
+	measured, err := s.probes.measure(ctx, disk.ID(req.GetVolumeId()), numberOf(m), at)
+	if err == nil {
+		err = measured.numbers
+	}
+	if err != nil {
 		return nil, fmt.Errorf("measure the file system at %s: %w", at, err)
 	}
+	stat := measured.stat
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
 		{
 			Unit:      csi.VolumeUsage_BYTES,

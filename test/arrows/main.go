@@ -61,7 +61,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"diskdriver/node": {
-		allowed:   []string{module + "/diskdriver/disk", csiSpec, grpc, klog, "k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys"},
+		allowed:   []string{module + "/diskdriver/disk", csiSpec, grpc, klog, "k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys", "golang.org/x/sync"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"ecssim":               {},

@@ -20,6 +20,8 @@ var (
 	LoopDevices = Thing{"loop devices", sync.OnceValue(func() error { return byRoot(tryLoop()) })}
 	// Namespaces are processes in namespaces of their own: those of processes, mounts, networks, host names and IPC.
 	Namespaces = Thing{"namespaces", sync.OnceValue(func() error { return byRoot(tryNamespaces()) })}
+	// FUSE is a file system that the test answers for.
+	FUSE = Thing{"FUSE", sync.OnceValue(func() error { return byRoot(tryFUSE()) })}
 	// Cgroups are cgroups made by the test.
 	Cgroups = Thing{"cgroups", sync.OnceValue(func() error { return byRoot(tryCgroup()) })}
 )
@@ -57,6 +59,14 @@ func tryMount() error {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
 	return syscall.Unmount(dir, 0)
+}
+
+func tryFUSE() error {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func tryLoop() (err error) {

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/test/need"
+)
+
+// hang mounts a file system that says what its root is and answers nothing else, as one whose disk hangs does
+// (Linux, Documentation/filesystems/fuse.rst).
+// When the test is over, ended returns once nobody waits for an answer any more.
+func (r *rig) hang(at string, ended func()) {
+	r.t.Helper()
+	need.Has(r.t, need.FUSE)
+	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	r.ok(err)
+	r.ok(unix.Mount("hang", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse)))
+	r.t.Cleanup(func() {
+		_ = unix.Unmount(at, unix.MNT_FORCE) // busy, but whoever waits for an answer is told that there will be none
+		_ = unix.Close(fuse)
+		ended()
+	})
+	go func() {
+		const getattr, initialize = 3, 26
+		request := make([]byte, 1<<17)
+		for {
+			n, err := unix.Read(fuse, request)
+			if err != nil || n < 16 {
+				return
+			}
+			var body []byte
+			switch binary.LittleEndian.Uint32(request[4:]) {
+			case initialize: // version 7.12, whose reply is the shortest
+				body = binary.LittleEndian.AppendUint32(nil, 7)
+				body = binary.LittleEndian.AppendUint32(body, 12)
+				body = append(body, make([]byte, 16)...)
+			case getattr: // a directory, for as long as there are clocks
+				body = binary.LittleEndian.AppendUint64(nil, 1<<40)
+				body = append(body, make([]byte, 8+60)...)
+				body = binary.LittleEndian.AppendUint32(body, unix.S_IFDIR|0o755)
+				body = binary.LittleEndian.AppendUint32(body, 2)
+				body = append(body, make([]byte, 20)...)
+			default:
+				continue
+			}
+			reply := binary.LittleEndian.AppendUint32(nil, uint32(16+len(body)))
+			reply = append(append(reply, 0, 0, 0, 0), request[8:16]...)
+			if _, err := unix.Write(fuse, append(reply, body...)); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+func threads(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(tasks)
+}
+
+// The kubelet asks for statistics once a minute, and the kernel keeps each thread that waits for a disk that hangs (D9).
+func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1))
+	name := filepath.Base(r.insert("s2", 1).loop)
+	r.ok(os.MkdirAll(r.target("a"), 0o750))
+	stats := func() error {
+		_, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.volume, VolumePath: r.target("a")})
+		return err
+	}
+	r.hang(v.staging, func() { _ = stats() })
+	r.ok(unix.Mount(v.staging, r.target("a"), "", unix.MS_BIND, ""))
+	m, _, err := r.server.mounts.at(v.staging)
+	r.ok(err)
+	r.server.devices.sys = t.TempDir() // shows that the device is there
+	r.ok(os.MkdirAll(filepath.Join(r.server.devices.sys, "devices/block", name), 0o755))
+	r.ok(os.MkdirAll(filepath.Join(r.server.devices.sys, "dev/block"), 0o755))
+	r.ok(os.Symlink("../../devices/block/"+name, filepath.Join(r.server.devices.sys, "dev/block", fmt.Sprintf("%d:%d", m.Major, m.Minor))))
+
+	const calls = 20
+	ended := make(chan error, 2*calls)
+	before := threads(t)
+	for range calls {
+		go func() {
+			err := stats()
+			if disk.KindOf(err) == disk.Unreachable {
+				err = nil
+			} else {
+				err = fmt.Errorf("statistics: %w", errors.Join(errors.New("want an error that it doesn't answer"), err))
+			}
+			ended <- err
+		}()
+		go func() {
+			answer, err := r.server.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.volume, StagingTargetPath: v.staging, VolumePublishPath: r.target("a")})
+			if ill := answer.GetVolumeHealth().GetHealthStatuses(); err == nil && (len(ill) != 1 || ill[0].Reason != unreadable || !strings.Contains(ill[0].Message, "doesn't answer")) {
+				err = fmt.Errorf("health: %v", ill)
+			}
+			ended <- err
+		}()
+	}
+	limit := time.After(20 * time.Second)
+	for range 2 * calls {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-limit:
+			t.Fatalf("calls go on; the process has %d threads, it had %d", threads(t), before)
+		}
+	}
+	if after := threads(t); after > before+calls/2 {
+		t.Errorf("the process has %d threads, it had %d", after, before)
+	}
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// answersWithin is how long a file system may take to say how it is. One that
+// is sound answers in microseconds.
+const answersWithin = 5 * time.Second
+
+// measurement is what a mounted file system says of itself.
+type measurement struct {
+	stat     unix.Statfs_t
+	numbers  error // of the numbers in stat
+	contents error // of reading one entry of its root directory
+}
+
+// probes measures file systems. The kernel keeps the thread that asks one whose
+// disk hangs for as long as it hangs, so each is asked by one thread at a time,
+// and whoever asks meanwhile waits for the same answer.
+type probes struct{ under singleflight.Group }
+
+// measure measures the file system that is mounted at a path. No answer in time
+// is Unreachable.
+func (p *probes) measure(ctx context.Context, volume disk.ID, device uint64, at string) (measurement, error) {
+	answer := p.under.DoChan(fmt.Sprintf("%s %d", volume, device), func() (any, error) { return ask(at), nil })
+	limit := time.NewTimer(answersWithin)
+	defer limit.Stop()
+	select {
+	case result := <-answer:
+		m, ok := result.Val.(measurement)
+		if !ok {
+			return m, fmt.Errorf("measure the file system at %s: %w", at, result.Err)
+		}
+		return m, nil
+	case <-ctx.Done():
+		return measurement{}, ctx.Err()
+	case <-limit.C:
+		return measurement{}, &disk.Error{Disk: volume, Kind: disk.Unreachable, Err: fmt.Errorf("the file system at %s doesn't answer within %s; its disk may hang", at, answersWithin)}
+	}
+}
+
+// ask asks a file system how it is, and waits as long as it takes.
+func ask(at string) (m measurement) {
+	m.numbers = unix.Statfs(at, &m.stat)
+	dir, err := os.Open(at)
+	if err != nil {
+		m.contents = err
+		return m
+	}
+	defer func() { _ = dir.Close() }()
+	if _, err := dir.Readdirnames(1); !errors.Is(err, io.EOF) {
+		m.contents = err
+	}
+	return m
+}
