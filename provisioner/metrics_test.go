@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -27,6 +28,7 @@ func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	golden.Metrics(t, "../docs/monitoring.md", golden.Families(families))
 	all := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.Metric {

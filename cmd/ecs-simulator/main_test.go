@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -11,7 +13,10 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/golden"
 )
+
+func TestMain(m *testing.M) { golden.Main(m, main) }
 
 var place = []string{"--region=cn-hangzhou", "--zone=cn-hangzhou-h"}
 
@@ -77,6 +82,26 @@ func TestFlagsReachTheSimulator(t *testing.T) {
 	if o.listen != "127.0.0.1:8080" || len(c.Zones) != 2 || c.Instances[0] != (ecssim.Instance{ID: "i-1", Zone: "cn-hangzhou-i", Type: "ecs.g7.large"}) ||
 		c.AccessKeys["id"] != "se=cret" || c.Latency.Available != 1500*time.Millisecond || c.Queues != ecssim.Parallel || c.Throttle.Limits[""] != 60 || c.Throttle.Code != "Throttling.Api" || c.Seed == 0 {
 		t.Errorf("options %+v", o)
+	}
+}
+
+func TestTheLogCanBeJSON(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = golden.Run(t, nil, append(place, "--listen="+taken.Addr().String(), "--logging-format=json")...)
+	if err == nil {
+		t.Fatal("an address that is taken was listened on")
+	}
+	_, line, _ := strings.Cut(err.Error(), "\n")
+	var object struct{ Msg, Err string }
+	if err := json.Unmarshal([]byte(line), &object); err != nil || object.Msg == "" || !strings.Contains(object.Err, "address already in use") {
+		t.Errorf("%v: logged %q", err, line)
+	}
+	if err := run(t.Context(), append(place, "--logging-format=xml"), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "allowed are text and json") {
+		t.Errorf("got %v", err)
 	}
 }
 

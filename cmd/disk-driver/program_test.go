@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/golden"
+)
+
+// program is disk-driver itself, which serves a simulated region.
+type program struct {
+	conn    *grpc.ClientConn
+	metrics string // URL
+	stop    func() []string
+}
+
+// startProgram returns when the program answers; stop ends it and returns the lines of its log.
+func startProgram(t *testing.T, args ...string) *program {
+	t.Helper()
+	sim, err := ecssim.New(ecssim.Config{Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-h"}, Instances: []ecssim.Instance{{ID: "i-1", Zone: "cn-hangzhou-h", Type: "ecs.g7.large"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud := httptest.NewServer(sim)
+	t.Cleanup(cloud.Close)
+	dir, err := os.MkdirTemp("", "driver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	writeFiles(t, dir, map[string]string{"access-key-id": "id", "access-key-secret": "the-secret-itself"})
+	socket, http := "unix://"+dir+"/csi.sock", freeAddress(t)
+	command := golden.Command(t, []string{"KUBECONFIG=", "POD_NAME="}, append([]string{"--endpoint=" + socket, "--region=cn-hangzhou", "--cluster-id=c1", "--node-facts=false",
+		"--ecs-endpoint=" + cloud.URL, "--credentials-dir=" + dir, "--http-endpoint=" + http}, args...)...)
+	log, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, all := make(chan []string, 1), []string{}
+	go func() {
+		for scanner := bufio.NewScanner(log); scanner.Scan(); {
+			all = append(all, scanner.Text())
+		}
+		lines <- all
+	}()
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{conn: conn, metrics: "http://" + http + "/metrics", stop: func() []string {
+		_ = conn.Close()
+		_ = command.Process.Signal(syscall.SIGTERM)
+		got := <-lines
+		_ = command.Wait()
+		return got
+	}}
+	if _, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{}); err != nil {
+		t.Fatalf("%v\n%s", err, strings.Join(p.stop(), "\n"))
+	}
+	return p
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// work makes a volume that a claim asked for, attaches it, and is refused another.
+func (p *program) work(t *testing.T) {
+	t.Helper()
+	controller := csi.NewControllerClient(p.conn)
+	capability := &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+	made, err := controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+		Name: "disk-1", VolumeCapabilities: []*csi.VolumeCapability{capability}, CapacityRange: &csi.CapacityRange{RequiredBytes: 40 << 30},
+		Parameters:                map[string]string{"type": "cloud_essd", "csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"},
+		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"topology.kubernetes.io/zone": "cn-hangzhou-h"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := controller.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: made.GetVolume().GetVolumeId(), NodeId: "i-1", VolumeCapability: capability}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "disk-2", VolumeCapabilities: []*csi.VolumeCapability{capability}, Parameters: map[string]string{"tpye": "x"}}); err == nil {
+		t.Fatal("a misspelt parameter was taken")
+	}
+}
+
+// U5: what the program serves is what the page says, and a fresh program has few series.
+func TestMetricsAreThoseOfThePage(t *testing.T) {
+	p := startProgram(t)
+	fresh, series := golden.Scrape(t, p.metrics), 0
+	for name, family := range fresh {
+		if strings.HasPrefix(name, "topodisk_") {
+			series += len(family.Metric)
+		}
+	}
+	if series > 20 {
+		t.Errorf("a fresh program has %d series of its own", series)
+	}
+	p.work(t)
+	served := golden.Scrape(t, p.metrics)
+	p.stop()
+	golden.Metrics(t, "../../docs/monitoring.md", served)
+	for _, name := range []string{"topodisk_build_info", "topodisk_driver_ready", "topodisk_csi_call_duration_seconds", "topodisk_ecs_requests_total", "topodisk_ecs_instance_operations",
+		"go_goroutines", "process_resident_memory_bytes"} {
+		if served[name] == nil {
+			t.Errorf("%s is not served", name)
+		}
+	}
+}
+
+// U9: in a log of JSON each line is an object, and a call has fields, not one string of JSON.
+func TestALogOfJSONHasFields(t *testing.T) {
+	for _, verbosity := range []string{"--v=2", "--v=5"} {
+		p := startProgram(t, "--logging-format=json", verbosity)
+		p.work(t)
+		calls := map[string]map[string]any{}
+		lines := p.stop()
+		for _, line := range lines {
+			var object map[string]any
+			if err := json.NewDecoder(strings.NewReader(line)).Decode(&object); err != nil && err != io.EOF {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if strings.Contains(line, `\"`) && strings.Contains(line, "request") || strings.Contains(line, "the-secret-itself") {
+				t.Errorf("%s", line)
+			}
+			if object["msg"] == "Call done" || object["msg"] == "Call failed" {
+				calls[object["method"].(string)+" "+object["code"].(string)] = object
+			}
+		}
+		for call, fields := range map[string][]string{
+			"CreateVolume OK": {"name", "volume", "claim", "duration"}, "ControllerPublishVolume OK": {"volume", "node", "duration"}, "CreateVolume InvalidArgument": {"name", "err"},
+		} {
+			for _, field := range fields {
+				if _, is := calls[call][field].(string); !is {
+					t.Errorf("%s: the line of %s has no %s: %v", verbosity, call, field, calls[call])
+				}
+			}
+		}
+		if t.Failed() {
+			t.Log(strings.Join(lines, "\n"))
+		}
+	}
+}
