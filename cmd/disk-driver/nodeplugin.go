@@ -138,6 +138,17 @@ func serve(ctx context.Context, o *options, registry *prometheus.Registry, drive
 		return err
 	}
 	defer func() { _ = pages.Close() }()
+	if plugin != nil {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_node_registered",
+			Help: "1 if the kubelet has registered the driver, else 0.",
+		}, func() float64 {
+			if plugin.registered() != nil {
+				return 0
+			}
+			return 1
+		}))
+	}
 	listener, err := diskdriver.Listen(o.endpoint)
 	if err != nil {
 		return err

@@ -2,6 +2,10 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // panel is one graph of the dashboard.
@@ -59,6 +63,8 @@ var rows = []row{
 	}},
 	{"ECS", []panel{
 		{"Ready", "short", [][2]string{{"topodisk_driver_ready", "{{pod}}"}}},
+		{"Node plugins, registered and not", "short", [][2]string{{"count(topodisk_node_registered == 1)", "registered"}, {"count(topodisk_node_registered == 0)", "not registered"}}},
+		{"Versions", "short", [][2]string{{"count by (version, revision) (topodisk_build_info)", "{{version}} {{revision}}"}}},
 		{"Calls, by action", "ops", [][2]string{{"sum by (action) (rate(topodisk_ecs_requests_total[5m]))", "{{action}}"}}},
 		{"Calls that failed, by action and result", "ops", [][2]string{{`sum by (action, result) (rate(topodisk_ecs_requests_total{result!="ok"}[5m]))`, "{{action}} {{result}}"}}},
 		{"Duration of calls, by action", "s", quantiles("topodisk_ecs_request_duration_seconds", "action")},
@@ -72,6 +78,32 @@ var rows = []row{
 		{"Size", "bytes", [][2]string{{"max(topodisk_provisioner_journal_size_bytes)", "size"}, {"max(topodisk_provisioner_journal_limit_bytes)", "limit"}}},
 		{"Writes", "ops", [][2]string{{"sum(rate(topodisk_provisioner_journal_writes_total[5m]))", "writes"}}},
 	}},
+}
+
+// variable is a choice of the reader's: several values of a label, or all of them. All includes series without the
+// label: a Prometheus that watches one cluster gives it no name.
+func variable(name, label, query string) map[string]any {
+	return map[string]any{
+		"name": name, "label": label, "type": "query", "datasource": map[string]any{"type": "prometheus", "uid": "${datasource}"}, "query": query, "refresh": 2,
+		"includeAll": true, "multi": true, "allValue": ".*", "current": map[string]any{"text": "All", "value": "$__all"},
+	}
+}
+
+// ofVariables restricts a query to the clusters and namespaces that the reader has chosen.
+func ofVariables(query string) (string, error) {
+	expr, err := parser.ParseExpr(query)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", query, err)
+	}
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		if selector, is := node.(*parser.VectorSelector); is {
+			for _, name := range []string{"cluster", "namespace"} {
+				selector.LabelMatchers = append(selector.LabelMatchers, labels.MustNewMatcher(labels.MatchRegexp, name, "$"+name))
+			}
+		}
+		return nil
+	})
+	return expr.String(), nil
 }
 
 // dashboard returns the Grafana dashboard: a heading for each row, three panels a line.
@@ -91,7 +123,11 @@ func dashboard(string) (string, error) {
 		for i, p := range r.panels {
 			var targets []object
 			for n, q := range p.queries {
-				targets = append(targets, object{"refId": string(rune('A' + n)), "datasource": source, "expr": q[0], "legendFormat": q[1]})
+				expr, err := ofVariables(q[0])
+				if err != nil {
+					return "", err
+				}
+				targets = append(targets, object{"refId": string(rune('A' + n)), "datasource": source, "expr": expr, "legendFormat": q[1]})
 			}
 			add(object{
 				"type": "timeseries", "title": p.title, "datasource": source, "targets": targets,
@@ -105,7 +141,11 @@ func dashboard(string) (string, error) {
 	text, err := json.MarshalIndent(object{
 		"title": "topodisk", "uid": "topodisk", "tags": []string{"storage", "csi"}, "schemaVersion": 39, "version": 1,
 		"editable": true, "refresh": "30s", "time": object{"from": "now-1h", "to": "now"}, "panels": panels,
-		"templating": object{"list": []object{{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}}},
+		"templating": object{"list": []object{
+			{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+			variable("cluster", "Cluster", "label_values(topodisk_build_info, cluster)"),
+			variable("namespace", "Namespace", `label_values(topodisk_build_info{cluster=~"$cluster"}, namespace)`),
+		}},
 	}, "", "  ")
 	return string(text) + "\n", err
 }

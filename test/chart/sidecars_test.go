@@ -57,6 +57,21 @@ func flagsInSource(t *testing.T, files ...string) []string {
 	return names
 }
 
+// flagsOfLog are the flags that a program has from the logging library, if it lets it write JSON.
+func flagsOfLog(t *testing.T, main string) []string {
+	t.Helper()
+	text, err := os.ReadFile(main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, needed := range []string{"logsapi.Add", "component-base/logs/json/register"} {
+		if !strings.Contains(string(text), needed) {
+			t.Errorf("%s has no %s", main, needed)
+		}
+	}
+	return []string{"v", "logging-format"}
+}
+
 // A sidecar that is given a flag which it doesn't know ends at once.
 func TestSidecarsKnowEveryFlagAndAreOfTheVersionThatIsTried(t *testing.T) {
 	libDir, _ := directory(t, "../kube/sidecars", "github.com/kubernetes-csi/csi-lib-utils")
@@ -81,7 +96,7 @@ func TestSidecarsKnowEveryFlagAndAreOfTheVersionThatIsTried(t *testing.T) {
 			dir, path = ".", of.path+"@"+snapshotter
 		}
 		at, version := directory(t, dir, path)
-		known := append(flagsInSource(t, filepath.Join(at, of.main)), append(common, "v")...) // v is the logging library's
+		known := append(flagsInSource(t, filepath.Join(at, of.main)), append(common, flagsOfLog(t, filepath.Join(at, of.main))...)...)
 		for _, arg := range container(t, pod, name).Args {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 			if !slices.Contains(known, flag) {

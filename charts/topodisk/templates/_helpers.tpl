@@ -110,6 +110,7 @@ imagePullSecrets:
 - --leader-election=true
 - --leader-election-namespace={{ $root.Release.Namespace }}
 - --http-endpoint={{ .httpEndpoint }}
+- --logging-format={{ $root.Values.loggingFormat }}
 - --v={{ .v | int }}
 {{- range .extraArgs }}
 - {{ . | quote }}
