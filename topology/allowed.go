@@ -52,10 +52,12 @@ func readClass(allowed []corev1.TopologySelectorTerm) (class, error) {
 	return c, nil
 }
 
+const withoutExpressions = "a term without expressions matches no node; remove it or give it a key and values"
+
 func readTerm(t corev1.TopologySelectorTerm, path *field.Path) (allowedTerm, error) {
 	path = path.Child("matchLabelExpressions")
 	if len(t.MatchLabelExpressions) == 0 {
-		return allowedTerm{}, field.Required(path, "a term without expressions matches no node; remove it or give it a key and values")
+		return allowedTerm{}, field.Required(path, withoutExpressions)
 	}
 	var read allowedTerm
 	seen := map[string]bool{}
@@ -117,9 +119,10 @@ func (t *allowedTerm) limitZones(c condition, path *field.Path) error {
 	return nil
 }
 
-// admits reports whether the class allows the node. No terms allow every node.
+// admits reports whether the class, which is not void, allows the node. No
+// terms allow every node.
 func (c class) admits(n *node) bool {
-	return !c.void && (len(c.terms) == 0 || matchesAny(c.terms, n))
+	return len(c.terms) == 0 || matchesAny(c.terms, n)
 }
 
 func matchesAny(terms []allowedTerm, n *node) bool {
@@ -236,9 +239,6 @@ func (t allowedTerm) String() string {
 
 // String returns the class's terms in words.
 func (c class) String() string {
-	if c.void {
-		return "a term that matches no node"
-	}
 	var words []string
 	for _, t := range c.terms {
 		words = append(words, t.String())

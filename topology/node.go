@@ -61,12 +61,12 @@ func zoneOf(labels map[string]string, keys []string) (string, error) {
 	return "", fmt.Errorf("labels %s=%q and %s=%q name different zones; they must agree", ZoneKey, private, WellKnownZoneKey, wellKnown)
 }
 
-// counts reports whether the node takes part in the answers: the driver runs
-// there and its labels can be relied on. Labels that outlived the driver do not count.
-func (n *node) counts() bool { return n.exists && len(n.keys) > 0 && n.conflict == nil }
-
-// ready reports whether the node counts and carries all that the driver reports.
-func (n *node) ready() bool { return n.counts() && len(n.missing) == 0 }
+// ready reports whether the node takes part in the answers: the driver runs
+// there, its labels can be relied on, and none that the driver reports is
+// missing. Labels that outlived the driver do not count.
+func (n *node) ready() bool {
+	return n.exists && len(n.keys) > 0 && n.conflict == nil && len(n.missing) == 0
+}
 
 // project returns the node's term in the given keys, or false if it lacks one.
 // A zone may be spelled in either key or both, whatever the node carries, and

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Require answers where the question's volume may live (Requisite) and in
@@ -40,8 +41,8 @@ func (x *Index) requireNear(q Question, c class) (*csi.TopologyRequirement, erro
 	if err != nil {
 		return nil, err
 	}
-	if c.void && !q.Strict {
-		return nil, nil
+	if c.void {
+		return nil, voidWith(q)
 	}
 	if !c.admits(n) {
 		return nil, refuse(NodeNotAllowed, n.name, "it is in zone %q and outside of the class's allowedTopologies: %s", n.zone, c)
@@ -59,6 +60,17 @@ func (x *Index) requireNear(q Question, c class) (*csi.TopologyRequirement, erro
 	// A node that says nothing sets no limit.
 	terms[first] = terms[first].with(n.labelled(q.ExtraLabelPrefix))
 	return place(terms, first), nil
+}
+
+// voidWith returns what speaks against a class whose allowedTopologies are a
+// single empty term for a claim with a selected node: a strict answer has to be
+// a term that the class allows, and there is none.
+func voidWith(q Question) error {
+	if !q.Strict {
+		return nil
+	}
+	path := field.NewPath("allowedTopologies").Index(0).Child("matchLabelExpressions")
+	return &Error{Reason: Invalid, Err: field.Required(path, withoutExpressions)}
 }
 
 // requireAnywhere answers for a claim without a selected node.

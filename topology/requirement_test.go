@@ -85,7 +85,7 @@ func TestDecisions(t *testing.T) {
 		{"V31 allowed by a key and a label, strict", regional, Question{SelectedNode: "n1", Strict: true, Allowed: allow("zone=a region=r1")}, both("zone=a")},
 		{"V34 allowed terms of different length", racks, Question{ClaimName: "pvc", Allowed: allow("zone=a rack=1 | zone=b")}, both("zone=b | rack=1 zone=a")},
 		{"V35 allowed is one empty term", threeZones, Question{ClaimName: "data-web-0", Immediate: true, Allowed: allow("")}, answer{}},
-		{"V36 selected, strict, allowed is one empty term", threeZones, Question{SelectedNode: "n1", Strict: true, Allowed: allow("")}, answer{reason: NodeNotAllowed, node: "n1"}},
+		{"V36 selected, strict, allowed is one empty term", threeZones, Question{SelectedNode: "n1", Strict: true, Allowed: allow("")}, answer{reason: Invalid}},
 		{"V38 first expression without values", threeZones, Question{Immediate: true, Allowed: allow("rack= zone=a")}, answer{reason: Invalid}},
 		{"V39 last expression without values", threeZones, Question{Immediate: true, Allowed: allow("zone=a rack=")}, answer{reason: Invalid}},
 		{"V40 mixed keys, the others lack the selected node's", with(racks, machine{"n3", "zone=b", "zone"}), Question{SelectedNode: "n2"}, answer{requisite: "rack=1 zone=a | rack=2 zone=a", preferred: "rack=2 zone=a | rack=1 zone=a"}},
@@ -258,6 +258,24 @@ func TestMalformedAllowedTopologiesNameTheField(t *testing.T) {
 	}
 }
 
+// A node without one of the labels that the driver reports there is unready when it is selected, and no zone counts for its sake (J):
+// a volume that names its zone by that label could be used on no node.
+func TestANodeThatLacksALabelAddsNoZone(t *testing.T) {
+	for name, lacks := range map[string]machine{
+		"the region":             {"n2", "zone=b wk=b", "zone wk region"},
+		"the well-known label":   {"n2", "zone=b region=r1", "zone wk region"},
+		"the driver's own label": {"n2", "wk=b region=r1", "zone wk region"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := indexOf(with(threeKeys, lacks)...)
+			others := "region=r1 wk=a zone=a | region=r1 wk=c zone=c"
+			checkAnswer(t, x, Question{ClaimName: "data-web-1", Immediate: true}, both(others))
+			checkAnswer(t, x, Question{SelectedNode: "n1"}, both(others))
+			checkAnswer(t, x, Question{SelectedNode: "n2"}, answer{reason: NodeUnready, node: "n2"})
+		})
+	}
+}
+
 func TestErrorsSayWhatIsWrong(t *testing.T) {
 	odd := with(threeKeys, machine{"n2", "zone=b wk=x region=r1", "zone wk region"})
 	rows := []struct {
@@ -271,6 +289,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"driver absent", with(threeKeys, machine{"n2", "wk=b", otherDriver}), Question{SelectedNode: "n2"}, []string{`node "n2"`, testDriver, "register"}},
 		{"not allowed", threeKeys, Question{SelectedNode: "n1", Allowed: allow("wk=b,c | pool=x")}, []string{`node "n1"`, `"a"`, WellKnownZoneKey + ` in [b c]`, shortKeys["pool"] + ` in [x]`}},
 		{"none matches", threeKeys, Question{Allowed: allow("pool=x")}, []string{testDriver, shortKeys["pool"] + ` in [x]`}},
+		{"one empty term, strict", threeZones, Question{SelectedNode: "n1", Strict: true, Allowed: allow("")}, []string{"allowedTopologies[0].matchLabelExpressions", "matches no node", "remove it"}},
 		{"all nodes left out", []machine{odd[1]}, Question{Immediate: true}, []string{`"n2"`, ZoneKey + `="b"`, WellKnownZoneKey + `="x"`}},
 	}
 	for _, row := range rows {

@@ -24,7 +24,7 @@ type tally struct {
 
 // count adds the node to the view (+1) or takes it out (-1).
 func (v *view) count(n *node, by int) {
-	if !n.counts() || len(v.match) > 0 && !matchesAny(v.match, n) {
+	if !n.ready() || len(v.match) > 0 && !matchesAny(v.match, n) {
 		return
 	}
 	t, ok := n.project(v.keys)

@@ -108,13 +108,14 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
 	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
 	f.DurationVar(&c.NodeGrace, "node-grace", time.Minute, "how long a selected node may be without the driver before the claim goes back to the scheduler")
-	f.BoolVar(&c.Capacity, "enable-capacity", false, "tell the scheduler by CSIStorageCapacity objects which zones have disks to give")
+	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "tell the scheduler by CSIStorageCapacity objects which zones have disks to give: true, false, or central, which csi-provisioner 2 calls true")
+	f.Lookup("enable-capacity").NoOptDefVal = "true"
 	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the driver is asked for the capacity of every class and zone")
 	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "tell capacities of classes that bind at once, too")
 	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "capacities asked for at the same time")
 	f.IntVar(&o.ownerLevel, "capacity-ownerref-level", 1, "owner of the CSIStorageCapacity objects, which go with it: 0 the Pod named by the environment's POD_NAME, 1 its owner (a ReplicaSet, say), 2 that one's owner (a Deployment); -1 nobody")
-	f.Float32Var(&o.capacityQPS, "kube-api-capacity-qps", 10, "requests a second to the API server for CSIStorageCapacity objects")
-	f.IntVar(&o.capacityBurst, "kube-api-capacity-burst", 20, "requests at once to the API server for CSIStorageCapacity objects")
+	f.Float32Var(&o.capacityQPS, "kube-api-capacity-qps", 10, "requests a second to the API server for CSIStorageCapacity objects (csi-provisioner: 1)")
+	f.IntVar(&o.capacityBurst, "kube-api-capacity-burst", 20, "requests at once to the API server for CSIStorageCapacity objects (csi-provisioner: 5)")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "writes a second to the API server, and as many reads; events, the journal and the Lease are not counted")
 	f.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "writes at once to the API server, and as many reads")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
@@ -146,6 +147,30 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 		_ = f.MarkHidden(name)
 	}
 	return f
+}
+
+// capacitySwitch is --enable-capacity, with the values that csi-provisioner has
+// had in all its versions.
+type capacitySwitch bool
+
+func (c *capacitySwitch) String() string { return strconv.FormatBool(bool(*c)) }
+
+func (c *capacitySwitch) Type() string { return "bool" }
+
+func (c *capacitySwitch) Set(value string) error {
+	switch value {
+	case "central":
+		*c = true
+		return nil
+	case "local":
+		return errors.New(centralAlone)
+	}
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("allowed are true, false and central")
+	}
+	*c = capacitySwitch(on)
+	return nil
 }
 
 // idle are flags of csi-provisioner that may stay where they are, and why they
