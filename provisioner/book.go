@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 )
@@ -50,8 +53,10 @@ type configMapBook struct {
 	foreign    map[types.UID]*bookPage // entries that can't be read: they stay as they are
 	foreseen   map[types.UID]time.Time // entries that nobody has begun with, and since when they are there
 	lead       time.Duration           // for how long the last one begun with had been there
-	waiting    []chan error            // for the next commit
-	committing []chan error            // for the one under way
+	waiting    []pageWaiter            // for the next commit
+	committing []pageWaiter            // for the one under way
+	looked     time.Time               // when the pages were last looked for
+	lost       error                   // that somebody else writes; nil if nobody does
 	wanted     chan struct{}           // someone waits for a commit
 	ahead      chan struct{}           // there is something to write that nobody waits for
 }
@@ -64,10 +69,17 @@ type bookPage struct {
 	version string    // as last read or written; empty if the ConfigMap isn't there
 	dirty   bool      // is to be written
 	stale   time.Time // since when it has less in it than the ConfigMap, which can wait for another reason to write; zero if it hasn't
+	failed  error     // why its last write has failed; nil if it hasn't
 
 	saved   map[string]string // what the version holds
 	writing map[string]string // what is being written; nil for nothing
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
+}
+
+// pageWaiter waits for a commit of one page.
+type pageWaiter struct {
+	page *bookPage
+	done chan error
 }
 
 func newBook(client kubernetes.Interface, namespace, prefix string, commits func()) *configMapBook {
@@ -88,22 +100,39 @@ func (b *configMapBook) load(ctx context.Context) ([]*order, error) {
 		return nil, err
 	}
 	b.pages = pages
-	var orders []*order
-	for _, p := range b.pages {
-		for uid, data := range p.entries {
-			p.bytes += len(uid) + len(data)
+	orders := map[types.UID]*order{}
+	for _, p := range b.newestFirst() {
+		p.saved = maps.Clone(p.entries)
+		for uid, data := range p.saved {
 			o, err := decode([]byte(data))
-			if err != nil {
+			switch {
+			case err != nil:
 				klog.ErrorS(err, "An entry of the journal can't be read; it is kept", "configMap", b.namespace+"/"+p.name, "claim", uid)
 				b.foreign[types.UID(uid)] = p
+			case b.where[types.UID(uid)] != nil:
+				delete(p.entries, uid)
+				p.dirty = true
 				continue
+			default:
+				b.where[types.UID(uid)], orders[types.UID(uid)] = p, o
 			}
-			b.where[types.UID(uid)] = p
-			orders = append(orders, o)
+			p.bytes += len(uid) + len(data)
 		}
-		p.saved = maps.Clone(p.entries)
 	}
-	return orders, nil
+	return slices.Collect(maps.Values(orders)), nil
+}
+
+// newestFirst returns the pages, the one that was written last first. If two have
+// an order for the same claim, that of the older page had come to its end, and a
+// crash kept it from being taken out.
+func (b *configMapBook) newestFirst() []*bookPage {
+	return slices.SortedStableFunc(slices.Values(b.pages), func(x, y *bookPage) int {
+		order, err := resourceversion.CompareResourceVersion(y.version, x.version)
+		if err != nil { // one of them isn't there
+			return strings.Compare(y.version, x.version)
+		}
+		return order
+	})
 }
 
 // readAll reads every page, missing ones too: somebody may have deleted one in the middle.
@@ -210,11 +239,10 @@ func (b *configMapBook) enter(claim types.UID, data string) (<-chan error, error
 		return done, nil
 	case p.writing != nil && p.writing[string(claim)] == data: // it goes with the commit under way
 		done := make(chan error, 1)
-		b.committing = append(b.committing, done)
+		b.committing = append(b.committing, pageWaiter{p, done})
 		return done, nil
 	}
-	p.dirty = true
-	return b.await(), nil
+	return b.await(p), nil
 }
 
 // stands says whether the ConfigMap holds the order, and will whatever becomes of
@@ -225,11 +253,16 @@ func (p *bookPage) stands(claim types.UID, data string) bool {
 }
 
 // place puts an order on the page that has it or has room for it, which is to be
-// written then, and returns nil if none has. b.mu is held.
+// written then, and returns nil if none has. As long as a page may still hold an
+// earlier order for the claim there is no other page for it: a crash would leave
+// both. b.mu is held.
 func (b *configMapBook) place(claim types.UID, data string) *bookPage {
 	p := b.where[claim]
 	if p == nil {
-		if p = b.roomFor(len(claim) + len(data)); p == nil {
+		if p = b.struck[claim]; p == nil {
+			p = b.roomFor(len(claim) + len(data))
+		}
+		if p == nil || p.bytes+len(claim)+len(data) > pageBytes {
 			return nil
 		}
 		b.where[claim] = p
@@ -242,10 +275,11 @@ func (b *configMapBook) place(claim types.UID, data string) *bookPage {
 	return p
 }
 
-// await asks for a commit. b.mu is held.
-func (b *configMapBook) await() <-chan error {
+// await asks for a commit of the page. b.mu is held.
+func (b *configMapBook) await(p *bookPage) <-chan error {
+	p.dirty = true
 	done := make(chan error, 1)
-	b.waiting = append(b.waiting, done)
+	b.waiting = append(b.waiting, pageWaiter{p, done})
 	signal(b.wanted)
 	return done
 }
@@ -259,16 +293,24 @@ func signal(c chan<- struct{}) {
 }
 
 // roomFor returns the first page that stays handy, so that few pages are in use,
-// else the smallest one with room.
+// else the smallest one with room; one whose last write has failed only if there
+// is no other.
 func (b *configMapBook) roomFor(bytes int) *bookPage {
-	var smallest *bookPage
+	var smallest, failing *bookPage
 	for _, p := range b.pages {
-		if p.bytes+bytes <= handyBytes {
+		switch fits := p.bytes+bytes <= pageBytes; {
+		case p.failed != nil:
+			if fits && failing == nil {
+				failing = p
+			}
+		case p.bytes+bytes <= handyBytes:
 			return p
-		}
-		if p.bytes+bytes <= pageBytes && (smallest == nil || p.bytes < smallest.bytes) {
+		case fits && (smallest == nil || p.bytes < smallest.bytes):
 			smallest = p
 		}
+	}
+	if smallest == nil {
+		return failing
 	}
 	return smallest
 }
@@ -333,8 +375,7 @@ func (b *configMapBook) flush(ctx context.Context, claim types.UID) error {
 		b.mu.Unlock()
 		return nil
 	}
-	p.dirty = true
-	done := b.await()
+	done := b.await(p)
 	b.mu.Unlock()
 	select {
 	case err := <-done:

@@ -29,8 +29,9 @@ type shelf struct {
 	mu     sync.Mutex
 	kept   map[string]*v1.ConfigMap
 	writes int
-	before error // the next write fails with this and has no effect
-	after  error // the next write fails with this and has its effect
+	before error            // the next write fails with this and has no effect
+	after  error            // the next write fails with this and has its effect
+	broken map[string]error // every write of the ConfigMap fails with this and has no effect
 }
 
 func newShelf() (*shelf, *fake.Clientset) {
@@ -56,11 +57,16 @@ func (s *shelf) react(action clienttesting.Action) (bool, runtime.Object, error)
 		s.before = nil
 		return true, nil, err
 	}
+	if err := s.broken[configMap.Name]; err != nil {
+		return true, nil, err
+	}
 	now := s.kept[configMap.Name]
 	switch {
 	case action.GetVerb() == "create" && now != nil:
 		return true, nil, apierrors.NewAlreadyExists(group, configMap.Name)
-	case action.GetVerb() == "update" && (now == nil || now.ResourceVersion != configMap.ResourceVersion):
+	case action.GetVerb() == "update" && now == nil:
+		return true, nil, apierrors.NewNotFound(group, configMap.Name)
+	case action.GetVerb() == "update" && now.ResourceVersion != configMap.ResourceVersion:
 		return true, nil, apierrors.NewConflict(group, configMap.Name, errors.New("it has changed"))
 	}
 	configMap.ResourceVersion = strconv.Itoa(s.writes)

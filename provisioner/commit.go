@@ -2,15 +2,16 @@ package provisioner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 )
 
 // When the book's pages are written, and what a write that failed has come to.
@@ -33,6 +34,9 @@ const (
 	// lately been in the book before their turn that it waits, if that is longer,
 	// and aheadMost is how long it waits at most.
 	aheadShare, leadShare, aheadMost = 4, 4, 250 * time.Millisecond
+	// lookForPages is how often it is looked whether the pages with orders are
+	// still there, for who deletes one tells nobody.
+	lookForPages = 15 * time.Second
 	// commitTimeout bounds one write of a page.
 	commitTimeout = 15 * time.Second
 )
@@ -50,6 +54,7 @@ func (b *configMapBook) run(ctx context.Context) {
 			b.leaveTime(ctx, min(max(aheadShare*took, b.lastLead()/leadShare), aheadMost))
 		case <-time.After(strikeLinger):
 			b.hurryOverdue()
+			b.lookForPages(context.WithoutCancel(ctx))
 		}
 		begin := time.Now()
 		b.commit(context.WithoutCancel(ctx))
@@ -106,11 +111,53 @@ func (b *configMapBook) hurryOverdue() {
 	}
 }
 
-// commit writes every page that has changed, and tells those who wait.
+// lookForPages has a page written again that somebody has deleted: a crash would
+// forget its orders, and nothing else may be written for long.
+func (b *configMapBook) lookForPages(ctx context.Context) {
+	if time.Since(b.looked) < lookForPages {
+		return
+	}
+	b.looked = time.Now()
+	for _, p := range b.withOrders() {
+		ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+		live := &bookPage{name: p.name, entries: map[string]string{}}
+		if err := b.read(ctx, live); err == nil && live.version == "" {
+			b.isDeleted(p)
+		}
+		cancel()
+	}
+}
+
+// withOrders returns the pages that should be there and hold orders.
+func (b *configMapBook) withOrders() (pages []*bookPage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.pages {
+		if p.version != "" && len(p.entries) > 0 {
+			pages = append(pages, p)
+		}
+	}
+	return pages
+}
+
+// isDeleted notes that the page's ConfigMap isn't there any more. As long as the
+// Lease is held nobody else writes one, so all of the page is written anew.
+func (b *configMapBook) isDeleted(p *bookPage) {
+	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", b.namespace+"/"+p.name)
+	b.set(func() { p.version, p.saved, p.tried, p.dirty = "", nil, nil, true })
+}
+
+// commit writes every page that has changed, and tells those who wait for one
+// what came of that.
 func (b *configMapBook) commit(ctx context.Context) {
-	err := b.saveAll(ctx, b.begin())
-	for _, done := range b.end() {
-		done <- err
+	b.saveAll(ctx, b.begin())
+	lost := b.isLost()
+	for _, w := range b.end() {
+		if lost == nil {
+			w.done <- w.page.failed
+		} else {
+			w.done <- lost
+		}
 	}
 }
 
@@ -131,7 +178,7 @@ func (b *configMapBook) begin() []*bookPage {
 }
 
 // end returns those who have waited for the commit.
-func (b *configMapBook) end() []chan error {
+func (b *configMapBook) end() []pageWaiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.pages {
@@ -143,36 +190,57 @@ func (b *configMapBook) end() []chan error {
 }
 
 // saveAll writes pages side by side.
-func (b *configMapBook) saveAll(ctx context.Context, pages []*bookPage) error {
-	errs := make([]error, len(pages))
+func (b *configMapBook) saveAll(ctx context.Context, pages []*bookPage) {
 	var all sync.WaitGroup
-	for i, p := range pages {
-		all.Go(func() { errs[i] = b.save(ctx, p) })
+	for _, p := range pages {
+		all.Go(func() { b.save(ctx, p) })
 	}
 	all.Wait()
-	return errors.Join(errs...)
 }
 
-// save writes one page.
-func (b *configMapBook) save(ctx context.Context, p *bookPage) error {
+// save writes one page, and notes if that has failed.
+func (b *configMapBook) save(ctx context.Context, p *bookPage) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	b.commits()
-	err := b.settle(ctx, p)
+	err := b.isLost()
 	if err == nil {
+		err = b.settle(ctx, p)
+	}
+	if err == nil {
+		err = b.put(ctx, p, p.writing)
+	}
+	if p.version != "" && apierrors.IsNotFound(err) {
+		b.isDeleted(p)
 		err = b.put(ctx, p, p.writing)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	p.failed = nil
 	if err != nil {
 		p.dirty = true // the next commit tries again
-		return fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", b.namespace, p.name, err)
+		p.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", b.namespace, p.name, err)
+		return
 	}
+	b.forgetStruck(p)
+}
+
+// isLost returns an error once somebody else has written a page: then no page is
+// this process' any more.
+func (b *configMapBook) isLost() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
+}
+
+// forgetStruck forgets what was struck out of a page, as far as its ConfigMap
+// doesn't hold it, nor will by what is being written. b.mu is held.
+func (b *configMapBook) forgetStruck(p *bookPage) {
 	maps.DeleteFunc(b.struck, func(claim types.UID, at *bookPage) bool {
-		_, held := p.writing[string(claim)]
-		return at == p && !held
+		_, saved := p.saved[string(claim)]
+		_, writing := p.writing[string(claim)]
+		return at == p && !saved && !writing
 	})
-	return nil
 }
 
 func (b *configMapBook) put(ctx context.Context, p *bookPage, entries map[string]string) error {
@@ -213,11 +281,19 @@ func (b *configMapBook) settle(ctx context.Context, p *bookPage) error {
 	if err := b.read(ctx, live); err != nil {
 		return err
 	}
-	if !maps.Equal(live.entries, p.tried) && !maps.Equal(live.entries, p.saved) {
+	switch {
+	case live.version == "" && p.version != "":
+		b.isDeleted(p)
+		return nil
+	case !maps.Equal(live.entries, p.tried) && !maps.Equal(live.entries, p.saved):
 		err := fmt.Errorf("%w: somebody else has written ConfigMap %s/%s", ErrLeaseLost, b.namespace, p.name)
+		b.set(func() { b.lost = err })
 		b.fatal(err)
 		return err
 	}
-	b.set(func() { p.version, p.saved, p.tried = live.version, live.entries, nil })
+	b.set(func() {
+		p.version, p.saved, p.tried = live.version, live.entries, nil
+		b.forgetStruck(p)
+	})
 	return nil
 }
