@@ -54,8 +54,8 @@ func (b *configMapBook) run(ctx context.Context) {
 			b.leaveTime(ctx, min(max(aheadShare*took, b.lastLead()/leadShare), aheadMost))
 		case <-time.After(strikeLinger):
 			b.hurryOverdue()
-			b.lookForPages(context.WithoutCancel(ctx))
 		}
+		b.lookForPages(context.WithoutCancel(ctx))
 		begin := time.Now()
 		b.commit(context.WithoutCancel(ctx))
 		took = time.Since(begin)

@@ -96,7 +96,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	volumes, attachments := core.PersistentVolumes().Informer(), storage.VolumeAttachments().Informer()
-	if err := volumes.AddIndexers(cache.Indexers{volumesByClaim: claimOfVolume}); err != nil {
+	if err := volumes.AddIndexers(cache.Indexers{volumesByClaim: claimOfVolume, volumesByHandle: handleOfVolume}); err != nil {
 		return nil, err
 	}
 	if err := attachments.AddIndexers(cache.Indexers{attachmentsByVolume: attachedVolume}); err != nil {
@@ -254,6 +254,7 @@ func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 // volumeGone has a claim looked at again that is left without a volume: as long as its volume was there, nobody made another.
 func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
 	c.p.journal.volumeGoes(pv)
+	c.reclaimer.othersGoOn(pv)
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
 		return

@@ -110,8 +110,12 @@ func newReclaimer(p *Provisioner, volumes, attachments cache.Indexer, observe de
 
 // volumeChanged files a PersistentVolume that may have something to be done.
 func (r *reclaimer) volumeChanged(pv *v1.PersistentVolume) {
-	if driver := r.p.config.DriverName; mayDelete(pv, driver) || mayLetGo(pv, driver) || mayBeNeedless(pv, driver) || mayProtect(pv, driver) {
+	driver := r.p.config.DriverName
+	if mayDelete(pv, driver) || mayLetGo(pv, driver) || mayBeNeedless(pv, driver) || mayProtect(pv, driver) {
 		r.file(pv.Name)
+	}
+	if mayDelete(pv, driver) || mayBeNeedless(pv, driver) {
+		r.othersGoOn(pv)
 	}
 }
 
@@ -154,6 +158,12 @@ func (r *reclaimer) next(ctx context.Context) bool {
 	defer r.progress.work(types.UID(name))
 	err := r.reclaim(ctx, name)
 	r.p.awaiting.heed("persistentvolume "+name, err, func() { r.file(name) })
+	var shared *sharedError
+	if errors.As(err, &shared) { // the other's end, or its release, has it looked at again
+		klog.InfoS("A disk is kept", "persistentVolume", name, "why", err)
+		r.queue.Forget(name)
+		return true
+	}
 	if err != nil {
 		klog.ErrorS(err, "Deleting a volume failed, it is tried again", "persistentVolume", name)
 		r.queue.AddRateLimited(name)
@@ -189,10 +199,17 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 		return err
 	}
 	start := r.p.now()
-	err = r.deleteDisk(ctx, pv)
-	r.observe(pv.Spec.StorageClassName, start, err)
-	if err != nil {
+	deleted, err := r.deleteDisk(ctx, pv)
+	var shared *sharedError
+	switch {
+	case errors.As(err, &shared):
+		r.p.events.Event(pv, v1.EventTypeWarning, reasonKept, err.Error())
+		return err
+	case err != nil:
 		r.p.events.Event(pv, v1.EventTypeWarning, reasonDeleteFailed, err.Error())
+	}
+	if deleted || err != nil {
+		r.observe(pv.Spec.StorageClassName, start, err)
 	}
 	return err
 }
@@ -211,29 +228,33 @@ func (r *reclaimer) isMade(ctx context.Context, pv *v1.PersistentVolume) error {
 }
 
 // deleteDisk deletes the disk first and its PersistentVolume last, so that a
-// crash in between leaves a PersistentVolume that says what is to be done.
-func (r *reclaimer) deleteDisk(ctx context.Context, cached *v1.PersistentVolume) error {
+// crash in between leaves a PersistentVolume that says what is to be done. It
+// returns false without an error if the disk is not to be deleted after all.
+func (r *reclaimer) deleteDisk(ctx context.Context, cached *v1.PersistentVolume) (deleted bool, err error) {
 	if err := r.isDetached(cached); err != nil {
-		return err
+		return false, err
 	}
 	pv, err := r.p.recheck(ctx, cached)
 	if err != nil || pv == nil {
-		return err
+		return false, err
 	}
 	secrets, err := r.p.deletionSecrets(ctx, pv)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if err := r.isShared(ctx, pv); err != nil {
+		return false, err
 	}
 	callCtx, cancel := context.WithTimeout(ctx, r.p.config.Timeout)
 	defer cancel()
 	if _, err := r.p.driver.DeleteVolume(callCtx, &csi.DeleteVolumeRequest{VolumeId: pv.Spec.CSI.VolumeHandle, Secrets: secrets}); err != nil {
-		return fmt.Errorf("DeleteVolume %s: %w", pv.Spec.CSI.VolumeHandle, err)
+		return false, fmt.Errorf("DeleteVolume %s: %w", pv.Spec.CSI.VolumeHandle, err)
 	}
 	err = r.p.client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pv.UID))})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+		return false, err
 	}
-	return r.letGo(ctx, pv)
+	return true, r.letGo(ctx, pv)
 }
 
 // letGo lets a PersistentVolume that is being deleted go. Nothing is left to do
@@ -286,20 +307,35 @@ func (p *Provisioner) recheck(ctx context.Context, cached *v1.PersistentVolume) 
 // nil if Kubernetes is about to bind or release it. One that was not made for
 // its claim may have been brought here with data: it is let go without its disk.
 func (p *Provisioner) recheckNeedless(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	needless, err := p.isNeedless(ctx, pv)
+	switch {
+	case err != nil || !needless:
+		return nil, err
+	case !p.isMadeForClaim(pv):
+		return nil, p.removeFinalizer(ctx, pv)
+	}
+	return pv, nil
+}
+
+// isNeedless says whether the claim of a PersistentVolume that was never bound is
+// there, and without it.
+func (p *Provisioner) isNeedless(ctx context.Context, pv *v1.PersistentVolume) (bool, error) {
 	ref := pv.Spec.ClaimRef
 	claim, err := p.client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil
+		return false, nil
 	case err != nil:
-		return nil, err
-	case claim.UID != ref.UID || claim.Spec.VolumeName == pv.Name:
-		return nil, nil
+		return false, err
 	}
-	if made, err := p.volumeName(claim); err != nil || pv.Annotations[annVolumeName] != made && pv.Name != made {
-		return nil, p.removeFinalizer(ctx, pv)
-	}
-	return pv, nil
+	return claim.UID == ref.UID && claim.Spec.VolumeName != pv.Name, nil
+}
+
+// isMadeForClaim says whether the PersistentVolume was made for the claim that it names.
+func (p *Provisioner) isMadeForClaim(pv *v1.PersistentVolume) bool {
+	ref := pv.Spec.ClaimRef
+	name, err := p.volumeName(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}})
+	return err == nil && (pv.Annotations[annVolumeName] == name || pv.Name == name)
 }
 
 // deletionSecrets reads the Secret that the PersistentVolume names for its

@@ -79,7 +79,7 @@ func TestMayDelete(t *testing.T) {
 func reclaimBench(t *testing.T, cached *v1.PersistentVolume, attachments []*storagev1.VolumeAttachment, live ...runtime.Object) (*bench, *reclaimer) {
 	t.Helper()
 	b := newBench(t, nil, live...)
-	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByHandle: handleOfVolume})
 	attached := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{attachmentsByVolume: attachedVolume})
 	for _, a := range attachments {
 		if err := attached.Add(a); err != nil {
