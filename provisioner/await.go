@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -49,7 +50,7 @@ func (o object) String() string {
 type wanting struct {
 	error
 	object  object
-	version string // of the object when it was found wanting; empty if it wasn't there
+	version string // of the object, or of the list of all, when it was found wanting; empty if it wasn't there
 }
 
 // Unwrap returns the error without what it waits for.
@@ -75,6 +76,23 @@ type awaiting struct {
 type watched struct {
 	waiters map[string]waiter
 	cancel  context.CancelFunc
+
+	version string // the newest that the watch has shown; empty before it has shown any
+	there   bool   // as the watch has shown last
+}
+
+// hasMore says whether the watch has shown what the waiter has not seen.
+func (w *watched) hasMore(than waiter) bool {
+	if than.version == "" {
+		return w.there
+	}
+	return w.version != "" && isNewer(w.version, than.version)
+}
+
+// isNewer says whether a version is newer than another one, as far as they can be compared.
+func isNewer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0 || err != nil && version != than
 }
 
 type waiter struct {
@@ -94,23 +112,36 @@ func (a *awaiting) heed(who string, err error, wake func()) {
 		a.forget(who)
 		return
 	}
+	if a.enter(who, want.object, waiter{version: want.version, wake: wake}) {
+		return
+	}
+	wake()
+}
+
+// enter files a waiter, unless what it waits for has happened already.
+func (a *awaiting) enter(who string, o object, waits waiter) (entered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.waits[who] != want.object {
+	if a.waits[who] != o {
 		a.leave(who)
 	}
-	w := a.watched[want.object]
+	w := a.watched[o]
 	if w == nil {
 		if a.objects == nil || a.stopped || len(a.watched) >= mostWatches {
-			return
+			return true
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		w = &watched{waiters: map[string]waiter{}, cancel: cancel}
-		a.watched[want.object] = w
-		go a.watch(ctx, want.object)
+		a.watched[o] = w
+		go a.watch(ctx, o)
 	}
-	a.waits[who] = want.object
-	w.waiters[who] = waiter{version: want.version, wake: wake}
+	if w.hasMore(waits) {
+		a.leave(who)
+		return false
+	}
+	a.waits[who] = o
+	w.waiters[who] = waits
+	return true
 }
 
 // forget ends a wait.
@@ -159,6 +190,7 @@ func (a *awaiting) watch(ctx context.Context, o object) {
 		} else if a.follow(ctx, o, events) {
 			pause = time.Second
 		}
+		a.forgetShown(o)
 		if sleep(ctx, pause) != nil {
 			return
 		}
@@ -178,29 +210,43 @@ func (a *awaiting) follow(ctx context.Context, o object, events watch.Interface)
 			}
 			if seen, err := meta.Accessor(event.Object); err == nil && (o.name == "" || seen.GetName() == o.name) {
 				heard = true
-				a.changed(o, seen.GetResourceVersion())
+				a.changed(o, seen.GetResourceVersion(), event.Type != watch.Deleted)
 			}
 		}
 	}
 }
 
-// changed wakes all who have not seen this version of the object. Who still
-// wants something of it then waits anew.
-func (a *awaiting) changed(o object, version string) {
-	for _, wake := range a.stale(o, version) {
+// forgetShown forgets what a watch has shown that has ended: the next one begins
+// with what is there.
+func (a *awaiting) forgetShown(o object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w := a.watched[o]; w != nil {
+		w.version, w.there = "", false
+	}
+}
+
+// changed wakes all who have not seen this version of the object, which is there
+// or was deleted. Who still wants something of it then waits anew.
+func (a *awaiting) changed(o object, version string, there bool) {
+	for _, wake := range a.stale(o, version, there) {
 		wake()
 	}
 }
 
-func (a *awaiting) stale(o object, version string) (wakes []func()) {
+func (a *awaiting) stale(o object, version string, there bool) (wakes []func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.watched[o]
 	if w == nil {
 		return nil
 	}
+	w.there = there
+	if w.version == "" || isNewer(version, w.version) {
+		w.version = version
+	}
 	for who, waiter := range w.waiters {
-		if waiter.version != version {
+		if w.hasMore(waiter) {
 			wakes = append(wakes, waiter.wake)
 			a.leave(who)
 		}

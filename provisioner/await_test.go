@@ -7,7 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func waitsFor(err error) object {
@@ -97,5 +99,65 @@ func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
 	if err := b.metadata.Tracker().Add(secretNamed("keys", "7")); err != nil {
 		t.Fatal(err)
 	}
+	<-woken
+}
+
+// P16: what a waiter waits for may have happened between its look and its registration.
+func TestAWaiterThatComesTooLateIsWokenAtOnce(t *testing.T) {
+	client := metadatafake.NewSimpleMetadataClient(metadataScheme())
+	a := newAwaiting(client)
+	defer a.stop()
+	woken := make(chan string, 10)
+	wait := func(who, version string) { a.heed(who, wantOf("keys", version), func() { woken <- who }) }
+	wait("has seen it", "8") // keeps the watch
+	wait("first", "7")
+	awaitWatches(t, client, 1)
+	secrets := client.Resource(secretsResource).Namespace("vault").(metadatafake.MetadataClient)
+	_, err := secrets.CreateFake(secretNamed("keys", "8"), metav1.CreateOptions{})
+	must(t, err)
+	if who := <-woken; who != "first" {
+		t.Fatalf("%s was woken", who)
+	}
+	for who, version := range map[string]string{"saw what was before": "7", "saw that it wasn't there": ""} {
+		wait(who, version)
+		select {
+		case got := <-woken:
+			if got != who {
+				t.Errorf("%s was woken, want %s", got, who)
+			}
+		default:
+			t.Errorf("who %s waits for what has happened already", who)
+		}
+	}
+	wait("saw it later", "9")
+	must(t, secrets.Delete(t.Context(), "keys", metav1.DeleteOptions{}))
+	eventually(t, "the watch has shown that it is gone", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return !a.watched[object{secretsResource, "vault", "keys"}].there
+	})
+	if wait("saw that it is gone", ""); len(woken) > 0 {
+		t.Errorf("%s was woken", <-woken)
+	}
+}
+
+// P5: a watch begins with what is there, which is no change to who has seen it in a list.
+func TestWhatWasListedIsNoChange(t *testing.T) {
+	client := metadatafake.NewSimpleMetadataClient(metadataScheme())
+	replayed := watch.NewFake()
+	client.PrependWatchReactor("referencegrants", clienttesting.DefaultWatchReactor(replayed, nil))
+	a := newAwaiting(client)
+	defer a.stop()
+	woken := make(chan string, 10)
+	all := object{resource: grantsResource, namespace: "vault"}
+	a.heed("claim", &wanting{errors.New("none allows it"), all, "100"}, func() { woken <- "claim" })
+	a.heed("another", &wanting{errors.New("none allows it"), all, "1000"}, func() {}) // keeps the watch
+	for _, version := range []string{"7", "99", "100"} {
+		replayed.Add(secretNamed("unrelated", version))
+	}
+	if len(woken) > 0 {
+		t.Fatal("woken by what was there")
+	}
+	replayed.Add(secretNamed("new", "101"))
 	<-woken
 }

@@ -53,7 +53,9 @@ func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeCl
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("ReferenceGrants of namespace %s: %w", source.namespace, err)
 	}
+	version := ""
 	if err == nil {
+		version = list.GetResourceVersion()
 		for _, item := range list.Items {
 			var grant referenceGrant
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &grant); err == nil && grant.allows(claim, dataSource(claim)) {
@@ -63,6 +65,6 @@ func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeCl
 	}
 	return &wanting{
 		error:  fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s", source, source.namespace, claim.Namespace),
-		object: object{resource: grantsResource, namespace: source.namespace},
+		object: object{resource: grantsResource, namespace: source.namespace}, version: version,
 	}
 }
