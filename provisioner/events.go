@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/lru"
@@ -87,7 +86,11 @@ func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error)
 	if isNoise(event) || f.isLeftForLater(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
-	return f.CreateWithEventNamespaceWithContext(context.Background(), event)
+	created, err := f.CreateWithEventNamespaceWithContext(context.Background(), event)
+	if err != nil {
+		f.memory.wasNotWritten(event)
+	}
+	return created, err
 }
 
 // PatchWithEventNamespace writes that an event has happened again. NotFound has
@@ -97,7 +100,7 @@ func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.E
 		return event, nil
 	}
 	patched, err := f.PatchWithEventNamespaceWithContext(context.Background(), event, data)
-	if apierrors.IsNotFound(err) {
+	if err != nil {
 		f.memory.wasNotWritten(event)
 	}
 	return patched, err

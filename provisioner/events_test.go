@@ -5,9 +5,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
@@ -46,4 +49,36 @@ func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
 	again(failed)
 	again(failed)
 	count(3)
+}
+
+// P13: an event that could not be written is written when it is tried again.
+func TestAnEventThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
+	for verb, write := range map[string]func(corev1client.EventSinkImpl, *v1.Event) (*v1.Event, error){
+		"create": func(sink corev1client.EventSinkImpl, e *v1.Event) (*v1.Event, error) { return sink.Create(e) },
+		"patch": func(sink corev1client.EventSinkImpl, e *v1.Event) (*v1.Event, error) {
+			return sink.Patch(e, []byte(`{"count":2}`))
+		},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			api := fake.NewClientset()
+			event := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Type: v1.EventTypeWarning, Reason: "ProvisioningFailed"}
+			if verb == "patch" {
+				must(t, api.Tracker().Add(event.DeepCopy()))
+			}
+			away := true
+			api.PrependReactor(verb, "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return away, nil, apierrors.NewInternalError(errString("etcd is slow"))
+			})
+			sink := corev1client.EventSinkImpl{Interface: eventsFolded(api, newEventMemory(time.Now), newPatience(time.Now))("shop")}
+			if _, err := write(sink, event); err == nil {
+				t.Fatal("no error")
+			}
+			away = false
+			_, err := write(sink, event)
+			must(t, err)
+			if writes := len(api.Actions()); writes != 2 {
+				t.Errorf("%d writes were tried, want 2", writes)
+			}
+		})
+	}
 }

@@ -97,6 +97,7 @@ func (f *eventFold) isLeftForLater(event *v1.Event) bool {
 			return
 		}
 		if _, err := f.CreateWithEventNamespaceWithContext(context.Background(), event); err != nil {
+			f.memory.wasNotWritten(event)
 			klog.ErrorS(err, "The event of a wait can't be written", "namespace", event.Namespace, "claim", event.InvolvedObject.Name, "event", event.Message)
 		}
 	})
