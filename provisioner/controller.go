@@ -170,14 +170,22 @@ func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNod
 }
 
 // onEvent makes a handler out of one function for what is there and one for
-// what is gone.
-func onEvent[T any](changed, removed func(T)) cache.ResourceEventHandler {
+// what is gone. What was made anew while the watch was down is both.
+func onEvent[T metav1.Object](changed, removed func(T)) cache.ResourceEventHandler {
 	var handler cache.ResourceEventHandlerFuncs
 	if changed != nil {
 		handler.AddFunc = func(object any) { changed(object.(T)) }
 		handler.UpdateFunc = func(_, object any) { changed(object.(T)) }
 	}
 	if removed != nil {
+		handler.UpdateFunc = func(old, object any) {
+			if old, now := old.(T), object.(T); old.GetUID() != now.GetUID() {
+				removed(old)
+			}
+			if changed != nil {
+				changed(object.(T))
+			}
+		}
 		handler.DeleteFunc = func(object any) { removed(gone[T](object)) }
 	}
 	return handler
