@@ -2,7 +2,10 @@ package provisioner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"runtime/debug"
 	"time"
 
@@ -14,7 +17,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
-	"k8s.io/klog/v2"
 )
 
 const (
@@ -33,21 +35,36 @@ func (c *Controller) catchUp(ctx context.Context) error {
 	live := func(resource string) metadata.ResourceInterface {
 		return c.metadata.Resource(v1.SchemeGroupVersion.WithResource(resource))
 	}
-	if err := awaitAsNew(ctx, live("persistentvolumes"), c.p.volumes); err != nil {
+	report := func(err error) error {
+		if lag := (*lagError)(nil); errors.As(err, &lag) {
+			err = c.recovery.notFull(err.Error())
+		}
+		return c.recovery.note(stepCaches, err)
+	}
+	if err := awaitAsNew(ctx, live("persistentvolumes"), c.p.volumes, report); err != nil {
 		return err
 	}
 	defer func() { go debug.FreeOSMemory() }() // what the caches were compared with
-	return awaitAsNew(ctx, live("persistentvolumeclaims"), c.p.claims)
+	return awaitAsNew(ctx, live("persistentvolumeclaims"), c.p.claims, report)
+}
+
+// lagError says how many objects a cache shows in an older version than the API server.
+type lagError struct{ objects int }
+
+func (e *lagError) Error() string {
+	return fmt.Sprintf("the caches lag behind the API server by %d objects", e.objects)
 }
 
 // awaitAsNew waits until the store has every object in a version that isn't older than the API server's at the time of the call.
-func awaitAsNew(ctx context.Context, live metadata.ResourceInterface, store cache.Store) error {
+// It reports every second without progress, and ends if report returns an error.
+func awaitAsNew(ctx context.Context, live metadata.ResourceInterface, store cache.Store, report func(error) error) error {
 	var lagging map[string]string
-	for asked := false; ; asked = true {
+	least := math.MaxInt
+	for {
 		versions, err := liveVersions(ctx, live)
 		if err != nil {
-			klog.ErrorS(err, "It can't be seen whether the caches are up to date; nothing is provisioned before")
-			if err := sleep(ctx, catchUpAsk); err != nil {
+			err = report(fmt.Errorf("it can't be seen whether the caches are up to date: %w", err))
+			if err := errors.Join(err, sleep(ctx, catchUpAsk)); err != nil {
 				return err
 			}
 			continue
@@ -59,14 +76,19 @@ func awaitAsNew(ctx context.Context, live metadata.ResourceInterface, store cach
 		for end := time.Now().Add(catchUpAsk); time.Now().Before(end); {
 			maps.DeleteFunc(lagging, func(key, version string) bool { return isAsNew(store, key, version) })
 			if len(lagging) == 0 {
-				return nil
+				return report(nil)
 			}
 			if err := sleep(ctx, catchUpLook); err != nil {
 				return err
 			}
 		}
-		if !asked {
-			klog.InfoS("The caches lag behind the API server; nothing is provisioned before they have caught up", "objects", len(lagging))
+		var lag error
+		if len(lagging) >= least {
+			lag = &lagError{len(lagging)}
+		}
+		least = len(lagging)
+		if err := report(lag); err != nil {
+			return err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -62,6 +63,8 @@ type Config struct {
 	SnapshotSweep         time.Duration // how often snapshots are looked for that keep a finalizer for nobody; 0 never
 	ClaimAnnotations      []string      // annotations of claims that are passed to the driver
 	ReadOnlyPublish       bool          // volumes of claims that are ReadOnlyMany alone are published for reading
+
+	Self *v1.ObjectReference // what events about this process are about; nil for nothing
 }
 
 // Validate returns an error that names the first field that is missing or

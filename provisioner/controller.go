@@ -38,6 +38,7 @@ type Controller struct {
 	nodes     cache.SharedIndexInformer
 	metadata  metadata.Interface
 	leading   atomic.Bool
+	recovery  *recovery
 	factories []informers.SharedInformerFactory
 	synced    []cache.InformerSynced
 	recorder  record.EventBroadcaster
@@ -94,6 +95,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			now:     time.Now,
 		},
 	}
+	c.recovery = newRecovery(c.p)
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	volumes, attachments := core.PersistentVolumes().Informer(), storage.VolumeAttachments().Informer()
 	if err := volumes.AddIndexers(cache.Indexers{volumesByClaim: claimOfVolume, volumesByHandle: handleOfVolume}); err != nil {
@@ -160,6 +162,9 @@ func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNod
 		{csiNodes, onEvent(c.csiNodeChanged, c.csiNodeGone)},
 	}
 	for _, h := range handlers {
+		if err := h.informer.SetWatchErrorHandlerWithContext(c.recovery.watchFailed); err != nil {
+			return err
+		}
 		registration, err := h.informer.AddEventHandler(h.handler)
 		if err != nil {
 			return err
@@ -341,6 +346,30 @@ func (c *Controller) topologyChanged() {
 // delay, and returns an error if ctx ends before they are full. They are kept
 // as long as the process lives: what is under way when ctx ends needs them.
 func (c *Controller) Start(ctx context.Context) error {
+	full, told := make(chan struct{}), make(chan struct{})
+	go func() { c.tellUntil(full); close(told) }()
+	err := c.fill(ctx)
+	close(full)
+	<-told
+	if err == nil {
+		err = c.recovery.note(stepCaches, nil)
+	}
+	return err
+}
+
+// tellUntil tells every now and then that the caches are not full, until they are.
+func (c *Controller) tellUntil(full <-chan struct{}) {
+	for {
+		select {
+		case <-full:
+			return
+		case <-time.After(recoveryTell):
+			_ = c.recovery.note(stepCaches, c.recovery.notFull("the caches are not full")) // who stands by has no Lease to give up
+		}
+	}
+}
+
+func (c *Controller) fill(ctx context.Context) error {
 	always := context.WithoutCancel(ctx).Done()
 	go c.nodes.Run(always)
 	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced) {
@@ -362,15 +391,18 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // Run works until ctx ends, and returns when all that was begun has an outcome.
 // First of all it catches up with what an earlier process has done, and takes
-// up what that has left under way.
+// up what that has left under way. It returns ErrCannotRecover if that can't be done.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	if c.catchUp(ctx) != nil {
-		return nil // the end came first
-	}
-	if err := c.takeUp(ctx); err != nil {
-		return err
+	c.recovery.lead()
+	for _, step := range []func(context.Context) error{c.catchUp, c.takeUp} {
+		switch err := step(ctx); {
+		case errors.Is(err, ErrCannotRecover):
+			return err
+		case err != nil:
+			return nil // the end came first
+		}
 	}
 	c.lead()
 	stopBook := c.keepBook(ctx, end)

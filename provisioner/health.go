@@ -65,8 +65,12 @@ func (p *progress) check(patience time.Duration) error {
 	return fmt.Errorf("%d objects are queued, and for %s no worker has begun or ended one", len(p.queued), still.Round(time.Second))
 }
 
-// Healthy returns an error if this process leads and its queues are not served.
+// Healthy returns an error if this process leads and can't begin, or its queues are
+// not served.
 func (c *Controller) Healthy() error {
+	if err := c.recovery.checkLeader(); err != nil {
+		return err
+	}
 	patience := c.p.config.Timeout + saveTimeout + commitTimeout + time.Minute // longer than any attempt
 	if err := c.lib.progress.check(patience); err != nil {
 		return err

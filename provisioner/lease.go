@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -51,6 +52,11 @@ func objectName(driver string) string {
 }
 
 func (l *Lease) name() string { return objectName(l.Driver) }
+
+// Reference names the Lease, for events.
+func (l *Lease) Reference() *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: l.Namespace, Name: l.name()}
+}
 
 // Check is the health check of /healthz/leader-election: a leader that cannot
 // renew its Lease is unhealthy.

@@ -23,6 +23,8 @@ type metrics struct {
 	skipped      prometheus.Counter
 	duplicates   prometheus.Counter
 	boundSeconds *prometheus.HistogramVec
+
+	recoveryFailures *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
@@ -51,6 +53,10 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 			Name: "topodisk_provisioner_duplicate_volumes_total",
 			Help: "Claims for which more than one PersistentVolume was made.",
 		}),
+		recoveryFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_recovery_failures_total",
+			Help: "Failed attempts to read what must be known before anything is provisioned or deleted, by what could not be read.",
+		}, []string{"step"}),
 		boundSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "topodisk_provisioner_provision_duration_seconds",
 			Help:    "Time from the claim's creation to its saved PersistentVolume by data source of the volume.",
@@ -63,7 +69,7 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	for _, end := range []string{endSaved, endDeleted} {
 		m.leaks.WithLabelValues(end)
 	}
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds, m.recoveryFailures,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",

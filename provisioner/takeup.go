@@ -2,28 +2,22 @@ package provisioner
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
-// takeUp reads the book, for as long as it takes, and files every order in it
-// that has no PersistentVolume yet: it is repeated until its end is known.
+// takeUp reads the book and files every order in it that has no PersistentVolume
+// yet: it is repeated until its end is known.
 func (c *Controller) takeUp(ctx context.Context) error {
 	if c.book == nil {
 		return nil
 	}
-	var orders []*order
-	for {
-		var err error
-		if orders, err = c.book.load(ctx); err == nil {
-			break
-		}
-		klog.ErrorS(err, "The journal can't be read; nothing is provisioned before")
-		if err := sleep(ctx, time.Second); err != nil {
-			return nil //nolint:nilerr // the end came first
-		}
+	orders, err := c.readBook(ctx)
+	if err != nil {
+		return err
 	}
 	for _, o := range orders {
 		source, ok := sourceObject(o.claim)
@@ -44,6 +38,22 @@ func (c *Controller) takeUp(ctx context.Context) error {
 		c.lib.claims.wake(o.claim)
 	}
 	return nil
+}
+
+// readBook reads the book for as long as it takes, or until that has failed for too long.
+func (c *Controller) readBook(ctx context.Context) ([]*order, error) {
+	for {
+		orders, err := c.book.load(ctx)
+		if err != nil {
+			err = fmt.Errorf("the journal can't be read: %w", err)
+		}
+		if end := c.recovery.note(stepJournal, err); end != nil || err == nil {
+			return orders, end
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // keepBook commits the journal until stop is called; a writer beside this one ends everything.

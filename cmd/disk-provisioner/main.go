@@ -95,6 +95,10 @@ func run(ctx context.Context, o *options) error {
 	o.config.DriverTellsWriters = can.SingleNodeMultiWriter
 	o.config.DriverRestores, o.config.DriverClones, o.config.DriverModifies = can.Snapshots, can.Clone, can.Modify
 	lease.Driver = driver.Name()
+	o.config.Self = lease.Reference()
+	if pod := os.Getenv("POD_NAME"); pod != "" {
+		o.config.Self = provisioner.PodReference(podNamespace(), pod, os.Getenv("POD_UID"))
+	}
 	if err := findOwner(ctx, o, clients.Metadata); err != nil {
 		return err
 	}
@@ -104,6 +108,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	server.setHealthy(c.Healthy)
+	server.setRecovered(c.Recovered)
 	if err := c.Start(ctx); err != nil {
 		return err
 	}

@@ -16,14 +16,16 @@ import (
 	"github.com/topodisk/topodisk/provisioner"
 )
 
-// server answers /metrics, /healthz (does a leader get on with its queues),
-// /healthz/leader-election (does it renew its Lease, too) and /readyz (does the
-// driver answer, and are the caches full, so that it could lead at once).
+// server answers /metrics, /healthz (does a leader read what it must know to begin,
+// and get on with its queues), /healthz/leader-election (does it renew its Lease,
+// too) and /readyz (does the driver answer, and are the caches full, so that it
+// could lead at once; and has it begun if it leads).
 type server struct {
-	http    *http.Server
-	probe   atomic.Pointer[func(context.Context) (bool, error)]
-	filled  atomic.Bool
-	healthy atomic.Pointer[func() error]
+	http      *http.Server
+	probe     atomic.Pointer[func(context.Context) (bool, error)]
+	filled    atomic.Bool
+	healthy   atomic.Pointer[func() error]
+	recovered atomic.Pointer[func() error]
 }
 
 func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *provisioner.Lease) *server {
@@ -48,6 +50,9 @@ func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *provisio
 }
 
 func (s *server) setHealthy(check func() error) { s.healthy.Store(&check) }
+
+// setRecovered says how it is known what keeps this process from its work.
+func (s *server) setRecovered(check func() error) { s.recovered.Store(&check) }
 
 // served returns an error if this process leads and does not get on with its queues.
 func (s *server) served(*http.Request) error {
@@ -85,7 +90,13 @@ func (s *server) ready(r *http.Request) error {
 		return fmt.Errorf("the driver does not answer: %w", err)
 	case !ready:
 		return errors.New("the driver answers that it is not ready; its log says why")
-	case !s.filled.Load():
+	}
+	if check := s.recovered.Load(); check != nil {
+		if err := (*check)(); err != nil {
+			return err
+		}
+	}
+	if !s.filled.Load() {
 		return errors.New("the caches are not full: the API server has not answered with all that there is; the log says what it refuses")
 	}
 	return nil

@@ -55,6 +55,12 @@ func TestHealthOverHTTP(t *testing.T) {
 	s.setFilled()
 	expect("/readyz", 200, "ok")
 
+	begun := errors.New("the journal can't be read")
+	s.setRecovered(func() error { return begun })
+	expect("/readyz", 503, "journal can't be read")
+	begun = nil
+	expect("/readyz", 200, "ok")
+
 	stuck = errors.New("7 objects are queued, and no worker has begun one")
 	expect("/healthz", 503, "7 objects are queued")
 	expect("/healthz/leader-election", 503, "7 objects are queued")

@@ -76,7 +76,7 @@ var rows = []row{
 	}},
 	{"Journal", []panel{
 		{"Size", "bytes", [][2]string{{"max(topodisk_provisioner_journal_size_bytes)", "size"}, {"max(topodisk_provisioner_journal_limit_bytes)", "limit"}}},
-		{"Writes", "ops", [][2]string{{"sum(rate(topodisk_provisioner_journal_writes_total[5m]))", "writes"}}},
+		{"Writes", "ops", [][2]string{{"sum(rate(topodisk_provisioner_journal_writes_total[5m]))", "writes"}, {"sum by (step) (rate(topodisk_provisioner_recovery_failures_total[5m]))", "a new leader can't read: {{step}}"}}},
 	}},
 }
 

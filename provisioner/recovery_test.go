@@ -1,0 +1,147 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+// newcomer is a process that has just become the leader.
+func newcomer(t *testing.T) (*bench, *Controller) {
+	t.Helper()
+	b := newBench(t, nil)
+	b.now = time.Now
+	b.config.Self = &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
+	c := &Controller{p: b.Provisioner, metadata: b.metadata, lib: &library{progress: newProgress(time.Now)}}
+	c.reclaimer, c.recovery = &reclaimer{p: b.Provisioner, progress: newProgress(time.Now)}, newRecovery(b.Provisioner)
+	c.recovery.lead()
+	return b, c
+}
+
+func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newcomer(t)
+		_, api := newShelf()
+		forbidden := apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
+		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
+		c.book = newBook(api, "kube-system", "journal", func() {})
+		begin := time.Now()
+		time.AfterFunc(time.Second/2, func() {
+			for what, check := range map[string]func() error{"healthy": c.Healthy, "ready": c.Recovered} {
+				if err := check(); !strings.Contains(text(err), "the journal can't be read") || !strings.Contains(text(err), "no rule") {
+					t.Errorf("it is not %s: %v", what, err)
+				}
+			}
+		})
+		err := c.takeUp(t.Context())
+		if took := time.Since(begin); !errors.Is(err, ErrCannotRecover) || took < recoveryLimit || took > recoveryLimit+2*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+		if events := b.drained(); len(events) == 0 || !strings.Contains(events[0], reasonRecovery) || !strings.Contains(events[0], "no rule") {
+			t.Errorf("events %q", events)
+		}
+		if n := testutil.ToFloat64(b.metrics.recoveryFailures.WithLabelValues(stepJournal)); n < 10 {
+			t.Errorf("%v failures are counted", n)
+		}
+	})
+}
+
+func TestAJournalThatCanBeReadAgainIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newcomer(t)
+		_, api := newShelf()
+		mended := time.Now().Add(recoveryLimit - 5*time.Second)
+		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return time.Now().Before(mended), nil, errors.New("etcd is slow")
+		})
+		c.book = newBook(api, "kube-system", "journal", func() {})
+		b.journal.book = c.book
+		must(t, c.takeUp(t.Context()))
+		must(t, errors.Join(c.Healthy(), c.Recovered()))
+	})
+}
+
+// versionOf is the metadata of one of several claims.
+func versionOf(n int) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("data-", n), ResourceVersion: "7"}}
+}
+
+func versionsOf(n int) *metav1.List {
+	list := &metav1.List{}
+	for i := range n {
+		list.Items = append(list.Items, runtime.RawExtension{Object: versionOf(i)})
+	}
+	return list
+}
+
+func TestCachesThatLagAreGivenUpOnlyWithoutProgress(t *testing.T) {
+	for what, test := range map[string]struct {
+		every time.Duration // after which the cache has one object more
+		most  int           // at which it stops
+		gives bool
+	}{
+		"they catch up slowly":     {every: recoveryLimit / 2, most: 5},
+		"they stop on their way":   {every: recoveryLimit / 2, most: 3, gives: true},
+		"they show nothing at all": {gives: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, c := newcomer(t)
+				store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+				c.p.claims = store
+				live := metadatafake.NewSimpleMetadataClient(metadataScheme())
+				c.metadata = live
+				live.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, versionsOf(5), nil
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					for n := range test.most {
+						if sleep(ctx, test.every) != nil {
+							return
+						}
+						_ = store.Add(versionOf(n))
+					}
+				}()
+				if err := c.catchUp(ctx); errors.Is(err, ErrCannotRecover) != test.gives || err != nil != test.gives {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A stand-by holds no Lease that it could give up, and a restart would not help it.
+func TestAStandByWithoutCachesIsAliveAndNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newcomer(t)
+		c.recovery = newRecovery(b.Provisioner)
+		full, told := make(chan struct{}), make(chan struct{})
+		go func() { c.tellUntil(full); close(told) }()
+		time.Sleep(2 * recoveryLimit)
+		synctest.Wait()
+		if err := c.Recovered(); !strings.Contains(text(err), "the caches are not full") {
+			t.Errorf("got %v", err)
+		}
+		must(t, c.Healthy())
+		close(full)
+		<-told
+		if events := b.drained(); len(events) == 0 {
+			t.Error("no event tells of it")
+		}
+	})
+}
