@@ -140,7 +140,13 @@ func TestTwoVolumesForOneClaimAreToldAndTheSecondGoesWithItsDisk(t *testing.T) {
 // metric reads one series of the provisioner's metrics.
 func (s *scene) metric(series string) float64 {
 	s.Helper()
-	answer, err := http.Get(s.Topodisk().Metrics(lab.ProvisionerName))
+	return s.metricOf(lab.ProvisionerName, series)
+}
+
+// metricOf reads one series of the metrics of the provisioner of that name.
+func (s *scene) metricOf(name, series string) float64 {
+	s.Helper()
+	answer, err := http.Get(s.Topodisk().Metrics(name))
 	s.must(err)
 	defer answer.Body.Close()
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
