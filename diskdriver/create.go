@@ -164,10 +164,18 @@ func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, er
 func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
 	name := o.spec.Name
 	p := c.history.of(name)
+	asking := false
+	defer func() {
+		if asking { // the call has panicked
+			c.history.keep(name, p.doubted(time.Now()))
+		}
+	}()
 	var refusals []error
 	for left := o.plan; len(left) > 0; {
 		try := left[0]
+		asking = true
 		d, err := c.disks.Create(ctx, o.spec, try, disk.NewToken(name, p.generation))
+		asking = false
 		switch kind := disk.KindOf(err); {
 		case err == nil:
 			return d, nil

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // chain puts interceptors around each other, the first outermost.
@@ -28,15 +30,21 @@ func chain(interceptors ...grpc.UnaryServerInterceptor) grpc.UnaryServerIntercep
 	}
 }
 
-// recoverPanics answers Internal for a handler that panicked, counts it, and
-// lets the process live for the other volumes.
+// recoverPanics answers for a handler that panicked, counts it, and lets the
+// process live for the other volumes. What the handler had begun may have had its
+// effect, so the code is one that no sidecar takes for the end of the call (of
+// Unknown csi-provisioner and csi-attacher do), unless it changes nothing.
 func recoverPanics(count prometheus.Counter) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
 				count.Inc()
 				klog.ErrorS(fmt.Errorf("panic: %v", cause), "A handler panicked", "method", info.FullMethod, "stack", string(debug.Stack()))
-				response, err = nil, status.Errorf(codes.Internal, "%s panicked: %v", path.Base(info.FullMethod), cause)
+				code := codes.Internal
+				if claimOf(req) != (claim{}) {
+					code = answers[disk.UnknownOutcome].code
+				}
+				response, err = nil, status.Errorf(code, "%s panicked: %v", path.Base(info.FullMethod), cause)
 			}
 		}()
 		return handler(ctx, req)

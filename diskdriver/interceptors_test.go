@@ -97,10 +97,10 @@ func TestANameIsNotTakenForAnID(t *testing.T) {
 	}
 }
 
-func TestAPanicIsInternalCountedAndLetsTheVolumeGo(t *testing.T) {
+func TestAPanicIsUnknownCountedAndLetsTheVolumeGo(t *testing.T) {
 	disks := &slow{panics: true}
 	d, registry := newDriver(t, disks, &cloud{})
-	if err := d.delete(t.Context(), "d-1"); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "DeleteVolume panicked: no such case") {
+	if err := d.delete(t.Context(), "d-1"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "DeleteVolume panicked: no such case") {
 		t.Errorf("got %v", err)
 	}
 	disks.panics = false
@@ -119,7 +119,7 @@ topodisk_csi_panics_total 1
 		t.Error(err)
 	}
 	if n, err := testutil.GatherAndCount(registry, "topodisk_csi_call_duration_seconds"); err != nil || n != 2 {
-		t.Errorf("%d series of call times, want one for Internal and one for OK (%v)", n, err)
+		t.Errorf("%d series of call times, want one for the panic and one for OK (%v)", n, err)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
@@ -55,6 +57,69 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// forgetful panics after ECS has made the disk, the first time, and in every list.
+type forgetful struct {
+	Disks
+	made []disk.Token
+}
+
+func (f *forgetful) Named(context.Context, string) ([]disk.Disk, error) { return nil, nil }
+
+func (f *forgetful) List(context.Context) ([]disk.Disk, error) { panic("no such list") }
+
+func (f *forgetful) Create(_ context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
+	f.made = append(f.made, token)
+	if len(f.made) == 1 {
+		panic("after the call")
+	}
+	return disk.Disk{ID: "d-1", Name: spec.Name, Zone: try.Zone, Category: try.Category, PerformanceLevel: try.Level, Size: try.Size, State: disk.Available, Tags: spec.Tags}, nil
+}
+
+// Whoever takes a panic after CreateDisk for the end of it forgets a disk. Upstream's sidecars take Internal and
+// Unknown for the end.
+func TestAPanicIsNoEndOfACall(t *testing.T) {
+	disks := &forgetful{}
+	d, _ := newDriver(t, disks, &cloud{})
+	path := filepath.Join(shortDir(t), "csi.sock")
+	listener, err := Listen("unix://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx, listener, time.Minute) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	}()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := csi.NewControllerClient(conn)
+	req := &csi.CreateVolumeRequest{
+		Name: "disk-1", Parameters: map[string]string{"type": "cloud_essd"}, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 << 30},
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+		}},
+		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"topology.kubernetes.io/zone": "cn-hangzhou-a"}}}},
+	}
+	_, err = client.CreateVolume(t.Context(), req)
+	if code := status.Code(err); code != codes.Unavailable || len(disks.made) != 1 {
+		t.Errorf("a panic after %d creates is answered %s: %v", len(disks.made), code, err)
+	}
+	if _, err := client.ListVolumes(t.Context(), &csi.ListVolumesRequest{}); status.Code(err) != codes.Internal {
+		t.Errorf("a panic of a call that changes nothing is answered %v", err)
+	}
+	if _, err := client.CreateVolume(t.Context(), req); err != nil || len(disks.made) != 2 || disks.made[0] != disks.made[1] {
+		t.Errorf("the same call again: %v, under the tokens %q", err, disks.made)
 	}
 }
 

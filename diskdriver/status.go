@@ -23,7 +23,7 @@ const waits = "nothing; if it lasts, "
 
 // answers has a row for every Kind.
 var answers = map[disk.Kind]answer{
-	disk.Unexpected:      {codes.Internal, "ECS answered with a code that the driver doesn't know, something failed in ECS for good, or the driver has a mistake", "look up ECS's code; report what the driver should know"},
+	disk.Unexpected:      {codes.Internal, "ECS answered with a code that the driver doesn't know, or something failed in ECS for good; a call that changes nothing met a mistake of the driver", "look up ECS's code; report what the driver should know"},
 	disk.Invalid:         {codes.InvalidArgument, "what the claim, the class or the volume asks for can't be: the field, its value and what is allowed", "correct that field; a class can't be changed, so make another"},
 	disk.OutOfRange:      {codes.OutOfRange, "no type that is allowed comes in this size, or the disk is larger than the limit: the sizes of each type", "ask for a size within them, or allow another type"},
 	disk.Denied:          {codes.PermissionDenied, "the account, role or user may not do this: ECS's code, and the permission if ECS names it", "grant it; [credentials](credentials.md)"},
@@ -40,7 +40,7 @@ var answers = map[disk.Kind]answer{
 	disk.BadToken:        {codes.Aborted, "the place in a list isn't one any more", "begin the list anew"},
 	disk.Throttled:       {codes.Unavailable, "ECS takes no more calls for the moment, and the call's time is over", waits + "see which other program calls ECS with this account"},
 	disk.Unreachable:     {codes.Unavailable, "the call didn't get to ECS, or a read had no answer", waits + "see the network, the endpoint and ECS's state"},
-	disk.UnknownOutcome:  {codes.Unavailable, "ECS may have done it, and the answer is lost. The same call later finds out", waits + "see the network, the endpoint and ECS's state"},
+	disk.UnknownOutcome:  {codes.Unavailable, "ECS may have done it, and the answer is lost, or the driver panicked meanwhile. The same call later finds out", waits + "see the network, the endpoint and ECS's state; report a panic"},
 }
 
 // codeOf returns the gRPC code of an error. What ended with its context is
