@@ -21,14 +21,16 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	if err := checkPublish(req); err != nil {
 		return nil, err
 	}
-	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	id, node := disk.ID(req.GetVolumeId()), disk.InstanceID(req.GetNodeId())
+	defer c.unsettled.begin(tie{id, node}, come)()
+	d, err := c.disks.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	c.unsettled.saw(tie{id, node}, d.On(node))
 	if err := publishable(d, req.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
-	node := disk.InstanceID(req.GetNodeId())
 	d, err = c.publish(ctx, d, publishing{
 		node:     node,
 		instance: c.config.known(node),
@@ -93,6 +95,7 @@ func (c *controller) publish(ctx context.Context, d disk.Disk, p publishing) (di
 	case err != nil:
 		return d, err
 	case next == done:
+		c.unsettled.settle(t, come)
 		return d, p.compatible(d)
 	}
 	if err := c.record(ctx, d, p); err != nil {
@@ -131,7 +134,14 @@ func (c *controller) record(ctx context.Context, d disk.Disk, p publishing) erro
 // attach attaches a disk, and for reading waits until the record shows, by
 // which later calls go.
 func (c *controller) attach(ctx context.Context, t tie, p publishing, force bool) (disk.Disk, error) {
+	answered := false
+	defer func() {
+		if !answered { // the call has panicked
+			c.unsettled.doubt(t, coming)
+		}
+	}()
 	d, err := c.attachments.Attach(ctx, t.node, t.disk, force)
+	answered = true
 	if err != nil {
 		c.unsettled.failed(t, coming, err)
 		return d, err

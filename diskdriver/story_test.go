@@ -49,6 +49,7 @@ const cluster = "c1"
 //	fault DO key=value...   ACTION, count, code, status, message
 //	ecs up|down|wrong-key|no-faults
 //	advance DURATION, restart, disks
+//	replica NAME            who has the calls from now on: another process, which began with the first
 //
 // The words as=other and secret.KEY=VALUE give a request secrets.
 func TestStories(t *testing.T) {
@@ -139,6 +140,7 @@ type story struct {
 	sim       *ecssim.Server
 	other     *ecssim.Server // another account
 	driver    *Driver
+	replicas  map[string]*Driver
 	force     bool
 	down      bool
 	key       string
@@ -201,6 +203,8 @@ func (s *story) do(words []string) string {
 		time.Sleep(d)
 	case "restart":
 		s.newProcess()
+	case "replica":
+		s.driver = s.replicas[rest[0]]
 	case "disks":
 		answer = s.disks()
 	default:
@@ -269,7 +273,11 @@ func (s *story) start() {
 	s.must(err)
 	s.told = make(map[*ecssim.Server]int)
 	s.key = "secret"
-	s.newProcess()
+	s.replicas = make(map[string]*Driver)
+	for _, name := range []string{"B", "A"} {
+		s.newProcess()
+		s.replicas[name] = s.driver
+	}
 }
 
 // newProcess starts the driver as after a crash: with nothing remembered.

@@ -17,7 +17,9 @@ func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.Con
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	err := c.unpublish(ctx, disk.ID(req.GetVolumeId()), unpublishing{disk.InstanceID(req.GetNodeId())})
+	id, node := disk.ID(req.GetVolumeId()), disk.InstanceID(req.GetNodeId())
+	defer c.unsettled.begin(tie{id, node}, left)()
+	err := c.unpublish(ctx, id, unpublishing{node})
 	if err != nil && disk.KindOf(err) != disk.NotFound {
 		return nil, err
 	}
@@ -27,6 +29,9 @@ func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.Con
 // unpublish takes the steps of the plan until ECS shows that the disk is off.
 func (c *controller) unpublish(ctx context.Context, id disk.ID, u unpublishing) error {
 	d, err := c.disks.Get(ctx, id)
+	if err == nil {
+		c.unsettled.saw(tie{id, u.node}, d.On(u.node))
+	}
 	for err == nil {
 		next, nodes := c.unpublishes(d, u)
 		for _, node := range nodes {
@@ -36,6 +41,7 @@ func (c *controller) unpublish(ctx context.Context, id disk.ID, u unpublishing) 
 		}
 		switch {
 		case next == done, next == detach && u.node != "":
+			c.unsettled.settle(tie{id, u.node}, left)
 			return c.tags.Untag(ctx, id, u.records(d))
 		case next == detach: // from all: a read may not have shown all
 			d, err = c.disks.Get(ctx, id)
@@ -80,7 +86,14 @@ func (u unpublishing) records(d disk.Disk) []string {
 // detach detaches a disk from one node, and remembers it if ECS may be at it
 // still.
 func (c *controller) detach(ctx context.Context, t tie) error {
+	answered := false
+	defer func() {
+		if !answered { // the call has panicked
+			c.unsettled.doubt(t, leaving)
+		}
+	}()
 	err := c.attachments.Detach(ctx, t.node, t.disk)
+	answered = true
 	if err != nil {
 		c.unsettled.failed(t, leaving, err)
 		return err
