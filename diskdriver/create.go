@@ -136,14 +136,20 @@ func (c *controller) zones(req *csi.CreateVolumeRequest, params disk.Parameters,
 	return o, err
 }
 
-// existing looks for the disk by its name if an earlier call may have made it.
-// While a used-up token's disk may still come into sight nothing else is done.
+// existing looks for the disk by its name if an earlier call may have made it,
+// by whatever process, and the client token may not tell. While a used-up token's
+// disk may still come into sight nothing else is done.
 func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, error) {
-	p := c.history.of(o.spec.Name)
-	if !p.unsure {
+	name := o.spec.Name
+	if isFirstCall(ctx) && !c.history.of(name).mayHaveDisk() {
+		c.history.looked(name, time.Now(), false)
+	}
+	p := c.history.of(name)
+	if !p.unsure && p.tokenTells() {
 		return disk.Disk{}, false, nil
 	}
-	d, found, err := c.named(ctx, o.spec.Name)
+	d, found, err := c.named(ctx, name)
+	p = c.history.of(name)
 	switch {
 	case found:
 		return d, true, nil
@@ -154,7 +160,7 @@ func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, er
 	case time.Since(p.unseenSince) < visibilityHorizon:
 		return disk.Disk{}, false, notInSight(p)
 	}
-	c.history.keep(o.spec.Name, p.next())
+	c.history.keep(name, p.next())
 	return disk.Disk{}, false, nil
 }
 
@@ -272,7 +278,11 @@ func mayHaveMade(kind disk.Kind) bool {
 // is UnknownOutcome, whatever the reason: whoever asks knows that a disk may
 // exist.
 func (c *controller) named(ctx context.Context, name string) (disk.Disk, bool, error) {
+	asked := time.Now()
 	disks, err := c.disks.Named(ctx, name)
+	if err == nil {
+		c.history.looked(name, asked, len(disks) > 0)
+	}
 	switch {
 	case err != nil:
 		return disk.Disk{}, false, &disk.Error{Kind: disk.UnknownOutcome, Err: fmt.Errorf("a disk may exist for this volume, and looking for it failed: %w", err)}

@@ -13,6 +13,10 @@ const (
 	// its name in sight, the disk of that token is taken for gone.
 	visibilityHorizon = 60 * time.Second
 
+	// tokenTrust is for how long ECS surely makes one disk for a client token,
+	// counted from the first call with it. ECS documents no time at all.
+	tokenTrust = 5 * time.Minute
+
 	// forgetAfter is how long a name that is not asked for is remembered. A
 	// name that comes again later is treated as after a restart, which is safe
 	// and costs a visibilityHorizon at most.
@@ -27,8 +31,13 @@ type past struct {
 	outOfStock  bool            // the last create under the token was answered OutOfStock, and none before it is in doubt
 	unseenSince time.Time       // when the token was first found used up with no disk in sight; zero if it wasn't
 	answered    bool            // with the volume, the last time that it was asked for; nobody knows whether that was heard
+	absentSince time.Time       // when it was last proved that there was no disk of the name; zero if one was found, or nobody looked
 	touched     time.Time
 }
+
+// tokenTells says whether the client token alone finds what was made under the
+// name: all since it was proved that there was no disk, or too late to show then.
+func (p past) tokenTells() bool { return time.Since(p.absentSince) < tokenTrust-visibilityHorizon }
 
 // shows says whether all that was made under the name shows by now.
 func (p past) shows() bool { return !p.answered || time.Since(p.touched) > visibilityHorizon }
@@ -37,7 +46,7 @@ func (p past) shows() bool { return !p.answered || time.Since(p.touched) > visib
 func (p past) mayHaveDisk() bool { return p.unsure || p.answered }
 
 // next returns what is known of the name under the next token: nothing.
-func (p past) next() past { return past{generation: p.generation + 1} }
+func (p past) next() past { return past{generation: p.generation + 1, absentSince: p.absentSince} }
 
 // doubted is the past after one more create that may have made a disk.
 func (p past) doubted(now time.Time) past {
@@ -66,6 +75,23 @@ func (h *history) of(name string) past {
 	return past{generation: 1}
 }
 
+// looked notes that a disk of the name was looked for, and whether one was found:
+// then the token that made it may be older than anybody knows.
+func (h *history) looked(name string, at time.Time, found bool) {
+	p := h.of(name)
+	p.absentSince = at
+	if found {
+		p.absentSince = time.Time{}
+	}
+	if !p.answered {
+		h.keep(name, p)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.names[name] = p // when it was answered counts on
+}
+
 // keep remembers the past of a name.
 func (h *history) keep(name string, p past) {
 	h.mu.Lock()
@@ -78,7 +104,8 @@ func (h *history) keep(name string, p past) {
 // answer notes that the volume of a name is there: nothing is in doubt any more,
 // but that reads may not show it yet.
 func (h *history) answer(name string) {
-	h.keep(name, past{generation: h.of(name).generation, answered: true, unsureSince: time.Now()})
+	p := h.of(name)
+	h.keep(name, past{generation: p.generation, answered: true, unsureSince: time.Now(), absentSince: p.absentSince})
 }
 
 // sweep drops the names that are not asked for any more.

@@ -118,6 +118,7 @@ var differs = map[string]string{
 	"bind-failed-tokens snapshots":                               usedUp,
 	"bind-failed-tokens sold-out":                                blind,
 	"bind-failed-tokens zones":                                   blind,
+	"hide-detaching publish-handover":                            hidden,
 	"hide-detaching publish-shared-restart":                      hidden,
 	"list-attaching publish-shared":                              crowded,
 	"no-task-for-level modify":                                   atOnce,

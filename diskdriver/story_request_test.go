@@ -1,6 +1,8 @@
 package diskdriver
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -56,7 +58,7 @@ func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequ
 			terms = append(terms, &csi.Topology{Segments: segments})
 		case "takes":
 			takes = strings.Split(value, ",")
-		case "fs", "mode", "block", "access", "timeout", "ro": // read elsewhere
+		case "fs", "mode", "block", "access", "timeout", "ro", "upstream": // read elsewhere
 		case "source":
 			req.VolumeContentSource = contentSource(value)
 		default:
@@ -230,4 +232,21 @@ func categoriesOf(list string) []disk.Category {
 func (s *story) Instance(id disk.InstanceID) (disk.Instance, bool) {
 	i, ok := s.known[id]
 	return i, ok
+}
+
+func (s *story) disks() string {
+	var out strings.Builder
+	for _, d := range append(s.sim.Disks(), s.other.Disks()...) {
+		fmt.Fprintf(&out, "%s %s %s %s %d GiB %s %v\n", d.ID, d.Name, d.Zone, strings.TrimSpace(d.Category+" "+d.PerformanceLevel), d.Size, d.ClientToken, d.Tags)
+	}
+	if out.Len() == 0 {
+		return "no disks"
+	}
+	return out.String()
+}
+
+func (s *story) number(word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	s.must(err)
+	return n
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -37,7 +39,7 @@ const cluster = "c1"
 // are real; ECS is simulated on the wire, and the clock is the bubble's.
 //
 //	given key=value...      settings of ECS, before anything else
-//	create NAME key=value...  CreateVolume; keys below, any other is a class parameter
+//	create NAME [upstream] key=value...  CreateVolume, as disk-provisioner or csi-provisioner asks; keys below, any other is a class parameter
 //	delete ID, validate ID key=value..., get ID, list [MAX [TOKEN]]
 //	publish ID NODE [ro] key=value..., unpublish ID [NODE]
 //	expand ID size=30Gi limit=40Gi [block]
@@ -141,6 +143,7 @@ type story struct {
 	other     *ecssim.Server // another account
 	driver    *Driver
 	replicas  map[string]*Driver
+	doubted   map[string]bool // names that there may be a disk of
 	force     bool
 	down      bool
 	key       string
@@ -273,7 +276,7 @@ func (s *story) start() {
 	s.must(err)
 	s.told = make(map[*ecssim.Server]int)
 	s.key = "secret"
-	s.replicas = make(map[string]*Driver)
+	s.replicas, s.doubted = make(map[string]*Driver), make(map[string]bool)
 	for _, name := range []string{"B", "A"} {
 		s.newProcess()
 		s.replicas[name] = s.driver
@@ -365,7 +368,14 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
 	s.addSecrets(req)
+	create, creates := req.(*csi.CreateVolumeRequest)
+	if creates && !s.doubted[create.GetName()] && !slices.Contains(words, "upstream") {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(firstCallKey, "true"))
+	}
 	response, err := invoke(ctx, s.driver, method, req)
+	if creates {
+		s.doubted[create.GetName()] = s.doubted[create.GetName()] || err == nil || sidecarsDo[status.Code(err)].provisioner == underWay
+	}
 	if r, ok := response.(*csi.ListSnapshotsResponse); ok {
 		s.next = r.GetNextToken()
 	}
@@ -480,21 +490,4 @@ func (s *story) callsOf(who string, sim *ecssim.Server) string {
 	}
 	s.told[sim] = len(all)
 	return out.String()
-}
-
-func (s *story) disks() string {
-	var out strings.Builder
-	for _, d := range append(s.sim.Disks(), s.other.Disks()...) {
-		fmt.Fprintf(&out, "%s %s %s %s %d GiB %s %v\n", d.ID, d.Name, d.Zone, strings.TrimSpace(d.Category+" "+d.PerformanceLevel), d.Size, d.ClientToken, d.Tags)
-	}
-	if out.Len() == 0 {
-		return "no disks"
-	}
-	return out.String()
-}
-
-func (s *story) number(word string) int64 {
-	n, err := strconv.ParseInt(word, 10, 64)
-	s.must(err)
-	return n
 }

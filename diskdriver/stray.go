@@ -3,6 +3,7 @@ package diskdriver
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -31,6 +32,8 @@ func (c *controller) clear(ctx context.Context, o order, d disk.Disk) error {
 	if err := c.remove(ctx, d.ID); err != nil {
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
-	c.history.keep(o.spec.Name, c.history.of(o.spec.Name).next())
+	p := c.history.of(o.spec.Name).next()
+	p.absentSince = time.Now()
+	c.history.keep(o.spec.Name, p)
 	return nil
 }

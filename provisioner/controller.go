@@ -89,7 +89,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
 			waiting: newWaiting(), awaiting: newAwaiting(clients.Metadata), sources: newProtection(clients.Metadata, config),
-			soldOut: newSoldOut(time.Now), ties: newTies(),
+			soldOut: newSoldOut(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, journal),
 			now:     time.Now,
@@ -215,6 +215,7 @@ func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
 // lead says that from now on this process speaks to the owners of claims.
 func (c *Controller) lead() {
 	c.leading.Store(true)
+	c.p.firstCalls.lead(c.p.now())
 	for _, object := range c.p.claims.List() {
 		c.p.tellOfMigration(object.(*v1.PersistentVolumeClaim))
 		c.p.foresee(object.(*v1.PersistentVolumeClaim))
@@ -243,6 +244,7 @@ func (c *Controller) rememberVolume(pv *v1.PersistentVolume) {
 }
 
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
+	c.p.firstCalls.forget(claim.UID)
 	c.p.waiting.remove(claim.UID)
 	c.p.journal.book.dismiss(claim.UID)
 	c.lib.rescheduled.Delete(claim.UID)

@@ -57,24 +57,25 @@ type Topology interface {
 // Provisioner provisions one claim at a time per UID and holds what must be
 // remembered between the attempts for it.
 type Provisioner struct {
-	config   Config
-	client   kubernetes.Interface
-	driver   Driver
-	topology Topology
-	journal  *journal
-	waiting  *waiting
-	awaiting *awaiting
-	sources  *protection
-	dynamic  dynamic.Interface // nil: no snapshots, no sources of other namespaces
-	soldOut  *soldOut
-	ties     *ties
-	claims   cache.Indexer // PersistentVolumeClaims, trimmed
-	classes  cache.Store   // StorageClasses
-	volumes  cache.Indexer // PersistentVolumes, trimmed
-	absence  absence
-	events   record.EventRecorder
-	metrics  *metrics
-	now      func() time.Time
+	config     Config
+	client     kubernetes.Interface
+	driver     Driver
+	topology   Topology
+	journal    *journal
+	waiting    *waiting
+	awaiting   *awaiting
+	sources    *protection
+	dynamic    dynamic.Interface // nil: no snapshots, no sources of other namespaces
+	soldOut    *soldOut
+	ties       *ties
+	claims     cache.Indexer // PersistentVolumeClaims, trimmed
+	classes    cache.Store   // StorageClasses
+	volumes    cache.Indexer // PersistentVolumes, trimmed
+	absence    absence
+	firstCalls *firstCalls
+	events     record.EventRecorder
+	metrics    *metrics
+	now        func() time.Time
 
 	// look has a claim looked at now.
 	look func(*v1.PersistentVolumeClaim)
@@ -113,6 +114,7 @@ func (p *Provisioner) attempt(ctx context.Context, claim *v1.PersistentVolumeCla
 		p.metrics.leaks.WithLabelValues(endSaved).Inc()
 	}
 	p.journal.closeSaved(pv)
+	p.firstCalls.forget(claim.UID)
 	p.metrics.bound(claim, p.now())
 	return pv, Finished, nil
 }
@@ -195,7 +197,8 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 	defer cancel()
 	asked := p.now()
 	o.askedIn(p.driver.Session())
-	response, err := p.driver.CreateVolume(ctx, o.requestWithSecrets())
+	response, err := p.driver.CreateVolume(p.firstCalls.begin(ctx, o), o.requestWithSecrets())
+	p.firstCalls.end(o, err)
 	switch {
 	case err == nil:
 		p.soldOut.served(o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
@@ -42,6 +44,7 @@ type scriptedDriver struct {
 	creates  []answer
 	deletes  []error
 	created  []*csi.CreateVolumeRequest
+	first    []bool // of created, whether it was said to be the first call
 	deleted  []*csi.DeleteVolumeRequest
 	onDelete func()
 	capacity map[string]int64 // by zone
@@ -63,9 +66,11 @@ func made(id string, bytes int64, zone string) answer {
 	}}
 }
 
-func (d *scriptedDriver) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest, _ ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+func (d *scriptedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, _ ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	d.first = append(d.first, slices.Equal(sent.Get("topodisk-first-call"), []string{"true"}))
 	d.created = append(d.created, proto.Clone(in).(*csi.CreateVolumeRequest))
 	if len(d.creates) == 0 {
 		return nil, errors.New("no answer is scripted")
@@ -212,7 +217,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	j := newJournal(noBook{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
-		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(),
+		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(), firstCalls: newFirstCalls(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume, volumesByHandle: handleOfVolume}),
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),

@@ -58,6 +58,7 @@ type Client struct {
 	sets      *reads[disk.GroupID, disk.Group]
 	tasks     *reads[disk.TaskID, sdkecs.Task]
 	poller    *poller
+	names     *names
 	sees      *evidence
 	slots     *slots
 	states    *states
@@ -106,6 +107,9 @@ func (c *Client) as(keys Credentials) *Client {
 	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.gates[describeSnapshots].closed, uncounted)
 	other.sets = newReads(describeSnapshotGroups, usualGroup, other.groupsByID, other.gates[describeSnapshotGroups].closed, uncounted)
 	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.gates[describeTasks].closed, uncounted)
+	other.names = &names{list: other.List, alone: func(ctx context.Context, name string) ([]disk.Disk, error) {
+		return other.describeAll(ctx, namedQuery(name, other.clusterID))
+	}}
 	other.poller = newPoller(other.reads, c.metrics.waits)
 	return other
 }

@@ -118,13 +118,14 @@ func notAnID(id disk.ID) error {
 }
 
 // Named reads every disk of this cluster whose tag disk.VolumeNameTag is the CSI
-// volume name, by ID. None is no error, and no proof either: ECS may show a
-// new tag late. Denied: ECS shows no disk at all, as to Get.
+// volume name, by ID; a crowd shares calls. None is no error, and no proof
+// either: ECS may show a new tag late. Denied: ECS shows no disk at all, as to
+// Get.
 func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
-	all, err := c.describeAll(ctx, namedQuery(name, c.clusterID))
+	all, err := c.names.get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

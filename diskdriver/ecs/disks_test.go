@@ -380,6 +380,55 @@ func TestNamedReadsEveryPageAndNothingElse(t *testing.T) {
 	})
 }
 
+// After a handover all that is under way is looked for by name at the same time.
+func TestACrowdOfNamesSharesAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 600
+		sim, c := simulate(t, func(config *ecssim.Config) {
+			config.Latency.API = map[string]time.Duration{"DescribeDisks": 120 * time.Millisecond}
+		})
+		manyDisks(t, c, n)
+		before := calls(sim, "DescribeDisks")
+		var all sync.WaitGroup
+		for i := range 2 * n {
+			all.Go(func() {
+				name := fmt.Sprintf("vol-%d", i)
+				named, err := c.Named(t.Context(), name)
+				if want := i < n; err != nil || (len(named) == 1) != want || want && named[0].Name != name {
+					t.Errorf("%s: %v, %v", name, named, err)
+				}
+			})
+		}
+		all.Wait()
+		if reads := calls(sim, "DescribeDisks") - before; reads > mostLookups+2 {
+			t.Errorf("%d names took %d reads, want %d for the first and 2 pages", 2*n, reads, mostLookups)
+		}
+
+		// A few have a call each, and who goes leaves the others theirs.
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		before = calls(sim, "DescribeDisks")
+		for i := range mostLookups + 3 {
+			all.Go(func() {
+				ctx := t.Context()
+				if i%2 == 0 {
+					ctx = short
+				}
+				if _, err := c.Named(ctx, fmt.Sprintf("vol-%d", i)); (err != nil) != (i%2 == 0) {
+					t.Errorf("vol-%d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		if reads := calls(sim, "DescribeDisks") - before; reads > mostLookups+3 {
+			t.Errorf("%d names took %d reads", mostLookups+3, reads)
+		}
+		if _, err := c.Named(t.Context(), "vol-1"); err != nil || c.names.flying != 0 || len(c.names.waiting) != 0 {
+			t.Errorf("%d turns and %d waiting are left, %v", c.names.flying, len(c.names.waiting), err)
+		}
+	})
+}
+
 func TestPagesThatGoRoundInACircleEnd(t *testing.T) {
 	c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		return answerWith(r, 200, `{"RequestId":"R1","NextToken":"again","Disks":{"Disk":[]}}`), nil

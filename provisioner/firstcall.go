@@ -1,0 +1,73 @@
+package provisioner
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// firstCallKey is the gRPC metadata of a CreateVolume that no earlier call
+	// for its name has made a volume before; the driver knows it by this name.
+	firstCallKey = "topodisk-first-call"
+
+	// clockSkew is more than the clocks of two nodes are apart.
+	clockSkew = time.Minute
+)
+
+// firstCalls tells which CreateVolume is surely the first for its claim, or comes
+// after others that have all ended without a volume. Only of claims that were
+// created since this process leads can it know that nobody else has asked.
+type firstCalls struct {
+	mu    sync.Mutex
+	since time.Time              // when this process began to lead; zero: it doesn't
+	asked map[types.UID]struct{} // claims that there may be a volume for
+}
+
+func newFirstCalls() *firstCalls { return &firstCalls{asked: make(map[types.UID]struct{})} }
+
+// lead notes that no other process provisions from now on.
+func (f *firstCalls) lead(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since = now
+}
+
+// begin notes a call, and tells the driver if it is the first.
+func (f *firstCalls) begin(ctx context.Context, o *order) context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, asked := f.asked[o.claim.UID]
+	f.asked[o.claim.UID] = struct{}{}
+	if asked || o.unknown || o.foundAgain || !f.isOurs(o.claim) {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, firstCallKey, "true")
+}
+
+func (f *firstCalls) isOurs(claim *v1.PersistentVolumeClaim) bool {
+	return !f.since.IsZero() && claim.CreationTimestamp.After(f.since.Add(clockSkew))
+}
+
+// end notes what a call was answered. A refusal says that it has made nothing.
+func (f *firstCalls) end(o *order, err error) {
+	switch status.Code(err) {
+	case codes.ResourceExhausted, codes.InvalidArgument, codes.OutOfRange, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition:
+		if !o.unknown {
+			f.forget(o.claim.UID)
+		}
+	}
+}
+
+// forget lets go of a claim that is gone, or whose volume is saved.
+func (f *firstCalls) forget(claim types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.asked, claim)
+}
