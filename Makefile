@@ -73,6 +73,7 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash
+	$(GO) test -tags e2e -count 1 -timeout 10m -short ./test/handover
 
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
@@ -85,9 +86,10 @@ e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write do
 	@mkdir -p .build/run && $(GO) build -o .build/run/storage ./test/storage
 	@.build/run/storage $(if $(QUICK),-quick,-write docs/conformance.md)
 
-crash: ## kill provisioner and driver between any two calls, and under SEEDS (100) random schedules (half an hour)
+crash: ## kill provisioner and driver between any two calls, under SEEDS (100) random schedules, and at a handover (half an hour)
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
+	$(GO) test -tags e2e -count 1 -timeout 20m ./test/handover
 
 image: ## build the container image for ARCHITECTURES as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)
 	$(GO) run ./test/image -check -version $(VERSION) -revision $(shell git rev-parse HEAD) -architectures $(ARCHITECTURES) -out .build/topodisk.tar

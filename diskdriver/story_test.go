@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -143,7 +144,7 @@ type story struct {
 	other     *ecssim.Server // another account
 	driver    *Driver
 	replicas  map[string]*Driver
-	doubted   map[string]bool // names that there may be a disk of
+	doubted   sync.Map // names that there may be a disk of
 	force     bool
 	down      bool
 	key       string
@@ -276,7 +277,7 @@ func (s *story) start() {
 	s.must(err)
 	s.told = make(map[*ecssim.Server]int)
 	s.key = "secret"
-	s.replicas, s.doubted = make(map[string]*Driver), make(map[string]bool)
+	s.replicas = make(map[string]*Driver)
 	for _, name := range []string{"B", "A"} {
 		s.newProcess()
 		s.replicas[name] = s.driver
@@ -369,12 +370,12 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	defer cancel()
 	s.addSecrets(req)
 	create, creates := req.(*csi.CreateVolumeRequest)
-	if creates && !s.doubted[create.GetName()] && !slices.Contains(words, "upstream") {
+	if _, doubted := s.doubted.Load(create.GetName()); creates && !doubted && !slices.Contains(words, "upstream") {
 		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(firstCallKey, "true"))
 	}
 	response, err := invoke(ctx, s.driver, method, req)
-	if creates {
-		s.doubted[create.GetName()] = s.doubted[create.GetName()] || err == nil || sidecarsDo[status.Code(err)].provisioner == underWay
+	if creates && (err == nil || sidecarsDo[status.Code(err)].provisioner == underWay) {
+		s.doubted.Store(create.GetName(), true)
 	}
 	if r, ok := response.(*csi.ListSnapshotsResponse); ok {
 		s.next = r.GetNextToken()

@@ -107,6 +107,20 @@ func (s *Simulator) SetKey(ctx context.Context, id, secret string) error {
 	return s.do(ctx, http.MethodPost, "keys", map[string]any{"id": id, "secret": secret}, nil)
 }
 
+// SetSpans says how long things take by the names of ecssim.Latency's fields, such as Attach; the others stay.
+func (s *Simulator) SetSpans(ctx context.Context, spans map[string]time.Duration) error {
+	words := map[string]string{}
+	for name, d := range spans {
+		words[name] = d.String()
+	}
+	return s.do(ctx, http.MethodPost, "latency", map[string]any{"spans": words}, nil)
+}
+
+// Advance moves the simulator's clock.
+func (s *Simulator) Advance(ctx context.Context, d time.Duration) error {
+	return s.do(ctx, http.MethodPost, "clock", map[string]any{"advance": d.String()}, nil)
+}
+
 // SetDoubts says how ECS behaves where its sources disagree.
 func (s *Simulator) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
 	return s.do(ctx, http.MethodPost, "doubts", d, nil)

@@ -193,6 +193,20 @@ func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Di
 	return dirs, nil
 }
 
+// BuildTopodisk builds topodisk's programs alone, and returns their directory.
+func BuildTopodisk(ctx context.Context, root string, out *os.File) (string, error) {
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	build := goBuild{dir: root, into: filepath.Join(root, ".build", "run"), packages: topodiskPackages, title: "topodisk", out: out}
+	if err := build.run(ctx); err != nil {
+		return "", fmt.Errorf("build topodisk's programs: %w", err)
+	}
+	return build.into, nil
+}
+
 // BuildDemo builds the demo itself, once Build has built what it runs, and returns its path.
 func BuildDemo(ctx context.Context, root string, out *os.File) (string, error) {
 	dir := filepath.Join(root, ".build", "run")
