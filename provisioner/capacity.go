@@ -2,72 +2,57 @@ package provisioner
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/topology"
 )
 
-// Labels of the CSIStorageCapacity objects that are ours.
-const (
-	driverLabel    = "csi.storage.k8s.io/drivername"
-	managedByLabel = "csi.storage.k8s.io/managed-by"
-	managedBy      = "disk-provisioner"
-)
+// announcement is the key by which the CSIDriver object is looked at. No class
+// has an empty name.
+const announcement = ""
 
-// capacityKey is what one CSIStorageCapacity object speaks of.
-type capacityKey struct{ class, zone string }
-
-// announcement is the key by which the CSIDriver object is looked at.
-var announcement = capacityKey{}
-
-// name is the same for the same key at all times, so that no object is made twice.
-func (k capacityKey) name(driver string) string {
-	sum := sha256.Sum256([]byte(driver + "/" + k.class + "/" + k.zone))
-	return "topodisk-" + hex.EncodeToString(sum[:10])
-}
-
-// capacities keeps one CSIStorageCapacity object for each class and zone, so
-// that the scheduler chooses no node of a zone that has nothing to give
-// (Kubernetes: "Storage Capacity").
+// capacities keeps the CSIStorageCapacity objects of every class: a general one
+// for everywhere, and one for each zone that has less to give, which the general
+// one leaves out (Kubernetes: "Storage Capacity"). So a zone without a node, and a
+// node that an autoscaler only thinks of, are never taken for full.
 type capacities struct {
 	p       *Provisioner
 	classes cache.Store
 	objects cache.Store // CSIStorageCapacity, ours alone
 	client  kubernetes.Interface
-	queue   workqueue.TypedRateLimitingInterface[capacityKey]
+	queue   workqueue.TypedRateLimitingInterface[string] // names of classes
 
 	announced atomic.Bool
 }
 
 func newCapacities(p *Provisioner, client kubernetes.Interface, classes, objects cache.Store) *capacities {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[capacityKey](p.config.RetryStart, p.config.RetryMax)
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[capacityKey]{Name: "capacities"})
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryStart, p.config.RetryMax)
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "capacities"})
 	c := &capacities{p: p, client: client, classes: classes, objects: objects, queue: queue}
 	p.soldOut.onChange = c.soldOutChanged
 	return c
 }
 
-// run works until ctx ends: it looks at everything at once, says so on the
+// run works until ctx ends: it looks at every class at once, says so on the
 // CSIDriver object, and looks again every poll interval.
 func (c *capacities) run(ctx context.Context) {
 	var group utilwait.Group
@@ -90,30 +75,23 @@ func (c *capacities) poll(ctx context.Context) {
 	}, c.p.config.CapacityPoll)
 }
 
-// refresh has everything looked at again: what should be there, and what is.
+// refresh has every class looked at again, and every class that objects are left of.
 func (c *capacities) refresh() {
-	zones := c.zones()
 	for _, object := range c.classes.List() {
 		if class := object.(*storagev1.StorageClass); c.isWanted(class) {
-			for _, zone := range zones {
-				c.queue.Add(capacityKey{class.Name, zone})
-			}
+			c.queue.Add(class.Name)
 		}
 	}
 	for _, object := range c.objects.List() {
-		c.queue.Add(keyOf(object.(*storagev1.CSIStorageCapacity)))
+		c.queue.Add(object.(*storagev1.CSIStorageCapacity).StorageClassName)
 	}
 }
 
-// soldOutChanged has the zones of a place looked at now, and again when the
-// refusal there has ended.
-func (c *capacities) soldOutChanged(class string, topologies []*csi.Topology, until time.Time) {
-	for _, term := range topologies {
-		key := capacityKey{class, zoneOf(term)}
-		c.queue.Add(key)
-		if left := until.Sub(c.p.now()); left > 0 {
-			c.queue.AddAfter(key, left)
-		}
+// soldOutChanged has the class looked at now, and again when the refusal has ended.
+func (c *capacities) soldOutChanged(class string, until time.Time) {
+	c.queue.Add(class)
+	if left := until.Sub(c.p.now()); left > 0 {
+		c.queue.AddAfter(class, left)
 	}
 }
 
@@ -122,19 +100,130 @@ func (c *capacities) isWanted(class *storagev1.StorageClass) bool {
 	return class.Provisioner == c.p.config.DriverName && (late || c.p.config.CapacityForImmediate)
 }
 
-// zones returns the zones in which a node has the driver.
-func (c *capacities) zones() []string {
-	requirement, err := c.p.topology.Require(topology.Question{Immediate: true})
-	if err != nil {
-		return nil
+func (c *capacities) next(ctx context.Context) bool {
+	class, shutdown := c.queue.Get()
+	if shutdown {
+		return false
 	}
-	var zones []string
-	for _, term := range requirement.GetRequisite() {
-		if zone := zoneOf(term); zone != "" {
-			zones = append(zones, zone)
+	defer c.queue.Done(class)
+	work := c.sync
+	if class == announcement {
+		work = c.announce
+	}
+	if err := work(ctx, class); err != nil {
+		klog.ErrorS(err, "The capacities of a class could not be told in full", "class", class)
+		c.queue.AddRateLimited(class)
+		return true
+	}
+	c.queue.Forget(class)
+	if !c.announced.Load() && class != announcement {
+		c.queue.Add(announcement)
+	}
+	return true
+}
+
+// sync makes the objects of a class what they should be, and writes nothing if they are.
+func (c *capacities) sync(ctx context.Context, name string) error {
+	shown := objectsOf(name, c.objects.List())
+	wanted, err := c.wanted(ctx, name, shown)
+	if sameObjects(wanted, shown) {
+		return err
+	}
+	return errors.Join(err, c.write(ctx, name, wanted))
+}
+
+// wanted returns the objects that a class should have, those of exceptions first:
+// none if the class is gone or of no interest. With an error that says what could
+// not be found out it returns what follows from the rest.
+func (c *capacities) wanted(ctx context.Context, name string, shown []*storagev1.CSIStorageCapacity) ([]*storagev1.CSIStorageCapacity, error) {
+	class := c.class(name)
+	if class == nil {
+		return nil, nil
+	}
+	known, err := c.askAll(ctx, class, shown)
+	var wanted []*storagev1.CSIStorageCapacity
+	var less []string
+	for _, zone := range slices.Sorted(maps.Keys(known.zones)) {
+		if bytes := min(known.zones[zone], c.p.soldOut.most(class, zone)); bytes < known.general {
+			less = append(less, zone)
+			wanted = append(wanted, c.object(scope{class: name, zone: zone}, bytes))
 		}
 	}
-	return zones
+	return append(wanted, c.object(scope{class: name, but: less}, known.general)), err
+}
+
+// class returns a class that there should be objects of, else nil.
+func (c *capacities) class(name string) *storagev1.StorageClass {
+	object, exists, err := c.classes.GetByKey(name)
+	if err != nil || !exists || !c.isWanted(object.(*storagev1.StorageClass)) {
+		return nil
+	}
+	return object.(*storagev1.StorageClass)
+}
+
+// askAll asks the driver for the largest volumes of a class, without regard to
+// what it has refused. What the driver can't answer now stays as the objects say;
+// where they say nothing, and where the driver knows of no volume in any zone, a
+// zone is taken to have everything.
+func (c *capacities) askAll(ctx context.Context, class *storagev1.StorageClass, shown []*storagev1.CSIStorageCapacity) (sizes, error) {
+	before, known := sizesOf(shown), sizes{general: math.MaxInt64, zones: map[string]int64{}}
+	settings, err := c.p.settings(class)
+	asks := err == nil && c.p.config.DriverTellsCapacity // no volume can be made of a class that is wrong, which each claim is told
+	var failed error
+	answer := func(where *csi.Topology, before int64) int64 {
+		if !asks {
+			return math.MaxInt64
+		}
+		if failed != nil { // it would not answer now either
+			return before
+		}
+		said, err := c.ask(ctx, settings.parameters, where)
+		switch {
+		case status.Code(err) == codes.InvalidArgument:
+			return math.MaxInt64 // a claim is told what is wrong, if it comes that far
+		case err != nil:
+			failed = fmt.Errorf("GetCapacity of class %s in %v: %w", class.Name, where.GetSegments(), err)
+			return before
+		}
+		return said
+	}
+	if known.general = answer(nil, before.general); known.general == 0 {
+		known.general = math.MaxInt64 // of zones that nobody knows this says nothing
+	}
+	for _, zone := range c.zones(class, before) {
+		known.zones[zone] = answer(&csi.Topology{Segments: map[string]string{topology.WellKnownZoneKey: zone}}, before.of(zone))
+	}
+	return known, failed
+}
+
+// ask returns the size of the largest volume that the driver has there now, or
+// anywhere if where is nil.
+func (c *capacities) ask(ctx context.Context, parameters map[string]string, where *csi.Topology) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.p.config.Timeout)
+	defer cancel()
+	response, err := c.p.driver.GetCapacity(ctx, &csi.GetCapacityRequest{Parameters: maps.Clone(parameters), AccessibleTopology: where})
+	if err != nil {
+		return 0, err
+	}
+	if largest := response.GetMaximumVolumeSize(); largest != nil {
+		return largest.GetValue(), nil
+	}
+	return response.GetAvailableCapacity(), nil
+}
+
+// zones returns, sorted, the zones that may be exceptions: those that the class
+// allows, or else those of nodes; those that are exceptions now, for a zone doesn't
+// sell again because its last node is gone; and those that were just refused.
+func (c *capacities) zones(class *storagev1.StorageClass, before sizes) []string {
+	zones := append(slices.Collect(maps.Keys(before.zones)), c.p.soldOut.zones(class)...)
+	requirement, err := c.p.topology.Require(topology.Question{Allowed: class.AllowedTopologies, Immediate: true})
+	if err == nil { // else there is no node yet, or claims are told what is wrong with the class
+		for _, term := range requirement.GetRequisite() {
+			zones = append(zones, zoneOf(term))
+		}
+	}
+	slices.Sort(zones)
+	return slices.DeleteFunc(slices.Compact(zones), func(zone string) bool { return zone == "" })
 }
 
 func zoneOf(term *csi.Topology) string {
@@ -144,71 +233,56 @@ func zoneOf(term *csi.Topology) string {
 	return term.GetSegments()[topology.ZoneKey]
 }
 
-func keyOf(object *storagev1.CSIStorageCapacity) capacityKey {
-	key := capacityKey{class: object.StorageClassName}
-	if object.NodeTopology != nil {
-		key.zone = object.NodeTopology.MatchLabels[topology.WellKnownZoneKey]
-	}
-	return key
-}
-
-func (c *capacities) next(ctx context.Context) bool {
-	key, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(key)
-	work := c.sync
-	if key == announcement {
-		work = c.announce
-	}
-	if err := work(ctx, key); err != nil {
-		klog.ErrorS(err, "A capacity could not be told", "class", key.class, "zone", key.zone)
-		c.queue.AddRateLimited(key)
-		return true
-	}
-	c.queue.Forget(key)
-	if !c.announced.Load() && key != announcement {
-		c.queue.Add(announcement)
-	}
-	return true
-}
-
-// sync makes one object what it should be.
-func (c *capacities) sync(ctx context.Context, key capacityKey) error {
-	client := c.client.StorageV1().CSIStorageCapacities(c.p.config.Namespace)
-	name := key.name(c.p.config.DriverName)
-	object, exists, err := c.objects.GetByKey(c.p.config.Namespace + "/" + name)
+// write makes the objects of a class the wanted ones.
+//
+// The scheduler takes a node if one of the objects that match it says enough, and
+// what an object speaks of can't be changed. So all that is wanted is written before
+// anything that it replaces is deleted. In between two objects may speak of a zone,
+// of which the larger one counts: at worst one more claim is refused and moves on.
+// In the other order a zone would be without an object and all its Pods would be
+// turned away, and if the process ended there, until another one leads.
+//
+// What there is it reads anew: the cache may not show its own last writes yet, and
+// would have it delete the one general object that is left.
+func (c *capacities) write(ctx context.Context, class string, wanted []*storagev1.CSIStorageCapacity) error {
+	objects := c.client.StorageV1().CSIStorageCapacities(c.p.config.Namespace)
+	list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: ourObjects(c.p.config.DriverName)})
 	if err != nil {
 		return err
 	}
-	class, wanted := c.class(key)
-	if !wanted {
-		if !exists {
-			return nil
+	replaced := map[string]*storagev1.CSIStorageCapacity{}
+	for i := range list.Items {
+		if object := &list.Items[i]; object.StorageClassName == class {
+			replaced[object.Name] = object
 		}
-		return ignoreNotFound(client.Delete(ctx, name, metav1.DeleteOptions{}))
 	}
-	bytes, err := c.bytes(ctx, class, key.zone)
-	if err != nil {
-		return err
-	}
-	quantity := resource.NewQuantity(bytes, resource.BinarySI)
-	if !exists {
-		_, err := client.Create(ctx, c.object(name, key, quantity), metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil // the cache will show it, and it is looked at again
+	for _, object := range wanted {
+		if err := put(ctx, objects, replaced[object.Name], object); err != nil {
+			return err
 		}
-		return err
+		delete(replaced, object.Name)
 	}
-	now := object.(*storagev1.CSIStorageCapacity)
-	if now.Capacity != nil && now.Capacity.Cmp(*quantity) == 0 && equality.Semantic.DeepEqual(now.OwnerReferences, c.owners()) {
+	for name := range replaced {
+		if err := ignoreNotFound(objects.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes an object unless it is as wanted.
+func put(ctx context.Context, objects storagev1client.CSIStorageCapacityInterface, old, wanted *storagev1.CSIStorageCapacity) error {
+	switch {
+	case old == nil:
+		_, err := objects.Create(ctx, wanted, metav1.CreateOptions{})
+		return err
+	case sameObject(old, wanted):
 		return nil
 	}
-	update := now.DeepCopy()
-	update.Capacity, update.MaximumVolumeSize, update.OwnerReferences = quantity, quantity, c.owners()
-	_, err = client.Update(ctx, update, metav1.UpdateOptions{})
-	return ignoreNotFound(err)
+	update := old.DeepCopy()
+	update.Capacity, update.MaximumVolumeSize, update.OwnerReferences = wanted.Capacity, wanted.MaximumVolumeSize, wanted.OwnerReferences
+	_, err := objects.Update(ctx, update, metav1.UpdateOptions{})
+	return err
 }
 
 func ignoreNotFound(err error) error {
@@ -218,117 +292,33 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// class returns the key's class, and false if there should be no such object.
-func (c *capacities) class(key capacityKey) (*storagev1.StorageClass, bool) {
-	object, exists, err := c.classes.GetByKey(key.class)
-	if err != nil || !exists {
-		return nil, false
-	}
-	class := object.(*storagev1.StorageClass)
-	if !c.isWanted(class) {
-		return nil, false
-	}
-	for _, zone := range c.zones() {
-		if zone == key.zone {
-			return class, true
-		}
-	}
-	return nil, false
-}
-
-func (c *capacities) object(name string, key capacityKey, quantity *resource.Quantity) *storagev1.CSIStorageCapacity {
-	return &storagev1.CSIStorageCapacity{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: c.p.config.Namespace,
-			Labels: map[string]string{driverLabel: c.p.config.DriverName, managedByLabel: managedBy}, OwnerReferences: c.owners(),
-		},
-		StorageClassName:  key.class,
-		NodeTopology:      &metav1.LabelSelector{MatchLabels: map[string]string{topology.WellKnownZoneKey: key.zone}},
-		Capacity:          quantity,
-		MaximumVolumeSize: quantity,
-	}
-}
-
-// owners returns who the objects go with: without it they would outlive this
-// program, and the scheduler would go on believing them.
-func (c *capacities) owners() []metav1.OwnerReference {
-	if c.p.config.CapacityOwner == nil {
-		return nil
-	}
-	return []metav1.OwnerReference{*c.p.config.CapacityOwner}
-}
-
-// bytes returns the size of the largest volume that the zone has to give: what
-// the driver says, and no more than what it has not just refused.
-func (c *capacities) bytes(ctx context.Context, class *storagev1.StorageClass, zone string) (int64, error) {
-	most := int64(math.MaxInt64)
-	if c.p.config.DriverTellsCapacity {
-		said, err := c.ask(ctx, class, zone)
-		if err != nil {
-			return 0, err
-		}
-		most = said
-	}
-	return min(most, c.p.soldOut.most(class, zone)), nil
-}
-
-func (c *capacities) ask(ctx context.Context, class *storagev1.StorageClass, zone string) (int64, error) {
-	settings, err := c.p.settings(class)
-	if err != nil {
-		return 0, nil // no volume can be made of such a class, which each claim is told
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.p.config.Timeout)
-	defer cancel()
-	response, err := c.p.driver.GetCapacity(ctx, &csi.GetCapacityRequest{
-		Parameters:         maps.Clone(settings.parameters),
-		AccessibleTopology: &csi.Topology{Segments: map[string]string{topology.WellKnownZoneKey: zone}},
-	})
-	if err != nil {
-		return 0, fmt.Errorf("GetCapacity of class %s in %s: %w", class.Name, zone, err)
-	}
-	if largest := response.GetMaximumVolumeSize(); largest != nil {
-		return largest.GetValue(), nil
-	}
-	return response.GetAvailableCapacity(), nil
-}
-
-// announce sets the CSIDriver's storageCapacity once the objects are there:
-// from then on the scheduler takes a zone without an object for an empty one.
-// It looks again at every poll, for whoever installs the CSIDriver anew may
-// have set it back.
-func (c *capacities) announce(ctx context.Context, _ capacityKey) error {
+// announce sets the CSIDriver's storageCapacity once every class has its general
+// object: from then on the scheduler takes a class without one for sold out. It
+// looks again at every poll, for whoever installs the CSIDriver anew may have set
+// it back.
+func (c *capacities) announce(ctx context.Context, _ string) error {
 	if !c.complete() {
 		return nil
 	}
-	drivers := c.client.StorageV1().CSIDrivers()
-	driver, err := drivers.Get(ctx, c.p.config.DriverName, metav1.GetOptions{})
-	if err != nil {
+	if err := setStorageCapacity(ctx, c.client, c.p.config.DriverName, true); err != nil {
 		return err
-	}
-	if !ptr.Deref(driver.Spec.StorageCapacity, false) {
-		if _, err := drivers.Patch(ctx, driver.Name, types.MergePatchType, []byte(`{"spec":{"storageCapacity":true}}`), metav1.PatchOptions{}); err != nil {
-			return err
-		}
-		klog.InfoS("The scheduler looks at capacities from now on", "driver", driver.Name)
 	}
 	c.announced.Store(true)
 	return nil
 }
 
-// complete says whether every object that should be there is.
+// complete says whether every class that should have a general object has one.
 func (c *capacities) complete() bool {
-	zones := c.zones()
-	for _, object := range c.classes.List() {
-		class := object.(*storagev1.StorageClass)
-		if !c.isWanted(class) {
-			continue
-		}
-		for _, zone := range zones {
-			name := capacityKey{class.Name, zone}.name(c.p.config.DriverName)
-			if _, exists, err := c.objects.GetByKey(c.p.config.Namespace + "/" + name); err != nil || !exists {
-				return false
-			}
+	general := map[string]bool{}
+	for _, object := range c.objects.List() {
+		if object := object.(*storagev1.CSIStorageCapacity); scopeOf(object).zone == "" {
+			general[object.StorageClassName] = true
 		}
 	}
-	return len(zones) > 0
+	for _, object := range c.classes.List() {
+		if class := object.(*storagev1.StorageClass); c.isWanted(class) && !general[class.Name] {
+			return false
+		}
+	}
+	return true
 }

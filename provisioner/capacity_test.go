@@ -2,13 +2,20 @@ package provisioner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -39,19 +46,26 @@ func newCapacityBench(t *testing.T, classes ...*storagev1.StorageClass) *capacit
 	return &capacityBench{bench: b, capacities: newCapacities(b.Provisioner, b.api, store, objects), t: t, classes: store}
 }
 
-// settle works the queue off and lets the cache catch up, until nothing is left to do.
-func (b *capacityBench) settle() {
+// tellsCapacity has the driver say how much there is in each zone.
+func (b *capacityBench) tellsCapacity(said map[string]int64) {
+	b.config.DriverTellsCapacity, b.driver.capacity = true, said
+}
+
+// work works the queue off, and leaves the cache as it is.
+func (b *capacityBench) work() {
 	b.t.Helper()
 	b.refresh()
 	for b.queue.Len() > 0 {
 		b.next(b.t.Context())
 	}
-	list, err := b.api.StorageV1().CSIStorageCapacities("kube-system").List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+}
+
+// settle works the queue off and lets the cache catch up.
+func (b *capacityBench) settle() {
+	b.t.Helper()
+	b.work()
 	var now []any
-	for _, object := range list.Items {
+	for _, object := range b.written() {
 		now = append(now, &object)
 	}
 	if err := b.objects.Replace(now, ""); err != nil {
@@ -59,14 +73,46 @@ func (b *capacityBench) settle() {
 	}
 }
 
-// told returns what the scheduler reads: bytes by class and zone.
-func (b *capacityBench) told() map[capacityKey]int64 {
-	told := map[capacityKey]int64{}
-	for _, object := range b.objects.List() {
-		o := object.(*storagev1.CSIStorageCapacity)
-		told[keyOf(o)] = o.Capacity.Value()
+func (b *capacityBench) written() []storagev1.CSIStorageCapacity {
+	b.t.Helper()
+	list, err := b.api.StorageV1().CSIStorageCapacities("kube-system").List(b.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	return told
+	return list.Items
+}
+
+// nowhere is read as a node without a zone label.
+const nowhere = ""
+
+// reads returns the largest volume of a class that the scheduler takes a node of a zone to have: of the objects that
+// match it the most; -1 if none does.
+func reads(objects []storagev1.CSIStorageCapacity, class, zone string) int64 {
+	node, most := labels.Set{topology.WellKnownZoneKey: zone}, int64(-1)
+	if zone == nowhere {
+		node = nil
+	}
+	for _, object := range objects {
+		selector, err := metav1.LabelSelectorAsSelector(object.NodeTopology)
+		if err == nil && object.NodeTopology != nil && object.StorageClassName == class && selector.Matches(node) {
+			most = max(most, object.MaximumVolumeSize.Value())
+		}
+	}
+	return most
+}
+
+// checkReads checks what the scheduler reads of class essd.
+func (b *capacityBench) checkReads(objects int, want map[string]int64) {
+	b.t.Helper()
+	written := b.written()
+	if len(written) != objects {
+		b.t.Errorf("%d objects, want %d: %v", len(written), objects, written)
+	}
+	for zone, bytes := range want {
+		if got := reads(written, "essd", zone); got != bytes {
+			b.t.Errorf("zone %q has %d, want %d", zone, got, bytes)
+		}
+	}
 }
 
 func (b *capacityBench) isAnnounced() bool {
@@ -78,35 +124,6 @@ func (b *capacityBench) isAnnounced() bool {
 	return ptr.Deref(driver.Spec.StorageCapacity, false)
 }
 
-func TestOneObjectAClassAndZoneThatNamesTheZoneAlone(t *testing.T) {
-	immediate, foreign := testClass(nil), testClass(nil)
-	immediate.Name, immediate.VolumeBindingMode = "immediate", ptr.To(storagev1.VolumeBindingImmediate)
-	foreign.Name, foreign.Provisioner = "foreign", "other.csi"
-	b := newCapacityBench(t, testClass(nil), immediate, foreign)
-	for range 2 { // the second look changes nothing
-		b.settle()
-	}
-	want := map[capacityKey]int64{{"essd", "zone-a"}: math.MaxInt64, {"essd", "zone-b"}: math.MaxInt64}
-	if got := b.told(); len(got) != 2 || got[capacityKey{"essd", "zone-a"}] != want[capacityKey{"essd", "zone-a"}] || got[capacityKey{"essd", "zone-b"}] != want[capacityKey{"essd", "zone-b"}] {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	object := b.objects.List()[0].(*storagev1.CSIStorageCapacity)
-	if labels := object.NodeTopology.MatchLabels; len(labels) != 1 || labels[topology.WellKnownZoneKey] == "" {
-		t.Errorf("node topology %v", labels)
-	}
-	if object.Labels[driverLabel] != driverName || object.Labels[managedByLabel] != managedBy {
-		t.Errorf("labels %v", object.Labels)
-	}
-	if n := objectActions(b, "create"); n != 2 {
-		t.Errorf("%d objects were made", n)
-	}
-	b.config.CapacityForImmediate = true
-	b.settle()
-	if got := b.told(); len(got) != 4 {
-		t.Errorf("with immediate classes: %v", got)
-	}
-}
-
 func objectActions(b *capacityBench, verb string) int {
 	n := 0
 	for _, a := range b.api.Actions() {
@@ -115,6 +132,38 @@ func objectActions(b *capacityBench, verb string) int {
 		}
 	}
 	return n
+}
+
+const all = math.MaxInt64
+
+func TestOneObjectAClassSpeaksOfEverywhere(t *testing.T) {
+	immediate, foreign := testClass(nil), testClass(nil)
+	immediate.Name, immediate.VolumeBindingMode = "immediate", ptr.To(storagev1.VolumeBindingImmediate)
+	foreign.Name, foreign.Provisioner = "foreign", "other.csi"
+	b := newCapacityBench(t, testClass(nil), immediate, foreign)
+	for range 2 { // the second look changes nothing
+		b.settle()
+	}
+	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, "zone-never-seen": all, nowhere: all})
+	object := b.written()[0]
+	if object.Labels[driverLabel] != driverName || object.Labels[managedByLabel] != managedBy {
+		t.Errorf("labels %v", object.Labels)
+	}
+	if creates, lists := objectActions(b, "create"), objectActions(b, "list"); creates != 1 || lists != 5 {
+		t.Errorf("%d objects were made with %d lists, of which four are the test's; want 1 and 5", creates, lists)
+	}
+	b.config.CapacityForImmediate = true
+	b.settle()
+	if n := len(b.written()); n != 2 {
+		t.Errorf("with immediate classes: %d objects", n)
+	}
+}
+
+func TestWithoutNodesAClassHasItsObject(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	b.bench.zones.requirement, b.bench.zones.err = nil, &topology.Error{Reason: topology.NoTopology, Err: errors.New("no node")}
+	b.settle()
+	b.checkReads(1, map[string]int64{"zone-a": all, nowhere: all})
 }
 
 func TestTheSchedulerIsToldOnlyOnceTheObjectsAreThere(t *testing.T) {
@@ -132,22 +181,88 @@ func TestTheSchedulerIsToldOnlyOnceTheObjectsAreThere(t *testing.T) {
 	}
 }
 
-func TestASoldOutZoneHasNoCapacityUntilTheDriverIsAskedAgain(t *testing.T) {
+// sellOut has the driver refuse 20 GiB of class essd in zone-a.
+func (b *capacityBench) sellOut() {
+	both := b.bench.zones.requirement
+	b.bench.zones.requirement = inZone("zone-a").requirement
+	_, _, _ = b.provision(b.t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
+	b.bench.zones.requirement = both
+}
+
+func TestASoldOutZoneIsAnExceptionUntilTheDriverIsAskedAgain(t *testing.T) {
 	b := newCapacityBench(t, testClass(nil))
 	b.settle()
-	zoneA, zoneB := capacityKey{"essd", "zone-a"}, capacityKey{"essd", "zone-b"}
-	b.bench.zones.requirement = inZone("zone-a").requirement
-	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
-	b.bench.zones.requirement = newCapacityBench(t).bench.zones.requirement
+	b.sellOut()
 	b.settle()
-	if told := b.told(); told[zoneA] != 20*gib-1 || told[zoneB] != math.MaxInt64 {
-		t.Errorf("sold out: %v", told)
+	b.checkReads(2, map[string]int64{"zone-a": 20*gib - 1, "zone-b": all, "zone-never-seen": all, nowhere: all})
+	b.clock = b.clock.Add(soldOutAtFirst)
+	b.settle()
+	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
+}
+
+// After every single write a zone has no less than before it or after the whole change, whichever is less, and no more
+// than the other: the process may end there.
+func TestNoZoneIsUncoveredBetweenTwoWrites(t *testing.T) {
+	words := []map[string]int64{
+		{"zone-a": 64 << 40, "zone-b": 64 << 40, "zone-c": 64 << 40},
+		{"zone-a": 0, "zone-b": 64 << 40, "zone-c": 64 << 40},
+		{"zone-a": 0, "zone-b": 32 << 40, "zone-c": 0},
+		{"zone-a": 0, "zone-b": 0, "zone-c": 0},
+		{"zone-a": 32 << 40, "zone-b": 32 << 40, "zone-c": 32 << 40},
+		{"zone-a": 64 << 40, "zone-b": 0, "zone-c": 32 << 40},
+	}
+	b := newCapacityBench(t, testClass(nil))
+	b.bench.zones.requirement.Requisite = append(b.bench.zones.requirement.Requisite, inZone("zone-c").requirement.Requisite...)
+	b.tellsCapacity(words[0])
+	b.settle()
+	places := []string{"zone-a", "zone-b", "zone-c", "zone-never-seen", nowhere}
+	for from := range words {
+		for to := range words {
+			b.driver.capacity = words[from]
+			b.settle()
+			begin := b.written()
+			var steps [][]storagev1.CSIStorageCapacity
+			b.api.PrependReactor("*", "csistoragecapacities", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				list, err := b.api.Tracker().List(storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"), storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"), "kube-system")
+				if err == nil {
+					steps = append(steps, list.(*storagev1.CSIStorageCapacityList).Items) // before each request: after the one before it
+				}
+				return false, nil, err
+			})
+			b.driver.capacity = words[to]
+			b.settle()
+			b.api.ReactionChain = b.api.ReactionChain[1:]
+			end := b.written()
+			for _, zone := range places {
+				was, is := reads(begin, "essd", zone), reads(end, "essd", zone)
+				for n, step := range steps {
+					if now := reads(step, "essd", zone); now < min(was, is) || now > max(was, is) {
+						t.Errorf("from %v to %v, step %d: zone %q has %d, before %d, after %d", words[from], words[to], n, zone, now, was, is)
+					}
+				}
+			}
+			for zone, bytes := range words[to] {
+				if got := reads(end, "essd", zone); got != bytes {
+					t.Errorf("from %v to %v: zone %s has %d", words[from], words[to], zone, got)
+				}
+			}
+		}
+	}
+}
+
+// The cache shows neither what was written nor what was deleted last.
+func TestALateCacheLeavesNoClassUncovered(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	b.settle()
+	first := b.objects.List()
+	b.sellOut()
+	b.settle()
+	if err := b.objects.Replace(append(b.objects.List(), first...), ""); err != nil {
+		t.Fatal(err) // the general object of before is deleted, and shown
 	}
 	b.clock = b.clock.Add(soldOutAtFirst)
 	b.settle()
-	if told := b.told(); told[zoneA] != math.MaxInt64 {
-		t.Errorf("when it is asked again: %v", told)
-	}
+	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
 }
 
 func TestARefusalForWhatOneNodeTakesSaysNothingOfItsZone(t *testing.T) {
@@ -162,39 +277,116 @@ func TestARefusalForWhatOneNodeTakesSaysNothingOfItsZone(t *testing.T) {
 
 func TestTheDriversWordCounts(t *testing.T) {
 	b := newCapacityBench(t, testClass(map[string]string{"type": "cloud_essd"}))
-	b.config.DriverTellsCapacity = true
-	b.driver.capacity = map[string]int64{"zone-a": 0, "zone-b": 64 << 40}
+	b.tellsCapacity(map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
 	b.settle()
-	if told := b.told(); told[capacityKey{"essd", "zone-a"}] != 0 || told[capacityKey{"essd", "zone-b"}] != 64<<40 {
-		t.Errorf("got %v", told)
-	}
-	delete(b.driver.capacity, "zone-b") // it does not answer any more
-	b.driver.capacity["zone-a"] = 1 << 40
+	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40, "zone-never-seen": 64 << 40, nowhere: 64 << 40})
+	b.driver.capacity = map[string]int64{"zone-b": 64 << 40} // of zone-a it doesn't say any more
 	b.settle()
-	if told := b.told(); told[capacityKey{"essd", "zone-a"}] != 1<<40 || told[capacityKey{"essd", "zone-b"}] != 64<<40 {
-		t.Errorf("an unanswered question changed what was told: %v", told)
+	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
+	b.driver.capacity = nil // nor anything
+	b.settle()
+	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40, nowhere: 64 << 40})
+	b.driver.capacity = map[string]int64{"zone-a": 0, "zone-b": 0}
+	b.settle()
+	b.checkReads(3, map[string]int64{"zone-a": 0, "zone-b": 0, "zone-never-seen": all, nowhere: all})
+	b.driver.capacity = map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40}
+	b.settle()
+	b.checkReads(2, map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40})
+}
+
+func TestADriverThatIsAwayHidesNoClass(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	b.tellsCapacity(nil)
+	b.settle()
+	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
+	if b.driver.capacities != 1 {
+		t.Errorf("a driver that doesn't answer was asked %d times for one class", b.driver.capacities)
 	}
 }
 
-func TestObjectsOfClassesAndZonesThatAreGoneGo(t *testing.T) {
+// A class that the driver can't read must not look sold out: the claim's event says what is wrong with it.
+func TestAWrongClassIsNotSoldOut(t *testing.T) {
+	for name, class := range map[string]*storagev1.StorageClass{
+		"to the driver":      testClass(map[string]string{"type": "cloud_nonsense"}),
+		"to the provisioner": testClass(map[string]string{strictTopologyKey: "perhaps"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newCapacityBench(t, class)
+			b.tellsCapacity(nil)
+			b.driver.capacityCode = codes.InvalidArgument
+			b.settle()
+			b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
+		})
+	}
+}
+
+func TestAZoneScaledToZeroKeepsItsException(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	b.tellsCapacity(map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
+	b.settle()
+	b.bench.zones.requirement = inZone("zone-b").requirement
+	b.settle()
+	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
+	b.driver.capacity["zone-a"] = 64 << 40
+	b.settle()
+	b.checkReads(1, map[string]int64{"zone-a": 64 << 40, "zone-b": 64 << 40})
+}
+
+// before writes the objects of the version before exceptions: one a zone.
+func (b *capacityBench) before(said map[string]int64) {
+	b.t.Helper()
+	for zone, bytes := range said {
+		object := b.object(scope{class: "essd", zone: zone}, bytes)
+		if _, err := b.api.StorageV1().CSIStorageCapacities("kube-system").Create(b.t.Context(), object, metav1.CreateOptions{}); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := b.objects.Add(object); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func TestObjectsOfTheVersionBeforeAreTakenOver(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	b.before(map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40})
+	b.tellsCapacity(map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40})
+	b.settle()
+	b.checkReads(2, map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40, nowhere: 64 << 40})
+	if creates, updates := objectActions(b, "create"), objectActions(b, "update"); creates != 4 || updates != 0 {
+		t.Errorf("%d creates, of which three are the test's, and %d updates; want 4 and 0", creates, updates)
+	}
+}
+
+func TestObjectsOfClassesThatAreGoneGo(t *testing.T) {
 	b := newCapacityBench(t, testClass(nil))
 	b.settle()
-	b.bench.zones.requirement = inZone("zone-a").requirement
+	b.sellOut()
 	b.settle()
-	var zones []string
-	for key := range b.told() {
-		zones = append(zones, key.zone)
-	}
-	if !slices.Equal(zones, []string{"zone-a"}) {
-		t.Errorf("left are %v", zones)
-	}
 	if err := b.classes.Delete(testClass(nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.settle()
-	if told := b.told(); len(told) != 0 {
-		t.Errorf("left are %v", told)
+	b.checkReads(0, nil)
+}
+
+func TestNothingSoldOutIsAnObjectAClass(t *testing.T) {
+	var classes []*storagev1.StorageClass
+	for _, name := range []string{"essd", "other"} {
+		class := testClass(nil)
+		class.Name = name
+		classes = append(classes, class)
 	}
+	b := newCapacityBench(t, classes...)
+	said := map[string]int64{}
+	for n := range 20 {
+		zone := fmt.Sprintf("zone-%d", n)
+		said[zone] = 64 << 40
+		b.bench.zones.requirement.Requisite = append(b.bench.zones.requirement.Requisite, inZone(zone).requirement.Requisite...)
+	}
+	said["zone-a"], said["zone-b"] = 64<<40, 64<<40
+	b.tellsCapacity(said)
+	b.settle()
+	b.checkReads(2, map[string]int64{"zone-0": 64 << 40, "zone-19": 64 << 40})
 }
 
 func TestCapacitiesEndWithTheirContext(t *testing.T) {
@@ -202,7 +394,85 @@ func TestCapacitiesEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { b.run(ctx); close(done) }()
-	eventually(t, "an object was made", func() bool { return objectActions(b, "create") == 2 })
+	eventually(t, "an object was made", func() bool { return objectActions(b, "create") == 1 })
 	cancel()
 	<-done
+}
+
+func TestWithdrawnCapacitiesLeaveNothing(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	b.settle()
+	b.sellOut()
+	b.settle()
+	foreign := b.object(scope{class: "essd", zone: "zone-c"}, 0)
+	foreign.Name, foreign.Labels = "foreign", map[string]string{driverLabel: driverName, managedByLabel: "external-provisioner"}
+	if _, err := b.api.StorageV1().CSIStorageCapacities("kube-system").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.announce(t.Context(), announcement); err != nil || !b.isAnnounced() {
+		t.Fatalf("not announced: %v", err)
+	}
+	b.api.ClearActions()
+	for _, want := range []int{2, 0} {
+		deleted, err := WithdrawCapacities(t.Context(), b.api, driverName, "kube-system")
+		if err != nil || deleted != want || b.isAnnounced() {
+			t.Fatalf("%d deleted, want %d; announced %v, %v", deleted, want, b.isAnnounced(), err)
+		}
+	}
+	if left := b.written(); len(left) != 1 || left[0].Name != "foreign" {
+		t.Errorf("left are %v", left)
+	}
+	var order []string
+	for _, a := range b.api.Actions() {
+		if verb := a.GetVerb(); verb != "get" && verb != "list" {
+			order = append(order, verb+" "+a.GetResource().Resource)
+		}
+	}
+	want := []string{"update csistoragecapacities", "patch csidrivers", "delete csistoragecapacities", "delete csistoragecapacities"}
+	if !slices.Equal(order, want) {
+		t.Errorf("%q, want %q", order, want)
+	}
+}
+
+// What can't be listed or raised must not keep the scheduler looking; what it looks at must not be deleted.
+func TestWithdrawingGoesAsFarAsItMay(t *testing.T) {
+	for name, test := range map[string]struct {
+		verb, resource string
+		announced      bool
+		left           int
+	}{
+		"list objects":  {"list", "csistoragecapacities", false, 1},
+		"raise objects": {"update", "csistoragecapacities", false, 0},
+		"patch driver":  {"patch", "csidrivers", true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newCapacityBench(t, testClass(nil))
+			b.tellsCapacity(map[string]int64{"zone-a": 1 << 40, "zone-b": 1 << 40})
+			b.settle()
+			if err := b.announce(t.Context(), announcement); err != nil {
+				t.Fatal(err)
+			}
+			b.api.PrependReactor(test.verb, test.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("forbidden here")
+			})
+			if _, err := WithdrawCapacities(t.Context(), b.api, driverName, "kube-system"); err == nil {
+				t.Error("no error")
+			}
+			b.api.ReactionChain = b.api.ReactionChain[1:]
+			if b.isAnnounced() != test.announced || len(b.written()) != test.left {
+				t.Errorf("announced %v, %d objects are left", b.isAnnounced(), len(b.written()))
+			}
+		})
+	}
+}
+
+func TestRaisedObjectsAreNotRaisedAgain(t *testing.T) {
+	b := newCapacityBench(t, testClass(nil))
+	object := b.object(scope{class: "essd"}, all)
+	if err := raise(t.Context(), b.api, object); err != nil || objectActions(b, "update") != 0 {
+		t.Errorf("%v, %d updates", err, objectActions(b, "update"))
+	}
+	if q := resource.NewQuantity(all, resource.BinarySI); q.Cmp(*object.Capacity) != 0 {
+		t.Errorf("everything is %v", object.Capacity)
+	}
 }

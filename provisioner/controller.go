@@ -127,13 +127,12 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 
 // keepCapacities has CSIStorageCapacity objects kept, and watches those alone.
 func (c *Controller) keepCapacities(client kubernetes.Interface, classes cache.Store) error {
-	ours := driverLabel + "=" + c.p.config.DriverName + "," + managedByLabel + "=" + managedBy
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithNamespace(c.p.config.Namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ourObjects(c.p.config.DriverName) }))
 	objects := factory.Storage().V1().CSIStorageCapacities().Informer()
 	c.factories = append(c.factories, factory)
 	c.capacity = newCapacities(c.p, client, classes, objects.GetStore())
-	lookAgain := func(object *storagev1.CSIStorageCapacity) { c.capacity.queue.Add(keyOf(object)) }
+	lookAgain := func(object *storagev1.CSIStorageCapacity) { c.capacity.queue.Add(object.StorageClassName) }
 	registration, err := objects.AddEventHandler(onEvent(lookAgain, lookAgain))
 	if err != nil {
 		return err
@@ -150,7 +149,7 @@ func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNod
 	}{
 		{claims, onEvent(c.claimChanged, c.claimGone)},
 		{volumes, onEvent(c.volumeChanged, c.volumeGone)},
-		{classes, onEvent(c.classChanged, func(*storagev1.StorageClass) { c.refreshCapacities() })},
+		{classes, onEvent(c.classChanged, c.lookAtCapacities)},
 		{attachments, onEvent(nil, c.reclaimer.attachmentGone)},
 		{nodes, cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(object any, _ bool) { c.nodeChanged(nil, object.(*metav1.PartialObjectMetadata)) },
@@ -283,14 +282,14 @@ func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
 	}
 }
 
-func (c *Controller) refreshCapacities() {
+func (c *Controller) lookAtCapacities(class *storagev1.StorageClass) {
 	if c.capacity != nil {
-		c.capacity.refresh()
+		c.capacity.queue.Add(class.Name)
 	}
 }
 
 func (c *Controller) classChanged(class *storagev1.StorageClass) {
-	c.refreshCapacities()
+	c.lookAtCapacities(class)
 	for _, object := range c.lib.claims.SharedIndexInformer.GetStore().List() {
 		if claim := object.(*v1.PersistentVolumeClaim); pendingOfClass(claim, class, c.p.config.DriverName) {
 			c.lib.claims.wake(claim)
@@ -337,8 +336,8 @@ func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
 }
 
 // topologyChanged has looked at again what a Node or CSINode may have changed.
+// That is no capacity: what is said of all zones is said of a new one, too.
 func (c *Controller) topologyChanged() {
-	c.refreshCapacities()
 	for _, claim := range c.p.waiting.all() {
 		c.lib.claims.wake(claim)
 	}
@@ -415,8 +414,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.p.config.SnapshotSweep > 0 && c.p.config.DriverRestores {
 		parts.Go(func() { c.p.sweepSources(ctx) })
 	}
-	if c.capacity != nil {
+	switch {
+	case c.capacity != nil:
 		parts.Go(func() { c.capacity.run(ctx) })
+	case c.p.config.Namespace != "":
+		parts.Go(func() { c.withdrawCapacities(ctx) })
 	}
 	parts.Wait()
 	c.p.awaiting.stop()

@@ -33,8 +33,8 @@ type soldOut struct {
 	refusals map[place]refusal
 	now      func() time.Time
 
-	// onChange hears of each new refusal, and of each place that is served again.
-	onChange func(class string, topologies []*csi.Topology, until time.Time)
+	// onChange hears of each new refusal to a class, and of each place that is served again.
+	onChange func(class string, until time.Time)
 }
 
 // place is what a claim wants and where: a class and the topologies asked for,
@@ -53,7 +53,7 @@ type refusal struct {
 }
 
 func newSoldOut(now func() time.Time) *soldOut {
-	return &soldOut{refusals: map[place]refusal{}, now: now, onChange: func(string, []*csi.Topology, time.Time) {}}
+	return &soldOut{refusals: map[place]refusal{}, now: now, onChange: func(string, time.Time) {}}
 }
 
 func placeOf(o *order) place {
@@ -100,6 +100,20 @@ func (s *soldOut) most(class *storagev1.StorageClass, zone string) int64 {
 		}
 	}
 	return most
+}
+
+// zones returns the zones in which a class was just refused, in any order and
+// perhaps more than once.
+func (s *soldOut) zones(class *storagev1.StorageClass) (zones []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for at, r := range s.refusals {
+		if at.class == classKey(class) && now.Before(r.until) {
+			zones = append(zones, r.zones...)
+		}
+	}
+	return zones
 }
 
 // ask returns an error if the driver has just refused the same or less. Once
@@ -165,7 +179,7 @@ func (r *refusedBefore) Error() string {
 // heard notes that the driver, asked at the given time, has had no volume to
 // give. Answers to calls that were made side by side count as one.
 func (s *soldOut) heard(o *order, asked time.Time) {
-	s.onChange(o.class.Name, o.requisite(), s.keep(placeOf(o), o, asked))
+	s.onChange(o.class.Name, s.keep(placeOf(o), o, asked))
 }
 
 // heardOfOne notes that the driver has refused the claim for a reason that may
@@ -205,7 +219,7 @@ func (s *soldOut) served(o *order) {
 	}
 	s.mu.Unlock()
 	if refused {
-		s.onChange(o.class.Name, o.requisite(), time.Time{})
+		s.onChange(o.class.Name, time.Time{})
 	}
 }
 

@@ -1,9 +1,11 @@
 package provisioner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -51,6 +53,9 @@ type scriptedDriver struct {
 	listed   []string         // volume names, a page each; nil for no answer
 	lists    int
 	session  int
+
+	capacityCode codes.Code // of zones that capacity doesn't have; Unavailable if none
+	capacities   int        // questions for one
 }
 
 type answer struct {
@@ -105,9 +110,13 @@ func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeReq
 func (d *scriptedDriver) GetCapacity(_ context.Context, in *csi.GetCapacityRequest, _ ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	bytes, ok := d.capacity[in.AccessibleTopology.Segments[topology.WellKnownZoneKey]]
+	d.capacities++
+	bytes, ok := d.capacity[in.GetAccessibleTopology().GetSegments()[topology.WellKnownZoneKey]]
+	if in.AccessibleTopology == nil && len(d.capacity) > 0 {
+		bytes, ok = slices.Max(slices.Collect(maps.Values(d.capacity))), true
+	}
 	if !ok {
-		return nil, status.Error(codes.Unavailable, "no answer is scripted")
+		return nil, status.Error(cmp.Or(d.capacityCode, codes.Unavailable), "no answer is scripted")
 	}
 	return &csi.GetCapacityResponse{AvailableCapacity: bytes}, nil
 }
