@@ -39,6 +39,9 @@ func main() {
 	if command, args, ok := cli.Find(commands(), os.Args[1:]); ok {
 		os.Exit(command.Run(args))
 	}
+	if len(os.Args) > 1 && os.Args[1] == capacityCommand {
+		os.Exit(mainOfCapacity(os.Args[2:]))
+	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, errHelp):

@@ -108,11 +108,11 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
 	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
 	f.DurationVar(&c.NodeGrace, "node-grace", time.Minute, "how long a selected node may be without the driver before the claim goes back to the scheduler")
-	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "tell the scheduler by CSIStorageCapacity objects which zones have disks to give: true, false, or central, which csi-provisioner 2 calls true")
+	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "tell the scheduler by CSIStorageCapacity objects which zones have disks to give: true, false, which undoes an earlier true, or central, which csi-provisioner 2 calls true")
 	f.Lookup("enable-capacity").NoOptDefVal = "true"
 	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the driver is asked for the capacity of every class and zone")
 	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "tell capacities of classes that bind at once, too")
-	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "capacities asked for at the same time")
+	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "classes whose capacities are asked for at the same time")
 	f.IntVar(&o.ownerLevel, "capacity-ownerref-level", 1, "owner of the CSIStorageCapacity objects, which go with it: 0 the Pod named by the environment's POD_NAME, 1 its owner (a ReplicaSet, say), 2 that one's owner (a Deployment); -1 nobody")
 	f.Float32Var(&o.capacityQPS, "kube-api-capacity-qps", 10, "requests a second to the API server for CSIStorageCapacity objects (csi-provisioner: 1)")
 	f.IntVar(&o.capacityBurst, "kube-api-capacity-burst", 20, "requests at once to the API server for CSIStorageCapacity objects (csi-provisioner: 5)")
