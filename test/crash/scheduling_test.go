@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/test/lab"
 )
@@ -139,17 +138,14 @@ func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
 // withoutCapacities has the scheduler know nothing of what zones sell, until the test is over.
 func (s *scene) withoutCapacities() {
 	s.Helper()
-	heed := func(ctx context.Context, yes bool) error {
-		_, err := s.Client.StorageV1().CSIDrivers().Patch(ctx, lab.DriverName, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"storageCapacity":%t}}`, yes), metav1.PatchOptions{})
-		return err
-	}
 	s.restartProvisioner("--enable-capacity=false")
-	s.must(heed(s.Context(), false))
-	s.Cleanup(func() {
-		if err := heed(context.Background(), true); err != nil {
-			s.Error(err)
+	s.must(s.await(s.Context(), "the scheduler doesn't look at capacities", limit, func(ctx context.Context) error {
+		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
+		if err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity {
+			err = errors.New("its storageCapacity is true")
 		}
-	})
+		return err
+	}))
 }
 
 // awaitRefusal waits until the driver has said of every zone that it has nothing to give.

@@ -42,7 +42,7 @@ func run(m *testing.M) (int, error) {
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: dirs, Nodes: lab.SixNodes(), Gate: true, Watched: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
+		Root: root, Programs: dirs, Nodes: lab.SixNodes(), SimulatorArgs: sellingZones(), Gate: true, Watched: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
 	})
 	if err != nil {
 		return 1, err

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -229,17 +228,16 @@ func TestBlockVolumeHasNoFilesystem(t *testing.T) {
 
 func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
 	s := newScene(t)
-	s.await("the scheduler looks at capacities", soon, func(ctx context.Context) (bool, error) {
-		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
-		return err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity, err
-	})
+	s.awaitLook(true)
 	zone := s.Zones()[0]
 	class := s.class(waits, essdThenAuto)
+	s.awaitObjects(1, class)
 	s.must(s.Simulator.SellOut(s.Context(), zone))
 	s.podWithClaim("first", class, "20Gi", inZone(zone)) // asks, and is refused
 	s.await("the zone has less than 20 GiB to give", soon, func(ctx context.Context) (bool, error) {
-		return s.capacity(ctx, class, zone, func(q resource.Quantity) bool { return q.Cmp(resource.MustParse("20Gi")) < 0 })
+		return s.capacity(ctx, class, zone, func(bytes int64) bool { return bytes < 20<<30 })
 	})
+	s.awaitObjects(2, class)
 	before := len(s.creates("first"))
 	for n := range 6 { // two for each zone, if nobody remembered
 		s.podWithClaim(fmt.Sprintf("later-%d", n), class, "20Gi")
@@ -258,28 +256,5 @@ func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
 	s.must(s.Simulator.Restock(s.Context(), zone))
 	_, d := s.bound("first", late)
 	s.running("first", d)
-}
-
-// awaitCapacities waits until the scheduler may choose any zone for a class.
-func (s *scene) awaitCapacities(class string) {
-	s.Helper()
-	for _, zone := range s.Zones() {
-		s.await("class "+class+" has a capacity in "+zone, soon, func(ctx context.Context) (bool, error) {
-			return s.capacity(ctx, class, zone, func(resource.Quantity) bool { return true })
-		})
-	}
-}
-
-// capacity says whether the scheduler reads a capacity of a class in a zone that is as wanted.
-func (s *scene) capacity(ctx context.Context, class, zone string, wanted func(resource.Quantity) bool) (bool, error) {
-	list, err := s.Client.StorageV1().CSIStorageCapacities(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return false, err
-	}
-	for _, object := range list.Items {
-		if object.StorageClassName == class && object.NodeTopology.MatchLabels[topology.WellKnownZoneKey] == zone {
-			return wanted(*object.Capacity), nil
-		}
-	}
-	return false, fmt.Errorf("class %s has no capacity in %s", class, zone)
+	s.awaitObjects(1, class)
 }

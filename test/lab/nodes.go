@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -87,6 +88,24 @@ func (l *Lab) startNodes(ctx context.Context) error {
 // AddNode registers a Node as a kubelet would, and its CSINode as the kubelet does when a driver's node plugin registers.
 func (l *Lab) AddNode(ctx context.Context, n Node) error {
 	if _, err := l.Client.CoreV1().Nodes().Create(ctx, n.node(), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return l.RegisterPlugin(ctx, n)
+}
+
+// AddBareNode registers a Node as a kubelet does before a driver's node plugin has registered: without the plugin's own
+// topology label.
+func (l *Lab) AddBareNode(ctx context.Context, n Node) error {
+	node := n.node()
+	delete(node.Labels, topology.ZoneKey)
+	_, err := l.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	return err
+}
+
+// RegisterPlugin does with a bare Node what the kubelet does when the driver's node plugin registers.
+func (l *Lab) RegisterPlugin(ctx context.Context, n Node) error {
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, topology.ZoneKey, n.Zone)
+	if _, err := l.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	_, err := l.Client.StorageV1().CSINodes().Create(ctx, n.csiNode(), metav1.CreateOptions{})

@@ -248,6 +248,17 @@ func BuildUpstream(ctx context.Context, root string, out *os.File) (string, erro
 	return dir, nil
 }
 
+// BuildFits builds the program that asks the scheduler's filter of volumes about nodes that don't exist (test/kube/fits),
+// and returns its path.
+func BuildFits(ctx context.Context, root string, out *os.File) (string, error) {
+	dir := filepath.Join(root, ".build", "fits")
+	build := goBuild{dir: filepath.Join(root, "test", "kube"), into: dir, title: "the scheduler's filter of volumes", out: out, packages: []string{"./fits"}, ldflags: "-s -w"}
+	if err := build.run(ctx); err != nil {
+		return "", fmt.Errorf("build fits: %w", err)
+	}
+	return filepath.Join(dir, "fits"), nil
+}
+
 // snapshotterModule has the kinds of external-snapshotter; the module test/kube/sidecars pins it.
 const snapshotterModule = "github.com/kubernetes-csi/external-snapshotter/client/v8"
 
