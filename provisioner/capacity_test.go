@@ -189,7 +189,7 @@ func (b *capacityBench) sellOut() {
 	b.bench.zones.requirement = both
 }
 
-func TestASoldOutZoneIsAnExceptionUntilTheDriverIsAskedAgain(t *testing.T) {
+func TestASoldOutZoneIsAnExceptionForAWhile(t *testing.T) {
 	b := newCapacityBench(t, testClass(nil))
 	b.settle()
 	b.sellOut()
