@@ -8,16 +8,14 @@ import (
 	"testing"
 )
 
-func TestCapacityOffSaysWhatIsWrongWithItsArguments(t *testing.T) {
+func TestCapacityOffSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
-		{"", "allowed is off"},
-		{"on", "allowed is off"},
-		{"off off", "allowed is off"},
-		{"off --driver-name=Not_A_Name", "--driver-name=Not_A_Name"},
-		{"off --csi-address=/csi/csi.sock", "csi-address"},
-		{"off --kubeconfig=/nowhere/config", "--kubeconfig=/nowhere/config"},
+		{"off", `argument "off"`},
+		{"--driver-name=Not_A_Name", "--driver-name=Not_A_Name"},
+		{"--csi-address=/csi/csi.sock", "csi-address"},
+		{"--kubeconfig=/nowhere/config", "--kubeconfig=/nowhere/config"},
 	} {
-		err := capacity(t.Context(), strings.Fields(c.args), io.Discard, io.Discard)
+		err := capacityOff(t.Context(), strings.Fields(c.args), io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v; want %q in it", c.args, err, c.says)
 		}
@@ -26,7 +24,7 @@ func TestCapacityOffSaysWhatIsWrongWithItsArguments(t *testing.T) {
 
 func TestCapacityOffHasHelpOfItsOwn(t *testing.T) {
 	var help bytes.Buffer
-	err := capacity(t.Context(), []string{"off", "--help"}, io.Discard, &help)
+	err := capacityOff(t.Context(), []string{"--help"}, io.Discard, &help)
 	if !errors.Is(err, errHelp) || !strings.Contains(help.String(), "--namespace") || strings.Contains(help.String(), "--csi-address") {
 		t.Errorf("%v: %s", err, help.String())
 	}

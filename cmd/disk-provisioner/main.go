@@ -32,15 +32,13 @@ var version = "dev"
 func commands() []cli.Command {
 	return []cli.Command{
 		{Name: "audit", Summary: "print the disks without a PersistentVolume and the PersistentVolumes without a disk", Run: mainOfAudit},
+		{Name: "capacity off", Summary: "undo --enable-capacity where no disk-provisioner will run again", Run: mainOfCapacityOff},
 	}
 }
 
 func main() {
 	if command, args, ok := cli.Find(commands(), os.Args[1:]); ok {
 		os.Exit(command.Run(args))
-	}
-	if len(os.Args) > 1 && os.Args[1] == capacityCommand {
-		os.Exit(mainOfCapacity(os.Args[2:]))
 	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {

@@ -12,6 +12,7 @@ func TestMain(m *testing.M) { golden.Main(m, main) }
 func TestTheFlagsPageIsCurrent(t *testing.T) {
 	golden.Flags(t, "../../docs/flags.md", "disk-provisioner", golden.Help(t))
 	golden.Flags(t, "../../docs/flags.md", "disk-provisioner audit", golden.Help(t, "audit"))
+	golden.Flags(t, "../../docs/flags.md", "disk-provisioner capacity off", golden.Help(t, "capacity", "off"))
 }
 
 // U8: --help names the commands, and a command's own --help its own flags.
