@@ -7,12 +7,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
@@ -51,7 +48,7 @@ func parseCapacityOff(args []string, out io.Writer) (*capacityOffOptions, error)
 	cli.SetUsage(f, out, "disk-provisioner capacity off undoes --enable-capacity where no disk-provisioner runs that could: it sets storageCapacity of\n"+
 		"the CSIDriver to false and deletes the CSIStorageCapacity objects that a disk-provisioner has written. It may be run again.")
 	f.StringVar(&o.driver, "driver-name", driverNameByDefault, "name of the CSIDriver")
-	f.StringVar(&o.namespace, "namespace", "", "namespace of the CSIStorageCapacity objects; all if empty")
+	f.StringVar(&o.namespace, "namespace", "", "namespace of the CSIStorageCapacity objects; empty looks in all, for which an account needs the right")
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)
 	if err := f.Parse(args); err != nil {
@@ -60,8 +57,8 @@ func parseCapacityOff(args []string, out io.Writer) (*capacityOffOptions, error)
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("argument %q: only flags are taken", f.Arg(0))
 	}
-	if wrong := validation.IsDNS1123Subdomain(o.driver); len(wrong) > 0 {
-		return nil, fmt.Errorf("--driver-name=%s: %s", o.driver, strings.Join(wrong, "; "))
+	if o.driver == "" {
+		return nil, errors.New("--driver-name is empty; it is the driver's flag of that name, such as " + driverNameByDefault)
 	}
 	return o, o.log.Validate()
 }
@@ -81,9 +78,6 @@ func capacityOff(ctx context.Context, args []string, out, help io.Writer) error 
 		return fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
 	deleted, err := provisioner.WithdrawCapacities(ctx, client, o.driver, o.namespace)
-	if apierrors.IsForbidden(err) && o.namespace == "" {
-		err = fmt.Errorf("%w (an account with rights in one namespace needs --namespace)", err)
-	}
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 func TestCapacityOffSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"off", `argument "off"`},
-		{"--driver-name=Not_A_Name", "--driver-name=Not_A_Name"},
+		{"--driver-name=", "--driver-name is empty"},
 		{"--csi-address=/csi/csi.sock", "csi-address"},
 		{"--kubeconfig=/nowhere/config", "--kubeconfig=/nowhere/config"},
 	} {
