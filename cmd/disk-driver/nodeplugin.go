@@ -48,7 +48,7 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
 		return nil, fmt.Errorf("--endpoint=%s: the directory of the socket: %w", o.endpoint, err)
 	}
-	self := nodefacts.NewSelf(client, o.nodeName, o.driverName)
+	self := nodefacts.NewSelf(client, o.nodeName, o.driverName, nodefacts.Limits{Volumes: o.volumeLimit, Reserved: o.reserved})
 	server, err := node.New(node.Config{Driver: o.driverName, KubeletDir: o.kubeletDir, Facts: self})
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-dir=%s: %w", o.kubeletDir, err)

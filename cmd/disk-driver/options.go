@@ -47,6 +47,8 @@ type options struct {
 	leaseNamespace    string
 	nodeName          string
 	kubeletDir        string
+	volumeLimit       int
+	reserved          int
 	departure         time.Duration
 	httpEndpoint      string
 	drain             time.Duration
@@ -79,6 +81,8 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease by which replicas agree on who keeps --node-facts; the Pod's own if empty")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of the Node object that this process runs on (required in modes node and all)")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
+	flags.IntVar(&o.volumeLimit, "volume-attach-limit", 0, "how many volumes the node takes at a time, whatever ECS says of its instance type; 0: as many as the instance takes data disks, less those of others (modes node and all; not with --reserved-attachments)")
+	flags.IntVar(&o.reserved, "reserved-attachments", 0, "how many of the instance's data disks are kept for disks that are not this driver's; those that are attached count, and more of them than this are taken off as well (modes node and all)")
 	flags.DurationVar(&o.departure, "departure", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be detached (modes node and all)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls under way may take to end after SIGTERM")
@@ -131,6 +135,15 @@ func (o *options) validate() error {
 	}
 	if len(o.credentialsFiles) != 3 || slices.ContainsFunc(o.credentialsFiles, func(name string) bool { return name != filepath.Base(name) }) {
 		return fmt.Errorf("--credentials-files=%s is not allowed: allowed are three names of files, such as %s", strings.Join(o.credentialsFiles, ","), strings.Join(usualFiles(), ","))
+	}
+	if o.volumeLimit < 0 {
+		return fmt.Errorf("--volume-attach-limit=%d is not allowed: allowed is a number of volumes, or 0 for what the instance takes", o.volumeLimit)
+	}
+	if o.reserved < 0 {
+		return fmt.Errorf("--reserved-attachments=%d is not allowed: allowed is a number of disks from 0", o.reserved)
+	}
+	if o.volumeLimit > 0 && o.reserved > 0 {
+		return fmt.Errorf("--volume-attach-limit=%d and --reserved-attachments=%d are not allowed together: the limit is the number of volumes itself", o.volumeLimit, o.reserved)
 	}
 	if o.departure < 0 {
 		return fmt.Errorf("--departure=%s is not allowed: allowed is a duration from 0s", o.departure)

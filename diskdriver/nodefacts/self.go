@@ -20,19 +20,32 @@ type Self struct {
 	client kubernetes.Interface
 	name   string // of the Node
 	driver string
+	limits Limits
+}
+
+// Limits say how many disks of the driver a node takes, where that is not for
+// ECS and the node's disks alone to say.
+type Limits struct {
+	// Volumes is the number itself; 0: what the instance takes less what
+	// others have.
+	Volumes int
+	// Reserved is how many of the instance's places are kept for disks that
+	// aren't the driver's. Those that are attached are counted in: the larger
+	// number holds. Without effect beside Volumes.
+	Reserved int
 }
 
 // NewSelf returns the node with the name of its Node object, which runs a CSI
 // driver. It calls nothing.
-func NewSelf(client kubernetes.Interface, node, driver string) *Self {
-	return &Self{client: client, name: node, driver: driver}
+func NewSelf(client kubernetes.Interface, node, driver string, limits Limits) *Self {
+	return &Self{client: client, name: node, driver: driver, limits: limits}
 }
 
 // Node returns who and where the node is and how many disks of the driver it
-// takes, by what its Node object says. Disks that the node sees, known by their
-// serial numbers, and that Kubernetes doesn't know of take places that the
-// driver can't have. It is Pending until the controller has published what
-// only ECS knows.
+// takes, by what its Node object and the Limits say. Disks that the node sees,
+// known by their serial numbers, and that Kubernetes doesn't know of take
+// places that the driver can't have. It is Pending until the controller has
+// published what only ECS knows.
 func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, s.name, metav1.GetOptions{})
 	if err != nil {
@@ -43,15 +56,30 @@ func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 		return disk.Node{}, disk.Errorf(disk.Blocked, "Node %s names no ECS instance: spec.providerID is %q; allowed is <region>.<instance ID>, or without a provider ID the label %s", s.name, node.Spec.ProviderID, instanceLabel)
 	}
 	facts, known := Of(node)
-	if !known || facts.DataDisks == 0 {
+	if !known || facts.DataDisks == 0 && s.limits.Volumes == 0 {
 		return disk.Node{}, disk.Errorf(disk.Pending, "Node %s has no annotation %s of instance %s as it runs now, with dataDisks; the controller of the driver (--node-facts) publishes it", s.name, Annotation, id)
 	}
-	others := strangers(node, s.driver, serials)
-	free := facts.DataDisks - len(others)
-	if free < 1 {
-		return disk.Node{}, disk.Errorf(disk.Blocked, "instance %s takes %d data disks, and has as many that are not the driver's: %s", id, facts.DataDisks, strings.Join(others, ", "))
+	places, err := s.places(id, facts, strangers(node, s.driver, serials))
+	if err != nil {
+		return disk.Node{}, err
 	}
-	return disk.Node{ID: id, Segments: segments(node, facts, region), MaxVolumes: int64(free)}, nil
+	return disk.Node{ID: id, Segments: segments(node, facts, region), MaxVolumes: int64(places)}, nil
+}
+
+// places returns how many disks of the driver the node takes besides those of
+// others. None is an error, for Kubernetes would take it for no limit.
+func (s *Self) places(id disk.InstanceID, facts Facts, others []string) (int, error) {
+	if s.limits.Volumes > 0 {
+		return s.limits.Volumes, nil
+	}
+	free := facts.DataDisks - max(len(others), s.limits.Reserved)
+	switch {
+	case free > 0:
+		return free, nil
+	case s.limits.Reserved > len(others):
+		return 0, disk.Errorf(disk.Blocked, "instance %s takes %d data disks, and --reserved-attachments=%d leaves no place for a volume; allowed are fewer than %d", id, facts.DataDisks, s.limits.Reserved, facts.DataDisks)
+	}
+	return 0, disk.Errorf(disk.Blocked, "instance %s takes %d data disks, and has as many that are not the driver's: %s", id, facts.DataDisks, strings.Join(others, ", "))
 }
 
 // segments returns the node's topology. Its zone is ECS's; a well-known label

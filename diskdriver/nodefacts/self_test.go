@@ -58,7 +58,7 @@ func TestANodeSaysWhereItIsAndHowManyVolumesItTakes(t *testing.T) {
 			disk.Node{ID: "i-1", Segments: map[string]string{topology.ZoneKey: "cn-hangzhou-h", topology.RegionKey: "cn-hangzhou"}, MaxVolumes: 4}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got, err := NewSelf(fake.NewClientset(told(row.change)), "n1", csiDriver).Node(t.Context(), row.serials)
+			got, err := NewSelf(fake.NewClientset(told(row.change)), "n1", csiDriver, Limits{}).Node(t.Context(), row.serials)
 			if err != nil || !cmp.Equal(got, row.want) {
 				t.Errorf("%v\n%s", err, cmp.Diff(row.want, got))
 			}
@@ -81,9 +81,53 @@ func TestANodeThatDoesNotKnowItselfSaysWhatIsMissing(t *testing.T) {
 		{"no room", []runtime.Object{told()}, []string{"a", "b", "c", "d"}, disk.Blocked, "takes 4 data disks, and has as many that are not the driver's: a, b, c, d"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			_, err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver).Node(t.Context(), row.serials)
+			_, err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver, Limits{}).Node(t.Context(), row.serials)
 			if disk.KindOf(err) != row.kind || err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v (%v), want %q", err, disk.KindOf(err), row.want)
+			}
+		})
+	}
+}
+
+// What is asked for by flag is what the kubelet is told, at registration and whenever it asks again.
+func TestTheLimitsOfANodeCountOverECS(t *testing.T) {
+	unknown := func(n *corev1.Node) {
+		facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g7.large", Zone: "cn-hangzhou-h"}
+		n.Annotations[Annotation] = facts.text()
+	}
+	for _, row := range []struct {
+		name    string
+		limits  Limits
+		change  func(*corev1.Node)
+		serials []string
+		want    int64
+		refused string
+	}{
+		{"none reserved, one seen", Limits{}, nil, []string{"foreign"}, 3, ""},
+		{"two reserved, none seen", Limits{Reserved: 2}, nil, nil, 2, ""},
+		{"two reserved, one of them seen", Limits{Reserved: 2}, nil, []string{"foreign"}, 2, ""},
+		{"one reserved, two seen", Limits{Reserved: 1}, nil, []string{"a", "b"}, 2, ""},
+		{"all reserved", Limits{Reserved: 4}, nil, nil, 0, "instance i-1 takes 4 data disks, and --reserved-attachments=4 leaves no place for a volume; allowed are fewer than 4"},
+		{"all seen", Limits{Reserved: 1}, nil, []string{"a", "b", "c", "d"}, 0, "as many that are not the driver's"},
+		{"a limit below", Limits{Volumes: 2}, nil, []string{"foreign"}, 2, ""},
+		{"a limit above", Limits{Volumes: 40}, nil, nil, 40, ""},
+		{"a limit, and ECS doesn't say", Limits{Volumes: 8}, unknown, nil, 8, ""},
+		{"reserved, and ECS doesn't say", Limits{Reserved: 1}, unknown, nil, 0, "with dataDisks"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			node := told()
+			if row.change != nil {
+				row.change(node)
+			}
+			got, err := NewSelf(fake.NewClientset(node), "n1", csiDriver, row.limits).Node(t.Context(), row.serials)
+			if row.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), row.refused) {
+					t.Errorf("got %v, want %q", err, row.refused)
+				}
+				return
+			}
+			if err != nil || got.MaxVolumes != row.want {
+				t.Errorf("%d volumes, %v; want %d", got.MaxVolumes, err, row.want)
 			}
 		})
 	}
@@ -98,7 +142,7 @@ func TestTheStartupTaintGoesWhenTheDriverIsThereWithItsLimit(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		NewSelf(client, "n1", csiDriver).Untaint(ctx)
+		NewSelf(client, "n1", csiDriver, Limits{}).Untaint(ctx)
 	}()
 	csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{
 		Drivers: []storagev1.CSINodeDriver{{Name: csiDriver, NodeID: "i-1"}}}}
@@ -156,7 +200,7 @@ func TestADrainedNodeWaitsForItsOwnVolumes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer stop()
-			err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver).AwaitDeparture(ctx)
+			err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver, Limits{}).AwaitDeparture(ctx)
 			if waits := err != nil; waits != row.waits {
 				t.Errorf("got %v", err)
 			}

@@ -243,6 +243,22 @@ func TestNodePluginMayWaitAsLongAsItIsTold(t *testing.T) {
 	}
 }
 
+// A group that says how many volumes its nodes take says it for itself alone.
+func TestGroupsOfNodesHaveLimitsOfTheirOwn(t *testing.T) {
+	values := preset(t, "full", "")
+	for name, want := range map[string]string{"topodisk-node-system": "--reserved-attachments=2", "topodisk-node-gpu": "--volume-attach-limit=5"} {
+		var got []string
+		for _, arg := range daemonSet(t, values, name).Spec.Template.Spec.Containers[0].Args {
+			if strings.HasPrefix(arg, "--reserved-attachments") || strings.HasPrefix(arg, "--volume-attach-limit") {
+				got = append(got, arg)
+			}
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%s has %v, want %s alone", name, got, want)
+		}
+	}
+}
+
 func TestGroupsOfNodesHaveDaemonSetsOfTheirOwn(t *testing.T) {
 	values := preset(t, "full", "")
 	system, gpu := daemonSet(t, values, "topodisk-node-system"), daemonSet(t, values, "topodisk-node-gpu")

@@ -41,6 +41,11 @@ and all of them at once.
 {{- $_ := set $ports $group.httpEndpoint . -}}
 {{- end -}}
 {{- end -}}
+{{- range prepend .Values.nodePlugin.groups .Values.nodePlugin -}}
+{{- if and .volumeAttachLimit .reservedAttachments -}}
+{{- $wrong = append $wrong (printf "nodePlugin has volumeAttachLimit %d and reservedAttachments %d%s: the limit is the number of volumes itself; set one of them" (int .volumeAttachLimit) (int .reservedAttachments) (ternary (printf " in the group %q" .name) "" (hasKey . "name"))) -}}
+{{- end -}}
+{{- end -}}
 {{- $groups := list -}}
 {{- range .Values.nodePlugin.groups -}}
 {{- if has .name $groups -}}

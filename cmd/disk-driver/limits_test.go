@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+)
+
+// The kubelet asks for the limit when the plugin registers and, with CSIDriver's nodeAllocatableUpdatePeriodSeconds, from
+// time to time: it is the flags' each time.
+func TestTheFlagsLimitIsWhatTheKubeletIsTold(t *testing.T) {
+	node := corev1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
+			nodefacts.Annotation: `{"instance":"i-1","boot":"b1","type":"ecs.g7.large","zone":"cn-hangzhou-h","dataDisks":100}`}},
+		Spec:   corev1.NodeSpec{ProviderID: "cn-hangzhou.i-1"},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "b1"}},
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(node); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer api.Close()
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, api.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]int64{"--volume-attach-limit=7": 7, "--reserved-attachments=90": 10} {
+		o, err := parse([]string{"--mode=node", "--node-name=n1", "--endpoint=unix://" + dir + "/csi.sock", "--kubelet-dir=" + dir, "--kubeconfig=" + kubeconfig, flag}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plugin, err := newNodePlugin(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			info, err := plugin.server.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+			if err != nil || info.MaxVolumesPerNode != want {
+				t.Errorf("%s: %d volumes, %v; want %d", flag, info.GetMaxVolumesPerNode(), err, want)
+			}
+		}
+	}
+}
