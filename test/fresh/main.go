@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is for temporary files
 	if err := link(dir); err != nil {
 		return err
 	}

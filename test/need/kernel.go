@@ -54,7 +54,7 @@ func tryMount() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(dir)
+	defer os.Remove(dir) //nolint:errcheck // it is for temporary files
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
@@ -74,13 +74,13 @@ func tryLoop() (err error) {
 		return errors.New("only root can set up loop devices")
 	}
 	if _, err := exec.LookPath("losetup"); err != nil {
-		return nil //nolint:nilerr // Program says so
+		return nil // Program says so
 	}
 	dir, err := os.MkdirTemp("", "need")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is for temporary files
 	file, node := filepath.Join(dir, "file"), filepath.Join(dir, "node")
 	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
 		return err

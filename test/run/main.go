@@ -56,6 +56,7 @@ func run(packages []string, out io.Writer) (summary string, err error) {
 			return "", errors.New("CI=true, and the race detector is not to be left out")
 		}
 	}
+	fmt.Fprintln(out, "building the tests: the first time it takes minutes until one of them says something")
 	cmd := goCommand(append(args, packages...)...)
 	cmd.Env = append(cmd.Env, env...)
 	events, err := cmd.StdoutPipe()
