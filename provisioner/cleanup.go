@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -27,16 +28,24 @@ func (p *Provisioner) cleanUp(ctx context.Context, o *order, response *csi.Creat
 
 // outcomeOfSave says what to do with a volume whose PersistentVolume can't be
 // saved: it is kept and tried again, for it may be the claim's only one, until
-// the API server will never take it and nobody asks for it any more.
+// the API server will never take it and nobody asks for it any more. It is kept
+// then, too, if a PersistentVolume that somebody else has made stands for it.
 func (p *Provisioner) outcomeOfSave(ctx context.Context, o *order, err error) Outcome {
-	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !p.claimIsGone(ctx, o.claim) {
+	var taken *nameTakenError
+	if never := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || errors.As(err, &taken); !never || !p.claimIsGone(ctx, o.claim) {
 		return Unchanged
 	}
-	if err := p.deleteUnowned(ctx, o, o.made.VolumeId); err != nil {
+	err = p.deleteUnowned(ctx, o, o.made.VolumeId)
+	var owned *ownedError
+	switch {
+	case errors.As(err, &owned):
+		klog.InfoS("A volume is left to a PersistentVolume that somebody else has made, for its claim is gone", "volume", o.made.VolumeId, "persistentVolume", owned.pv)
+	case err != nil:
 		klog.ErrorS(err, "A volume that no PersistentVolume can stand for could not be deleted", "volume", o.made.VolumeId)
 		return Unchanged
+	default:
+		klog.InfoS("A volume that no PersistentVolume can stand for was deleted, for its claim is gone", "volume", o.made.VolumeId)
 	}
-	klog.InfoS("A volume that no PersistentVolume can stand for was deleted, for its claim is gone", "volume", o.made.VolumeId)
 	p.journal.close(o.claim.UID)
 	return Finished
 }
@@ -47,15 +56,20 @@ func (p *Provisioner) claimIsGone(ctx context.Context, claim *v1.PersistentVolum
 	return apierrors.IsNotFound(err) || err == nil && live.UID != claim.UID
 }
 
-// deleteUnowned deletes a volume that no PersistentVolume stands for.
+// ownedError says that a PersistentVolume stands for a volume.
+type ownedError struct{ pv string }
+
+func (e *ownedError) Error() string { return fmt.Sprintf("PersistentVolume %s stands for it", e.pv) }
+
+// deleteUnowned deletes a volume, unless a PersistentVolume stands for it.
 func (p *Provisioner) deleteUnowned(ctx context.Context, o *order, id string) error {
 	volumes, err := p.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, pv := range volumes.Items {
-		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == p.config.DriverName && pv.Spec.CSI.VolumeHandle == id {
-			return fmt.Errorf("PersistentVolume %s stands for it", pv.Name)
+		if pv.Spec.CSI != nil && pv.Spec.CSI.VolumeHandle == id { // whatever driver it names: a disk's ID is unique
+			return &ownedError{pv.Name}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)

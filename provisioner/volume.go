@@ -170,6 +170,11 @@ func (p *Provisioner) save(ctx context.Context, o *order, pv *v1.PersistentVolum
 	return nil
 }
 
+// nameTakenError says that a PersistentVolume for another claim, or for none, has the name.
+type nameTakenError struct{ text string }
+
+func (e *nameTakenError) Error() string { return e.text }
+
 func (p *Provisioner) compareSaved(ctx context.Context, pv *v1.PersistentVolume) error {
 	saved, err := p.client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
 	if err != nil {
@@ -180,7 +185,7 @@ func (p *Provisioner) compareSaved(ctx context.Context, pv *v1.PersistentVolume)
 	case saved.DeletionTimestamp != nil:
 		return fmt.Errorf("a PersistentVolume %s is still being deleted", pv.Name)
 	case ref == nil || ref.UID != pv.Spec.ClaimRef.UID:
-		return fmt.Errorf("PersistentVolume %s exists already and is not for claim %s/%s", pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+		return &nameTakenError{fmt.Sprintf("PersistentVolume %s exists already and is not for claim %s/%s", pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)}
 	case saved.Spec.CSI == nil || saved.Spec.CSI.Driver != pv.Spec.CSI.Driver || saved.Spec.CSI.VolumeHandle != pv.Spec.CSI.VolumeHandle:
 		return fmt.Errorf("PersistentVolume %s exists already with another volume than %s", pv.Name, pv.Spec.CSI.VolumeHandle)
 	}
