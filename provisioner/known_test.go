@@ -1,0 +1,75 @@
+package provisioner
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/test/defect"
+)
+
+// within says whether something happens soon.
+func within(limit time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(limit); !ok(); {
+		if time.Now().After(end) {
+			return false
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return true
+}
+
+// A class is deleted and made anew under its name, for another provisioner, while
+// nobody knows whether a disk was made.
+func TestAnOrderOutlivesAClassOfTheSameName(t *testing.T) {
+	defect.Known(t, "P1", func() error {
+		x := play(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annSelectedNode) })
+		x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+		x.createClass()
+		x.createClaim()
+		x.awaitAsked(2)
+		classes := x.api.StorageV1().StorageClasses()
+		must(t, classes.Delete(t.Context(), x.class.Name, metav1.DeleteOptions{}))
+		anew := x.class.DeepCopy()
+		anew.UID, anew.Provisioner = "another", "another.csi.example.com"
+		_, err := classes.Create(t.Context(), anew, metav1.CreateOptions{})
+		must(t, err)
+		eventually(t, "the cache has the other class", func() bool {
+			object, exists, err := x.c.p.classes.GetByKey(anew.Name)
+			return err == nil && exists && object.(*storagev1.StorageClass).UID == anew.UID
+		})
+		volume := "d-" + x.claim.Name
+		x.answerNow(made(volume, 20*gib, "zone-a"))
+		if !within(5*time.Second, func() bool { return x.hasVolume(volume) }) {
+			return fmt.Errorf("the order is under way, and the driver is not asked any more: %d calls in all", x.asked())
+		}
+		return nil
+	})
+}
+
+// Volumes come and go while this process stands by.
+func TestAStandBysQueueDoesNotGrow(t *testing.T) {
+	defect.Known(t, "P4", func() error {
+		b, r := reclaimBench(t, testVolume("d-bp0"), nil)
+		defer r.queue.ShutDown()
+		c := &Controller{p: b.Provisioner, reclaimer: r, lib: &library{}}
+		for n := range 500 {
+			pv := testVolume(fmt.Sprintf("d-%d", n))
+			must(t, r.volumes.Add(pv))
+			c.volumeChanged(pv)
+			must(t, r.volumes.Delete(pv))
+			c.volumeGone(pv)
+		}
+		if left := r.queue.Len(); left > 0 {
+			return fmt.Errorf("%d volumes that are gone are queued", left)
+		}
+		return nil
+	})
+}
