@@ -56,6 +56,7 @@ func liveInCell() error {
 }
 
 func TestNothingIsLeftOfACell(t *testing.T) {
+	t.Setenv("TMPDIR", "/tmp") // nodes have a /var of their own, so a cell can't be there
 	need.Has(t, append(need.Programs("ip", "losetup", "mount"), need.Namespaces, need.Mounts, need.LoopDevices, need.Cgroups)...)
 	nodeInit := filepath.Join(t.TempDir(), "nodeinit")
 	if out, err := exec.Command("go", "build", "-o", nodeInit, "./nodeinit").CombinedOutput(); err != nil {
