@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -81,10 +82,14 @@ func (s *scene) objects(ctx context.Context, classes ...string) ([]storagev1.CSI
 	return slices.DeleteFunc(list.Items, func(o storagev1.CSIStorageCapacity) bool { return !slices.Contains(classes, o.StorageClassName) }), nil
 }
 
+// settled is for how long it may take until objects follow the driver's stock: it is read every half minute, and asked for
+// every minute.
+const settled = 2 * time.Minute
+
 // awaitObjects waits until classes have so many CSIStorageCapacity objects together.
 func (s *scene) awaitObjects(n int, classes ...string) {
 	s.Helper()
-	s.await(fmt.Sprintf("classes %v have %d CSIStorageCapacity objects", classes, n), late, func(ctx context.Context) (bool, error) {
+	s.await(fmt.Sprintf("classes %v have %d CSIStorageCapacity objects", classes, n), settled, func(ctx context.Context) (bool, error) {
 		objects, err := s.objects(ctx, classes...)
 		if err == nil && len(objects) != n {
 			err = fmt.Errorf("they have %d: %v", len(objects), objects)
@@ -236,8 +241,11 @@ func TestCapacityOffIsACommandToo(t *testing.T) {
 		t.Errorf("the second time it says %q", said)
 	}
 	s.podWithClaim("new", s.class(waits, essdThenAuto), "20Gi")
-	for _, claim := range []string{"stuck", "new"} {
-		s.awaitSelection(claim)
+	for _, name := range []string{"stuck", "new"} { // nobody provisions, so what is selected stays so
+		s.await("a node is selected for claim "+name, soon, func(ctx context.Context) (bool, error) {
+			claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, name, metav1.GetOptions{})
+			return err == nil && claim.Annotations[lab.SelectedNode] != "", err
+		})
 	}
 }
 
