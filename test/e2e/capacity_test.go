@@ -65,13 +65,13 @@ func (s *scene) add(n lab.Node, how func(context.Context, lab.Node) error) {
 	s.must(how(s.Context(), n))
 }
 
-// awaitLook waits until the scheduler looks, or doesn't look, at capacities.
+// awaitLook waits until the scheduler looks, or doesn't look, at capacities. It works in clean-ups, too.
 func (s *scene) awaitLook(yes bool) {
 	s.Helper()
-	s.await(fmt.Sprintf("storageCapacity of the CSIDriver is %t", yes), soon, func(ctx context.Context) (bool, error) {
+	s.must(s.Await(context.Background(), fmt.Sprintf("storageCapacity of the CSIDriver is %t", yes), soon, func(ctx context.Context) (bool, error) {
 		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
 		return err == nil && (driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity) == yes, err
-	})
+	}))
 }
 
 func (s *scene) objects(ctx context.Context, classes ...string) ([]storagev1.CSIStorageCapacity, error) {
