@@ -17,8 +17,10 @@ const (
 	// for its name has made a volume before; the driver knows it by this name.
 	firstCallKey = "topodisk-first-call"
 
-	// clockSkew is more than the clocks of two nodes are apart.
-	clockSkew = time.Minute
+	// clockSkew is more than the clocks of two nodes are apart that keep time. If
+	// they are further apart, the driver relies on ECS's client token for a claim
+	// of that time.
+	clockSkew = 2 * time.Second
 )
 
 // firstCalls tells which CreateVolume is surely the first for its claim, or comes

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +73,15 @@ func TestRetriesDoNotEndWhileADiskMayExist(t *testing.T) {
 	s := newScene(t)
 	const most = 15 // at which the library once gave up
 	s.restartProvisioner("--retry-interval-start=100ms", "--retry-interval-max=200ms")
+	s.must(s.claim(s.Context(), "witness", atOnce)) // of a claim that is younger than its leadership the provisioner knows that there is no disk
+	s.bound("witness")
+	leads := time.Now()
+	s.must(s.await(s.Context(), "the provisioner has led for a while", limit, func(context.Context) error {
+		if time.Since(leads) < 5*time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	}))
 	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1}))
 	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultError}))
 	s.must(s.claim(s.Context(), "endless", atOnce))
