@@ -1,0 +1,88 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/topodisk/topodisk/test/golden"
+)
+
+const kubeconfigOfNobody = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+users: [{name: u, user: {}}]
+`
+
+// The program tells of its build, runtime and process from the start, each metric once: while it waits for the driver, too.
+func TestMetricsOfTheProgramItself(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfigOfNobody), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	program := golden.Command(t, nil, "--kubeconfig="+file, "--csi-address="+t.TempDir()+"/csi.sock", "--http-endpoint="+address, "--logging-format=json")
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = program.Process.Kill()
+		_ = program.Wait()
+	}()
+	awaitAnswer(t, "http://"+address+"/healthz")
+	served := golden.Scrape(t, "http://"+address+"/metrics")
+	golden.Metrics(t, "../../docs/monitoring.md", served)
+	for _, name := range []string{"topodisk_build_info", "go_goroutines", "process_start_time_seconds", "process_resident_memory_bytes"} {
+		if served[name] == nil || len(served[name].Metric) != 1 {
+			t.Errorf("%s: %v", name, served[name])
+		}
+	}
+	if n := zeroes(served); n > 40 {
+		t.Errorf("%d series are 0", n)
+	}
+}
+
+func awaitAnswer(t *testing.T, url string) {
+	t.Helper()
+	again, late := time.NewTicker(50*time.Millisecond), time.After(time.Minute)
+	defer again.Stop()
+	for {
+		if answer, err := http.Get(url); err == nil {
+			_ = answer.Body.Close()
+			return
+		}
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("%s does not answer", url)
+		}
+	}
+}
+
+// zeroes counts the series that are 0, but those of the Go runtime.
+func zeroes(families map[string]*dto.MetricFamily) (n int) {
+	for name, family := range families {
+		for _, m := range family.Metric {
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()) + float64(m.GetSummary().GetSampleCount())
+			if value == 0 && !strings.HasPrefix(name, "go_") {
+				n++
+			}
+		}
+	}
+	return n
+}
