@@ -82,10 +82,9 @@ func (s *Server) illnessOfSystem(ctx context.Context, volume disk.ID, at, path s
 		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
 	case err != nil:
 		return nil, err
-	case measured.numbers != nil:
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s doesn't answer: %v", path, measured.numbers), nil
-	case measured.contents != nil:
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s can't be read: %v", path, measured.contents), nil
+	}
+	if complaint := measured.complaint(); complaint != "" {
+		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, complaint), nil
 	}
 	stopped := slices.Contains(m.SuperOptions, "emergency_ro") || slices.Contains(m.SuperOptions, "ro") && !slices.Contains(m.MountOptions, "ro")
 	if stopped {

@@ -25,6 +25,17 @@ type measurement struct {
 	contents error // of reading one entry of its root directory
 }
 
+// complaint says what is wrong with a file system; empty if nothing is.
+func (m measurement) complaint() string {
+	switch {
+	case m.numbers != nil:
+		return fmt.Sprintf("doesn't answer: %v", m.numbers)
+	case m.contents != nil:
+		return fmt.Sprintf("can't be read: %v", m.contents)
+	}
+	return ""
+}
+
 // probes measures file systems. The kernel keeps the thread that asks one whose
 // disk hangs for as long as it hangs, so each is asked by one thread at a time,
 // and whoever asks meanwhile waits for the same answer.
