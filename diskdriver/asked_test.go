@@ -164,7 +164,7 @@ func TestADiskThatLivesWithItsInstance(t *testing.T) {
 				}
 				client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 				s.must(err)
-				_, err = client.Create(t.Context(), disk.Spec{Name: "older"}, disk.Attempt{Zone: "cn-hangzhou-a", Category: category, Size: 64}, "older")
+				_, err = client.Create(t.Context(), disk.Spec{Name: "older", Tags: disk.Tags{disk.ClusterTag: cluster}}, disk.Attempt{Zone: "cn-hangzhou-a", Category: category, Size: 64}, "older")
 				s.must(err)
 				for range 2 {
 					s.ok("publish d-1 i-a1")

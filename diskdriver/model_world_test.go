@@ -93,6 +93,7 @@ func newWorld(t *testing.T, line string) *world {
 	w.must(err)
 	w.born()
 	w.foreign()
+	underPolicy(w.t, w.sim, cluster)
 	return w
 }
 

@@ -166,6 +166,7 @@ func sanityDriver(t *testing.T, otherwise string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	underPolicy(t, sim, cluster)
 	driver, err := New(Config{Version: "sanity", Region: "cn-hangzhou", ClusterID: cluster}, client)
 	if err != nil {
 		t.Fatal(err)

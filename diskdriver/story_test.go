@@ -275,6 +275,8 @@ func (s *story) start() {
 	s.must(err)
 	s.other, err = ecssim.New(otherAccount(s.config))
 	s.must(err)
+	underPolicy(s.t, s.sim, cluster)
+	underPolicy(s.t, s.other, cluster)
 	s.told = make(map[*ecssim.Server]int)
 	s.key = "secret"
 	s.replicas = make(map[string]*Driver)

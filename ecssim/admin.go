@@ -37,6 +37,7 @@ type adminRoute struct {
 //	quotas: disks, gib and zoneGib by category, as in Quotas; 0 is no limit
 //	volume: disk; the answer is how many calls named it alone, by action
 //	denials: who, action, empty as in Denial
+//	policies: who and policy, a RAM policy as RAM itself takes it; none lifts it
 //	keys:   id and secret (an empty one takes the key away), or endTemporary
 //	throttle: profile, or limits (calls a minute by action, "" for the others);
 //	        code, phase, bucket, stickyMinute as in Throttle
@@ -63,6 +64,7 @@ func adminRoutes() []adminRoute {
 		{"GET", "denials", func(s *Server, _ []byte) (any, error) { return s.Denials(), nil }},
 		{"POST", "denials", (*Server).adminDenial},
 		{"DELETE", "denials", func(s *Server, _ []byte) (any, error) { s.ClearDenials(); return s.Denials(), nil }},
+		{"POST", "policies", (*Server).adminPolicy},
 		{"GET", "keys", func(s *Server, _ []byte) (any, error) { return s.KeyIDs(), nil }},
 		{"POST", "keys", (*Server).adminKeys},
 		{"POST", "quotas", (*Server).adminQuotas},

@@ -73,10 +73,10 @@ func (s *Server) authorize(x *exchange) *refusal {
 	i := slices.IndexFunc(s.denials, func(d Denial) bool {
 		return (d.Who == "" || d.Who == x.caller.principal()) && (d.Action == "" || d.Action == x.action.name)
 	})
-	if i < 0 {
+	switch {
+	case i < 0 && s.permitted(x):
 		return nil
-	}
-	if s.denials[i].Empty {
+	case i >= 0 && s.denials[i].Empty:
 		x.blind = true
 		return nil
 	}

@@ -29,6 +29,7 @@ type Server struct {
 	keys      keyring
 	nonces    nonces
 	denials   []Denial
+	policies  map[string]Policy // by who
 	concierge concierge
 	queue     queue
 	gates     gates
@@ -59,6 +60,7 @@ func New(config Config) (*Server, error) {
 		keys:      newKeyring(config),
 		nonces:    newNonces(),
 		denials:   slices.Clone(config.Denials),
+		policies:  map[string]Policy{},
 		concierge: newConcierge(),
 		gates:     newGates(config.Throttle),
 		faults:    newFaultList(config.Seed),

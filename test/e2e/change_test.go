@@ -13,6 +13,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
 )
 
 // unattachedMayBeCut lets ECS take snapshots of disks that no Pod has had, as it does of some categories, until the test is over.
@@ -119,8 +120,12 @@ func TestTheClustersIDIsThatOfItsFirstNamespace(t *testing.T) {
 	s := newScene(t)
 	first, err := s.Client.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	s.must(err)
+	s.must(underPolicy(s.Context(), s.Lab, string(first.UID)))
 	s.restartDriver("--cluster-id=")
-	s.Cleanup(func() { s.restartDriver() })
+	s.Cleanup(func() {
+		s.restartDriver()
+		s.must(underPolicy(context.Background(), s.Lab, lab.ClusterID))
+	})
 	s.claim("marked", s.class(atOnce, essdThenAuto), "20Gi")
 	if _, d := s.bound("marked", soon); d.Tags[disk.ClusterTag] != string(first.UID) {
 		t.Errorf("the disk has tags %v, want %s to be %s", d.Tags, disk.ClusterTag, first.UID)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -48,6 +49,9 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	fmt.Fprintf(os.Stderr, "cluster ready after %.1f s\n", time.Since(begin).Seconds())
+	if err := underPolicy(ctx, cluster, lab.ClusterID); err != nil {
+		return 1, errors.Join(err, cluster.Stop())
+	}
 	code := m.Run()
 	for _, check := range []func() error{cluster.CheckLogs, func() error { return checkPermissions(ctx, cluster) }} {
 		if err := check(); err != nil {

@@ -121,6 +121,11 @@ func (s *Simulator) Advance(ctx context.Context, d time.Duration) error {
 	return s.do(ctx, http.MethodPost, "clock", map[string]any{"advance": d.String()}, nil)
 }
 
+// SetPolicy has ECS allow no more to whoever signs with KeyID than a RAM policy does; nil lifts it.
+func (s *Simulator) SetPolicy(ctx context.Context, policy *ecssim.Policy) error {
+	return s.do(ctx, http.MethodPost, "policies", map[string]any{"who": KeyID, "policy": policy}, nil)
+}
+
 // SetDoubts says how ECS behaves where its sources disagree.
 func (s *Simulator) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
 	return s.do(ctx, http.MethodPost, "doubts", d, nil)

@@ -21,6 +21,9 @@ const (
 	ProvisionerName = "disk-provisioner"
 )
 
+// ClusterID is the driver's --cluster-id.
+const ClusterID = "lab"
+
 // The access key that the simulator knows. It opens nothing else.
 const (
 	KeyID  = "LTAI5tTopodiskLab"
@@ -199,7 +202,7 @@ func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	flags = append(flags, "--endpoint=unix://"+t.socket, "--kubeconfig="+t.kubeconfig, "--ecs-endpoint="+t.ecs, "--cluster-id=lab",
+	flags = append(flags, "--endpoint=unix://"+t.socket, "--kubeconfig="+t.kubeconfig, "--ecs-endpoint="+t.ecs, "--cluster-id="+ClusterID,
 		"--region="+t.lab.Nodes[0].Region, "--credentials-dir="+t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4")
 	return t.start(ctx, driverName, driverName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
 }
