@@ -110,6 +110,9 @@ func (c *controller) parameters(req *csi.CreateVolumeRequest) (disk.Parameters, 
 	if params.Region != "" && params.Region != c.config.Region {
 		return params, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", params.Region, c.config.Region)
 	}
+	if err := disk.CheckRoom("diskTags", params.Tags, c.config.ExtraTags); err != nil {
+		return params, err
+	}
 	return params, shareable(req.GetVolumeCapabilities(), params.MultiAttach)
 }
 
@@ -125,6 +128,7 @@ func size(req *csi.CreateVolumeRequest, params disk.Parameters) (disk.Wanted, er
 // zones lays out what to try: the class's disk types in the zones allowed.
 func (c *controller) zones(req *csi.CreateVolumeRequest, params disk.Parameters, want disk.Wanted) (order, error) {
 	o := order{params: params, want: want, spec: params.Spec(req.GetName(), c.config.ClusterID)}
+	o.spec.Tags = o.spec.Tags.And(c.config.ExtraTags)
 	fits, err := disk.Fits(params.Choices, want, o.spec)
 	if err != nil {
 		return o, err

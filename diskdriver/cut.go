@@ -17,6 +17,7 @@ const ofCSI = ""
 // driver makes for itself under the same name.
 func (c *controller) cut(ctx context.Context, what string, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	name := what + spec.Name
+	spec.Tags = spec.Tags.And(c.config.ExtraTags)
 	await := func(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
 		shot, err := c.snapshots.AwaitSnapshot(ctx, id, isCut)
 		if shot.State == disk.Failed {

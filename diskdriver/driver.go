@@ -41,6 +41,9 @@ type Config struct {
 	// another zone that has it still, as when a zone has failed. It is for
 	// whoever makes sure by other means that the instance doesn't write any more.
 	ForceRegional bool
+	// ExtraTags are put on every disk and snapshot, unless its class or claim says
+	// otherwise of a key.
+	ExtraTags disk.Tags
 	// Accounts opens the accounts that requests name by their secrets; nil
 	// refuses requests with secrets.
 	Accounts Accounts
@@ -99,6 +102,9 @@ func (c Config) complete() (Config, error) {
 		return Config{}, fmt.Errorf("treatment of unknown parameters %q: allowed are %s and %s", c.Unknown, disk.Refuse, disk.Warn)
 	case c.TopologyKey != topology.WellKnownZoneKey && c.TopologyKey != topology.ZoneKey:
 		return Config{}, fmt.Errorf("PV topology key %q: allowed are %s and %s", c.TopologyKey, topology.WellKnownZoneKey, topology.ZoneKey)
+	}
+	if err := disk.CheckExtra(c.ExtraTags); err != nil {
+		return Config{}, fmt.Errorf("extra tags: %w", err)
 	}
 	return c, nil
 }

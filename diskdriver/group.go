@@ -44,6 +44,9 @@ func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *cs
 		return nil, err
 	}
 	warnOf(params.Warnings, "group", req.GetName())
+	if err := disk.CheckRoom("snapshotTags", params.Tags, g.config.ExtraTags); err != nil {
+		return nil, err
+	}
 	group, err := g.cutGroup(ctx, params.Group(req.GetName(), g.config.ClusterID, sources))
 	if err != nil {
 		return nil, err
@@ -72,6 +75,7 @@ func sourcesOf(ids []string) ([]disk.ID, error) {
 func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
 	const ofGroup = "group " // tells its history from that of a snapshot of the same name
 	name := ofGroup + spec.Name
+	spec.Tags = spec.Tags.And(g.config.ExtraTags)
 	await := func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
 		group, err := g.groups.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
 			return group.Cut() || group.State == disk.Failed, nil

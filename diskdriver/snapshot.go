@@ -27,6 +27,9 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 		return nil, err
 	}
 	warnOf(params.Warnings, "snapshot", req.GetName())
+	if err := disk.CheckRoom("snapshotTags", params.Tags, c.config.ExtraTags); err != nil {
+		return nil, err
+	}
 	if _, err := c.area().places(req.GetAccessibilityRequirements(), nil); err != nil {
 		return nil, err
 	}

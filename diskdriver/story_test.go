@@ -146,6 +146,7 @@ type story struct {
 	replicas  map[string]*Driver
 	doubted   sync.Map // names that there may be a disk of
 	force     bool
+	extra     disk.Tags
 	down      bool
 	key       string
 	told      map[*ecssim.Server]int // calls in the ledger that were told
@@ -209,6 +210,13 @@ func (s *story) do(words []string) string {
 		s.newProcess()
 	case "replica":
 		s.driver = s.replicas[rest[0]]
+	case "extra-tags":
+		s.extra = disk.Tags{}
+		for word := range strings.SplitSeq(rest[0], ",") {
+			key, value, _ := strings.Cut(word, "=")
+			s.extra[key] = value
+		}
+		s.newProcess()
 	case "disks":
 		answer = s.disks()
 	default:
@@ -290,7 +298,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, Accounts: opener{client}, Nodes: s}, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, ExtraTags: s.extra, Accounts: opener{client}, Nodes: s}, client)
 	s.must(err)
 }
 

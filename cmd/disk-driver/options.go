@@ -41,6 +41,7 @@ type options struct {
 	metadataEndpoint  string
 	unknownParameters string
 	pvTopologyKey     string
+	extraTags         map[string]string
 	forceRegional     bool
 	nodeFacts         bool
 	kubeconfig        string
@@ -75,6 +76,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.metadataEndpoint, "metadata-endpoint", "", "host or URL of the instance metadata service, for credentials of the instance's RAM role; HTTP unless it starts with https://; empty: http://100.100.100.200")
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
+	flags.StringToStringVar(&o.extraTags, "extra-tags", nil, "tags of every disk and snapshot, key=value[,key=value]; a tag of the same key that the class or the claim asks for wins; not the driver's own tags (docs/volumes.md)")
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
 	flags.BoolVar(&o.nodeFacts, "node-facts", true, "tell Kubernetes which disks each node can attach, and how many (docs/node-facts.md); without an API server nobody is told")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts, an empty --cluster-id and the modes node and all; only needed outside of a cluster")
@@ -145,6 +147,9 @@ func (o *options) validate() error {
 	if o.volumeLimit > 0 && o.reserved > 0 {
 		return fmt.Errorf("--volume-attach-limit=%d and --reserved-attachments=%d are not allowed together: the limit is the number of volumes itself", o.volumeLimit, o.reserved)
 	}
+	if err := disk.CheckExtra(o.extraTags); err != nil {
+		return fmt.Errorf("--extra-tags: %w", err)
+	}
 	if o.departure < 0 {
 		return fmt.Errorf("--departure=%s is not allowed: allowed is a duration from 0s", o.departure)
 	}
@@ -193,6 +198,7 @@ func (o *options) driver(accounts diskdriver.Accounts, registry prometheus.Regis
 		Unknown:       disk.Unknown(o.unknownParameters),
 		TopologyKey:   o.pvTopologyKey,
 		ForceRegional: o.forceRegional,
+		ExtraTags:     o.extraTags,
 		Accounts:      accounts,
 		Registerer:    registry,
 	}

@@ -151,7 +151,7 @@ func rulesOf[P any](table keyTable[P]) []admissionRule {
 			add("VALUE in "+cel(Filesystems()), "ntfs", "allowed are "+k.values)
 		case k.values == strings.Join(xfsFeatures(), ", "):
 			add("VALUE in "+cel(xfsFeatures()), "lts_2.6", "allowed are "+k.values)
-		case k.values == "a whole number from 0", k.values == iopsRange:
+		case k.values == iopsRange:
 			add("VALUE.matches('^[+]?[0-9]{1,18}$')", "-1", "allowed is a whole number from 0")
 		case k.values == "zones, separated by commas":
 			add("VALUE.split(',').all(word, word.trim().matches('"+zoneForm.String()+"'))", "Zone H", "allowed is a list such as cn-hangzhou-h,cn-hangzhou-i")

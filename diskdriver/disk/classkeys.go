@@ -134,7 +134,7 @@ var classKeys = keyTable[Parameters]{
 	"diskTags": {
 		set: (*Parameters).setTags, use: use{
 			means:  "Tags of the disk.",
-			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", mostUserTags), without: "the driver's own tags alone", rule: "CreateDisk, Tag",
+			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", MostUserTags), without: "the driver's own tags alone", rule: "CreateDisk, Tag",
 		},
 	},
 	"diskTags/": {

@@ -77,9 +77,9 @@ func (p *Parameters) settle() error {
 		return Errorf(Invalid, "parameter storageClusterId: %q needs parameter performanceLevel", p.StorageClusterID)
 	case p.Bursting && p.MultiAttach:
 		return Errorf(Invalid, `parameter burstingEnabled: "true" is not allowed with multiAttach; allowed is "false"`)
-	case len(p.Tags) > mostUserTags:
+	case len(p.Tags) > MostUserTags:
 		return Errorf(Invalid, "parameter diskTags: %d tags; at most %d are allowed, for a disk has room for %d and the driver needs the rest",
-			len(p.Tags), mostUserTags, MostTags)
+			len(p.Tags), MostUserTags, MostTags)
 	}
 	if err := p.checkArchive(); err != nil {
 		return err

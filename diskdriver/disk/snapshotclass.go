@@ -101,9 +101,9 @@ func parseSnapshot(class map[string]string, keys keyTable[SnapshotParameters], u
 	if p.Warnings, err = take(&p, "parameter", class, keys, unknown); err != nil {
 		return SnapshotParameters{}, err
 	}
-	if len(p.Tags) > mostUserTags {
+	if len(p.Tags) > MostUserTags {
 		return SnapshotParameters{}, Errorf(Invalid, "parameter snapshotTags: %d tags; at most %d are allowed, for a snapshot has room for %d and the driver needs the rest",
-			len(p.Tags), mostUserTags, MostTags)
+			len(p.Tags), MostUserTags, MostTags)
 	}
 	return p, nil
 }

@@ -42,16 +42,58 @@ var driverTags = []string{
 	ArchiveTag, oldArchiveTag, SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag, ArchiveOfTag, ArchiveStateTag,
 }
 
-func driversTag(key string) bool { return slices.Contains(driverTags, key) }
+func driversTag(key string) bool {
+	return slices.Contains(driverTags, key) || strings.HasPrefix(key, ReadOnlyTag(""))
+}
 
-// ECS's limits for tags (TagResources).
+// CheckExtra says whether the tags can be put on every disk and snapshot: ECS
+// takes them, and none is one of the driver's own.
+func CheckExtra(tags Tags) error {
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		if err := checkTag(key, tags[key]); err != nil {
+			return fmt.Errorf("%s=%s is not allowed: %w", key, tags[key], err)
+		}
+	}
+	if len(tags) > MostUserTags {
+		return fmt.Errorf("%d tags; at most %d are allowed, for a disk has room for %d and the driver needs the rest", len(tags), MostUserTags, MostTags)
+	}
+	return nil
+}
+
+// CheckTagKey says whether a tag of that key can be put on a disk: ECS takes it,
+// and it is none of the driver's own.
+func CheckTagKey(key string) error { return checkTag(key, "") }
+
+// CheckRoom refuses more tags of a class and of --extra-tags together than a disk
+// or snapshot has room for beside the driver's own.
+func CheckRoom(parameter string, user, extra Tags) error {
+	if n := len(user.And(extra)); n > MostUserTags {
+		return Errorf(Invalid, "parameter %s: %d tags, and %d more of --extra-tags; together at most %d are allowed, for there is room for %d and the driver needs the rest",
+			parameter, len(user), n-len(user), MostUserTags, MostTags)
+	}
+	return nil
+}
+
+// And returns the tags, and of the others those whose keys they don't have.
+func (t Tags) And(others Tags) Tags {
+	all := maps.Clone(others)
+	if all == nil {
+		all = Tags{}
+	}
+	maps.Copy(all, t)
+	return all
+}
+
+// longestTag is ECS's limit for a tag (TagResources): characters of a key or a
+// value.
+const longestTag = 128
+
 const (
-	longestTag   = 128 // characters of a key or a value
-	mostUserTags = MostTags - 10
+	// MostTags is how many tags one disk takes, ECS's own not counted.
+	MostTags = 20
+	// MostUserTags is how many of them are the user's: the driver needs the rest.
+	MostUserTags = MostTags - 10
 )
-
-// MostTags is how many tags one disk takes, ECS's own not counted.
-const MostTags = 20
 
 // Room returns how many more tags the disk takes.
 func (t Tags) Room() int {
