@@ -62,6 +62,8 @@ type Config struct {
 	SourceThreads         int           // sources let go at the same time
 	SnapshotSweep         time.Duration // how often snapshots are looked for that keep a finalizer for nobody; 0 never
 	ClaimAnnotations      []string      // annotations of claims that are passed to the driver
+	ClaimLabelTags        []string      // labels of claims that become tags of their disks
+	NamespaceLabelTags    []string      // labels of namespaces that become tags of their claims' disks
 	ReadOnlyPublish       bool          // volumes of claims that are ReadOnlyMany alone are published for reading
 
 	Self *v1.ObjectReference // what events about this process are about; nil for nothing
@@ -100,7 +102,10 @@ func (c Config) Validate() error {
 	case c.Capacity && c.Namespace == "":
 		return fmt.Errorf("--enable-capacity needs a namespace for its objects: the Pod's own, or --leader-election-namespace")
 	}
-	return nil
+	if err := checkLabelTags("claim-label-tags", c.ClaimLabelTags); err != nil {
+		return err
+	}
+	return checkLabelTags("namespace-label-tags", c.NamespaceLabelTags)
 }
 
 // mayReschedule are the codes that an operator may have claims rescheduled for:

@@ -29,19 +29,20 @@ import (
 
 // Controller is a Provisioner with everything that it watches.
 type Controller struct {
-	p         *Provisioner
-	index     *topology.Index
-	lib       *library
-	reclaimer *reclaimer
-	capacity  *capacities    // nil without Config.Capacity
-	book      *configMapBook // nil without Config.Namespace
-	nodes     cache.SharedIndexInformer
-	metadata  metadata.Interface
-	leading   atomic.Bool
-	recovery  *recovery
-	factories []informers.SharedInformerFactory
-	synced    []cache.InformerSynced
-	recorder  record.EventBroadcaster
+	p          *Provisioner
+	index      *topology.Index
+	lib        *library
+	reclaimer  *reclaimer
+	capacity   *capacities    // nil without Config.Capacity
+	book       *configMapBook // nil without Config.Namespace
+	nodes      cache.SharedIndexInformer
+	namespaces cache.SharedIndexInformer // nil without Config.NamespaceLabelTags
+	metadata   metadata.Interface
+	leading    atomic.Bool
+	recovery   *recovery
+	factories  []informers.SharedInformerFactory
+	synced     []cache.InformerSynced
+	recorder   record.EventBroadcaster
 }
 
 // resync is how often everything in the caches is looked at again although
@@ -84,7 +85,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		recorder:  broadcaster,
 		factories: []informers.SharedInformerFactory{factory},
 		p: &Provisioner{
-			config: config, client: client, dynamic: clients.Dynamic, driver: driver, topology: index, journal: journal,
+			config: config, client: client, metadata: clients.Metadata, dynamic: clients.Dynamic, driver: driver, topology: index, journal: journal,
 			claims:  factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(),
 			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
@@ -118,10 +119,17 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: events(metav1.NamespaceAll)})
 	nodes := metadatainformer.NewFilteredMetadataInformer(clients.Metadata, v1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
-	if err := nodes.SetTransform(trimmed); err != nil {
+	err := nodes.SetTransform(trimmed)
+	if err != nil {
 		return nil, err
 	}
 	c.nodes = nodes
+	if len(config.NamespaceLabelTags) > 0 {
+		if c.namespaces, err = watchNamespaces(clients.Metadata, config.NamespaceLabelTags); err != nil {
+			return nil, err
+		}
+		c.p.namespaces = c.namespaces.GetStore()
+	}
 	return c, c.listen(claims, volumes, classes, attachments, nodes, storage.CSINodes().Informer())
 }
 
@@ -375,6 +383,12 @@ func (c *Controller) fill(ctx context.Context) error {
 	go c.nodes.Run(always)
 	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced) {
 		return fmt.Errorf("the cache of Nodes did not fill: %w", context.Cause(ctx))
+	}
+	if c.namespaces != nil {
+		go c.namespaces.Run(always)
+		if !cache.WaitForCacheSync(ctx.Done(), c.namespaces.HasSynced) {
+			return fmt.Errorf("the cache of Namespaces did not fill: %w", context.Cause(ctx))
+		}
 	}
 	for _, factory := range c.factories {
 		factory.Start(always)

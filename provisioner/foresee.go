@@ -1,6 +1,8 @@
 package provisioner
 
 import (
+	"context"
+
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
@@ -24,6 +26,12 @@ func (p *Provisioner) foresee(claim *v1.PersistentVolumeClaim) {
 	}
 	claim, node := claim.DeepCopy(), claim.Annotations[annSelectedNode]
 	o, strict, err := p.plan(claim, class, node)
+	if err == nil && len(p.config.NamespaceLabelTags) > 0 && !p.showsNamespace(claim.Namespace) {
+		return
+	}
+	if err == nil {
+		err = p.labelTags(context.Background(), o) // the caches know all of it
+	}
 	if err == nil && p.config.SupportsTopology {
 		o.request.AccessibilityRequirements, err = p.topology.Require(p.question(claim, class, node, strict))
 	}

@@ -22,6 +22,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -65,12 +66,14 @@ type Provisioner struct {
 	waiting    *waiting
 	awaiting   *awaiting
 	sources    *protection
+	metadata   metadata.Interface
 	dynamic    dynamic.Interface // nil: no snapshots, no sources of other namespaces
 	soldOut    *soldOut
 	ties       *ties
 	claims     cache.Indexer // PersistentVolumeClaims, trimmed
 	classes    cache.Store   // StorageClasses
 	volumes    cache.Indexer // PersistentVolumes, trimmed
+	namespaces cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
 	absence    absence
 	firstCalls *firstCalls
 	events     record.EventRecorder

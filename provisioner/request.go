@@ -45,6 +45,9 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 	if err != nil {
 		return nil, Finished, err
 	}
+	if err := p.labelTags(ctx, o); err != nil {
+		return nil, Unchanged, err
+	}
 	var outcome Outcome
 	if o.request.AccessibilityRequirements, outcome, err = p.requirement(ctx, claim, class, node, strict); err != nil {
 		return nil, outcome, err

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/provisioner"
 )
 
@@ -82,6 +83,21 @@ func parse(args []string, out io.Writer) (*options, error) {
 	return o, o.validate()
 }
 
+// checkTags refuses labels that can't become tags.
+func (o *options) checkTags() error {
+	for flag, keys := range map[string][]string{"claim-label-tags": o.config.ClaimLabelTags, "namespace-label-tags": o.config.NamespaceLabelTags} {
+		for _, key := range keys {
+			if err := disk.CheckTagKey(key); err != nil {
+				return fmt.Errorf("--%s: label %s can't become a tag: %w", flag, key, err)
+			}
+		}
+		if len(keys) > disk.MostUserTags {
+			return fmt.Errorf("--%s: %d labels; at most %d are allowed, for a disk has room for %d tags and the driver needs the rest", flag, len(keys), disk.MostUserTags, disk.MostTags)
+		}
+	}
+	return nil
+}
+
 func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f := pflag.NewFlagSet("disk-provisioner", pflag.ContinueOnError)
 	cli.SetUsage(f, out, "disk-provisioner makes PersistentVolumes for claims and deletes released ones, through a CSI driver.", commands()...)
@@ -100,6 +116,8 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "tell the driver the cluster's zones for Immediate claims of classes without allowedTopologies")
 	f.StringSliceVar(&o.rescheduleCodes, "reschedule-codes", nil, "gRPC codes of CreateVolume that send a claim with a selected node back to the scheduler, besides ResourceExhausted; such as InvalidArgument, for drivers that say so that a node cannot have the volume")
 	f.StringSliceVar(&c.ClaimAnnotations, "claim-annotations", []string{"alibabacloud.com/kms-key-id"}, "annotations of claims that are passed to the driver with the class's parameters; a claim with another one that would mean something to it is refused")
+	f.StringSliceVar(&c.ClaimLabelTags, "claim-label-tags", nil, "labels of claims that become tags of their disks, KEY,...; a tag of the same key that the class asks for wins; not the driver's own tags")
+	f.StringSliceVar(&c.NamespaceLabelTags, "namespace-label-tags", nil, "labels of namespaces that become tags of the disks of their claims, KEY,...; a tag of the same key that the class asks for or the claim has wins; namespaces are watched then")
 	f.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true, "a restored volume has the mode (Filesystem or Block) of the snapshot's, unless the VolumeSnapshotContent's annotation allows another")
 	f.IntVar(&c.SourceThreads, "cloning-protection-threads", 1, "sources of volumes whose finalizer is taken off at the same time")
 	f.DurationVar(&c.SnapshotSweep, "snapshot-orphan-sweep-interval", 5*time.Minute, "how often VolumeSnapshots are looked for that were left with the finalizer that protects sources; 0 never")
@@ -272,6 +290,9 @@ func (o *options) validate() error {
 		config.DriverName = "known after connecting"
 	}
 	if err := config.Validate(); err != nil {
+		return err
+	}
+	if err := o.checkTags(); err != nil {
 		return err
 	}
 	switch {

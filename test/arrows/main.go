@@ -68,7 +68,7 @@ var rules = map[string]rule{
 	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
 	"cmd/internal/cli":     {allowed: []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"}},
 	"cmd/disk-driver":      {allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
-	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/provisioner", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver", ecsSDK}},
+	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK}},
 	"cmd/ecs-simulator":    {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
 	"deploy":               {},
 	"test/":                {allowed: []string{""}},

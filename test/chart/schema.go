@@ -24,6 +24,9 @@ type Schema struct {
 	ExclusiveMinimum     *float64        `json:"exclusiveMinimum"`
 	Maximum              *float64        `json:"maximum"`
 	MinItems             *int            `json:"minItems"`
+	MaxItems             *int            `json:"maxItems"`
+	MaxProperties        *int            `json:"maxProperties"`
+	PropertyNames        *Schema         `json:"propertyNames"`
 	UniqueItems          bool            `json:"uniqueItems"`
 	Items                *Schema         `json:"items"`
 	Properties           properties      `json:"properties"`

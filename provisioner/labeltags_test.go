@@ -1,0 +1,157 @@
+package provisioner
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+// labelBench is a bench whose claims and namespaces have labels that become tags.
+func labelBench(t *testing.T, creates []answer) *bench {
+	b := newBench(t, creates)
+	b.config.ClaimLabelTags, b.config.NamespaceLabelTags = []string{"team", "example.com/stage"}, []string{"team", "cost-center"}
+	b.namespaces, b.Provisioner.metadata = cache.NewStore(cache.MetaNamespaceKeyFunc), b.metadata
+	return b
+}
+
+func testNamespace(labels map[string]string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels},
+	}
+}
+
+// tagsAsked are the tags that a call to the driver asked for.
+func tagsAsked(parameters map[string]string) map[string]string {
+	tags := maps.Clone(parameters)
+	maps.DeleteFunc(tags, func(key, _ string) bool { return !strings.HasPrefix(key, "diskTags") })
+	return tags
+}
+
+func TestAllowedLabelsBecomeTags(t *testing.T) {
+	for name, test := range map[string]struct {
+		claim, namespace, class, want map[string]string
+	}{
+		"none": {want: map[string]string{}},
+		"of both": {
+			claim: map[string]string{"example.com/stage": "test"}, namespace: map[string]string{"cost-center": "4711"},
+			want: map[string]string{"diskTags/example.com/stage": "test", "diskTags/cost-center": "4711"},
+		},
+		"others are left": {claim: map[string]string{"cost-center": "mine", "app": "x"}, namespace: map[string]string{"example.com/stage": "x"}, want: map[string]string{}},
+		"without a value": {claim: map[string]string{"team": ""}, want: map[string]string{"diskTags/team": ""}},
+		"the claim's":     {claim: map[string]string{"team": "web"}, namespace: map[string]string{"team": "shop"}, want: map[string]string{"diskTags/team": "web"}},
+		"the class's": {
+			claim: map[string]string{"team": "web"}, namespace: map[string]string{"cost-center": "4711"}, class: map[string]string{"diskTags/team": "db"},
+			want: map[string]string{"diskTags/team": "db", "diskTags/cost-center": "4711"},
+		},
+		"the class's list": {
+			claim: map[string]string{"team": "web"}, class: map[string]string{"diskTags": "a:b, team:db"}, want: map[string]string{"diskTags": "a:b, team:db"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := labelBench(t, []answer{made("d-1", 20*gib, "zone-a")})
+			if err := b.namespaces.Add(testNamespace(test.namespace)); err != nil {
+				t.Fatal(err)
+			}
+			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Labels = test.claim })
+			if _, _, err := b.provision(t.Context(), claim, testClass(test.class), "node-1"); err != nil {
+				t.Fatal(err)
+			}
+			if got := tagsAsked(b.driver.created[0].Parameters); !maps.Equal(got, test.want) {
+				t.Errorf("the driver was asked for %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A call of unknown outcome is repeated with the tags that it had, whatever has
+// become of the labels; also by the process that takes the journal up.
+func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
+	lost := status.Error(codes.Unavailable, "the reply was lost")
+	b := labelBench(t, []answer{{err: lost}, {err: lost}, made("d-1", 20*gib, "zone-a")})
+	if err := b.namespaces.Add(testNamespace(map[string]string{"cost-center": "4711"})); err != nil {
+		t.Fatal(err)
+	}
+	labelled := func(team string) *v1.PersistentVolumeClaim {
+		return testClaim(func(c *v1.PersistentVolumeClaim) { c.Labels = map[string]string{"team": team} })
+	}
+	_, outcome, err := b.provision(t.Context(), labelled("web"), testClass(nil), "node-1")
+	if outcome != Background || !errors.Is(err, lost) {
+		t.Fatalf("%v %v", outcome, err)
+	}
+	if err := b.namespaces.Update(testNamespace(map[string]string{"cost-center": "1"})); err != nil {
+		t.Fatal(err)
+	}
+	_, _, _ = b.provision(t.Context(), labelled("db"), testClass(nil), "node-1")
+	data, err := encode(b.journal.find("0f1e"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := tagsAsked(b.driver.created[0].Parameters)
+	if len(first) != 2 || !maps.Equal(tagsAsked(b.driver.created[1].Parameters), first) || !maps.Equal(tagsAsked(taken.request.Parameters), first) {
+		t.Errorf("asked for %v, then %v; the journal has %v", first, tagsAsked(b.driver.created[1].Parameters), tagsAsked(taken.request.Parameters))
+	}
+}
+
+// A namespace that the cache doesn't show yet is asked for, and a disk never goes
+// without its tags because that failed.
+func TestANewNamespacesLabelsAreAskedFor(t *testing.T) {
+	b := labelBench(t, []answer{made("d-1", 20*gib, "zone-a")})
+	broken := true
+	b.metadata.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if broken {
+			return true, nil, errors.New("the API server is away")
+		}
+		return true, testNamespace(map[string]string{"cost-center": "4711"}), nil
+	})
+	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	if outcome != Unchanged || err == nil || !strings.Contains(err.Error(), "--namespace-label-tags") || len(b.driver.created) > 0 {
+		t.Fatalf("%v %v, and %d calls; want none before the labels are read", outcome, err, len(b.driver.created))
+	}
+	broken = false
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := tagsAsked(b.driver.created[0].Parameters); got["diskTags/cost-center"] != "4711" {
+		t.Errorf("the driver was asked for %v", got)
+	}
+}
+
+// Of a namespace no more is kept than the labels that are allowed.
+func TestNamespacesAreTrimmed(t *testing.T) {
+	b := labelBench(t, nil)
+	namespace := testNamespace(map[string]string{"team": "web", "secret-project": "x"})
+	namespace.Annotations = map[string]string{"note": "long"}
+	if err := b.metadata.Tracker().Add(namespace); err != nil {
+		t.Fatal(err)
+	}
+	informer, err := watchNamespaces(b.metadata, []string{"team"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go informer.Run(t.Context().Done())
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("no cache")
+	}
+	object, exists, err := informer.GetStore().GetByKey("shop")
+	if err != nil || !exists {
+		t.Fatal(exists, err)
+	}
+	got := object.(*metav1.PartialObjectMetadata)
+	if !maps.Equal(got.Labels, map[string]string{"team": "web"}) || got.Annotations != nil {
+		t.Errorf("kept: %v", got.ObjectMeta)
+	}
+}
