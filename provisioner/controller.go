@@ -128,6 +128,9 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		if c.namespaces, err = watchNamespaces(clients.Metadata, config.NamespaceLabelTags); err != nil {
 			return nil, err
 		}
+		if err := c.namespaces.SetWatchErrorHandlerWithContext(c.recovery.watchFailed); err != nil {
+			return nil, err
+		}
 		c.p.namespaces = c.namespaces.GetStore()
 	}
 	return c, c.listen(claims, volumes, classes, attachments, nodes, storage.CSINodes().Informer())
