@@ -19,10 +19,11 @@ import (
 	"github.com/topodisk/topodisk/test/need"
 )
 
-// hang mounts a file system that says what its root is and answers nothing else, as one whose disk hangs does
+// hang mounts a file system that says what its root is, unless it is silent, and answers nothing else, as one whose disk
+// or server hangs does
 // (Linux, Documentation/filesystems/fuse.rst).
 // When the test is over, ended returns once nobody waits for an answer any more. It returns how many threads wait.
-func (r *rig) hang(at string, ended func()) *atomic.Int64 {
+func (r *rig) hang(at string, silent bool, ended func()) *atomic.Int64 {
 	r.t.Helper()
 	need.Has(r.t, need.FUSE)
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -43,7 +44,12 @@ func (r *rig) hang(at string, ended func()) *atomic.Int64 {
 				return
 			}
 			var body []byte
-			switch binary.LittleEndian.Uint32(request[4:]) {
+			operation := binary.LittleEndian.Uint32(request[4:])
+			if silent && operation != initialize {
+				waiting.Add(1)
+				continue
+			}
+			switch operation {
 			case initialize: // version 7.12, whose reply is the shortest
 				body = binary.LittleEndian.AppendUint32(nil, 7)
 				body = binary.LittleEndian.AppendUint32(body, 12)
@@ -80,7 +86,7 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 		_, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.volume, VolumePath: r.target("a")})
 		return err
 	}
-	waiting := r.hang(v.staging, func() { _ = stats() })
+	waiting := r.hang(v.staging, false, func() { _ = stats() })
 	r.ok(unix.Mount(v.staging, r.target("a"), "", unix.MS_BIND, ""))
 	m, _, err := r.server.mounts.at(v.staging)
 	r.ok(err)
@@ -122,5 +128,24 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	}
 	if n := waiting.Load(); n != 1 {
 		t.Errorf("%d threads wait for the file system, want 1", n)
+	}
+}
+
+// The kubelet's directory has volumes of other drivers, too, whose servers may hang.
+func TestAnotherDriversVolumeThatHangsIsNotAsked(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1), likeKubelet(r))
+	other := r.directory("pods/b/volumes/kubernetes.io~csi/nfs/mount")
+	waiting := r.hang(other, true, func() {})
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(r.stage(v), r.publish(v, "a"), r.unpublish(v, "a"), r.unstage(v)) }()
+	select {
+	case err := <-ended:
+		r.ok(err)
+	case <-time.After(20 * time.Second):
+		t.Error("the volume waits for the other one")
+	}
+	if n := waiting.Load(); n > 0 {
+		t.Errorf("the other volume was asked %d times", n)
 	}
 }

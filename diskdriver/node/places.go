@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
+
+	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -67,8 +70,10 @@ func (m mounts) uses(number uint64) ([]place, error) {
 			continue
 		}
 		p := placeAt(root, one.MountPoint)
-		block, is := blockAt(one.MountPoint)
-		p.device = is && block == number
+		if mayBeDevice(one) {
+			block, is := blockAt(one.MountPoint)
+			p.device = is && block == number
+		}
 		if !p.device && numberOf(one) != number {
 			continue
 		}
@@ -79,6 +84,16 @@ func (m mounts) uses(number uint64) ([]place, error) {
 		}
 	}
 	return places, nil
+}
+
+// remotes are how the types of file systems begin whose server may hang.
+var remotes = []string{"nfs", "cifs", "smb", "ceph", "fuse", "9p", "lustre", "afs"}
+
+// mayBeDevice says whether a mount may be a device that is bound: no root of a
+// file system is one, and no server has the node's devices. What else is mounted
+// isn't looked at, for to ask a server that hangs takes for ever.
+func mayBeDevice(m mount.MountInfo) bool {
+	return m.Root != "/" && !slices.ContainsFunc(remotes, func(begin string) bool { return strings.HasPrefix(m.FsType, begin) })
 }
 
 // root is the kubelet's real root directory.
