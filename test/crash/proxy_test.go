@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -202,7 +203,11 @@ func (c *csiGate) forward(conn *grpc.ClientConn, stream grpc.ServerStream) error
 	if gated && c.gates.at(call, false) == lose {
 		return status.Error(codes.Unavailable, "the call is lost")
 	}
-	err := conn.Invoke(stream.Context(), method, &in, &out)
+	ctx := stream.Context()
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, md) // such as that no disk can exist
+	}
+	err := conn.Invoke(ctx, method, &in, &out)
 	if stream.Context().Err() != nil {
 		c.cancelled.Add(1)
 	}
