@@ -222,8 +222,10 @@ func (w *windows) nextProbe(now time.Time) time.Time {
 	}
 	backoff := min(lastBackoff, firstBackoff<<min(max(w.refusals-1, 0), 10))
 	probe := now.Add(backoff + rand.N(backoff/4))
-	// Clusters that share an account must not all come in the first instant.
-	minute := now.Truncate(window).Add(window + rand.N(firstBackoff/4))
+	// A call that was sent before a minute began says nothing of that minute, though
+	// its refusal came within it. Clusters that share an account must not all come
+	// in the first instant.
+	minute := w.last.Truncate(window).Add(window + rand.N(firstBackoff/4))
 	if minute.Before(probe) {
 		w.refusals = 0
 		return minute
