@@ -35,10 +35,12 @@ var parties = []party{{
 	owners: map[string]string{
 		"cluster-id": "disk-driver", "driver": "disk-driver", "node-facts": "disk-driver", "provisioner": "disk-provisioner",
 		"journal": "disk-provisioner", "capacities": "disk-provisioner", "leader-election": "disk-provisioner", "provisioner-secrets": "disk-provisioner",
+		"namespace-labels": "disk-provisioner",
 	},
 	rare: map[string]string{
-		"topodisk-driver: patch events":      "one driver's second event of the same words: ECS has answered in between, and it asks once a minute then",
-		"topodisk-provisioner: patch events": "one provisioner's second event of the same words: it is written after a minute",
+		"topodisk-driver: patch events":             "one driver's second event of the same words: ECS has answered in between, and it asks once a minute then",
+		"topodisk-namespace-labels: get namespaces": "a claim has to come before the cache shows its namespace",
+		"topodisk-provisioner: patch events":        "one provisioner's second event of the same words: it is written after a minute",
 	},
 }, {
 	account: upstreamName + "-controller", programs: []string{"csi-provisioner"},
