@@ -31,6 +31,9 @@ func Fits(choices []Choice, want Wanted, spec Spec) ([]Fit, error) {
 			refused = append(refused, fmt.Sprintf("%s takes %s", c, c.Sizes()))
 			continue
 		}
+		if want.Least == 0 {
+			size = c.sufficient(size, want.Most, spec)
+		}
 		if err := c.takes(size, spec); err != nil {
 			kind = OutOfRange
 			refused = append(refused, err.Error())
@@ -55,6 +58,20 @@ func (c Choice) takes(size GiB, spec Spec) error {
 		return fmt.Errorf(`parameter burstingEnabled: "true" is not allowed for %s of %d GiB; it takes %d`, c, size, leastToBurst)
 	}
 	return nil
+}
+
+// allTakenFrom is a size that can have all the performance that any size can.
+const allTakenFrom GiB = 100
+
+// sufficient returns the smallest size from least to most that can have the
+// performance that the spec asks for. If none can it is one that can have the
+// most.
+func (c Choice) sufficient(least, most GiB, spec Spec) GiB {
+	size := least
+	for most = min(most, allTakenFrom); size < most && c.takes(size, spec) != nil; {
+		size++
+	}
+	return size
 }
 
 // Without returns the attempts that are not at the choice.

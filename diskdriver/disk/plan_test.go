@@ -104,6 +104,35 @@ func TestFitsSkipsWhatTheSizeBreaks(t *testing.T) {
 	}
 }
 
+func TestFitsTakesASizeForThePerformance(t *testing.T) {
+	auto := []Choice{{Category: "cloud_auto"}}
+	for _, row := range []struct {
+		name string
+		want Wanted
+		spec Spec
+		size GiB // 0: OutOfRange
+		text string
+	}{
+		{name: "none asked for", want: Wanted{0, anySize}, size: 1},
+		{name: "some", want: Wanted{0, anySize}, spec: Spec{ProvisionedIOPS: 500}, size: 4},
+		{name: "the most", want: Wanted{0, anySize}, spec: Spec{ProvisionedIOPS: 50_000}, size: 55},
+		{name: "bursting", want: Wanted{0, anySize}, spec: Spec{Bursting: true}, size: 4},
+		{name: "a size that is asked for", want: Wanted{1, anySize}, spec: Spec{ProvisionedIOPS: 500}, text: "500 is not allowed for cloud_auto of 1 GiB; allowed are 0 to 0"},
+		{name: "beyond the limit", want: Wanted{0, 3}, spec: Spec{ProvisionedIOPS: 500}, text: "500 is not allowed for cloud_auto of 3 GiB; allowed are 0 to 0"},
+		{name: "beyond all", want: Wanted{0, anySize}, spec: Spec{ProvisionedIOPS: 50_001}, text: "50001 is not allowed for cloud_auto of 100 GiB; allowed are 0 to 50000"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			fits, err := Fits(auto, row.want, row.spec)
+			if row.size > 0 && (err != nil || len(fits) != 1 || fits[0].Size != row.size) {
+				t.Errorf("got %v, %v, want %d GiB", fits, err, row.size)
+			}
+			if row.size == 0 && (KindOf(err) != OutOfRange || !strings.Contains(err.Error(), row.text)) {
+				t.Errorf("got %v, %v, want an error with %q", fits, err, row.text)
+			}
+		})
+	}
+}
+
 func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
 	ssd, auto := Fit{Choice{Category: "cloud_ssd"}, 20}, Fit{Choice{Category: "cloud_auto"}, 20}
 	regional := Fit{Choice{Category: "cloud_regional_disk_auto"}, 20}

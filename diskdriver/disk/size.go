@@ -10,7 +10,7 @@ const anySize GiB = math.MaxInt64
 
 // Wanted is the capacity asked for, in whole GiB.
 type Wanted struct {
-	Least GiB // 0: the smallest disk that the category takes
+	Least GiB // 0: the smallest disk that the category takes with the settings asked for
 	Most  GiB
 }
 
