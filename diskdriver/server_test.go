@@ -20,10 +20,10 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
-	disks := &slow{takes: 200 * time.Millisecond}
-	d, _ := newDriver(t, disks, &cloud{})
-	path := filepath.Join(shortDir(t), "csi.sock")
+// onSocket runs a driver on a socket of its own. end stops it and waits for its end.
+func onSocket(t *testing.T, d *Driver) (conn *grpc.ClientConn, path string, end func()) {
+	t.Helper()
+	path = filepath.Join(shortDir(t), "csi.sock")
 	listener, err := Listen("unix://" + path)
 	if err != nil {
 		t.Fatal(err)
@@ -31,11 +31,23 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, listener, time.Minute) }()
-	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err = grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, path, func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	}
+}
+
+func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
+	disks := &slow{takes: 200 * time.Millisecond}
+	d, _ := newDriver(t, disks, &cloud{})
+	conn, path, end := onSocket(t, d)
 	info, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
 	if err != nil || info.GetName() != DefaultName {
 		t.Fatalf("got %v, %v", info, err)
@@ -48,12 +60,9 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 	for testutil.ToFloat64(d.metrics.running.WithLabelValues("DeleteVolume")) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	stop()
+	end()
 	if err := <-deleted; err != nil {
 		t.Errorf("the call under way got %v", err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("Run ended with %v", err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left behind: %v", err)
@@ -83,25 +92,8 @@ func (f *forgetful) Create(_ context.Context, spec disk.Spec, try disk.Attempt, 
 func TestAPanicIsNoEndOfACall(t *testing.T) {
 	disks := &forgetful{}
 	d, _ := newDriver(t, disks, &cloud{})
-	path := filepath.Join(shortDir(t), "csi.sock")
-	listener, err := Listen("unix://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx, listener, time.Minute) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run ended with %v", err)
-		}
-	}()
-	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn, _, end := onSocket(t, d)
+	defer end()
 	client := csi.NewControllerClient(conn)
 	req := &csi.CreateVolumeRequest{
 		Name: "disk-1", Parameters: map[string]string{"type": "cloud_essd"}, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 << 30},
@@ -111,7 +103,7 @@ func TestAPanicIsNoEndOfACall(t *testing.T) {
 		}},
 		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"topology.kubernetes.io/zone": "cn-hangzhou-a"}}}},
 	}
-	_, err = client.CreateVolume(t.Context(), req)
+	_, err := client.CreateVolume(t.Context(), req)
 	if code := status.Code(err); code != codes.Unavailable || len(disks.made) != 1 {
 		t.Errorf("a panic after %d creates is answered %s: %v", len(disks.made), code, err)
 	}

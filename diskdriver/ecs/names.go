@@ -116,7 +116,7 @@ func (n *names) next() {
 
 // share answers lookups with one list.
 func (n *names) share(all []*lookup) {
-	ctx, cancel := lastOf(all)
+	ctx, cancel := lasting(all, func(l *lookup) time.Time { return l.until })
 	defer cancel()
 	disks, err := n.list(ctx)
 	byName := make(map[string][]disk.Disk, len(disks))
@@ -133,18 +133,4 @@ func (n *names) share(all []*lookup) {
 	}
 	n.flying--
 	n.next()
-}
-
-// lastOf returns a context that ends with the last of those who wait.
-func lastOf(all []*lookup) (context.Context, context.CancelFunc) {
-	var until time.Time
-	for _, l := range all {
-		if l.until.IsZero() {
-			return context.WithCancel(context.Background())
-		}
-		if l.until.After(until) {
-			until = l.until
-		}
-	}
-	return context.WithDeadline(context.Background(), until)
 }

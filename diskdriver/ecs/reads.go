@@ -272,7 +272,7 @@ func (r *reads[K, V]) forget(id K) {
 
 // fly makes the call of a look, for as long as anybody waits for it.
 func (r *reads[K, V]) fly(now time.Time, leaving []*ask[K, V]) {
-	ctx, cancel := lasting(leaving)
+	ctx, cancel := lasting(leaving, func(a *ask[K, V]) time.Time { return a.until })
 	l := &look[K, V]{asks: leaving, members: len(leaving), cancel: cancel}
 	ids := make([]K, 0, len(leaving))
 	for _, a := range leaving {
@@ -290,18 +290,20 @@ func (r *reads[K, V]) fly(now time.Time, leaving []*ask[K, V]) {
 	}()
 }
 
-// lasting returns a context that ends with the last of those who wait.
-func lasting[K ~string, V any](all []*ask[K, V]) (context.Context, context.CancelFunc) {
-	var until time.Time
-	for _, a := range all {
-		if a.until.IsZero() {
+// lasting returns a context that ends with the last of those who wait, each until
+// a time of its own; zero is for ever.
+func lasting[T any](all []T, until func(T) time.Time) (context.Context, context.CancelFunc) {
+	var last time.Time
+	for _, one := range all {
+		end := until(one)
+		if end.IsZero() {
 			return context.WithCancel(context.Background())
 		}
-		if a.until.After(until) {
-			until = a.until
+		if end.After(last) {
+			last = end
 		}
 	}
-	return context.WithDeadline(context.Background(), until)
+	return context.WithDeadline(context.Background(), last)
 }
 
 // land hands out what a look brought back.
