@@ -85,6 +85,7 @@ func TestRefusedSignatureIsToldWithItsRequestIDAndMended(t *testing.T) {
 	s := newScene(t)
 	mend := func() error { return s.Topodisk().WriteCredentials(lab.KeyID, lab.Secret) }
 	s.Cleanup(func() { s.must(mend()) })
+	s.awaitLeaderForNewClaims()
 	s.must(s.Topodisk().WriteCredentials(lab.KeyID, "a-wrong-secret"))
 	s.claim("signed", s.class(atOnce, essdThenAuto), "20Gi")
 	event := s.awaitEvent("signed", late, "Unauthenticated", "SignatureDoesNotMatch")

@@ -71,6 +71,23 @@ func (l *leaders) follow() {
 	}
 }
 
+// newAfter is how long a provisioner has to lead until it knows of a claim made then that nobody else has asked for its
+// disk: creation times are whole seconds, and clocks may differ by two. Of others the driver looks for a disk first.
+const newAfter = 4 * time.Second
+
+// awaitLeaderForNewClaims returns when whoever leads has led for so long.
+func (s *scene) awaitLeaderForNewClaims() {
+	s.Helper()
+	s.await("a leader that knows new claims", soon, func(ctx context.Context) (bool, error) {
+		lease, err := s.Client.CoordinationV1().Leases(leaseNamespace).Get(ctx, leaseName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		r := reignOf(lease)
+		return r.holder != "" && time.Since(r.from) > newAfter, nil
+	})
+}
+
 // reignOf is who holds the Lease, since when; nobody has no name.
 func reignOf(lease *coordinationv1.Lease) reign {
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")

@@ -38,9 +38,10 @@ var parties = []party{{
 		"namespace-labels": "disk-provisioner",
 	},
 	rare: map[string]string{
-		"topodisk-driver: patch events":             "one driver's second event of the same words: ECS has answered in between, and it asks once a minute then",
-		"topodisk-namespace-labels: get namespaces": "a claim has to come before the cache shows its namespace",
-		"topodisk-provisioner: patch events":        "one provisioner's second event of the same words: it is written after a minute",
+		"topodisk-driver: patch events":              "one driver's second event of the same words: ECS has answered in between, and it asks once a minute then",
+		"topodisk-namespace-labels: get namespaces":  "a claim has to come before the cache shows its namespace",
+		"topodisk-namespace-labels: list namespaces": "an API server that doesn't send by a watch what is there",
+		"topodisk-provisioner: patch events":         "one provisioner's second event of the same words: it is written after a minute",
 	},
 }, {
 	account: upstreamName + "-controller", programs: []string{"csi-provisioner"},
