@@ -431,6 +431,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.p.config.SnapshotSweep > 0 && c.p.config.DriverRestores {
 		parts.Go(func() { c.p.sweepSources(ctx) })
 	}
+	if c.p.config.DriverListsVolumes {
+		parts.Go(func() { c.p.countOrphans(ctx) })
+	}
 	switch {
 	case c.capacity != nil:
 		parts.Go(func() { c.capacity.run(ctx) })

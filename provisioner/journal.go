@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -225,6 +227,13 @@ func (j *journal) class(name string) *storagev1.StorageClass {
 		}
 	}
 	return nil
+}
+
+// all returns the orders under way.
+func (j *journal) all() []*order {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Collect(maps.Values(j.orders))
 }
 
 // underWay returns the number of orders under way, and how many of them have

@@ -25,6 +25,7 @@ type metrics struct {
 	boundSeconds *prometheus.HistogramVec
 
 	recoveryFailures *prometheus.CounterVec
+	orphans          prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
@@ -57,6 +58,10 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 			Name: "topodisk_provisioner_recovery_failures_total",
 			Help: "Failed attempts to read what must be known before anything is provisioned or deleted, by what could not be read.",
 		}, []string{"step"}),
+		orphans: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "topodisk_provisioner_orphan_disks",
+			Help: "Disks of the cluster that no PersistentVolume and no claim stands for, as of the leader's last hourly audit.",
+		}),
 		boundSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "topodisk_provisioner_provision_duration_seconds",
 			Help:    "Time from the claim's creation to its saved PersistentVolume by data source of the volume.",
@@ -69,7 +74,7 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 	for _, end := range []string{endSaved, endDeleted} {
 		m.leaks.WithLabelValues(end)
 	}
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds, m.recoveryFailures,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds, m.recoveryFailures, m.orphans,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",

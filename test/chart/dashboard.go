@@ -48,6 +48,7 @@ var rows = []row{
 		{"Creations without a volume, by result", "ops", [][2]string{{"sum by (result) (rate(topodisk_provisioner_create_failures_total[5m]))", "{{result}}"}}},
 		{"Sent back to the scheduler, by reason", "ops", [][2]string{{"sum by (reason) (rate(topodisk_provisioner_reschedules_total[5m]))", "{{reason}}"}}},
 		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_volume_save_failures_total[5m]))", "not saved"}, {"sum by (result) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not leaked: {{result}}"}, {"sum(rate(topodisk_provisioner_duplicate_volumes_total[5m]))", "second volumes of a claim"}}},
+		{"Disks without a PersistentVolume", "short", [][2]string{{"max(topodisk_provisioner_orphan_disks)", "disks"}}},
 		{"Calls spared for want of stock", "ops", [][2]string{{"sum(rate(topodisk_provisioner_creates_skipped_total[5m]))", "spared"}}},
 	}},
 	{"Calls of the driver", []panel{
