@@ -30,6 +30,7 @@ const (
 var rare = map[string]map[string]string{
 	"topodisk-controller": {
 		"topodisk-attacher: patch events":                                                             again,
+		"topodisk-capacities: delete csistoragecapacities.storage.k8s.io":                             "a zone that has stock again, or a class that goes",
 		"topodisk-capacities: update csistoragecapacities.storage.k8s.io":                             soldOut,
 		"topodisk-driver: patch events":                                                               again,
 		"topodisk-provisioner: get nodes":                                                             "a selected node that may be gone",
