@@ -111,7 +111,7 @@ func (s *scene) saysWhatIsWrongWithItsSecret() {
 	const wrong = "a-wrong-secret"
 	s.makeSecret(otherID, wrong)
 	s.awaitTold(secretName, "access-key-secret", "SignatureDoesNotMatch")
-	s.must(contains(s.follow("docs/monitoring.md", "logs"), "SignatureDoesNotMatch"))
+	s.must(contains(s.follow("docs/monitoring.md", "logs deployment"), "SignatureDoesNotMatch"))
 	s.setSecret(otherID, otherSecret)
 	s.awaitReady(late)
 	for _, value := range []string{wrong, otherSecret} {

@@ -50,6 +50,7 @@ func (s *scene) isInstalled() {
 	s.follow("docs/install.md", "helm install")
 	s.awaitReady(readyWithin - time.Since(begin))
 	s.Logf("%.1f s from helm install until all Pods were ready", time.Since(begin).Seconds())
+	s.must(contains(s.follow("docs/monitoring.md", "component=node"), "The kubelet has registered the driver"))
 }
 
 // makeSecret makes the Secret of credentials as the documentation does.
