@@ -64,11 +64,8 @@ func parseAndCheck(ctx context.Context, args []string, out, help io.Writer) (ref
 	flags.StringVar(&driver, "driver-name", diskdriver.DefaultName, "CSI driver name whose classes and volumes are read")
 	cluster.AddFlags(flags)
 	log.AddFlags(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return 0, err
-	}
-	if flags.NArg() > 0 {
-		return 0, fmt.Errorf("argument %q is not allowed: every setting is a flag", flags.Arg(0))
 	}
 	if err := log.Validate(); err != nil {
 		return 0, err

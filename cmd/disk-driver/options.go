@@ -91,11 +91,8 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")
 	o.log.AddFlags(flags)
 
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args, commands()...); err != nil {
 		return nil, err
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("argument %q is not allowed: every setting is a flag", flags.Arg(0))
 	}
 	if o.showVersion {
 		return o, nil

@@ -66,15 +66,13 @@ func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "of each call to the CSI driver")
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(f, args); err != nil {
 		return nil, err
 	}
 	if o.namespace == "" {
 		o.namespace = podNamespace()
 	}
 	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("argument %q: only flags are taken", f.Arg(0))
 	case o.csiAddress == "":
 		return nil, errors.New("--csi-address is empty; it is the driver's unix socket, such as /csi/csi.sock")
 	case f.Changed("cluster-id") && o.clusterID == "":

@@ -51,11 +51,8 @@ func parseCapacityOff(args []string, out io.Writer) (*capacityOffOptions, error)
 	f.StringVar(&o.namespace, "namespace", "", "namespace of the CSIStorageCapacity objects; empty looks in all, for which an account needs the right")
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(f, args); err != nil {
 		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("argument %q: only flags are taken", f.Arg(0))
 	}
 	if o.driver == "" {
 		return nil, errors.New("--driver-name is empty; it is the driver's flag of that name, such as " + driverNameByDefault)

@@ -60,11 +60,8 @@ type options struct {
 func parse(args []string, out io.Writer) (*options, error) {
 	o := &options{topologyGate: true, config: provisioner.Config{AttributesClasses: true}}
 	flags := o.flags(out)
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args, commands()...); err != nil {
 		return nil, err
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("argument %q: only flags are taken; a value belongs to its flag with =, such as --strict-topology=true", flags.Arg(0))
 	}
 	if o.showVersion {
 		return o, nil

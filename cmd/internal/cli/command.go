@@ -30,6 +30,23 @@ func Find(commands []Command, args []string) (c Command, rest []string, found bo
 	return Command{}, nil, false
 }
 
+// Parse reads a command line that takes flags alone. The error about any other
+// argument names the commands that the program has.
+func Parse(flags *pflag.FlagSet, args []string, commands ...Command) error {
+	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+		return err
+	}
+	stray := flags.Arg(0)
+	allowed := "flags"
+	for _, c := range commands {
+		allowed += fmt.Sprintf(", or at first %q", c.Name)
+	}
+	if i := slices.Index(args, stray); i > 0 && strings.HasPrefix(args[i-1], "--") {
+		return fmt.Errorf("argument %q is not allowed: allowed are %s; a value belongs to its flag, such as %s=%s", stray, allowed, args[i-1], stray)
+	}
+	return fmt.Errorf("argument %q is not allowed: allowed are %s", stray, allowed)
+}
+
 // SetUsage makes --help print how the program is called, its commands and its
 // flags.
 func SetUsage(flags *pflag.FlagSet, out io.Writer, summary string, commands ...Command) {
