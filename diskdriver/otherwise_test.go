@@ -126,6 +126,7 @@ var differs = map[string]string{
 	"snapshot-none-unattached accounts":                          unattached,
 	"snapshot-none-unattached clone":                             unattached,
 	"snapshot-none-unattached clone-of-what-grows":               unattached,
+	"snapshot-none-unattached extra-tags":                        unattached,
 	"snapshot-none-unattached groups":                            unattached,
 	"snapshot-none-unattached nobody-comes-back":                 unattached,
 	"snapshot-none-unattached restore":                           unattached,
