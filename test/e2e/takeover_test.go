@@ -143,9 +143,9 @@ func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	}
 }
 
-// crowd is how many claims are provisioned while a cluster is switched, phase how many of them each provisioner saves before
+// crowd is how many claims are provisioned while a cluster is switched, phase how many disks each provisioner makes before
 // it is its turn to go, and atATime how many it works on.
-const crowd, phase, atATime = 100, 20, "--worker-threads=25"
+const crowd, phase, atATime = 140, 20, "--worker-threads=25"
 
 // TestACrowdInMidCreateIsSwitchedOverAndBack switches the cluster to topodisk while the incumbent makes disks, and back while
 // topodisk does, as docs/takeover.md says. Half of the claims have Pods. ECS takes two seconds for every disk, so that each
@@ -163,13 +163,13 @@ func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 	s.slowCreates()
 	other.start(atATime)
 	s.await("the incumbent leads", soon, func(context.Context) (bool, error) { return len(leaders.list()) > 0, nil })
-	names := s.crowd()
-	s.awaitSaved("disk-", phase)
-
 	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), atATime)...)) // it waits
+	names := s.crowd()
+	s.await(fmt.Sprintf("the incumbent saves %d volumes", phase), late, func(context.Context) (bool, error) { return s.saved("disk-") >= phase, nil })
+
 	unheard := s.unheard()
 	other.stop()
-	s.awaitSaved("d-", phase)
+	s.await(fmt.Sprintf("topodisk asks for %d disks", phase), late, func(context.Context) (bool, error) { return len(s.askedByTopodisk()) >= phase, nil })
 
 	s.drain(0)
 	other.start(atATime)
@@ -218,10 +218,17 @@ func (s *scene) unheard() int {
 	return len(disks) - s.saved("d")
 }
 
-// awaitSaved waits until so many volumes have names like that.
-func (s *scene) awaitSaved(prefix string, n int) {
+// askedByTopodisk returns when topodisk asked ECS for a disk that it doesn't take over: one call a disk.
+func (s *scene) askedByTopodisk() (asked []time.Time) {
 	s.Helper()
-	s.await(fmt.Sprintf("%d volumes are called %s...", n, prefix), late, func(context.Context) (bool, error) { return s.saved(prefix) >= n, nil })
+	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
+	s.must(err)
+	for _, c := range calls {
+		if tags := tagsOf(c); tags[disk.ClaimNamespaceTag] == s.namespace && tags[disk.CreatedByTag] == disk.Creator {
+			asked = append(asked, c.Time)
+		}
+	}
+	return asked
 }
 
 // drain ends topodisk's controller when it has ended what is under way, and checks how many orders are left in the journal.
@@ -270,17 +277,13 @@ func (s *scene) checkTurns(reigns []reign, asked []time.Time) {
 			s.Errorf("the incumbent asked for a disk at %s, while topodisk led: %v", at, reigns)
 		}
 	}
-	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
-	s.must(err)
-	own := 0
-	for _, c := range calls {
-		if tags := tagsOf(c); tags[disk.ClaimNamespaceTag] == s.namespace && tags[disk.CreatedByTag] == disk.Creator {
-			if own++; !within(c.Time) {
-				s.Errorf("topodisk asked for a disk at %s, while the incumbent led: %v", c.Time, reigns)
-			}
+	own := s.askedByTopodisk()
+	for _, at := range own {
+		if !within(at) {
+			s.Errorf("topodisk asked for a disk at %s, while the incumbent led: %v", at, reigns)
 		}
 	}
-	if own == 0 || len(asked) == 0 {
-		s.Errorf("topodisk asked for %d disks, the incumbent for %d", own, len(asked))
+	if len(own) == 0 || len(asked) == 0 {
+		s.Errorf("topodisk asked for %d disks, the incumbent for %d", len(own), len(asked))
 	}
 }
