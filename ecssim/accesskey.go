@@ -131,27 +131,6 @@ func (s *Server) SetAccessKey(id, secret string) error {
 	return nil
 }
 
-func (s *Server) adminKeys(body []byte) (any, error) {
-	var want struct {
-		ID           string `json:"id"`
-		Secret       string `json:"secret"`
-		EndTemporary bool   `json:"endTemporary"`
-	}
-	if err := decodeStrict(body, &want); err != nil {
-		return nil, err
-	}
-	if want.EndTemporary == (want.ID != "") {
-		return nil, &ConfigError{"id", want.ID, "an access key ID, with its new secret or an empty one to take it away; or endTemporary true instead"}
-	}
-	if want.EndTemporary {
-		return map[string]any{"ended": s.EndTemporaryKeys()}, nil
-	}
-	if err := s.SetAccessKey(want.ID, want.Secret); err != nil {
-		return nil, err
-	}
-	return s.KeyIDs(), nil
-}
-
 // KeyIDs returns the IDs of the account's own keys, sorted. Their secrets
 // stay in.
 func (s *Server) KeyIDs() []string {

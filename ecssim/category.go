@@ -71,8 +71,8 @@ func maxProvisionedIOPS(size int) int {
 	return max(0, min(1000*size-autoIOPS(size, ""), 50000))
 }
 
-// categoryNames returns the categories of a zone, or of the region, sorted.
-func categoryNames(regional bool) []string {
+// CategoryNames returns the disk categories of a zone, or of the region, sorted.
+func CategoryNames(regional bool) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(categories)) {
 		if categories[name].regional == regional {

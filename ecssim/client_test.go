@@ -15,6 +15,7 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/ecssim"
+	adminapi "github.com/topodisk/topodisk/ecssim/admin"
 )
 
 const (
@@ -135,4 +136,12 @@ func wantCode(t *testing.T, err error, status int, code string) {
 	if server.RequestId() == "" || server.HostId() == "" || !strings.Contains(server.Recommend(), code) {
 		t.Fatalf("incomplete error body: request ID %q, host %q, recommend %q", server.RequestId(), server.HostId(), server.Recommend())
 	}
+}
+
+// admin sends a request to the admin API and returns its status and text.
+func admin(t *testing.T, s *ecssim.Server, method, path, body string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	adminapi.Handler(s).ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
 }

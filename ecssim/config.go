@@ -146,7 +146,7 @@ func (c Config) checkOffers() error {
 		}
 		for _, name := range c.Offers[zone] {
 			if spec, ok := categories[name]; !ok || spec.regional != (zone == "") {
-				return &ConfigError{"Offers", name, "a category of " + quoted(categoryNames(zone == ""))}
+				return &ConfigError{"Offers", name, "a category of " + quoted(CategoryNames(zone == ""))}
 			}
 		}
 	}

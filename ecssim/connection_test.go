@@ -6,11 +6,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	adminapi "github.com/topodisk/topodisk/ecssim/admin"
 )
 
 func TestConnectionsAreCountedOnceEachAndThoseOfTheAdminAPINever(t *testing.T) {
 	s := newServer(t, unsigned)
-	server := httptest.NewUnstartedServer(s)
+	server := httptest.NewUnstartedServer(adminapi.Handler(s))
 	server.Config.ConnContext = s.Connected
 	server.Start()
 	t.Cleanup(server.Close)

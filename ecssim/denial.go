@@ -123,14 +123,3 @@ func blinded(body object) object {
 	}
 	return body
 }
-
-func (s *Server) adminDenial(body []byte) (any, error) {
-	var d Denial
-	if err := decodeStrict(body, &d); err != nil {
-		return nil, err
-	}
-	if err := s.Deny(d); err != nil {
-		return nil, err
-	}
-	return s.Denials(), nil
-}

@@ -39,14 +39,3 @@ func (d *disk) renderLocks() []object {
 	}
 	return list
 }
-
-func (s *Server) adminLock(body []byte) (any, error) {
-	var want struct {
-		Disk    string   `json:"disk"`
-		Reasons []string `json:"reasons"`
-	}
-	if err := decodeStrict(body, &want); err != nil {
-		return nil, err
-	}
-	return want, s.LockDisk(want.Disk, want.Reasons...)
-}

@@ -76,11 +76,13 @@ type Fault struct {
 // AddFault appends a fault to the list. Its error names the field that is
 // wrong and what is allowed.
 func (s *Server) AddFault(f Fault) error {
-	_, err := s.addFault(f)
+	_, err := s.ArmFault(f)
 	return err
 }
 
-func (s *Server) addFault(f Fault) (Fault, error) {
+// ArmFault is AddFault that returns the fault as the list has it: with its ID
+// and with what was left out.
+func (s *Server) ArmFault(f Fault) (Fault, error) {
 	armed, err := arm(f)
 	if err != nil {
 		return Fault{}, err

@@ -61,7 +61,7 @@ func (f Fault) MarshalJSON() ([]byte, error) {
 // names and wrong values with a *ConfigError.
 func (f *Fault) UnmarshalJSON(text []byte) error {
 	var form faultForm
-	if err := decodeStrict(text, &form); err != nil {
+	if err := DecodeStrict(text, &form); err != nil {
 		return err
 	}
 	read := Fault{
@@ -70,7 +70,7 @@ func (f *Fault) UnmarshalJSON(text []byte) error {
 	}
 	for _, s := range form.spans(&read) {
 		var err error
-		if *s.value, err = readSpan(s.name, *s.text); err != nil {
+		if *s.value, err = ReadDuration(s.name, *s.text); err != nil {
 			return err
 		}
 	}

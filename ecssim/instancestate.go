@@ -151,6 +151,14 @@ func (i *instance) renderLocks() []object {
 	return []object{}
 }
 
+// Instances returns the instances that exist, in the order of the Config, then
+// of AddInstance.
+func (s *Server) Instances() []InstanceState {
+	var list []InstanceState
+	s.look(func(time.Time) { list = s.instanceStates() })
+	return list
+}
+
 // instanceStates lists the instances that exist, in their order.
 func (s *Server) instanceStates() []InstanceState {
 	list := []InstanceState{}

@@ -129,3 +129,52 @@ func TestAdvanceEndsWaits(t *testing.T) {
 		}
 	})
 }
+
+func TestLatencySpreads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := func(seed uint32) (list []time.Duration) {
+			s := newServer(t, func(c *ecssim.Config) {
+				c.Seed = seed
+				c.Latency = ecssim.Latency{API: map[string]time.Duration{"DeleteDisk": time.Second}, Spread: 0.5}
+			})
+			c := newClient(t, s)
+			for range 200 {
+				start := time.Now()
+				wantCode(t, remove(c, "d-none"), 404, "InvalidDiskId.NotFound")
+				list = append(list, time.Since(start))
+			}
+			return list
+		}
+		first, again, other := took(1), took(1), took(2)
+		below, far := 0, 0
+		for i, d := range first {
+			if d != again[i] {
+				t.Fatalf("call %d took %v, then %v with the same seed", i, d, again[i])
+			}
+			if d < time.Second {
+				below++
+			}
+			if d < time.Second/2 || d > 2*time.Second {
+				far++
+			}
+		}
+		if below < 70 || below > 130 || far < 15 || far > 60 {
+			t.Errorf("of 200 calls %d took less than the middle and %d less than half or more than twice: want about 100 and 33", below, far)
+		}
+		if first[0] == other[0] {
+			t.Error("another seed gives the same times")
+		}
+	})
+}
+
+func TestAwfulProfileHasEveryAnomaly(t *testing.T) {
+	l, err := ecssim.Profile("awful")
+	ok(t, err)
+	for anomaly, d := range map[string]time.Duration{
+		"A1": l.AttachShown, "A4": l.DeviceVisible, "A5": l.InstanceReady, "A6": l.Initializing, "A7": l.BurstReady, "A8": l.TagsVisible, "A9": l.Visible,
+	} {
+		if d <= 0 {
+			t.Errorf("%s does not happen", anomaly)
+		}
+	}
+}

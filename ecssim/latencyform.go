@@ -19,6 +19,29 @@ func (s *Server) SetLatency(l Latency) error {
 	return nil
 }
 
+// ChangeLatency changes what a LatencyForm names and leaves the rest as it is.
+// It returns how long things take from now on.
+func (s *Server) ChangeLatency(f LatencyForm) (LatencyForm, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, err := f.read(s.config.Latency)
+	if err != nil {
+		return LatencyForm{}, err
+	}
+	if err := l.check(); err != nil {
+		return LatencyForm{}, err
+	}
+	s.config.Latency = l
+	return l.form(), nil
+}
+
+// Latency returns how long things take.
+func (s *Server) Latency() LatencyForm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config.Latency.form()
+}
+
 // LatencyForm is a Latency in JSON: its durations as time.Duration prints
 // them, by the names of the fields.
 type LatencyForm struct {
@@ -50,7 +73,7 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	}
 	l.API = maps.Clone(l.API)
 	for action, text := range f.API {
-		d, err := readSpan("api."+action, text)
+		d, err := ReadDuration("api."+action, text)
 		if err != nil {
 			return l, err
 		}
@@ -65,7 +88,7 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 		if i < 0 {
 			return l, &ConfigError{"spans", name, "one of " + quoted(spanNames())}
 		}
-		d, err := readSpan("spans."+name, text)
+		d, err := ReadDuration("spans."+name, text)
 		if err != nil {
 			return l, err
 		}

@@ -215,14 +215,3 @@ func (s *Server) permitted(x *exchange) bool {
 	}
 	return !has || p.allows(strings.ToLower(x.product())+":"+x.action.name, s.about(x))
 }
-
-func (s *Server) adminPolicy(body []byte) (any, error) {
-	var want struct {
-		Who    string  `json:"who"`
-		Policy *Policy `json:"policy"`
-	}
-	if err := decodeStrict(body, &want); err != nil {
-		return nil, err
-	}
-	return map[string]any{"who": want.Who}, s.SetPolicy(want.Who, want.Policy)
-}

@@ -48,14 +48,6 @@ func (s *Server) SetQuotas(q Quotas) error {
 	return nil
 }
 
-func (s *Server) adminQuotas(body []byte) (any, error) {
-	var q Quotas
-	if err := decodeStrict(body, &q); err != nil {
-		return nil, err
-	}
-	return q, s.SetQuotas(q)
-}
-
 // checkQuota refuses more disks than the account may have.
 func (s *Server) checkQuota() *refusal {
 	if q := s.config.Quotas.Disks; q > 0 && len(s.disks.byID) >= q {

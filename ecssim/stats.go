@@ -174,16 +174,3 @@ func (t *statistics) export() Stats {
 	}
 	return st
 }
-
-func (s *Server) adminVolume(body []byte) (any, error) {
-	var want struct {
-		Disk string `json:"disk"`
-	}
-	if err := decodeStrict(body, &want); err != nil {
-		return nil, err
-	}
-	if calls := s.VolumeCalls(want.Disk); calls != nil {
-		return calls, nil
-	}
-	return nil, &ConfigError{"disk", want.Disk, "the ID of a disk that a call has named"}
-}

@@ -39,7 +39,7 @@ func newStock(c Config) stock {
 }
 
 func ordinaryCategories(regional bool) []string {
-	return slices.DeleteFunc(categoryNames(regional), func(name string) bool { return categories[name].special })
+	return slices.DeleteFunc(CategoryNames(regional), func(name string) bool { return categories[name].special })
 }
 
 // offers returns the categories on offer in a zone.
@@ -84,7 +84,7 @@ var soldOut = map[string]refusal{
 // category that was not on offer there is from now on. Deleting a disk gives
 // nothing back.
 func (s *Server) SetStock(zone, category string, units int) error {
-	return s.setStock(zone, category, units, "")
+	return s.SetStockLevel(StockLevel{Zone: zone, Category: category, Units: units})
 }
 
 // SellOut is SetStock with no units, and the code, one of SoldOutCodes, that
@@ -93,24 +93,67 @@ func (s *Server) SellOut(zone, category, code string) error {
 	if !slices.Contains(SoldOutCodes, code) {
 		return &ConfigError{"code", code, "one of " + quoted(SoldOutCodes)}
 	}
-	return s.setStock(zone, category, 0, code)
+	return s.SetStockLevel(StockLevel{Zone: zone, Category: category, Code: code})
 }
 
-func (s *Server) setStock(zone, category string, units int, code string) error {
-	if zone != "" && !slices.Contains(s.config.Zones, zone) {
-		return &ConfigError{"zone", zone, "one of " + quoted(s.config.Zones) + `, or "" for regional categories`}
+// SetStockLevel is SetStock with the code, one of SoldOutCodes, that CreateDisk
+// answers once there are no units; empty is Config.SoldOutCode.
+func (s *Server) SetStockLevel(level StockLevel) error {
+	if level.Zone != "" && !slices.Contains(s.config.Zones, level.Zone) {
+		return &ConfigError{"zone", level.Zone, "one of " + quoted(s.config.Zones) + `, or "" for regional categories`}
 	}
-	if spec, ok := categories[category]; !ok || spec.regional != (zone == "") {
-		return &ConfigError{"category", category, "one of " + quoted(categoryNames(zone == ""))}
+	if spec, ok := categories[level.Category]; !ok || spec.regional != (level.Zone == "") {
+		return &ConfigError{"category", level.Category, "one of " + quoted(CategoryNames(level.Zone == ""))}
 	}
-	if code == "" {
-		code = s.config.SoldOutCode
+	cell, err := s.stockCell(level.Units, level.Code)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock[zone][category] = &shelfStock{max(units, Unlimited), code}
+	s.stock[level.Zone][level.Category] = &cell
 	return nil
 }
+
+// SetZoneStock is SetStockLevel for every category that a zone offers.
+func (s *Server) SetZoneStock(zone string, units int, code string) error {
+	if !slices.Contains(s.config.Zones, zone) {
+		return &ConfigError{"zone", zone, "one of " + quoted(s.config.Zones)}
+	}
+	cell, err := s.stockCell(units, code)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for category := range s.stock[zone] {
+		own := cell
+		s.stock[zone][category] = &own
+	}
+	return nil
+}
+
+// stockCell is the stock of a category; an empty code is Config.SoldOutCode.
+func (s *Server) stockCell(units int, code string) (shelfStock, error) {
+	if code == "" {
+		code = s.config.SoldOutCode
+	}
+	if !slices.Contains(SoldOutCodes, code) {
+		return shelfStock{}, &ConfigError{"code", code, "one of " + quoted(SoldOutCodes)}
+	}
+	return shelfStock{max(units, Unlimited), code}, nil
+}
+
+// Stock returns the stock of every category on offer, zone by zone in the
+// order of the Config, the regional ones last.
+func (s *Server) Stock() []StockLevel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.levels()
+}
+
+// Zones returns the IDs of the region's zones.
+func (s *Server) Zones() []string { return slices.Clone(s.config.Zones) }
 
 // StockLevel is the stock of one category in one zone.
 type StockLevel struct {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// decodeStrict reads one JSON object into a struct. Its errors are
-// *ConfigErrors that name the field and what is allowed.
-func decodeStrict(text []byte, into any) error {
+// DecodeStrict reads one JSON object without unknown fields into a struct. Its
+// errors are *ConfigErrors that name the field and what is allowed.
+func DecodeStrict(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
@@ -47,8 +47,9 @@ func fieldNames(of any) []string {
 	return names
 }
 
-// readSpan reads a duration such as "1.5s"; none is zero.
-func readSpan(field, text string) (time.Duration, error) {
+// ReadDuration reads a duration such as "1.5s"; an empty text is zero. Its error
+// is a *ConfigError with the field.
+func ReadDuration(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}

@@ -209,47 +209,6 @@ func (g *gates) levels(now time.Time) []ThrottleLevel {
 	return list
 }
 
-// throttleForm is a Throttle in JSON, or the name of one.
-type throttleForm struct {
-	Profile      string         `json:"profile"` // instead of limits
-	Limits       map[string]int `json:"limits"`
-	Code         string         `json:"code"`
-	Phase        string         `json:"phase"`
-	Bucket       bool           `json:"bucket"`
-	StickyMinute bool           `json:"stickyMinute"`
-}
-
-func (f throttleForm) read() (Throttle, error) {
-	if (f.Profile == "") == (f.Limits == nil) {
-		return Throttle{}, &ConfigError{"profile", f.Profile, "one of " + quoted(ThrottleProfiles) + "; or limits, calls a minute by action, instead"}
-	}
-	t := Throttle{Limits: f.Limits}
-	var err error
-	if f.Profile != "" {
-		if t, err = ThrottleProfile(f.Profile); err != nil {
-			return Throttle{}, err
-		}
-	}
-	t.Code, t.Bucket, t.StickyMinute = f.Code, f.Bucket, f.StickyMinute
-	t.Phase, err = readSpan("phase", f.Phase)
-	return t, err
-}
-
-func (s *Server) adminThrottle(body []byte) (any, error) {
-	var want throttleForm
-	if err := decodeStrict(body, &want); err != nil {
-		return nil, err
-	}
-	t, err := want.read()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.SetThrottle(t); err != nil {
-		return nil, err
-	}
-	return s.State().Throttle, nil
-}
-
 // ThrottleState is the limits in force and how far they are used up.
 type ThrottleState struct {
 	Limits       map[string]int  `json:"limits"` // calls a minute by action, "" for the others; empty for none
@@ -262,4 +221,11 @@ type ThrottleState struct {
 
 func (g *gates) state(now time.Time) ThrottleState {
 	return ThrottleState{maps.Clone(g.Limits), g.Code, g.Phase, g.Bucket, g.StickyMinute, g.levels(now)}
+}
+
+// Throttle returns the limits in force and how far they are used up.
+func (s *Server) Throttle() ThrottleState {
+	var st ThrottleState
+	s.look(func(now time.Time) { st = s.gates.state(now) })
+	return st
 }

@@ -16,15 +16,11 @@ import (
 // parameters is far below.
 const maxBody = 1 << 20
 
-// ServeHTTP answers the API at /, the metadata service of the instance that
-// the header X-Sim-Instance names at /latest/, and the admin API at /_sim/.
+// ServeHTTP answers the API at / and the metadata service of the instance that
+// the header X-Sim-Instance names at /latest/. admin.Handler adds the admin API.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if strings.HasPrefix(req.URL.Path, adminRoot) || req.URL.Path+"/" == adminRoot {
-		s.serveAdmin(w, req)
-		return
-	}
 	if req.URL.Path != "/" && !strings.HasPrefix(req.URL.Path, metadataRoot) {
-		http.Error(w, "The API is at /, the metadata service at "+metadataRoot+" and the simulator's own at "+adminRoot+".", http.StatusNotFound)
+		http.Error(w, "The API is at /, the metadata service at "+metadataRoot+" and the simulator's own, if it has one, at /_sim/.", http.StatusNotFound)
 		return
 	}
 	s.answer(w, req, "")

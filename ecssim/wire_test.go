@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -260,5 +261,20 @@ func TestLedgerIsBoundedAndCountsGoOn(t *testing.T) {
 	}
 	if n := s.Count("DescribeDisks", ""); n != 5 {
 		t.Errorf("count %d, want 5", n)
+	}
+}
+
+func TestOversizedBodyIsRefused(t *testing.T) {
+	s := newServer(t, unsigned)
+	h := httptest.NewServer(s)
+	defer h.Close()
+	reply, err := h.Client().Post(h.URL+"/", "application/x-www-form-urlencoded", strings.NewReader("Action="+strings.Repeat("a", 2<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "too large") {
+		t.Errorf("got %d %s %v, want 400 too large", reply.StatusCode, text, err)
 	}
 }

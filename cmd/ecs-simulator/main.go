@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/admin"
 	"github.com/topodisk/topodisk/ecssim/bodies"
 )
 
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 	if _, err := fmt.Fprintf(out, "listening on http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
-	doors := []door{{listener, sim, sim.Connected}}
+	doors := []door{{listener, admin.Handler(sim), sim.Connected}}
 	for _, m := range options.metadata {
 		listener, err := net.Listen("tcp", m.address)
 		if err != nil {

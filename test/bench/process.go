@@ -20,6 +20,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/admin"
 )
 
 // The program starts itself again in these roles; the settings are JSON in the
@@ -99,7 +100,7 @@ func playSimulator(settings []byte) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: sim, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: admin.Handler(sim), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	fmt.Println("http://" + listener.Addr().String())
 	_, err = io.Copy(io.Discard, os.Stdin)

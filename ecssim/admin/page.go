@@ -1,4 +1,4 @@
-package ecssim
+package admin
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+
+	"github.com/topodisk/topodisk/ecssim"
 )
 
 //go:embed page.html
@@ -18,30 +20,30 @@ const shownRows = 50
 
 // pageView is what the page shows.
 type pageView struct {
-	State       State
-	Stats       Stats
-	Disks       []DiskState
-	Calls       []Call
-	Snapshots   []SnapshotState
-	Tasks       []TaskState
+	State       ecssim.State
+	Stats       ecssim.Stats
+	Disks       []ecssim.DiskState
+	Calls       []ecssim.Call
+	Snapshots   []ecssim.SnapshotState
+	Tasks       []ecssim.TaskState
 	Stock       []stockRow
-	ZoneButtons [][]control
-	Throttle    []control
-	Lose        []control
-	Faults      []control
-	Clock       control
-	Unstick     control
+	ZoneButtons [][]action
+	Throttle    []action
+	Lose        []action
+	Faults      []action
+	Clock       action
+	Unstick     action
 	Routes      []string
 }
 
 // servePage shows the state to a person.
-func (s *Server) servePage(w http.ResponseWriter, req *http.Request) {
+func (h handler) servePage(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		answerJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": "GET shows the page", "routes": routeNames(adminRoutes())})
+		answerJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": "GET shows the page", "routes": routeNames()})
 		return
 	}
 	var page bytes.Buffer
-	if err := pageTemplate.Execute(&page, s.view()); err != nil {
+	if err := pageTemplate.Execute(&page, view(h.sim)); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -49,7 +51,7 @@ func (s *Server) servePage(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(page.Bytes()) // a caller that has gone is told nothing
 }
 
-func (s *Server) view() pageView {
+func view(s *ecssim.Server) pageView {
 	state := s.State()
 	return pageView{
 		State: state, Stats: s.Stats(),
@@ -57,7 +59,7 @@ func (s *Server) view() pageView {
 		Stock: stockRows(state), ZoneButtons: zoneButtons(state), Throttle: throttleButtons(state.Throttle), Lose: loseButtons(), Faults: faultButtons(),
 		Clock:   button("one minute forward", "POST", "clock", "", map[string]any{"advance": "60s"}),
 		Unstick: button("let them come", "POST", "unstick", "disks", map[string]any{"disk": ""}),
-		Routes:  routeNames(adminRoutes()),
+		Routes:  routeNames(),
 	}
 }
 

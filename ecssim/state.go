@@ -1,0 +1,50 @@
+package ecssim
+
+import (
+	"slices"
+	"time"
+)
+
+// State is all there is to see at one moment.
+type State struct {
+	Now           time.Time                 `json:"now"`
+	Region        string                    `json:"region"`
+	Zones         []string                  `json:"zones"`
+	Instances     []InstanceState           `json:"instances"`
+	Disks         []DiskState               `json:"disks"`
+	Snapshots     []SnapshotState           `json:"snapshots"`
+	Tasks         []TaskState               `json:"tasks"`     // all since the start
+	DisksMade     int                       `json:"disksMade"` // since the start
+	DisksDeleted  int                       `json:"disksDeleted"`
+	Queues        Queues                    `json:"queues"`
+	Latency       LatencyForm               `json:"latency"`
+	Doubts        Doubts                    `json:"doubts"`
+	Stuck         int                       `json:"stuck"` // transitions that FaultStuck keeps back
+	Stock         []StockLevel              `json:"stock"`
+	Throttle      ThrottleState             `json:"throttle"`
+	Quotas        Quotas                    `json:"quotas"`
+	Denials       []Denial                  `json:"denials"`
+	Faults        []Fault                   `json:"faults"`
+	Calls         map[string]map[string]int `json:"calls"`         // counts by action and code, "" for success
+	UnknownParams map[string]int            `json:"unknownParams"` // counts by action and name, numbers replaced by N
+	Broken        string                    `json:"broken"`        // what Check finds wrong, empty for nothing
+}
+
+// State returns all there is to see.
+func (s *Server) State() State {
+	var st State
+	s.look(func(now time.Time) {
+		st = State{
+			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
+			Instances: s.instanceStates(), Disks: s.diskStates(),
+			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
+			Queues: s.config.Queues, Latency: s.config.Latency.form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
+			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
+			Stock: s.levels(), Throttle: s.gates.state(now), Quotas: s.config.Quotas, Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
+		}
+		if err := s.broken(); err != nil {
+			st.Broken = err.Error()
+		}
+	})
+	return st
+}
