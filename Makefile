@@ -13,7 +13,7 @@ NODES         ?= 3
 ARCHITECTURES ?= amd64,arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-fresh test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-fresh test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-lifecycle bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 
 bench-ecs: ## measure the ECS client against the simulator, and write docs/benchmarks.md (3 minutes)
 	$(GO) run ./test/bench -write docs/benchmarks.md
+
+bench-lifecycle: build ## measure disk-driver through its socket, and write docs/benchmarks.md (ten minutes; ROWS=fast-1,... for some; DRIVER="program args" for another beside it)
+	$(GO) run ./test/bench -what lifecycle -programs bin -rows "$(ROWS)" -driver "$(DRIVER)" -write docs/benchmarks.md
 
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour; ROWS=crowds,alone,deletion,defaults,steady,takeover,requirement,large for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md

@@ -52,6 +52,7 @@ type exchange struct {
 	token   *tokenUse
 	takes   time.Duration // from the effect to the reply
 	extra   time.Duration // what the action adds to that
+	ends    time.Time     // when the change that it began is over; zero if it began none
 	reply   reply
 }
 

@@ -19,6 +19,9 @@ type Call struct {
 	Params    map[string]string `json:"params,omitempty"` // without those of the protocol
 	Fault     string            `json:"fault,omitempty"`  // the Do of the fault that hit it
 	Took      time.Duration     `json:"tookNanoseconds"`  // from the request's arrival to its reply
+	// Settles is the time from the effect until the change that the call began is over: a disk is Available, In_use or
+	// detached. Zero if it began none.
+	Settles time.Duration `json:"settlesNanoseconds,omitempty"`
 }
 
 // ledger is the last calls, and counts of all.
@@ -40,6 +43,9 @@ func (l *ledger) write(x *exchange) {
 	c := Call{
 		Number: l.total + 1, Time: x.at, Action: x.action.name, Status: x.reply.status, RequestID: x.requestID, UserAgent: x.agent,
 		Disk: x.disk, Params: maps.Clone(map[string]string(x.params)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
+	}
+	if !x.ends.IsZero() {
+		c.Settles = x.ends.Sub(x.at)
 	}
 	if c.Params["OIDCToken"] != "" {
 		c.Params["OIDCToken"] = "(not kept)" // whoever has it can assume the role

@@ -19,6 +19,7 @@ type transition struct {
 // fail then, or keep it back until Unstick.
 func (s *Server) plan(x *exchange, t transition) {
 	t.cause = x.cause()
+	x.ends = t.at
 	end := t.done
 	switch x.fault.Do {
 	case FaultStuck:

@@ -2,7 +2,8 @@
 // part of docs/benchmarks.md.
 //
 // `make bench-ecs` measures the ECS client, in calls, in time and in memory,
-// against the simulator. `make bench-provisioner` measures disk-provisioner
+// against the simulator. `make bench-lifecycle` measures disk-driver from its
+// socket, as the sidecars call it, against ecs-simulator, both as shipped. `make bench-provisioner` measures disk-provisioner
 // side by side with upstream's csi-provisioner, on a real control plane.
 //
 // Most figures of the ECS client are counts and ratios under the virtual clock of
@@ -23,12 +24,21 @@ func main() {
 		os.Exit(play(role))
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
-	what := flag.String("what", "ecs", "what to measure: ecs or provisioner")
-	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(actNames(), ",")+"; empty for all")
+	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle or provisioner")
+	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(actNames(), ",")+"; lifecycle: the scenarios; empty for all")
+	programs := flag.String("programs", "bin", "lifecycle: directory of disk-driver and ecs-simulator")
+	driver := flag.String("driver", "", "lifecycle: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	plan := scale{}
 	plan.flags()
 	testing.Init() // testing/synctest needs a test to run in
 	flag.Parse()
+	if *what == "lifecycle" {
+		if err := benchLifecycle(*rows, *programs, *driver, *write); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *what == "provisioner" {
 		if err := benchProvisioner(plan, *rows, *write); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -45,13 +47,47 @@ func (r *Replicas) StartDriver(ctx context.Context, name, region string) error {
 func (r *Replicas) start(ctx context.Context, name, program, health string, args []string) error {
 	proc, err := r.processes.start(command{
 		name: name, path: filepath.Join(r.programs, program), args: args,
-		env: []string{"ALIBABA_CLOUD_ACCESS_KEY_ID=" + KeyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET=" + Secret},
+		env: signing(),
 	})
 	if err != nil {
 		return err
 	}
 	r.running[name] = proc
 	return r.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, health, "")
+}
+
+// StartProgram starts another CSI driver under a name of its own, and returns when its socket is there. In args and env
+// {socket} stands for the socket, {region} for the region and {ecs} for the HOST:PORT of the simulator.
+func (r *Replicas) StartProgram(ctx context.Context, name, region, path string, args, env []string) error {
+	fill := strings.NewReplacer("{socket}", r.Socket(name), "{region}", region, "{ecs}", strings.TrimPrefix(r.Simulator.URL, "http://"))
+	filled := func(texts []string) (all []string) {
+		for _, text := range texts {
+			all = append(all, fill.Replace(text))
+		}
+		return all
+	}
+	proc, err := r.processes.start(command{name: name, path: path, args: filled(args), env: append(signing(), filled(env)...)})
+	if err != nil {
+		return err
+	}
+	r.running[name] = proc
+	for {
+		if info, err := os.Stat(r.Socket(name)); err == nil && info.Mode()&os.ModeSocket != 0 {
+			return nil
+		}
+		select {
+		case <-proc.done:
+			return fmt.Errorf("%s has ended: %w; its log is %s", name, proc.err, proc.Log)
+		case <-ctx.Done():
+			return fmt.Errorf("%s makes no socket: %w; its log is %s", name, ctx.Err(), proc.Log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// signing is the environment by which a program signs as the lab's account.
+func signing() []string {
+	return []string{"ALIBABA_CLOUD_ACCESS_KEY_ID=" + KeyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET=" + Secret}
 }
 
 // Socket is where the driver of that name serves CSI.

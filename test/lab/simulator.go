@@ -48,7 +48,7 @@ func (s *Simulator) Disks(ctx context.Context, namespace string) ([]ecssim.DiskS
 func (s *Simulator) Calls(ctx context.Context, action string) ([]ecssim.Call, error) {
 	var calls []ecssim.Call
 	err := s.do(ctx, http.MethodGet, "calls", nil, &calls)
-	return slices.DeleteFunc(calls, func(c ecssim.Call) bool { return c.Action != action }), err
+	return slices.DeleteFunc(calls, func(c ecssim.Call) bool { return action != "" && c.Action != action }), err
 }
 
 // SetStock says how many more disks of a category a zone sells.
@@ -105,6 +105,11 @@ func (s *Simulator) RemoveInstance(ctx context.Context, id string) error {
 // SetKey has ECS know an access key by a secret, beside others; an empty one takes it away.
 func (s *Simulator) SetKey(ctx context.Context, id, secret string) error {
 	return s.do(ctx, http.MethodPost, "keys", map[string]any{"id": id, "secret": secret}, nil)
+}
+
+// SetLatency says how long things take.
+func (s *Simulator) SetLatency(ctx context.Context, form ecssim.LatencyForm) error {
+	return s.do(ctx, http.MethodPost, "latency", form, nil)
 }
 
 // SetSpans says how long things take by the names of ecssim.Latency's fields, such as Attach; the others stay.

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// lifecycleRounds is how many times each driver runs each scenario, on a fresh simulator each; medians are reported.
+const lifecycleRounds = 3
+
+// A scenario is n lifecycles at once on so many instances: create, publish, expand, unpublish and delete one volume, over
+// gRPC on the driver's socket, as the sidecars call it.
+type scenario struct {
+	key       string // names it on the command line
+	name      string
+	n         int
+	instances int
+	queues    string
+	latency   func(round int) ecssim.LatencyForm
+	warm      int // lifecycles that the driver has run before, one at a time
+
+	calls   float64 // a lifecycle, at most
+	wall    float64 // seconds at most; 0: a multiple of the limit
+	ofLimit float64 // at most
+}
+
+// atOnce is what most of the scenarios run on: ten instances, ten volumes each.
+const atOnceN, atOnceInstances = 100, 10
+
+// scenarios are the rows of the table.
+var scenarios = []scenario{
+	{key: "fast-1", name: "fast, 1, cold process", n: 1, instances: 1, queues: "serial", latency: fixed("fast"), calls: 12, wall: 0.6},
+	{key: "fast-100", name: "fast, 100 on 10 instances, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("fast"), calls: 6, wall: 4},
+	{key: "real-1-cold", name: "real without spread, 1, cold", n: 1, instances: 1, queues: "serial", latency: fixed("real"), calls: 26, ofLimit: 1.12},
+	{key: "real-1-warm", name: "real without spread, 1, warm", n: 1, instances: 1, queues: "serial", latency: fixed("real"), warm: 2, calls: 16, ofLimit: 1.10},
+	{key: "real-100-serial", name: "real without spread, 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), calls: 6.5, ofLimit: 1.12},
+	{key: "real-100-parallel", name: "real without spread, 100, parallel", n: atOnceN, instances: atOnceInstances, queues: "parallel", latency: fixed("real"), calls: 5.5, ofLimit: 1.15},
+	{key: "drawn-1", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 1, cold", n: 1, instances: 1, queues: "serial", latency: drawn, calls: 30, ofLimit: 1.20},
+	{key: "drawn-100", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: drawn, calls: 6.5, ofLimit: 1.15},
+}
+
+// fixed are the latencies of a profile, the same every time.
+func fixed(profile string) func(int) ecssim.LatencyForm {
+	return func(int) ecssim.LatencyForm {
+		spread := 0.0
+		return ecssim.LatencyForm{Profile: profile, Spread: &spread}
+	}
+}
+
+// drawn are those of profile real, but for what ECS does after it has answered: the median of each is drawn anew in every
+// round, evenly by its logarithm, and each time it varies about that.
+func drawn(round int) ecssim.LatencyForm {
+	random := rand.New(rand.NewPCG(uint64(round), 0))
+	spread, spans := 0.5, map[string]string{}
+	for _, name := range []string{"Available", "Attach", "Detach"} {
+		median := math.Exp(math.Log(0.1) + random.Float64()*math.Log(100))
+		spans[name] = time.Duration(median * float64(time.Second)).Round(time.Millisecond).String()
+	}
+	spans["Initializing"] = "0s"
+	return ecssim.LatencyForm{Profile: "real", Spans: spans, Spread: &spread}
+}
+
+// outcome is what one run of a scenario came to.
+type outcome struct {
+	calls      float64 // of ECS, a lifecycle
+	wall       float64 // seconds
+	limit      float64 // seconds
+	operations map[string][]time.Duration
+	later      int // answers to come back later
+}
+
+// run runs a scenario once with one driver.
+func (s scenario) run(ctx context.Context, programs string, d csiDriver, round int) (o outcome, err error) {
+	dir, err := os.MkdirTemp("", "lifecycle")
+	if err != nil {
+		return o, err
+	}
+	args := []string{"--zone=" + zone, "--queues=" + s.queues, "--calls-kept=1000000", "--access-key=" + lab.KeyID + "=" + lab.Secret}
+	for i := range s.instances {
+		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
+	}
+	r, err := lab.StartReplicas(ctx, programs, dir, region, args...)
+	defer func() {
+		if r != nil {
+			err = errors.Join(err, r.Stop())
+		}
+		if err == nil {
+			err = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w (logs in %s)", err, dir)
+		}
+	}()
+	if err != nil {
+		return o, err
+	}
+	if err := r.Simulator.SetLatency(ctx, s.latency(round)); err != nil {
+		return o, err
+	}
+	caller, err := d.start(ctx, r)
+	if err != nil {
+		return o, err
+	}
+	defer caller.close()
+	for i := range s.warm {
+		if err := caller.lifecycle(ctx, fmt.Sprintf("warm-%d", i), instance(i%s.instances)); err != nil {
+			return o, err
+		}
+	}
+	return s.measure(ctx, r.Simulator, caller)
+}
+
+// measure runs the lifecycles and adds up what the simulator has seen of them.
+func (s scenario) measure(ctx context.Context, sim *lab.Simulator, caller *caller) (o outcome, err error) {
+	before, err := sim.Calls(ctx, "")
+	if err != nil {
+		return o, err
+	}
+	caller.reset()
+	began := time.Now()
+	errs := make(chan error)
+	for i := range s.n {
+		go func() {
+			errs <- caller.lifecycle(ctx, fmt.Sprintf("pvc-%d", i), instance(i%s.instances))
+		}()
+	}
+	for range s.n {
+		err = errors.Join(err, <-errs)
+	}
+	o.wall = time.Since(began).Seconds()
+	if err != nil {
+		return o, err
+	}
+	calls, err := sim.Calls(ctx, "")
+	if err != nil {
+		return o, err
+	}
+	calls = calls[len(before):]
+	state, err := sim.State(ctx)
+	if err != nil {
+		return o, err
+	}
+	if state.Broken != "" || state.DisksMade != s.n+s.warm || state.DisksDeleted != s.n+s.warm {
+		return o, fmt.Errorf("%d disks were made and %d deleted, want %d: %s", state.DisksMade, state.DisksDeleted, s.n+s.warm, state.Broken)
+	}
+	o.calls = float64(len(calls)) / float64(s.n)
+	o.limit = limitOf(calls, state.Latency, s.queues == "serial").Seconds()
+	o.operations, o.later = caller.took, caller.later
+	return o, nil
+}
+
+// benchLifecycle runs the scenarios that are named, all of them for none, and writes the page's section.
+func benchLifecycle(names, programs, other, page string) error {
+	ctx := context.Background()
+	drivers := []csiDriver{{name: "topodisk"}}
+	if other != "" {
+		words := strings.Fields(other)
+		path, err := filepath.Abs(words[0])
+		if err != nil {
+			return err
+		}
+		drivers = append(drivers, csiDriver{name: filepath.Base(path), path: path, args: words[1:]})
+	}
+	programs, err := filepath.Abs(programs)
+	if err != nil {
+		return err
+	}
+	chosen, err := chooseScenarios(names)
+	if err != nil {
+		return err
+	}
+	var rows []lifecycleRow
+	for _, s := range chosen {
+		results := make([][]outcome, len(drivers))
+		for round := range lifecycleRounds {
+			for i, d := range drivers { // in turn, for the machine is not as fast at one time as at another
+				o, err := s.run(ctx, programs, d, round)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", s.name, d.name, err)
+				}
+				results[i] = append(results[i], o)
+			}
+		}
+		for i, d := range drivers {
+			row := newLifecycleRow(s, d, results[i])
+			row.print(len(rows) == 0)
+			rows = append(rows, row)
+		}
+	}
+	if page == "" {
+		return nil
+	}
+	return writeSection(page, "lifecycle", lifecyclePage(rows))
+}
+
+// chooseScenarios returns those of the keys, separated by commas.
+func chooseScenarios(names string) ([]scenario, error) {
+	if names == "" {
+		return scenarios, nil
+	}
+	var chosen []scenario
+	for key := range strings.SplitSeq(names, ",") {
+		at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.key == key })
+		if at < 0 {
+			var keys []string
+			for _, s := range scenarios {
+				keys = append(keys, s.key)
+			}
+			return nil, fmt.Errorf("-rows %q: allowed are %s", key, strings.Join(keys, ", "))
+		}
+		chosen = append(chosen, scenarios[at])
+	}
+	return chosen, nil
+}

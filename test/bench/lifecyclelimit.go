@@ -1,0 +1,98 @@
+package main
+
+import (
+	"time"
+
+	"github.com/topodisk/topodisk/ecssim"
+)
+
+// steps is how long ECS took for each call of one disk's lifecycle until all of it was over: until the reply, or until the
+// change was done that goes on after it.
+type steps struct {
+	instance                               string
+	create, attach, resize, detach, remove time.Duration
+}
+
+// alone is the shortest time of a lifecycle, with one read to see that the attach is over and one for the detach.
+func (s steps) alone(read time.Duration) time.Duration {
+	return s.untilDetach(read) + s.detach + read + s.remove
+}
+
+func (s steps) untilDetach(read time.Duration) time.Duration {
+	return s.create + s.attach + read + s.resize
+}
+
+// limitOf is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
+// each disk takes alone, and of what each instance takes that attaches and detaches one at a time (serial), or detaches five.
+func limitOf(calls []ecssim.Call, latency ecssim.LatencyForm, serial bool) time.Duration {
+	read := latencyOf(latency, "DescribeDisks")
+	byInstance := map[string][]steps{}
+	for _, s := range stepsOf(calls) {
+		byInstance[s.instance] = append(byInstance[s.instance], *s)
+	}
+	var limit time.Duration
+	for _, all := range byInstance {
+		limit = max(limit, queueLimit(all, read, serial))
+		for _, s := range all {
+			limit = max(limit, s.alone(read))
+		}
+	}
+	return limit
+}
+
+// queueLimit is the shortest time of the lifecycles on one instance.
+func queueLimit(all []steps, read time.Duration, serial bool) time.Duration {
+	first, ready, last := all[0].create, all[0].untilDetach(read), all[0].remove
+	var attaches, detaches time.Duration
+	for _, s := range all {
+		first, ready, last = min(first, s.create), min(ready, s.untilDetach(read)), min(last, s.remove)
+		attaches += s.attach + read
+		detaches += s.detach
+	}
+	if serial {
+		return first + attaches + detaches + time.Duration(len(all))*read + last
+	}
+	return ready + detaches/time.Duration(ecssim.Parallel.Detach) + read + last
+}
+
+// stepsOf finds the successful calls of each disk.
+func stepsOf(calls []ecssim.Call) map[string]*steps {
+	disks := map[string]*steps{}
+	for _, c := range calls {
+		if c.Code != "" || c.Disk == "" {
+			continue
+		}
+		s := disks[c.Disk]
+		if s == nil {
+			s = &steps{}
+			disks[c.Disk] = s
+		}
+		all := max(c.Took, c.Settles)
+		switch c.Action {
+		case "CreateDisk":
+			s.create = all
+		case "AttachDisk":
+			s.attach, s.instance = all, c.Params["InstanceId"]
+		case "ResizeDisk":
+			s.resize = all
+		case "DetachDisk":
+			s.detach = all
+		case "DeleteDisk":
+			s.remove = all
+		}
+	}
+	return disks
+}
+
+// latencyOf is the time from a request to its reply.
+func latencyOf(form ecssim.LatencyForm, action string) time.Duration {
+	text, ok := form.API[action]
+	if !ok {
+		text = form.API[""]
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0 // the simulator takes no time
+	}
+	return d
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// operationNames are the operations of a lifecycle in their order.
+var operationNames = []string{"create", "publish", "expand", "unpublish", "delete"}
+
+// lifecycleRow is a scenario's medians over the rounds with one driver.
+type lifecycleRow struct {
+	scenario
+	driver             string
+	calls, wall, limit float64
+	ratio              float64 // of wall and limit, of the same round
+	p50, p99           map[string]float64
+	later              float64
+	judged             bool
+}
+
+func newLifecycleRow(s scenario, d csiDriver, rounds []outcome) lifecycleRow {
+	row := lifecycleRow{scenario: s, driver: d.name, p50: map[string]float64{}, p99: map[string]float64{}, judged: d.path == ""}
+	of := func(value func(outcome) float64) float64 {
+		var values []float64
+		for _, o := range rounds {
+			values = append(values, value(o))
+		}
+		return middle(values)
+	}
+	row.calls = of(func(o outcome) float64 { return o.calls })
+	row.wall = of(func(o outcome) float64 { return o.wall })
+	row.limit = of(func(o outcome) float64 { return o.limit })
+	row.ratio = of(func(o outcome) float64 { return o.wall / o.limit })
+	row.later = of(func(o outcome) float64 { return float64(o.later) })
+	for _, name := range operationNames {
+		row.p50[name] = of(func(o outcome) float64 { return share(o.operations[name], 0.5) })
+		row.p99[name] = of(func(o outcome) float64 { return share(o.operations[name], 0.99) })
+	}
+	return row
+}
+
+// share is the time, in seconds, within which a share of the operations ended.
+func share(took []time.Duration, part float64) float64 {
+	if len(took) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(took))
+	return sorted[min(int(part*float64(len(sorted))), len(sorted)-1)].Seconds()
+}
+
+// target is what the row is held against.
+func (r lifecycleRow) target() string {
+	if r.scenario.wall > 0 {
+		return fmt.Sprintf("<= %g calls, <= %g s", r.scenario.calls, r.scenario.wall)
+	}
+	return fmt.Sprintf("<= %g calls, <= %g x limit", r.scenario.calls, r.ofLimit)
+}
+
+func (r lifecycleRow) verdict() string {
+	switch {
+	case !r.judged:
+		return ""
+	case r.calls > r.scenario.calls, r.scenario.wall > 0 && r.wall > r.scenario.wall, r.scenario.wall == 0 && r.ratio > r.ofLimit:
+		return "MISSED"
+	}
+	return "ok"
+}
+
+func (r lifecycleRow) print(first bool) {
+	if first {
+		fmt.Printf("%-70s %-14s %9s %10s %10s %8s  %s\n", "scenario", "driver", "calls", "wall", "limit", "x limit", "target")
+	}
+	fmt.Printf("%-70s %-14s %9.2f %8.3f s %8.3f s %8.3f  %s %s\n", r.name, r.driver, r.calls, r.wall, r.limit, r.ratio, r.target(), r.verdict())
+	fmt.Printf("    p50 / p99 in s:")
+	for _, name := range operationNames {
+		fmt.Printf(" %s %.3f / %.3f", name, r.p50[name], r.p99[name])
+	}
+	fmt.Printf("; %.0f answers to come back later\n", r.later)
+}
+
+// lifecyclePage is the section of docs/benchmarks.md.
+func lifecyclePage(rows []lifecycleRow) string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("## The driver, from its socket to ECS")
+	p("")
+	p("What a sidecar sees: the shipped `disk-driver`, called over gRPC on its socket, and the shipped `ecs-simulator` behind it over")
+	p("HTTP. A lifecycle creates, publishes, expands, unpublishes and deletes one volume, each step as soon as the one before is")
+	p("done; all lifecycles of a row begin at once. Each row has a simulator and a driver of its own, started for it, and is the")
+	p("median of %d rounds.", lifecycleRounds)
+	p("")
+	p("The limit is ECS's own time: what its replies and its asynchronous changes took in that very run, one read to see the end of")
+	p("each attach and each detach, and the order that an instance forces on them: one at a time (serial) or five detaches at once")
+	p("(parallel).")
+	p("")
+	p("| latencies, lifecycles at once | driver | calls a lifecycle | wall | limit | wall / limit | target | |")
+	p("|---|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		p("| %s | %s | %.2f | %.2f s | %.2f s | %.2f | %s | %s |", r.name, r.driver, r.calls, r.wall, r.limit, r.ratio, r.target(), r.verdict())
+	}
+	p("")
+	p("Time of each operation from its first call to its OK, p50 / p99 in seconds:")
+	p("")
+	p("| latencies, lifecycles at once | driver | %s | answers to come back later |", strings.Join(operationNames, " | "))
+	p("|---|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		cells := []string{r.name, r.driver}
+		for _, name := range operationNames {
+			cells = append(cells, fmt.Sprintf("%.2f / %.2f", r.p50[name], r.p99[name]))
+		}
+		p("| %s | %.0f |", strings.Join(cells, " | "), r.later)
+	}
+	p("")
+	p("- %s Commit %s, %s.", machine("make bench-lifecycle"), commit(), time.Now().UTC().Format("2006-01-02"))
+	return b.String()
+}
