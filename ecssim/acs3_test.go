@@ -76,7 +76,7 @@ func (h headerSigned) send(t *testing.T, s http.RoundTripper) (int, string) {
 func aDescribe() headerSigned {
 	return headerSigned{
 		keyID: keyID, secret: secret, action: "DescribeDisks", version: "2014-05-26", nonce: "n-1", at: time.Now(),
-		query: "DiskIds=%5B%22d-1%22%5D&DiskName=a%20b%2A~&RegionId=cn-hangzhou&Tag.1.Value=",
+		query: "DiskIds=%5B%22d-1%22%5D&DiskName=a%20b%2A~&RegionId=cn-hangzhou&ResourceGroupId=",
 	}
 }
 

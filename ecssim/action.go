@@ -15,6 +15,9 @@ type action struct {
 	required []string           // parameters that are mandatory; Tag.N and the like stand for their list
 	optional []string           // others that it takes; Tag.N.Key stands for a list
 	absent   map[string]refusal // status and code by mandatory parameter, where it is not MissingParameter
+	// notEmpty has the refusals of parameters that may be absent but not sent
+	// with an empty value; see emptyCounts for all others.
+	notEmpty map[string]refusal
 	// regionCode is the status and the code of a refusal of another region.
 	regionCode refusal
 	anyRegion  bool

@@ -33,6 +33,7 @@ var guessed = []string{
 	"Metadata 403 Forbidden",
 	"Metadata 404 NotFound",
 	"MetadataToken 400 BadRequest",
+	"ModifyDiskSpec 400 InvalidDiskCategory.NotSupported",
 	"ModifyDiskAttribute 400 BurstingEnabledForDiskCategoryUnsupported",
 	"ModifyDiskAttribute 400 BurstingEnabledForMultiAttachDiskUnsupported",
 	"ModifyDiskAttribute 400 InvalidBurstingEnabled.DiskSizeTooSmall",

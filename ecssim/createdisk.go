@@ -2,7 +2,6 @@ package ecssim
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -112,7 +111,7 @@ func (s *Server) readSize(x *exchange, d *disk) *refusal {
 	if size == "" && d.source == nil {
 		return missing("Size")
 	}
-	n, err := strconv.Atoi(size)
+	n, err := readNumber(size)
 	if size != "" && (err != nil || n <= 0) {
 		return refuse(400, "InvalidSize.ValueNotSupported", "The specified parameter Size %q is not valid: it must be a number of GiB above zero.", size)
 	}

@@ -2,7 +2,6 @@ package ecssim
 
 import (
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ type message struct {
 	path   string
 	body   string
 	form   string // the body if it is a form, else empty
+	cut    bool   // the body was longer than maxBody, and is not here
 	agent  string
 	header map[string]string // by lower-case name, host among them
 	// instance is the one whose metadata service the request came to.
@@ -34,7 +34,9 @@ type exchange struct {
 
 	header  map[string]string
 	all     parameters // as sent
-	params  parameters // without those of the protocol
+	sent    parameters // without those of the protocol
+	params  parameters // without those that an empty value makes absent
+	format  format     // of the reply
 	action  action
 	fault   Fault
 	refusal *refusal
@@ -66,23 +68,47 @@ var protocol = map[string]bool{
 
 // read merges the parameters of query and form; the query wins.
 func (x *exchange) read(m message) *refusal {
-	x.all, x.params = parameters{}, parameters{}
-	if m.method != "GET" && m.method != "POST" {
-		return refuse(403, "UnsupportedHTTPMethod", "This http method %q is not supported: GET or POST.", m.method)
-	}
+	x.all, x.sent, x.params = parameters{}, parameters{}, parameters{}
+	var wrong *refusal
 	for _, raw := range []string{m.form, m.query} {
-		values, err := url.ParseQuery(raw)
-		if err != nil {
-			return refuse(400, "InvalidParameter", "The parameters can't be read: %v.", err)
-		}
-		for name, v := range values {
-			x.all[name] = v[0]
+		if no := x.all.merge(raw); no != nil {
+			wrong = no
 		}
 	}
 	for name, value := range x.all {
-		if value != "" && !protocol[name] {
+		if protocol[name] {
+			continue
+		}
+		x.sent[name] = value
+		if value != "" || emptyCounts(name) {
 			x.params[name] = value
 		}
+	}
+	no := x.readFormat(m)
+	switch {
+	case m.method != "GET" && m.method != "POST":
+		return refuse(403, "UnsupportedHTTPMethod", "This http method %q is not supported: GET or POST.", m.method)
+	case m.cut:
+		return refuse(400, "InvalidParameter", "The body is too large: at most %d bytes.", maxBody)
+	case wrong != nil:
+		return wrong
+	}
+	return no
+}
+
+// readFormat reads what the reply is to be written in: what Format says, or
+// XML without one. A request signed in headers, or that names its action there,
+// gets JSON.
+func (x *exchange) readFormat(m message) *refusal {
+	wanted, is := x.all["Format"]
+	switch {
+	case isACS3(m), x.all["Action"] == "" && m.header["x-acs-action"] != "", strings.EqualFold(wanted, "JSON"):
+		x.format = formatJSON
+	case !is || strings.EqualFold(wanted, "XML"):
+		x.format = formatXML
+	default:
+		x.format = formatXML
+		return refuse(400, "InvalidParameter", "The specified parameter Format %q is not valid: JSON or XML.", wanted)
 	}
 	return nil
 }
@@ -93,8 +119,6 @@ func (x *exchange) findAction(m message) *refusal {
 	name, version := x.all["Action"], x.all["Version"]
 	if name == "" {
 		name, version = m.header["x-acs-action"], m.header["x-acs-version"]
-	} else if format := x.all["Format"]; !strings.EqualFold(format, "JSON") {
-		return refuse(400, "InvalidParameter", "The specified Format %q is not valid: JSON is all that is spoken here.", format)
 	}
 	if name == "" {
 		return missing("Action")
@@ -123,6 +147,17 @@ func (x *exchange) checkRequired() *refusal {
 	return nil
 }
 
+// checkEmpty refuses an empty value that the action does not take.
+func (x *exchange) checkEmpty() *refusal {
+	for _, name := range slices.Sorted(maps.Keys(x.action.notEmpty)) {
+		if value, is := x.sent[name]; is && value == "" {
+			no := x.action.notEmpty[name]
+			return &no
+		}
+	}
+	return nil
+}
+
 // canonical returns the action's parameters but the named ones in one string,
 // equal for equal parameters alone.
 func (x *exchange) canonical(except string) string {
@@ -140,7 +175,7 @@ func (x *exchange) canonical(except string) string {
 // the numbers in their names.
 func (x *exchange) unknown() []string {
 	var names []string
-	for name := range x.params {
+	for name := range x.sent {
 		name = numbered(name)
 		if !x.action.takes(name) && !slices.Contains(names, name) {
 			names = append(names, name)

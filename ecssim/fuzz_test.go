@@ -2,6 +2,7 @@ package ecssim_test
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -33,6 +34,8 @@ func FuzzRequest(f *testing.F) {
 		{"Action=ListTagResources&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&ResourceType=disk&TagFilter.1.TagKey=a&TagFilter.1.TagValues.1=**x*", ""},
 		{"Action=DescribeTags&Version=2014-05-26&Format=JSON&RegionId=cn-hangzhou&PageNumber=2", ""},
 		{"%zz", ";"},
+		{"Action=DescribeDisks&Version=2014-05-26&RegionId=cn-hangzhou&DiskName=%00<]]>", ""},
+		{work + "ModifyDiskSpec&DiskId=d-bp100000000000000001&PerformanceLevel=&Tag.1.Key=", "Size=1"},
 		{work + "AttachDisk&DiskId=d-bp100000000000000001&InstanceId=i-1&Device=/dev/xvdaa", "Force=true"},
 		{work + "DetachDisk&DiskId=d-bp100000000000000002&InstanceId=i-1&DeleteWithInstance=TRUE", ""},
 		{work + "ResizeDisk&DiskId=d-bp100000000000000001&NewSize=9223372036854775807", "Type=online&ClientToken=a"},
@@ -68,8 +71,12 @@ func FuzzRequest(f *testing.F) {
 				t.Fatal(err)
 			}
 			var body struct{ RequestId, Code string }
-			if err := json.NewDecoder(reply.Body).Decode(&body); err != nil {
-				t.Fatalf("the reply is no JSON: %v", err)
+			decode := json.NewDecoder(reply.Body).Decode
+			if reply.Header.Get("Content-Type") == "text/xml;charset=utf-8" {
+				decode = xml.NewDecoder(reply.Body).Decode
+			}
+			if err := decode(&body); err != nil {
+				t.Fatalf("the reply is neither JSON nor XML, as it says it is: %v", err)
 			}
 			if !requestIDForm.MatchString(body.RequestId) || (reply.StatusCode == 200) != (body.Code == "") {
 				t.Errorf("status %d with code %q and request ID %q", reply.StatusCode, body.Code, body.RequestId)

@@ -42,7 +42,7 @@ func newLedger(size int) ledger {
 func (l *ledger) write(x *exchange) {
 	c := Call{
 		Number: l.total + 1, Time: x.at, Action: x.action.name, Status: x.reply.status, RequestID: x.requestID, UserAgent: x.agent,
-		Disk: x.disk, Params: maps.Clone(map[string]string(x.params)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
+		Disk: x.disk, Params: maps.Clone(map[string]string(x.sent)), Fault: x.fault.Do, Took: x.answerAt.Sub(x.arrived),
 	}
 	if !x.ends.IsZero() {
 		c.Settles = x.ends.Sub(x.at)

@@ -88,6 +88,7 @@ func newConcierge() concierge {
 // readMetadataRequest makes an exchange of a request below /latest/.
 func (x *exchange) readMetadataRequest(m message) *refusal {
 	x.params = parameters{"Path": m.path, "InstanceId": m.instance}
+	x.sent = x.params
 	x.plain = true
 	switch {
 	case m.path == tokenPath && m.method == http.MethodPut:
@@ -122,7 +123,7 @@ func (s *Server) metadataToken(x *exchange) (object, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	seconds, err := strconv.Atoi(x.header[ttlHeader])
+	seconds, err := readNumber(x.header[ttlHeader])
 	if err != nil || seconds < 1 || seconds > longestToken {
 		return nil, refuse(400, "BadRequest", "400 - Bad Request: header X-aliyun-ecs-metadata-token-ttl-seconds %q, allowed is 1 to %d", x.header[ttlHeader], longestToken)
 	}

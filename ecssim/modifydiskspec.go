@@ -14,6 +14,12 @@ var modifyDiskSpec = action{
 		"DiskCategory", "PerformanceLevel", "ProvisionedIops", "DryRun", "DestinationZoneId",
 		"PerformanceControlOptions.IOPS", "PerformanceControlOptions.Throughput", "PerformanceControlOptions.Recover",
 	},
+	// ECS refused a cloud_auto disk's change of IOPS whose DiskCategory and
+	// PerformanceLevel were empty (alibaba-cloud-csi-driver, pull request 1740).
+	notEmpty: map[string]refusal{
+		"DiskCategory":     {400, "InvalidDiskCategory.NotSupported", "The specified disk category is not supported: DiskCategory is empty."},
+		"PerformanceLevel": {400, "InvalidDiskCategory.NotSupported", "The specified disk category is not supported: PerformanceLevel is empty."},
+	},
 	do: (*Server).modifyDiskSpec,
 }
 

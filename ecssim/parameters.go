@@ -2,15 +2,53 @@ package ecssim
 
 import (
 	"encoding/json"
+	"maps"
+	"net/url"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 )
 
-// parameters are those of one request. An empty value is as good as none,
-// for the SDKs don't send empty values.
+// parameters are those of one request, by name.
 type parameters map[string]string
+
+// emptyCounts tells whether an empty value of a parameter is a value. These
+// are the rules for a parameter that is sent empty, such as PerformanceLevel=:
+//
+//   - A mandatory one is missing, as if it had not been sent.
+//   - One that the action's notEmpty names is refused with the code there.
+//   - Of a tag, the empty text is a value: no key can be empty, a value can.
+//     (The Go SDK v1 drops it, so that a tag of a new resource without a value
+//     has the empty one, too.)
+//   - Any other is as if it had not been sent: an empty ClientToken is none.
+//     No public source says what ECS does with an empty integer or boolean;
+//     users of the Go SDK v1, which does not send those, see this.
+func emptyCounts(name string) bool {
+	switch numbered(name) {
+	case "Tag.N.Key", "Tag.N.Value", "Tag.N.key", "Tag.N.value", "TagFilter.N.TagKey", "TagFilter.N.TagValues.N":
+		return true
+	}
+	return false
+}
+
+// merge adds the parameters of a query or a form. A name that is there twice
+// with different values is refused, for ECS does not say which one it takes.
+func (p parameters) merge(raw string) *refusal {
+	values, err := url.ParseQuery(raw)
+	for name, v := range values {
+		p[name] = v[0]
+	}
+	if err != nil {
+		return refuse(400, "InvalidParameter", "The parameters can't be read: %v.", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if v := values[name]; slices.ContainsFunc(v, func(other string) bool { return other != v[0] }) {
+			return refuse(400, "InvalidParameter", "The parameter %s is sent %d times with different values: once is allowed.", name, len(v))
+		}
+	}
+	return nil
+}
 
 // integer returns a parameter as a number, or fallback if it is absent.
 func (p parameters) integer(name string, fallback int) (int, *refusal) {
@@ -18,11 +56,19 @@ func (p parameters) integer(name string, fallback int) (int, *refusal) {
 	if v == "" {
 		return fallback, nil
 	}
-	n, err := strconv.Atoi(v)
+	n, err := readNumber(v)
 	if err != nil {
 		return 0, refuse(400, "InvalidParameter", "The specified parameter %s value %q is not valid: it must be an integer.", name, v)
 	}
 	return n, nil
+}
+
+// readNumber reads digits, with a minus before them or not.
+func readNumber(text string) (int, error) {
+	if strings.HasPrefix(text, "+") {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.Atoi(text)
 }
 
 // boolean returns a parameter as a truth value, or fallback if it is absent.
@@ -54,7 +100,7 @@ func (p parameters) numberedNames(prefix string) []numberedName {
 			continue
 		}
 		digits, field, _ := strings.Cut(rest, ".")
-		if n, err := strconv.Atoi(digits); err == nil && n > 0 {
+		if n, ok := index(digits); ok {
 			out = append(out, numberedName{n, field, value})
 		}
 	}
@@ -96,11 +142,17 @@ func (p parameters) jsonList(name string, tooMany, malformed func() *refusal) ([
 	return list, true, nil
 }
 
-// numbered puts N in place of the numbers in a parameter's name.
+// index reads the N of Prefix.N, which counts from 1.
+func index(text string) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n > 0 && text == strconv.Itoa(n)
+}
+
+// numbered puts N in place of the numbers from 1 on in a parameter's name.
 func numbered(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
-		if i > 0 && part != "" && strings.Trim(part, "0123456789") == "" {
+		if _, ok := index(part); ok && i > 0 {
 			parts[i] = "N"
 		}
 	}

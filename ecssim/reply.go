@@ -41,6 +41,14 @@ func missing(name string) *refusal {
 	return refuse(400, "MissingParameter", "The input parameter %q that is mandatory for processing this request is not supplied.", name)
 }
 
+// format is what replies are written in.
+type format int
+
+const (
+	formatJSON format = iota
+	formatXML
+)
+
 const jsonType = "application/json;charset=utf-8"
 
 // render makes the reply of an exchange: its body, or its refusal in the
@@ -63,13 +71,29 @@ func (x *exchange) render(body object) reply {
 		body = object{}
 	}
 	body["RequestId"] = x.requestID
+	r := reply{status: status, requestID: x.requestID, contentType: jsonType, body: encodeJSON(body)}
+	if x.format == formatXML {
+		r.contentType, r.body = xmlType, encodeXML(x.root(), r.body)
+	}
+	return r
+}
+
+// root names the element that an XML reply is.
+func (x *exchange) root() string {
+	if x.refusal != nil {
+		return "Error"
+	}
+	return x.action.name + "Response"
+}
+
+func encodeJSON(body object) []byte {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(body); err != nil {
 		panic("ecssim: a reply that is no JSON: " + err.Error()) // bodies hold strings, numbers and truth values only
 	}
-	return reply{status: status, requestID: x.requestID, contentType: jsonType, body: bytes.TrimSpace(text.Bytes())}
+	return bytes.TrimSpace(text.Bytes())
 }
 
 // renderText makes a reply of plain text, as the metadata service's are.

@@ -1,7 +1,5 @@
 package ecssim
 
-import "strconv"
-
 var resizeDisk = action{
 	name:     "ResizeDisk",
 	required: []string{"DiskId", "NewSize"},
@@ -33,7 +31,7 @@ func (s *Server) growDisk(x *exchange) *refusal {
 	if !x.params.oneOf("Type", "online", "offline") {
 		return refuse(400, "InvalidParam.Type", "The specified parameter Type %q is not valid: offline or online.", x.params["Type"])
 	}
-	size, err := strconv.Atoi(x.params["NewSize"])
+	size, err := readNumber(x.params["NewSize"])
 	if err != nil || size <= 0 {
 		return refuse(400, "InvalidDataDiskSize.ValueNotSupported", "The specified parameter NewSize %q is not valid: it must be a number of GiB above zero.", x.params["NewSize"])
 	}

@@ -228,6 +228,9 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 	if no := x.checkRequired(); no != nil {
 		return nil, no
 	}
+	if no := x.checkEmpty(); no != nil {
+		return nil, no
+	}
 	if region := x.params["RegionId"]; region != "" && region != s.config.Region && !x.action.anyRegion {
 		return nil, x.action.wrongRegion(region)
 	}

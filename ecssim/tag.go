@@ -14,7 +14,7 @@ const maxTags = 20
 // tag is one key and its value, as a request gives it.
 type tag struct {
 	key, value string
-	hasValue   bool // SDKs can't send an empty value
+	hasValue   bool // it may be empty all the same
 }
 
 // tags returns the tags Tag.N.Key and Tag.N.Value in the order of N. The old

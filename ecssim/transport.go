@@ -153,9 +153,12 @@ func readMessage(req *http.Request, instance string) (message, error) {
 		return m, nil
 	}
 	defer func() { _ = req.Body.Close() }()
-	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, maxBody))
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
 	if err != nil {
 		return message{}, err
+	}
+	if m.cut = len(body) > maxBody; m.cut {
+		return m, nil
 	}
 	m.body = string(body)
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))

@@ -94,7 +94,7 @@ func TestGatewayRefusals(t *testing.T) {
 		{"unknown action", "POST", "Action=MakeDisk&Version=2014-05-26&Format=JSON", 404, "InvalidAction.NotFound", "MakeDisk"},
 		{"action of another version", "POST", "Action=DescribeDisks&Version=2015-04-01&Format=JSON", 404, "InvalidAction.NotFound", "2015-04-01"},
 		{"no action", "GET", "Version=2014-05-26&Format=JSON", 400, "MissingParameter", `"Action"`},
-		{"XML", "GET", "Action=DescribeDisks&Version=2014-05-26&Format=XML", 400, "InvalidParameter", "JSON"},
+		{"a parameter sent twice", "GET", disks + "&ZoneId=cn-hangzhou-h&ZoneId=cn-hangzhou-i", 400, "InvalidParameter", "ZoneId"},
 		{"another method", "PUT", disks, 403, "UnsupportedHTTPMethod", "PUT"},
 		{"a broken escape", "GET", disks + "&DiskName=%zz", 400, "InvalidParameter", "%zz"},
 		{"missing mandatory parameter", "GET", "Action=CreateDisk&Version=2014-05-26&Format=JSON", 400, "MissingParameter", `"RegionId"`},
