@@ -263,6 +263,8 @@ func (s *story) given(words []string) {
 			s.config.Latency.Detach = d
 		case "hidden-detach":
 			s.config.Doubts.HideDetaching = true
+		case "refuse-creating":
+			s.config.Doubts.RefuseCreating = ecssim.CreatingActions
 		case "force-regional":
 			s.force = true
 		case "bind-failed-tokens":
@@ -277,7 +279,6 @@ func (s *story) given(words []string) {
 
 func (s *story) start() {
 	var err error
-	s.config.Doubts.SnapshotUnattached = usually
 	s.otherwise.apply(&s.config)
 	s.sim, err = ecssim.New(s.config)
 	s.must(err)

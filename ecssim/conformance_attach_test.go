@@ -160,8 +160,8 @@ var attachFacts = []fact{
 
 // snapshotFacts are of the pages on snapshots.
 var snapshotFacts = []fact{
-	{"CreateSnapshot", "a disk that was never attached is refused", needsSim, func(_ *testing.T, c *cloud) {
-		c.refused(c.ask("CreateSnapshot", "DiskId", c.ready()), 403, "IncorrectDiskStatus.NeverAttached")
+	{"CreateSnapshot", "a disk that was never attached is refused but for cloud_essd and cloud_auto", needsSim, func(_ *testing.T, c *cloud) {
+		c.refused(c.ask("CreateSnapshot", "DiskId", c.ready("DiskCategory", "cloud_efficiency")), 403, "IncorrectDiskStatus.NeverAttached")
 	}},
 	{"CreateSnapshot", "a name that begins with auto is InvalidSnapshotName.Malformed", needsSim, func(_ *testing.T, c *cloud) {
 		c.refused(c.ask("CreateSnapshot", "DiskId", c.attached(), "SnapshotName", "auto1"), 400, "InvalidSnapshotName.Malformed")

@@ -160,8 +160,8 @@ var doubts = []doubt{
 		{"has none", func(c *ecssim.Config) { c.Doubts.NoTaskForLevel = true }, levelTask(false)},
 	}},
 	{"CreateSnapshot", "a disk that was never attached", []way{
-		{"is refused", asByDefault, wants(403, "IncorrectDiskStatus.NeverAttached", unattachedSnapshot)},
-		{"is taken in some categories", func(c *ecssim.Config) { c.Doubts.SnapshotUnattached = []string{"cloud_essd"} }, wants(200, "", unattachedSnapshot)},
+		{"is taken in some categories", asByDefault, wants(200, "", unattachedSnapshot)},
+		{"is refused", noneUnattached, wants(403, "IncorrectDiskStatus.NeverAttached", unattachedSnapshot)},
 	}},
 	{"Common errors", "the status of InvalidAccessKeyId.NotFound", []way{
 		{"is 404", asByDefault, wants(404, "InvalidAccessKeyId.NotFound", askAsNobody)},

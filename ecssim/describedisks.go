@@ -292,7 +292,7 @@ func (s *Server) renderDisk(d *disk, x *exchange) object {
 		"DeleteWithInstance": d.deleteWithInstance, "DeleteAutoSnapshot": !d.keepAutoSnapshot, "EnableAutoSnapshot": !d.noAutoSnapshot, "EnableAutomatedSnapshotPolicy": false,
 		"Portable": !d.system, "AutoSnapshotPolicyId": "", "DiskChargeType": "PostPaid", "ResourceGroupId": d.resourceGroup, "ImageId": "",
 		"SourceSnapshotId": d.sourceID(), "StorageSetId": "", "StorageSetPartitionNumber": 0, "StorageClusterId": d.storageCluster, "ProductCode": "",
-		"Tags": wrapped("Tag", d.tags.render()), "OperationLocks": wrapped("OperationLock", d.renderLocks()),
+		"Tags": wrapped("Tag", s.tags(d.tags)), "OperationLocks": wrapped("OperationLock", d.renderLocks()),
 	}
 	s.renderAttachments(o, d, x.now)
 	wanted := x.params.list("AdditionalAttributes")

@@ -58,7 +58,7 @@ func (s *Server) renderInstance(i *instance) object {
 		"InstanceId": i.ID, "InstanceName": i.ID, "RegionId": s.config.Region, "ZoneId": i.Zone, "Status": i.Status,
 		"InstanceType": i.Type, "InstanceTypeFamily": i.kind.family(), "IoOptimized": !i.kind.NotIOOptimized,
 		"InstanceChargeType": "PostPaid", "InstanceNetworkType": "vpc", "StoppedMode": "Not-applicable", "Recyclable": false,
-		"Tags": wrapped("Tag", i.tags.render()), "OperationLocks": wrapped("LockReason", i.renderLocks()),
+		"Tags": wrapped("Tag", s.tags(i.tags)), "OperationLocks": wrapped("LockReason", i.renderLocks()),
 		"MetadataOptions": i.metadataOptions(),
 	}
 }

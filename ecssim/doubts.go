@@ -2,8 +2,6 @@ package ecssim
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -35,9 +33,19 @@ type Doubts struct {
 	// InvalidDiskSize.TooSmall, a Size below that of its snapshot. By default
 	// the disk has the size of the snapshot.
 	RefuseLessThanSnapshot bool `json:"refuseLessThanSnapshot"`
-	// SnapshotUnattached are the categories of which CreateSnapshot takes a
-	// disk that was never attached. By default none is taken.
+	// SnapshotUnattached are the categories of which CreateSnapshot accepts a
+	// disk that was never attached; nil is cloud_essd and cloud_auto. The
+	// documentation says that none is accepted, and clients have had snapshots
+	// of such disks of the ESSD series.
 	SnapshotUnattached []string `json:"snapshotUnattached"`
+	// RefuseCreating are the actions of CreatingActions that refuse a disk
+	// that is Creating, as the documentation says. By default none does:
+	// clients that don't wait have not been refused.
+	RefuseCreating []string `json:"refuseCreating"`
+	// TagsAs are the names that tags have in the replies of Describe actions:
+	// one of TagForms, or empty for the first. ListTagResources always has
+	// TagKey and TagValue.
+	TagsAs string `json:"tagsAs"`
 	// ForgiveUnknownSnapshot makes DeleteSnapshot of a snapshot that does not
 	// exist a success; by default it is InvalidSnapshotId.NotFound. ECS's
 	// documentation says both.
@@ -61,34 +69,40 @@ var InUseCodes = []string{"IncorrectDiskStatus", "InvalidDisk.InUse"}
 // is attached to nothing.
 var DetachedCodes = []string{"InvalidDisk.AlreadyDetached", "DependencyViolation", "IncorrectDiskStatus"}
 
-func (d Doubts) check() error {
-	if d.InUseCode != "" && !slices.Contains(InUseCodes, d.InUseCode) {
-		return &ConfigError{"Doubts.InUseCode", d.InUseCode, "one of " + quoted(InUseCodes)}
-	}
-	if d.DetachedCode != "" && !slices.Contains(DetachedCodes, d.DetachedCode) {
-		return &ConfigError{"Doubts.DetachedCode", d.DetachedCode, "one of " + quoted(DetachedCodes)}
-	}
-	if d.ConflictStatus != 0 && d.ConflictStatus != 403 && d.ConflictStatus != 409 {
-		return &ConfigError{"Doubts.ConflictStatus", fmt.Sprint(d.ConflictStatus), "403 or 409"}
-	}
-	for _, name := range d.SnapshotUnattached {
-		if _, ok := categories[name]; !ok {
-			return &ConfigError{"Doubts.SnapshotUnattached", name, "categories of " + quoted(slices.Sorted(maps.Keys(categories)))}
-		}
-	}
-	return nil
-}
+// CreatingActions are the actions that may refuse a disk that is Creating.
+// AttachDisk, DetachDisk, DeleteDisk and ModifyDiskAttribute always do.
+var CreatingActions = []string{"CreateSnapshot", "ModifyDiskSpec", "ResizeDisk"}
+
+// TagForms are the names that a tag may have in replies: TagKey and TagValue,
+// Key and Value, or all four.
+var TagForms = []string{"both", "TagKey", "Key"}
+
+// defaultUnattached is SnapshotUnattached by default.
+var defaultUnattached = []string{"cloud_auto", "cloud_essd"}
 
 // SetDoubts changes the behaviours that sources disagree on.
 func (s *Server) SetDoubts(d Doubts) error {
-	if err := d.check(); err != nil {
+	d.SnapshotUnattached, d.RefuseCreating = slices.Clone(d.SnapshotUnattached), slices.Clone(d.RefuseCreating)
+	changed := Config{Doubts: d}
+	if err := changed.checkDoubts(); err != nil {
 		return err
 	}
-	d.SnapshotUnattached = slices.Clone(d.SnapshotUnattached)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.config.Doubts = d
+	s.config.Doubts = changed.Doubts
 	return nil
+}
+
+// takesState tells whether an action that changes a disk in place can do so in
+// the disk's state.
+func (d Doubts) takesState(action string, disk *disk) bool {
+	switch disk.state() {
+	case diskAvailable, diskInUse:
+		return true
+	case diskCreating:
+		return slices.Contains(CreatingActions, action) && !slices.Contains(d.RefuseCreating, action)
+	}
+	return false
 }
 
 // conflict is the refusal of an attach or a detach while the instance is busy

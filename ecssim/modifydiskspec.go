@@ -217,12 +217,12 @@ func checkChange(_ *exchange, c *respec) *refusal {
 }
 
 // checkModifiable refuses a disk that is in no state to be changed.
-func (s *Server) checkModifiable(_ *exchange, c *respec) *refusal {
+func (s *Server) checkModifiable(x *exchange, c *respec) *refusal {
 	d := c.disk
-	switch state := d.state(); {
+	switch {
 	case d.task != nil:
 		return refuse(403, "InvalidStatus.DiskNotReady", "The disk %s is being changed.", d.id)
-	case state != diskAvailable && state != diskInUse:
+	case !s.config.Doubts.takesState(x.action.name, d):
 		return wrongState(d)
 	}
 	return s.checkSnapshots(d)

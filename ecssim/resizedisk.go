@@ -60,11 +60,10 @@ func (s *Server) growDisk(x *exchange) *refusal {
 
 // checkResizable refuses a disk that is in no state to be resized.
 func (s *Server) checkResizable(x *exchange, d *disk) *refusal {
-	state := d.state()
 	switch {
 	case !d.resized.IsZero() && x.now.Before(d.resized.Add(s.config.Latency.Order)):
 		return refuse(400, "LastOrderProcessing", "The previous order of disk %s is still processing, please try again later.", d.id)
-	case state != diskAvailable && state != diskInUse:
+	case !s.config.Doubts.takesState(x.action.name, d):
 		return wrongState(d)
 	case d.task != nil:
 		return refuse(400, "InvalidStatus.Upgrading", "The disk %s is being changed.", d.id)

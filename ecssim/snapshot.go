@@ -173,11 +173,10 @@ func (s *Server) checkShot(d *disk) *refusal {
 		}
 	}
 	progressing, all := s.shotsOf(d)
-	state := d.state()
 	switch {
 	case categories[d.category].ephemeral:
 		return refuse(400, "DiskCategory.OperationNotSupported", "The disk category %s does not support this operation.", d.category)
-	case state != diskAvailable && state != diskInUse:
+	case !s.config.Doubts.takesState("CreateSnapshot", d):
 		return wrongState(d)
 	case !d.everAttached && !slices.Contains(s.config.Doubts.SnapshotUnattached, d.category):
 		return refuse(403, "IncorrectDiskStatus.NeverAttached", "The disk %s has never been attached: there is nothing in it.", d.id)
@@ -245,7 +244,7 @@ func (s *Server) renderSnapshot(n *snapshot, now time.Time) object {
 		"Encrypted": n.encrypted, "KMSKeyId": n.kmsKey, "Usage": s.usage(n), "SnapshotType": n.kind(), "SnapshotLinkId": n.linkID(),
 		"SnapshotSN": n.id[len(snapshotPrefix):], "RetentionDays": n.retentionDays, "Category": "standard", "InstantAccess": categories[n.category].instant,
 		"InstantAccessRetentionDays": 0, "RegionId": s.config.Region, "SourceRegionId": "", "SourceSnapshotId": "",
-		"ResourceGroupId": n.resourceGroup, "ProductCode": "", "Tags": wrapped("Tag", n.tags.render()),
+		"ResourceGroupId": n.resourceGroup, "ProductCode": "", "Tags": wrapped("Tag", s.tags(n.tags)),
 	}
 }
 

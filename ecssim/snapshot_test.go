@@ -66,6 +66,9 @@ func used(t *testing.T, c *ecs.Client, change func(*ecs.CreateDiskRequest)) stri
 }
 
 // shotTimes are the times that the tests below are about.
+// noneUnattached makes CreateSnapshot refuse every disk that was never attached.
+func noneUnattached(c *ecssim.Config) { c.Doubts.SnapshotUnattached = []string{} }
+
 func shotTimes(c *ecssim.Config) {
 	c.Latency.SnapshotCut, c.Latency.SnapshotUsable, c.Latency.SnapshotDone = 2*time.Second, 5*time.Second, 100*time.Second
 }
@@ -129,7 +132,7 @@ func TestSnapshotInProgressHoldsTheDiskBack(t *testing.T) {
 }
 
 func TestCreateSnapshotRefuses(t *testing.T) {
-	s := fleet(t, nil)
+	s := fleet(t, noneUnattached)
 	c := newClient(t, s)
 	disk, fresh := used(t, c, nil), create(t, c, nil)
 	eed := create(t, c, ephemeral)
@@ -568,7 +571,7 @@ func TestSnapshotGroupOfAnInstance(t *testing.T) {
 }
 
 func TestCreateSnapshotGroupRefuses(t *testing.T) {
-	c := newClient(t, fleet(t, nil))
+	c := newClient(t, fleet(t, noneUnattached))
 	one, other, fresh := used(t, c, nil), create(t, c, inZoneI), create(t, c, nil)
 	wide := create(t, c, regional)
 	both := create(t, c, shared)

@@ -259,26 +259,26 @@ func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
 	shown, reply := cut(page, found, func(g *snapshotGroup) int { return -g.seq })
 	list := []object{}
 	for _, g := range shown {
-		list = append(list, g.render(x.now))
+		list = append(list, s.renderGroup(g, x.now))
 	}
 	reply["SnapshotGroups"] = wrapped("SnapshotGroup", list)
 	return reply, nil
 }
 
-// render shows a group. Its members lack the size of their source and their
+// renderGroup shows a group. Its members lack the size of their source and their
 // CreationTime: DescribeSnapshots has those.
-func (g *snapshotGroup) render(now time.Time) object {
+func (s *Server) renderGroup(g *snapshotGroup, now time.Time) object {
 	members := []object{}
 	for _, n := range g.members {
 		percent, _ := n.progress(now)
 		members = append(members, object{
 			"SnapshotId": n.id, "SourceDiskId": n.diskID, "SourceDiskType": n.disk.kind(), "Progress": percentText(percent), "Available": n.usable(now),
-			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wrapped("Tag", n.tags.render()),
+			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wrapped("Tag", s.tags(n.tags)),
 		})
 	}
 	return object{
 		"SnapshotGroupId": g.id, "Name": g.name, "Description": g.description, "InstanceId": g.instance, "ResourceGroupId": g.resourceGroup,
-		"Status": g.status(), "ProgressStatus": "", "CreationTime": stamp(g.created), "Tags": wrapped("Tag", g.tags.render()),
+		"Status": g.status(), "ProgressStatus": "", "CreationTime": stamp(g.created), "Tags": wrapped("Tag", s.tags(g.tags)),
 		"Snapshots": wrapped("Snapshot", members),
 	}
 }

@@ -113,13 +113,20 @@ func (s *tagSet) matches(want []tag, now time.Time, lag time.Duration) bool {
 	return true
 }
 
-// render returns the tags as replies show them. Some clients read TagKey and
-// TagValue, some Key and Value.
-func (s *tagSet) render() []object {
+// tags shows tags as the replies of Describe actions do. Some clients read
+// TagKey and TagValue, some Key and Value.
+func (s *Server) tags(t tagSet) []object {
+	form := s.config.Doubts.TagsAs
 	list := []object{}
-	for _, key := range slices.Sorted(maps.Keys(s.current)) {
-		v := s.current[key]
-		list = append(list, object{"TagKey": key, "TagValue": v, "Key": key, "Value": v})
+	for _, key := range slices.Sorted(maps.Keys(t.current)) {
+		o := object{}
+		if form != "Key" {
+			o["TagKey"], o["TagValue"] = key, t.current[key]
+		}
+		if form != "TagKey" {
+			o["Key"], o["Value"] = key, t.current[key]
+		}
+		list = append(list, o)
 	}
 	return list
 }

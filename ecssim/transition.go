@@ -96,7 +96,7 @@ func (s *Server) note(d *disk, at time.Time, cause string) {
 // is new.
 var legal = map[string][]string{
 	"":            {diskCreating},
-	diskCreating:  {diskAvailable},
+	diskCreating:  {diskAvailable, diskModifying},
 	diskAvailable: {diskAttaching, diskModifying},
 	// One instance's attach can be another one's detach: a disk with
 	// MultiAttach, or one that is moved by force.

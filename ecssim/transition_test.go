@@ -176,6 +176,8 @@ func TestDoubtsAreChecked(t *testing.T) {
 		{ecssim.Doubts{DetachedCode: "Gone"}, "Doubts.DetachedCode"},
 		{ecssim.Doubts{ConflictStatus: 400}, "Doubts.ConflictStatus"},
 		{ecssim.Doubts{SnapshotUnattached: []string{"cloud_fast"}}, "Doubts.SnapshotUnattached"},
+		{ecssim.Doubts{RefuseCreating: []string{"AttachDisk"}}, "Doubts.RefuseCreating"},
+		{ecssim.Doubts{TagsAs: "Name"}, "Doubts.TagsAs"},
 	} {
 		var wrong *ecssim.ConfigError
 		_, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}, Doubts: tt.doubts})

@@ -25,6 +25,7 @@ type options struct {
 	links    map[string]string // by instance: where the links to its devices are
 	config   ecssim.Config
 	log      cli.Log
+	settings settingFlags
 }
 
 // metadataListen is an address that the metadata service of an instance has.
@@ -73,6 +74,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&throttle, "throttle", "off", "limits of calls a minute: "+strings.Join(ecssim.ThrottleProfiles, ", "))
 	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
 	flags.StringVar(&o.config.SoldOutCode, "sold-out-code", ecssim.SoldOutCodes[0], "what CreateDisk answers when a category is sold out: "+strings.Join(ecssim.SoldOutCodes, ", "))
+	o.settings.add(flags)
 	flags.StringVar(&o.bodies, "bodies", "", "directory for files that disks keep their bytes in, as loop devices of the instances that have --links (Linux, root)")
 	flags.StringArrayVar(&links, "links", nil, "directory that stands for /dev/disk/by-id of an instance as INSTANCE=DIR, with --bodies; repeat for more")
 	flags.IntVar(&o.config.LedgerSize, "calls-kept", 10000, "how many of the last calls are kept")
@@ -95,6 +97,9 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		return o, inFlags(err)
 	}
 	o.config.Throttle.Code = throttleCode
+	if err := o.settings.apply(&o.config); err != nil {
+		return o, err
+	}
 	return o, o.finish(lists{instances, keys, roles, metadata, links}, latency)
 }
 
