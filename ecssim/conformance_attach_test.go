@@ -38,6 +38,7 @@ var attachFacts = []fact{
 			t.Fatal(err)
 		}
 		latency.AttachShown, latency.API["DescribeDisks"] = time.Second, 0
+		latency.Spread = 0 // it is to be shown for just a second
 		if err := c.sim.SetLatency(latency); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,7 @@ var attachFacts = []fact{
 		if err != nil {
 			t.Fatal(err)
 		}
-		latency.Attach = time.Hour
+		latency.Attach, latency.Spread = time.Hour, 0 // a disk that is Available is not Initializing any more
 		if err := c.sim.SetLatency(latency); err != nil {
 			t.Fatal(err)
 		}

@@ -220,6 +220,7 @@ func newSimulated(t *testing.T, change func(*ecssim.Config)) *cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
+	latency.Spread = 0 // a disk that is Available is not Initializing any more
 	s := newServer(t, func(c *ecssim.Config) {
 		withRole(c)
 		c.Latency = latency

@@ -70,9 +70,13 @@ type Latency struct {
 // Profiles are the names that Profile knows.
 var Profiles = []string{"zero", "fast", "real", "awful"}
 
+// DefaultSpread is the Spread of the profiles real and fast.
+const DefaultSpread = 0.5
+
 // Profile returns latencies by name: "real" is the middle of what ECS takes,
-// "fast" is a hundredth of it, "zero" is none; "awful" is the longest that
-// clients have met, with reads that lag behind in every way.
+// "fast" is a hundredth of it, and both vary by DefaultSpread; "zero" is none;
+// "awful" is the longest that clients have met, with reads that lag behind in
+// every way, and always the same.
 func Profile(name string) (Latency, error) {
 	switch name {
 	case "zero":
@@ -118,7 +122,7 @@ func realLatency(scale time.Duration) Latency {
 		Modify: 2 * time.Minute, ModifyPerTiB: 15 * time.Minute,
 		CoolIOPS: time.Hour, CoolAuto: time.Hour, CoolCategory: 6 * time.Hour,
 		SnapshotCut: 2 * time.Second, SnapshotUsable: 5 * time.Second, SnapshotDone: 2 * time.Minute,
-		FromSnapshot: 10 * time.Second,
+		FromSnapshot: 10 * time.Second, Spread: DefaultSpread,
 	}
 	for action := range l.API {
 		l.API[action] /= scale
@@ -132,6 +136,7 @@ func realLatency(scale time.Duration) Latency {
 // awfulLatency returns what clients see on a bad day.
 func awfulLatency() Latency {
 	l := realLatency(1)
+	l.Spread = 0
 	for action := range l.API {
 		l.API[action] *= 4
 	}

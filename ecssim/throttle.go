@@ -38,9 +38,16 @@ type Throttle struct {
 	StickyMinute bool
 }
 
-// ThrottleProfile returns limits by name: "tight" is 60 mutations a minute,
-// "default" 600, "generous" 6000, each by action; "off" limits nothing. ECS
-// publishes no numbers: they are in the quotas of each account.
+// publishedLimits are the calls a minute that ECS publishes, by account and
+// region: on the API pages of AttachDisk (500 in 60 s) and ModifyDiskSpec
+// (1,000 in 60 s). The limits of other actions are in the Quota Center of each
+// account only ("API throttling", ECS's documentation).
+var publishedLimits = map[string]int{"AttachDisk": 500, "ModifyDiskSpec": 1000}
+
+// ThrottleProfile returns limits by name: "default" is what ECS publishes and,
+// as a guess, 600 calls a minute of most other actions; "tight" is an account
+// of 60 mutations a minute, "generous" one whose limits were raised to 6000 of
+// each action; "off" limits nothing.
 func ThrottleProfile(name string) (Throttle, error) {
 	switch name {
 	case "off":
@@ -48,9 +55,11 @@ func ThrottleProfile(name string) (Throttle, error) {
 	case "tight":
 		return withSTS(map[string]int{"": 60, "DescribeDisks": 120}), nil
 	case "default":
-		return withSTS(map[string]int{
+		limits := map[string]int{
 			"": 600, "DescribeDisks": 1200, "DescribeInstances": 1200, "DescribeAvailableResource": 300, "TagResources": 300,
-		}), nil
+		}
+		maps.Copy(limits, publishedLimits)
+		return withSTS(limits), nil
 	case "generous":
 		return withSTS(map[string]int{"": 6000}), nil
 	}

@@ -24,8 +24,11 @@ type options struct {
 	bodies   string            // directory of the disks' bodies; empty: they have none
 	links    map[string]string // by instance: where the links to its devices are
 	config   ecssim.Config
+	limits   limitFlags
 	log      cli.Log
-	settings settingFlags
+
+	showVersion bool
+	settings    settingFlags
 }
 
 // metadataListen is an address that the metadata service of an instance has.
@@ -39,6 +42,9 @@ var flagOf = map[string]string{
 	"Region": "--region", "Zones": "--zone", "Instances": "--instance", "AccessKeys": "--access-key",
 	"Latency": "--latency", "Queues": "--queues", "SoldOutCode": "--sold-out-code", "LedgerSize": "--calls-kept",
 	"Roles": "--role", "Throttle": "--throttle", "Throttle.Code": "--throttle-code",
+	"Latency.Spread": "--spread", "Throttle.Phase": "--throttle-phase", "TokenLife": "--client-token-life", "PageTokenLife": "--page-token-life",
+	"InstanceKeyLife": "--instance-key-life", "Offers": "--offer", "disks": "--quota-disks", "gib": "--quota-gib", "zoneGib": "--quota-zone-gib",
+	"Limits.SnapshotsPerDisk": "--snapshots-per-disk", "Limits.SnapshotsAtOnce": "--snapshots-at-once", "Limits.CategoryChanges": "--category-changes",
 }
 
 // inFlags turns an error about a field of the Config into one about its flag.
@@ -60,7 +66,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	var instances, keys, roles, metadata, links []string
 	var latency, queues, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
-	cli.SetUsage(flags, errOut, "ecs-simulator serves a simulated Alibaba Cloud ECS over HTTP.")
+	setUsage(flags, errOut)
 	flags.SortFlags = false
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes any free port")
 	flags.StringVar(&o.config.Region, "region", "", "region that is simulated, such as cn-hangzhou (required)")
@@ -75,20 +81,24 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
 	flags.StringVar(&o.config.SoldOutCode, "sold-out-code", ecssim.SoldOutCodes[0], "what CreateDisk answers when a category is sold out: "+strings.Join(ecssim.SoldOutCodes, ", "))
 	o.settings.add(flags)
+	o.limits.add(flags)
 	flags.StringVar(&o.bodies, "bodies", "", "directory for files that disks keep their bytes in, as loop devices of the instances that have --links (Linux, root)")
 	flags.StringArrayVar(&links, "links", nil, "directory that stands for /dev/disk/by-id of an instance as INSTANCE=DIR, with --bodies; repeat for more")
 	flags.IntVar(&o.config.LedgerSize, "calls-kept", 10000, "how many of the last calls are kept")
 	o.log.AddFlags(flags)
+	flags.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if rest := flags.Args(); len(rest) > 0 {
 		return o, fmt.Errorf("argument %q: allowed are flags only", rest[0])
 	}
+	if o.showVersion {
+		return o, nil
+	}
 	if err := o.log.Validate(); err != nil {
 		return o, err
 	}
-	o.config.Seed = uint32(time.Now().Unix()) // IDs of an earlier run don't come back
 	var err error
 	if o.config.Queues, err = ecssim.QueueProfile(queues); err != nil {
 		return o, inFlags(err)
@@ -100,7 +110,10 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	if err := o.settings.apply(&o.config); err != nil {
 		return o, err
 	}
-	return o, o.finish(lists{instances, keys, roles, metadata, links}, latency)
+	if err := o.finish(lists{instances, keys, roles, metadata, links}, latency); err != nil {
+		return o, err
+	}
+	return o, o.limits.apply(&o.config)
 }
 
 // lists are the flags that may be repeated.

@@ -23,6 +23,9 @@ import (
 	"github.com/topodisk/topodisk/ecssim/bodies"
 )
 
+// version is stamped by the linker.
+var version = "dev"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -50,6 +53,10 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 	options, err := parse(args, errOut)
 	if err != nil {
 		return flagError{err}
+	}
+	if options.showVersion {
+		_, err := fmt.Fprintln(out, "ecs-simulator", version)
+		return err
 	}
 	options.log.Start(errOut)
 	sim, keeper, err := simulator(options)

@@ -23,6 +23,7 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 	t.Helper()
 	return simulate(t, func(config *ecssim.Config) {
 		config.Latency, _ = ecssim.Profile("real")
+		config.Latency.Spread = 0 // times are compared
 		for _, id := range []string{nodeA, nodeB} {
 			config.Instances = append(config.Instances, ecssim.Instance{ID: id, Zone: zoneH, Type: "ecs.sim.dense"})
 		}

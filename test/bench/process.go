@@ -81,6 +81,7 @@ func playSimulator(settings []byte) error {
 	if err != nil {
 		return err
 	}
+	latency.Spread = 0 // so that runs can be compared
 	throttle, err := ecssim.ThrottleProfile(s.Throttle)
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ func simulator(change func(*ecssim.Config)) (*ecssim.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	latency.Spread = 0 // so that runs can be compared
 	config := ecssim.Config{Region: region, Zones: []string{zone}, Latency: latency, LedgerSize: 1000}
 	for i := range instances {
 		config.Instances = append(config.Instances, ecssim.Instance{ID: string(instance(i)), Zone: zone, Type: "ecs.sim.dense"})
