@@ -13,7 +13,7 @@ NODES         ?= 3
 ARCHITECTURES ?= amd64,arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-fresh test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-lifecycle bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-lifecycle bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: ## run the tests: no cluster, a few minutes; what the machine can't run is
 
 test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
 	@$(GO) run ./test/fresh
+
+test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (two minutes; root for the node)
+	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
 test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, as root csi-sanity with nodes (5 minutes)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)

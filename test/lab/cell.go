@@ -260,6 +260,17 @@ func (c Cell) holdLinksMount() error {
 	}
 }
 
+// MountLinks has a directory stand for /dev/disk/by-id in the cell. The first process of the cell calls it.
+func (c Cell) MountLinks(dir string) error {
+	if err := errors.Join(os.MkdirAll(dir, 0o755), c.holdLinksMount()); err != nil {
+		return err
+	}
+	if err := syscall.Mount(dir, linksMount, "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", dir, linksMount, err)
+	}
+	return nil
+}
+
 // freeLinksMount takes the mark away, and the place if neither another lab nor udev has it.
 func (c Cell) freeLinksMount() error {
 	if err := os.Remove(c.linksMark()); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -37,6 +37,7 @@ var packages = map[string]string{
 	"mkfs.xfs": "xfsprogs", "xfs_db": "xfsprogs", "xfs_growfs": "xfsprogs", "xfs_io": "xfsprogs", "xfs_repair": "xfsprogs",
 	"sfdisk": "fdisk",
 	"ip":     "iproute2",
+	"node":   "nodejs", "npm": "npm",
 }
 
 // Program is a program in PATH.

@@ -1,0 +1,55 @@
+//go:build foreign
+
+package foreign
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/topodisk/topodisk/test/need"
+)
+
+// fewestCalls is what the life of a disk takes at least; a client that makes fewer has not come to its end.
+const fewestCalls = 200
+
+// TestSDKs has each SDK lead disks, snapshots and tags through all of their lives.
+func TestSDKs(t *testing.T) {
+	for _, name := range []string{"ecs20140526", "pop-core"} {
+		t.Run(name, func(t *testing.T) {
+			need.Has(t, need.Programs("node", "npm")...)
+			live(t, "node", filepath.Join(built, "npm", "life.js"), name)
+		})
+	}
+	t.Run("alibaba-cloud-sdk-go", func(t *testing.T) { live(t, filepath.Join(built, "gosdk"), "life") })
+}
+
+// live runs a client against a simulator of its own.
+func live(t *testing.T, program string, args ...string) {
+	const role = "foreign"
+	c := startCloud(t, 1, "--role="+role)
+	client := command(t, program, args...)
+	client.Env = append(c.environment(instanceOf(0)), "ECS_ROLE="+role)
+	check(t, client, fewestCalls)
+}
+
+// summary is the last line of a client.
+var summary = regexp.MustCompile(`: (\d+) calls, (\d+) as expected$`)
+
+// check runs a client to its end: all of its calls are to be as expected.
+func check(t *testing.T, client *exec.Cmd, fewest int) {
+	t.Helper()
+	said, err := client.Output()
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	t.Log(lines[len(lines)-1])
+	counts := summary.FindStringSubmatch(lines[len(lines)-1])
+	if err != nil || counts == nil || counts[1] != counts[2] || len(lines) > 1 {
+		t.Fatalf("%s: %v\n%s", client.Path, err, said)
+	}
+	if made, err := strconv.Atoi(counts[1]); err != nil || made < fewest {
+		t.Errorf("%s calls were made, want %d at least", counts[1], fewest)
+	}
+}
