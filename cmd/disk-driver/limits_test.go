@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,7 +9,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +20,9 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
 )
 
-// The kubelet asks for the limit when the plugin registers and, with CSIDriver's nodeAllocatableUpdatePeriodSeconds, from
-// time to time: it is the flags' each time.
-func TestTheFlagsLimitIsWhatTheKubeletIsTold(t *testing.T) {
+// oneNode returns a kubeconfig of an API server that answers everything with the Node n1.
+func oneNode(t *testing.T) (kubeconfig string) {
+	t.Helper()
 	node := corev1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
@@ -33,19 +36,30 @@ func TestTheFlagsLimitIsWhatTheKubeletIsTold(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	defer api.Close()
-	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	t.Cleanup(api.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, api.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return kubeconfig
+}
+
+// nodeOptions are those of a node plugin that lives in a directory.
+func nodeOptions(t *testing.T, dir string, more ...string) *options {
+	t.Helper()
+	o, err := parse(append([]string{"--mode=node", "--node-name=n1", "--endpoint=unix://" + dir + "/csi.sock", "--kubelet-dir=" + dir, "--kubeconfig=" + oneNode(t)}, more...), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// The kubelet asks for the limit when the plugin registers and, with CSIDriver's nodeAllocatableUpdatePeriodSeconds, from
+// time to time: it is the flags' each time.
+func TestTheFlagsLimitIsWhatTheKubeletIsTold(t *testing.T) {
 	for flag, want := range map[string]int64{"--volume-attach-limit=7": 7, "--reserved-attachments=90": 10} {
-		o, err := parse([]string{"--mode=node", "--node-name=n1", "--endpoint=unix://" + dir + "/csi.sock", "--kubelet-dir=" + dir, "--kubeconfig=" + kubeconfig, flag}, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plugin, err := newNodePlugin(o)
+		plugin, err := newNodePlugin(nodeOptions(t, t.TempDir(), flag))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,4 +70,23 @@ func TestTheFlagsLimitIsWhatTheKubeletIsTold(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A kubelet that never hears of the driver leaves every Pod with a volume waiting, so whoever restarts the process has to
+// see that it has failed.
+func TestAPluginThatCanNotRegisterEnds(t *testing.T) {
+	dir := t.TempDir() // without plugins_registry
+	o := nodeOptions(t, dir)
+	ended := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- run(ctx, o) }()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "plugins_registry")) {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on serving")
+	}
+	stop()
 }

@@ -57,10 +57,13 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 }
 
 // run makes the driver known to the kubelet, once all is known that the kubelet
-// will ask for, and takes the startup taint away, until the context ends.
+// will ask for, and takes the startup taint away, until the context ends. An
+// error, such as a directory of the kubelet that is not there, ends it at once.
 func (p *nodePlugin) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
+	defer stop()
 	background.Go(func() { p.self.Untaint(ctx) })
 	if !p.await(ctx) {
 		return nil
