@@ -25,7 +25,10 @@ import (
 
 // atFault are the specs that fail for a reason of csi-sanity's own, with that reason. One that passes is a failure, too, so
 // that it is taken out here.
-var atFault = map[string]string{}
+var atFault = map[string]string{
+	"CreateSnapshot [Controller Server] should succeed when creating a snapshot with accessibility requirements": "it wants each topology of a snapshot " +
+		"to equal the node's, key by key and in what Go's protobuf keeps inside a message; a snapshot is for the whole region, so the driver names that alone",
+}
 
 // nodeSpecs is how the specs of the CSI Node service begin. They mount.
 const nodeSpecs = "Node Service"
@@ -33,12 +36,13 @@ const nodeSpecs = "Node Service"
 // TestSanity runs csi-sanity against disk-driver in mode all on ecs-simulator: what a node is not needed for as anybody, and
 // the rest in a cell, where there are devices.
 func TestSanity(t *testing.T) {
+	t.Parallel()
 	s := startDriver(t)
-	t.Run("Controller", func(t *testing.T) { s.run(t, "--ginkgo.skip="+nodeSpecs) })
+	t.Run("Controller", func(t *testing.T) { s.run(t, false) })
 	t.Run("Node", func(t *testing.T) {
 		need.Has(t, need.Program("ip"), need.Mounts, need.LoopDevices, need.FileSystem("ext4"))
 		need.Has(t, need.Programs("losetup", "blockdev", "partx", "blkid", "e2fsck", "resize2fs", "sfdisk")...)
-		s.run(t, "--ginkgo.focus="+nodeSpecs)
+		s.run(t, true)
 	})
 }
 
@@ -64,7 +68,7 @@ func startDriver(t *testing.T) driver {
 		t.Fatal(err)
 	}
 	s := driver{endpoint: "unix://" + filepath.Join(dir, "csi.sock"), kubelet: filepath.Join(dir, "kubelet")}
-	if err := os.MkdirAll(s.kubelet, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(s.kubelet, "plugins_registry"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	c := startCloud(t, 1, bodies(t)...)
@@ -110,8 +114,12 @@ func (s driver) await(t *testing.T) {
 	}
 }
 
-// run runs some of the specs, and holds what comes of them against what is known.
-func (s driver) run(t *testing.T, some string) {
+// run runs the specs of the node or all others, and judges what comes of them.
+func (s driver) run(t *testing.T, node bool) {
+	some := "--ginkgo.skip=" + nodeSpecs
+	if node {
+		some = "--ginkgo.focus=" + nodeSpecs
+	}
 	report := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-")+".json")
 	parameters, mutable := filepath.Join(dir, "parameters.yaml"), filepath.Join(dir, "mutable.yaml")
 	for file, values := range map[string]map[string]string{parameters: {"zoneId": zone}, mutable: {"type": "cloud_auto", "provisionedIops": "1000"}} {
@@ -133,14 +141,14 @@ func (s driver) run(t *testing.T, some string) {
 	if interrupted.Err() != nil {
 		t.Fatal("interrupted")
 	}
-	specs := readReport(t, report)
+	specs := slices.DeleteFunc(readReport(t, report), func(s types.SpecReport) bool { return strings.HasPrefix(s.FullText(), nodeSpecs) != node })
 	if len(specs) == 0 {
 		t.Fatalf("csi-sanity has run nothing: %v\n%s", err, said)
 	}
 	judge(t, specs)
 }
 
-// readReport returns the specs that were chosen. Those that some left out are in the report, too, without a reason.
+// readReport returns all specs, those that were left out, too.
 func readReport(t *testing.T, path string) (specs []types.SpecReport) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -151,12 +159,7 @@ func readReport(t *testing.T, path string) (specs []types.SpecReport) {
 		t.Fatalf("read %s: %v", path, err)
 	}
 	for _, report := range reports {
-		for _, spec := range report.SpecReports {
-			if spec.State == types.SpecStateSkipped && spec.Failure.Message == "" {
-				continue
-			}
-			specs = append(specs, spec)
-		}
+		specs = append(specs, report.SpecReports.WithLeafNodeType(types.NodeTypeIt)...)
 	}
 	return specs
 }
@@ -168,8 +171,10 @@ func judge(t *testing.T, specs []types.SpecReport) {
 		name, why := spec.FullText(), atFault[spec.FullText()]
 		counts[spec.State.String()]++
 		switch {
-		case spec.State == types.SpecStateSkipped, spec.State == types.SpecStatePending:
-			t.Logf("%s by csi-sanity: %s: %s", spec.State, name, spec.Failure.Message)
+		case spec.State == types.SpecStatePending:
+			t.Logf("switched off in csi-sanity: %s", name)
+		case spec.State == types.SpecStateSkipped:
+			t.Errorf("skipped by csi-sanity, for the driver lacks something: %s: %s", name, spec.Failure.Message)
 		case spec.Failed() && why == "":
 			t.Errorf("failed: %s\n%s\n%s", name, spec.Failure.Message, spec.CapturedGinkgoWriterOutput)
 		case spec.Failed():

@@ -18,13 +18,18 @@ const fewestCalls = 200
 
 // TestSDKs has each SDK lead disks, snapshots and tags through all of their lives.
 func TestSDKs(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"ecs20140526", "pop-core"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			need.Has(t, need.Programs("node", "npm")...)
 			live(t, "node", filepath.Join(built, "npm", "life.js"), name)
 		})
 	}
-	t.Run("alibaba-cloud-sdk-go", func(t *testing.T) { live(t, filepath.Join(built, "gosdk"), "life") })
+	t.Run("alibaba-cloud-sdk-go", func(t *testing.T) {
+		t.Parallel()
+		live(t, filepath.Join(built, "gosdk"), "life")
+	})
 }
 
 // live runs a client against a simulator of its own.

@@ -158,6 +158,8 @@ async function changedInPlace() {
   await calls.refused('a level that does not exist', 'ModifyDiskSpec', { ...change, PerformanceLevel: 'PL9' }, '400 InvalidPerformanceLevel.Malformed');
   await calls.refused('a change to what is', 'ModifyDiskSpec', { ...change, DiskCategory: 'cloud_essd', PerformanceLevel: 'PL1' }, '403 NoChangeInDiskCategoryAndPerformanceLevel');
   await calls.refused('a change that would be done', 'ModifyDiskSpec', { ...change, DiskCategory: 'cloud_auto', DryRun: true }, '400 DryRunOperation');
+  // The SDKs send a parameter that is set to nothing (alibaba-cloud-csi-driver, pull request 1740).
+  await calls.refused('a level of nothing', 'ModifyDiskSpec', { ...change, DiskCategory: 'cloud_auto', PerformanceLevel: '' }, '400 InvalidDiskCategory.NotSupported');
   const { TaskId } = await calls.ok('a category is changed', 'ModifyDiskSpec', { ...change, DiskCategory: 'cloud_auto', ProvisionedIops: 1000 }, (body) => body.TaskId ? [] : ['there is no TaskId']);
   await calls.until('the task ends', 'DescribeTasks', { TaskIds: TaskId }, (body) =>
     differs(body.TaskSet.Task[0], { TaskId, TaskAction: 'ModifyDiskSpec', TaskStatus: 'Finished' }));
