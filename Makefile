@@ -48,12 +48,12 @@ arrows: ## check that every package imports only what it may
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for both programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs ./cmd/disk-driver ./cmd/disk-provisioner
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/disk ./diskdriver/ecs ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner
 
-docs-check: ## check that the pages made from the code are current: parameters, errors, codes (make test does too)
+docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS (make test does too)
 	$(PAGES)
 
-docs-update: ## make docs/parameters.md, docs/errors.md and docs/ecs-codes.md anew
+docs-update: ## make docs/parameters.md, docs/errors.md, docs/ecs-codes.md and docs/ecs-facts.md anew
 	$(PAGES) -update
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)

@@ -66,6 +66,7 @@ var rules = map[string]rule{
 	},
 	"ecssim":               {},
 	"ecssim/admin":         {allowed: []string{module + "/ecssim"}},
+	"ecssim/facts":         {allowed: []string{module + "/ecssim"}},
 	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
 	"cmd/internal/cli":     {allowed: []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"}},
 	"cmd/disk-driver":      {allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
