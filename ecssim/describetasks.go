@@ -118,16 +118,20 @@ type TaskState struct {
 func (s *Server) taskStates() []TaskState {
 	list := []TaskState{}
 	for _, t := range s.tasks {
-		st := TaskState{
-			ID: t.id, Disk: t.change.disk.id, From: t.change.from.String(), To: t.change.to.String(), Status: t.status, Created: t.created,
-		}
-		if !t.finished.IsZero() {
-			finished := t.finished
-			st.Finished = &finished
-		}
-		list = append(list, st)
+		list = append(list, t.export())
 	}
 	return list
+}
+
+func (t *task) export() TaskState {
+	st := TaskState{
+		ID: t.id, Disk: t.change.disk.id, From: t.change.from.String(), To: t.change.to.String(), Status: t.status, Created: t.created,
+	}
+	if !t.finished.IsZero() {
+		finished := t.finished
+		st.Finished = &finished
+	}
+	return st
 }
 
 func (t *task) render() object {

@@ -146,19 +146,23 @@ func (s *Server) Disks() []DiskState {
 func (s *Server) diskStates() []DiskState {
 	list := []DiskState{}
 	for _, d := range s.disks.order {
-		var attachments []AttachmentState
-		for _, a := range d.attachments {
-			attachments = append(attachments, a.export())
-		}
-		source := ""
-		if d.source != nil {
-			source = d.source.id
-		}
-		list = append(list, DiskState{
-			Source: source, ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
-			Status: d.state(), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
-			MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current), Attachments: attachments,
-		})
+		list = append(list, d.export())
 	}
 	return list
+}
+
+func (d *disk) export() DiskState {
+	var attachments []AttachmentState
+	for _, a := range d.attachments {
+		attachments = append(attachments, a.export())
+	}
+	source := ""
+	if d.source != nil {
+		source = d.source.id
+	}
+	return DiskState{
+		Source: source, ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
+		Status: d.state(), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
+		MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current), Attachments: attachments,
+	}
 }

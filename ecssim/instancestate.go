@@ -163,14 +163,18 @@ func (s *Server) Instances() []InstanceState {
 func (s *Server) instanceStates() []InstanceState {
 	list := []InstanceState{}
 	for _, i := range s.fleet.inOrder() {
-		st := InstanceState{
-			Instance: i.Instance, Locked: i.locked, Disks: []string{}, DiskLimit: i.kind.DiskQuantity,
-			Attaching: i.inPhase(diskAttaching), Detaching: i.inPhase(diskDetaching),
-		}
-		for _, a := range i.data() {
-			st.Disks = append(st.Disks, a.disk.id)
-		}
-		list = append(list, st)
+		list = append(list, i.export())
 	}
 	return list
+}
+
+func (i *instance) export() InstanceState {
+	st := InstanceState{
+		Instance: i.Instance, Locked: i.locked, Disks: []string{}, DiskLimit: i.kind.DiskQuantity,
+		Attaching: i.inPhase(diskAttaching), Detaching: i.inPhase(diskDetaching),
+	}
+	for _, a := range i.data() {
+		st.Disks = append(st.Disks, a.disk.id)
+	}
+	return st
 }

@@ -271,14 +271,18 @@ func (s *Server) Snapshots() []SnapshotState {
 func (s *Server) snapshotStates(now time.Time) []SnapshotState {
 	list := []SnapshotState{}
 	for _, n := range s.shots.order {
-		st := SnapshotState{
-			ID: n.id, Disk: n.diskID, Size: n.size, Name: n.name, Status: n.status, Available: n.usable(now), Asked: n.asked,
-			Tags: maps.Clone(n.tags.current),
-		}
-		if n.group != nil {
-			st.Group = n.group.id
-		}
-		list = append(list, st)
+		list = append(list, n.export(now))
 	}
 	return list
+}
+
+func (n *snapshot) export(now time.Time) SnapshotState {
+	st := SnapshotState{
+		ID: n.id, Disk: n.diskID, Size: n.size, Name: n.name, Status: n.status, Available: n.usable(now), Asked: n.asked,
+		Tags: maps.Clone(n.tags.current),
+	}
+	if n.group != nil {
+		st.Group = n.group.id
+	}
+	return st
 }

@@ -19,6 +19,10 @@ const root = "/_sim/"
 // maxBody is how many bytes of a request's body are read.
 const maxBody = 1 << 20
 
+// crossOrigin refuses requests that change something and that a browser sends
+// for a page of another origin. Programs, which say no origin, pass.
+var crossOrigin = http.NewCrossOriginProtection()
+
 // handler is a simulator with its admin API.
 type handler struct{ sim *ecssim.Server }
 
@@ -60,10 +64,19 @@ func (h handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.sim.ServeHTTP(w, req)
 		return
 	}
-	switch path = strings.Trim(path, "/"); {
+	path = strings.Trim(path, "/")
+	if err := crossOrigin.Check(req); err != nil {
+		answerJSON(w, http.StatusForbidden, map[string]any{"error": "another site's page may not change the simulator: " + err.Error()})
+		return
+	}
+	switch method := req.Method; {
 	case path == "":
 		h.servePage(w, req)
-	case path == actionPath && req.Method == http.MethodPost:
+	case path == updatePath && method == http.MethodGet:
+		h.serveUpdate(w, req)
+	case assets[path] != "" && method == http.MethodGet:
+		serveAsset(w, path)
+	case path == actionPath && method == http.MethodPost:
 		h.serveAction(w, req)
 	default:
 		h.serveAPI(w, req, path)

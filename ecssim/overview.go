@@ -1,0 +1,207 @@
+package ecssim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// OverviewQuery bounds an Overview.
+type OverviewQuery struct {
+	Rows  int        // of each list at most; the newest
+	Disk  string     // part of a disk's ID, name, zone, category or status, or of an instance's ID; empty is all disks
+	Calls CallFilter // of Overview.Calls
+}
+
+// CallFilter says which calls are wanted. Its texts are parts of what they
+// name, in any case; empty ones are all.
+type CallFilter struct {
+	Action string
+	Code   string // SuccessCode is those that were granted
+	Disk   string // that the call concerns
+}
+
+// SuccessCode stands for the empty code of a call that was granted, where a
+// person writes or reads one.
+const SuccessCode = "ok"
+
+// Newest is the newest part of a list, the newest first.
+type Newest[T any] struct {
+	Rows  []T
+	Total int // of the whole list
+}
+
+// Hidden is how many rows of the list are left out.
+func (n Newest[T]) Hidden() int { return n.Total - len(n.Rows) }
+
+// add adds a row that is older than those before, unless there are limit.
+func (n *Newest[T]) add(limit int, row func() T) {
+	if n.Total++; len(n.Rows) < limit {
+		n.Rows = append(n.Rows, row())
+	}
+}
+
+// Overview is a State for people: what there is at one moment, with lists that
+// are cut, so that it costs little however much there is.
+type Overview struct {
+	Now            time.Time
+	Region         string
+	Zones          []string
+	LatencyProfile string // empty if the latencies are those of no profile
+	Queues         Queues
+	Instances      Newest[InstanceState] // in their order
+	Disks          Newest[DiskOverview]
+	Changes        Newest[PendingChange] // of all disks
+	Snapshots      Newest[SnapshotState]
+	Tasks          Newest[TaskState]
+	Calls          Newest[Call]
+	DisksByStatus  map[string]int
+	DisksMade      int // since the start
+	DisksDeleted   int
+	Stuck          int // transitions that FaultStuck keeps back
+	Stock          []StockLevel
+	Throttle       ThrottleState
+	Faults         []Fault
+	Denials        []Denial
+	Counts         map[string]map[string]int // of calls since the start, by action and code, "" for success
+	MostAtOnce     int                       // requests that were under way together
+	Connections    int                       // as in Stats
+	// Broken is what Check finds wrong, empty for nothing. With more than
+	// checkedDisks disks nobody looks, and Unchecked is true.
+	Broken    string
+	Unchecked bool
+}
+
+// DiskOverview is a disk and what is about to change of it.
+type DiskOverview struct {
+	DiskState
+	System  bool
+	Locks   []string // reasons for which it is locked
+	Pending []PendingChange
+}
+
+// PendingChange is a change of a disk that is under way.
+type PendingChange struct {
+	Disk  string
+	What  string // such as "Attaching to i-1"
+	Cause string // an action and its request ID, or a task
+	Since time.Time
+}
+
+// checkedDisks is up to how many disks an Overview is checked, which takes
+// about a microsecond a disk.
+const checkedDisks = 20000
+
+// Overview returns what there is at this moment.
+func (s *Server) Overview(q OverviewQuery) Overview {
+	var o Overview
+	s.look(func(now time.Time) {
+		o = Overview{
+			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
+			LatencyProfile: s.config.Latency.profile(), Queues: s.config.Queues,
+			DisksByStatus: map[string]int{}, DisksMade: s.disks.made, DisksDeleted: s.disks.deleted, Stuck: len(s.stuck),
+			Stock: s.levels(), Throttle: s.gates.state(now), Faults: s.faults.list(), Denials: slices.Clone(s.denials),
+			Calls: s.ledger.newest(q.Calls, q.Rows), Counts: s.ledger.copyCounts(),
+			MostAtOnce: s.ledger.stats.most, Connections: s.ledger.stats.connections,
+		}
+		for _, i := range s.fleet.inOrder() {
+			o.Instances.add(q.Rows, i.export)
+		}
+		for d := range s.disks.newestFirst() {
+			o.addDisk(d, q)
+		}
+		for _, n := range slices.Backward(s.shots.order) {
+			o.Snapshots.add(q.Rows, func() SnapshotState { return n.export(now) })
+		}
+		for _, t := range slices.Backward(s.tasks) {
+			o.Tasks.add(q.Rows, t.export)
+		}
+		if o.Unchecked = len(s.disks.order) > checkedDisks; o.Unchecked {
+			return
+		}
+		if err := s.broken(); err != nil {
+			o.Broken = err.Error()
+		}
+	})
+	return o
+}
+
+func (o *Overview) addDisk(d *disk, q OverviewQuery) {
+	o.DisksByStatus[d.state()]++
+	if d.matches(q.Disk) {
+		o.Disks.add(q.Rows, d.overview)
+	}
+	for _, change := range d.pending() {
+		o.Changes.add(q.Rows, func() PendingChange { return change })
+	}
+}
+
+// matches tells whether a text is a part of what names or places the disk.
+func (d *disk) matches(text string) bool {
+	if text == "" || hasFold(d.id, text) || hasFold(d.name, text) || hasFold(d.zone, text) || hasFold(d.category, text) || hasFold(d.state(), text) {
+		return true
+	}
+	return slices.ContainsFunc(d.attachments, func(a *attachment) bool { return hasFold(a.instance.ID, text) })
+}
+
+func hasFold(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+func (d *disk) overview() DiskOverview {
+	return DiskOverview{DiskState: d.export(), System: d.system, Locks: slices.Clone(d.locks), Pending: d.pending()}
+}
+
+// pending lists the changes of the disk that are under way.
+func (d *disk) pending() []PendingChange {
+	var list []PendingChange
+	if d.creating {
+		list = append(list, PendingChange{d.id, diskCreating, d.changes[0].cause, d.created})
+	}
+	if d.task != nil {
+		list = append(list, PendingChange{d.id, "Modifying to " + d.task.change.to.String(), "task " + d.task.id, d.task.created})
+	}
+	for _, a := range d.attachments {
+		switch a.phase {
+		case diskAttaching:
+			list = append(list, PendingChange{d.id, "Attaching to " + a.instance.ID, a.cause, a.since})
+		case diskDetaching:
+			list = append(list, PendingChange{d.id, "Detaching from " + a.instance.ID, a.cause, a.since})
+		}
+	}
+	return list
+}
+
+// newest returns the newest calls that a filter lets through.
+func (l *ledger) newest(f CallFilter, limit int) Newest[Call] {
+	var n Newest[Call]
+	for _, c := range slices.Backward(l.calls) {
+		if f.matches(c) {
+			n.add(limit, func() Call { return c })
+		}
+	}
+	return n
+}
+
+func (f CallFilter) matches(c Call) bool {
+	granted := f.Code == SuccessCode && c.Code == ""
+	refused := f.Code != SuccessCode && hasFold(c.Code, f.Code)
+	return (granted || refused) && hasFold(c.Action, f.Action) && hasFold(c.Disk, f.Disk)
+}
+
+// profile is the name of the profile that the latencies are those of, empty if
+// there is none.
+func (l Latency) profile() string {
+	for _, name := range Profiles {
+		if p, err := Profile(name); err == nil && p.equal(l) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (l Latency) equal(other Latency) bool {
+	a, b := l.form(), other.form()
+	return maps.Equal(a.API, b.API) && maps.Equal(a.Spans, b.Spans) && l.Spread == other.Spread
+}
