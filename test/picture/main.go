@@ -8,17 +8,25 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -158,9 +166,9 @@ func calls(address string) error {
 	c.admin("latency", `{"profile":"zero"}`)
 	var disks []string
 	for n := range 9 {
-		disks = append(disks, c.disk(zones[n%3], []string{"cloud_essd", "cloud_auto"}[n/3%2], 20+20*(n%4), n))
+		disks = append(disks, c.disk(zones[n%3], []string{"cloud_essd", "cloud_auto", "cloud_essd"}[n/3], 20+20*(n%4), n))
 	}
-	for n, id := range disks[:8] {
+	for n, id := range disks[:6] {
 		c.ask("AttachDisk", "", "InstanceId", nodes[n%3], "DiskId", id)
 	}
 	c.ask("CreateSnapshot", "", "DiskId", disks[0], "SnapshotName", "nightly")
@@ -172,13 +180,13 @@ func calls(address string) error {
 	c.disk(zoneJ, "cloud_essd", 40, 9)
 	c.admin("faults", `{"action":"CreateDisk","do":"lost-reply","count":1}`)
 	c.disk(zoneH, "cloud_essd", 40, 10)
-	c.admin("faults", `{"do":"brown-out","percent":10}`)
+	c.admin("faults", `{"action":"DescribeDisks","do":"brown-out","percent":10}`)
 	for range 60 {
 		c.ask("DescribeDisks", "")
 	}
 	c.admin("instances", `{"id":"i-bp1node2","status":"Stopped"}`)
 	c.admin("latency", `{"profile":"real","spans":{"Attach":"10m","Detach":"10m"}}`)
-	c.ask("ModifyDiskSpec", "", "DiskId", disks[8], "DiskCategory", "cloud_auto")
+	c.ask("ModifyDiskSpec", "", "DiskId", disks[7], "DiskCategory", "cloud_auto")
 	c.ask("DetachDisk", "", "InstanceId", nodes[0], "DiskId", disks[0])
 	late := c.disk(zoneI, "cloud_essd", 40, 11)
 	c.admin("clock", `{"advance":"2m"}`)
@@ -201,5 +209,55 @@ func picture(ctx context.Context, browser, dir, page, size, out string) error {
 	if text, err := exec.CommandContext(ctx, browser, append(arguments, page)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", browser, err, text)
 	}
-	return nil
+	return shrink(out)
+}
+
+// shrink writes a picture again with 256 colours, which is a third of the bytes
+// and looks the same.
+func shrink(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	full, err := png.Decode(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	small := image.NewPaletted(full.Bounds(), palette(full))
+	draw.Draw(small, small.Bounds(), full, full.Bounds().Min, draw.Src)
+	var text bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&text, small); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text.Bytes(), 0o644)
+}
+
+// palette returns up to 256 colours of a picture: those that it has most of,
+// and then those that are least like them, so that rare ones are not lost.
+func palette(full image.Image) color.Palette {
+	counts := map[color.RGBA]int{}
+	for y := full.Bounds().Min.Y; y < full.Bounds().Max.Y; y++ {
+		for x := full.Bounds().Min.X; x < full.Bounds().Max.X; x++ {
+			counts[color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)]++
+		}
+	}
+	rest := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int { return counts[b] - counts[a] })
+	most := min(64, len(rest))
+	var chosen color.Palette
+	for _, c := range rest[:most] {
+		chosen = append(chosen, c)
+	}
+	for rest = rest[most:]; len(rest) > 0 && len(chosen) < 256; {
+		farthest := slices.MaxFunc(rest, func(a, b color.RGBA) int { return distance(chosen, a) - distance(chosen, b) })
+		chosen = append(chosen, farthest)
+		rest = slices.DeleteFunc(rest, func(c color.RGBA) bool { return c == farthest })
+	}
+	return chosen
+}
+
+// distance is how far a colour is from the nearest of a palette.
+func distance(p color.Palette, c color.RGBA) int {
+	near := color.RGBAModel.Convert(p.Convert(c)).(color.RGBA)
+	r, g, b := int(near.R)-int(c.R), int(near.G)-int(c.G), int(near.B)-int(c.B)
+	return r*r + g*g + b*b
 }
