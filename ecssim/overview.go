@@ -51,13 +51,13 @@ type Overview struct {
 	LatencyProfile string // empty if the latencies are those of no profile
 	Queues         Queues
 	Instances      Newest[InstanceState] // in their order
-	Disks          Newest[DiskOverview]
+	Disks          Newest[DiskOverview]  // data disks
 	Changes        Newest[PendingChange] // of all disks
 	Snapshots      Newest[SnapshotState]
 	Tasks          Newest[TaskState]
 	Calls          Newest[Call]
-	DisksByStatus  map[string]int
-	DisksMade      int // since the start
+	DisksByStatus  map[string]int // data disks
+	DisksMade      int            // since the start
 	DisksDeleted   int
 	Stuck          int // transitions that FaultStuck keeps back
 	Stock          []StockLevel
@@ -76,7 +76,6 @@ type Overview struct {
 // DiskOverview is a disk and what is about to change of it.
 type DiskOverview struct {
 	DiskState
-	System  bool
 	Locks   []string // reasons for which it is locked
 	Pending []PendingChange
 }
@@ -128,6 +127,9 @@ func (s *Server) Overview(q OverviewQuery) Overview {
 }
 
 func (o *Overview) addDisk(d *disk, q OverviewQuery) {
+	if d.system {
+		return // it is a part of its instance
+	}
 	o.DisksByStatus[d.state()]++
 	if d.matches(q.Disk) {
 		o.Disks.add(q.Rows, d.overview)
@@ -150,7 +152,7 @@ func hasFold(text, part string) bool {
 }
 
 func (d *disk) overview() DiskOverview {
-	return DiskOverview{DiskState: d.export(), System: d.system, Locks: slices.Clone(d.locks), Pending: d.pending()}
+	return DiskOverview{DiskState: d.export(), Locks: slices.Clone(d.locks), Pending: d.pending()}
 }
 
 // pending lists the changes of the disk that are under way.
