@@ -23,38 +23,39 @@ const (
 // archive sees to it that a disk is kept as a snapshot before it goes, if its
 // tags say so. It returns nil when the disk may be deleted: it wants no archive,
 // there is nothing in it, or all of it is in the archive. A call that is repeated
-// finds the archive of the one before.
-func (c *controller) archive(ctx context.Context, id disk.ID) error {
+// finds the archive of the one before. The state is what the disk was found in,
+// empty if it was not.
+func (c *controller) archive(ctx context.Context, id disk.ID) (disk.State, error) {
 	d, err := c.disks.Get(ctx, id)
 	if err != nil {
-		return c.unseen(ctx, id, err)
+		return "", c.unseen(ctx, id, err)
 	}
 	spec, wanted := d.Archive(c.config.ClusterID)
 	if !wanted {
-		return nil
+		return d.State, nil
 	}
 	if err := heldBack(d, errInUse); err != nil {
-		return err // it may be let go, and written to, before it is deleted
+		return d.State, err // it may be let go, and written to, before it is deleted
 	}
 	shot, err := c.archived(ctx, spec)
 	switch {
 	case errors.Is(err, disk.ErrBlank):
-		return nil
+		return d.State, nil
 	case err != nil:
-		return fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
+		return d.State, fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
 	}
 	again, err := c.disks.Get(ctx, id)
 	if err != nil {
-		return c.unseen(ctx, id, err)
+		return "", c.unseen(ctx, id, err)
 	}
 	if now, _ := again.Archive(c.config.ClusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
-		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
+		return d.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
 	}
 	if err := heldBack(again, errInUse); err != nil {
-		return err
+		return again.State, err
 	}
 	klog.InfoS("Archived a disk that is deleted now", "disk", id, "snapshot", shot.ID, "name", spec.Name)
-	return nil
+	return again.State, nil
 }
 
 var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived")

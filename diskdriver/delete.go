@@ -29,22 +29,29 @@ func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	id := disk.ID(req.GetVolumeId())
-	if err := c.archive(ctx, id); err != nil {
+	state, err := c.archive(ctx, id)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.remove(ctx, id); err != nil {
+	if err := c.remove(ctx, id, state == disk.Creating); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
 // remove deletes a disk, again and again while ECS has not finished with it.
-func (c *controller) remove(ctx context.Context, id disk.ID) error {
+// creating says that a read has just shown it Creating: what refuses a delete
+// then is over by itself, and may be before the next read.
+func (c *controller) remove(ctx context.Context, id disk.ID, creating bool) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := c.disks.Delete(ctx, id)
 		switch disk.KindOf(err) {
 		case disk.InUse:
-			return c.holdsBack(ctx, id, err)
+			var state disk.State
+			state, err = c.holdsBack(ctx, id, err)
+			if state != disk.Creating && (state != disk.Available || !creating) {
+				return err
+			}
 		case disk.Pending:
 		default:
 			return err
@@ -61,22 +68,23 @@ func (c *controller) remove(ctx context.Context, id disk.ID) error {
 }
 
 // holdsBack says what keeps ECS from deleting a disk: an instance that has it,
-// or a change that will be over.
-func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) error {
+// or a change that will be over. It returns the state that a read shows, empty
+// if none does.
+func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) (disk.State, error) {
 	d, err := c.disks.Get(ctx, id)
 	switch {
 	case disk.KindOf(err) == disk.NotFound: // ECS has just known it, so the next answer to a delete says more than a read
-		return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("%w, and no read shows it", refused)}
+		return "", &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("%w, and no read shows it", refused)}
 	case mayPass(disk.KindOf(err)):
-		return &disk.Error{Disk: id, Kind: disk.KindOf(err), Err: fmt.Errorf("%w, and what holds it can't be read now: %w", refused, err)}
+		return "", &disk.Error{Disk: id, Kind: disk.KindOf(err), Err: fmt.Errorf("%w, and what holds it can't be read now: %w", refused, err)}
 	case err != nil:
-		return refused
+		return "", refused
 	}
 	if held := heldBack(d, refused); held != nil {
-		return held
+		return d.State, held
 	}
 	// What held it is over, or reads lag.
-	return &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
+	return d.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
 }
 
 // mayPass says whether a read has failed for a reason that passes.

@@ -29,7 +29,7 @@ func (c *controller) isStray(o order, d disk.Disk) bool {
 func (c *controller) clear(ctx context.Context, o order, d disk.Disk) error {
 	klog.InfoS("Deleting the disk of an earlier call, for the volume has to be elsewhere now and the disk was never attached",
 		"volume", o.spec.Name, "disk", d.ID, "zone", d.Zone, "type", d.Category)
-	if err := c.remove(ctx, d.ID); err != nil {
+	if err := c.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
 	p := c.history.of(o.spec.Name).next()
