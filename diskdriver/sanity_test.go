@@ -47,6 +47,7 @@ func TestSanity(t *testing.T) {
 		return
 	}
 	inOwnProcess(t, "")
+	t.Run(realTimes.name, func(t *testing.T) { inOwnProcess(t, realTimes.name) })
 	if !*long {
 		return
 	}
@@ -71,6 +72,14 @@ func inOwnProcess(t *testing.T, otherwise string) {
 		t.Logf("%s", out)
 	}
 }
+
+// realTimes is an ECS that takes the times that clients have seen.
+var realTimes = otherwise{name: "real-times", set: func(c *ecssim.Config) {
+	var err error
+	if c.Latency, err = ecssim.Profile("real"); err != nil {
+		panic(err) // it is one of ecssim.Profiles
+	}
+}}
 
 // troubles are what makes ECS refuse or lose a part of all calls.
 var troubles = []otherwise{
@@ -139,20 +148,20 @@ func repeated(ctx context.Context, method string, req, reply any, cc *grpc.Clien
 	}
 }
 
-// sanityDriver returns a driver whose ECS is simulated, with about the times that
-// ECS takes, but for how it is otherwise.
+// sanityDriver returns a driver whose ECS is simulated, with the times that
+// ecs-simulator takes by default, but for how it is otherwise.
 func sanityDriver(t *testing.T, otherwise string) *Driver {
+	latency, err := ecssim.Profile("fast")
+	if err != nil {
+		t.Fatal(err)
+	}
 	ecsConfig := ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
-		Latency: ecssim.Latency{
-			Attach: 2 * time.Second, Detach: 3 * time.Second, Modify: 30 * time.Second, BurstReady: 3 * time.Second,
-			SnapshotCut: 2 * time.Second, SnapshotUsable: 5 * time.Second, SnapshotDone: time.Minute,
-		},
-		Doubts: ecssim.Doubts{SnapshotUnattached: usually},
+		Latency:   latency,
 	}
 	var faults []ecssim.Fault
-	for _, o := range slices.Concat(everyOtherwise(), troubles) {
+	for _, o := range append(slices.Concat(everyOtherwise(), troubles), realTimes) {
 		if o.name == otherwise {
 			o.apply(&ecsConfig)
 			faults = o.faults

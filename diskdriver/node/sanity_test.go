@@ -83,11 +83,15 @@ func TestSanity(t *testing.T) {
 
 // sanityDriver returns a driver of controller and node.
 func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver {
+	latency, err := ecssim.Profile("fast") // as ecs-simulator has it by default
+	if err != nil {
+		t.Fatal(err)
+	}
 	var keeper *bodies.Keeper
 	sim, err := ecssim.New(ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
 		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
-		Doubts:    ecssim.Doubts{SnapshotUnattached: []string{"cloud_essd", "cloud_auto"}},
+		Latency:   latency,
 		BeforeReply: func() {
 			if err := keeper.Update(); err != nil {
 				t.Error(err)
