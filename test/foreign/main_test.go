@@ -50,10 +50,7 @@ func runAll(m *testing.M) (code int, err error) {
 	}
 	if os.Geteuid() == 0 && has("ip", "losetup") {
 		if code, outside, err := cell.Enter(); outside || err != nil {
-			if code != 0 {
-				fmt.Fprintf(os.Stderr, "what the programs say is in %s\n", dir)
-			}
-			return code, err
+			return sayWhere(code), err
 		}
 		return m.Run(), nil
 	}
@@ -63,7 +60,15 @@ func runAll(m *testing.M) (code int, err error) {
 	if code = m.Run(); code == 0 {
 		err = os.RemoveAll(dir)
 	}
-	return code, err
+	return sayWhere(code), err
+}
+
+// sayWhere says where the logs of a run are that has failed.
+func sayWhere(code int) int {
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "what the programs say is in %s\n", dir)
+	}
+	return code
 }
 
 // has says whether all of the programs are in PATH.
