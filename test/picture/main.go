@@ -83,8 +83,8 @@ func simulator(ctx context.Context, dir string) (string, func(), error) {
 	}
 	command := exec.CommandContext(ctx, program, "--listen=127.0.0.1:0", "--region="+region, "--zone="+zoneH, "--zone="+zoneI, "--zone="+zoneJ,
 		"--latency=real", "--queues=parallel", "--throttle=tight",
-		"--instance=i-bp1node1=cn-hangzhou-h/ecs.g7.large", "--instance=i-bp1node2=cn-hangzhou-h/ecs.g8i.xlarge",
-		"--instance=i-bp1node3=cn-hangzhou-i/ecs.g7.large", "--instance=i-bp1node4=cn-hangzhou-j/ecs.u1-c1m2.large")
+		"--instance=i-bp1node1=cn-hangzhou-h/ecs.g7.large", "--instance=i-bp1node2=cn-hangzhou-h/ecs.g7se.large",
+		"--instance=i-bp1node3=cn-hangzhou-i/ecs.g7.large", "--instance=i-bp1node4=cn-hangzhou-j/ecs.u1-c1m4.xlarge")
 	command.Stderr = os.Stderr
 	stdout, err := command.StdoutPipe()
 	if err != nil {
