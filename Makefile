@@ -13,7 +13,7 @@ NODES         ?= 3
 ARCHITECTURES ?= amd64,arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update fuzz bench-ecs bench-lifecycle bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,14 @@ test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and m
 test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (two minutes; root for the node)
 	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
-test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, as root csi-sanity with nodes (5 minutes)
+test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes (7 minutes)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestSanity ./diskdriver/node -args -long
+	$(GO) test -count=1 -timeout 30m -run TestPlanted ./test/cloudcheck -args -seeds 5
+
+cloud-check: ## ask the real ECS whether it does what the simulator does; says first what that makes and costs at most, and goes on with YES=1; CLEAN=1 removes what a killed run left
+	@mkdir -p .build/run && $(GO) build -o .build/run/cloudcheck ./test/cloudcheck
+	@.build/run/cloudcheck $(if $(CLEAN),-clean,$(if $(YES),-yes))
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built at the first run)
 	$< run ./...

@@ -2,15 +2,21 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/ecssim/facts"
 )
 
-// settingFlags are the flags of ecssim.Settings.
+// settingFlags are the flags of ecssim.Settings, and of the report that has
+// their values.
 type settingFlags struct {
+	report string
 	flags  *pflag.FlagSet
 	values map[string]*string
 }
@@ -18,6 +24,7 @@ type settingFlags struct {
 // add defines a flag for each setting that has none yet.
 func (f *settingFlags) add(flags *pflag.FlagSet) {
 	f.flags, f.values = flags, map[string]*string{}
+	flags.StringVar(&f.report, "facts", "", "report of make cloud-check: the simulator behaves as it observed, but for what other flags say")
 	for _, s := range ecssim.Settings() {
 		if flags.Lookup(s.Name) != nil {
 			continue
@@ -53,7 +60,10 @@ func settingUsage(s ecssim.Setting) string {
 }
 
 // apply puts the values of the flags into a Config.
-func (f *settingFlags) apply(config *ecssim.Config) error {
+func (f *settingFlags) apply(config *ecssim.Config, warnings io.Writer) error {
+	if err := f.readReport(config, warnings); err != nil {
+		return err
+	}
 	for _, s := range ecssim.Settings() {
 		value, own := f.values[s.Name]
 		if !own || !f.flags.Changed(s.Name) {
@@ -66,4 +76,25 @@ func (f *settingFlags) apply(config *ecssim.Config) error {
 		}
 	}
 	return nil
+}
+
+// readReport puts what a report observed into a Config, and prints what it
+// can't.
+func (f *settingFlags) readReport(config *ecssim.Config, warnings io.Writer) error {
+	if f.report == "" {
+		return nil
+	}
+	text, err := os.ReadFile(f.report)
+	if err != nil {
+		return fmt.Errorf("--facts %q: %w", f.report, err)
+	}
+	report, err := facts.ReadReport(text)
+	if err != nil {
+		return fmt.Errorf("--facts %q: %w", f.report, err)
+	}
+	not, err := report.Apply(config, f.flags.Changed)
+	for _, warning := range not {
+		_, _ = fmt.Fprintf(warnings, "ecs-simulator: --facts %q: %s\n", f.report, warning)
+	}
+	return err
 }

@@ -107,7 +107,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		return o, inFlags(err)
 	}
 	o.config.Throttle.Code = throttleCode
-	if err := o.settings.apply(&o.config); err != nil {
+	if err := o.settings.apply(&o.config, errOut); err != nil {
 		return o, err
 	}
 	if err := o.finish(lists{instances, keys, roles, metadata, links}, latency); err != nil {

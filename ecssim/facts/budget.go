@@ -22,19 +22,20 @@ type Budget struct {
 	snapshots int
 	spent     float64 // GiB-minutes of disks that are gone
 	open      map[string]openDisk
+	lost      bool
 	pending   *openDisk // a call that makes a disk and has no reply yet
 }
 
 // openDisk is a disk that exists, or may.
 type openDisk struct {
-	gib         int
+	gib         int       // with one more than asked for, which facts let disks grow by
 	made, until time.Time // until: when it is gone at the latest
 }
 
 func (d openDisk) cost(until time.Time) float64 { return float64(d.gib) * until.Sub(d.made).Minutes() }
 
 // CleanUp is how long the removal of a fact's disks may take.
-const CleanUp = 2 * time.Minute
+const CleanUp = 3 * time.Minute
 
 // reserve makes room for what a request makes. A disk is gone CleanUp after
 // the end of ctx. A nil Budget has no limits.
@@ -52,7 +53,7 @@ func (b *Budget) reserve(ctx context.Context, action string, pairs []string) err
 	}
 	now := time.Now()
 	ends, bounded := ctx.Deadline()
-	disk := openDisk{gib: sizeOf(pairs), made: now, until: ends.Add(CleanUp)}
+	disk := openDisk{gib: sizeOf(pairs) + 1, made: now, until: ends.Add(CleanUp)}
 	switch {
 	case !bounded:
 		return fmt.Errorf("a disk has no time by which it is gone")
@@ -64,7 +65,7 @@ func (b *Budget) reserve(ctx context.Context, action string, pairs []string) err
 		return fmt.Errorf("a disk of %d GiB does not fit into what is left of %.0f GiB-minutes", disk.gib, b.GiBMinutes)
 	}
 	b.disks++
-	if b.pending != nil { // the reply to that call was lost: its disk may exist
+	if b.lost = b.lost || b.pending != nil; b.pending != nil { // the reply to that call was lost: its disk may exist
 		b.put(fmt.Sprintf("unknown %d", b.disks), *b.pending)
 	}
 	b.pending = &disk
@@ -117,6 +118,14 @@ func (b *Budget) gone(id string) {
 		b.spent += d.cost(time.Now())
 		delete(b.open, id)
 	}
+}
+
+// Lost tells whether the reply to a call that makes a disk was lost, so that
+// there may be a disk that nobody knows the ID of.
+func (b *Budget) Lost() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost || b.pending != nil
 }
 
 // Used says how many disks and snapshots were made, and what they came to in

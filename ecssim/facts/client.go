@@ -111,14 +111,18 @@ func (c *Client) post(ctx context.Context, query string) (reply, error) {
 	return c.send(ctx, http.MethodPost, c.Endpoint+"/?"+query, "", nil)
 }
 
-// callTimeout is how long a call may take. ECS's SDK allows 103 s for the
-// slowest.
-const callTimeout = 2 * time.Minute
+// callTimeout is how long a call may take. ECS's SDK allows 36 s for
+// CreateDisk.
+const callTimeout = 40 * time.Second
 
-// send sends a request as it is. Its error names neither the query nor a
-// header: both hold what authenticates the caller.
+// send sends a request as it is. The end of ctx does not cut a call short: it
+// might have made something. The error names neither the query nor a header:
+// both hold what authenticates the caller.
 func (c *Client) send(ctx context.Context, method, target, form string, header http.Header) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	if ctx.Err() != nil {
+		return reply{}, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(form))
 	if err != nil {

@@ -113,12 +113,16 @@ func (p *Probe) ask(action string, pairs ...string) reply {
 func (p *Probe) askOf(version, action string, pairs ...string) reply {
 	pairs = p.prepare(action, pairs)
 	for wait := time.Second; ; wait *= 2 {
-		answer := p.mustAnswer(p.post(p.ctx, p.signed(http.MethodPost, version, action, 0, pairs...)))
+		p.reserve(action, pairs)
+		answer, err := p.post(p.ctx, p.signed(http.MethodPost, version, action, 0, pairs...))
+		if err == nil && answer.status < 500 { // otherwise it may have taken effect
+			p.note(action, answer)
+		}
+		p.mustAnswer(answer, err)
 		if p.Sim == nil && strings.HasPrefix(answer.code(), "Throttling") && wait < 2*time.Minute {
 			p.sleep(wait)
 			continue
 		}
-		p.note(action, answer)
 		return answer
 	}
 }
@@ -142,17 +146,23 @@ func (p *Probe) mustAnswer(answer reply, err error) reply {
 // makes are the actions that make something that costs money.
 var makes = map[string]string{"CreateDisk": "DiskId", "CreateSnapshot": "SnapshotId", "CreateSnapshotGroup": "SnapshotGroupId"}
 
-// prepare adds the client's tags to a request that makes something, and checks
-// that there is room for it.
+// prepare adds the client's tags to a request that makes something.
 func (p *Probe) prepare(action string, pairs []string) []string {
 	p.guard(action, pairs)
 	if makes[action] == "" {
 		return pairs
 	}
+	return tagPairs(pairs, p.tags()...)
+}
+
+// reserve checks that there is room for what a request makes.
+func (p *Probe) reserve(action string, pairs []string) {
+	if makes[action] == "" {
+		return
+	}
 	if err := p.Limit.reserve(p.ctx, action, pairs); err != nil {
 		p.skip("%v", err)
 	}
-	return tagPairs(pairs, p.tags()...)
 }
 
 // guard ends the probe before a request that would change what it has not
