@@ -166,12 +166,13 @@ func TestADiskThatLivesWithItsInstance(t *testing.T) {
 				s.must(err)
 				_, err = client.Create(t.Context(), disk.Spec{Name: "older", Tags: disk.Tags{disk.ClusterTag: cluster}}, disk.Attempt{Zone: "cn-hangzhou-a", Category: category, Size: 64}, "older")
 				s.must(err)
+				s.must(s.sim.AddInstance(ecssim.Instance{ID: "i-eed", Zone: "cn-hangzhou-a", Type: "ecs.gn8is.4xlarge"}))
 				for range 2 {
-					s.ok("publish d-1 i-a1")
+					s.ok("publish d-1 i-eed")
 					if got := lastAsked(s.sim, "AttachDisk")["DeleteWithInstance"]; got != "true" {
 						t.Errorf("attached with DeleteWithInstance %q, which ECS refuses", got)
 					}
-					s.ok("unpublish d-1 i-a1")
+					s.ok("unpublish d-1 i-eed")
 				}
 				if answer := s.say("publish d-1 i-a2"); !strings.HasPrefix(answer, "FailedPrecondition: ") {
 					t.Errorf("to another instance than its own: %s", answer)

@@ -78,7 +78,7 @@ func TestNodesThatShareAVolumeGetItTogether(t *testing.T) {
 		nodes := make([]string, n)
 		for i := range nodes {
 			nodes[i] = "i-nvme" + string(rune('a'+i))
-			s.config.Instances = append(s.config.Instances, ecssim.Instance{ID: nodes[i], Zone: "cn-hangzhou-a", Type: "ecs.simn.large"})
+			s.config.Instances = append(s.config.Instances, ecssim.Instance{ID: nodes[i], Zone: "cn-hangzhou-a", Type: "ecs.g7se.large"})
 		}
 		s.start()
 		if got := s.do(strings.Fields("create disk-1 size=20Gi zones=a type=cloud_essd multiAttach=true block mode=MULTI_NODE_MULTI_WRITER")); !strings.Contains(got, "OK d-") {

@@ -74,7 +74,7 @@ func newWorld(t *testing.T, line string) *world {
 	w := &world{story: story{t: t}, model: newModel(), fails: map[string]bool{}}
 	w.config = ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"}, AccessKeys: map[string]string{"story": "secret"},
-		InstanceTypes: []ecssim.InstanceType{{ID: "ecs.sim.small", DiskQuantity: 3, NVMe: "unsupported"}},
+		InstanceTypes: []ecssim.InstanceType{{ID: "ecs.tiny.small", DiskQuantity: 3, NVMe: "unsupported"}},
 		Latency: ecssim.Latency{
 			API:       map[string]time.Duration{"": 200 * time.Millisecond, "DescribeDisks": 100 * time.Millisecond},
 			Available: time.Second, Attach: 2 * time.Second, Detach: 3 * time.Second, Order: time.Second, Modify: 20 * time.Second,
@@ -129,12 +129,12 @@ func (w *world) set(word string) {
 
 // walkInstance is the node of a name: i-, its kind, and its zone if that is not a.
 func walkInstance(id string) ecssim.Instance {
-	i := ecssim.Instance{ID: id, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}
+	i := ecssim.Instance{ID: id, Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}
 	switch {
 	case strings.Contains(id, "nvme"):
-		i.Type = "ecs.simn.large"
+		i.Type = "ecs.g7se.large"
 	case strings.Contains(id, "small"):
-		i.Type = "ecs.sim.small"
+		i.Type = "ecs.tiny.small"
 	case strings.Contains(id, "-b"):
 		i.Zone = "cn-hangzhou-b"
 	}

@@ -38,7 +38,7 @@ func TestThePolicyKeepsOthersDisks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{t: t, config: ecssim.Config{
 			Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
-			Instances: []ecssim.Instance{{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
+			Instances: []ecssim.Instance{{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
 		}}
 		s.start()
 		client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})

@@ -30,7 +30,7 @@ func promise(t *testing.T, test func(t *testing.T, s *story)) {
 			Latency: ecssim.Latency{Attach: 2 * time.Second, Detach: 3 * time.Second, API: map[string]time.Duration{"": 50 * time.Millisecond}},
 		}}
 		for n := range 20 {
-			s.config.Instances = append(s.config.Instances, ecssim.Instance{ID: fmt.Sprintf("i-a%d", n), Zone: "cn-hangzhou-a", Type: "ecs.sim.large"})
+			s.config.Instances = append(s.config.Instances, ecssim.Instance{ID: fmt.Sprintf("i-a%d", n), Zone: "cn-hangzhou-a", Type: "ecs.g6.large"})
 		}
 		s.start()
 		test(t, s)

@@ -41,7 +41,7 @@ func codeOfRefused(t *testing.T, action, code string, status int) (answer string
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{t: t, config: ecssim.Config{
 			Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: map[string]string{"story": "secret"},
-			Instances: []ecssim.Instance{{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
+			Instances: []ecssim.Instance{{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
 		}}
 		s.do(strings.Fields("create disk-1 size=20Gi zones=a type=cloud_essd"))
 		if ask.before != "" {

@@ -157,7 +157,7 @@ func sanityDriver(t *testing.T, otherwise string) *Driver {
 	}
 	ecsConfig := ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
-		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
+		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
 		Latency:   latency,
 	}
 	var faults []ecssim.Fault

@@ -19,7 +19,7 @@ const otherSecret = "s3cr3t-of-the-other-account"
 func otherAccount(config ecssim.Config) ecssim.Config {
 	config.Account, config.Seed = "2345678901234567", 1
 	config.AccessKeys = map[string]string{"other": otherSecret, "other-2": otherSecret + "-2"}
-	config.Instances = []ecssim.Instance{{ID: "i-other1", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}, {ID: "i-other2", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}}
+	config.Instances = []ecssim.Instance{{ID: "i-other1", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}, {ID: "i-other2", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}}
 	return config
 }
 

@@ -86,11 +86,12 @@ func TestStories(t *testing.T) {
 func tell(t *testing.T, text []byte, o otherwise) []byte {
 	s := &story{t: t, otherwise: o, config: ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"},
-		AccessKeys: map[string]string{"story": "secret"},
+		AccessKeys:    map[string]string{"story": "secret"},
+		InstanceTypes: []ecssim.InstanceType{{ID: "ecs.old.large", DiskQuantity: 5, NVMe: "unsupported", NotIOOptimized: true, Categories: []string{"cloud", "cloud_efficiency"}}},
 		Instances: []ecssim.Instance{
-			{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}, {ID: "i-a2", Zone: "cn-hangzhou-a", Type: "ecs.sim.large"},
-			{ID: "i-b1", Zone: "cn-hangzhou-b", Type: "ecs.sim.large"}, {ID: "i-old", Zone: "cn-hangzhou-a", Type: "ecs.sim.legacy"},
-			{ID: "i-nvme1", Zone: "cn-hangzhou-a", Type: "ecs.simn.large"}, {ID: "i-nvme2", Zone: "cn-hangzhou-a", Type: "ecs.simn.large"},
+			{ID: "i-a1", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}, {ID: "i-a2", Zone: "cn-hangzhou-a", Type: "ecs.g6.large"},
+			{ID: "i-b1", Zone: "cn-hangzhou-b", Type: "ecs.g6.large"}, {ID: "i-old", Zone: "cn-hangzhou-a", Type: "ecs.old.large"},
+			{ID: "i-nvme1", Zone: "cn-hangzhou-a", Type: "ecs.g7se.large"}, {ID: "i-nvme2", Zone: "cn-hangzhou-a", Type: "ecs.g7se.large"},
 		},
 		Latency: ecssim.Latency{Attach: 2 * time.Second, Detach: 3 * time.Second, API: map[string]time.Duration{"CreateDisk": 500 * time.Millisecond, "DescribeDisks": 100 * time.Millisecond}},
 	}}

@@ -109,7 +109,7 @@ func TestA5NewInstanceIsRunningAndRefusesAnAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(c *ecssim.Config) { c.Latency.InstanceReady = 20 * time.Second })
 		c := newClient(t, s)
-		ok(t, s.AddInstance(ecssim.Instance{ID: "i-new", Zone: zoneH, Type: "ecs.g7.large"}))
+		ok(t, s.AddInstance(ecssim.Instance{ID: "i-new", Zone: zoneH, Type: "ecs.g6.large"}))
 		id := create(t, c, nil)
 		wantCode(t, attach(c, "i-new", id), 400, "IncorrectInstanceStatus")
 		time.Sleep(20 * time.Second)

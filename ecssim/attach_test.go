@@ -141,12 +141,13 @@ func fleet(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
 		c.InstanceTypes = []ecssim.InstanceType{
 			{ID: "ecs.essd.only", DiskQuantity: 17, NVMe: "unsupported", Categories: []string{"cloud_essd"}, NoPL0: true},
 			{ID: "ecs.tiny.large", DiskQuantity: 2, NVMe: "unsupported"},
+			{ID: "ecs.older.large", DiskQuantity: 17, NVMe: "unsupported", NotIOOptimized: true, Categories: []string{"cloud", "cloud_efficiency"}},
 		}
-		for id, kind := range map[string]string{"i-nvme1": "ecs.simn.large", "i-nvme2": "ecs.simn.large", "i-essd": "ecs.essd.only", "i-old": "ecs.sim.legacy", "i-tiny": "ecs.tiny.large", "i-3": "ecs.g7.large"} {
+		for id, kind := range map[string]string{"i-nvme1": "ecs.g7se.large", "i-nvme2": "ecs.g7se.large", "i-essd": "ecs.essd.only", "i-old": "ecs.s1.small", "i-tiny": "ecs.tiny.large", "i-older": "ecs.older.large", "i-eed": "ecs.gn8is.4xlarge", "i-eed2": "ecs.gn8is.4xlarge", "i-3": "ecs.g6.large"} {
 			c.Instances = append(c.Instances, ecssim.Instance{ID: id, Zone: zoneH, Type: kind})
 		}
-		c.Instances = append(c.Instances, ecssim.Instance{ID: "i-off", Zone: zoneH, Type: "ecs.g7.large", Status: "Stopped"},
-			ecssim.Instance{ID: "i-boot", Zone: zoneH, Type: "ecs.g7.large", Status: "Starting"})
+		c.Instances = append(c.Instances, ecssim.Instance{ID: "i-off", Zone: zoneH, Type: "ecs.g6.large", Status: "Stopped"},
+			ecssim.Instance{ID: "i-boot", Zone: zoneH, Type: "ecs.g6.large", Status: "Starting"})
 		if change != nil {
 			change(c)
 		}
@@ -179,7 +180,7 @@ func TestAttachRefuses(t *testing.T) {
 		{"a category of ecs.u1 and ecs.e", func(r *ecs.CreateDiskRequest) { r.DiskCategory = "cloud_essd_entry" }, "", "i-1", nil, 403, "InvalidInstanceType.NotSupportDiskCategory"},
 		{"PL0 where it can't be", func(r *ecs.CreateDiskRequest) { r.PerformanceLevel = "PL0" }, "", "i-essd", nil, 403, "InvalidInstanceType.NotSupportPL0"},
 		{"an SSD on a type that is not I/O optimized", nil, "", "i-old", nil, 403, "InvalidInstanceType.NotSupportDiskCategory"},
-		{"encryption on a type that is not I/O optimized", func(r *ecs.CreateDiskRequest) { r.DiskCategory, r.Encrypted = "cloud_efficiency", "true" }, "", "i-old", nil, 400, "InvalidOperation.InstanceTypeNotSupport"},
+		{"encryption on a type that is not I/O optimized", func(r *ecs.CreateDiskRequest) { r.DiskCategory, r.Encrypted = "cloud_efficiency", "true" }, "", "i-older", nil, 400, "InvalidOperation.InstanceTypeNotSupport"},
 		{"a shared disk without NVMe", shared, "", "i-1", nil, 403, "InvalidInstanceType.NotSupportMultiAttachDisk"},
 		{"a shared disk that goes with the instance", shared, "", "i-nvme1", withInstance, 403, "DeleteWithInstance.Conflict"},
 		{"a shared disk by force", shared, "", "i-nvme1", byForce, 400, "InvalidParameterForce.MultiAttachDiskNotSupported"},
@@ -187,7 +188,7 @@ func TestAttachRefuses(t *testing.T) {
 		{"a zonal disk by force", nil, "i-3", "i-1", byForce, 400, "InvalidParameterForce.DiskCategoryNotSupported"},
 		{"a regional disk by force within the zone", regional, "i-3", "i-1", byForce, 403, "InvalidInstance.ZoneConflict"},
 		{"a regional disk without force", regional, "i-3", "i-2", nil, 403, "IncorrectDiskStatus"},
-		{"an ephemeral disk that outlives its instance", ephemeral, "", "i-1", nil, 403, "InvalidParameter.DeleteWithInstance"},
+		{"an ephemeral disk that outlives its instance", ephemeral, "", "i-eed", nil, 403, "InvalidParameter.DeleteWithInstance"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := fleet(t, nil)

@@ -49,7 +49,7 @@ func TestSharedDiskShowsAllItsInstances(t *testing.T) {
 func TestSharedDiskHasSixteenInstancesAtMost(t *testing.T) {
 	s := newServer(t, func(c *ecssim.Config) {
 		for n := range 17 {
-			c.Instances = append(c.Instances, ecssim.Instance{ID: fmt.Sprintf("i-n%d", n), Zone: zoneH, Type: "ecs.simn.large"})
+			c.Instances = append(c.Instances, ecssim.Instance{ID: fmt.Sprintf("i-n%d", n), Zone: zoneH, Type: "ecs.g7se.large"})
 		}
 	})
 	c := newClient(t, s)
@@ -64,7 +64,7 @@ func TestSharedDiskHasSixteenInstancesAtMost(t *testing.T) {
 func TestForceMovesARegionalDiskToAnotherZone(t *testing.T) {
 	for _, detaching := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, timed)
+			s := newServer(t, func(c *ecssim.Config) { timed(c); c.Instances[1].Type = "ecs.g6.large" })
 			c := newClient(t, s)
 			id := create(t, c, regional)
 			ok(t, attach(c, "i-1", id))
@@ -87,29 +87,29 @@ func TestEphemeralDiskBelongsToItsFirstInstance(t *testing.T) {
 	s := fleet(t, nil)
 	c := newClient(t, s)
 	id := create(t, c, ephemeral)
-	ok(t, attach(c, "i-1", id, withInstance))
+	ok(t, attach(c, "i-eed", id, withInstance))
 	if d := look(t, c, id); !d.DeleteWithInstance {
 		t.Error("DeleteWithInstance is false, want true")
 	}
-	wantCode(t, detach(c, "i-1", id), 403, "InvalidParameter.DeleteWithInstance")
-	ok(t, detach(c, "i-1", id, func(r *ecs.DetachDiskRequest) { r.DeleteWithInstance = "true" }))
+	wantCode(t, detach(c, "i-eed", id), 403, "InvalidParameter.DeleteWithInstance")
+	ok(t, detach(c, "i-eed", id, func(r *ecs.DetachDiskRequest) { r.DeleteWithInstance = "true" }))
 	if d := look(t, c, id); d.DeleteWithInstance {
 		t.Error("DeleteWithInstance is true after the detach, want false")
 	}
-	wantCode(t, attach(c, "i-3", id, withInstance), 403, "InvalidOperation.OtherInstanceUnsupported")
-	ok(t, attach(c, "i-1", id, withInstance))
+	wantCode(t, attach(c, "i-eed2", id, withInstance), 403, "InvalidOperation.OtherInstanceUnsupported")
+	ok(t, attach(c, "i-eed", id, withInstance))
 }
 
 func TestSystemDisksCountAndStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fleet(t, func(c *ecssim.Config) { c.SystemDisks = true })
+		s := fleet(t, nil)
 		c := newClient(t, s)
 		list := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId, r.DiskType = "i-1", "system" }).Disks.Disk
 		if len(list) != 1 || list[0].Type != "system" || list[0].Device != "/dev/xvda" || list[0].Portable || !list[0].DeleteWithInstance || list[0].Status != "In_use" {
 			t.Fatalf("system disks %+v", list)
 		}
 		boot := list[0].DiskId
-		if old := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId = "i-old" }).Disks.Disk; len(old) != 1 || old[0].Category != "cloud_efficiency" {
+		if old := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId, r.DiskType = "i-old", "system" }).Disks.Disk; len(old) != 1 || old[0].Category != "cloud" {
 			t.Errorf("an old type's system disk: %+v", old)
 		}
 		wantCode(t, detach(c, "i-1", boot), 403, "DiskTypeViolation")
@@ -129,7 +129,7 @@ func TestSystemDisksCountAndStay(t *testing.T) {
 		if n := snapshots(t, c, func(r *ecs.DescribeSnapshotsRequest) { r.SourceDiskType = "system" }).TotalCount; n != 1 {
 			t.Errorf("%d snapshots of system disks, want 1", n)
 		}
-		ok(t, s.AddInstance(ecssim.Instance{ID: "i-new", Zone: zoneH, Type: "ecs.g7.large"}))
+		ok(t, s.AddInstance(ecssim.Instance{ID: "i-new", Zone: zoneH, Type: "ecs.g6.large"}))
 		ok(t, s.RemoveInstance("i-1"))
 		system := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.DiskType, r.PageSize = "system", "100" })
 		if want := len(s.State().Instances); system.TotalCount != want {

@@ -35,8 +35,8 @@ func newServer(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
 	config := ecssim.Config{
 		Region: region, Zones: []string{zoneH, zoneI},
 		Instances: []ecssim.Instance{
-			{ID: "i-1", Zone: zoneH, Type: "ecs.g7.large"},
-			{ID: "i-2", Zone: zoneI, Type: "ecs.sim.dense"},
+			{ID: "i-1", Zone: zoneH, Type: "ecs.g6.large"},
+			{ID: "i-2", Zone: zoneI, Type: "ecs.g6se.26xlarge"},
 		},
 		AccessKeys: map[string]string{keyID: secret},
 	}
@@ -102,10 +102,12 @@ func create(t *testing.T, c *ecs.Client, change func(*ecs.CreateDiskRequest)) st
 	return reply.DiskId
 }
 
-// describe returns the disks that a read shows.
+// describe returns the disks that a read shows: data disks, if change does not
+// ask for others.
 func describe(t *testing.T, c *ecs.Client, change func(*ecs.DescribeDisksRequest)) *ecs.DescribeDisksResponse {
 	t.Helper()
 	r := ecs.CreateDescribeDisksRequest()
+	r.DiskType = "data"
 	if change != nil {
 		change(r)
 	}

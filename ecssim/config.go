@@ -21,12 +21,12 @@ type Config struct {
 	// SoldOutCodes, or empty for the first of them.
 	SoldOutCode string
 
-	Instances     []Instance
-	InstanceTypes []InstanceType // besides those of the Instances
-	// SystemDisks gives every instance a system disk that DescribeDisks shows,
-	// as ECS does. Without, there are data disks only, and an instance's limit
-	// is still one less than its type says.
-	SystemDisks bool
+	// Instances have a system disk each, which counts in the DiskQuantity of
+	// their type. The type must be one of InstanceTypes(), or declared.
+	Instances []Instance
+	// InstanceTypes declares types that the table lacks, or other figures for
+	// those that it has.
+	InstanceTypes []InstanceType
 
 	// AccessKeys maps access key IDs to their secrets. Without any, nobody's
 	// signature is checked.
@@ -100,7 +100,7 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.checkDoubts, c.Limits.check, c.Throttle.check, c.Quotas.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkTypes, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.checkDoubts, c.Limits.check, c.Throttle.check, c.Quotas.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}
@@ -157,7 +157,7 @@ func (c Config) checkOffers() error {
 }
 
 func (c Config) checkInstances() error {
-	seen := map[string]bool{}
+	seen, known := map[string]bool{}, c.types()
 	for _, i := range c.Instances {
 		switch {
 		case !instanceForm.MatchString(i.ID):
@@ -166,15 +166,11 @@ func (c Config) checkInstances() error {
 			return &ConfigError{"Instances", i.ID, "each instance once"}
 		case !slices.Contains(c.Zones, i.Zone):
 			return &ConfigError{"Instances", i.Zone, "a zone of " + quoted(c.Zones)}
-		case !typeForm.MatchString(i.Type):
-			return &ConfigError{"Instances", i.Type, "an instance type such as ecs.g7.large"}
 		case i.Status != "" && !slices.Contains(instanceStates, i.Status):
 			return &ConfigError{"Instances", i.Status, "a status of " + quoted(instanceStates)}
 		}
 		seen[i.ID] = true
-	}
-	for _, t := range c.InstanceTypes {
-		if err := t.check(); err != nil {
+		if err := checkKnown(i.Type, known); err != nil {
 			return err
 		}
 	}

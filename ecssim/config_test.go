@@ -2,6 +2,7 @@ package ecssim_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,16 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"an instance twice", func(c *ecssim.Config) { c.Instances[1].ID = "i-1" }, "Instances", "i-1", "once"},
 		{"an instance in an unknown zone", func(c *ecssim.Config) { c.Instances[0].Zone = "x" }, "Instances", "x", zoneH},
 		{"an instance of no type", func(c *ecssim.Config) { c.Instances[0].Type = "large" }, "Instances", "large", "ecs.g7.large"},
+		{"an instance of an unknown type", func(c *ecssim.Config) { c.Instances[0].Type = "ecs.g7.lagre" }, "Instances", "ecs.g7.lagre", "did you mean ecs.g7.large?"},
+		{"a type twice", func(c *ecssim.Config) {
+			c.InstanceTypes = slices.Repeat([]ecssim.InstanceType{{ID: "ecs.a.b", DiskQuantity: 1, NVMe: "required"}}, 2)
+		}, "InstanceTypes", "ecs.a.b", "once"},
+		{"a type of no family", func(c *ecssim.Config) {
+			c.InstanceTypes = []ecssim.InstanceType{{ID: "ecs.a.b", Family: "a", DiskQuantity: 1, NVMe: "required"}}
+		}, "InstanceTypes", "a", "ecs.g7"},
+		{"a type without categories", func(c *ecssim.Config) {
+			c.InstanceTypes = []ecssim.InstanceType{{ID: "ecs.a.b", DiskQuantity: 1, NVMe: "required", Categories: []string{}}}
+		}, "InstanceTypes", "ecs.a.b", "Categories"},
 		{"a type without disks", func(c *ecssim.Config) {
 			c.InstanceTypes = []ecssim.InstanceType{{ID: "ecs.a.b", NVMe: "required"}}
 		}, "InstanceTypes", "ecs.a.b", "DiskQuantity"},
@@ -47,7 +58,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			config := ecssim.Config{Region: region, Zones: []string{zoneH}, Instances: []ecssim.Instance{
-				{ID: "i-1", Zone: zoneH, Type: "ecs.g7.large"}, {ID: "i-2", Zone: zoneH, Type: "ecs.g7.large"},
+				{ID: "i-1", Zone: zoneH, Type: "ecs.g6.large"}, {ID: "i-2", Zone: zoneH, Type: "ecs.g6.large"},
 			}}
 			tt.change(&config)
 			_, err := ecssim.New(config)

@@ -200,7 +200,7 @@ func TestFiltersAreJoinedByAnd(t *testing.T) {
 		{"every status", func(r *ecs.DescribeDisksRequest) { r.Status = "All" }, []string{auto, essd}},
 		{"category", func(r *ecs.DescribeDisksRequest) { r.Category = "cloud_auto" }, []string{auto}},
 		{"data disks", func(r *ecs.DescribeDisksRequest) { r.DiskType = "data" }, []string{auto, essd}},
-		{"system disks", func(r *ecs.DescribeDisksRequest) { r.DiskType = "system" }, nil},
+		{"system disks", func(r *ecs.DescribeDisksRequest) { r.DiskType = "system" }, []string{"d-bp10000000s000000002", "d-bp10000000s000000001"}},
 		{"encrypted", func(r *ecs.DescribeDisksRequest) { r.Encrypted = "true" }, []string{auto}},
 		{"not encrypted", func(r *ecs.DescribeDisksRequest) { r.Encrypted = "false" }, []string{essd}},
 		{"key", func(r *ecs.DescribeDisksRequest) { r.KMSKeyId = "key-1" }, []string{auto}},

@@ -38,7 +38,7 @@ func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
 			found = append(found, t)
 		}
 	}
-	order := s.fleet.typeNames() // the types never change, so that a place in their order is a key
+	order := s.fleet.typeNames() // which hardly ever changes, so that a place in it is a key
 	shown, reply := cut(page, found, func(t InstanceType) int { return slices.Index(order, t.ID) + 1 })
 	list := []object{}
 	for _, t := range shown {

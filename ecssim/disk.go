@@ -56,24 +56,41 @@ func (d *disk) serial() string { return d.id[len("d-"):] }
 type shelf struct {
 	byID    map[string]*disk
 	order   []*disk // the oldest first
-	made    int
-	deleted int
+	last    int     // seq of the youngest
+	made    int     // data disks
+	deleted int     // data disks
 }
 
 func newShelf() shelf { return shelf{byID: map[string]*disk{}} }
 
 func (s *shelf) add(d *disk) {
-	s.made++
-	d.seq = s.made
+	s.last++
+	d.seq = s.last
+	if !d.system {
+		s.made++
+	}
 	s.byID[d.id] = d
 	s.order = append(s.order, d)
 }
 
 func (s *shelf) remove(d *disk) {
-	s.deleted++
+	if !d.system {
+		s.deleted++
+	}
 	delete(s.byID, d.id)
 	i, _ := slices.BinarySearchFunc(s.order, d, bySeq)
 	s.order = slices.Delete(s.order, i, i+1)
+}
+
+// data is how many data disks there are.
+func (s *shelf) data() int {
+	n := 0
+	for _, d := range s.order {
+		if !d.system {
+			n++
+		}
+	}
+	return n
 }
 
 // newestFirst yields all disks, the last made first.
@@ -136,17 +153,20 @@ func (a *attachment) export() AttachmentState {
 	return AttachmentState{Instance: a.instance.ID, Device: a.device, Phase: a.phase, Since: a.since, Cause: a.cause}
 }
 
-// Disks returns the disks that exist, in the order of their creation.
+// Disks returns the data disks that exist, in the order of their creation.
 func (s *Server) Disks() []DiskState {
 	var list []DiskState
-	s.look(func(time.Time) { list = s.diskStates() })
+	s.look(func(time.Time) { list = s.diskStates(false) })
 	return list
 }
 
-func (s *Server) diskStates() []DiskState {
+// diskStates lists either the system disks or the data disks.
+func (s *Server) diskStates(system bool) []DiskState {
 	list := []DiskState{}
 	for _, d := range s.disks.order {
-		list = append(list, d.export())
+		if d.system == system {
+			list = append(list, d.export())
+		}
 	}
 	return list
 }

@@ -50,7 +50,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add(seed.query, seed.form)
 	}
 	f.Fuzz(func(t *testing.T, query, form string) {
-		s, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}, Instances: []ecssim.Instance{{ID: "i-1", Zone: zoneH, Type: "ecs.g7.large"}}})
+		s, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}, Instances: []ecssim.Instance{{ID: "i-1", Zone: zoneH, Type: "ecs.g6.large"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

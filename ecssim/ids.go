@@ -14,6 +14,8 @@ type idMaker struct {
 	seed     string
 	made     map[string]int // by prefix
 	requests int
+
+	systemDisks int
 }
 
 // regionCodes open the IDs of a region's resources.
@@ -43,6 +45,13 @@ const (
 func (m *idMaker) resource(prefix string) string {
 	m.made[prefix]++
 	return fmt.Sprintf("%s%s%s%010s", prefix, m.code, m.seed, strconv.FormatInt(int64(m.made[prefix]), 36))
+}
+
+// systemDisk returns the ID of a new system disk. They are counted apart, so
+// that the n-th data disk has the same ID however many instances there are.
+func (m *idMaker) systemDisk() string {
+	m.systemDisks++
+	return fmt.Sprintf("%s%s%ss%09s", diskPrefix, m.code, m.seed, strconv.FormatInt(int64(m.systemDisks), 36))
 }
 
 // request returns a request's ID, an upper-case UUID.

@@ -2,9 +2,7 @@ package ecssim
 
 import (
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -30,66 +28,6 @@ const (
 // instanceStates are the values that DescribeInstances takes for Status.
 var instanceStates = []string{"Pending", instanceRunning, "Starting", "Stopping", instanceStopped}
 
-// InstanceType is what the instances of one type can do.
-type InstanceType struct {
-	ID           string `json:"id"`
-	DiskQuantity int    `json:"diskQuantity"` // cloud disks of an instance, the system disk included
-	NVMe         string `json:"nvme"`         // unsupported, supported or required
-	// Categories are the disk categories that it takes. Nil is all ordinary
-	// ones, cloud_essd_entry only for the families ecs.u1 and ecs.e.
-	Categories []string `json:"categories,omitempty"`
-	// NoPL0 refuses disks of performance level PL0.
-	NoPL0 bool `json:"noPL0,omitempty"`
-	// NotIOOptimized is true of old types, which take no encrypted disks and,
-	// if Categories is nil, those of cloud and cloud_efficiency only.
-	NotIOOptimized bool `json:"notIoOptimized,omitempty"`
-}
-
-// StandardTypes are the instance types that every simulator knows. An
-// instance of a type that nobody described has the properties of the first.
-var StandardTypes = []InstanceType{
-	{ID: "ecs.sim.large", DiskQuantity: 17, NVMe: "unsupported"},
-	{ID: "ecs.simn.large", DiskQuantity: 17, NVMe: "required"},
-	{ID: "ecs.sim.dense", DiskQuantity: 65, NVMe: "unsupported"},
-	{ID: "ecs.sim.legacy", DiskQuantity: 5, NVMe: "unsupported", NotIOOptimized: true},
-}
-
-var typeForm = regexp.MustCompile(`^ecs\.[a-z0-9-]+\.[a-z0-9-]+$`)
-
-// nvmeSupport are the values of NvmeSupport.
-var nvmeSupport = []string{"unsupported", "supported", "required"}
-
-func (t InstanceType) check() error {
-	switch {
-	case !typeForm.MatchString(t.ID):
-		return &ConfigError{"InstanceTypes", t.ID, "an instance type such as ecs.g7.large"}
-	case t.DiskQuantity < 1:
-		return &ConfigError{"InstanceTypes", t.ID, "a DiskQuantity of 1 or more"}
-	case !slices.Contains(nvmeSupport, t.NVMe):
-		return &ConfigError{"InstanceTypes", t.NVMe, "an NVMe of " + quoted(nvmeSupport)}
-	}
-	for _, name := range t.Categories {
-		if _, ok := categories[name]; !ok {
-			return &ConfigError{"InstanceTypes", name, "Categories of " + quoted(slices.Sorted(maps.Keys(categories)))}
-		}
-	}
-	return nil
-}
-
-// family returns the type's family: ecs.g7 for ecs.g7.large.
-func (t InstanceType) family() string { return t.ID[:strings.LastIndex(t.ID, ".")] }
-
-// takes tells whether disks of a category can be attached to the type.
-func (t InstanceType) takes(category string) bool {
-	if t.Categories != nil {
-		return slices.Contains(t.Categories, category)
-	}
-	if t.NotIOOptimized {
-		return category == "cloud" || category == "cloud_efficiency"
-	}
-	return category != "cloud_essd_entry" || t.family() == "ecs.u1" || t.family() == "ecs.e"
-}
-
 // instance is an instance and what belongs to it.
 type instance struct {
 	Instance
@@ -109,24 +47,15 @@ type fleet struct {
 }
 
 func newFleet(c Config) fleet {
-	f := fleet{instances: map[string]*instance{}, types: map[string]InstanceType{}}
-	for _, t := range slices.Concat(StandardTypes, c.InstanceTypes) {
-		f.types[t.ID] = t
-	}
+	f := fleet{instances: map[string]*instance{}, types: c.types()}
 	for _, i := range c.Instances {
 		f.add(i, time.Time{}) // it has been there for long
 	}
 	return f
 }
 
-// add adds an instance. A type that nobody described has the properties of
-// the first of StandardTypes.
+// add adds an instance of a type that is known.
 func (f *fleet) add(i Instance, started time.Time) {
-	if _, ok := f.types[i.Type]; !ok {
-		t := StandardTypes[0]
-		t.ID = i.Type
-		f.types[i.Type] = t
-	}
 	if i.Status == "" {
 		i.Status = instanceRunning
 	}

@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -9,6 +10,7 @@ import (
 type InstanceState struct {
 	Instance
 	Locked    bool     `json:"locked,omitempty"` // for security
+	System    string   `json:"systemDisk"`       // ID of its system disk
 	Disks     []string `json:"disks"`            // IDs of the data disks that are attached, or on their way
 	Attaching int      `json:"attaching"`
 	Detaching int      `json:"detaching"`
@@ -23,7 +25,10 @@ type InstanceChange struct {
 
 // AddInstance adds an instance, as if it had just started.
 func (s *Server) AddInstance(i Instance) error {
-	if err := (Config{Zones: s.config.Zones, Instances: []Instance{i}}).checkInstances(); err != nil {
+	s.mu.Lock()
+	known := Config{Zones: s.config.Zones, Instances: []Instance{i}, InstanceTypes: slices.Collect(maps.Values(s.fleet.types))}
+	s.mu.Unlock()
+	if err := known.checkInstances(); err != nil {
 		return err
 	}
 	var err error
@@ -173,8 +178,12 @@ func (i *instance) export() InstanceState {
 		Instance: i.Instance, Locked: i.locked, Disks: []string{}, DiskLimit: i.kind.DiskQuantity,
 		Attaching: i.inPhase(diskAttaching), Detaching: i.inPhase(diskDetaching),
 	}
-	for _, a := range i.data() {
-		st.Disks = append(st.Disks, a.disk.id)
+	for _, a := range i.attachments {
+		if a.disk.system {
+			st.System = a.disk.id
+		} else {
+			st.Disks = append(st.Disks, a.disk.id)
+		}
 	}
 	return st
 }

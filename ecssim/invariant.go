@@ -48,8 +48,8 @@ func (s *Server) broken() error {
 	for _, i := range s.fleet.instances {
 		wrong = append(wrong, s.brokenInstance(i))
 	}
-	if s.disks.made-s.disks.deleted != len(s.disks.byID) {
-		wrong = append(wrong, fmt.Errorf("%d disks made and %d deleted leave %d", s.disks.made, s.disks.deleted, len(s.disks.byID)))
+	if left := s.disks.data(); s.disks.made-s.disks.deleted != left {
+		wrong = append(wrong, fmt.Errorf("%d disks made and %d deleted leave %d", s.disks.made, s.disks.deleted, left))
 	}
 	return errors.Join(wrong...)
 }

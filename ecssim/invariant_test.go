@@ -48,7 +48,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := New(Config{Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-h"}, Instances: []Instance{
-				{ID: "i-1", Zone: "cn-hangzhou-h", Type: "ecs.g7.large"}, {ID: "i-2", Zone: "cn-hangzhou-h", Type: "ecs.g7.large"},
+				{ID: "i-1", Zone: "cn-hangzhou-h", Type: "ecs.g6.large"}, {ID: "i-2", Zone: "cn-hangzhou-h", Type: "ecs.g6.large"},
 			}})
 			if err != nil {
 				t.Fatal(err)

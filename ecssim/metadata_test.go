@@ -44,7 +44,7 @@ func TestMetadataOfAnInstance(t *testing.T) {
 	s := newServer(t, withRole)
 	for path, want := range map[string]string{
 		"/latest/meta-data/instance-id": "i-1", "/latest/meta-data/zone-id": zoneH, "/latest/meta-data/region-id": region,
-		"/latest/meta-data/instance/instance-type": "ecs.g7.large", "/latest/meta-data/owner-account-id": "1234567890123456",
+		"/latest/meta-data/instance/instance-type": "ecs.g6.large", "/latest/meta-data/owner-account-id": "1234567890123456",
 		"/latest/meta-data/ram/security-credentials/": "disk-driver", "/latest/meta-data/ram": "security-credentials/",
 		"/latest/meta-data/": strings.ReplaceAll("hostname image-id instance-id instance/ mac owner-account-id private-ipv4 ram/ region-id serial-number vpc-id vswitch-id zone-id", " ", "\n"),
 	} {
@@ -57,7 +57,7 @@ func TestMetadataOfAnInstance(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
-	if document["instance-id"] != "i-2" || document["zone-id"] != zoneI || document["instance-type"] != "ecs.sim.dense" || document["region-id"] != region ||
+	if document["instance-id"] != "i-2" || document["zone-id"] != zoneI || document["instance-type"] != "ecs.g6se.26xlarge" || document["region-id"] != region ||
 		document["owner-account-id"] == "" || document["serial-number"] == "" || document["private-ipv4"] == "" {
 		t.Errorf("document %v", document)
 	}

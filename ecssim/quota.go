@@ -9,7 +9,7 @@ import (
 // Quotas are what the account may have at most. What is not mentioned, or
 // zero, has no limit.
 type Quotas struct {
-	// Disks is the number of disks; more are refused with
+	// Disks is the number of data disks; more are refused with
 	// QuotaExceed.PostPaidDisk.
 	Disks int `json:"disks"`
 	// GiB is the capacity by category, in all zones together; more is refused
@@ -50,7 +50,7 @@ func (s *Server) SetQuotas(q Quotas) error {
 
 // checkQuota refuses more disks than the account may have.
 func (s *Server) checkQuota() *refusal {
-	if q := s.config.Quotas.Disks; q > 0 && len(s.disks.byID) >= q {
+	if q := s.config.Quotas.Disks; q > 0 && s.disks.made-s.disks.deleted >= q {
 		return refuse(403, "QuotaExceed.PostPaidDisk", "Living postpaid disks quota exceeded: %d.", q)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (s *Server) checkCapacity(zone, category string, more int) *refusal {
 	}
 	var used, usedHere int
 	for _, d := range s.disks.order {
-		if d.category == category {
+		if d.category == category && !d.system {
 			used += d.size
 			if d.zone == zone {
 				usedHere += d.size

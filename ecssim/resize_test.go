@@ -70,7 +70,7 @@ func TestResizeRefuses(t *testing.T) {
 		}, 400, "InvalidParameter"},
 		{"online on no instance", nil, "", 40, online, 403, "IncorrectDiskStatus"},
 		{"online on a stopped instance", nil, "i-off", 40, online, 403, "InvalidInstanceStatus.NotRunning"},
-		{"online of the old category", func(r *ecs.CreateDiskRequest) { r.DiskCategory = "cloud" }, "i-1", 40, online, 403, "InvalidDiskCategory.NotSupported"},
+		{"online of the old category", func(r *ecs.CreateDiskRequest) { r.DiskCategory = "cloud" }, "i-old", 40, online, 403, "InvalidDiskCategory.NotSupported"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := fleet(t, nil)

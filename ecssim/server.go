@@ -77,7 +77,7 @@ func New(config Config) (*Server, error) {
 	now := s.clock.now()
 	for _, i := range s.fleet.inOrder() {
 		s.past.touch(i.ID)
-		s.bootDisk(i, now)
+		s.bootDisk(i, now.Add(-bootedBefore))
 	}
 	s.remember(now)
 	return s, nil

@@ -136,7 +136,7 @@ func TestCreateSnapshotRefuses(t *testing.T) {
 	c := newClient(t, s)
 	disk, fresh := used(t, c, nil), create(t, c, nil)
 	eed := create(t, c, ephemeral)
-	ok(t, attach(c, "i-1", eed, withInstance))
+	ok(t, attach(c, "i-eed", eed, withInstance))
 	locked := create(t, c, nil)
 	ok(t, attach(c, "i-3", locked))
 	ok(t, s.SetInstance("i-3", ecssim.InstanceChange{Locked: ptr(true)}))
@@ -564,8 +564,9 @@ func TestSnapshotGroupOfAnInstance(t *testing.T) {
 	for _, n := range groups(t, c, nil)[0].Snapshots.Snapshot {
 		got = append(got, n.SourceDiskId)
 	}
-	if !slices.Equal(got, []string{disks[0], disks[2]}) {
-		t.Errorf("snapshots of %v, want of the first and the third of %v", got, disks)
+	system := describe(t, c, func(r *ecs.DescribeDisksRequest) { r.InstanceId, r.DiskType = "i-1", "system" }).Disks.Disk[0].DiskId
+	if !slices.Equal(got, []string{system, disks[0], disks[2]}) {
+		t.Errorf("snapshots of %v, want of the system disk and of the first and the third of %v", got, disks)
 	}
 	wantCode(t, second(group(c, []string{create(t, c, nil)}, of)), 403, "DependencyViolation")
 }

@@ -63,7 +63,7 @@ func TestStaleReadsShowEverythingAsItWas(t *testing.T) {
 		stopped, locked := "Stopped", true
 		ok(t, s.SetInstance("i-1", ecssim.InstanceChange{Status: &stopped}))
 		ok(t, s.SetInstance("i-2", ecssim.InstanceChange{Locked: &locked}))
-		ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.g7.large"}))
+		ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.g6.large"}))
 		tag := ecs.CreateTagResourcesRequest()
 		tag.ResourceType, tag.ResourceId, tag.Tag = "instance", &[]string{"i-1"}, &[]ecs.TagResourcesTag{{Key: "app", Value: "db"}}
 		_, err = c.TagResources(tag)

@@ -11,10 +11,11 @@ type State struct {
 	Region        string                    `json:"region"`
 	Zones         []string                  `json:"zones"`
 	Instances     []InstanceState           `json:"instances"`
-	Disks         []DiskState               `json:"disks"`
+	Disks         []DiskState               `json:"disks"`       // data disks
+	SystemDisks   []DiskState               `json:"systemDisks"` // of the instances
 	Snapshots     []SnapshotState           `json:"snapshots"`
 	Tasks         []TaskState               `json:"tasks"`     // all since the start
-	DisksMade     int                       `json:"disksMade"` // since the start
+	DisksMade     int                       `json:"disksMade"` // data disks, since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
 	Queues        Queues                    `json:"queues"`
 	Latency       LatencyForm               `json:"latency"`
@@ -36,7 +37,7 @@ func (s *Server) State() State {
 	s.look(func(now time.Time) {
 		st = State{
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
-			Instances: s.instanceStates(), Disks: s.diskStates(),
+			Instances: s.instanceStates(), Disks: s.diskStates(false), SystemDisks: s.diskStates(true),
 			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
 			Queues: s.config.Queues, Latency: s.config.Latency.form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,

@@ -85,7 +85,7 @@ func TestSoldOutCodes(t *testing.T) {
 func TestAvailableResourceSaysWhatCreateDiskDoes(t *testing.T) {
 	s := newServer(t, func(c *ecssim.Config) {
 		c.Offers = map[string][]string{zoneH: {"cloud_ssd", "cloud_essd"}, zoneI: {"cloud_essd", "cloud_essd_entry"}}
-		c.Instances = append(c.Instances, ecssim.Instance{ID: "i-3", Zone: zoneI, Type: "ecs.e.small"})
+		c.Instances = append(c.Instances, ecssim.Instance{ID: "i-3", Zone: zoneI, Type: "ecs.u1-c1m4.xlarge"})
 	})
 	if err := s.SetStock(zoneH, "cloud_ssd", 0); err != nil {
 		t.Fatal(err)
@@ -100,13 +100,13 @@ func TestAvailableResourceSaysWhatCreateDiskDoes(t *testing.T) {
 		{"all zones", nil, []string{zoneH + " cloud_ssd" + soldOut, zoneH + " cloud_essd" + inStock, zoneI + " cloud_essd" + inStock, zoneI + " cloud_essd_entry" + inStock}},
 		{"one zone", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId = zoneH }, []string{zoneH + " cloud_ssd" + soldOut, zoneH + " cloud_essd" + inStock}},
 		{"one category", func(r *ecs.DescribeAvailableResourceRequest) { r.DataDiskCategory = "cloud_ssd" }, []string{zoneH + " cloud_ssd" + soldOut}},
-		{"a type that does not take entry disks", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId, r.InstanceType = zoneI, "ecs.g7.large" }, []string{zoneI + " cloud_essd" + inStock}},
+		{"a type that does not take entry disks", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId, r.InstanceType = zoneI, "ecs.g6.large" }, []string{zoneI + " cloud_essd" + inStock}},
 		{"the region", func(r *ecs.DescribeAvailableResourceRequest) { r.Scope = "Region" }, []string{" cloud_regional_disk_auto" + inStock}},
-		{"a type that takes entry disks", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId, r.InstanceType = zoneI, "ecs.e.small" }, []string{zoneI + " cloud_essd" + inStock, zoneI + " cloud_essd_entry" + inStock}},
+		{"a type that takes entry disks", func(r *ecs.DescribeAvailableResourceRequest) { r.ZoneId, r.InstanceType = zoneI, "ecs.u1-c1m4.xlarge" }, []string{zoneI + " cloud_essd" + inStock, zoneI + " cloud_essd_entry" + inStock}},
 		{"zones", func(r *ecs.DescribeAvailableResourceRequest) { r.DestinationResource = "Zone" }, []string{zoneH + " " + zoneH + inStock, zoneI + " " + zoneI + inStock}},
 		{"an instance type", func(r *ecs.DescribeAvailableResourceRequest) {
-			r.DestinationResource, r.InstanceType, r.ZoneId = "InstanceType", "ecs.e.small", zoneH
-		}, []string{zoneH + " ecs.e.small" + inStock}},
+			r.DestinationResource, r.InstanceType, r.ZoneId = "InstanceType", "ecs.u1-c1m4.xlarge", zoneH
+		}, []string{zoneH + " ecs.u1-c1m4.xlarge" + inStock}},
 		{"nothing", func(r *ecs.DescribeAvailableResourceRequest) { r.DataDiskCategory = "cloud_auto" }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,22 +1,30 @@
 package ecssim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // systemSize is the size of a system disk in GiB.
 const systemSize = 40
 
-// bootDisk gives an instance its system disk, if instances have any here.
+// bootedBefore is how long before the server the instances of its Config
+// started.
+const bootedBefore = 24 * time.Hour
+
+// systemCategories are what a system disk can be, the preferred first.
+var systemCategories = []string{"cloud_essd", "cloud_auto", "cloud_essd_entry", "cloud_ssd", "cloud_efficiency", "cloud"}
+
+// bootDisk gives an instance its system disk, of a category that its type
+// takes.
 func (s *Server) bootDisk(i *instance, at time.Time) {
-	if !s.config.SystemDisks {
-		return
-	}
 	cause := "start of instance " + i.ID
 	d := &disk{
-		id: s.ids.resource(diskPrefix), zone: i.Zone, category: "cloud_essd", level: "PL1", size: systemSize, largest: systemSize,
+		id: s.ids.systemDisk(), zone: i.Zone, category: i.kind.systemCategory(), size: systemSize, largest: systemSize,
 		system: true, created: at, creating: true, tags: tagSet{current: map[string]string{}},
 	}
-	if !i.kind.takes(d.category) {
-		d.category, d.level = "cloud_efficiency", ""
+	if d.category == "cloud_essd" {
+		d.level = "PL1"
 	}
 	s.disks.add(d)
 	s.note(d, at, cause)
@@ -28,6 +36,14 @@ func (s *Server) bootDisk(i *instance, at time.Time) {
 	s.tie(a)
 	s.turn(a, diskInUse, at, cause)
 	d.deleteWithInstance = true
+}
+
+// systemCategory is the category of the system disks of the type's instances.
+func (t InstanceType) systemCategory() string {
+	if i := slices.IndexFunc(systemCategories, t.takes); i >= 0 {
+		return systemCategories[i]
+	}
+	return t.Categories[0]
 }
 
 // kind is system or data, as ECS has it.

@@ -2,10 +2,12 @@ package ecssim_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -143,19 +145,21 @@ func TestReleasedInstanceLetsItsDisksGo(t *testing.T) {
 func TestInstancesComeAndChange(t *testing.T) {
 	s := newServer(t, nil)
 	c := newClient(t, s)
-	ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.new.large"}))
+	ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.r7.large"}))
 	ok(t, attach(c, "i-3", create(t, c, nil)))
 	ok(t, s.SetInstance("i-3", ecssim.InstanceChange{Status: ptr("Stopping")}))
 	r := ecs.CreateDescribeInstancesRequest()
 	r.Status = "Stopping"
 	reply, err := c.DescribeInstances(r)
 	ok(t, err)
-	if list := reply.Instances.Instance; len(list) != 1 || list[0].InstanceId != "i-3" || list[0].InstanceType != "ecs.new.large" {
+	if list := reply.Instances.Instance; len(list) != 1 || list[0].InstanceId != "i-3" || list[0].InstanceType != "ecs.r7.large" {
 		t.Errorf("stopping: %+v", list)
 	}
 	for what, err := range map[string]error{
-		"twice":          s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.new.large"}),
-		"no zone":        s.AddInstance(ecssim.Instance{ID: "i-4", Zone: "x", Type: "ecs.new.large"}),
+		"twice":          s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.r7.large"}),
+		"no such type":   s.AddInstance(ecssim.Instance{ID: "i-4", Zone: zoneH, Type: "ecs.new.large"}),
+		"no such disks":  s.AddInstanceType(ecssim.InstanceType{ID: "ecs.new.large", NVMe: "required"}),
+		"no zone":        s.AddInstance(ecssim.Instance{ID: "i-4", Zone: "x", Type: "ecs.r7.large"}),
 		"a bad status":   s.SetInstance("i-3", ecssim.InstanceChange{Status: ptr("Asleep")}),
 		"unknown":        s.SetInstance("i-9", ecssim.InstanceChange{}),
 		"unknown to end": s.RemoveInstance("i-9"),
@@ -164,6 +168,50 @@ func TestInstancesComeAndChange(t *testing.T) {
 		if !errors.As(err, &wrong) {
 			t.Errorf("%s: error %v, want a *ConfigError", what, err)
 		}
+	}
+}
+
+func TestDeclaredTypeIsTaken(t *testing.T) {
+	s := newServer(t, nil)
+	c := newClient(t, s)
+	ok(t, s.AddInstanceType(ecssim.InstanceType{ID: "ecs.g9i.large", DiskQuantity: 3, NVMe: "required"}))
+	ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.g9i.large"}))
+	for range 2 {
+		ok(t, attach(c, "i-3", create(t, c, nil)))
+	}
+	wantCode(t, attach(c, "i-3", create(t, c, nil)), 403, "InstanceDiskLimitExceeded")
+	wantCode(t, attach(c, "i-3", create(t, c, kind("cloud_ssd", "", 20))), 403, "InvalidInstanceType.NotSupportDiskCategory")
+	r := ecs.CreateDescribeInstancesRequest()
+	r.InstanceTypeFamily = "ecs.g9i"
+	reply, err := c.DescribeInstances(r)
+	ok(t, err)
+	if list := reply.Instances.Instance; len(list) != 1 || list[0].InstanceTypeFamily != "ecs.g9i" {
+		t.Errorf("instances of the family: %+v", list)
+	}
+}
+
+func TestInstanceTypesArePaged(t *testing.T) {
+	c := newClient(t, newServer(t, nil))
+	var got []string
+	for r := ecs.CreateDescribeInstanceTypesRequest(); ; {
+		r.MaxResults = requests.NewInteger(60)
+		reply, err := c.DescribeInstanceTypes(r)
+		ok(t, err)
+		for _, kind := range reply.InstanceTypes.InstanceType {
+			got = append(got, kind.InstanceTypeId)
+		}
+		if reply.NextToken == "" {
+			break
+		}
+		r = ecs.CreateDescribeInstanceTypesRequest()
+		r.NextToken = reply.NextToken
+	}
+	var want []string
+	for _, kind := range ecssim.InstanceTypes() {
+		want = append(want, kind.ID)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d types in all pages: %v, want the %d of the table", len(got), got, len(want))
 	}
 }
 

@@ -92,9 +92,9 @@ func (w *walker) shake(instance string) error {
 	case 3, 4:
 		return w.s.SetInstance(instance, ecssim.InstanceChange{Status: ptr("Running")})
 	}
-	zone, kind := zoneH, "ecs.simn.large"
+	zone, kind := zoneH, "ecs.g7se.large"
 	if instance == "i-2" {
-		zone, kind = zoneI, "ecs.sim.dense"
+		zone, kind = zoneI, "ecs.g6se.26xlarge"
 	}
 	return w.s.AddInstance(ecssim.Instance{ID: instance, Zone: zone, Type: kind})
 }

@@ -40,7 +40,7 @@ func TestReplyIsXMLWithoutFormat(t *testing.T) {
 	}
 	one, two := create(t, c, tags), create(t, c, nil)
 	for _, query := range []string{"", "&Format=XML", "&Format=xml"} {
-		status, kind, text := get(t, s, "Action=DescribeDisks&RegionId=cn-hangzhou"+query)
+		status, kind, text := get(t, s, "Action=DescribeDisks&DiskType=data&RegionId=cn-hangzhou"+query)
 		var got struct {
 			XMLName    xml.Name `xml:"DescribeDisksResponse"`
 			RequestID  string   `xml:"RequestId"`

@@ -109,6 +109,22 @@ func (p *program) work(t *testing.T) {
 	}
 }
 
+// A region of instances alone shows their system disks, so that what is not there is known to be gone.
+func TestUnknownDisksAreGoneFromADefaultRegion(t *testing.T) {
+	p := startProgram(t)
+	defer p.stop()
+	controller := csi.NewControllerClient(p.conn)
+	const unknown = "d-bp1aaaaaaaaaaaaaaaaa"
+	for range 2 {
+		if _, err := controller.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: unknown, NodeId: "i-1"}); err != nil {
+			t.Errorf("unpublish: %v", err)
+		}
+		if _, err := controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: unknown}); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+	}
+}
+
 // U5: what the program serves is what the page says, and a fresh program has few series.
 func TestMetricsAreThoseOfThePage(t *testing.T) {
 	p := startProgram(t)

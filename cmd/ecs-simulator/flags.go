@@ -39,7 +39,7 @@ type metadataListen struct {
 
 // flagOf names the flag that sets a field of ecssim.Config.
 var flagOf = map[string]string{
-	"Region": "--region", "Zones": "--zone", "Instances": "--instance", "AccessKeys": "--access-key",
+	"Region": "--region", "Zones": "--zone", "Instances": "--instance", "InstanceTypes": "--instance-type", "AccessKeys": "--access-key",
 	"Latency": "--latency", "Queues": "--queues", "SoldOutCode": "--sold-out-code", "LedgerSize": "--calls-kept",
 	"Roles": "--role", "Throttle": "--throttle", "Throttle.Code": "--throttle-code",
 	"Latency.Spread": "--spread", "Throttle.Phase": "--throttle-phase", "TokenLife": "--client-token-life", "PageTokenLife": "--page-token-life",
@@ -63,7 +63,7 @@ func badFlag(flag, value, allowed string) error {
 // parse reads the flags. A flag that stands for a list may be repeated.
 func parse(args []string, errOut io.Writer) (options, error) {
 	var o options
-	var instances, keys, roles, metadata, links []string
+	var instances, types, keys, roles, metadata, links []string
 	var latency, queues, throttle, throttleCode string
 	flags := pflag.NewFlagSet("ecs-simulator", pflag.ContinueOnError)
 	setUsage(flags, errOut)
@@ -72,6 +72,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&o.config.Region, "region", "", "region that is simulated, such as cn-hangzhou (required)")
 	flags.StringArrayVar(&o.config.Zones, "zone", nil, "zone of the region, such as cn-hangzhou-h; repeat for more (one is required)")
 	flags.StringArrayVar(&instances, "instance", nil, "instance as ID=zone/type[,role=NAME][,tokens=required], such as i-1=cn-hangzhou-h/ecs.g7.large; repeat for more")
+	flags.StringArrayVar(&types, "instance-type", nil, "instance type that is not in the table of docs/simulator.md, as TYPE,disks=N[,nvme=required][,categories=A+B][,family=F], such as ecs.g9i.large,disks=9,nvme=required,categories=cloud_essd+cloud_auto; repeat for more")
 	flags.StringArrayVar(&metadata, "metadata-listen", nil, "metadata service of an instance as HOST:PORT=INSTANCE; repeat for more (--listen serves all, by header X-Sim-Instance)")
 	flags.StringArrayVar(&keys, "access-key", nil, "access key as ID=SECRET; repeat for more; with neither keys nor roles, signatures are not checked")
 	flags.StringArrayVar(&roles, "role", nil, "RAM role as NAME[,oidc-provider=NAME][,subject=SUB][,audience=AUD][,max-session=2h]; repeat for more")
@@ -110,14 +111,14 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	if err := o.settings.apply(&o.config, errOut); err != nil {
 		return o, err
 	}
-	if err := o.finish(lists{instances, keys, roles, metadata, links}, latency); err != nil {
+	if err := o.finish(lists{instances, types, keys, roles, metadata, links}, latency); err != nil {
 		return o, err
 	}
 	return o, o.limits.apply(&o.config)
 }
 
 // lists are the flags that may be repeated.
-type lists struct{ instances, keys, roles, metadata, links []string }
+type lists struct{ instances, types, keys, roles, metadata, links []string }
 
 // finish reads the flags that have a form of their own.
 func (o *options) finish(l lists, latency string) error {
@@ -125,6 +126,7 @@ func (o *options) finish(l lists, latency string) error {
 		return badFlag("--listen", o.listen, "HOST:PORT, such as 127.0.0.1:8080")
 	}
 	for _, step := range []func() error{
+		func() error { return o.readTypes(l.types) },
 		func() error { return o.readInstances(l.instances) },
 		func() error { return o.readMetadata(l.metadata) },
 		func() error { return o.readKeys(l.keys) },
@@ -170,6 +172,41 @@ func (o *options) readInstances(texts []string) error {
 			return badFlag("--instance", text, form)
 		}
 		o.config.Instances = append(o.config.Instances, i)
+	}
+	return nil
+}
+
+// readTypes reads the instance types that are declared.
+func (o *options) readTypes(texts []string) error {
+	const form = "TYPE,disks=N, then any of ,nvme=unsupported ,nvme=supported ,nvme=required ,categories=A+B ,family=F ,no-pl0=true ,io-optimized=false, such as ecs.g9i.large,disks=9,nvme=required,categories=cloud_essd+cloud_auto"
+	for _, text := range texts {
+		id, settings, _ := strings.Cut(text, ",")
+		t := ecssim.InstanceType{ID: id, NVMe: "unsupported"}
+		if err := readSettings(settings, func(name, value string) bool {
+			var err error
+			switch name {
+			case "disks":
+				t.DiskQuantity, err = strconv.Atoi(value)
+			case "nvme":
+				t.NVMe = value
+			case "categories":
+				t.Categories = strings.Split(value, "+")
+			case "family":
+				t.Family = value
+			case "no-pl0":
+				t.NoPL0, err = strconv.ParseBool(value)
+			case "io-optimized":
+				var is bool
+				is, err = strconv.ParseBool(value)
+				t.NotIOOptimized = !is
+			default:
+				return false
+			}
+			return err == nil && value != ""
+		}); err != nil {
+			return badFlag("--instance-type", text, form)
+		}
+		o.config.InstanceTypes = append(o.config.InstanceTypes, t)
 	}
 	return nil
 }

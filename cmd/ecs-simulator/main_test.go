@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,6 +32,12 @@ func TestFlagsThatAreWrongAreNamed(t *testing.T) {
 		{"a zone of another region", append(place, "--zone=cn-beijing-a"), []string{`--zone "cn-beijing-a"`, "cn-hangzhou"}},
 		{"an instance without a type", append(place, "--instance=i-1=cn-hangzhou-h"), []string{`--instance "i-1=cn-hangzhou-h"`, "ID=zone/type"}},
 		{"an instance in an unknown zone", append(place, "--instance=i-1=x/ecs.g7.large"), []string{`--instance "x"`, "cn-hangzhou-h"}},
+		{"an instance of an unknown type", append(place, "--instance=i-1=cn-hangzhou-h/ecs.g7.lagre"), []string{`--instance "ecs.g7.lagre"`, "did you mean ecs.g7.large?", "--instance-type"}},
+		{"a type without disks", append(place, "--instance-type=ecs.a.b"), []string{`--instance-type "ecs.a.b"`, "DiskQuantity"}},
+		{"a type with a word for its disks", append(place, "--instance-type=ecs.a.b,disks=many"), []string{`--instance-type "ecs.a.b,disks=many"`, "disks=N"}},
+		{"a type of an unknown category", append(place, "--instance-type=ecs.a.b,disks=2,categories=cloud_essd+floppy"), []string{`--instance-type "floppy"`, "cloud_essd"}},
+		{"a type with an unknown setting", append(place, "--instance-type=ecs.a.b,disks=2,colour=red"), []string{"colour=red", "categories=A+B"}},
+		{"a type twice", append(place, "--instance-type=ecs.a.b,disks=2", "--instance-type=ecs.a.b,disks=3"), []string{`--instance-type "ecs.a.b"`, "once"}},
 		{"an instance with an unknown setting", append(place, "--instance=i-1=cn-hangzhou-h/ecs.g7.large,colour=red"), []string{"colour=red", "tokens=required"}},
 		{"an instance with an unknown role", append(place, "--instance=i-1=cn-hangzhou-h/ecs.g7.large,role=nobody"), []string{`"nobody"`, "Roles"}},
 		{"a role with an unknown setting", append(place, "--role=driver,colour=red"), []string{`--role "driver,colour=red"`, "oidc-provider"}},
@@ -82,6 +89,24 @@ func TestFlagsReachTheSimulator(t *testing.T) {
 	if o.listen != "127.0.0.1:8080" || len(c.Zones) != 2 || c.Instances[0] != (ecssim.Instance{ID: "i-1", Zone: "cn-hangzhou-i", Type: "ecs.g7.large"}) ||
 		c.AccessKeys["id"] != "se=cret" || c.Latency.Available != 1500*time.Millisecond || c.Queues != ecssim.Parallel || c.Throttle.Limits[""] != 60 || c.Throttle.Code != "Throttling.Api" || c.Seed == 0 {
 		t.Errorf("options %+v", o)
+	}
+}
+
+func TestInstanceTypesAreDeclared(t *testing.T) {
+	o, err := parse(append(place, "--instance=i-1=cn-hangzhou-h/ecs.x.large", "--instance-type=ecs.x.large,disks=17,nvme=required,categories=cloud_essd+cloud_auto",
+		"--instance-type=ecs.y-z.large,disks=5,family=ecs.y-z,no-pl0=true,io-optimized=false"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []ecssim.InstanceType{
+		{ID: "ecs.x.large", DiskQuantity: 17, NVMe: "required", Categories: []string{"cloud_essd", "cloud_auto"}},
+		{ID: "ecs.y-z.large", Family: "ecs.y-z", DiskQuantity: 5, NVMe: "unsupported", NoPL0: true, NotIOOptimized: true},
+	}
+	if got := o.config.InstanceTypes; !reflect.DeepEqual(got, want) {
+		t.Errorf("types %+v, want %+v", got, want)
+	}
+	if _, err := ecssim.New(o.config); err != nil {
+		t.Error(err)
 	}
 }
 

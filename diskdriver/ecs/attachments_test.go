@@ -25,7 +25,7 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 		config.Latency, _ = ecssim.Profile("real")
 		config.Latency.Spread = 0 // times are compared
 		for _, id := range []string{nodeA, nodeB} {
-			config.Instances = append(config.Instances, ecssim.Instance{ID: id, Zone: zoneH, Type: "ecs.sim.dense"})
+			config.Instances = append(config.Instances, ecssim.Instance{ID: id, Zone: zoneH, Type: "ecs.gn8is-8x.32xlarge"})
 		}
 		if change != nil {
 			change(config)

@@ -19,14 +19,14 @@ func TestInstancesAreReadAHundredWithACall(t *testing.T) {
 			for n := range 250 {
 				id := fmt.Sprintf("i-%d", n)
 				ids = append(ids, disk.InstanceID(id))
-				config.Instances = append(config.Instances, ecssim.Instance{ID: id, Zone: []string{zoneH, zoneI}[n%2], Type: "ecs.g7.large"})
+				config.Instances = append(config.Instances, ecssim.Instance{ID: id, Zone: []string{zoneH, zoneI}[n%2], Type: "ecs.g6.large"})
 			}
 		})
 		found, err := c.Instances(t.Context(), append(ids, "i-gone"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(found) != 250 || found["i-7"].Type != "ecs.g7.large" || found["i-7"].Zone != zoneI {
+		if len(found) != 250 || found["i-7"].Type != "ecs.g6.large" || found["i-7"].Zone != zoneI {
 			t.Errorf("got %d instances, and i-7 as %+v", len(found), found["i-7"])
 		}
 		if n := calls(sim, "DescribeInstances"); n != 3 {
@@ -102,7 +102,7 @@ func TestAnAnswerWithoutItsListIsNoAnswer(t *testing.T) {
 		sim, c := simulate(t, nil)
 		for action, ask := range map[string]func() error{
 			"DescribeInstances":     func() error { _, err := c.Instances(t.Context(), []disk.InstanceID{"i-1"}); return err },
-			"DescribeInstanceTypes": func() error { _, err := c.DataDisks(t.Context(), []disk.InstanceType{"ecs.sim.large"}); return err },
+			"DescribeInstanceTypes": func() error { _, err := c.DataDisks(t.Context(), []disk.InstanceType{"ecs.g6.large"}); return err },
 		} {
 			if err := sim.AddFault(ecssim.Fault{Action: action, Do: ecssim.FaultEmpty, Count: 1}); err != nil {
 				t.Fatal(err)

@@ -27,7 +27,7 @@ const (
 // account may assume, and that an instance has.
 func withRole(config *ecssim.Config) {
 	config.Roles = []ecssim.Role{{Name: "disks", OIDCProvider: "ack-c1", Subject: subject}}
-	config.Instances = []ecssim.Instance{{ID: instance, Zone: zoneH, Type: "ecs.g7.large", Role: "disks"}}
+	config.Instances = []ecssim.Instance{{ID: instance, Zone: zoneH, Type: "ecs.g6.large", Role: "disks"}}
 }
 
 // idToken is a service account's token that is good until end.

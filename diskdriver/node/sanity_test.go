@@ -90,7 +90,7 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 	var keeper *bodies.Keeper
 	sim, err := ecssim.New(ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a"}, AccessKeys: suite.Keys,
-		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.sim.large"}},
+		Instances: []ecssim.Instance{{ID: sanityNode, Zone: "cn-hangzhou-a", Type: "ecs.g6.large"}},
 		Latency:   latency,
 		BeforeReply: func() {
 			if err := keeper.Update(); err != nil {

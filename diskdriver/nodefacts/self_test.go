@@ -21,7 +21,7 @@ const csiDriver = "disk.example.com"
 
 // told is a Node whose facts are published.
 func told(changes ...func(*corev1.Node)) *corev1.Node {
-	facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g7.large", Zone: "cn-hangzhou-h", DataDisks: 4}
+	facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g6.large", Zone: "cn-hangzhou-h", DataDisks: 4}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{}, Annotations: map[string]string{Annotation: facts.text()}},
 		Spec:       corev1.NodeSpec{ProviderID: "cn-hangzhou.i-1"},
@@ -92,7 +92,7 @@ func TestANodeThatDoesNotKnowItselfSaysWhatIsMissing(t *testing.T) {
 // What is asked for by flag is what the kubelet is told, at registration and whenever it asks again.
 func TestTheLimitsOfANodeCountOverECS(t *testing.T) {
 	unknown := func(n *corev1.Node) {
-		facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g7.large", Zone: "cn-hangzhou-h"}
+		facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g6.large", Zone: "cn-hangzhou-h"}
 		n.Annotations[Annotation] = facts.text()
 	}
 	for _, row := range []struct {

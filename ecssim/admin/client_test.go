@@ -25,8 +25,8 @@ func newServer(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
 	config := ecssim.Config{
 		Region: region, Zones: []string{zoneH, zoneI},
 		Instances: []ecssim.Instance{
-			{ID: "i-1", Zone: zoneH, Type: "ecs.g7.large"},
-			{ID: "i-2", Zone: zoneI, Type: "ecs.g7.large"},
+			{ID: "i-1", Zone: zoneH, Type: "ecs.g6.large"},
+			{ID: "i-2", Zone: zoneI, Type: "ecs.g6.large"},
 		},
 	}
 	if change != nil {

@@ -6,12 +6,15 @@ import "github.com/topodisk/topodisk/ecssim"
 //
 //	instances: id, and to change one status or locked, or to add one zone and
 //	           type; with DELETE id alone
+//	types:     an instance type, as in InstanceType, that instances can then
+//	           have
 //	queues:    attach, detach, as in Queues; both 0 is one at a time
 //	devices:   what the guest of each instance sees
 func instanceRoutes() []route {
 	return []route{
 		change("POST", "instances", setInstance),
 		change("DELETE", "instances", removeInstance),
+		change("POST", "types", func(s *ecssim.Server, t ecssim.InstanceType) (any, error) { return t, s.AddInstanceType(t) }),
 		change("POST", "queues", func(s *ecssim.Server, q ecssim.Queues) (any, error) { return q, s.SetQueues(q) }),
 		get("devices", func(s *ecssim.Server) any { return allDevices(s) }),
 	}

@@ -22,7 +22,7 @@ func TestAdminAPIChangesInstancesAndQueues(t *testing.T) {
 			}
 			return text
 		}
-		do("POST", "/_sim/instances", `{"id":"i-3","zone":"cn-hangzhou-h","type":"ecs.g7.large","status":"Stopped"}`)
+		do("POST", "/_sim/instances", `{"id":"i-3","zone":"cn-hangzhou-h","type":"ecs.g6.large","status":"Stopped"}`)
 		do("POST", "/_sim/queues", `{"attach":32,"detach":5}`)
 		do("POST", "/_sim/faults", `{"action":"AttachDisk","do":"stuck","count":1}`)
 		must(t, s, "AttachDisk", params{"InstanceId": "i-3", "DiskId": id})
@@ -93,7 +93,10 @@ func TestAdminAPINamesWhatIsWrongWithInstancesAndTimes(t *testing.T) {
 	for _, tt := range []struct{ method, path, body, mentions string }{
 		{"POST", "/_sim/instances", `{"id":"i-9","status":"Stopped"}`, "one of i-1, i-2"},
 		{"POST", "/_sim/instances", `{"id":"i-1","status":"Asleep"}`, "Pending, Running"},
-		{"POST", "/_sim/instances", `{"id":"i-9","zone":"x","type":"ecs.g7.large"}`, "a zone of"},
+		{"POST", "/_sim/instances", `{"id":"i-9","zone":"x","type":"ecs.g6.large"}`, "a zone of"},
+		{"POST", "/_sim/instances", `{"id":"i-9","zone":"cn-hangzhou-h","type":"ecs.g9i.large"}`, "did you mean"},
+		{"POST", "/_sim/types", `{"id":"ecs.g9i.large","nvme":"required"}`, "DiskQuantity"},
+		{"POST", "/_sim/types", `{"id":"ecs.g9i.large","disks":9}`, "diskQuantity"},
 		{"POST", "/_sim/instances", `{"name":"i-1"}`, "id, zone, type, status, locked"},
 		{"DELETE", "/_sim/instances", `{"id":"i-9"}`, "one of i-1, i-2"},
 		{"POST", "/_sim/queues", `{"attach":1}`, "both above zero"},
@@ -111,5 +114,21 @@ func TestAdminAPINamesWhatIsWrongWithInstancesAndTimes(t *testing.T) {
 		if status, text := call(t, s, tt.method, tt.path, tt.body); status != 400 || !strings.Contains(text, tt.mentions) {
 			t.Errorf("%s %s %s: %d %s; want 400 and mention of %q", tt.method, tt.path, tt.body, status, text, tt.mentions)
 		}
+	}
+}
+
+func TestAdminAPIDeclaresInstanceTypes(t *testing.T) {
+	s := newServer(t, nil)
+	for _, step := range []struct{ path, body string }{
+		{"/_sim/types", `{"id":"ecs.g9i.large","diskQuantity":9,"nvme":"required","categories":["cloud_auto"]}`},
+		{"/_sim/instances", `{"id":"i-9","zone":"cn-hangzhou-h","type":"ecs.g9i.large"}`},
+	} {
+		if status, text := call(t, s, "POST", step.path, step.body); status != 200 {
+			t.Fatalf("%s %s: %d %s", step.path, step.body, status, text)
+		}
+	}
+	list := s.State().Instances
+	if i := list[len(list)-1]; i.ID != "i-9" || i.DiskLimit != 9 || i.System == "" {
+		t.Errorf("the instance of the declared type is %+v", i)
 	}
 }

@@ -67,7 +67,7 @@ func (a *arena) addNodes(ctx context.Context, from, to int) error {
 // nodeOf is a node as kubelet and driver register it. test/kube/upstream/requirement has the same.
 func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i), Labels: map[string]string{
-		zoneLabel: zoneNamed(i), corev1.LabelHostname: nodeNamed(i), corev1.LabelInstanceTypeStable: "ecs.g7.xlarge",
+		zoneLabel: zoneNamed(i), corev1.LabelHostname: nodeNamed(i), corev1.LabelInstanceTypeStable: "ecs.g6.xlarge",
 		"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/pool": fmt.Sprintf("pool-%d", i%7),
 	}}}
 	for image := range 20 { // a kubelet tells of its images, and they are most of a Node

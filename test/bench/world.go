@@ -49,7 +49,7 @@ func simulator(change func(*ecssim.Config)) (*ecssim.Server, error) {
 	latency.Spread = 0 // so that runs can be compared
 	config := ecssim.Config{Region: region, Zones: []string{zone}, Latency: latency, LedgerSize: 1000}
 	for i := range instances {
-		config.Instances = append(config.Instances, ecssim.Instance{ID: string(instance(i)), Zone: zone, Type: "ecs.sim.dense"})
+		config.Instances = append(config.Instances, ecssim.Instance{ID: string(instance(i)), Zone: zone, Type: "ecs.g6se.26xlarge"})
 	}
 	if change != nil {
 		change(&config)

@@ -25,7 +25,7 @@ func TestNodeThatTheCacheDoesNotKnowYetServesItsClaimWhenItDoes(t *testing.T) {
 	s.passed()
 	thaw := s.freeze("nodes")
 	defer thaw()
-	node := lab.Node{Name: "node-late", Instance: "i-bp1lablate", Type: "ecs.g7.xlarge", Region: s.Nodes[0].Region, Zone: s.Nodes[0].Zone}
+	node := lab.Node{Name: "node-late", Instance: "i-bp1lablate", Type: "ecs.g6.xlarge", Region: s.Nodes[0].Region, Zone: s.Nodes[0].Zone}
 	s.must(s.AddNode(s.Context(), node))
 	s.Cleanup(func() { s.must(s.removeNode(context.Background(), node.Name)) })
 	s.must(s.claimAlone(s.Context(), "early", waits))

@@ -109,7 +109,7 @@ func (s *scene) otherAccount() *ecssim.Server {
 	zone := s.Zones()[0]
 	other, err := ecssim.New(ecssim.Config{
 		Region: s.Nodes[0].Region, Zones: s.Zones(), Account: "2345678901234567", Seed: 1, Latency: latency,
-		AccessKeys: map[string]string{otherKey: otherSecret}, Instances: []ecssim.Instance{{ID: otherInstance, Zone: zone, Type: "ecs.g7.xlarge"}},
+		AccessKeys: map[string]string{otherKey: otherSecret}, Instances: []ecssim.Instance{{ID: otherInstance, Zone: zone, Type: "ecs.g6.xlarge"}},
 	})
 	s.must(err)
 	own, err := url.Parse(s.Simulator.URL)

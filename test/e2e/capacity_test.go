@@ -47,7 +47,7 @@ func sellingZones() (args []string) {
 // nodeIn returns a node of an empty zone.
 func nodeIn(zone string) lab.Node {
 	name := zone[strings.LastIndex(zone, "-")+1:]
-	return lab.Node{Name: "node-" + name + "1", Instance: "i-bp1lab" + name + "1", Type: "ecs.g7.xlarge", Region: "cn-hangzhou", Zone: zone}
+	return lab.Node{Name: "node-" + name + "1", Instance: "i-bp1lab" + name + "1", Type: "ecs.g6.xlarge", Region: "cn-hangzhou", Zone: zone}
 }
 
 // add adds a node by one of the lab's methods, until the test is over.

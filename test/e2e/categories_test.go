@@ -21,7 +21,7 @@ import (
 )
 
 // oldType is an instance type that takes cloud_efficiency and no disk of the ESSD series.
-const oldType = "ecs.sim.legacy"
+const oldType = "ecs.i2.xlarge"
 
 func TestPodStaysOffANodeThatCannotAttachItsDisk(t *testing.T) {
 	s := newScene(t)
@@ -138,7 +138,7 @@ func (s *scene) oldNode(zone string) string {
 // nodes say.
 func (s *scene) bareNode(zone string) string {
 	s.Helper()
-	n := lab.Node{Name: "node-bare", Instance: "bare", Type: "ecs.g7.xlarge", Region: s.Nodes[0].Region, Zone: zone}
+	n := lab.Node{Name: "node-bare", Instance: "bare", Type: "ecs.g6.xlarge", Region: s.Nodes[0].Region, Zone: zone}
 	s.addNode(n)
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, topology.ZoneKey)
 	_, err := s.Client.CoreV1().Nodes().Patch(s.Context(), n.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})

@@ -63,7 +63,7 @@ func newScene(t *testing.T, disks int) *scene {
 	args := []string{"--zone=" + zone, "--latency=fast", "--queues=parallel", "--access-key=" + lab.KeyID + "=" + lab.Secret}
 	for n := range disks {
 		for _, instance := range []string{here(n), there(n), other(n)} {
-			args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.simn.large", instance, zone))
+			args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7se.large", instance, zone))
 		}
 	}
 	replicas, err := lab.StartReplicas(t.Context(), *built, dir, region, args...)

@@ -42,7 +42,7 @@ func newNode(zone string, n int) Node {
 	return Node{
 		Name:     fmt.Sprintf("node-%s%d", zone, n),
 		Instance: fmt.Sprintf("i-bp1lab%s%d", zone, n),
-		Type:     "ecs.g7.xlarge",
+		Type:     "ecs.g6.xlarge",
 		Region:   region,
 		Zone:     region + "-" + zone,
 	}

@@ -119,7 +119,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// takes is how many data disks ecs.g7.xlarge takes as the simulator has it.
+// takes is how many data disks ecs.g6.xlarge takes as the simulator has it.
 const takes = 16
 
 // limit is how many disks of the driver a node takes, as Kubernetes knows it; 0 if it knows none.

@@ -98,7 +98,7 @@ func run(ctx context.Context, o options) (int, error) {
 	}
 	nodes := lab.ManyNodes(4) // two of them in the first zone
 	for i := range nodes {
-		nodes[i].Type = "ecs.simn.large" // its NVMe takes disks that several nodes have
+		nodes[i].Type = "ecs.g7se.large" // its NVMe takes disks that several nodes have
 	}
 	l, err := lab.Start(ctx, lab.Options{
 		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes, Images: images,
