@@ -3,6 +3,7 @@ package admin_test
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -36,7 +37,7 @@ func parse(t *testing.T, text string) *element {
 	open := []*element{{name: "page"}}
 	for {
 		token, err := d.Token()
-		if err == io.EOF && len(open) == 1 {
+		if errors.Is(err, io.EOF) && len(open) == 1 {
 			return open[0]
 		}
 		if err != nil {

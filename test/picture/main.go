@@ -57,7 +57,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	address, stop, err := simulator(ctx, dir)
 	if err != nil {
 		return err
