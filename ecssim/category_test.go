@@ -44,7 +44,7 @@ func TestNoncesAreForgottenWithTheirTimestamps(t *testing.T) {
 	if !n.use("a", now) || n.use("a", now.Add(2*signatureWindow)) {
 		t.Error("a nonce must be taken once while a timestamp of its time could be")
 	}
-	if !n.use("b", now.Add(2*signatureWindow+time.Second)) || n.used["a"] || len(n.order) != 1 {
-		t.Errorf("old nonces must go: %v", n.used)
+	if !n.use("b", now.Add(noncesKept+nonceAgeSpan+time.Second)) || len(n.ages) != 1 || len(n.ages[0].used) != 1 {
+		t.Errorf("old nonces must go: %v", n.ages)
 	}
 }

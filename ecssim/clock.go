@@ -80,6 +80,7 @@ func (q *queue) add(at time.Time, do func()) {
 func (q *queue) run(now time.Time) {
 	for len(q.events) > 0 && !q.events[0].at.After(now) {
 		e := q.events[0]
+		q.events[0] = event{} // what it refers to can go
 		q.events = q.events[1:]
 		e.do()
 		if q.after != nil {

@@ -2,7 +2,9 @@ package ecssim
 
 import (
 	"iter"
+	"math"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -40,19 +42,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	if dry, no := x.params.boolean("DryRun", false); no != nil || dry {
 		return nil, orDryRun(no)
 	}
-	var found []*disk
-	for d := range candidates {
-		if x.now.Before(d.created.Add(s.config.Latency.Visible)) {
-			continue
-		}
-		if !slices.ContainsFunc(filters, func(f diskFilter) bool { return !f(d) }) {
-			found = append(found, d)
-		}
-	}
-	if (x.params.hasList("Tag") || x.params["ResourceGroupId"] != "") && len(found) > maxTagged {
-		found = found[:maxTagged]
-	}
-	shown, reply := cut(page, found, func(d *disk) int { return -d.seq })
+	shown, reply := s.cutDisks(x, page, candidates, filters)
 	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
 	list := []object{}
 	for _, d := range shown {
@@ -60,6 +50,40 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	}
 	reply["Disks"] = wrapped("Disk", list)
 	return reply, nil
+}
+
+// cutDisks returns the disks of a page. There may be very many, and everybody
+// waits meanwhile: without filters, those of other pages are not looked at.
+func (s *Server) cutDisks(x *exchange, pg page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, object) {
+	key := func(d *disk) int { return -d.seq }
+	if x.params["DiskIds"] == "" && len(filters) == 0 && !x.stale {
+		all := s.disks.order
+		hidden := x.now.Add(-s.config.Latency.Visible) // what was created later is
+		n := sort.Search(len(all), func(i int) bool { return all[i].created.After(hidden) })
+		return cutAt(pg, n, func(i int) *disk { return all[n-1-i] }, key)
+	}
+	limit := math.MaxInt
+	if x.params.hasList("Tag") || x.params["ResourceGroupId"] != "" {
+		limit = maxTagged
+	}
+	return cutSeq(pg, s.visible(x, candidates, filters, limit), key)
+}
+
+// visible yields the candidates that a read may show and that pass every
+// filter, up to a limit.
+func (s *Server) visible(x *exchange, candidates iter.Seq[*disk], filters []diskFilter, limit int) iter.Seq[*disk] {
+	latest := x.now.Add(-s.config.Latency.Visible) // of the creation
+	return func(yield func(*disk) bool) {
+		n := 0
+		for d := range candidates {
+			if d.created.After(latest) || slices.ContainsFunc(filters, func(f diskFilter) bool { return !f(d) }) {
+				continue
+			}
+			if n++; n > limit || !yield(d) {
+				return
+			}
+		}
+	}
 }
 
 // diskFilter tells whether a read may show a disk.

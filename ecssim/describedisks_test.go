@@ -3,7 +3,10 @@ package ecssim_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
@@ -277,5 +280,39 @@ func TestUnknownDiskCanBeForgivenByDeleteDisk(t *testing.T) {
 	s := newServer(t, func(c *ecssim.Config) { c.ForgiveUnknownDisk = true })
 	if err := remove(newClient(t, s), "d-none"); err != nil {
 		t.Error(err)
+	}
+}
+
+// BenchmarkDescribeDisksOfAll reads a page of 180 000 disks, without filters.
+// Nearly all of the time the state is locked.
+func BenchmarkDescribeDisksOfAll(b *testing.B) {
+	s, err := ecssim.New(ecssim.Config{Region: region, Zones: []string{zoneH}, LedgerSize: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	call := func(query string) string {
+		r, err := http.NewRequest("POST", "http://ecs/?Version=2014-05-26&Format=JSON&RegionId="+region+"&"+query, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		reply, err := s.RoundTrip(r)
+		if err != nil || reply.StatusCode != 200 {
+			b.Fatalf("%s: %v %v", query, reply, err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return string(text)
+	}
+	for i := range 180_000 {
+		call("Action=CreateDisk&ZoneId=" + zoneH + "&DiskCategory=cloud_essd&Size=20&Tag.1.Key=n&Tag.1.Value=" + strconv.Itoa(i%1000))
+	}
+	for _, page := range []string{"PageSize=10", "PageSize=100", "PageSize=100&PageNumber=1500", "MaxResults=500", "PageSize=10&Tag.1.Key=n&Tag.1.Value=7"} {
+		b.Run(page, func(b *testing.B) {
+			for b.Loop() {
+				call("Action=DescribeDisks&" + page)
+			}
+		})
 	}
 }

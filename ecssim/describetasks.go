@@ -45,6 +45,22 @@ func (s *Server) task(id string) *task {
 	return nil
 }
 
+// keptTasks is how many tasks there are at most, but for those that are
+// Processing. No public source says how long ECS keeps them.
+const keptTasks = 1000
+
+// addTask adds a task, and drops the oldest that has ended if there are many.
+func (s *Server) addTask(t *task) {
+	s.tasks = append(s.tasks, t)
+	if len(s.tasks) <= keptTasks {
+		return
+	}
+	if i := slices.IndexFunc(s.tasks, func(t *task) bool { return t.status != taskProcessing }); i >= 0 {
+		s.past.touch(s.tasks[i].id)
+		s.tasks = slices.Delete(s.tasks, i, i+1)
+	}
+}
+
 // describeTasks shows the tasks that pass every filter, the newest first.
 func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 	var ids []string
@@ -79,7 +95,7 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 			found = append(found, t)
 		}
 	}
-	shown, reply := cut(page, found, func(t *task) int { return slices.Index(found, t) + 1 })
+	shown, reply := cut(page, found, func(t *task) int { return -t.seq })
 	list := []object{}
 	for _, t := range shown {
 		list = append(list, t.render())

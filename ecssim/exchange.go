@@ -40,18 +40,18 @@ type exchange struct {
 	action  action
 	fault   Fault
 	refusal *refusal
-	settled bool       // its reply is final
-	again   bool       // a fault made it take effect once more
-	stopped bool       // the gateway refused it: no action has seen it
-	disk    string     // the disk concerned, for the ledger
-	caller  *accessKey // who signed it; nil if the action takes no signature
-	denial  object     // what the reply says of a permission that is lacking
-	blind   bool       // the caller sees nothing of what a read finds
-	stale   bool       // a read shows what was at now, which is past
-	plain   bool       // the reply is text, not JSON
-	text    string     // of a plain reply
-	silent  bool       // there is no reply
-	token   *tokenUse
+	settled bool          // its reply is final
+	again   bool          // a fault made it take effect once more
+	stopped bool          // the gateway refused it: no action has seen it
+	disk    string        // the disk concerned, for the ledger
+	caller  *accessKey    // who signed it; nil if the action takes no signature
+	denial  object        // what the reply says of a permission that is lacking
+	blind   bool          // the caller sees nothing of what a read finds
+	stale   bool          // a read shows what was at now, which is past
+	plain   bool          // the reply is text, not JSON
+	text    string        // of a plain reply
+	silent  bool          // there is no reply
+	token   *tokenKey     // that the request bound
 	takes   time.Duration // from the effect to the reply
 	extra   time.Duration // what the action adds to that
 	ends    time.Time     // when the change that it began is over; zero if it began none

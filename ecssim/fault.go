@@ -266,11 +266,11 @@ func (f Fault) spoil(x *exchange, r reply) reply {
 		after.refusal = &refusal{f.Status, f.Code, f.Message}
 		r = after.render(nil)
 	case FaultTruncated:
-		r.status, r.body = 200, r.body[:len(r.body)/2]
+		r.status, r.half = 200, true
 	case FaultEmpty:
-		r.status, r.body = 200, nil
+		r.status, r.content, r.body = 200, nil, nil
 	case FaultHTML:
-		r.status, r.contentType = 502, "text/html"
+		r.status, r.contentType, r.content = 502, "text/html", nil
 		r.body = []byte("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><center><h1>502 Bad Gateway</h1></center></body>\r\n</html>\r\n")
 	}
 	return r

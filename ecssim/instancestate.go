@@ -102,6 +102,7 @@ func (s *Server) release(i *instance, at time.Time, cause string) {
 		s.untie(a, at, cause)
 		if gone {
 			s.disks.remove(a.disk)
+			s.ledger.stats.retire(a.disk.id)
 		}
 	}
 }

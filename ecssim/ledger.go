@@ -3,6 +3,7 @@ package ecssim
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,11 +28,39 @@ type Call struct {
 // ledger is the last calls, and counts of all.
 type ledger struct {
 	size    int
-	calls   []Call
+	calls   []loggedCall // a ring: the oldest is the one at total modulo size
 	total   int
 	counts  map[string]map[string]int // by action and code, "" for success
 	unknown map[string]int            // by action and parameter: Action Name.N
 	stats   statistics
+}
+
+// loggedCall is a Call whose parameters are in one text of their own, for a
+// map of them would keep the whole request in memory.
+type loggedCall struct {
+	Call
+	params string // names and values, each with a zero byte behind it
+}
+
+// log packs the parameters of a call.
+func (c Call) log() loggedCall {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
+		text.WriteString(strings.ReplaceAll(name, "\x00", "") + "\x00" + strings.ReplaceAll(c.Params[name], "\x00", "") + "\x00")
+	}
+	c.Params, c.Disk, c.UserAgent = nil, strings.Clone(c.Disk), strings.Clone(c.UserAgent)
+	return loggedCall{c, text.String()}
+}
+
+// read returns the call with its parameters.
+func (l loggedCall) read() Call {
+	c := l.Call
+	c.Params = map[string]string{}
+	fields := strings.Split(l.params, "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		c.Params[fields[i]] = fields[i+1]
+	}
+	return c
 }
 
 func newLedger(size int) ledger {
@@ -56,11 +85,12 @@ func (l *ledger) write(x *exchange) {
 	case x.fault.unheard():
 		c.Code = x.fault.Do
 	}
-	l.total++
-	if len(l.calls) == l.size {
-		l.calls = l.calls[1:]
+	if len(l.calls) < l.size {
+		l.calls = append(l.calls, c.log())
+	} else {
+		l.calls[l.total%l.size] = c.log()
 	}
-	l.calls = append(l.calls, c)
+	l.total++
 	if l.counts[c.Action] == nil {
 		l.counts[c.Action] = map[string]int{}
 	}
@@ -68,18 +98,37 @@ func (l *ledger) write(x *exchange) {
 	l.stats.count(c)
 }
 
+// maxUnknown is how many names of unknown parameters are counted.
+const maxUnknown = 1000
+
+// kept returns the call at a place among those that are kept, the oldest first.
+func (l *ledger) kept(i int) loggedCall {
+	if len(l.calls) < l.size {
+		return l.calls[i]
+	}
+	return l.calls[(l.total+i)%l.size]
+}
+
 // countUnknown counts the parameters that an action does not take. The real
 // ECS ignores them, and so hides many a misspelling.
 func (l *ledger) countUnknown(x *exchange) {
 	for _, name := range x.unknown() {
-		l.unknown[x.action.name+" "+name]++
+		key := x.action.name + " " + name
+		if _, is := l.unknown[key]; is || len(l.unknown) < maxUnknown {
+			l.unknown[key]++
+		}
 	}
 }
 
 // Calls returns the last calls, the oldest first, at most Config.LedgerSize.
 func (s *Server) Calls() []Call {
 	var calls []Call
-	s.look(func(time.Time) { calls = slices.Clone(s.ledger.calls) })
+	s.look(func(time.Time) {
+		l := &s.ledger
+		for i := range l.calls {
+			calls = append(calls, l.kept(i).read())
+		}
+	})
 	return calls
 }
 

@@ -278,8 +278,9 @@ func (s *Server) startModify(x *exchange, c respec) object {
 		s.finishModify(c, x.now)
 		return object{"OrderId": ""}
 	}
-	t := &task{seq: len(s.tasks) + 1, id: s.ids.resource(taskPrefix), change: c, status: taskProcessing, created: x.now}
-	s.tasks = append(s.tasks, t)
+	s.tasksMade++
+	t := &task{seq: s.tasksMade, id: s.ids.resource(taskPrefix), change: c, status: taskProcessing, created: x.now}
+	s.addTask(t)
 	s.past.touch(t.id)
 	d.task, d.modifying = t, c.from.category != c.to.category
 	s.note(d, x.now, x.cause())

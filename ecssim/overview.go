@@ -181,9 +181,9 @@ func (d *disk) pending() []PendingChange {
 func (l *ledger) newest(f CallFilter, limit int) Newest[Call] {
 	var n Newest[Call]
 	f = CallFilter{strings.ToLower(f.Action), strings.ToLower(f.Code), strings.ToLower(f.Disk)}
-	for _, c := range slices.Backward(l.calls) {
-		if f.matches(c) {
-			n.add(limit, func() Call { return c })
+	for i := range l.calls {
+		if c := l.kept(len(l.calls) - 1 - i); f.matches(c.Call) {
+			n.add(limit, c.read)
 		}
 	}
 	return n

@@ -3,8 +3,9 @@ package ecssim
 import (
 	"encoding/base64"
 	"fmt"
+	"iter"
 	"math"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -100,28 +101,65 @@ func readNextToken(token string) (int, time.Time, *refusal) {
 // cut returns the rows of a page and the reply's paging fields. The rows come
 // in the order of their keys, which are all different.
 func cut[T any](pg page, rows []T, key func(T) int) ([]T, object) {
+	return cutAt(pg, len(rows), func(i int) T { return rows[i] }, key)
+}
+
+// cutAt is cut of n rows, of which it looks at those alone that it needs.
+func cutAt[T any](pg page, n int, row func(int) T, key func(T) int) ([]T, object) {
+	from := n
+	switch {
+	case pg.byToken:
+		from = sort.Search(n, func(i int) bool { return key(row(i)) > pg.after })
+	case pg.number-1 < n: // no page further on has a row, and the product stays in range
+		from = min((pg.number-1)*pg.size, n)
+	}
+	var shown []T
+	for i := range pg.kept(min(pg.size, n-from)) {
+		shown = append(shown, row(from+i))
+	}
 	if !pg.byToken {
-		from := len(rows)
-		if pg.number-1 < len(rows) { // no page further on has a row, and the product stays in range
-			from = min((pg.number-1)*pg.size, len(rows))
+		return shown, object{"TotalCount": n, "PageNumber": pg.number, "PageSize": pg.size}
+	}
+	return shown, object{"NextToken": next(pg, shown, from+len(shown) < n, key)}
+}
+
+// cutSeq is cut for rows that are too many to hold: it keeps those of the page
+// alone. A page by token ends as soon as it is full.
+func cutSeq[T any](pg page, rows iter.Seq[T], key func(T) int) ([]T, object) {
+	var shown []T
+	if !pg.byToken {
+		total := 0
+		for r := range rows {
+			if total/pg.size == pg.number-1 {
+				shown = append(shown, r)
+			}
+			total++
 		}
-		shown := rows[from:min(from+pg.size, len(rows))]
-		return shown[:pg.kept(len(shown))], object{"TotalCount": len(rows), "PageNumber": pg.number, "PageSize": pg.size}
+		return shown[:pg.kept(len(shown))], object{"TotalCount": total, "PageNumber": pg.number, "PageSize": pg.size}
 	}
-	from := slices.IndexFunc(rows, func(r T) bool { return key(r) > pg.after })
-	if from < 0 {
-		from = len(rows)
+	more := false
+	for r := range rows {
+		if key(r) <= pg.after {
+			continue
+		}
+		if more = len(shown) == pg.size; more {
+			break
+		}
+		shown = append(shown, r)
 	}
-	shown := rows[from:min(from+pg.size, len(rows))]
-	shown = shown[:pg.kept(len(shown))]
-	next, last := "", pg.after
-	if len(shown) > 0 {
-		last = key(shown[len(shown)-1])
+	kept := shown[:pg.kept(len(shown))]
+	return kept, object{"NextToken": next(pg, kept, more || len(kept) < len(shown), key)}
+}
+
+// next returns the NextToken after the rows of a page, empty if that was all.
+func next[T any](pg page, shown []T, more bool, key func(T) int) string {
+	switch {
+	case !more:
+		return ""
+	case len(shown) == 0:
+		return nextToken(pg.after, pg.now)
 	}
-	if from+len(shown) < len(rows) {
-		next = nextToken(last, pg.now)
-	}
-	return shown, object{"NextToken": next}
+	return nextToken(key(shown[len(shown)-1]), pg.now)
 }
 
 // kept is how many of n rows come.

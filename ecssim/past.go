@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// keptPast is how far back a stale read can look.
-const keptPast = 2 * time.Minute
+// How far back a stale read can look, and how many deleted things of a kind it
+// can still show at most.
+const (
+	keptPast    = 2 * time.Minute
+	keptDeleted = 500
+)
 
 // past remembers how things were, so that a read can lag behind.
 type past struct {
@@ -126,9 +130,9 @@ func (h *history[T]) write(id string, now T, at time.Time) {
 
 // forget drops what nobody can see any more of deleted things.
 func (h *history[T]) forget(before time.Time) {
-	for len(h.gone) > 0 && h.gone[0].at.Before(before) {
+	for len(h.gone) > 0 && (h.gone[0].at.Before(before) || len(h.gone) > keptDeleted) {
 		delete(h.versions, h.gone[0].id)
-		h.gone = h.gone[1:]
+		h.gone = slices.Delete(h.gone, 0, 1)
 	}
 }
 
@@ -182,7 +186,7 @@ func (d *disk) copied() *disk {
 		tie.disk = &c
 		c.attachments = append(c.attachments, &tie)
 	}
-	c.changes = slices.Clone(d.changes)
+	c.changes = nil // no read shows them
 	return &c
 }
 

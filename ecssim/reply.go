@@ -20,6 +20,9 @@ type reply struct {
 	requestID   string
 	contentType string
 	body        []byte
+	content     object // of the body that encoded writes; nil if body is there already
+	root        string // the element that an XML body is; empty for a body in JSON
+	half        bool   // only half of the body is sent
 	lost        bool
 	how         syscall.Errno // what the caller's side of a lost connection says, if not just its end
 	over        time.Duration // how long the body takes to come
@@ -71,9 +74,25 @@ func (x *exchange) render(body object) reply {
 		body = object{}
 	}
 	body["RequestId"] = x.requestID
-	r := reply{status: status, requestID: x.requestID, contentType: jsonType, body: encodeJSON(body)}
+	r := reply{status: status, requestID: x.requestID, contentType: jsonType, content: body}
 	if x.format == formatXML {
-		r.contentType, r.body = xmlType, encodeXML(x.root(), r.body)
+		r.contentType, r.root = xmlType, x.root()
+	}
+	return r
+}
+
+// encoded returns the reply with its body. That takes longer than all else for
+// a page of many disks, so it is done when the state is not locked: what is in
+// content belongs to the reply alone.
+func (r reply) encoded() reply {
+	if r.content != nil {
+		r.body = encodeJSON(r.content)
+		if r.root != "" {
+			r.body = encodeXML(r.root, r.body)
+		}
+	}
+	if r.half {
+		r.body = r.body[:len(r.body)/2]
 	}
 	return r
 }

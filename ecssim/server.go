@@ -41,6 +41,7 @@ type Server struct {
 	disks     shelf
 	fleet     fleet
 	tasks     []*task // the oldest first
+	tasksMade int
 	shots     album
 	stuck     []transition // kept back by FaultStuck
 	random    *rand.Rand   // spreads latencies
@@ -123,7 +124,7 @@ func (s *Server) serve(ctx context.Context, m message) (reply, error) {
 			if s.config.BeforeReply != nil {
 				s.config.BeforeReply()
 			}
-			return x.reply, nil
+			return x.reply.encoded(), nil
 		}
 		s.look(func(time.Time) { due, settled = x.answerAt, x.settled })
 	}
@@ -190,12 +191,15 @@ func (s *Server) execute(x *exchange) {
 	if x.stopped {
 		x.answerAt = x.at // a gateway's refusal takes no time
 	}
-	s.tokens.settle(x)
+	s.settleToken(x)
 	x.reply = x.fault.spoil(x, x.render(body))
 	if x.silent {
 		x.reply.lost, x.reply.status = true, 0
 	}
 	s.ledger.write(x)
+	if s.disks.byID[x.disk] == nil {
+		s.ledger.stats.retire(x.disk)
+	}
 	x.settled = true
 	s.repeat(x)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha1"
 	"encoding/base64"
+	"hash/maphash"
 	"maps"
 	"net/url"
 	"slices"
@@ -135,29 +136,39 @@ func percentEncode(s string) string {
 }
 
 // nonces remembers the nonces of the requests whose timestamps would still
-// be taken.
+// be taken: as hashes, for there is one of every request.
 type nonces struct {
-	used  map[string]bool
-	order []usedNonce
+	seed maphash.Seed
+	ages []nonceAge // the oldest first
 }
 
-type usedNonce struct {
-	at    time.Time
-	nonce string
+// nonceAge is the nonces of one part of that time.
+type nonceAge struct {
+	began time.Time
+	used  map[uint64]struct{}
 }
 
-func newNonces() nonces { return nonces{used: map[string]bool{}} }
+// nonceAgeSpan is how long an age takes in nonces, and noncesKept how long
+// a nonce could come once more at least.
+const (
+	nonceAgeSpan = 5 * time.Minute
+	noncesKept   = 2 * signatureWindow
+)
+
+func newNonces() nonces { return nonces{seed: maphash.MakeSeed()} }
 
 // use notes a nonce, and returns false if it was used before.
 func (n *nonces) use(nonce string, now time.Time) bool {
-	for len(n.order) > 0 && now.Sub(n.order[0].at) > 2*signatureWindow {
-		delete(n.used, n.order[0].nonce)
-		n.order = n.order[1:]
+	for len(n.ages) > 0 && now.Sub(n.ages[0].began) > noncesKept+nonceAgeSpan {
+		n.ages = slices.Delete(n.ages, 0, 1)
 	}
-	if n.used[nonce] {
+	hash := maphash.String(n.seed, nonce)
+	if slices.ContainsFunc(n.ages, func(age nonceAge) bool { _, is := age.used[hash]; return is }) {
 		return false
 	}
-	n.used[nonce] = true
-	n.order = append(n.order, usedNonce{now, nonce})
+	if last := len(n.ages) - 1; last < 0 || now.Sub(n.ages[last].began) > nonceAgeSpan {
+		n.ages = append(n.ages, nonceAge{now, map[uint64]struct{}{}})
+	}
+	n.ages[len(n.ages)-1].used[hash] = struct{}{}
 	return true
 }

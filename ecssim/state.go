@@ -14,7 +14,7 @@ type State struct {
 	Disks         []DiskState               `json:"disks"`       // data disks
 	SystemDisks   []DiskState               `json:"systemDisks"` // of the instances
 	Snapshots     []SnapshotState           `json:"snapshots"`
-	Tasks         []TaskState               `json:"tasks"`     // all since the start
+	Tasks         []TaskState               `json:"tasks"`     // the last 1000, and those that are Processing
 	DisksMade     int                       `json:"disksMade"` // data disks, since the start
 	DisksDeleted  int                       `json:"disksDeleted"`
 	Queues        Queues                    `json:"queues"`

@@ -37,11 +37,18 @@ type ActionStats struct {
 	Took map[string]int `json:"took"`
 }
 
+// keptVolumes is of how many disks that don't exist VolumeCalls knows.
+const keptVolumes = 1000
+
 // statistics is what Stats are made from.
 type statistics struct {
 	actions map[string]*ActionStats
 	faults  map[string]int
-	volumes map[string]map[string]int // calls that named a disk alone, by disk and action
+	// volumes are the calls that named a disk alone, by disk and action: of
+	// disks that exist, and of the last keptVolumes others.
+	volumes map[string]map[string]int
+	gone    []string    // those others, in the order of their first call without the disk
+	retired map[int]int // of the others before: how many had how many calls
 	batches map[string]map[int]int
 	active  int
 	most    int
@@ -52,6 +59,7 @@ type statistics struct {
 func newStatistics() statistics {
 	return statistics{
 		actions: map[string]*ActionStats{}, faults: map[string]int{}, volumes: map[string]map[string]int{}, batches: map[string]map[int]int{},
+		retired: map[int]int{},
 	}
 }
 
@@ -93,6 +101,29 @@ func (t *statistics) count(c Call) {
 	}
 }
 
+// retire says that a disk whose calls were counted does not exist. Of the
+// oldest such disk the number of calls is kept alone; if it is named once
+// more, it counts as another disk.
+func (t *statistics) retire(disk string) {
+	if t.volumes[disk] == nil || slices.Contains(t.gone, disk) {
+		return
+	}
+	t.gone = append(t.gone, disk)
+	if len(t.gone) > keptVolumes {
+		t.retired[sum(t.volumes[t.gone[0]])]++
+		delete(t.volumes, t.gone[0])
+		t.gone = slices.Delete(t.gone, 0, 1)
+	}
+}
+
+func sum(counts map[string]int) int {
+	n := 0
+	for _, count := range counts {
+		n += count
+	}
+	return n
+}
+
 // atMost is the bucket of a duration.
 func atMost(d time.Duration) string {
 	limit := time.Millisecond
@@ -131,7 +162,8 @@ func (s *Server) ResetStats() {
 	})
 }
 
-// VolumeCalls returns how many calls named a disk alone, by action.
+// VolumeCalls returns how many calls named a disk alone, by action. Of disks
+// that don't exist any more it knows those of the last 1000.
 func (s *Server) VolumeCalls(disk string) map[string]int {
 	var calls map[string]int
 	s.look(func(time.Time) { calls = maps.Clone(s.ledger.stats.volumes[disk]) })
@@ -140,8 +172,11 @@ func (s *Server) VolumeCalls(disk string) map[string]int {
 
 func (t *statistics) export() Stats {
 	st := Stats{
-		Faults: maps.Clone(t.faults), MostAtOnce: t.most, Connections: t.connections, Volumes: len(t.volumes), OwnCalls: map[int]int{},
+		Faults: maps.Clone(t.faults), MostAtOnce: t.most, Connections: t.connections, Volumes: len(t.volumes), OwnCalls: maps.Clone(t.retired),
 		BatchSizes: map[string]map[int]int{}, Actions: []ActionStats{},
+	}
+	for _, n := range t.retired {
+		st.Volumes += n
 	}
 	ofECS := 0
 	for _, name := range slices.Sorted(maps.Keys(t.actions)) {
@@ -163,11 +198,7 @@ func (t *statistics) export() Stats {
 		st.CallsPerVolume = float64(ofECS) / float64(st.Volumes)
 	}
 	for _, byAction := range t.volumes {
-		n := 0
-		for _, count := range byAction {
-			n += count
-		}
-		st.OwnCalls[n]++
+		st.OwnCalls[sum(byAction)]++
 	}
 	for action, sizes := range t.batches {
 		st.BatchSizes[action] = maps.Clone(sizes)

@@ -1,27 +1,49 @@
 package ecssim
 
-import "time"
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"time"
+)
 
 // mismatchCode refuses a request under the token of another one.
 const mismatchCode = "IdempotentParameterMismatch"
 
-// tokens remembers what each ClientToken was used for.
+// tokens remembers what each ClientToken was used for, for a token's life. An
+// entry holds hashes, not texts, and no pointer, for there are as many as
+// there were requests in all that time.
 type tokens struct {
 	life time.Duration
-	uses map[string]*tokenUse // by action and token
+	// ages are the entries by when they were made, the oldest first. An age is
+	// dropped as a whole when the last of its entries has expired.
+	ages []tokenAge
+	// busy has until when the first request under a token has no reply.
+	busy    map[tokenKey]time.Time
+	refused map[tokenKey]*refusal // how a request under a token was refused
 }
 
-// tokenUse is a ClientToken bound to a request.
+// agesOfLife is how many ages a token's life is divided into.
+const agesOfLife = 8
+
+// tokenAge is the tokens that were bound in one part of a token's life.
+type tokenAge struct {
+	began time.Time
+	uses  map[tokenKey]tokenUse
+}
+
+// tokenKey is the hash of an action and a ClientToken.
+type tokenKey [16]byte
+
+// tokenUse is what a ClientToken was used for.
 type tokenUse struct {
-	canonical string   // the request's parameters
-	result    string   // the ID of what was made; empty if it was refused
-	refused   *refusal // nil if it wasn't
-	bound     time.Time
-	busyUntil time.Time // until then the first request has no reply
+	canonical [8]byte  // of the hash of the request's parameters
+	result    [24]byte // the ID of what was made, filled with zeros; all zeros if it was refused
+	bound     int64    // when, in nanoseconds of Unix time
 }
 
 func newTokens(life time.Duration) tokens {
-	return tokens{life: life, uses: map[string]*tokenUse{}}
+	return tokens{life: life, busy: map[tokenKey]time.Time{}, refused: map[tokenKey]*refusal{}}
 }
 
 // checkToken refuses a ClientToken that no request could use.
@@ -42,25 +64,39 @@ func checkToken(token string) *refusal {
 // refusal of a request that is not the same, or that came before the first one
 // was answered.
 func (t *tokens) replay(x *exchange) (string, *refusal) {
-	use := t.uses[x.tokenKey()]
-	if x.params["ClientToken"] == "" || use == nil {
+	if x.params["ClientToken"] == "" {
 		return "", nil
 	}
-	if x.now.Sub(use.bound) >= t.life {
-		delete(t.uses, x.tokenKey())
+	t.expire(x.now)
+	key := x.tokenKey()
+	use, found := t.find(key, x.now)
+	switch {
+	case !found:
 		return "", nil
-	}
-	if use.canonical != x.canonical("ClientToken") {
+	case use.canonical != x.canonicalHash():
 		return "", refuse(400, mismatchCode, "The request uses the same client token as a previous, but non-identical request. Do not reuse a client token with different requests, unless the requests are identical.")
-	}
-	if x.now.Before(use.busyUntil) {
+	case x.now.Before(t.busy[key]):
 		return "", refuse(403, "LastTokenProcessing", "The last token request is processing.")
-	}
-	if use.refused != nil {
-		again := *use.refused
+	case t.refused[key] != nil:
+		again := *t.refused[key]
 		return "", &again
 	}
-	return use.result, nil
+	return string(bytes.TrimRight(use.result[:], "\x00")), nil
+}
+
+// has tells whether any age has a token.
+func (t *tokens) has(key tokenKey) bool {
+	return slices.ContainsFunc(t.ages, func(age tokenAge) bool { _, is := age.uses[key]; return is })
+}
+
+// find returns the last use of a token that has not expired.
+func (t *tokens) find(key tokenKey, now time.Time) (tokenUse, bool) {
+	for i := len(t.ages) - 1; i >= 0; i-- {
+		if use, is := t.ages[i].uses[key]; is {
+			return use, now.Sub(time.Unix(0, use.bound)) < t.life
+		}
+	}
+	return tokenUse{}, false
 }
 
 // bind ties the token of a request to what was made, or to how it was refused
@@ -69,8 +105,38 @@ func (t *tokens) bind(x *exchange, result string, refused *refusal, failedToo bo
 	if x.params["ClientToken"] == "" || refused != nil && (!failedToo || refused.passes()) {
 		return
 	}
-	x.token = &tokenUse{canonical: x.canonical("ClientToken"), result: result, refused: refused, bound: x.now}
-	t.uses[x.tokenKey()] = x.token
+	key := x.tokenKey()
+	use := tokenUse{canonical: x.canonicalHash(), bound: x.now.UnixNano()}
+	if copy(use.result[:], result) < len(result) {
+		panic("ecssim: an ID that is too long for a token's entry: " + result)
+	}
+	delete(t.refused, key)
+	if refused != nil {
+		t.refused[key] = refused
+	}
+	t.age(x.now).uses[key] = use
+	x.token = &key
+}
+
+// age returns the age of this moment, beginning it if need be.
+func (t *tokens) age(now time.Time) tokenAge {
+	if n := len(t.ages); n == 0 || now.Sub(t.ages[n-1].began) >= t.life/agesOfLife {
+		t.ages = append(t.ages, tokenAge{now, map[tokenKey]tokenUse{}})
+	}
+	return t.ages[len(t.ages)-1]
+}
+
+// expire drops the ages whose last entry has expired.
+func (t *tokens) expire(now time.Time) {
+	for len(t.ages) > 0 && now.Sub(t.ages[0].began) >= t.life+t.life/agesOfLife {
+		gone := t.ages[0]
+		t.ages = t.ages[1:]
+		for key := range t.refused {
+			if _, is := gone.uses[key]; is && !t.has(key) {
+				delete(t.refused, key)
+			}
+		}
+	}
 }
 
 // passes says whether a refusal speaks of a state that ends by itself, so that
@@ -84,11 +150,22 @@ func (no *refusal) passes() bool {
 	return no.status >= 500
 }
 
-// settle notes until when the token of a request is busy.
-func (t *tokens) settle(x *exchange) {
-	if x.token != nil {
-		x.token.busyUntil = x.answerAt
+// settleToken notes until when the token of a request is busy.
+func (s *Server) settleToken(x *exchange) {
+	if x.token == nil || !x.answerAt.After(x.at) {
+		return
 	}
+	key := *x.token
+	s.tokens.busy[key] = x.answerAt
+	s.queue.add(x.answerAt, func() { delete(s.tokens.busy, key) })
 }
 
-func (x *exchange) tokenKey() string { return x.action.name + " " + x.params["ClientToken"] }
+func (x *exchange) tokenKey() tokenKey {
+	sum := sha256.Sum256([]byte(x.action.name + " " + x.params["ClientToken"]))
+	return tokenKey(sum[:16])
+}
+
+func (x *exchange) canonicalHash() [8]byte {
+	sum := sha256.Sum256([]byte(x.canonical("ClientToken")))
+	return [8]byte(sum[:8])
+}

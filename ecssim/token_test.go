@@ -1,0 +1,82 @@
+package ecssim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// useOf is a request under a token, for the tokens alone.
+func useOf(token string, now time.Time) *exchange {
+	return &exchange{action: actions["CreateDisk"], now: now, params: parameters{"ClientToken": token, "Size": "20"}}
+}
+
+func TestTokensGoWhenTheyExpire(t *testing.T) {
+	const life = 8 * time.Hour
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tokens := newTokens(life)
+	for i := range 100 {
+		now := start.Add(time.Duration(i) * 10 * time.Minute)
+		x := useOf(fmt.Sprint(i), now)
+		if i%2 == 0 {
+			tokens.bind(x, "d-bp100000000000000001", nil, false)
+		} else {
+			tokens.bind(x, "", refuse(400, "InvalidParameter", "no"), true)
+		}
+	}
+	end := start.Add(990 * time.Minute)
+	for _, tt := range []struct {
+		token string
+		now   time.Time
+		found bool
+	}{
+		{"98", end, true},
+		{"52", start.Add(520*time.Minute + life - time.Nanosecond), true},
+		{"52", start.Add(520*time.Minute + life), false},
+		{"nobody's", end, false},
+	} {
+		id, no := tokens.replay(useOf(tt.token, tt.now))
+		if no != nil || (id != "") != tt.found {
+			t.Errorf("token %s: %q %v, want found %v", tt.token, id, no, tt.found)
+		}
+	}
+	if _, no := tokens.replay(useOf("99", end)); no == nil || no.code != "InvalidParameter" {
+		t.Errorf("token 99: %v, want the refusal", no)
+	}
+	tokens.expire(end.Add(life + life/agesOfLife))
+	if len(tokens.ages) != 0 || len(tokens.refused) != 0 {
+		t.Errorf("left are %d ages and %d refusals", len(tokens.ages), len(tokens.refused))
+	}
+}
+
+func TestTokenBoundAgainKeepsItsRefusal(t *testing.T) {
+	const life = 8 * time.Hour
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tokens := newTokens(life)
+	tokens.bind(useOf("a", start), "d-bp100000000000000001", nil, false)
+	tokens.bind(useOf("a", start.Add(life)), "", refuse(400, "InvalidParameter", "no"), true)
+	if _, no := tokens.replay(useOf("a", start.Add(life+life/agesOfLife))); no == nil {
+		t.Error("the refusal went with the older age")
+	}
+}
+
+func TestStatisticsOfDisksThatAreGone(t *testing.T) {
+	stats := newStatistics()
+	const n = keptVolumes + 50
+	for i := range n {
+		disk := fmt.Sprint("d-", i)
+		for range 3 {
+			stats.count(Call{Action: "DescribeDisks", Disk: disk})
+		}
+		stats.retire(disk)
+		stats.retire(disk) // once more changes nothing
+	}
+	stats.count(Call{Action: "DescribeDisks", Disk: "d-here"})
+	if len(stats.volumes) != keptVolumes+1 {
+		t.Errorf("%d volumes are known, want %d", len(stats.volumes), keptVolumes+1)
+	}
+	st := stats.export()
+	if st.Volumes != n+1 || st.OwnCalls[3] != n || st.OwnCalls[1] != 1 {
+		t.Errorf("volumes %d, calls of their own %v, want %d with 3 and one with 1", st.Volumes, st.OwnCalls, n)
+	}
+}
