@@ -30,10 +30,12 @@ test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and m
 test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (two minutes; root for the node)
 	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
-test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes (7 minutes)
+test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, the simulator's memory (8 minutes)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestSanity ./diskdriver/node -args -long
 	$(GO) test -count=1 -timeout 30m -run TestPlanted ./test/cloudcheck -args -seeds 5
+	$(GO) test -count=1 -timeout 10m -run TestMemoryComesBack ./cmd/ecs-simulator -args -long
+	$(GO) test -count=1 -timeout 10m -run '^$$' -bench LifecycleMemory -benchtime 1x ./ecssim
 
 cloud-check: ## ask the real ECS whether it does what the simulator does; says first what that makes and costs at most, and goes on with YES=1; CLEAN=1 removes what a killed run left
 	@mkdir -p .build/run && $(GO) build -o .build/run/cloudcheck ./test/cloudcheck

@@ -49,7 +49,7 @@ func (c Call) log() loggedCall {
 		text.WriteString(strings.ReplaceAll(name, "\x00", "") + "\x00" + strings.ReplaceAll(c.Params[name], "\x00", "") + "\x00")
 	}
 	c.Params, c.Disk, c.UserAgent = nil, strings.Clone(c.Disk), strings.Clone(c.UserAgent)
-	return loggedCall{c, text.String()}
+	return loggedCall{c, strings.Clone(text.String())} // without what the builder has to spare
 }
 
 // read returns the call with its parameters.

@@ -11,7 +11,7 @@ import (
 // can still show at most.
 const (
 	keptPast    = 2 * time.Minute
-	keptDeleted = 500
+	keptDeleted = 200
 )
 
 // past remembers how things were, so that a read can lag behind.

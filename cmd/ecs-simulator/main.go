@@ -71,16 +71,18 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 	if _, err := fmt.Fprintf(out, "listening on http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
-	doors := []door{{listener, admin.Handler(sim), sim.Connected}}
-	for _, m := range options.metadata {
-		listener, err := net.Listen("tcp", m.address)
+	var m memory
+	go m.giveBack(ctx)
+	doors := []door{{listener, m.count(admin.Handler(sim)), sim.Connected}}
+	for _, service := range options.metadata {
+		listener, err := net.Listen("tcp", service.address)
 		if err != nil {
-			return fmt.Errorf("--metadata-listen %q: %w", m.address, err)
+			return fmt.Errorf("--metadata-listen %q: %w", service.address, err)
 		}
-		if _, err := fmt.Fprintf(out, "metadata of %s on http://%s\n", m.instance, listener.Addr()); err != nil {
+		if _, err := fmt.Fprintf(out, "metadata of %s on http://%s\n", service.instance, listener.Addr()); err != nil {
 			return err
 		}
-		doors = append(doors, door{listener, sim.Metadata(m.instance), sim.Connected})
+		doors = append(doors, door{listener, m.count(sim.Metadata(service.instance)), sim.Connected})
 	}
 	return serveAll(ctx, doors)
 }
@@ -111,9 +113,11 @@ func simulator(o options) (*ecssim.Server, keeper, error) {
 		return nil, k, inFlags(err)
 	}
 	if o.bodies != "" {
-		k.Keeper, err = bodies.New(sim, o.bodies, o.links)
+		if k.Keeper, err = bodies.New(sim, o.bodies, o.links); err != nil {
+			return nil, k, fmt.Errorf("--bodies: %w", err)
+		}
 	}
-	return sim, k, err
+	return sim, k, nil
 }
 
 // door is a listener, what answers there, and what notes its connections.

@@ -33,6 +33,7 @@ type Keeper struct {
 	cloud Cloud
 	dir   string
 	links map[string]string // by instance: the directory of its links, as /dev/disk/by-id
+	lock  *os.File          // of dir
 
 	mu     sync.Mutex
 	files  map[string]int   // GiB of each body, by the ID of its disk or snapshot
@@ -47,14 +48,33 @@ type drive struct {
 }
 
 // New returns a Keeper that keeps bodies in dir, and makes the links of each
-// instance in a directory of its own.
+// instance in a directory of its own. What an earlier process left in dir when
+// it was killed is removed: its loop devices, links and bodies. A directory
+// that another process uses is refused.
 func New(cloud Cloud, dir string, links map[string]string) (*Keeper, error) {
 	for _, d := range append(slices.Sorted(maps.Values(links)), dir) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("make a directory for the bodies of disks: %w", err)
 		}
 	}
-	return &Keeper{cloud: cloud, dir: dir, links: links, files: map[string]int{}, drives: map[string]drive{}}, nil
+	lock, err := claim(dir, absolute(links))
+	if err != nil {
+		return nil, err
+	}
+	return &Keeper{cloud: cloud, dir: dir, links: links, lock: lock, files: map[string]int{}, drives: map[string]drive{}}, nil
+}
+
+// absolute returns the directories of links as every process finds them.
+func absolute(links map[string]string) []string {
+	var dirs []string
+	for _, instance := range slices.Sorted(maps.Keys(links)) {
+		dir, err := filepath.Abs(links[instance])
+		if err != nil {
+			dir = links[instance] // there is no working directory
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }
 
 // Update makes the bodies what the cloud says they are now. It is called after
@@ -66,7 +86,8 @@ func (k *Keeper) Update() error {
 	return errors.Join(k.make(disks, shots), k.plug(), k.drop(disks, shots))
 }
 
-// Close takes every device away from every instance. Bodies stay.
+// Close takes every device away from every instance and lets another process
+// use the directory. Bodies stay until then.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +95,7 @@ func (k *Keeper) Close() error {
 	for _, id := range slices.Sorted(maps.Keys(k.drives)) {
 		errs = append(errs, k.unplug(id, k.drives[id].seen))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, k.lock.Close())...)
 }
 
 func (k *Keeper) path(id string) string { return filepath.Join(k.dir, id) }
