@@ -438,6 +438,7 @@ func TestPageShowsWhatThereIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, texts := lively(t)
 		shown := page(t, s, "")
+		texts = append(texts, s.Instances()[0].System, "3 of 17")
 		for _, text := range texts {
 			if !strings.Contains(shown, text) {
 				t.Errorf("the page does not show %q", text)
