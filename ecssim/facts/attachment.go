@@ -191,7 +191,7 @@ func attachAnother(p *Probe) string {
 		}
 		<-done
 		<-done
-		taken := 0
+		var taken []string
 		for i, id := range ids {
 			switch a := p.mustAnswer(answers[i], failed[i]); {
 			case a.code() == "InvalidOperation.Conflict":
@@ -200,14 +200,17 @@ func attachAnother(p *Probe) string {
 			default:
 				p.had("AttachDisk", a)
 				p.await(id, "In_use")
-				taken++
+				taken = append(taken, id)
 			}
 		}
-		if taken < len(ids) {
-			p.sleep(time.Second)
-			continue
+		if len(taken) == len(ids) {
+			return "both are accepted"
 		}
-		return "both are accepted"
+		for _, id := range taken {
+			p.detach(id)
+			p.await(id, "Available")
+		}
+		p.sleep(time.Second)
 	}
 	p.skip("the disks can't be attached yet")
 	return ""

@@ -46,9 +46,10 @@ func (b *Budget) reserve(ctx context.Context, action string, pairs []string) err
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if action != "CreateDisk" {
-		if b.snapshots++; b.snapshots > b.Snapshots {
+		if b.snapshots >= b.Snapshots {
 			return fmt.Errorf("the limit of %d snapshots is reached", b.Snapshots)
 		}
+		b.snapshots++
 		return nil
 	}
 	now := time.Now()
@@ -87,17 +88,22 @@ func (b *Budget) committed() float64 {
 // settle notes the reply to a request that reserve let pass: the ID of what it
 // made, or empty.
 func (b *Budget) settle(action, id string) {
-	if b == nil || action != "CreateDisk" {
+	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if id != "" {
-		b.put(id, *b.pending)
-	} else {
+	switch {
+	case action != "CreateDisk" && id == "":
+		b.snapshots--
+	case action != "CreateDisk":
+	case id == "":
 		b.disks--
+		b.pending = nil
+	default:
+		b.put(id, *b.pending)
+		b.pending = nil
 	}
-	b.pending = nil
 }
 
 func (b *Budget) put(id string, d openDisk) {

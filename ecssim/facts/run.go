@@ -98,10 +98,10 @@ func (c *Client) finish(ctx context.Context, left []string) error {
 	defer cancel()
 	for ends := time.Now().Add(quiet); ; time.Sleep(time.Second) {
 		_, swept := c.Sweep(ctx, c.Run)
-		if swept != nil {
+		switch {
+		case swept != nil && ctx.Err() != nil:
 			return errors.Join(err, swept)
-		}
-		if time.Now().After(ends) {
+		case swept == nil && time.Now().After(ends):
 			return err
 		}
 	}

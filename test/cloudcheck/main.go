@@ -145,7 +145,7 @@ In zone %s, with the tag %s=%s, it makes
 		fmt.Fprintf(out, "It attaches none, for %s is not set.\n", instanceVariable)
 	}
 	fmt.Fprintf(out, `It never uses more than %.0f GiB-minutes of disks (%.0f GiB-hours), most of it for the chance that ECS makes what it ought to refuse;
-a run takes about a tenth of that. Your price of a GiB-hour times that number bounds the cost. After %v it asks nothing more.
+against a simulator with ECS's latencies a run uses 190 of them in seven minutes. Your price of a GiB-hour times that number bounds the cost. After %v it asks nothing more.
 Everything is removed at the end, also after Ctrl-C; what a killed run leaves is removed by make cloud-check CLEAN=1.
 `, b.GiBMinutes, b.GiBMinutes/60, limits.Total)
 }
