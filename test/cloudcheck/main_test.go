@@ -65,7 +65,7 @@ func startSimulator(t *testing.T, flags ...string) *simulator {
 	}
 	flags = append([]string{
 		"--listen=127.0.0.1:0", "--region=" + region, "--zone=" + zone, "--access-key=" + keyID + "=" + secret,
-		"--instance=i-1=" + zone + "/ecs.simn.large", "--instance=i-2=" + zone + "/ecs.g7.large",
+		"--instance=i-1=" + zone + "/ecs.g7se.large", "--instance=i-2=" + zone + "/ecs.g7.large",
 	}, flags...)
 	cmd := exec.CommandContext(t.Context(), program, flags...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
