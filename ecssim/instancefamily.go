@@ -28,9 +28,11 @@ var (
 	familyPage = source{"https://www.alibabacloud.com/help/en/ecs/user-guide/overview-of-instance-families", "2026-11"}
 	// limitsPage of 2021: 64 data disks on instances of g6se, 16 on those of any other family.
 	limitsPage = source{"https://www.alibabacloud.com/help/doc-detail/25412.htm", "2021-07"}
-	// families2021 are the pages of the families as they were then.
-	families2021 = source{"https://github.com/AlibabaCloudDocs/ecs/tree/master/intl.en-US/Instance/Instance%20type%20families", "2021-07"}
-	// csiReplies are replies of DescribeInstanceTypes in another driver's tests.
+	// families2021 is the source of the documentation as it was then: intl.en-US,
+	// the pages General purpose instance families and Retired instance types.
+	families2021 = source{"https://github.com/AlibabaCloudDocs/ecs", "2021-07"}
+	// csiReplies are replies of DescribeInstanceTypes in another driver's tests,
+	// as they are now; when they were recorded they do not say.
 	csiReplies = source{"https://github.com/kubernetes-sigs/alibaba-cloud-csi-driver", "2026-08"}
 )
 
@@ -42,13 +44,12 @@ type typesOf struct {
 
 // familyRow is the types of a family. They differ in DiskQuantity only.
 type familyRow struct {
-	name           string // such as ecs.g7
-	nvme           string
-	takes          string // disk categories, apart by spaces
-	notIOOptimized bool
-	types          []typesOf
-	from           []source
-	note           string // what its sources disagree on
+	name  string // such as ecs.g7
+	nvme  string
+	takes string // disk categories, apart by spaces; cloud alone means not I/O optimized
+	types []typesOf
+	from  []source
+	note  string // what its sources disagree on, or leave out
 }
 
 const (
@@ -67,69 +68,69 @@ const (
 // instanceFamilies is sorted by name.
 var instanceFamilies = []familyRow{
 	// Compute optimized.
-	{"ecs.c5", "unsupported", essdAutoSSD, false, []typesOf{{17, fifthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.c6", "unsupported", essdAutoSSD, false, []typesOf{{17, sixthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.c7", "unsupported", essdRegional, false, []typesOf{
+	{"ecs.c5", "unsupported", essdAutoSSD, []typesOf{{17, fifthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.c6", "unsupported", essdAutoSSD, []typesOf{{17, sixthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.c7", "unsupported", essdRegional, []typesOf{
 		{9, ".large .xlarge"}, {17, ".2xlarge .3xlarge .4xlarge .6xlarge"}, {25, ".8xlarge"}, {33, ".16xlarge .32xlarge"},
 	}, []source{familyPage}, fewerThan2021},
-	{"ecs.c7se", "required", essdRegional, false, []typesOf{
+	{"ecs.c7se", "required", essdRegional, []typesOf{
 		{17, ".large .xlarge .2xlarge .3xlarge"}, {25, ".4xlarge .6xlarge"}, {31, ".8xlarge"}, {57, ".16xlarge"},
 	}, []source{familyPage}, ""},
 	// Big data, with local disks.
-	{"ecs.d2s", "unsupported", essdAutoSSD, false, []typesOf{{17, ".5xlarge .10xlarge .20xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.d2s", "unsupported", essdAutoSSD, []typesOf{{17, ".5xlarge .10xlarge .20xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
 	// Bare metal.
-	{"ecs.ebmc6", "unsupported", essdRegionSSD, false, []typesOf{{17, ".26xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.ebmg6", "unsupported", essdRegionSSD, false, []typesOf{{17, ".26xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.ebmg7se", "required", essdEphemeral, false, []typesOf{{33, ".32xlarge"}}, []source{familyPage}, ""},
-	{"ecs.ebmgn8v", "required", essdEphemeral, false, []typesOf{{32, ".48xlarge"}}, []source{familyPage}, ""},
+	{"ecs.ebmc6", "unsupported", essdRegionSSD, []typesOf{{17, ".26xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.ebmg6", "unsupported", essdRegionSSD, []typesOf{{17, ".26xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.ebmg7se", "required", essdEphemeral, []typesOf{{33, ".32xlarge"}}, []source{familyPage}, ""},
+	{"ecs.ebmgn8v", "required", essdEphemeral, []typesOf{{32, ".48xlarge"}}, []source{familyPage}, ""},
 	// General purpose.
-	{"ecs.g5", "unsupported", essdAutoSSD, false, []typesOf{{17, fifthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.g6", "unsupported", essdRegionSSD, false, []typesOf{{17, sixthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.g6se", "unsupported", "cloud_essd", false, []typesOf{
+	{"ecs.g5", "unsupported", essdAutoSSD, []typesOf{{17, fifthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.g6", "unsupported", essdRegionSSD, []typesOf{{17, sixthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.g6se", "unsupported", "cloud_essd", []typesOf{
 		{17, ".large .xlarge .2xlarge"}, {25, ".4xlarge"}, {33, ".8xlarge"}, {49, ".13xlarge"}, {65, ".26xlarge"},
 	}, []source{families2021}, "the limits of 2021 say 64 data disks for all of its sizes"},
-	{"ecs.g7", "unsupported", essdRegional, false, []typesOf{
+	{"ecs.g7", "unsupported", essdRegional, []typesOf{
 		{9, ".large .xlarge"}, {17, ".2xlarge .3xlarge .4xlarge .6xlarge"}, {25, ".8xlarge"}, {33, ".16xlarge .32xlarge"},
 	}, []source{familyPage, csiReplies}, fewerThan2021 + "; a reply of DescribeInstanceTypes, of unknown age, has 17 for ecs.g7.xlarge"},
-	{"ecs.g7se", "required", essdRegional, false, []typesOf{
+	{"ecs.g7se", "required", essdRegional, []typesOf{
 		{17, ".large .xlarge .2xlarge .3xlarge"}, {25, ".4xlarge .6xlarge"}, {31, ".8xlarge"}, {57, ".16xlarge"},
 	}, []source{familyPage}, ""},
 	// GPU.
-	{"ecs.gn6i", "unsupported", essdAutoSSD, false, []typesOf{
+	{"ecs.gn6i", "unsupported", essdAutoSSD, []typesOf{
 		{17, "-c4g1.xlarge -c8g1.2xlarge -c16g1.4xlarge -c24g1.6xlarge"},
 	}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.gn8is", "required", essdEphemeral, false, []typesOf{
+	{"ecs.gn8is", "required", essdEphemeral, []typesOf{
 		{17, ".2xlarge .4xlarge"}, {33, "-2x.8xlarge -4x.16xlarge"}, {65, "-8x.32xlarge"},
 	}, []source{familyPage}, ""},
-	{"ecs.gn8v", "required", essdEphemeral, false, []typesOf{
+	{"ecs.gn8v", "required", essdEphemeral, []typesOf{
 		{17, ".4xlarge .6xlarge"}, {25, "-2x.8xlarge -4x.8xlarge"}, {33, "-2x.12xlarge -8x.16xlarge"}, {49, "-4x.24xlarge"}, {65, "-8x.48xlarge"},
 	}, []source{familyPage}, ""},
-	{"ecs.gn8v-tee", "required", essdEphemeral, false, []typesOf{
+	{"ecs.gn8v-tee", "required", essdEphemeral, []typesOf{
 		{17, ".4xlarge .6xlarge"}, {33, "-8x.16xlarge"}, {65, "-8x.48xlarge"},
 	}, []source{familyPage}, ""},
 	// With local SSDs.
-	{"ecs.i2", "unsupported", ssdEfficiency, false, []typesOf{{17, ".xlarge .2xlarge .4xlarge .8xlarge .16xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.i2", "unsupported", ssdEfficiency, []typesOf{{17, ".xlarge .2xlarge .4xlarge .8xlarge .16xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
 	// Compute intensive.
-	{"ecs.ic5", "unsupported", essdAutoSSD, false, []typesOf{{17, ".large .xlarge .2xlarge .3xlarge .4xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.ic5", "unsupported", essdAutoSSD, []typesOf{{17, ".large .xlarge .2xlarge .3xlarge .4xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
 	// Memory optimized.
-	{"ecs.r5", "unsupported", essdAutoSSD, false, []typesOf{{17, fifthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.r6", "unsupported", essdRegionSSD, false, []typesOf{{17, sixthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
-	{"ecs.r7", "unsupported", essdRegional, false, []typesOf{
+	{"ecs.r5", "unsupported", essdAutoSSD, []typesOf{{17, fifthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.r6", "unsupported", essdRegionSSD, []typesOf{{17, sixthSizes}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.r7", "unsupported", essdRegional, []typesOf{
 		{9, ".large .xlarge"}, {17, ".2xlarge"}, {25, ".3xlarge .4xlarge .6xlarge .8xlarge"}, {33, ".16xlarge .32xlarge"},
 	}, []source{familyPage}, fewerThan2021},
-	{"ecs.r7se", "required", essdRegional, false, []typesOf{
+	{"ecs.r7se", "required", essdRegional, []typesOf{
 		{17, ".large .xlarge .2xlarge .3xlarge"}, {25, ".4xlarge .6xlarge"}, {31, ".8xlarge"}, {57, ".16xlarge"},
 	}, []source{familyPage}, ""},
 	// Retired, of the first generation.
-	{"ecs.s1", "unsupported", "cloud", true, []typesOf{{17, ".small .medium .large"}}, []source{families2021, limitsPage}, ""},
+	{"ecs.s1", "unsupported", "cloud", []typesOf{{17, ".small .medium .large"}}, []source{families2021, limitsPage}, ""},
 	// Virtual GPU.
-	{"ecs.sgn8ia", "required", essdRegional, false, []typesOf{
+	{"ecs.sgn8ia", "required", essdRegional, []typesOf{
 		{9, "-m2.xlarge -m4.2xlarge"}, {17, "-m8.4xlarge"}, {33, "-m16.8xlarge -m24.12xlarge -m48.24xlarge"},
 	}, []source{familyPage}, ""},
 	// Universal.
-	{"ecs.u1", "unsupported", essdAuto + " cloud_essd_entry", false, []typesOf{{9, "-c1m4.xlarge"}}, []source{familyPage, csiReplies}, "the family's page does not say how many disks it takes"},
+	{"ecs.u1", "unsupported", essdAuto + " cloud_essd_entry", []typesOf{{9, "-c1m4.xlarge"}}, []source{familyPage, csiReplies}, "the family's page does not say how many disks it takes"},
 	// Virtual GPU, of an older generation.
-	{"ecs.vgn6i", "unsupported", ssdEfficiency, false, []typesOf{{17, "-m4.xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
+	{"ecs.vgn6i", "unsupported", ssdEfficiency, []typesOf{{17, "-m4.xlarge"}}, []source{familyPage, limitsPage}, figureIsOf2021},
 }
 
 // instanceTypes returns the types of a family.
@@ -139,7 +140,7 @@ func (r familyRow) instanceTypes() []InstanceType {
 		for name := range strings.FieldsSeq(sizes.names) {
 			list = append(list, InstanceType{
 				ID: r.name + name, Family: r.name, DiskQuantity: sizes.disks, NVMe: r.nvme,
-				Categories: strings.Fields(r.takes), NotIOOptimized: r.notIOOptimized,
+				Categories: strings.Fields(r.takes), NotIOOptimized: r.takes == "cloud",
 			})
 		}
 	}
