@@ -200,3 +200,46 @@ func (c *Config) checkDoubts() error {
 	}
 	return nil
 }
+
+// live tells whether a setting can be changed while the simulator runs by
+// ChangeSettings. The others are SetStockLevel's and SetThrottle's.
+func (s Setting) live() bool { return s.Field != "SoldOutCode" && s.Field != "Throttle.Code" }
+
+// SettingValues returns the settings that ChangeSettings takes, by name.
+func (s *Server) SettingValues() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values := map[string]string{}
+	for _, setting := range Settings() {
+		if setting.live() {
+			values[setting.Name] = setting.Get(s.config)
+		}
+	}
+	return values
+}
+
+// ChangeSettings changes settings by name, all of them or, with a
+// *ConfigError, none.
+func (s *Server) ChangeSettings(values map[string]string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, names := s.config, []string{}
+	for _, setting := range Settings() {
+		if !setting.live() {
+			continue
+		}
+		names = append(names, setting.Name)
+		if value, ok := values[setting.Name]; ok {
+			if err := setting.Set(&changed, value); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, name) {
+			return &ConfigError{"settings", name, "one of " + quoted(names)}
+		}
+	}
+	s.config = changed
+	return nil
+}

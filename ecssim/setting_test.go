@@ -110,3 +110,19 @@ func TestTagsHaveTheNamesThatAreSet(t *testing.T) {
 		}
 	}
 }
+
+func TestSettingsChangeWhileItRuns(t *testing.T) {
+	s := newServer(t, nil)
+	wantCode(t, remove(newClient(t, s), "d-none"), 404, "InvalidDiskId.NotFound")
+	var wrong *ecssim.ConfigError
+	for _, values := range []map[string]string{{"forgive-unknown-disk": "true", "colour": "red"}, {"forgive-unknown-disk": "true", "tags-as": "Name"}, {"sold-out-code": "Zone.NotOnSale"}} {
+		if err := s.ChangeSettings(values); !errors.As(err, &wrong) || s.SettingValues()["forgive-unknown-disk"] != "false" {
+			t.Errorf("%v: error %v, settings %v", values, err, s.SettingValues())
+		}
+	}
+	ok(t, s.ChangeSettings(map[string]string{"forgive-unknown-disk": "true", "refuse-creating": "+ResizeDisk"}))
+	ok(t, remove(newClient(t, s), "d-none"))
+	if got := s.SettingValues()["refuse-creating"]; got != "ResizeDisk" {
+		t.Errorf("refuse-creating is %q", got)
+	}
+}

@@ -196,6 +196,7 @@ func (p *Probe) metadata(path string) (int, string) {
 	p.must(err)
 	answer, err := p.Sim.Metadata(p.Instance).RoundTrip(r)
 	p.must(err)
+	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	p.must(err)
 	return answer.StatusCode, string(text)

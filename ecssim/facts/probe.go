@@ -53,7 +53,11 @@ func Ask(ctx context.Context, f Fact, c *Client, sim *ecssim.Server) (result Res
 	result.Fact = f.Name()
 	defer func() {
 		made = p.Made
-		switch s, early := recover().(stopped); {
+		ended := recover()
+		s, early := ended.(stopped)
+		switch {
+		case ended != nil && !early:
+			panic(ended)
 		case early && s.why != "":
 			result.Outcome, result.Why, result.Observed = NotAsked, c.redact(s.why), ""
 		case len(p.wrong) > 0:

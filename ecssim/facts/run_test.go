@@ -205,3 +205,12 @@ func TestSecretsStayOutOfResults(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestAPanicOfACheckIsNotSwallowed(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it is swallowed")
+		}
+	}()
+	_, _ = Ask(t.Context(), one("A", "b", page, Nothing, func(*Probe) { panic("a mistake") }), &Client{}, nil)
+}

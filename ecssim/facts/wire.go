@@ -21,7 +21,7 @@ func wireFacts() []Fact {
 			p.ok(p.ask("DescribeRegions"))
 		}),
 		one("Request structure", "parameters are taken from the query of a GET", common, Nothing, func(p *Probe) {
-			p.ok(p.get("DescribeRegions"))
+			p.ok(p.mustAnswer(p.send(p.ctx, http.MethodGet, p.Endpoint+"/?"+p.describeRegions(http.MethodGet, 0), "", nil)))
 		}),
 		one("Request structure", "parameters are taken from a form", common, Nothing, func(p *Probe) {
 			p.ok(p.mustAnswer(p.send(p.ctx, http.MethodPost, p.Endpoint+"/", p.describeRegions(http.MethodPost, 0), nil)))
@@ -144,11 +144,6 @@ func waysByCode(setting string, codes []string, status func(code string) int) []
 
 func (p *Probe) describeRegions(method string, shift time.Duration) string {
 	return p.signed(method, ecsVersion, "DescribeRegions", shift, "RegionId", p.Region)
-}
-
-func (p *Probe) get(action string, pairs ...string) reply {
-	query := p.signed(http.MethodGet, ecsVersion, action, 0, append([]string{"RegionId", p.Region}, pairs...)...)
-	return p.mustAnswer(p.send(p.ctx, http.MethodGet, p.Endpoint+"/?"+query, "", nil))
 }
 
 var requestIDForm = regexp.MustCompile(`^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$`)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -103,7 +102,7 @@ func fromEnvironment(get func(string) string) (*facts.Client, error) {
 // ask asks all facts and writes the report.
 func ask(ctx context.Context, c *facts.Client, yes bool, file string) error {
 	all, limits := facts.Facts(), facts.DefaultLimits()
-	state(os.Stdout, c, all, limits)
+	state(c, all, limits)
 	if !yes {
 		fmt.Println("\nNothing was asked and nothing made. Go on with YES=1.")
 		return nil
@@ -118,7 +117,7 @@ func ask(ctx context.Context, c *facts.Client, yes bool, file string) error {
 		}
 	})
 	err := errors.Join(write(file, report), left)
-	table(os.Stdout, report)
+	table(report)
 	fmt.Printf("\nThe report is in %s: ecs-simulator --facts=%s behaves so.\n", file, file)
 	if ctx.Err() != nil {
 		err = errors.Join(errors.New("it was interrupted"), err)
@@ -127,24 +126,24 @@ func ask(ctx context.Context, c *facts.Client, yes bool, file string) error {
 }
 
 // state says what a run would make, and what that is at most.
-func state(out io.Writer, c *facts.Client, all []facts.Fact, limits facts.Limits) {
+func state(c *facts.Client, all []facts.Fact, limits facts.Limits) {
 	count := map[facts.Need]int{}
 	for _, f := range all {
 		count[f.Needs]++
 	}
 	b := limits.Budget
-	fmt.Fprintf(out, `cloud-check asks %s, region %s, what it does: %d facts.
+	fmt.Printf(`cloud-check asks %s, region %s, what it does: %d facts.
   %d need nothing but the key, %d make disks, %d attach disks to an instance, %d only a simulator can be asked.
 In zone %s, with the tag %s=%s, it makes
   at most %d disks, nearly all of 20 GiB, and at most %d at a time,
   at most %d snapshots, of disks that nothing was written to.
 `, c.Endpoint, c.Region, len(all), count[facts.Nothing], count[facts.Disks], count[facts.Instance], count[facts.Simulator], c.Zone, facts.RunTag, c.Run, b.Disks, b.AtATime, b.Snapshots)
 	if c.Instance != "" {
-		fmt.Fprintf(out, "It attaches these disks to the instance %s and detaches them; it writes nothing to them.\n", c.Instance)
+		fmt.Printf("It attaches these disks to the instance %s and detaches them; it writes nothing to them.\n", c.Instance)
 	} else {
-		fmt.Fprintf(out, "It attaches none, for %s is not set.\n", instanceVariable)
+		fmt.Printf("It attaches none, for %s is not set.\n", instanceVariable)
 	}
-	fmt.Fprintf(out, `It never uses more than %.0f GiB-minutes of disks (%.0f GiB-hours), most of it for the chance that ECS makes what it ought to refuse;
+	fmt.Printf(`It never uses more than %.0f GiB-minutes of disks (%.0f GiB-hours), most of it for the chance that ECS makes what it ought to refuse;
 against a simulator with ECS's latencies a run uses 190 of them in seven minutes. Your price of a GiB-hour times that number bounds the cost. After %v it asks nothing more.
 Everything is removed at the end, also after Ctrl-C; what a killed run leaves is removed by make cloud-check CLEAN=1.
 `, b.GiBMinutes, b.GiBMinutes/60, limits.Total)
@@ -183,9 +182,9 @@ func write(file string, report facts.Report) error {
 }
 
 // table prints the report for people: what differs first.
-func table(out io.Writer, report facts.Report) {
+func table(report facts.Report) {
 	count := map[facts.Outcome]int{}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, outcome := range []facts.Outcome{facts.Differs, facts.NotAsked, facts.Agrees} {
 		for _, r := range report.Facts {
 			if r.Outcome == outcome {
@@ -194,8 +193,8 @@ func table(out io.Writer, report facts.Report) {
 			}
 		}
 	}
-	fmt.Fprintln(out)
+	fmt.Println()
 	_ = w.Flush()
-	fmt.Fprintf(out, "\n%d agree, %d differ, %d not asked. %d disks and %d snapshots were made: %.1f GiB-minutes of %.0f, in %.0f s.\n",
+	fmt.Printf("\n%d agree, %d differ, %d not asked. %d disks and %d snapshots were made: %.1f GiB-minutes of %.0f, in %.0f s.\n",
 		count[facts.Agrees], count[facts.Differs], count[facts.NotAsked], report.Disks, report.Snapshots, report.GiBMinutes, report.BoundGiBMinutes, report.Seconds)
 }
