@@ -171,7 +171,7 @@ func sanityDriver(t *testing.T, otherwise string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := suite.Client(t.Context(), sim, cluster)
+	client, err := suite.Client(sim, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 			t.Error(err)
 		}
 	})
-	client, err := suite.Client(t.Context(), sim, "sanity")
+	client, err := suite.Client(sim, "sanity")
 	if err != nil {
 		t.Fatal(err)
 	}

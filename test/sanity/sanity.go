@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 )
 
@@ -17,17 +16,11 @@ const keyID, secret = "story", "secret"
 // Keys are those that a simulated ECS must know for Client.
 var Keys = map[string]string{keyID: secret}
 
-// Client returns a client of the ECS behind a transport, which has the zone cn-hangzhou-a. An account that sees no disk at
-// all may lack the permission, so nothing is said to be absent then: Client makes one.
-func Client(ctx context.Context, to http.RoundTripper, cluster string) (*ecs.Client, error) {
-	client, err := ecs.NewClient(ecs.Config{
+// Client returns a client of the ECS behind a transport.
+func Client(to http.RoundTripper, cluster string) (*ecs.Client, error) {
+	return ecs.NewClient(ecs.Config{
 		Region: "cn-hangzhou", ClusterID: cluster, Credentials: ecs.Static(ecs.Keys{AccessKeyID: keyID, AccessKeySecret: secret}), Transport: to,
 	})
-	if err != nil {
-		return nil, err
-	}
-	_, err = client.Create(ctx, disk.Spec{Name: "foreign"}, disk.Attempt{Zone: "cn-hangzhou-a", Category: "cloud_essd", Size: 20}, "foreign")
-	return client, err
 }
 
 // Marshalled is a client's interceptor that marshals every answer. The suite
