@@ -148,7 +148,7 @@ func installNPM(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(into, filepath.Base(file)), text, 0o644); err != nil { //nolint:gosec // it is no secret
+		if err := os.WriteFile(filepath.Join(into, filepath.Base(file)), text, 0o644); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func startCloud(t *testing.T, instances int, args ...string) cloud {
 	if err != nil || !is {
 		t.Fatalf("the simulator says %q (%v), not where it listens", line, err)
 	}
-	go io.Copy(io.Discard, lines) //nolint:errcheck // it ends with the program
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // until the program ends
 	return cloud{address: address, pid: cmd.Process.Pid}
 }
 

@@ -33,7 +33,8 @@ func (c *calls) fault(fact, format string, args ...any) {
 // step runs a part of the life, as far as it comes.
 func (c *calls) step(do func()) {
 	defer func() {
-		if r := recover(); r != nil && r != errEnded { //nolint:errorlint // it is that very value
+		r := recover()
+		if err, is := r.(error); r != nil && (!is || !stderrors.Is(err, errEnded)) {
 			panic(r)
 		}
 	}()
@@ -59,7 +60,7 @@ func ok[R responses.AcsResponse](c *calls, fact string, reply R, err error, chec
 
 // checkReply says what is wrong with what every reply has.
 func checkReply(reply responses.AcsResponse) string {
-	var body struct{ RequestId string } //nolint:revive // the name is ECS's
+	var body struct{ RequestId string }
 	if err := json.Unmarshal(reply.GetHttpContentBytes(), &body); err != nil || !requestID.MatchString(body.RequestId) {
 		return fmt.Sprintf("the request ID is %q (%v)", body.RequestId, err)
 	}
