@@ -27,7 +27,7 @@ test: ## run the tests: no cluster, a few minutes; what the machine can't run is
 test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and make: no gcc, xfsprogs, fdisk, containerd, ...
 	@$(GO) run ./test/fresh
 
-test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (two minutes; root for the node)
+test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
 	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
 test-long: ## run what is too long for `make test`: 50 000 random steps (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, the simulator's memory (8 minutes)

@@ -17,6 +17,7 @@ import (
 const (
 	loadClients = 64
 	loadTime    = 20 * time.Second
+	warmUp      = 3 * time.Second
 	// loadGrowth is what the simulator may keep after the load, in KiB, once all disks are deleted and every client token
 	// is forgotten, and restTime is within which time it is to have given back the rest.
 	loadGrowth = 20 << 10
@@ -36,9 +37,9 @@ func TestLoad(t *testing.T) {
 		client.Env = c.environment(instances...)
 		check(t, client, fewest)
 	}
-	load(time.Second, loadClients) // fills what is of a fixed size, such as the list of calls
+	load(warmUp, loadClients) // fills what is of a fixed size, such as the list of calls
 	before := c.memory(t)
-	load(loadTime, 100*loadClients)
+	load(loadTime, 20*loadClients)
 	full := c.memory(t)
 	c.forget(t)
 	after := c.memory(t)
