@@ -74,7 +74,7 @@ func onTheClock(t *testing.T, r *report, n int) {
 		return
 	}
 	r.notes = append(r.notes,
-		"On the wall clock the client runs in a process of its own and talks HTTP over loopback to the simulator in another, with profile `real` and 6 000 calls a minute and action.",
+		"On the wall clock the client runs in a process of its own and talks HTTP over loopback to the simulator in another, with profile `real`, without its spread, and 6 000 calls a minute and action.",
 		fmt.Sprintf("The client's process used %.1f s of CPU for %d lifecycles, %.0f µs a call (SDK, signing, JSON, HTTP).",
 			got.CPU.Seconds(), n, got.CPU.Seconds()*1e6/float64(sum.calls)))
 	r.cpu = cpuTable(t, got.Profile, sum.calls, got.CPU)
