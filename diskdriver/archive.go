@@ -26,7 +26,7 @@ const (
 // finds the archive of the one before. The state is what the disk was found in,
 // empty if it was not.
 func (c *controller) archive(ctx context.Context, id disk.ID) (disk.State, error) {
-	d, err := c.disks.Get(ctx, id)
+	d, err := c.disks.Latest(ctx, id)
 	if err != nil {
 		return "", c.unseen(ctx, id, err)
 	}

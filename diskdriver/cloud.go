@@ -33,6 +33,10 @@ type Disks interface {
 	// Get reads one disk; NotFound if it is absent.
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 
+	// Latest returns a disk as it has just been read, if nothing was asked of it
+	// since; else it is Get. What goes by it must be checked by ECS.
+	Latest(ctx context.Context, id disk.ID) (disk.Disk, error)
+
 	// Named returns every disk of this cluster that is tagged with the CSI
 	// volume name. None is no error. Denied: the account sees no disk at all,
 	// so that none says nothing.
@@ -42,11 +46,11 @@ type Disks interface {
 	// and sorted by ID.
 	List(ctx context.Context) ([]disk.Disk, error)
 
-	// Resize makes a disk at least so large, and returns it with its new size.
+	// Resize makes a disk, as it was read, at least so large, and returns it with its new size.
 	// A disk that is large enough is success. Pending: an earlier order for
 	// the disk, or another change, is under way. OutOfRange: its category has
 	// no such size.
-	Resize(ctx context.Context, id disk.ID, size disk.GiB) (disk.Disk, error)
+	Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error)
 
 	// Delete removes a disk. Removal of an absent disk isn't an error.
 	// Pending: ECS has not finished with the disk yet. InUse: something holds
@@ -65,9 +69,9 @@ type Attachments interface {
 	// UnknownOutcome: ECS may or may not attach it.
 	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error)
 
-	// Detach returns nil when a read has shown that the instance doesn't hold
-	// the disk. The errors are those of Attach.
-	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) error
+	// Detach returns the disk as a read has shown it when the instance didn't hold
+	// it any more; the zero Disk if there is none. The errors are those of Attach.
+	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, error)
 
 	// Await reads a disk again and again until seen says that it is done, or
 	// has an error, and returns the disk as it was seen last. Pending: the

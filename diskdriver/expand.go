@@ -24,16 +24,21 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.disks.Latest(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
+	}
+	if d.State == disk.Creating {
+		if d, err = c.attachments.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil }); err != nil {
+			return nil, err
+		}
 	}
 	size, err := want.Grown(d)
 	if err != nil {
 		return nil, err
 	}
 	if size > d.Size {
-		if d, err = c.disks.Resize(ctx, d.ID, size); err != nil {
+		if d, err = c.disks.Resize(ctx, d, size); err != nil {
 			return nil, err
 		}
 	}

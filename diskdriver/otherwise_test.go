@@ -107,7 +107,6 @@ const (
 	unattached = "it makes snapshots of disks that were never attached"
 	atOnce     = "a level changes at once"
 	answered   = "a refused call uses its token up, and the same call gets the same answer for as long as ECS knows the token"
-	blind      = "a refused call uses its token up, and where no disk is shown at all nothing proves that it made none"
 	crowded    = "of a disk that others have, a node that it is being attached to can't be told from one that has it"
 	hidden     = "a detach that doesn't show is waited for as long as it could take"
 )
@@ -119,10 +118,9 @@ var differs = map[string]string{
 	"bind-failed-tokens lost-reply":                              usedUp,
 	"bind-failed-tokens lost-reply-then-another-zone":            answered,
 	"bind-failed-tokens snapshots":                               usedUp,
-	"bind-failed-tokens sold-out":                                blind,
-	"bind-failed-tokens zones":                                   blind,
 	"hide-detaching publish-handover":                            hidden,
 	"hide-detaching publish-shared-restart":                      hidden,
+	"list-attaching publish-handover":                            crowded,
 	"list-attaching publish-shared":                              crowded,
 	"no-task-for-level modify":                                   atOnce,
 	"no-task-for-level resize-and-modify":                        atOnce,

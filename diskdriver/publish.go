@@ -23,7 +23,10 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	}
 	id, node := disk.ID(req.GetVolumeId()), disk.InstanceID(req.GetNodeId())
 	defer c.unsettled.begin(tie{id, node}, come)()
-	d, err := c.disks.Get(ctx, id)
+	d, err := c.disks.Latest(ctx, id)
+	if err == nil && len(d.Attachments) > 0 { // only ECS may say that it is published already
+		d, err = c.disks.Get(ctx, id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +79,7 @@ func (c *controller) publish(ctx context.Context, d disk.Disk, p publishing) (di
 	t := tie{d.ID, p.node}
 	if c.unsettled.leaving(t) {
 		// A detach has begun, and reads may not show it. It can't be taken back.
-		if err := c.detach(ctx, t); err != nil {
+		if _, err := c.detach(ctx, t); err != nil {
 			return d, err
 		}
 		var err error

@@ -28,6 +28,13 @@ func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.Con
 
 // unpublish takes the steps of the plan until ECS shows that the disk is off.
 func (c *controller) unpublish(ctx context.Context, id disk.ID, u unpublishing) error {
+	if c.unsettled.attached(tie{id, u.node}) { // ECS's answer says if it isn't so any more
+		d, err := c.detach(ctx, tie{id, u.node})
+		if err != nil {
+			return err
+		}
+		return c.tags.Untag(ctx, id, u.records(d))
+	}
 	d, err := c.disks.Get(ctx, id)
 	if err == nil {
 		c.unsettled.saw(tie{id, u.node}, d.On(u.node))
@@ -35,7 +42,7 @@ func (c *controller) unpublish(ctx context.Context, id disk.ID, u unpublishing) 
 	for err == nil {
 		next, nodes := c.unpublishes(d, u)
 		for _, node := range nodes {
-			if err := c.detach(ctx, tie{id, node}); err != nil {
+			if _, err := c.detach(ctx, tie{id, node}); err != nil {
 				return err
 			}
 		}
@@ -85,19 +92,19 @@ func (u unpublishing) records(d disk.Disk) []string {
 
 // detach detaches a disk from one node, and remembers it if ECS may be at it
 // still.
-func (c *controller) detach(ctx context.Context, t tie) error {
+func (c *controller) detach(ctx context.Context, t tie) (disk.Disk, error) {
 	answered := false
 	defer func() {
 		if !answered { // the call has panicked
 			c.unsettled.doubt(t, leaving)
 		}
 	}()
-	err := c.attachments.Detach(ctx, t.node, t.disk)
+	d, err := c.attachments.Detach(ctx, t.node, t.disk)
 	answered = true
 	if err != nil {
 		c.unsettled.failed(t, leaving, err)
-		return err
+		return d, err
 	}
 	c.unsettled.settle(t, left)
-	return nil
+	return d, nil
 }

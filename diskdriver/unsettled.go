@@ -177,6 +177,14 @@ func (u *unsettled) leaving(t tie) bool {
 	return own && c.direction == leaving
 }
 
+// attached says whether this process has attached the disk of a tie, and no other can have had a hand in it since.
+func (u *unsettled) attached(t tie) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c, own := u.own(t)
+	return own && c.direction == come
+}
+
 // coming says whether ECS may attach a disk to a node, or to any if it is
 // empty, or have attached it, without showing it.
 func (u *unsettled) coming(id disk.ID, node disk.InstanceID) bool {

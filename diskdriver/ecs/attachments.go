@@ -38,6 +38,9 @@ var stateCodes = [...][]string{
 // doesn't show.
 const wrongStateCode = "IncorrectDiskStatus"
 
+// initializingCode is the refusal to attach a disk that was made a moment ago.
+const initializingCode = "IncorrectDiskStatus.Initializing"
+
 // detachingCode is the refusal to detach a disk that is being detached.
 const detachingCode = "InvalidOperation.DiskDetachingFromThisEcs"
 
@@ -52,6 +55,7 @@ const detachingCode = "InvalidOperation.DiskDetachingFromThisEcs"
 func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error) {
 	o := &operation{client: c, action: attachDisk, instance: instance, errand: errand{attaching, id}}
 	o.call = func() error {
+		defer c.known.changed(id)
 		_, err := sendWhen(ctx, c, attachDisk, o.ticket, func() (request, *sdkecs.AttachDiskResponse) {
 			r := sdkecs.CreateAttachDiskRequest()
 			r.InstanceId, r.DiskId = string(instance), string(id)
@@ -76,16 +80,16 @@ func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.I
 	if err != nil {
 		return disk.Disk{}, err
 	}
-	c.states.note(id, disk.Attached, time.Now())
 	return d, nil
 }
 
-// Detach detaches a disk from an instance, and returns nil only when a read
-// has shown that the instance doesn't hold it, or ECS that there is no such
-// disk. The errors are those of Attach.
-func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) error {
+// Detach detaches a disk from an instance, and returns the disk as a read has
+// shown it when the instance didn't hold it any more, or no disk if ECS has
+// said that there is no such one. The errors are those of Attach.
+func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
 	o := &operation{client: c, action: detachDisk, instance: instance, errand: errand{detaching, id}}
 	o.call = func() error {
+		defer c.known.changed(id)
 		_, err := sendWhen(ctx, c, detachDisk, o.ticket, func() (request, *sdkecs.DetachDiskResponse) {
 			r := sdkecs.CreateDetachDiskRequest()
 			r.InstanceId, r.DiskId = string(instance), string(id)
@@ -98,26 +102,24 @@ func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.I
 	}
 	o.judge = o.judgeDetach
 	if err := o.check(); err != nil {
-		return err
+		return disk.Disk{}, err
 	}
-	c.states.forget(id)
-	if _, err := o.run(ctx, wait{id: id, change: toDetach}); err != nil && disk.KindOf(err) != disk.NotFound {
-		return err
+	c.known.over(id)
+	d, err := o.run(ctx, wait{id: id, change: toDetach})
+	if disk.KindOf(err) == disk.NotFound {
+		return disk.Disk{}, nil
 	}
-	return nil
+	return d, err
 }
 
 // settled waits until a disk that this process has just made is there. Of one
 // that was made long ago ECS's answer to the next call says more.
 func (c *Client) settled(ctx context.Context, id disk.ID) error {
-	last := c.states.last(id)
-	if last.state != disk.Creating || time.Since(last.since) > idleTime {
+	w := c.known.underWay(id)
+	if w.change != toSettle || time.Since(w.since) > idleTime {
 		return nil
 	}
-	_, err := c.await(ctx, wait{id: id, change: toSettle, since: last.since}, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
-	if err == nil {
-		c.states.forget(id)
-	}
+	_, err := c.await(ctx, w, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 	return err
 }
 
@@ -131,12 +133,16 @@ type operation struct {
 	judge    func(disk.Disk) (done bool, err error)
 
 	ticket  *ticket
-	asked   time.Time // when ECS accepted the call; zero if that is not known
-	outcome error     // of the call, where a read has the last word
-	begun   bool      // ECS was seen at work on it
-	shown   bool      // the instance was seen to hold the disk
-	ended   bool      // a read has settled it, one way or the other
-	bound   bool      // ECS wants the disk to be deleted with its instance
+	asked   time.Time     // when ECS accepted the call; zero if that is not known
+	reply   time.Duration // how long that took
+	outcome error         // of the call, where a read has the last word
+	begun   bool          // ECS was seen at work on it
+	shown   bool          // the instance was seen to hold the disk
+	ended   bool          // a read has settled it, one way or the other
+	bound   bool          // ECS wants the disk to be deleted with its instance
+
+	// before is a look at the disk as it was before ECS did what it was asked for; nil if there was none.
+	before *disk.Disk
 }
 
 // boundCode is the refusal to attach or detach a disk that lives and dies with
@@ -161,14 +167,16 @@ func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
 		return disk.Disk{}, err
 	}
 	o.ticket = t
+	if d, ok := o.client.known.shown(o.errand.disk); ok {
+		o.remember(d)
+	}
 	if !t.holds() {
 		if err := o.ask(ctx); err != nil {
 			t.done()
 			return disk.Disk{}, o.failed(err)
 		}
-		w.since = o.asked
+		w.since, w.reply = o.asked, o.reply
 	}
-	w.queued = t.awaited
 	d, err := o.client.await(ctx, w, o.seen)
 	if err == nil || o.ended || disk.KindOf(err) == disk.NotFound {
 		t.done()
@@ -185,14 +193,16 @@ func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
 // ask makes the call when the instance has room. Without an error ECS may be at
 // work, and a read has the last word.
 func (o *operation) ask(ctx context.Context) error {
-	for {
+	patient, cancel := patience(ctx)
+	defer cancel()
+	for pause := shortestPause; ; {
 		if err := o.ticket.wait(ctx); err != nil {
 			return err
 		}
 		err := o.call()
 		switch code := codeOf(err); {
 		case err == nil:
-			o.asked = time.Now()
+			o.asked, o.reply = time.Now(), o.ticket.age()
 			o.ticket.accepted()
 			return nil
 		case errors.Is(err, errNotReady):
@@ -201,6 +211,14 @@ func (o *operation) ask(ctx context.Context) error {
 		case code == boundCode && !o.bound:
 			o.bound = true
 			o.ticket.unsent()
+		case code == initializingCode: // it ends by itself, and no read shows it
+			o.ticket.unsent()
+			select {
+			case <-time.After(pause):
+				pause = min(2*pause, longestPause)
+			case <-patient.Done():
+				return err
+			}
 		case slices.Contains(stateCodes[o.errand.job], code), disk.KindOf(err) == disk.UnknownOutcome:
 			o.outcome = err
 			return nil
@@ -225,8 +243,32 @@ func (o *operation) seen(d disk.Disk) (bool, error) {
 	return done, err
 }
 
+// remember keeps a look that shows the disk as it was before.
+func (o *operation) remember(d disk.Disk) {
+	if holds(d, o.instance) == (o.errand.job == detaching) {
+		o.before = &d
+	}
+}
+
+// isLater says whether a look is later than the one that showed the disk as it was before, and not one that lags behind from
+// before even that: ECS says with each disk when it was detached last, by its own clock. After idleTime none lags so far.
+func (o *operation) isLater(d disk.Disk) bool {
+	switch {
+	case o.ticket.age() >= idleTime:
+		return true
+	case o.before == nil:
+		return false
+	case o.errand.job == attaching:
+		return d.Released >= o.before.Released
+	}
+	return d.Released > o.before.Released
+}
+
 func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
+	o.remember(d)
 	switch here := holds(d, o.instance); {
+	case here && d.State != disk.Attaching && d.State != disk.Detaching && !o.isLater(d):
+		return false, nil
 	case here && d.State != disk.Attaching && d.State != disk.Detaching:
 		return true, nil
 	case d.MultiAttach && !here && d.State == disk.Detaching: // from others
@@ -246,7 +288,10 @@ func (o *operation) judgeAttach(d disk.Disk) (bool, error) {
 func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
 	here, shared := holds(d, o.instance), d.MultiAttach && len(d.Attachments) > 0
 	o.shown = o.shown || here
+	o.remember(d)
 	switch {
+	case !here && o.outcome == nil && !o.isLater(d):
+		return false, nil
 	case !here && shared && !o.shown && !o.isOff():
 		return false, o.idle(d)
 	case !here && (shared || d.State != disk.Detaching && d.State != disk.Attaching):

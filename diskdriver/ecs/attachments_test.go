@@ -98,7 +98,7 @@ func TestADiskJustMadeIsAttachedDetachedAndDeletedWithoutACallInVain(t *testing.
 		if d.Serial == "" || !holds(d, nodeA) || phaseOf(sim, d.ID, nodeA) != "In_use" {
 			t.Errorf("attached disk is %+v, %s in truth", d, phaseOf(sim, d.ID, nodeA))
 		}
-		if err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
+		if _, err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
 			t.Fatal(err)
 		}
 		if phase := phaseOf(sim, d.ID, nodeA); phase != "" {
@@ -166,7 +166,7 @@ func TestDetachingWhatIsNotAttachedIsSuccess(t *testing.T) {
 					"no such instance":      {"i-absent", free},
 					"instance that is gone": {"i-absent", busy},
 				} {
-					if err := c.Detach(t.Context(), at.instance, at.id); err != nil {
+					if _, err := c.Detach(t.Context(), at.instance, at.id); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -189,7 +189,7 @@ func TestAnAttachDuringADetachIsNoSuccess(t *testing.T) {
 				id := attachedDisk(t, c, "vol-1", nodeA)
 				var all sync.WaitGroup
 				all.Go(func() {
-					if err := c.Detach(t.Context(), nodeA, id); err != nil {
+					if _, err := c.Detach(t.Context(), nodeA, id); err != nil {
 						t.Error(err)
 					}
 				})
@@ -219,7 +219,7 @@ func TestAReplyThatIsLostLosesNothing(t *testing.T) {
 					if _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); err != nil {
 						t.Errorf("attach: %v", err)
 					}
-					if err := c.Detach(inTime(t, 30*time.Second), nodeA, id); err != nil {
+					if _, err := c.Detach(inTime(t, 30*time.Second), nodeA, id); err != nil {
 						t.Errorf("detach: %v", err)
 					}
 					if n := calls(sim, "AttachDisk") + calls(sim, "DetachDisk"); n != 2 {
@@ -253,7 +253,7 @@ func TestACallThatNeverArrivedIsAnUnknownOutcomeAndWorksTheNextTime(t *testing.T
 					sim.ClearFaults()
 				}
 				lose(func() error { _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); return err })
-				lose(func() error { return c.Detach(inTime(t, 30*time.Second), nodeA, id) })
+				lose(func() error { _, err := c.Detach(inTime(t, 30*time.Second), nodeA, id); return err })
 				healthy(t, sim)
 			})
 		})
@@ -299,7 +299,7 @@ func TestWorkThatFailsIsPendingAndWorksTheNextTime(t *testing.T) {
 			}
 		}
 		twice("AttachDisk", func() error { _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); return err })
-		twice("DetachDisk", func() error { return c.Detach(inTime(t, 30*time.Second), nodeA, id) })
+		twice("DetachDisk", func() error { _, err := c.Detach(inTime(t, 30*time.Second), nodeA, id); return err })
 		healthy(t, sim)
 	})
 }

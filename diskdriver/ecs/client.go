@@ -61,7 +61,7 @@ type Client struct {
 	names     *names
 	sees      *evidence
 	slots     *slots
-	states    *states
+	known     *known
 	metrics   *metrics
 }
 
@@ -97,7 +97,7 @@ func (c *Client) as(keys Credentials) *Client {
 		gates:     make(map[action]*gate),
 		sees:      new(evidence),
 		slots:     newSlots(c.metrics.slots),
-		states:    newStates(),
+		known:     newKnown(),
 		metrics:   c.metrics,
 	}
 	for _, a := range actions {

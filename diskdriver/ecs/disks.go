@@ -28,6 +28,7 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 	if token == "" {
 		return disk.Disk{}, &disk.Error{Op: createDisk.name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
 	}
+	began := time.Now()
 	reply, err := send(ctx, c, createDisk, func() (request, *sdkecs.CreateDiskResponse) {
 		return createRequest(spec, try, token), sdkecs.CreateCreateDiskResponse()
 	}, func(reply *sdkecs.CreateDiskResponse) bool { return reply.DiskId != "" })
@@ -36,10 +37,12 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 	}
 	id, answered := disk.ID(reply.DiskId), time.Now()
 	// ECS may show a disk a moment after it has given its ID.
-	made, err := c.await(ctx, wait{id: id, queued: always}, func(disk.Disk) (bool, error) { return true, nil })
+	made, err := c.await(ctx, wait{id: id}, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
-		c.states.note(id, made.State, answered)
+		if made.State == disk.Creating {
+			c.known.begun(wait{id: id, change: toSettle, since: answered, reply: answered.Sub(began)})
+		}
 		return made, nil
 	case disk.KindOf(err) == disk.NotFound:
 		return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.NotFound, RequestID: reply.RequestId,
@@ -109,7 +112,16 @@ func (c *Client) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	case !got.found:
 		return disk.Disk{}, notShown(id)
 	}
+	c.known.saw(id, got)
 	return got.shown, nil
+}
+
+// Latest returns a disk as a look that has just come back showed it, if nothing was asked of the disk since; else it is Get.
+func (c *Client) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	if d, ok := c.known.fresh(id); ok {
+		return d, nil
+	}
+	return c.Get(ctx, id)
 }
 
 // notAnID is the error for what can't be the ID of a disk.
@@ -146,7 +158,8 @@ func (c *Client) Delete(ctx context.Context, id disk.ID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a disk can't be
 	}
-	c.states.forget(id)
+	c.known.over(id)
+	defer c.known.changed(id)
 	_, err := send(ctx, c, deleteDisk, func() (request, *sdkecs.DeleteDiskResponse) {
 		r := sdkecs.CreateDeleteDiskRequest()
 		r.DiskId = string(id)

@@ -19,7 +19,7 @@ func TestADiskThatLivesWithItsInstanceIsAttachedAndDetachedAsECSDemands(t *testi
 			if d, err = c.Attach(t.Context(), nodeA, d.ID, false); err != nil || !d.On(nodeA) {
 				t.Fatalf("%v on %v, error %v", d.ID, d.Holders(), err)
 			}
-			if err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
+			if _, err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -36,7 +36,7 @@ func TestNoOtherDiskIsToldToGoWithItsInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := working(t, nil)
 		id := attachedDisk(t, c, "vol-1", nodeA)
-		if err := c.Detach(t.Context(), nodeA, id); err != nil {
+		if _, err := c.Detach(t.Context(), nodeA, id); err != nil {
 			t.Fatal(err)
 		}
 		for _, call := range sim.Calls() {

@@ -62,6 +62,7 @@ func (c *Client) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID
 }
 
 func (c *Client) modifySpec(ctx context.Context, a action, id disk.ID, m disk.Move) (disk.TaskID, error) {
+	defer c.known.changed(id)
 	reply, err := send(ctx, c, a, func() (request, *sdkecs.ModifyDiskSpecResponse) {
 		r := sdkecs.CreateModifyDiskSpecRequest()
 		r.DiskId = string(id)
@@ -111,6 +112,7 @@ var usualTask = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
 	patient, cancel := patience(ctx)
 	defer cancel()
+	defer c.known.changed(id)
 	for look := 0; ; look++ {
 		got, err := c.tasks.once(patient, task)
 		if err != nil && !passing(err) {
@@ -166,6 +168,7 @@ func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTa
 func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
 	patient, cancel := patience(ctx)
 	defer cancel()
+	defer c.known.changed(id)
 	for {
 		_, err := send(ctx, c, modifyDiskAttribute, func() (request, *sdkecs.ModifyDiskAttributeResponse) {
 			r := sdkecs.CreateModifyDiskAttributeRequest()

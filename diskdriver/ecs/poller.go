@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -14,19 +15,12 @@ import (
 type change int
 
 const (
-	anyChange change = iota // of no known length
+	anyChange change = iota // which nothing is known of
 	toAttach
 	toDetach
 	toSettle // of a disk just made
+	changes
 )
-
-// usual is what the changes take until this process has seen some. ECS
-// publishes no figures.
-var usual = map[change]span{
-	toAttach: {time.Second, 3 * time.Second},
-	toDetach: {2 * time.Second, 6 * time.Second},
-	toSettle: {500 * time.Millisecond, 1500 * time.Millisecond},
-}
 
 // absences are the pauses between looks at a disk that isn't shown: ECS may
 // show a disk late, and an old state of it. After the last one it is gone.
@@ -40,28 +34,20 @@ const lookFailures = 3
 type wait struct {
 	id     disk.ID
 	change change
-	// since is when ECS took the change on. Zero stands for: long ago or not
-	// known, and makes the first look leave at once.
+	// since is when ECS answered that it has taken the change on, and reply how long that took. Zero stands for: long ago or
+	// not known, and makes the first look leave at once.
 	since time.Time
-	// queued says whether somebody can't begin before this wait is over; looks
-	// are closer then. It must neither block nor call the Client. Nil is no.
-	queued func() bool
+	reply time.Duration
 }
 
 // poller waits for disks of one account.
 type poller struct {
 	reads     *reads[disk.ID, disk.Disk]
-	forecasts map[change]*forecast
+	schedules [changes]schedule
 	waits     *waits
 }
 
-func newPoller(r *reads[disk.ID, disk.Disk], w *waits) *poller {
-	p := &poller{reads: r, forecasts: make(map[change]*forecast), waits: w}
-	for c, s := range usual {
-		p.forecasts[c] = newForecast(s)
-	}
-	return p
-}
+func newPoller(r *reads[disk.ID, disk.Disk], w *waits) *poller { return &poller{reads: r, waits: w} }
 
 // Await reads a disk again and again until seen says that it is done or that it
 // failed, and returns the disk as it was seen last. All who wait share calls,
@@ -73,7 +59,7 @@ func newPoller(r *reads[disk.ID, disk.Disk], w *waits) *poller {
 // why it couldn't be read. NotFound: several reads in a row didn't show the
 // disk, though they would have. Denied and the like: ECS refuses reads.
 func (c *Client) Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
-	return c.await(ctx, wait{id: id}, seen)
+	return c.await(ctx, c.known.underWay(id), seen)
 }
 
 // await is Await for a change whose kind and beginning are known.
@@ -81,14 +67,11 @@ func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done b
 	if !possibleID.MatchString(string(w.id)) {
 		return disk.Disk{}, notAnID(w.id)
 	}
-	if w.queued == nil {
-		w.queued = func() bool { return false }
-	}
 	patient, cancel := patience(ctx)
 	defer cancel()
 	c.poller.waits.enter(&w)
 	defer c.poller.waits.leave(&w)
-	s := &sightings{wait: &w, began: time.Now(), forecast: c.poller.forecasts[w.change]}
+	s := &sightings{wait: &w, began: time.Now(), schedule: &c.poller.schedules[w.change]}
 	for {
 		if err := s.seek(ctx, patient, c.poller.reads); err != nil {
 			return s.last, s.gaveUp(ctx)
@@ -103,9 +86,13 @@ func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done b
 				return s.last, notShown(w.id)
 			}
 		default:
+			c.known.saw(w.id, s.look)
 			done, err := seen(s.last)
 			if done {
 				s.learn()
+			}
+			if s.change == toSettle && s.last.State != disk.Creating {
+				c.known.over(w.id)
 			}
 			if done || err != nil {
 				return s.last, err
@@ -147,13 +134,14 @@ func (all *waits) now() (n int, oldest time.Duration) {
 // sightings is what one wait has seen so far.
 type sightings struct {
 	*wait
-	forecast *forecast // nil for a change of no known length
+	schedule *schedule
 	began    time.Time
 
 	looks    int       // that were answered
 	looked   time.Time // when the last of them left
 	found    bool      // it showed the disk
 	last     disk.Disk
+	look     glimpse[disk.Disk]
 	missed   time.Time // when the last look but one left that showed the disk
 	prompt   bool      // the last look came back soon
 	absent   int       // looks in a row that didn't show the disk
@@ -168,7 +156,7 @@ func (s *sightings) seek(ctx, patient context.Context, r *reads[disk.ID, disk.Di
 	if patient.Err() != nil {
 		return patient.Err()
 	}
-	a := &ask[disk.ID, disk.Disk]{id: s.id, since: s.began, due: s.due(), urgent: s.queued}
+	a := &ask[disk.ID, disk.Disk]{id: s.id, since: s.began, due: s.due(), wanted: s.wanted(patient)}
 	r.join(ctx, a)
 	select {
 	case got := <-a.answer:
@@ -180,23 +168,44 @@ func (s *sightings) seek(ctx, patient context.Context, r *reads[disk.ID, disk.Di
 	}
 }
 
-// due returns when to look next.
+// due returns the earliest time of the next look.
 func (s *sightings) due() time.Time {
 	switch {
 	case s.failures > 0:
 		return s.failedAt.Add(min(firstBackoff<<(s.failures-1), lastBackoff))
 	case s.absent > 0:
 		return s.looked.Add(absences[s.absent-1])
-	case s.forecast != nil && !s.since.IsZero():
-		age := time.Duration(-1)
-		if s.looks > 0 {
-			age = s.looked.Sub(s.since)
-		}
-		return s.since.Add(s.forecast.next(age, s.queued()))
-	case s.looks == 0:
+	case s.looks > 0:
+		return s.looked.Add(shortestPause)
+	case s.since.IsZero():
 		return s.began
 	}
-	return s.looked.Add(pauseAfter(2*s.looked.Sub(s.began), s.queued()))
+	return s.since.Add(shortestPause)
+}
+
+// wanted returns how likely the next look is to show what is waited for. The last one that can be back in time is certain to
+// be made.
+func (s *sightings) wanted(patient context.Context) func(now time.Time) float64 {
+	if s.failures > 0 || s.absent > 0 || s.looks == 0 && s.since.IsZero() {
+		return certain
+	}
+	since, looked := s.since, time.Duration(0)
+	if since.IsZero() {
+		since = s.began
+	}
+	if s.looks > 0 {
+		looked = max(s.looked.Sub(since), time.Millisecond)
+	}
+	end, limited := patient.Deadline()
+	answer := s.look.back.Sub(s.look.left)
+	end = end.Add(-2*answer - shortestPause)
+	reply := cmp.Or(s.reply, answer)
+	return func(now time.Time) float64 {
+		if limited && !now.Before(end) {
+			return 1
+		}
+		return s.schedule.over(looked, now.Sub(since), reply)
+	}
 }
 
 // take takes down what a look shows.
@@ -214,13 +223,13 @@ func (s *sightings) take(got glimpse[disk.Disk]) {
 		s.absent++
 		return
 	}
-	s.absent, s.last = 0, got.shown
+	s.absent, s.last, s.look = 0, got.shown, got
 }
 
-// learn tells the forecast when the change was over. A look that was held up
+// learn tells the schedule when the change was over. A look that was held up
 // says too little.
 func (s *sightings) learn() {
-	if s.forecast == nil || s.since.IsZero() || !s.prompt {
+	if s.change == anyChange || s.since.IsZero() || !s.prompt {
 		return
 	}
 	seen := span{by: s.looked.Sub(s.since)}
@@ -228,7 +237,7 @@ func (s *sightings) learn() {
 		seen.after = max(0, s.missed.Sub(s.since))
 	}
 	if seen.after < seen.by {
-		s.forecast.note(seen)
+		s.schedule.note(seen)
 	}
 }
 

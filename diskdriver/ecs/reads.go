@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -19,14 +20,11 @@ import (
 // and DescribeTasks.
 const largestBatch = 100
 
-// How often looks leave. Full ones leave at once, and so do a few after a time
-// of rest. Otherwise one leaves in a second, or in a quarter of one if somebody
-// can't go on without the answer.
 const (
-	gatherTime  = 2 * time.Millisecond // for company
-	calmPause   = time.Second
-	urgentPause = 250 * time.Millisecond
-	restedLooks = 4
+	// gatherTime is how long a look waits for company.
+	gatherTime = 2 * time.Millisecond
+	// judgeEvery is how often it is judged whether a look is worth its call.
+	judgeEvery = 10 * time.Millisecond
 )
 
 // reads answers questions after single disks, or other things of one sort, with
@@ -44,8 +42,8 @@ type reads[K ~string, V any] struct {
 	wanted map[K]int    // how many of ready ask for an ID
 	since  time.Time    // when the first of ready was due
 	flying int          // looks that have left and have no answer
-	left   time.Time    // when the last look left
-	credit time.Time    // the rest is used up until this time
+	asked  int          // questions that have no answer
+	judged time.Time    // when it was last judged whether a look is worthwhile
 	alarm  *time.Timer
 }
 
@@ -58,12 +56,13 @@ func newReads[K ~string, V any](
 // ask is a question after one thing.
 type ask[K ~string, V any] struct {
 	id     K
-	since  time.Time   // who has waited longest goes first
-	due    time.Time   // no look before
-	urgent func() bool // somebody can't go on without the answer
-	until  time.Time   // nobody cares for the answer later; zero: there is no such time
+	since  time.Time                   // who has waited longest goes first
+	due    time.Time                   // no look before
+	wanted func(now time.Time) float64 // how likely a look is to show what is asked for, from 0 to 1
+	until  time.Time                   // nobody cares for the answer later; zero: there is no such time
 
-	at     int // in the heap; -1 once it is out
+	value  float64 // of wanted, when it was judged
+	at     int     // in the heap; -1 once it is out
 	look   *look[K, V]
 	gone   bool
 	answer chan glimpse[V]
@@ -84,16 +83,13 @@ type look[K ~string, V any] struct {
 	cancel  context.CancelFunc
 }
 
-func always() bool { return true }
-func never() bool  { return false }
-
 // get reads one thing. A failed call fails all who share it, and nobody here
 // tries again: that would be a hundred calls for one. That it isn't shown must
 // be said twice, for ECS may answer once with a list that lacks it.
 func (r *reads[K, V]) get(ctx context.Context, id K) (glimpse[V], error) {
 	due := time.Now()
 	for absent := 0; ; absent++ {
-		got, err := r.await(ctx, &ask[K, V]{id: id, since: due, due: due, urgent: always})
+		got, err := r.await(ctx, &ask[K, V]{id: id, since: due, due: due, wanted: certain})
 		if err != nil || got.found || absent == 1 {
 			return got, err
 		}
@@ -101,11 +97,14 @@ func (r *reads[K, V]) get(ctx context.Context, id K) (glimpse[V], error) {
 	}
 }
 
-// once looks at one thing, without haste.
+// once looks at one thing.
 func (r *reads[K, V]) once(ctx context.Context, id K) (glimpse[V], error) {
 	now := time.Now()
-	return r.await(ctx, &ask[K, V]{id: id, since: now, due: now, urgent: never})
+	return r.await(ctx, &ask[K, V]{id: id, since: now, due: now, wanted: certain})
 }
+
+// certain is for who wants to know how things are, whatever that is.
+func certain(time.Time) float64 { return 1 }
 
 // await asks, and waits for the answer; its error is that of the look, if that
 // has one. A member whose time ends while ECS throttles reads is told so in time
@@ -148,6 +147,7 @@ func (r *reads[K, V]) join(ctx context.Context, a *ask[K, V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	heap.Push(&r.later, a)
+	r.asked++
 	r.plan()
 }
 
@@ -169,28 +169,31 @@ func (r *reads[K, V]) quit(a *ask[K, V]) {
 		r.forget(a.id)
 	}
 	a.gone = true
+	r.asked--
+	r.plan()
 }
 
 // plan lets the looks leave that may, and comes back when the next may.
 func (r *reads[K, V]) plan() {
 	now := time.Now()
 	r.ripen(now)
-	for len(r.wanted) >= largestBatch {
-		r.depart(now)
-	}
 	var next time.Time
 	if len(r.later) > 0 {
 		next = r.later[0].due
 	}
 	if len(r.ready) > 0 && !r.held() {
-		at := r.mayLeave()
+		at := r.judged.Add(judgeEvery)
+		if gathered := r.since.Add(gatherTime); gathered.After(at) {
+			at = gathered
+		}
 		if !at.After(now) {
-			r.depart(now)
-		} else {
-			next = earlier(next, at)
-			if turn := r.left.Add(urgentPause); turn.After(now) {
-				next = earlier(next, turn) // somebody may be in a hurry by then
+			r.judged, at = now, now.Add(judgeEvery)
+			for len(r.ready) > 0 && r.worthwhile(now) {
+				r.depart(now)
 			}
+		}
+		if len(r.ready) > 0 {
+			next = earlier(next, at)
 		}
 	}
 	if r.alarm != nil {
@@ -228,21 +231,24 @@ func (r *reads[K, V]) ripen(now time.Time) {
 // throttles reads, one that isn't full asks for no call of its own.
 func (r *reads[K, V]) held() bool { return r.flying > 0 && r.throttled() }
 
-// mayLeave returns when a look that isn't full may leave.
-func (r *reads[K, V]) mayLeave() time.Time {
-	at := r.credit.Add(-(restedLooks - 1) * calmPause)
-	if slices.ContainsFunc(r.ready, func(a *ask[K, V]) bool { return a.urgent() }) {
-		at = earlier(at, r.left.Add(urgentPause))
+// worthwhile says whether a look is likely to show enough of those that fit into it what they wait for.
+func (r *reads[K, V]) worthwhile(now time.Time) bool {
+	for _, a := range r.ready {
+		a.value = a.wanted(now)
 	}
-	if gathered := r.since.Add(gatherTime); gathered.After(at) {
-		return gathered
+	slices.SortStableFunc(r.ready, func(a, b *ask[K, V]) int {
+		return cmp.Or(cmp.Compare(b.value, a.value), a.since.Compare(b.since))
+	})
+	fit := r.ready[:min(len(r.ready), largestBatch)]
+	var sum float64
+	for _, a := range fit {
+		sum += a.value
 	}
-	return at
+	return sum >= likelyOver*float64(min(r.asked, largestBatch))
 }
 
 // depart lets a look leave with those who have waited longest.
 func (r *reads[K, V]) depart(now time.Time) {
-	slices.SortStableFunc(r.ready, func(a, b *ask[K, V]) int { return a.since.Compare(b.since) })
 	taken := make(map[K]bool, largestBatch)
 	var leaving, staying []*ask[K, V]
 	for _, a := range r.ready {
@@ -255,11 +261,6 @@ func (r *reads[K, V]) depart(now time.Time) {
 		r.forget(a.id)
 	}
 	r.ready, r.since = staying, now
-	r.left = now
-	if r.credit.Before(now) {
-		r.credit = now
-	}
-	r.credit = earlier(r.credit.Add(calmPause), now.Add(restedLooks*calmPause))
 	r.fly(now, leaving)
 }
 
@@ -313,6 +314,9 @@ func (r *reads[K, V]) land(l *look[K, V], left time.Time, shown map[K]V, err err
 	back := time.Now()
 	for _, a := range l.asks {
 		v, found := shown[a.id]
+		if !a.gone {
+			r.asked--
+		}
 		a.gone = true
 		a.answer <- glimpse[V]{left: left, back: back, shown: v, found: found, err: err}
 	}

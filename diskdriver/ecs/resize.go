@@ -10,7 +10,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// Resize makes a disk at least so large, and returns it with its new size. A
+// Resize makes a disk, as a read has just shown it, at least so large, and returns it with its new size. A
 // disk that is large enough is success, and nothing shrinks. A disk in use is
 // resized online, so that its guest sees the size without a restart; if its
 // instance isn't running, it is resized as a disk at rest.
@@ -18,39 +18,25 @@ import (
 // Pending: an earlier order for the disk, or an attach, detach, snapshot or
 // change of category, is under way. OutOfRange: its category has no such size.
 // UnknownOutcome: ECS may or may not have resized it.
-func (c *Client) Resize(ctx context.Context, id disk.ID, size disk.GiB) (disk.Disk, error) {
-	d, err := c.resizable(ctx, id)
-	if err != nil {
-		return disk.Disk{}, err
-	}
+func (c *Client) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
 	if d.Size >= size {
 		return d, nil
 	}
-	err = c.resize(ctx, d, size)
+	if d.State != disk.Attached && d.State != disk.Available {
+		return disk.Disk{}, &disk.Error{Op: resizeDisk.name, Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
+	}
+	err := c.resize(ctx, d, size)
 	switch {
 	case err == nil:
 		d.Size = size
 		return d, nil
 	case disk.KindOf(err) == disk.UnknownOutcome, codeOf(err) == "InvalidDiskSize":
-		now, readErr := c.Get(ctx, id) // who else may have resized it, or this call
+		now, readErr := c.Get(ctx, d.ID) // who else may have resized it, or this call
 		if readErr == nil && now.Size >= size {
 			return now, nil
 		}
 	}
 	return disk.Disk{}, err
-}
-
-// resizable reads a disk that is about to be resized.
-func (c *Client) resizable(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	d, err := c.Get(ctx, id)
-	if err != nil {
-		return disk.Disk{}, err
-	}
-	switch d.State {
-	case disk.Attached, disk.Available:
-		return d, nil
-	}
-	return disk.Disk{}, &disk.Error{Op: resizeDisk.name, Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
 }
 
 // resize makes the call.
@@ -69,6 +55,7 @@ func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 }
 
 func (c *Client) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
+	defer c.known.changed(id)
 	_, err := send(ctx, c, resizeDisk, func() (request, *sdkecs.ResizeDiskResponse) {
 		r := sdkecs.CreateResizeDiskRequest()
 		r.DiskId = string(id)

@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -36,7 +37,7 @@ func TestADiskGrowsWhereItIs(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				d, err := c.Resize(t.Context(), id, 30)
+				d, err := grow(t.Context(), c, id, 30)
 				if err != nil || d.Size != 30 || sim.Disks()[0].Size != 30 {
 					t.Errorf("resized to %d, %d in truth: %v", d.Size, sim.Disks()[0].Size, err)
 				}
@@ -54,7 +55,7 @@ func TestADiskThatIsLargeEnoughIsLeftAlone(t *testing.T) {
 		sim, c := working(t, nil)
 		id := madeDisk(t, c, "vol-1")
 		for _, size := range []disk.GiB{1, 20} {
-			d, err := c.Resize(t.Context(), id, size)
+			d, err := grow(t.Context(), c, id, size)
 			if err != nil || d.Size != 20 {
 				t.Errorf("to %d GiB: %d, %v", size, d.Size, err)
 			}
@@ -74,7 +75,7 @@ func TestAResizeThatTookEffectUnseenIsSuccess(t *testing.T) {
 				if err := sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: kind, Count: 1}); err != nil {
 					t.Fatal(err)
 				}
-				if d, err := c.Resize(t.Context(), id, 30); err != nil || d.Size != 30 {
+				if d, err := grow(t.Context(), c, id, 30); err != nil || d.Size != 30 {
 					t.Errorf("size %d, %v", d.Size, err)
 				}
 			})
@@ -107,7 +108,7 @@ func TestAResizeThatCannotBeSaysWhy(t *testing.T) {
 				if err := test.setUp(sim); err != nil {
 					t.Fatal(err)
 				}
-				_, err := c.Resize(inTime(t, 30*time.Second), id, test.size)
+				_, err := grow(inTime(t, 30*time.Second), c, id, test.size)
 				if e := wantKind(t, err, test.want); e.Disk != id {
 					t.Errorf("error %q doesn't name the disk", e)
 				}
@@ -121,7 +122,7 @@ func TestADiskThatIsNotThereCannotBeResized(t *testing.T) {
 		_, c := working(t, nil)
 		madeDisk(t, c, "vol-1")
 		for _, id := range []disk.ID{"d-bp1absent", "no disk"} {
-			_, err := c.Resize(t.Context(), id, 30)
+			_, err := grow(t.Context(), c, id, 30)
 			wantKind(t, err, disk.NotFound)
 		}
 	})
@@ -134,9 +135,18 @@ func TestADiskInTheMakingIsResizedLater(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Resize(t.Context(), made.ID, 30)
+		_, err = grow(t.Context(), c, made.ID, 30)
 		if e := wantKind(t, err, disk.Pending); fmt.Sprint(e) == "" {
 			t.Error("no reason is given")
 		}
 	})
+}
+
+// grow resizes a disk as a read shows it.
+func grow(ctx context.Context, c *Client, id disk.ID, size disk.GiB) (disk.Disk, error) {
+	d, err := c.Get(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	return c.Resize(ctx, d, size)
 }

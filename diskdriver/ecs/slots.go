@@ -59,12 +59,12 @@ type slots struct {
 	arrivals int
 	lanes    map[disk.InstanceID]*lane
 	usual    widths           // of instances that have not shown their own
-	took     [2]time.Duration // for which a slot of a job is held, a moving average
+	took     [2]time.Duration // for which a slot of a job is held, a moving average; zero until one was seen
 	swept    time.Time
 }
 
 func newSlots(meter *slotMeter) *slots {
-	return &slots{meter: meter, lanes: make(map[disk.InstanceID]*lane), usual: widest(), took: [2]time.Duration{3 * time.Second, 5 * time.Second}}
+	return &slots{meter: meter, lanes: make(map[disk.InstanceID]*lane), usual: widest()}
 }
 
 // errand is one job on one disk.
@@ -144,7 +144,7 @@ func (s *slots) enter(ctx context.Context, instance disk.InstanceID, e errand) (
 	at, _ := slices.BinarySearchFunc(l.line, t, inOrder)
 	l.line = slices.Insert(l.line, at, t)
 	if wait := s.expected(t, now); wait > 0 {
-		if deadline, ok := ctx.Deadline(); ok && now.Add(wait+s.took[e.job]).After(deadline) {
+		if deadline, ok := ctx.Deadline(); ok && now.Add(wait).After(deadline.Add(-margin(deadline))) {
 			return nil, s.giveUp(t, now, fmt.Sprintf("it would take about %s", wait.Round(time.Second)))
 		}
 	}
@@ -284,6 +284,9 @@ func (t *ticket) leave() {
 		return
 	}
 	usual := s.took[t.errand.job]
+	if usual == 0 {
+		usual = max(time.Since(t.since), time.Second)
+	}
 	left := max(2*usual-time.Since(t.since), usual)
 	t.expiry = time.AfterFunc(left, func() {
 		s.mu.Lock()
@@ -308,13 +311,6 @@ func (t *ticket) age() time.Duration {
 	return time.Since(t.since)
 }
 
-// awaited says whether somebody queues for the instance behind this errand.
-func (t *ticket) awaited() bool {
-	t.slots.mu.Lock()
-	defer t.slots.mu.Unlock()
-	return len(t.lane.line) > 0
-}
-
 func (s *slots) end(t *ticket, now time.Time) {
 	l := t.lane
 	switch t.phase {
@@ -323,7 +319,7 @@ func (s *slots) end(t *ticket, now time.Time) {
 	case running:
 		l.running[t.errand.job]--
 		if t.expiry == nil {
-			s.took[t.errand.job] += (now.Sub(t.since) - s.took[t.errand.job]) / weight
+			s.took[t.errand.job] = average(s.took[t.errand.job], now.Sub(t.since))
 		}
 	case waiting:
 		l.line = slices.DeleteFunc(l.line, func(other *ticket) bool { return other == t })
@@ -337,6 +333,14 @@ func (s *slots) end(t *ticket, now time.Time) {
 	t.phase = gone
 	s.admit(l, now)
 	s.drop(l, now)
+}
+
+// average adds the newest time to a moving average, which is zero before the first.
+func average(before, newest time.Duration) time.Duration {
+	if before == 0 {
+		return newest
+	}
+	return before + (newest-before)/weight
 }
 
 // giveUp takes a waiting ticket out of the queue and keeps its place.

@@ -25,6 +25,7 @@ func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 	if len(tags) == 0 {
 		return nil
 	}
+	defer c.known.changed(id)
 	_, err := send(ctx, c, tagResources, func() (request, *sdkecs.TagResourcesResponse) {
 		r := sdkecs.CreateTagResourcesRequest()
 		r.ResourceType = "disk"
@@ -44,6 +45,7 @@ func (c *Client) Untag(ctx context.Context, id disk.ID, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
+	defer c.known.changed(id)
 	_, err := send(ctx, c, untagResources, func() (request, *sdkecs.UntagResourcesResponse) {
 		r := sdkecs.CreateUntagResourcesRequest()
 		r.ResourceType = "disk"

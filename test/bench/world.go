@@ -116,8 +116,14 @@ func (w *world) lifecycle(i int) {
 		return err
 	})
 	w.rpc(otherTime, func(ctx context.Context) error { _, err := c.Attach(ctx, at, id, false); return err })
-	w.rpc(otherTime, func(ctx context.Context) error { _, err := c.Resize(ctx, id, 30); return err })
-	w.rpc(otherTime, func(ctx context.Context) error { return c.Detach(ctx, at, id) })
+	w.rpc(otherTime, func(ctx context.Context) error {
+		d, err := c.Get(ctx, id)
+		if err == nil {
+			_, err = c.Resize(ctx, d, 30)
+		}
+		return err
+	})
+	w.rpc(otherTime, func(ctx context.Context) error { _, err := c.Detach(ctx, at, id); return err })
 	w.rpc(otherTime, func(ctx context.Context) error { return c.Delete(ctx, id) })
 }
 

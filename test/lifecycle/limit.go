@@ -1,4 +1,5 @@
-package main
+// Package lifecycle knows how fast the lives of disks could have been in ECS: created, attached, resized, detached and deleted.
+package lifecycle
 
 import (
 	"time"
@@ -22,10 +23,10 @@ func (s steps) untilDetach(read time.Duration) time.Duration {
 	return s.create + s.attach + read + s.resize
 }
 
-// limitOf is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
+// Limit is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
 // each disk takes alone, and of what each instance takes that attaches and detaches one at a time (serial), or detaches five.
-func limitOf(calls []ecssim.Call, latency ecssim.LatencyForm, serial bool) time.Duration {
-	read := latencyOf(latency, "DescribeDisks")
+// calls are those of the lifecycles, and read is the time of one that sees the end of an attach or a detach.
+func Limit(calls []ecssim.Call, read time.Duration, serial bool) time.Duration {
 	byInstance := map[string][]steps{}
 	for _, s := range stepsOf(calls) {
 		byInstance[s.instance] = append(byInstance[s.instance], *s)
@@ -82,17 +83,4 @@ func stepsOf(calls []ecssim.Call) map[string]*steps {
 		}
 	}
 	return disks
-}
-
-// latencyOf is the time from a request to its reply.
-func latencyOf(form ecssim.LatencyForm, action string) time.Duration {
-	text, ok := form.API[action]
-	if !ok {
-		text = form.API[""]
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0 // the simulator takes no time
-	}
-	return d
 }

@@ -1,0 +1,126 @@
+package ecs
+
+import (
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// knownKept is for how long what is known of a disk is kept that nothing happens to.
+	knownKept = time.Minute
+	// wholeKept is for how long all that a look showed is kept, and not only who had the disk.
+	wholeKept = 2 * time.Second
+)
+
+// known is what this process has just learned of disks: the last look at each, and the change that it has begun. Both are hints
+// of a moment: a read, or ECS's answer to the next call, has the last word.
+type known struct {
+	mu    sync.Mutex
+	disks map[disk.ID]*knowledge
+	swept time.Time
+	whole []*knowledge // those whose look is kept whole, the oldest first
+}
+
+type knowledge struct {
+	underWay wait // the zero wait if nothing is
+	look     glimpse[disk.Disk]
+	whole    bool      // all that the look showed is here
+	changed  time.Time // when the last call that changes the disk ended
+	at       time.Time
+}
+
+func newKnown() *known { return &known{disks: make(map[disk.ID]*knowledge)} }
+
+// of returns what is known of a disk, to be read or written with the lock held.
+func (k *known) of(id disk.ID) *knowledge {
+	now := time.Now()
+	if now.Sub(k.swept) > knownKept {
+		for other, what := range k.disks {
+			if now.Sub(what.at) > knownKept {
+				delete(k.disks, other)
+			}
+		}
+		k.swept = now
+	}
+	what := k.disks[id]
+	if what == nil {
+		what = &knowledge{}
+		k.disks[id] = what
+	}
+	what.at = now
+	return what
+}
+
+// begun notes a change of a disk.
+func (k *known) begun(w wait) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of(w.id).underWay = w
+}
+
+// over forgets the change of a disk.
+func (k *known) over(id disk.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of(id).underWay = wait{}
+}
+
+// underWay returns the change of a disk that is under way, or a wait of which nothing is known.
+func (k *known) underWay(id disk.ID) wait {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.of(id).underWay
+	w.id = id
+	return w
+}
+
+// changed notes that a call has ended that changes the disk, whatever became of it.
+func (k *known) changed(id disk.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of(id).changed = time.Now()
+}
+
+// saw notes what a look showed of a disk.
+func (k *known) saw(id disk.ID, look glimpse[disk.Disk]) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	what := k.of(id)
+	what.look = look
+	if !what.whole {
+		what.whole = true
+		k.whole = append(k.whole, what)
+	}
+	k.shorten(time.Now())
+}
+
+// shorten drops most of what looks showed that are too old to be fresh.
+func (k *known) shorten(now time.Time) {
+	for len(k.whole) > 0 && now.Sub(k.whole[0].look.back) > wholeKept {
+		what := k.whole[0]
+		what.look.shown = disk.Disk{ID: what.look.shown.ID, Attachments: what.look.shown.Attachments, Released: what.look.shown.Released}
+		what.whole = false
+		k.whole = k.whole[1:]
+	}
+}
+
+// shown returns the disk as the last look showed it.
+func (k *known) shown(id disk.ID) (disk.Disk, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	look := k.of(id).look
+	return look.shown, look.found
+}
+
+// fresh returns a look that has just come back, if nothing was asked of the disk since it left: it says as much as one that
+// leaves now and takes as long.
+func (k *known) fresh(id disk.ID) (disk.Disk, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	what := k.of(id)
+	look := what.look
+	ok := what.whole && look.err == nil && look.found && look.left.After(what.changed) && time.Since(look.back) < look.back.Sub(look.left)
+	return look.shown, ok
+}

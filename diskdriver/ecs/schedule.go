@@ -1,0 +1,77 @@
+package ecs
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// likelyOver is the share of the changes that are waited for which must be likely to be over before a look leaves: so much
+	// later than it could a change is seen, as a part of how long it takes.
+	likelyOver = 1. / 4
+	// shortestPause and longestPause bound the time between two looks at one change.
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 5 * time.Second
+	// observationsKept is how many changes of a kind are remembered.
+	observationsKept = 32
+)
+
+// schedule says how likely a change is to be over that ECS goes on with after it has answered. It goes by how long such
+// changes took before, and while it has seen few by the time of ECS's reply and by the age of the change, so that it is right
+// for an ECS of any speed.
+type schedule struct {
+	mu   sync.Mutex
+	seen []span // the newest last
+}
+
+// span is what looks told of one change: not over at one age, over at another.
+type span struct{ after, by time.Duration }
+
+// note adds a change that was seen to be over.
+func (s *schedule) note(seen span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, seen)
+	if len(s.seen) > observationsKept {
+		s.seen = append(s.seen[:0:0], s.seen[len(s.seen)-observationsKept:]...)
+	}
+}
+
+// over returns how likely a change is to be over at an age, from 0 to 1, that was not at the age of the last look, or has not
+// been looked at (zero). ECS took so long to reply to the call that began it.
+func (s *schedule) over(looked, age, reply time.Duration) float64 {
+	if age-looked >= longestPause {
+		return 1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unknown := ageless(looked, age, reply)
+	if len(s.seen) == 0 {
+		return unknown
+	}
+	before, now := s.share(looked), s.share(age)
+	if before > .99 {
+		return unknown // it takes longer than any that was seen
+	}
+	trust := float64(len(s.seen)) / float64(len(s.seen)+1)
+	return trust*(now-before)/(1-before) + (1-trust)*unknown
+}
+
+// ageless is over for a change of which nothing is known: as long as ECS took to reply passes between two looks, or a quarter
+// of the change's age if that is more.
+func ageless(looked, age, reply time.Duration) float64 {
+	pause := max(looked/4, reply)
+	if looked == 0 {
+		pause = reply / 2
+	}
+	return min(1, likelyOver*float64(age-looked)/float64(max(pause, time.Millisecond)))
+}
+
+// share returns the share of the changes seen that was over at an age, each taken to have ended anywhere between its two looks.
+func (s *schedule) share(age time.Duration) float64 {
+	var over float64
+	for _, seen := range s.seen {
+		over += min(max(float64(age-seen.after)/float64(seen.by-seen.after), 0), 1)
+	}
+	return over / float64(len(s.seen))
+}

@@ -1,0 +1,113 @@
+package ecs
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// follow looks at one change alone as a schedule says, where a look's answer takes a while, and returns how much later than its
+// end it was seen and how many looks left.
+func follow(s *schedule, length, answer time.Duration) (late time.Duration, looks int) {
+	const reply = 500 * time.Millisecond
+	looked := time.Duration(0)
+	at := shortestPause
+	for {
+		for s.over(looked, at, reply) < likelyOver {
+			at += judgeEvery
+		}
+		looks++
+		if at >= length {
+			s.note(span{looked, at})
+			return at - length, looks
+		}
+		looked = at
+		at += max(shortestPause, answer)
+	}
+}
+
+func TestScheduleNeedsNoGuess(t *testing.T) {
+	for _, length := range []time.Duration{20 * time.Millisecond, 150 * time.Millisecond, time.Second, 10 * time.Second, time.Minute} {
+		late, looks := follow(&schedule{}, length, 120*time.Millisecond)
+		if limit := max(length*2/5, 350*time.Millisecond); late > min(limit, longestPause+judgeEvery) {
+			t.Errorf("the first change, of %v, is seen %v late", length, late)
+		}
+		if most := 24; looks > most {
+			t.Errorf("the first change, of %v, takes %d looks, want at most %d", length, looks, most)
+		}
+	}
+}
+
+func TestScheduleLearnsAFixedLength(t *testing.T) {
+	for _, length := range []time.Duration{100 * time.Millisecond, 900 * time.Millisecond, 3600 * time.Millisecond, 20 * time.Second} {
+		s := &schedule{}
+		for range 40 {
+			follow(s, length, 120*time.Millisecond)
+		}
+		late, looks := follow(s, length, 120*time.Millisecond)
+		if late > max(length/10, 120*time.Millisecond) || looks > 6 {
+			t.Errorf("after forty changes of %v the next is seen %v late, with %d looks", length, late, looks)
+		}
+	}
+}
+
+func TestScheduleCopesWithLengthsThatVary(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, length := range map[string]func() time.Duration{
+		"a little": func() time.Duration { return time.Duration((1.5 + .1*random.NormFloat64()) * float64(time.Second)) },
+		"widely": func() time.Duration {
+			return time.Duration(math.Exp(.6*random.NormFloat64()) * 2 * float64(time.Second))
+		},
+		"with one in twenty that takes a minute": func() time.Duration {
+			if random.IntN(20) == 0 {
+				return time.Minute
+			}
+			return 2 * time.Second
+		},
+	} {
+		s := &schedule{}
+		var late []time.Duration
+		looks, ordinary := 0, 0
+		for range 500 {
+			long := length()
+			l, k := follow(s, max(long, time.Millisecond), 120*time.Millisecond)
+			late = append(late, l)
+			if long < time.Minute {
+				looks += k
+				ordinary++
+			}
+		}
+		slices.Sort(late)
+		if p90 := late[len(late)*9/10]; p90 > time.Second {
+			t.Errorf("%s: seen %v late at the 90th percentile", name, p90)
+		}
+		if each := float64(looks) / float64(ordinary); each > 6 {
+			t.Errorf("%s: %.2f looks each, want at most 6", name, each)
+		}
+	}
+}
+
+func TestScheduleFollowsAChangeOfPace(t *testing.T) {
+	s := &schedule{}
+	for _, length := range []time.Duration{4 * time.Second, time.Second, 10 * time.Second, 2 * time.Second} {
+		for range 60 {
+			follow(s, length, 120*time.Millisecond)
+		}
+		if late, looks := follow(s, length, 120*time.Millisecond); late > max(length/10, 120*time.Millisecond) || looks > 6 {
+			t.Errorf("60 changes after they came to take %v, the next is seen %v late, with %d looks", length, late, looks)
+		}
+	}
+}
+
+func TestScheduleOfAChangeThatNeverEnds(t *testing.T) {
+	s := &schedule{}
+	for range 10 {
+		s.note(span{time.Second, 2 * time.Second})
+	}
+	_, looks := follow(s, time.Hour, 120*time.Millisecond)
+	if least, most := int(time.Hour/longestPause), int(time.Hour/longestPause)+40; looks < least || looks > most {
+		t.Errorf("an hour has %d looks, want %d to %d", looks, least, most)
+	}
+}
