@@ -69,10 +69,15 @@ func (c *controller) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
 		obtain = c.clone
 	}
 	made, err := obtain(ctx, o)
-	if err != nil && c.isStray(o, made) {
-		if err = c.clear(ctx, o, made); err == nil {
-			made, err = obtain(ctx, o)
-		}
+	if err == nil || !c.isStray(o, made) {
+		return made, err
+	}
+	if err := c.clear(ctx, o, made); err != nil {
+		return made, err
+	}
+	left := made.ID
+	if made, err = obtain(ctx, o); err != nil && made.ID == left { // a read lags behind
+		err = disk.Errorf(disk.Pending, "disk %s has just been deleted, and ECS still shows it", left)
 	}
 	return made, err
 }

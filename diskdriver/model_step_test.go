@@ -75,14 +75,8 @@ func (g *generator) ecs(seed uint64) string {
 			words = append(words, a.name)
 		}
 	}
-	// Those of a draw of their own came later: the steps of earlier walks stay as they were.
-	own := rand.New(rand.NewPCG(seed, 1))
 	for _, d := range doubts {
-		draw := g.Rand
-		if d.field == "RefuseCreating" || d.field == "TagsAs" {
-			draw = own
-		}
-		if draw.IntN(4) == 0 {
+		if g.IntN(4) == 0 {
 			words = append(words, d.name)
 		}
 	}

@@ -126,7 +126,7 @@ func (c *controller) record(ctx context.Context, d disk.Disk, p publishing) erro
 	case p.readOnly && !readOnly && d.Tags.Room() == 0:
 		return &disk.Error{Disk: d.ID, Instance: p.node, Kind: disk.Blocked, Err: fmt.Errorf("a disk has at most %d tags, this one has them all (%d of them for nodes that read it), and that a node may not write is kept as one more; "+
 			"remove a tag that isn't the driver's, or publish it for writing", disk.MostTags, len(unpublishing{}.records(d)))}
-	case p.readOnly && !readOnly:
+	case p.readOnly: // a read that lags behind may show the tag of the publish before, which is gone
 		return c.tags.Tag(ctx, d.ID, disk.Tags{tag: "true"})
 	case readOnly && !p.readOnly:
 		return c.tags.Untag(ctx, d.ID, []string{tag})
