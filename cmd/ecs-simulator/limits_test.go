@@ -89,7 +89,7 @@ func TestSpreadOfTheProfiles(t *testing.T) {
 
 func TestVersionIsPrinted(t *testing.T) {
 	out, err := golden.Run(t, nil, "--version")
-	if err != nil || string(out) != "ecs-simulator "+version+"\n" {
+	if err != nil || out != "ecs-simulator "+version+"\n" {
 		t.Errorf("got %q %v", out, err)
 	}
 }

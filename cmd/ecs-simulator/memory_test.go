@@ -63,7 +63,7 @@ func callAt(client *http.Client, at, action string, pairs ...string) (string, er
 	defer func() { _ = reply.Body.Close() }()
 	text, err := io.ReadAll(reply.Body)
 	if err != nil || reply.StatusCode != 200 {
-		return "", fmt.Errorf("%s: %d %s %v", action, reply.StatusCode, text, err)
+		return "", fmt.Errorf("%s: %d %s (%w)", action, reply.StatusCode, text, err)
 	}
 	return string(text), nil
 }
