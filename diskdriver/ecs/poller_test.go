@@ -427,3 +427,27 @@ func TestReadsThatLagHoldWaitsUpAndFailNone(t *testing.T) {
 		}
 	})
 }
+
+func TestAReadIsNotHeldUpByChangesThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, ids := ripening(t, 24*time.Hour, 90)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, id := range ids[1:] {
+			all.Go(func() { _, _ = c.Await(ctx, id, available) })
+		}
+		time.Sleep(time.Hour)
+		for range 20 {
+			began := time.Now()
+			if _, err := c.Get(t.Context(), ids[0]); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 120*time.Millisecond+companyTime+judgeEvery {
+				t.Errorf("a read took %v beside 89 changes that hang", took)
+			}
+			time.Sleep(170 * time.Millisecond)
+		}
+		cancel()
+		all.Wait()
+	})
+}

@@ -23,8 +23,12 @@ const largestBatch = 100
 const (
 	// gatherTime is how long a look waits for company.
 	gatherTime = 2 * time.Millisecond
-	// judgeEvery is how often it is judged whether a look is worth its call.
+	// judgeEvery is how often it is judged whether a look is worth its call: so much for every judgeMany questions, for each
+	// has to be judged.
 	judgeEvery = 10 * time.Millisecond
+	judgeMany  = 200
+	// companyTime is for how long a question waits for the company of others that is certain to be answered.
+	companyTime = 100 * time.Millisecond
 )
 
 // reads answers questions after single disks, or other things of one sort, with
@@ -182,12 +186,13 @@ func (r *reads[K, V]) plan() {
 		next = r.later[0].due
 	}
 	if len(r.ready) > 0 && !r.held() {
-		at := r.judged.Add(judgeEvery)
+		pause := judgeEvery * time.Duration(1+len(r.ready)/judgeMany)
+		at := r.judged.Add(pause)
 		if gathered := r.since.Add(gatherTime); gathered.After(at) {
 			at = gathered
 		}
 		if !at.After(now) {
-			r.judged, at = now, now.Add(judgeEvery)
+			r.judged, at = now, now.Add(pause)
 			for len(r.ready) > 0 && r.worthwhile(now) {
 				r.depart(now)
 			}
@@ -243,6 +248,9 @@ func (r *reads[K, V]) worthwhile(now time.Time) bool {
 	var sum float64
 	for _, a := range fit {
 		sum += a.value
+		if a.value == 1 && now.Sub(a.due) >= companyTime {
+			return true
+		}
 	}
 	return sum >= likelyOver*float64(min(r.asked, largestBatch))
 }
