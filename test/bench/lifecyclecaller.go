@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -82,6 +83,7 @@ func (c *caller) lifecycle(ctx context.Context, name string, at disk.InstanceID)
 		call  func(context.Context) error
 	}{
 		{"create", createTime, func(ctx context.Context) error {
+			ctx = metadata.AppendToOutgoingContext(ctx, "topodisk-first-call", "true") // as disk-provisioner says; other drivers pass it over
 			r, err := c.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 * gib}, VolumeCapabilities: []*csi.VolumeCapability{use},
 				Parameters: map[string]string{"type": "cloud_essd", "performanceLevel": "PL1"}, AccessibilityRequirements: &csi.TopologyRequirement{Requisite: zones, Preferred: zones},
