@@ -10,7 +10,7 @@ import (
 const (
 	// knownKept is for how long what is known of a disk is kept that nothing happens to.
 	knownKept = time.Minute
-	// wholeKept is for how long all that a look showed is kept, and not only who had the disk.
+	// wholeKept is for how long all that a look showed is kept.
 	wholeKept = 2 * time.Second
 )
 
@@ -20,14 +20,14 @@ type known struct {
 	mu    sync.Mutex
 	disks map[disk.ID]*knowledge
 	swept time.Time
-	whole []*knowledge // those whose look is kept whole, the oldest first
+	whole []*knowledge // those whose last look is kept, the oldest first
 }
 
 type knowledge struct {
-	underWay wait // the zero wait if nothing is
-	look     glimpse[disk.Disk]
-	whole    bool      // all that the look showed is here
-	changed  time.Time // when the last call that changes the disk ended
+	underWay wait                // the zero wait if nothing is
+	look     *glimpse[disk.Disk] // the last one; nil if it is too old to be fresh
+	seen     disk.Disk           // who had the disk then, and when it was detached last
+	changed  time.Time           // when the last call that changes the disk ended
 	at       time.Time
 }
 
@@ -88,30 +88,28 @@ func (k *known) saw(id disk.ID, look glimpse[disk.Disk]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	what := k.of(id)
-	what.look = look
-	if !what.whole {
-		what.whole = true
+	what.seen = disk.Disk{ID: id, Attachments: look.shown.Attachments, Released: look.shown.Released}
+	if what.look == nil {
 		k.whole = append(k.whole, what)
 	}
+	what.look = &look
 	k.shorten(time.Now())
 }
 
-// shorten drops most of what looks showed that are too old to be fresh.
+// shorten drops the looks that are too old to be fresh.
 func (k *known) shorten(now time.Time) {
 	for len(k.whole) > 0 && now.Sub(k.whole[0].look.back) > wholeKept {
-		what := k.whole[0]
-		what.look.shown = disk.Disk{ID: what.look.shown.ID, Attachments: what.look.shown.Attachments, Released: what.look.shown.Released}
-		what.whole = false
+		k.whole[0].look = nil
 		k.whole = k.whole[1:]
 	}
 }
 
-// shown returns the disk as the last look showed it.
+// shown returns who had a disk when it was looked at last, and when it had been detached; false if it was not looked at.
 func (k *known) shown(id disk.ID) (disk.Disk, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	look := k.of(id).look
-	return look.shown, look.found
+	seen := k.of(id).seen
+	return seen, seen.ID != ""
 }
 
 // fresh returns a look that has just come back, if nothing was asked of the disk since it left: it says as much as one that
@@ -121,6 +119,8 @@ func (k *known) fresh(id disk.ID) (disk.Disk, bool) {
 	defer k.mu.Unlock()
 	what := k.of(id)
 	look := what.look
-	ok := what.whole && look.err == nil && look.found && look.left.After(what.changed) && time.Since(look.back) < look.back.Sub(look.left)
-	return look.shown, ok
+	if look == nil || look.err != nil || !look.found || !look.left.After(what.changed) || time.Since(look.back) >= look.back.Sub(look.left) {
+		return disk.Disk{}, false
+	}
+	return look.shown, true
 }
