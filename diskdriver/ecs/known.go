@@ -20,7 +20,7 @@ type known struct {
 	mu    sync.Mutex
 	disks map[disk.ID]*knowledge
 	swept time.Time
-	whole []*knowledge // those whose last look is kept, the oldest first
+	whole []wholeLook // the oldest first
 }
 
 type knowledge struct {
@@ -29,6 +29,12 @@ type knowledge struct {
 	seen     disk.Disk           // who had the disk then, and when it was detached last
 	changed  time.Time           // when the last call that changes the disk ended
 	at       time.Time
+}
+
+// wholeLook is a look that is kept, and what keeps it.
+type wholeLook struct {
+	of   *knowledge
+	look *glimpse[disk.Disk]
 }
 
 func newKnown() *known { return &known{disks: make(map[disk.ID]*knowledge)} }
@@ -89,17 +95,17 @@ func (k *known) saw(id disk.ID, look glimpse[disk.Disk]) {
 	defer k.mu.Unlock()
 	what := k.of(id)
 	what.seen = disk.Disk{ID: id, Attachments: look.shown.Attachments, Released: look.shown.Released}
-	if what.look == nil {
-		k.whole = append(k.whole, what)
-	}
 	what.look = &look
+	k.whole = append(k.whole, wholeLook{what, &look})
 	k.shorten(time.Now())
 }
 
 // shorten drops the looks that are too old to be fresh.
 func (k *known) shorten(now time.Time) {
 	for len(k.whole) > 0 && now.Sub(k.whole[0].look.back) > wholeKept {
-		k.whole[0].look = nil
+		if oldest := k.whole[0]; oldest.of.look == oldest.look {
+			oldest.of.look = nil
+		}
 		k.whole = k.whole[1:]
 	}
 }
