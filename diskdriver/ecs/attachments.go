@@ -162,7 +162,7 @@ func (o *operation) check() error {
 
 // run waits for the slot, asks, and waits until ECS is done.
 func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
-	t, err := o.client.slots.enter(ctx, o.instance, o.errand)
+	t, err := o.client.slots.enter(o.instance, o.errand)
 	if err != nil {
 		return disk.Disk{}, err
 	}

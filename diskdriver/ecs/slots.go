@@ -119,9 +119,8 @@ type ticket struct {
 
 // enter joins the queue of an instance, at the place that the same errand had
 // before. If ECS is at work on the errand already, the ticket is a running
-// one, and there is nothing to send. A queue that won't get to the errand by
-// the deadline is not joined: the error is Pending and tells the place.
-func (s *slots) enter(ctx context.Context, instance disk.InstanceID, e errand) (*ticket, error) {
+// one, and there is nothing to send. Pending: another call is at the same errand.
+func (s *slots) enter(instance disk.InstanceID, e errand) (*ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -143,11 +142,6 @@ func (s *slots) enter(ctx context.Context, instance disk.InstanceID, e errand) (
 	}
 	at, _ := slices.BinarySearchFunc(l.line, t, inOrder)
 	l.line = slices.Insert(l.line, at, t)
-	if wait := s.expected(t, now); wait > 0 {
-		if deadline, ok := ctx.Deadline(); ok && now.Add(wait).After(deadline.Add(-margin(deadline))) {
-			return nil, s.giveUp(t, now, fmt.Sprintf("it would take about %s", wait.Round(time.Second)))
-		}
-	}
 	s.meter.waiting(e.job, 1)
 	s.admit(l, now)
 	return t, nil
@@ -407,36 +401,6 @@ func (l *lane) mayGo(t *ticket, w *widths, now time.Time) (ok, probe bool) {
 		}
 	}
 	return false, false
-}
-
-// expected is about how long a ticket will wait for its slot.
-func (s *slots) expected(t *ticket, now time.Time) time.Duration {
-	l := t.lane
-	w := s.widths(l)
-	if ok, _ := l.mayGo(t, w, now); ok {
-		return 0
-	}
-	wait := max(l.until.Sub(now), 0)
-	var before [2]int
-	for _, other := range l.line {
-		if other == t {
-			break
-		}
-		before[other.errand.job]++
-	}
-	j := t.errand.job
-	for i := range before {
-		before[i] += l.sent[i] + l.running[i]
-	}
-	alone := time.Duration(before[j]/w.limit[j].width) * s.took[j]
-	together := time.Duration(0)
-	if w.limit[byAll].limiting() {
-		for i, n := range before {
-			together += time.Duration(n) * s.took[i]
-		}
-		together /= time.Duration(w.limit[byAll].width)
-	}
-	return wait + max(alone, together)
 }
 
 func (s *slots) lane(instance disk.InstanceID, now time.Time) *lane {
