@@ -12,6 +12,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 )
 
 // idleTime is for how long a disk may look as if ECS had not begun with what it
@@ -19,17 +20,17 @@ import (
 const idleTime = 10 * time.Second
 
 // busyCodes are the refusals that speak of other work on the instance.
-var busyCodes = map[string]limitedBy{
-	"InvalidOperation.Conflict":                        byAll,
-	"OperationConflict.DisksAttachingParallellyExceed": byAttaches,
-	"DisksDetachingOnEcsExceeded":                      byDetaches,
+var busyCodes = map[string]instancequeue.Limit{
+	"InvalidOperation.Conflict":                        instancequeue.OfBoth,
+	"OperationConflict.DisksAttachingParallellyExceed": instancequeue.OfAttaches,
+	"DisksDetachingOnEcsExceeded":                      instancequeue.OfDetaches,
 }
 
 // stateCodes are the refusals that speak of the state of the disk or of its
-// attachments, by job. A read says which it is, and whether all is done.
+// attachments, by verb. A read says which it is, and whether all is done.
 var stateCodes = [...][]string{
-	attaching: {wrongStateCode, "InvalidDisk.InUse", "DiskId.StatusNotSupported"},
-	detaching: {wrongStateCode, "InvalidDisk.AlreadyDetached", "DependencyViolation", "InvalidInstanceId.NotFound",
+	instancequeue.Attach: {wrongStateCode, "InvalidDisk.InUse", "DiskId.StatusNotSupported"},
+	instancequeue.Detach: {wrongStateCode, "InvalidDisk.AlreadyDetached", "DependencyViolation", "InvalidInstanceId.NotFound",
 		detachingCode},
 }
 
@@ -48,15 +49,15 @@ const detachingCode = "InvalidOperation.DiskDetachingFromThisEcs"
 // it then, with its serial. A disk that is attached there already is success.
 // With force a regional disk is taken from an instance of another zone.
 //
-// Calls for one instance queue up (slots.go). Pending: ECS is at work on it, or
+// Calls for one instance queue up (package instancequeue). Pending: ECS is at work on it, or
 // others are first; the same call later ends it. InUse: another instance holds
 // the disk; nothing is taken from it. NodeFull: the instance takes no more.
 // UnknownOutcome: ECS may or may not attach it.
 func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error) {
-	o := &operation{client: c, action: attachDisk, instance: instance, errand: errand{attaching, id}}
+	o := &operation{client: c, action: attachDisk, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
 	o.call = func() error {
 		defer c.known.changed(id)
-		_, err := sendWhen(ctx, c, attachDisk, o.ticket, func() (request, *sdkecs.AttachDiskResponse) {
+		_, err := sendWhen(ctx, c, attachDisk, o.slot, func() (request, *sdkecs.AttachDiskResponse) {
 			r := sdkecs.CreateAttachDiskRequest()
 			r.InstanceId, r.DiskId = string(instance), string(id)
 			if force {
@@ -87,10 +88,10 @@ func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.I
 // shown it when the instance didn't hold it any more, or no disk if ECS has
 // said that there is no such one. The errors are those of Attach.
 func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	o := &operation{client: c, action: detachDisk, instance: instance, errand: errand{detaching, id}}
+	o := &operation{client: c, action: detachDisk, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
 		defer c.known.changed(id)
-		_, err := sendWhen(ctx, c, detachDisk, o.ticket, func() (request, *sdkecs.DetachDiskResponse) {
+		_, err := sendWhen(ctx, c, detachDisk, o.slot, func() (request, *sdkecs.DetachDiskResponse) {
 			r := sdkecs.CreateDetachDiskRequest()
 			r.InstanceId, r.DiskId = string(instance), string(id)
 			if o.bound {
@@ -128,18 +129,18 @@ type operation struct {
 	client   *Client
 	action   action
 	instance disk.InstanceID
-	errand   errand
+	asked    instancequeue.Operation
 	call     func() error
 	judge    func(disk.Disk) (done bool, err error)
 
-	ticket  *ticket
-	asked   time.Time     // when ECS accepted the call; zero if that is not known
-	reply   time.Duration // how long that took
-	outcome error         // of the call, where a read has the last word
-	begun   bool          // ECS was seen at work on it
-	shown   bool          // the instance was seen to hold the disk
-	ended   bool          // a read has settled it, one way or the other
-	bound   bool          // ECS wants the disk to be deleted with its instance
+	slot     *instancequeue.Slot
+	answered time.Time     // when ECS accepted the call; zero if that is not known
+	reply    time.Duration // how long that took
+	outcome  error         // of the call, where a read has the last word
+	begun    bool          // ECS was seen at work on it
+	shown    bool          // the instance was seen to hold the disk
+	ended    bool          // a read has settled it, one way or the other
+	bound    bool          // ECS wants the disk to be deleted with its instance
 
 	// before is a look at the disk as it was before ECS did what it was asked for; nil if there was none.
 	before *disk.Disk
@@ -152,7 +153,7 @@ const boundCode = "InvalidParameter.DeleteWithInstance"
 
 // check refuses what can't be the ID of a disk or an instance.
 func (o *operation) check() error {
-	for _, id := range []string{string(o.errand.disk), string(o.instance)} {
+	for _, id := range []string{string(o.asked.Disk), string(o.instance)} {
 		if !possibleID.MatchString(id) {
 			return &disk.Error{Op: o.action.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk or an instance", id)}
 		}
@@ -162,26 +163,26 @@ func (o *operation) check() error {
 
 // run waits for the slot, asks, and waits until ECS is done.
 func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
-	t, err := o.client.slots.enter(o.instance, o.errand)
+	s, err := o.client.queues.Enter(o.instance, o.asked)
 	if err != nil {
-		return disk.Disk{}, err
+		return disk.Disk{}, o.failed(err)
 	}
-	o.ticket = t
-	if d, ok := o.client.known.shown(o.errand.disk); ok {
+	o.slot = s
+	if d, ok := o.client.known.shown(o.asked.Disk); ok {
 		o.remember(d)
 	}
-	if !t.holds() {
+	if _, sent := s.Sent(); !sent {
 		if err := o.ask(ctx); err != nil {
-			t.done()
+			s.Done()
 			return disk.Disk{}, o.failed(err)
 		}
-		w.since, w.reply = o.asked, o.reply
+		w.since, w.reply = o.answered, o.reply
 	}
 	d, err := o.client.await(ctx, w, o.seen)
 	if err == nil || o.ended || disk.KindOf(err) == disk.NotFound {
-		t.done()
+		s.Done()
 	} else {
-		t.leave()
+		s.Leave()
 		err = o.unfinished(err)
 	}
 	if err != nil {
@@ -196,30 +197,30 @@ func (o *operation) ask(ctx context.Context) error {
 	patient, cancel := patience(ctx)
 	defer cancel()
 	for pause := shortestPause; ; {
-		if err := o.ticket.wait(ctx); err != nil {
+		if err := o.slot.Wait(patient); err != nil {
 			return err
 		}
 		err := o.call()
 		switch code := codeOf(err); {
 		case err == nil:
-			o.asked, o.reply = time.Now(), o.ticket.age()
-			o.ticket.accepted()
+			o.answered, o.reply = time.Now(), o.age()
+			o.slot.Accepted()
 			return nil
 		case errors.Is(err, errNotReady):
 		case isBusy(code):
-			o.ticket.refused(busyCodes[code])
+			o.slot.Refused(busyCodes[code])
 		case code == boundCode && !o.bound:
 			o.bound = true
-			o.ticket.unsent()
+			o.slot.Unsent()
 		case code == initializingCode: // it ends by itself, and no read shows it
-			o.ticket.unsent()
+			o.slot.Unsent()
 			select {
 			case <-time.After(pause):
 				pause = min(2*pause, longestPause)
 			case <-patient.Done():
 				return err
 			}
-		case slices.Contains(stateCodes[o.errand.job], code), disk.KindOf(err) == disk.UnknownOutcome:
+		case slices.Contains(stateCodes[o.asked.Verb], code), disk.KindOf(err) == disk.UnknownOutcome:
 			o.outcome = err
 			return nil
 		default:
@@ -237,7 +238,7 @@ func isBusy(code string) bool {
 func (o *operation) seen(d disk.Disk) (bool, error) {
 	done, err := o.judge(d)
 	if o.begun {
-		o.ticket.accepted()
+		o.slot.Accepted()
 	}
 	o.ended = done || err != nil
 	return done, err
@@ -245,7 +246,7 @@ func (o *operation) seen(d disk.Disk) (bool, error) {
 
 // remember keeps a look that shows the disk as it was before.
 func (o *operation) remember(d disk.Disk) {
-	if holds(d, o.instance) == (o.errand.job == detaching) {
+	if holds(d, o.instance) == (o.asked.Verb == instancequeue.Detach) {
 		o.before = &d
 	}
 }
@@ -254,11 +255,11 @@ func (o *operation) remember(d disk.Disk) {
 // before even that: ECS says with each disk when it was detached last, by its own clock. After idleTime none lags so far.
 func (o *operation) isLater(d disk.Disk) bool {
 	switch {
-	case o.ticket.age() >= idleTime:
+	case o.age() >= idleTime:
 		return true
 	case o.before == nil:
 		return false
-	case o.errand.job == attaching:
+	case o.asked.Verb == instancequeue.Attach:
 		return d.Released >= o.before.Released
 	}
 	return d.Released > o.before.Released
@@ -310,6 +311,12 @@ func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
 	return false, o.idle(d)
 }
 
+// age is how long ago the call was sent.
+func (o *operation) age() time.Duration {
+	sent, _ := o.slot.Sent()
+	return time.Since(sent)
+}
+
 // isOff says whether ECS's answer to a detach leaves no doubt that the disk is
 // off, or will be. The state of a disk that others have speaks for all of them
 // together, so it doesn't show that it is being attached, or detached.
@@ -321,7 +328,7 @@ func (o *operation) isOff() bool {
 // idle ends the wait for an ECS that doesn't seem to be at work on a disk: at
 // once if it has refused to be, else when reads can't lag any more.
 func (o *operation) idle(d disk.Disk) error {
-	switch age := o.ticket.age(); {
+	switch age := o.age(); {
 	case o.outcome != nil && !o.doubtful():
 		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("the disk is %s now: %w", d.State, o.outcome)}
 	case age < idleTime:
@@ -335,7 +342,7 @@ func (o *operation) idle(d disk.Disk) error {
 
 // mayBeAt says whether ECS may be at work on the call and reads not show it yet.
 func (o *operation) mayBeAt() bool {
-	return (o.outcome == nil || o.doubtful()) && o.ticket.age() < idleTime
+	return (o.outcome == nil || o.doubtful()) && o.age() < idleTime
 }
 
 // doubtful says whether nobody knows if ECS has accepted the call.
@@ -357,7 +364,7 @@ func (o *operation) unfinished(err error) error {
 
 // failed returns an error as that of the operation.
 func (o *operation) failed(err error) error {
-	e := &disk.Error{Op: o.action.name, Disk: o.errand.disk, Instance: o.instance, Kind: disk.KindOf(err), Err: err}
+	e := &disk.Error{Op: o.action.name, Disk: o.asked.Disk, Instance: o.instance, Kind: disk.KindOf(err), Err: err}
 	var inner *disk.Error
 	if errors.As(err, &inner) {
 		e.RequestID = inner.RequestID

@@ -123,10 +123,10 @@ type request interface {
 
 // turnstile is asked at the moment when a call could be sent.
 type turnstile interface {
-	// start says whether the call may be sent now, and counts it if so.
-	start() bool
-	// unsent takes that back: the call was throttled, and will come again.
-	unsent()
+	// Start says whether the call may be sent now, and counts it if so.
+	Start() bool
+	// Unsent takes that back: the call was throttled, and will come again.
+	Unsent()
 }
 
 // errNotReady ends a call that its turnstile didn't let through. Nothing was
@@ -144,15 +144,15 @@ func send[R responses.AcsResponse](ctx context.Context, c *Client, a action, bui
 // open lets every call through.
 type open struct{}
 
-func (open) start() bool { return true }
-func (open) unsent()     {}
+func (open) Start() bool { return true }
+func (open) Unsent()     {}
 
 // sendWhen is send for a call that has to pass a turnstile when ECS's window
 // has room for it. The error is errNotReady if it didn't.
 func sendWhen[R responses.AcsResponse](ctx context.Context, c *Client, a action, t turnstile, build func() (request, R), whole func(R) bool) (R, error) {
 	var reply R
 	err := c.gates[a].pass(ctx, a, func() error {
-		if !t.start() {
+		if !t.Start() {
 			return errNotReady
 		}
 		began := time.Now()
@@ -160,7 +160,7 @@ func sendWhen[R responses.AcsResponse](ctx context.Context, c *Client, a action,
 		reply, err = try(ctx, c, a, build, whole)
 		c.metrics.observe(a, err, time.Since(began))
 		if err != nil && disk.KindOf(err) == disk.Throttled {
-			t.unsent()
+			t.Unsent()
 		}
 		return err
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 )
 
 // Config says which ECS a Client talks to, and as whom.
@@ -60,7 +61,7 @@ type Client struct {
 	poller    *poller
 	names     *names
 	sees      *evidence
-	slots     *slots
+	queues    *instancequeue.Queues
 	known     *known
 	metrics   *metrics
 }
@@ -96,7 +97,7 @@ func (c *Client) as(keys Credentials) *Client {
 		pool:      c.pool,
 		gates:     make(map[action]*gate),
 		sees:      new(evidence),
-		slots:     newSlots(c.metrics.slots),
+		queues:    instancequeue.New(c.metrics.countOperations),
 		known:     newKnown(),
 		metrics:   c.metrics,
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 )
 
 // metrics counts the calls. Actions and Kinds are closed sets, and so are the
@@ -16,7 +17,7 @@ type metrics struct {
 	duration     *prometheus.HistogramVec
 	throttleWait *prometheus.HistogramVec
 	batchDisks   prometheus.Histogram
-	slots        *slotMeter
+	operations   *prometheus.GaugeVec
 	waits        *waits
 	pending      prometheus.GaugeFunc
 	oldest       prometheus.GaugeFunc
@@ -25,8 +26,11 @@ type metrics struct {
 func newMetrics() *metrics {
 	waits := newWaits()
 	return &metrics{
-		slots: newSlotMeter(),
 		waits: waits,
+		operations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "topodisk_ecs_instance_operations",
+			Help: "Attach and detach operations of all instances by state: waiting for their turn at the instance, or running.",
+		}, []string{"operation", "state"}),
 		pending: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_ecs_pending_changes",
 			Help: "Operations that wait for ECS to finish changing a disk.",
@@ -58,7 +62,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.throttleWait, m.batchDisks, m.slots.gauge, m.pending, m.oldest} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.throttleWait, m.batchDisks, m.operations, m.pending, m.oldest} {
 		if err := r.Register(c); err != nil {
 			return err
 		}
@@ -85,15 +89,7 @@ func resultOf(err error) string {
 	return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
 }
 
-// slotMeter counts the attaches and detaches of all instances together.
-type slotMeter struct{ gauge *prometheus.GaugeVec }
-
-func newSlotMeter() *slotMeter {
-	return &slotMeter{prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "topodisk_ecs_instance_operations",
-		Help: "Attach and detach operations of all instances by state: waiting for their turn at the instance, or running.",
-	}, []string{"operation", "state"})}
+// countOperations notes a change of the number of attaches or detaches that wait or run.
+func (m *metrics) countOperations(v instancequeue.Verb, state string, change float64) {
+	m.operations.WithLabelValues(v.String(), state).Add(change)
 }
-
-func (m *slotMeter) waiting(j job, n float64) { m.gauge.WithLabelValues(jobNames[j], "waiting").Add(n) }
-func (m *slotMeter) running(j job, n float64) { m.gauge.WithLabelValues(jobNames[j], "running").Add(n) }

@@ -48,8 +48,12 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
-		allowed:   []string{module + "/diskdriver/disk", ecsSDK, prometheus, klog},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/instancequeue", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
+	},
+	"diskdriver/ecs/instancequeue": {
+		allowed:   []string{module + "/diskdriver/disk"},
+		unreached: []string{ecsSDK},
 	},
 	"diskdriver/nodefacts": {
 		allowed:   []string{module + "/diskdriver/disk", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog, "github.com/google/uuid"},

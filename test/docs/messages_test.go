@@ -34,7 +34,7 @@ var said = map[string]string{
 }
 
 // parts of messages that the text quotes.
-var quoted = map[string]string{"ECS is at work on it": "diskdriver/testdata/*.txt", "place %d in the queue of the instance": "diskdriver/ecs/*.go"}
+var quoted = map[string]string{"ECS is at work on it": "diskdriver/testdata/*.txt", "position %d in the queue of the instance": "diskdriver/ecs/instancequeue/*.go"}
 
 // U10: who searches the page for what the screen says finds it.
 func TestTroubleshootingHasMessagesThatOccur(t *testing.T) {

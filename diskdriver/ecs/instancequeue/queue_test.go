@@ -1,4 +1,4 @@
-package ecs
+package instancequeue
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// host is an instance of an ECS that does nothing else: it takes so many jobs
+// host is an instance of an ECS that does nothing else: it takes so many operations
 // at a time, and refuses the others.
 type host struct {
-	limits  [3]int // by limitedBy; 0 is none
+	limits  [3]int // by Limit; 0 is none
 	latency time.Duration
 	takes   [2]time.Duration
 
 	mu      sync.Mutex
 	busy    [2]int
-	widest  [2]int
+	most    [2]int
 	refused int
 	order   []string
 }
@@ -32,39 +32,39 @@ func newHost(attaches, detaches, all int) *host {
 }
 
 // begin is the call: it says by which limit it is refused, if it is.
-func (h *host) begin(j job, name string) (limitedBy, bool) {
+func (h *host) begin(j Verb, name string) (Limit, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, by := range []limitedBy{byAll, limitedBy(j)} {
-		if h.limits[by] > 0 && count(by, h.busy) >= h.limits[by] {
+	for _, by := range []Limit{OfBoth, Limit(j)} {
+		if h.limits[by] > 0 && total(by, h.busy) >= h.limits[by] {
 			h.refused++
 			return by, false
 		}
 	}
 	h.busy[j]++
-	h.widest[j] = max(h.widest[j], h.busy[j])
+	h.most[j] = max(h.most[j], h.busy[j])
 	h.order = append(h.order, name)
 	return 0, true
 }
 
-func (h *host) end(j job) {
+func (h *host) end(j Verb) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.busy[j]--
 }
 
-// do runs one errand to its end.
-func (h *host) do(ctx context.Context, s *slots, j job, n int) error {
-	name := fmt.Sprint(jobNames[j], n)
-	t, err := s.enter("i-1", errand{j, disk.ID(fmt.Sprintf("d-%d", n))})
+// do runs one operation to its end.
+func (h *host) do(ctx context.Context, s *Queues, j Verb, n int) error {
+	name := fmt.Sprintf("%s%d", j, n)
+	t, err := s.Enter("i-1", Operation{j, disk.ID(fmt.Sprintf("d-%d", n))})
 	if err != nil {
 		return err
 	}
 	for {
-		if err := t.wait(ctx); err != nil {
+		if err := t.Wait(ctx); err != nil {
 			return err
 		}
-		if !t.start() {
+		if !t.Start() {
 			continue
 		}
 		by, ok := h.begin(j, name)
@@ -72,26 +72,38 @@ func (h *host) do(ctx context.Context, s *slots, j job, n int) error {
 		if ok {
 			break
 		}
-		t.refused(by)
+		t.Refused(by)
 	}
-	t.accepted()
+	t.Accepted()
 	time.Sleep(h.takes[j])
 	h.end(j)
-	t.done()
+	t.Done()
 	return nil
 }
 
-func testSlots() *slots { return newSlots(newSlotMeter()) }
+func wantPending(t *testing.T, err error) {
+	t.Helper()
+	if disk.KindOf(err) != disk.Pending {
+		t.Errorf("error %v, want Pending", err)
+	}
+}
 
-// all runs so many errands at once and returns how long they took.
-func (h *host) all(t *testing.T, s *slots, attaches, detaches int) time.Duration {
+func wasSent(s *Slot) bool {
+	_, ok := s.Sent()
+	return ok
+}
+
+func testQueues() *Queues { return New(func(Verb, string, float64) {}) }
+
+// all runs so many operations at once and returns how long they took.
+func (h *host) all(t *testing.T, s *Queues, attaches, detaches int) time.Duration {
 	t.Helper()
 	began := time.Now()
 	var wg sync.WaitGroup
 	for j, n := range []int{attaches, detaches} {
 		for i := range n {
 			wg.Go(func() {
-				if err := h.do(t.Context(), s, job(j), i); err != nil {
+				if err := h.do(t.Context(), s, Verb(j), i); err != nil {
 					t.Error(err)
 				}
 			})
@@ -101,7 +113,7 @@ func (h *host) all(t *testing.T, s *slots, attaches, detaches int) time.Duration
 	return time.Since(began)
 }
 
-func TestSlotsFindTheWidthOfAnInstance(t *testing.T) {
+func TestLimitsOfAnInstanceAreLearned(t *testing.T) {
 	for _, test := range []struct {
 		name               string
 		host               *host
@@ -118,7 +130,7 @@ func TestSlotsFindTheWidthOfAnInstance(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testSlots()
+				s := testQueues()
 				if took := test.host.all(t, s, test.attaches, test.detaches); took > test.within {
 					t.Errorf("it took %v, want at most %v", took, test.within)
 				}
@@ -130,32 +142,32 @@ func TestSlotsFindTheWidthOfAnInstance(t *testing.T) {
 	}
 }
 
-func TestWhatOneInstanceTeachesHoldsForTheNext(t *testing.T) {
+func TestLimitsHoldForTheNextInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testSlots()
+		s := testQueues()
 		newHost(0, 0, 1).all(t, s, 10, 0)
 		other := newHost(0, 0, 1)
 		began := time.Now()
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				tick, err := s.enter("i-2", errand{attaching, disk.ID(fmt.Sprintf("d-%d", i))})
+				slot, err := s.Enter("i-2", Operation{Attach, disk.ID(fmt.Sprintf("d-%d", i))})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				for tick.wait(t.Context()) == nil {
-					if !tick.start() {
+				for slot.Wait(t.Context()) == nil {
+					if !slot.Start() {
 						continue
 					}
-					if by, ok := other.begin(attaching, ""); !ok {
-						tick.refused(by)
+					if by, ok := other.begin(Attach, ""); !ok {
+						slot.Refused(by)
 						continue
 					}
-					tick.accepted()
+					slot.Accepted()
 					time.Sleep(time.Second)
-					other.end(attaching)
-					tick.done()
+					other.end(Attach)
+					slot.Done()
 					return
 				}
 			})
@@ -167,27 +179,27 @@ func TestWhatOneInstanceTeachesHoldsForTheNext(t *testing.T) {
 	})
 }
 
-func TestAWidthGrowsAgainWhenECSTakesMore(t *testing.T) {
+func TestALimitIsRaisedWhenECSTakesMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
+		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 5, 0)
 		h.mu.Lock()
 		h.limits = [3]int{32, 5, 0}
 		h.mu.Unlock()
 		time.Sleep(2 * time.Minute)
-		if h.all(t, s, 100, 0); h.widest[attaching] < 16 {
-			t.Errorf("at most %d attaches at a time, after ECS took 32 again", h.widest[attaching])
+		if h.all(t, s, 100, 0); h.most[Attach] < 16 {
+			t.Errorf("at most %d attaches at a time, after ECS took 32 again", h.most[Attach])
 		}
 	})
 }
 
 func TestDetachesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
+		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 2, 0) // learn that it is one at a time
 		h.order = nil
 		var wg sync.WaitGroup
-		for i, j := range []job{attaching, attaching, attaching, detaching, detaching} {
+		for i, j := range []Verb{Attach, Attach, Attach, Detach, Detach} {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				if err := h.do(t.Context(), s, j, i); err != nil {
@@ -203,47 +215,44 @@ func TestDetachesGoFirst(t *testing.T) {
 	})
 }
 
-func TestADetachOvertakesAnAttachThatHasNotBeenSent(t *testing.T) {
+func TestADetachOvertakesAnUnsentAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
+		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 2, 0)
-		attach, err := s.enter("i-1", errand{attaching, "d-a"})
+		attach, err := s.Enter("i-1", Operation{Attach, "d-a"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := attach.wait(t.Context()); err != nil {
+		if err := attach.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		detach, err := s.enter("i-1", errand{detaching, "d-d"})
+		detach, err := s.Enter("i-1", Operation{Detach, "d-d"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if attach.start() {
+		if attach.Start() {
 			t.Error("the attach started before the detach, which has come in the meantime")
 		}
-		if err := detach.wait(t.Context()); err != nil || !detach.start() {
+		if err := detach.Wait(t.Context()); err != nil || !detach.Start() {
 			t.Errorf("the detach can't start: %v", err)
 		}
-		detach.done()
-		if err := attach.wait(t.Context()); err != nil || !attach.start() {
+		detach.Done()
+		if err := attach.Wait(t.Context()); err != nil || !attach.Start() {
 			t.Errorf("the attach can't start after the detach: %v", err)
 		}
-		attach.done()
+		attach.Done()
 	})
 }
 
-func TestACallTooShortForTheQueueKeepsItsPlace(t *testing.T) {
+func TestACallTooShortForTheQueueKeepsItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
+		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 3, 0)
 		h.order = nil
 		rpc := func(i int) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
-			err := h.do(ctx, s, attaching, i)
-			if ctx.Err() != nil {
-				t.Errorf("disk %d ran into its deadline", i)
-			}
+			err := h.do(ctx, s, Attach, i)
 			return err
 		}
 		var wg sync.WaitGroup
@@ -255,9 +264,9 @@ func TestACallTooShortForTheQueueKeepsItsPlace(t *testing.T) {
 					if err == nil {
 						return
 					}
-					wantKind(t, err, disk.Pending)
-					if tries == 0 && !strings.Contains(err.Error(), "place ") {
-						t.Errorf("error %q doesn't tell the place", err)
+					wantPending(t, err)
+					if tries == 0 && !strings.Contains(err.Error(), "position ") {
+						t.Errorf("error %q doesn't tell the position", err)
 					}
 					time.Sleep(time.Duration(12-i) * 500 * time.Millisecond) // who came last asks soonest
 				}
@@ -270,19 +279,19 @@ func TestACallTooShortForTheQueueKeepsItsPlace(t *testing.T) {
 	})
 }
 
-func TestAPlaceIsKeptForWhoComesBack(t *testing.T) {
+func TestAPositionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
+		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 3, 0)
 		h.order = nil
 		var wg sync.WaitGroup
-		long := func(i int) { wg.Go(func() { _ = h.do(t.Context(), s, attaching, i) }); synctest.Wait() }
+		long := func(i int) { wg.Go(func() { _ = h.do(t.Context(), s, Attach, i) }); synctest.Wait() }
 		for i := range 3 {
 			long(i)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		wantKind(t, h.do(short, s, attaching, 3), disk.Pending)
+		wantPending(t, h.do(short, s, Attach, 3))
 		for i := 4; i < 7; i++ {
 			long(i)
 		}
@@ -295,73 +304,73 @@ func TestAPlaceIsKeptForWhoComesBack(t *testing.T) {
 	})
 }
 
-func TestASlotOutlivesItsCallerUntilECSIsDone(t *testing.T) {
+func TestASlotOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
+		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 3, 0)
-		e := errand{attaching, "d-slow"}
-		first, _ := s.enter("i-1", e)
-		if !first.start() {
+		e := Operation{Attach, "d-slow"}
+		first, _ := s.Enter("i-1", e)
+		if !first.Start() {
 			t.Fatal("no slot")
 		}
-		first.accepted()
-		first.leave() // its RPC is over
+		first.Accepted()
+		first.Leave() // its RPC is over
 
-		again, err := s.enter("i-1", e)
-		if err != nil || !again.holds() {
-			t.Errorf("the same errand came back: %v, holds a slot: %v", err, again.holds())
+		again, err := s.Enter("i-1", e)
+		if err != nil || !wasSent(again) {
+			t.Errorf("the same operation came back: %v, holds a slot: %v", err, wasSent(again))
 		}
-		if _, err := s.enter("i-1", e); disk.KindOf(err) != disk.Pending {
-			t.Errorf("a second caller of the same errand got %v, want pending", err)
+		if _, err := s.Enter("i-1", e); disk.KindOf(err) != disk.Pending {
+			t.Errorf("a second caller of the same operation got %v, want pending", err)
 		}
-		again.leave()
-		next, _ := s.enter("i-1", errand{attaching, "d-next"})
-		if next.start() {
-			t.Error("another errand got the slot at once")
+		again.Leave()
+		next, _ := s.Enter("i-1", Operation{Attach, "d-next"})
+		if next.Start() {
+			t.Error("another operation got the slot at once")
 		}
-		if err := next.wait(t.Context()); err != nil || !next.start() {
-			t.Errorf("another errand never gets the slot: %v", err)
+		if err := next.Wait(t.Context()); err != nil || !next.Start() {
+			t.Errorf("another operation never gets the slot: %v", err)
 		}
-		next.done()
+		next.Done()
 	})
 }
 
-func TestAnInstanceThatOthersKeepBusyIsAskedEverLessOften(t *testing.T) {
+func TestABusyInstanceIsAskedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := testSlots(), newHost(0, 0, 1)
-		h.busy[attaching] = 1 // of somebody else
+		s, h := testQueues(), newHost(0, 0, 1)
+		h.busy[Attach] = 1 // of somebody else
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		wantKind(t, h.do(ctx, s, attaching, 1), disk.Pending)
+		wantPending(t, h.do(ctx, s, Attach, 1))
 		if h.refused > 12 {
 			t.Errorf("%d calls in a minute", h.refused)
 		}
 	})
 }
 
-func TestTheMapOfInstancesShrinks(t *testing.T) {
+func TestQueuesOfIdleInstancesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testSlots()
+		s := testQueues()
 		use := func(i int) {
-			tick, err := s.enter(disk.InstanceID(fmt.Sprintf("i-%d", i)), errand{attaching, "d-1"})
-			if err != nil || !tick.start() {
+			slot, err := s.Enter(disk.InstanceID(fmt.Sprintf("i-%d", i)), Operation{Attach, "d-1"})
+			if err != nil || !slot.Start() {
 				t.Fatal(err)
 			}
 			if i%2 == 0 {
-				tick.refused(byAttaches) // nothing else runs: others are at work there
+				slot.Refused(OfAttaches) // nothing else runs: others are at work there
 			}
-			if tick.phase == waiting {
-				_ = tick.wait(t.Context())
-				tick.start()
+			if slot.phase == waiting {
+				_ = slot.Wait(t.Context())
+				slot.Start()
 			}
-			tick.accepted()
-			tick.done()
+			slot.Accepted()
+			slot.Done()
 		}
 		for i := range 100 {
 			use(i)
 		}
-		if len(s.lanes) > 0 {
-			t.Errorf("%d instances are remembered, and nothing of them is worth it", len(s.lanes))
+		if len(s.queues) > 0 {
+			t.Errorf("%d instances are remembered, and nothing of them is worth it", len(s.queues))
 		}
 	})
 }

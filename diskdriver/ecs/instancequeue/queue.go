@@ -1,0 +1,404 @@
+// Package instancequeue decides when an instance is asked to attach or detach its next disk. It does no I/O.
+//
+// By default ECS takes one attach or detach of an instance at a time; with parallel operations it takes 32 attaches and 5
+// detaches (ECS API, AttachDisk and DetachDisk, error codes). ECS doesn't say which it is, so the limits are learned from what it
+// refuses and from what it accepts.
+package instancequeue
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Verb is what an operation does.
+type Verb int
+
+const (
+	Attach Verb = iota
+	Detach
+)
+
+func (v Verb) String() string { return [...]string{"attach", "detach"}[v] }
+
+// Operation is one attach or detach of an instance.
+type Operation struct {
+	Verb Verb
+	Disk disk.ID
+}
+
+const (
+	// positionKept is for how long an operation whose caller gave up keeps its position.
+	positionKept = 10 * time.Minute
+	// limitsKept is for how long the limits of an instance are remembered that nobody asks for.
+	limitsKept = time.Hour
+	// The pauses after which an instance is asked again that is busy with operations of others.
+	firstPause = time.Second
+	lastPause  = 8 * time.Second
+	// shortestRest is for how long an operation at least keeps its slot when its caller has left.
+	shortestRest = time.Second
+)
+
+// Queues are the queues of all instances of an account. Detaches go before attaches: they make room, and somebody waits for the
+// disk elsewhere. An operation keeps its slot until ECS is seen to be done with it. Queues may be used from many goroutines.
+type Queues struct {
+	count func(v Verb, state string, change float64)
+
+	mu       sync.Mutex
+	arrivals int
+	queues   map[disk.InstanceID]*queue
+	usual    limits // of instances that have not shown their own
+	swept    time.Time
+}
+
+// New returns queues that report every change of the number of operations by state: waiting or running.
+func New(count func(v Verb, state string, change float64)) *Queues {
+	return &Queues{count: count, queues: make(map[disk.InstanceID]*queue), usual: highest()}
+}
+
+// queue is that of one instance.
+type queue struct {
+	instance   disk.InstanceID
+	own        *limits // nil as long as the usual ones stand for them
+	waiting    []*Slot
+	sent       [2]int // slots whose call has no answer yet, by Verb
+	running    [2]int // slots whose call ECS has accepted
+	held       map[Operation]*Slot
+	positions  map[Operation]position // of those whose callers gave up
+	pause      time.Duration
+	pauseUntil time.Time // others keep the instance busy
+	alarm      *time.Timer
+	used       time.Time
+}
+
+// position is where an operation stood when its caller gave up.
+type position struct {
+	arrival int
+	until   time.Time
+}
+
+// phase is how far an operation has come.
+type phase int
+
+const (
+	waiting phase = iota
+	sent
+	running
+	gone
+)
+
+// Slot is an operation's position in a queue, and then its share of the instance.
+type Slot struct {
+	queues    *Queues
+	queue     *queue
+	operation Operation
+	arrival   int
+	phase     phase
+	admitted  bool
+	turn      chan struct{} // gets an element when the call may be sent
+	since     time.Time     // when it was sent
+	expiry    *time.Timer   // of a slot whose caller has left
+}
+
+// Enter joins the queue of an instance, at the position that the same operation had before. If ECS is at work on the operation
+// already, its slot is returned, and there is nothing to send. Pending: another caller has the slot.
+func (q *Queues) Enter(instance disk.InstanceID, o Operation) (*Slot, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	q.sweep(now)
+	one := q.of(instance, now)
+	if s := one.held[o]; s != nil {
+		if s.expiry == nil {
+			return nil, disk.Errorf(disk.Pending, "another call waits for the same %s", o.Verb)
+		}
+		s.expiry.Stop()
+		s.expiry = nil
+		return s, nil
+	}
+	q.arrivals++
+	s := &Slot{queues: q, queue: one, operation: o, arrival: q.arrivals, phase: gone, turn: make(chan struct{}, 1)}
+	if p, ok := one.positions[o]; ok {
+		s.arrival = p.arrival
+		delete(one.positions, o)
+	}
+	s.move(waiting, now)
+	q.admit(one, now)
+	return s, nil
+}
+
+// inOrder sorts a queue: detaches first, then by arrival.
+func inOrder(a, b *Slot) int {
+	if a.operation.Verb != b.operation.Verb {
+		return int(b.operation.Verb - a.operation.Verb)
+	}
+	return a.arrival - b.arrival
+}
+
+// move puts an operation into another phase.
+func (s *Slot) move(to phase, now time.Time) {
+	q, v := s.queue, s.operation.Verb
+	switch s.phase {
+	case waiting:
+		q.waiting = slices.DeleteFunc(q.waiting, func(other *Slot) bool { return other == s })
+		s.queues.count(v, "waiting", -1)
+	case sent:
+		q.sent[v]--
+	case running:
+		q.running[v]--
+	}
+	before := s.holds()
+	switch s.phase = to; to {
+	case waiting:
+		s.admitted = false
+		at, _ := slices.BinarySearchFunc(q.waiting, s, inOrder)
+		q.waiting = slices.Insert(q.waiting, at, s)
+		s.queues.count(v, "waiting", 1)
+	case sent:
+		s.since = now
+		q.sent[v]++
+	case running:
+		q.running[v]++
+	}
+	switch after := s.holds(); {
+	case after && !before:
+		q.held[s.operation] = s
+		s.queues.count(v, "running", 1)
+	case before && !after:
+		delete(q.held, s.operation)
+		s.queues.count(v, "running", -1)
+	}
+}
+
+// Wait waits until the operation's call may be sent. Pending: ctx has ended; the position is kept.
+func (s *Slot) Wait(ctx context.Context) error {
+	select {
+	case <-s.turn:
+		return nil
+	case <-ctx.Done():
+	}
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	now, q := time.Now(), s.queue
+	ahead, busy := slices.Index(q.waiting, s), total(OfBoth, q.active())
+	s.move(gone, now)
+	q.positions[s.operation] = position{arrival: s.arrival, until: now.Add(positionKept)}
+	s.queues.admit(q, now)
+	return disk.Errorf(disk.Pending, "position %d in the queue of the instance, which is at work on %d disks; the caller's time is over, and the position is kept", ahead+1, busy)
+}
+
+// Start takes the slot at the moment when the call is sent. Between Wait and this moment somebody more urgent may have come: then it
+// is false, and the operation has to wait again.
+func (s *Slot) Start() bool {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	now := time.Now()
+	ok, probe := s.mayGo(now)
+	if !ok {
+		s.admitted = false
+		return false
+	}
+	if probe {
+		s.queues.limits(s.queue).probe(s.operation.Verb, s.queue.active(), now)
+	}
+	s.move(sent, now)
+	return true
+}
+
+// Accepted notes that ECS has taken the call: the slot is held until Done.
+func (s *Slot) Accepted() {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	if s.phase != sent {
+		return
+	}
+	now, q := time.Now(), s.queue
+	s.move(running, now)
+	q.pause, q.pauseUntil = 0, time.Time{}
+	s.queues.limits(q).accepted(s.operation.Verb, q.running)
+	s.queues.admit(q, now)
+}
+
+// Refused notes that ECS takes no more now, and puts the operation back to its position.
+func (s *Slot) Refused(by Limit) {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	if s.phase != sent {
+		return
+	}
+	now, q := time.Now(), s.queue
+	s.move(waiting, now)
+	if total(by, q.active()) > 0 {
+		s.queues.lower(q, by, now)
+	} else { // what keeps the instance busy is not from here
+		q.pause = min(max(2*q.pause, firstPause), lastPause)
+		q.pauseUntil = now.Add(q.pause)
+	}
+	s.queues.admit(q, now)
+}
+
+// Unsent notes that the call did not get as far as the instance, and puts the operation back to its position.
+func (s *Slot) Unsent() {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	if s.phase != sent {
+		return
+	}
+	now := time.Now()
+	s.move(waiting, now)
+	s.queues.admit(s.queue, now)
+}
+
+// Done gives the slot back: ECS has finished, or never began. It may be called at any time, and again.
+func (s *Slot) Done() {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	s.end(time.Now())
+}
+
+// Leave is for a caller who goes before ECS has finished. The slot is kept for the same operation to come back to, for as long
+// again as the operation has taken so far.
+func (s *Slot) Leave() {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	now := time.Now()
+	if !s.holds() {
+		s.end(now)
+		return
+	}
+	s.expiry = time.AfterFunc(max(now.Sub(s.since), shortestRest), func() {
+		s.queues.mu.Lock()
+		defer s.queues.mu.Unlock()
+		if s.expiry != nil {
+			s.end(time.Now())
+		}
+	})
+}
+
+// Sent returns when the operation's call was sent; false if it was not.
+func (s *Slot) Sent() (time.Time, bool) {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	return s.since, s.holds()
+}
+
+func (s *Slot) holds() bool { return s.phase == sent || s.phase == running }
+
+func (s *Slot) end(now time.Time) {
+	q := s.queue
+	if s.holds() {
+		q.pause, q.pauseUntil = 0, time.Time{}
+	}
+	s.move(gone, now)
+	s.queues.admit(q, now)
+	s.queues.drop(q, now)
+}
+
+// admit lets those wait no longer whose turn it is.
+func (q *Queues) admit(one *queue, now time.Time) {
+	if wait := one.pauseUntil.Sub(now); wait > 0 {
+		q.admitAfter(one, wait)
+		return
+	}
+	active, limits := one.active(), q.limits(one)
+	for _, s := range one.waiting {
+		if ok, _ := limits.join(s.operation.Verb, &active, now); !ok || s.admitted {
+			continue
+		}
+		s.admitted = true
+		select {
+		case s.turn <- struct{}{}:
+		default: // admitted before, and Wait has not returned yet
+		}
+	}
+}
+
+func (q *Queues) admitAfter(one *queue, wait time.Duration) {
+	if one.alarm != nil {
+		one.alarm.Stop()
+	}
+	one.alarm = time.AfterFunc(wait, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.admit(one, time.Now())
+	})
+}
+
+// mayGo says whether it is an operation's turn, and whether it probes a limit.
+func (s *Slot) mayGo(now time.Time) (ok, probe bool) {
+	if s.phase != waiting || now.Before(s.queue.pauseUntil) {
+		return false, false
+	}
+	active, limits := s.queue.active(), s.queues.limits(s.queue)
+	for _, other := range s.queue.waiting {
+		ok, probe = limits.join(other.operation.Verb, &active, now)
+		if other == s {
+			break
+		}
+	}
+	return ok, probe
+}
+
+// active is how many operations of each Verb hold a slot.
+func (q *queue) active() [2]int {
+	return [2]int{q.sent[Attach] + q.running[Attach], q.sent[Detach] + q.running[Detach]}
+}
+
+// limits returns what is known of an instance's limits.
+func (q *Queues) limits(one *queue) *limits {
+	if one.own != nil {
+		return one.own
+	}
+	return &q.usual
+}
+
+// lower learns from a refusal. The instance has limits of its own from then on; others start from the same: the instances of one
+// account are mostly alike.
+func (q *Queues) lower(one *queue, by Limit, now time.Time) {
+	if one.own == nil {
+		own := q.usual
+		one.own = &own
+	}
+	own, usual := &one.own[by], &q.usual[by]
+	own.lower(total(by, one.running), now)
+	if usual.allowed >= own.allowed {
+		*usual = *own
+	}
+}
+
+func (q *Queues) of(instance disk.InstanceID, now time.Time) *queue {
+	one := q.queues[instance]
+	if one == nil {
+		one = &queue{held: make(map[Operation]*Slot), positions: make(map[Operation]position)}
+		q.queues[instance] = one
+	}
+	one.instance, one.used = instance, now
+	return one
+}
+
+// drop forgets a queue that holds nothing worth keeping.
+func (q *Queues) drop(one *queue, now time.Time) {
+	for o, p := range one.positions {
+		if now.After(p.until) {
+			delete(one.positions, o)
+		}
+	}
+	idle := len(one.waiting) == 0 && len(one.held) == 0 && len(one.positions) == 0
+	if idle && (one.own == nil || now.Sub(one.used) > limitsKept) {
+		delete(q.queues, one.instance)
+	}
+}
+
+// sweep drops what nobody came back to.
+func (q *Queues) sweep(now time.Time) {
+	if now.Sub(q.swept) < time.Minute {
+		return
+	}
+	q.swept = now
+	for _, one := range q.queues {
+		q.drop(one, now)
+	}
+}
