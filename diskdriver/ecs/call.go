@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
 // callsInFlight is how many calls of one action a Client makes at once; the next
@@ -129,9 +129,8 @@ type turnstile interface {
 	Unsent()
 }
 
-// errNotReady ends a call that its turnstile didn't let through. Nothing was
-// sent.
-var errNotReady = errors.New("not sent, for another call is first")
+// errNotReady ends a call that its turnstile didn't let through.
+var errNotReady = fmt.Errorf("%w, for another call is first", ratelimit.ErrNotSent)
 
 // send makes one call and waits out throttling. It builds a fresh request for
 // every try, because the SDK keeps what it signed in the request. whole says
@@ -150,8 +149,10 @@ func (open) Unsent()     {}
 // sendWhen is send for a call that has to pass a turnstile when ECS's window
 // has room for it. The error is errNotReady if it didn't.
 func sendWhen[R responses.AcsResponse](ctx context.Context, c *Client, a action, t turnstile, build func() (request, R), whole func(R) bool) (R, error) {
+	patient, cancel := patience(ctx)
+	defer cancel()
 	var reply R
-	err := c.gates[a].pass(ctx, a, func() error {
+	err := c.limiters[a].Do(patient, func() error {
 		if !t.Start() {
 			return errNotReady
 		}

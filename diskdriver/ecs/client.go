@@ -21,6 +21,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
 // Config says which ECS a Client talks to, and as whom.
@@ -53,7 +54,7 @@ type Client struct {
 	clusterID string
 	keys      Credentials
 	pool      *pool
-	gates     map[action]*gate
+	limiters  map[action]*ratelimit.Limiter
 	reads     *reads[disk.ID, disk.Disk]
 	shots     *reads[disk.SnapshotID, disk.Snapshot]
 	sets      *reads[disk.GroupID, disk.Group]
@@ -95,19 +96,19 @@ func (c *Client) as(keys Credentials) *Client {
 		clusterID: c.clusterID,
 		keys:      keys,
 		pool:      c.pool,
-		gates:     make(map[action]*gate),
+		limiters:  make(map[action]*ratelimit.Limiter),
 		sees:      new(evidence),
 		queues:    instancequeue.New(c.metrics.countOperations),
 		known:     newKnown(),
 		metrics:   c.metrics,
 	}
 	for _, a := range actions {
-		other.gates[a] = newGate(c.metrics.throttleWaits(a))
+		other.limiters[a] = ratelimit.New(a.name, callsInFlight, c.metrics.throttleWaits(a))
 	}
-	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.gates[describeDisks].closed, c.metrics.batchDisks)
-	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.gates[describeSnapshots].closed, uncounted)
-	other.sets = newReads(describeSnapshotGroups, usualGroup, other.groupsByID, other.gates[describeSnapshotGroups].closed, uncounted)
-	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.gates[describeTasks].closed, uncounted)
+	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.limiters[describeDisks].Throttled, c.metrics.batchDisks)
+	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.limiters[describeSnapshots].Throttled, uncounted)
+	other.sets = newReads(describeSnapshotGroups, usualGroup, other.groupsByID, other.limiters[describeSnapshotGroups].Throttled, uncounted)
+	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.limiters[describeTasks].Throttled, uncounted)
 	other.names = &names{list: other.List, alone: func(ctx context.Context, name string) ([]disk.Disk, error) {
 		return other.describeAll(ctx, namedQuery(name, other.clusterID))
 	}}

@@ -1,6 +1,7 @@
 package ecs
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -29,4 +30,22 @@ func hintOn(code string, header http.Header) string {
 		return fmt.Sprintf("%s: it is %v slow", hint, -ahead)
 	}
 	return hint
+}
+
+// answerTime is what is kept of a caller's time for the answer: a call that
+// can't be made before it is refused here, rather than cut off under way.
+const answerTime = 2 * time.Second
+
+// patience returns a context that ends in time to answer the caller.
+func patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-margin(deadline)))
+}
+
+// margin is how long before its deadline a caller is answered.
+func margin(deadline time.Time) time.Duration {
+	return max(0, min(answerTime, time.Until(deadline)/4))
 }

@@ -77,8 +77,8 @@ func (m *metrics) observe(a action, err error, took time.Duration) {
 
 // throttleWaits returns what notes the waits of one action. Its series begin
 // with the first one: most actions are never throttled.
-func (m *metrics) throttleWaits(a action) prometheus.Observer {
-	return prometheus.ObserverFunc(func(seconds float64) { m.throttleWait.WithLabelValues(a.name).Observe(seconds) })
+func (m *metrics) throttleWaits(a action) func(time.Duration) {
+	return func(waited time.Duration) { m.throttleWait.WithLabelValues(a.name).Observe(waited.Seconds()) }
 }
 
 // resultOf returns ok, or the Kind of an error as a label's value.

@@ -30,6 +30,12 @@ var absences = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Sec
 // time doesn't mend before a wait ends with it.
 const lookFailures = 3
 
+// firstBackoff and lastBackoff bound the time from a look that failed to the next.
+const (
+	firstBackoff = time.Second
+	lastBackoff  = 16 * time.Second
+)
+
 // wait is somebody who waits for a disk to change.
 type wait struct {
 	id     disk.ID

@@ -48,13 +48,14 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/instancequeue", ecsSDK, prometheus, klog},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/instancequeue", module + "/diskdriver/ecs/ratelimit", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/ecs/instancequeue": {
 		allowed:   []string{module + "/diskdriver/disk"},
 		unreached: []string{ecsSDK},
 	},
+	"diskdriver/ecs/ratelimit": {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/nodefacts": {
 		allowed:   []string{module + "/diskdriver/disk", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog, "github.com/google/uuid"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},

@@ -25,7 +25,7 @@ var said = map[string]string{
 	"driver name diskplugin.csi.alibabacloud.com not found in the list of registered CSI drivers": kubernetes + "pkg/volume/csi/csi_client.go",
 	"AttachVolume.Attach failed":                                                                  kubernetes + "pkg/volume/util/operationexecutor/operation_generator.go",
 	"Terminating":                                                                                 kubernetes + "pkg/printers/internalversion/printers.go",
-	"held back because ECS throttles":                                                             "diskdriver/ecs/*.go",
+	"held back because ECS throttles":                                                             "diskdriver/ecs/ratelimit/*.go",
 	"ECSDoesNotAnswer":                                                                            "cmd/disk-driver/*.go",
 	"disk without PersistentVolume":                                                               "provisioner/*.go",
 	"VolumeKept":                                                                                  "provisioner/*.go",

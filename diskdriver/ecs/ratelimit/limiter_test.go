@@ -1,4 +1,4 @@
-package ecs
+package ratelimit
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
+
+// callsInFlight is the concurrency of the limiters of these tests.
+const callsInFlight = 100
 
 // account is an ECS that takes so many calls in each window of a minute, or in
 // each second, and counts what it refuses.
@@ -73,16 +76,16 @@ func (a *account) setLimit(n int) {
 	a.limit = n
 }
 
-func testGate() *gate { return newGate(newMetrics().throttleWaits(createDisk)) }
+func testLimiter() *Limiter { return New("CreateDisk", callsInFlight, func(time.Duration) {}) }
 
 // crowd makes so many calls at once and returns how long they all took.
-func crowd(t *testing.T, a *account, g *gate, n int) time.Duration {
+func crowd(t *testing.T, a *account, l *Limiter, n int) time.Duration {
 	t.Helper()
 	began := time.Now()
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			if err := g.pass(context.Background(), createDisk, a.call); err != nil {
+			if err := l.Do(context.Background(), a.call); err != nil {
 				t.Error(err)
 			}
 		})
@@ -98,8 +101,8 @@ func TestACrowdUsesEveryWindowUpAndHardlyACallIsRefused(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%d calls, %d a window, %v after the minute", test.calls, test.limit, phase), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a, g := newAccount(test.limit, phase), testGate()
-					took := crowd(t, a, g, test.calls)
+					a, l := newAccount(test.limit, phase), testLimiter()
+					took := crowd(t, a, l, test.calls)
 					if n := a.refusals(); n > test.refused {
 						t.Errorf("%d calls were refused, want at most %d: %v", n, test.refused, a.refused)
 					}
@@ -121,7 +124,7 @@ func TestACrowdUsesEveryWindowUpAndHardlyACallIsRefused(t *testing.T) {
 func TestAThousandCallsFromAWindowsStartAreDoneSoonAfterTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(600, 0)
-		took := crowd(t, a, testGate(), 1000)
+		took := crowd(t, a, testLimiter(), 1000)
 		if best := time.Minute + a.latency; took > best+best/20 {
 			t.Errorf("it took %v, more than a twentieth over %v", took, best)
 		}
@@ -138,11 +141,11 @@ func TestALimitThatChangesIsFoundAgain(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.before, " then ", test.after), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, g := newAccount(test.before, 0), testGate()
-				crowd(t, a, g, 2*test.before)
+				a, l := newAccount(test.before, 0), testLimiter()
+				crowd(t, a, l, 2*test.before)
 				learning := a.refusals()
 				a.setLimit(test.after)
-				if took := crowd(t, a, g, test.calls); took > test.within {
+				if took := crowd(t, a, l, test.calls); took > test.within {
 					t.Errorf("%d calls took %v, want at most %v", test.calls, took, test.within)
 				}
 				if n := a.refusals() - learning; n > callsInFlight+2*careful {
@@ -155,9 +158,9 @@ func TestALimitThatChangesIsFoundAgain(t *testing.T) {
 
 func TestCallsThatTrickleInAreNotHeldToAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, g := newAccount(600, 0), testGate()
+		a, l := newAccount(600, 0), testLimiter()
 		a.seconds = true
-		if took := crowd(t, a, g, 1000); took > 8*time.Minute {
+		if took := crowd(t, a, l, 1000); took > 8*time.Minute {
 			t.Errorf("1000 calls at ten a second took %v", took)
 		}
 	})
@@ -165,32 +168,31 @@ func TestCallsThatTrickleInAreNotHeldToAMinute(t *testing.T) {
 
 func TestACallThatIsNotSentCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, g := newAccount(10, 0), testGate()
+		a, l := newAccount(10, 0), testLimiter()
 		for range 50 {
-			if err := g.pass(context.Background(), createDisk, func() error { return errNotReady }); !errors.Is(err, errNotReady) {
+			if err := l.Do(context.Background(), func() error { return ErrNotSent }); !errors.Is(err, ErrNotSent) {
 				t.Fatal(err)
 			}
 		}
-		if crowd(t, a, g, 10); g.windows.sent != 10 || g.inFlight != 0 {
-			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", g.windows.sent, g.inFlight)
+		if crowd(t, a, l, 10); l.windows.sent != 10 || l.inFlight != 0 {
+			t.Errorf("%d calls are counted, and %d in flight, after 10 that were sent", l.windows.sent, l.inFlight)
 		}
 	})
 }
 
 func TestAHopelessWaitEndsAtOnceWithItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, g := newAccount(10, 0), testGate()
+		a, l := newAccount(10, 0), testLimiter()
 		var all sync.WaitGroup
 		for range 60 {
-			all.Go(func() { _ = g.pass(context.Background(), createDisk, a.call) })
+			all.Go(func() { _ = l.Do(context.Background(), a.call) })
 		}
 		time.Sleep(75 * time.Second) // the second window is used up, too
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 		defer cancel()
 		began := time.Now()
-		err := g.pass(ctx, createDisk, a.call)
-		if e := wantKind(t, err, disk.Throttled); time.Since(began) > 0 {
-			t.Errorf("%v, after %v", e, time.Since(began))
+		if err := l.Do(ctx, a.call); disk.KindOf(err) != disk.Throttled || time.Since(began) > 0 {
+			t.Errorf("error %v after %v, want kind %v at once", err, time.Since(began), disk.Throttled)
 		}
 		all.Wait()
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -217,14 +218,14 @@ func TestNothingElseIsRetried(t *testing.T) {
 		if a.want == disk.Throttled {
 			continue
 		}
-		g := newGate(newMetrics().throttleWaits(a.action))
+		l := ratelimit.New(a.action.name, callsInFlight, func(time.Duration) {})
 		tries := 0
-		err := g.pass(t.Context(), a.action, func() error {
+		err := l.Do(t.Context(), func() error {
 			tries++
 			return &disk.Error{Kind: a.want}
 		})
-		if tries != 1 || disk.KindOf(err) != a.want || g.closed() {
-			t.Errorf("%s: %d tries, error %v, closed %v", a.code, tries, err, g.closed())
+		if tries != 1 || disk.KindOf(err) != a.want || l.Throttled() {
+			t.Errorf("%s: %d tries, error %v, throttled %v", a.code, tries, err, l.Throttled())
 		}
 	}
 }
@@ -246,7 +247,7 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 				err := c.Delete(ctx, "d-bp1a")
 				switch disk.KindOf(err) {
 				case disk.Throttled, disk.UnknownOutcome:
-				case disk.Unreachable: // its time ended while others were under way, and the gate was open again
+				case disk.Unreachable: // its time ended while others were under way, and ECS accepted calls again
 				default:
 					if err != nil {
 						t.Error(err)
@@ -258,8 +259,8 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 		if err := c.Delete(t.Context(), "d-bp1a"); err != nil {
 			t.Errorf("after everybody left: %v", err)
 		}
-		if c.gates[deleteDisk].closed() {
-			t.Error("the gate is still closed")
+		if c.limiters[deleteDisk].Throttled() {
+			t.Error("calls are still held back")
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package ecs
+package ratelimit
 
 import (
 	"math/rand/v2"
@@ -36,6 +36,8 @@ const (
 // what was sent, accepted and refused, and says what may be sent when. It is
 // pure, and not safe for concurrent use.
 type windows struct {
+	concurrency int // calls in flight at most
+
 	seq      int       // grows with each window
 	opens    time.Time // when the present one opened; zero before the first call
 	sent     int       // calls sent in it
@@ -91,9 +93,9 @@ func (w *windows) room(now time.Time, inFlight int) (ok bool, at time.Time) {
 // width is how many calls may be in flight.
 func (w *windows) width() int {
 	if w.limit > 0 && w.sent < w.limit && !w.beyond {
-		return min(callsInFlight, w.limit-w.sent+1)
+		return min(w.concurrency, w.limit-w.sent+1)
 	}
-	return min(w.ramp, max(careful, w.most/share, w.accepted/share), callsInFlight)
+	return min(w.ramp, max(careful, w.most/share, w.accepted/share), w.concurrency)
 }
 
 // goOn decides what to do with a window that has taken all that it is known to

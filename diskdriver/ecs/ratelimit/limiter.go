@@ -1,0 +1,248 @@
+// Package ratelimit decides when the next call of one ECS action may be sent,
+// from which calls ECS accepted and which it throttled. It does no I/O: the
+// calls are functions of its caller.
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// ErrNotSent is in the error of a call that sent nothing to ECS. It counts for
+// no limit.
+var ErrNotSent = errors.New("not sent")
+
+// Limiter admits the calls of one action, in the order in which they came and
+// only when ECS is likely to accept them: windows says when that is. After a
+// refusal all calls wait while one at a time probes. It is safe for concurrent
+// use.
+type Limiter struct {
+	action      string
+	observeWait func(time.Duration)
+
+	mu       sync.Mutex
+	arrivals int
+	windows  windows
+	epoch    int // grows each time the window is closed
+	inFlight int // calls of this epoch
+	queue    []*waiter
+	timer    *time.Timer
+}
+
+// waiter is one call's position in the queue.
+type waiter struct {
+	arrival int
+	granted chan permit
+}
+
+// permit allows one call.
+type permit struct {
+	epoch int
+	stamp stamp
+}
+
+// New returns a Limiter of the calls of one action, with at most concurrency
+// in flight. observeWait is told how long each call was delayed by throttling.
+func New(action string, concurrency int, observeWait func(time.Duration)) *Limiter {
+	return &Limiter{action: action, observeWait: observeWait, windows: windows{concurrency: concurrency}}
+}
+
+// Do makes a call when ECS is likely to accept it, again and again as long as
+// its error has Kind Throttled and ctx has not ended. Nothing else is retried.
+// When ctx ends before a call was accepted, the error has Kind Throttled, or
+// Unreachable if other calls in flight were all that it waited for.
+func (l *Limiter) Do(ctx context.Context, call func() error) error {
+	arrival := l.arrive()
+	var refusal error
+	for {
+		p, err := l.acquire(ctx, arrival)
+		if err != nil {
+			return l.timedOut(refusal, err)
+		}
+		err = call()
+		l.release(p, verdictOn(err))
+		if err == nil || disk.KindOf(err) != disk.Throttled {
+			return err
+		}
+		refusal = err
+	}
+}
+
+var errNoTime = errors.New("the caller's time ends before the next call may be sent")
+
+// timedOut is the error of a call that waited for too long: for ECS, or for the
+// calls before it.
+func (l *Limiter) timedOut(refusal, why error) error {
+	var last *disk.Error
+	switch {
+	case errors.As(refusal, &last):
+		return &disk.Error{Op: l.action, Kind: disk.Throttled, RequestID: last.RequestID, Err: fmt.Errorf("%w (not tried again: %w)", last.Err, why)}
+	case l.limited():
+		return &disk.Error{Op: l.action, Kind: disk.Throttled, Err: fmt.Errorf("held back because ECS throttles %s: %w", l.action, why)}
+	}
+	return &disk.Error{Op: l.action, Kind: disk.Unreachable, Err: fmt.Errorf("not sent, for %d calls of %s are under way: %w", l.underWay(), l.action, why)}
+}
+
+type verdict int
+
+const (
+	accepted verdict = iota
+	refused
+	noAnswer // nothing can be said of the window
+	notSent
+)
+
+func verdictOn(err error) verdict {
+	switch {
+	case err == nil:
+		return accepted
+	case errors.Is(err, ErrNotSent):
+		return notSent
+	}
+	switch disk.KindOf(err) {
+	case disk.Throttled:
+		return refused
+	case disk.Unreachable, disk.UnknownOutcome, disk.Unauthenticated:
+		return noAnswer
+	}
+	return accepted
+}
+
+func (l *Limiter) arrive() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrivals++
+	return l.arrivals
+}
+
+// Throttled says whether calls are held back because ECS refuses them.
+func (l *Limiter) Throttled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.windows.shut
+}
+
+// limited says whether ECS is known to throttle the action.
+func (l *Limiter) limited() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.windows.shut || l.windows.limit > 0
+}
+
+// underWay is how many calls are in flight.
+func (l *Limiter) underWay() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inFlight
+}
+
+// acquire waits until a call may be sent.
+func (l *Limiter) acquire(ctx context.Context, arrival int) (permit, error) {
+	l.mu.Lock()
+	w := &waiter{arrival: arrival, granted: make(chan permit, 1)}
+	at, _ := slices.BinarySearchFunc(l.queue, w, func(a, b *waiter) int { return a.arrival - b.arrival })
+	if deadline, ok := ctx.Deadline(); ok && l.windows.shut && deadline.Before(l.windows.earliest(at)) {
+		defer l.mu.Unlock()
+		return permit{}, fmt.Errorf("%w, at place %d of the queue", errNoTime, at+1)
+	}
+	l.queue = slices.Insert(l.queue, at, w)
+	l.grant()
+	if l.windows.shut {
+		began := time.Now()
+		defer func() { l.observeWait(time.Since(began)) }()
+	}
+	l.mu.Unlock()
+
+	select {
+	case p := <-w.granted:
+		return p, nil
+	case <-ctx.Done():
+		return permit{}, l.abandon(w, ctx.Err())
+	}
+}
+
+// abandon takes a waiter out of the queue, or returns a permit that it was just
+// granted.
+func (l *Limiter) abandon(w *waiter, why error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := slices.Index(l.queue, w); at >= 0 {
+		l.queue = slices.Delete(l.queue, at, at+1)
+		return why
+	}
+	l.learn(<-w.granted, notSent)
+	return why
+}
+
+// release ends a call.
+func (l *Limiter) release(p permit, v verdict) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.learn(p, v)
+}
+
+// learn takes in what became of a call, and grants the permits that follow.
+func (l *Limiter) learn(p permit, v verdict) {
+	if p.epoch == l.epoch {
+		l.inFlight--
+	}
+	shut := l.windows.shut
+	switch v {
+	case accepted:
+		l.windows.accept(p.stamp)
+	case refused:
+		l.windows.refuse(p.stamp, time.Now())
+	case notSent:
+		l.windows.unsend(p.stamp)
+	}
+	l.nextEpoch(shut)
+	l.grant()
+}
+
+// nextEpoch stops counting the calls of a window that has closed: those still
+// in flight must not delay the probe for the next.
+func (l *Limiter) nextEpoch(wasShut bool) {
+	if l.windows.shut && !wasShut {
+		l.epoch++
+		l.inFlight = 0
+	}
+}
+
+// grant admits the waiters whose calls may be sent now, and sets the timer for
+// the next.
+func (l *Limiter) grant() {
+	for len(l.queue) > 0 {
+		now := time.Now()
+		shut := l.windows.shut
+		ok, at := l.windows.room(now, l.inFlight)
+		l.nextEpoch(shut)
+		if !ok {
+			l.wakeAt(at, now)
+			return
+		}
+		l.inFlight++
+		l.queue[0].granted <- permit{epoch: l.epoch, stamp: l.windows.send(now)}
+		l.queue = l.queue[1:]
+	}
+}
+
+func (l *Limiter) wakeAt(at, now time.Time) {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if !at.IsZero() {
+		l.timer = time.AfterFunc(at.Sub(now), l.wake)
+	}
+}
+
+func (l *Limiter) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grant()
+}
