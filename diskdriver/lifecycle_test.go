@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lifecycle"
 )
@@ -87,7 +88,7 @@ func (p pace) run(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: cluster, Transport: sim, Credentials: ecs.Static(ecs.Keys{AccessKeyID: "k", AccessKeySecret: "s"})})
+	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: cluster, Transport: sim, Credentials: credentials.Static(credentials.Keys{AccessKeyID: "k", AccessKeySecret: "s"})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/golden"
 )
@@ -305,8 +306,8 @@ func (s *story) newProcess() {
 }
 
 // Get returns the access key, right or wrong.
-func (s *story) Get(context.Context) (ecs.Keys, error) {
-	return ecs.Keys{AccessKeyID: "story", AccessKeySecret: s.key}, nil
+func (s *story) Get(context.Context) (credentials.Keys, error) {
+	return credentials.Keys{AccessKeyID: "story", AccessKeySecret: s.key}, nil
 }
 
 // RoundTrip is the way to ECS.

@@ -17,6 +17,7 @@ import (
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
 )
 
@@ -99,12 +100,12 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 	if err := o.completeClusterID(ctx); err != nil {
 		return err
 	}
-	credentials, source, err := ecs.Choose(o.sources(registry))
+	provider, source, err := credentials.Choose(o.sources(registry))
 	if err != nil {
 		return fmt.Errorf("--credentials-dir=%s --sts-endpoint=%s --metadata-endpoint=%s: %w", o.credentialsDir, o.stsEndpoint, o.metadataEndpoint, err)
 	}
 	klog.InfoS("Credentials come from one source as long as this process lives", "source", source)
-	client, err := ecs.NewClient(o.ecs(credentials, registry))
+	client, err := ecs.NewClient(o.ecs(provider, registry))
 	if err != nil {
 		return fmt.Errorf("--region=%s --cluster-id=%s --ecs-endpoint: %w", o.region, o.clusterID, err)
 	}

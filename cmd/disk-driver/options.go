@@ -16,6 +16,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -158,14 +159,14 @@ func (o *options) validate() error {
 
 // usualFiles are the names that the driver expects if it is told none.
 func usualFiles() []string {
-	return []string{ecs.UsualFiles.ID, ecs.UsualFiles.Secret, ecs.UsualFiles.Token}
+	return []string{credentials.UsualFiles.ID, credentials.UsualFiles.Secret, credentials.UsualFiles.Token}
 }
 
 // sources returns where credentials may come from.
-func (o *options) sources(registry prometheus.Registerer) ecs.Sources {
-	return ecs.Sources{
+func (o *options) sources(registry prometheus.Registerer) credentials.Sources {
+	return credentials.Sources{
 		Directory:        o.credentialsDir,
-		Files:            ecs.FileNames{ID: o.credentialsFiles[0], Secret: o.credentialsFiles[1], Token: o.credentialsFiles[2]},
+		Files:            credentials.FileNames{ID: o.credentialsFiles[0], Secret: o.credentialsFiles[1], Token: o.credentialsFiles[2]},
 		Region:           o.region,
 		STSEndpoint:      o.stsEndpoint,
 		MetadataEndpoint: o.metadataEndpoint,
@@ -174,11 +175,11 @@ func (o *options) sources(registry prometheus.Registerer) ecs.Sources {
 }
 
 // ecs returns the part of the options that the ECS client needs.
-func (o *options) ecs(credentials ecs.Credentials, registry prometheus.Registerer) ecs.Config {
+func (o *options) ecs(provider credentials.Provider, registry prometheus.Registerer) ecs.Config {
 	return ecs.Config{
 		Region:      o.region,
 		Endpoint:    o.ecsEndpoint,
-		Credentials: credentials,
+		Credentials: provider,
 		ClusterID:   o.clusterID,
 		Registerer:  registry,
 		UserAgent:   "topodisk/" + version,

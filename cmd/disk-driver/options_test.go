@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
-	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
 var good = []string{"--endpoint=unix:///csi/csi.sock", "--region=cn-hangzhou", "--cluster-id=c1"}
@@ -27,7 +27,7 @@ func TestFlagsAreTaken(t *testing.T) {
 		config.TopologyKey != "topology.diskplugin.csi.alibabacloud.com/zone" {
 		t.Errorf("driver config %+v", config)
 	}
-	if s := o.sources(nil); s.Directory != "/keys" || s.Files != (ecs.FileNames{ID: "ak", Secret: "sk", Token: "token"}) || s.Region != "cn-hangzhou" || s.STSEndpoint != "http://127.0.0.1:2" || s.MetadataEndpoint != "http://127.0.0.1:3" {
+	if s := o.sources(nil); s.Directory != "/keys" || s.Files != (credentials.FileNames{ID: "ak", Secret: "sk", Token: "token"}) || s.Region != "cn-hangzhou" || s.STSEndpoint != "http://127.0.0.1:2" || s.MetadataEndpoint != "http://127.0.0.1:3" {
 		t.Errorf("sources %+v", s)
 	}
 	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" {

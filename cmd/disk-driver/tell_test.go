@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
 func TestEventsTellOfNewsAlone(t *testing.T) {
@@ -64,11 +65,11 @@ func TestAFailedCheckNamesTheSecretAndItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func() string {
-		credentials, source, err := ecs.Choose(o.sources(nil))
+		provider, source, err := credentials.Choose(o.sources(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := o.ecs(credentials, nil)
+		config := o.ecs(provider, nil)
 		config.Endpoint = server.URL
 		client, err := ecs.NewClient(config)
 		if err != nil {

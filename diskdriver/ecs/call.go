@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
@@ -45,7 +48,7 @@ var loadEndpoints = sync.OnceFunc(func() { sdkecs.GetEndpointMap() })
 
 // newPool returns a pool with one session, which shows that the SDK takes the
 // Config.
-func newPool(config Config, endpoint endpoint) (*pool, error) {
+func newPool(config Config, at endpoint.Endpoint) (*pool, error) {
 	loadEndpoints()
 	shared := config.Transport
 	if shared == nil {
@@ -53,7 +56,7 @@ func newPool(config Config, endpoint endpoint) (*pool, error) {
 	}
 	_, traced := shared.(*http.Transport)
 	p := &pool{free: make(chan struct{}, sessions), create: func() (*session, error) {
-		return newSession(config, endpoint, &wire{shared: shared, traced: traced})
+		return newSession(config, at, &wire{shared: shared, traced: traced})
 	}}
 	first, err := p.create()
 	if err != nil {
@@ -95,18 +98,18 @@ func (p *pool) put(s *session) {
 	p.free <- struct{}{}
 }
 
-func newSession(config Config, endpoint endpoint, w *wire) (*session, error) {
+func newSession(config Config, at endpoint.Endpoint, w *wire) (*session, error) {
 	userAgent := config.UserAgent
 	if userAgent == "" {
 		userAgent = "topodisk"
 	}
-	settings := sdk.NewConfig().WithScheme(endpoint.scheme).WithAutoRetry(false).WithUserAgent(userAgent)
+	settings := sdk.NewConfig().WithScheme(strings.ToUpper(at.Scheme)).WithAutoRetry(false).WithUserAgent(userAgent)
 	settings.Transport = w
 	client, err := sdkecs.NewClientWithOptions(config.Region, settings, w)
 	if err != nil {
 		return nil, fmt.Errorf("ecs.Config.Region %q: %w", config.Region, err)
 	}
-	client.Domain = endpoint.host
+	client.Domain = at.Host
 	client.SetCloseTrace(true) // a span would hold the signed URL
 	// The SDK reads the proxy variables of the environment on every call, and
 	// fails the call if one is not to its taste. The wire alone chooses a proxy.
@@ -171,7 +174,7 @@ func sendWhen[R responses.AcsResponse](ctx context.Context, c *Client, a action,
 // renewer is a source of credentials that gets new ones if ECS refuses those
 // that it gave.
 type renewer interface {
-	renewed(ctx context.Context, refused Keys) (Keys, bool)
+	Renew(ctx context.Context, refused credentials.Keys) (credentials.Keys, bool)
 }
 
 // try makes one call, once; or twice, if ECS refuses the keys and there are
@@ -184,7 +187,7 @@ func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, buil
 	}
 	reply, err := once(ctx, c, a, keys, build, whole)
 	if source, ok := c.keys.(renewer); ok && err != nil && disk.KindOf(err) == disk.Unauthenticated {
-		if newer, ok := source.renewed(ctx, keys); ok {
+		if newer, ok := source.Renew(ctx, keys); ok {
 			return once(ctx, c, a, newer, build, whole)
 		}
 	}
@@ -192,7 +195,7 @@ func try[R responses.AcsResponse](ctx context.Context, c *Client, a action, buil
 }
 
 // once makes one call.
-func once[R responses.AcsResponse](ctx context.Context, c *Client, a action, keys Keys, build func() (request, R), whole func(R) bool) (R, error) {
+func once[R responses.AcsResponse](ctx context.Context, c *Client, a action, keys credentials.Keys, build func() (request, R), whole func(R) bool) (R, error) {
 	var none R
 	s, err := c.pool.take(ctx)
 	if err != nil {

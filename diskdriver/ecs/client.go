@@ -10,17 +10,17 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 )
 
@@ -33,7 +33,7 @@ type Config struct {
 	// endpoint, as the SDK knows it.
 	Endpoint string
 	// Credentials sign every call. Required.
-	Credentials Credentials
+	Credentials credentials.Provider
 	// ClusterID is the value of the tag disk.ClusterTag, by which the disks of
 	// this cluster are told from others of the same account. Required.
 	ClusterID string
@@ -52,7 +52,7 @@ type Config struct {
 type Client struct {
 	region    string
 	clusterID string
-	keys      Credentials
+	keys      credentials.Provider
 	pool      *pool
 	limiters  map[action]*ratelimit.Limiter
 	reads     *reads[disk.ID, disk.Disk]
@@ -70,12 +70,12 @@ type Client struct {
 // NewClient returns a Client, or an error that names the field of the Config,
 // its value, and what is allowed. It calls nothing.
 func NewClient(config Config) (*Client, error) {
-	endpoint, err := config.validate()
+	at, err := config.validate()
 	if err != nil {
 		return nil, err
 	}
 	m := newMetrics()
-	pool, err := newPool(config, endpoint)
+	pool, err := newPool(config, at)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func NewClient(config Config) (*Client, error) {
 
 // as returns a Client of the same ECS with other credentials. It shares the
 // connections and the metrics; what is known of ECS by account it learns anew.
-func (c *Client) as(keys Credentials) *Client {
+func (c *Client) as(keys credentials.Provider) *Client {
 	other := &Client{
 		region:    c.region,
 		clusterID: c.clusterID,
@@ -116,75 +116,31 @@ func (c *Client) as(keys Credentials) *Client {
 	return other
 }
 
-var (
-	regionForm    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	hostForm      = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(:[0-9]{1,5})?$`)
-	userAgentForm = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
-)
+var userAgentForm = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
 
-// endpoint is where the calls go; an empty host leaves it to the SDK.
-type endpoint struct {
-	scheme string // HTTP or HTTPS, as the SDK spells it
-	host   string
-}
-
-func (c *Config) validate() (endpoint, error) {
+func (c *Config) validate() (endpoint.Endpoint, error) {
+	if err := endpoint.CheckRegion("ecs.Config.Region", c.Region); err != nil {
+		return endpoint.Endpoint{}, err
+	}
 	switch {
-	case !regionForm.MatchString(c.Region):
-		return endpoint{}, fmt.Errorf("ecs.Config.Region %q: an ECS region is required, such as cn-hangzhou", c.Region)
 	case c.Credentials == nil:
-		return endpoint{}, fmt.Errorf("ecs.Config.Credentials is nil: a source of access keys is required")
+		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.Credentials is nil: a source of access keys is required")
 	case c.ClusterID == "" || len(c.ClusterID) > 128:
-		return endpoint{}, fmt.Errorf("ecs.Config.ClusterID %q: 1 to 128 bytes are required", c.ClusterID)
+		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.ClusterID %q: 1 to 128 bytes are required", c.ClusterID)
 	case c.UserAgent != "" && !userAgentForm.MatchString(c.UserAgent):
-		return endpoint{}, fmt.Errorf("ecs.Config.UserAgent %q: only printable ASCII with single spaces between words is allowed", c.UserAgent)
+		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.UserAgent %q: only printable ASCII with single spaces between words is allowed", c.UserAgent)
 	}
-	return parseEndpoint("ecs.Config.Endpoint", c.Endpoint, "HTTPS")
+	return endpoint.Parse("ecs.Config.Endpoint", c.Endpoint, "https")
 }
 
-// address returns the URL of an endpoint, or another one if it is empty.
-func (e endpoint) address(other string) string {
-	if e.host == "" {
-		return other
+// Account returns a Client of the cloud account whose keys a request's secrets
+// hold, under the names that credentials.FromSecrets knows. It calls nothing.
+func (c *Client) Account(secrets map[string]string) (*Client, error) {
+	keys, err := credentials.FromSecrets(secrets)
+	if err != nil {
+		return nil, err
 	}
-	return strings.ToLower(e.scheme) + "://" + e.host
-}
-
-// parseEndpoint reads an endpoint. Its error names the field.
-func parseEndpoint(field, text, scheme string) (endpoint, error) {
-	refuse := func(why string) (endpoint, error) {
-		return endpoint{}, fmt.Errorf("%s %q: %s; allowed are host, host:port, https://host:port and http://host:port",
-			field, redactUserinfo(text), why)
-	}
-	parsed := endpoint{scheme: scheme, host: text}
-	if strings.Contains(text, "://") {
-		u, err := url.Parse(text)
-		switch {
-		case err != nil:
-			return refuse("not a URL")
-		case u.Scheme != "http" && u.Scheme != "https":
-			return refuse("the scheme is " + u.Scheme)
-		case u.User != nil:
-			return refuse("it holds a user name")
-		case u.Path != "" && u.Path != "/", u.RawQuery != "", u.Fragment != "":
-			return refuse("it has more than a host and a port")
-		case u.Host == "":
-			return refuse("it has no host")
-		}
-		parsed = endpoint{scheme: strings.ToUpper(u.Scheme), host: u.Host}
-	}
-	if parsed.host != "" && !hostForm.MatchString(parsed.host) {
-		return refuse("not a host name or address")
-	}
-	return parsed, nil
-}
-
-// redactUserinfo hides what stands before an @, for it may be a password.
-func redactUserinfo(text string) string {
-	if at := strings.LastIndexByte(text, '@'); at >= 0 {
-		return "***" + text[at:]
-	}
-	return text
+	return c.as(credentials.Static(keys)), nil
 }
 
 // Check makes one cheap call that needs credentials and the permission to see

@@ -12,18 +12,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
 const (
-	region  = "cn-hangzhou"
-	zoneH   = "cn-hangzhou-h"
-	zoneI   = "cn-hangzhou-i"
+	region  = ecstest.Region
+	zoneH   = ecstest.ZoneH
+	zoneI   = ecstest.ZoneI
 	cluster = "c0123456789abcdef"
 )
 
-// keys look like real ones, with characters that a URL escapes.
-var keys = Keys{AccessKeyID: "LTAI5tExampleKeyOfTests", AccessKeySecret: "s3cr3t+Of/The=Tests~0123456789", SecurityToken: "CAISt0ken/Of+Tests=="}
+var (
+	keys = credentials.Keys{AccessKeyID: ecstest.KeyID, AccessKeySecret: ecstest.Secret, SecurityToken: ecstest.Token}
+
+	newSim     = ecstest.NewSim
+	answerWith = ecstest.Answer
+	wantKind   = ecstest.WantKind
+	gauge      = ecstest.Gauge
+)
 
 // simulate returns a simulator that checks signatures, and a Client of it.
 func simulate(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client) {
@@ -32,28 +40,12 @@ func simulate(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Clien
 	return sim, newClient(t, Config{Transport: sim})
 }
 
-func newSim(t *testing.T, change func(*ecssim.Config)) *ecssim.Server {
-	t.Helper()
-	config := ecssim.Config{
-		Region: region, Zones: []string{zoneH, zoneI},
-		AccessKeys: map[string]string{keys.AccessKeyID: keys.AccessKeySecret}, SecurityTokens: map[string]string{keys.AccessKeyID: keys.SecurityToken},
-	}
-	if change != nil {
-		change(&config)
-	}
-	sim, err := ecssim.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sim
-}
-
 // newClient fills in what the config leaves out.
 func newClient(t *testing.T, config Config) *Client {
 	t.Helper()
 	config.Region, config.ClusterID = region, cluster
 	if config.Credentials == nil {
-		config.Credentials = Static(keys)
+		config.Credentials = credentials.Static(keys)
 	}
 	c, err := NewClient(config)
 	if err != nil {
@@ -85,27 +77,10 @@ func calls(sim *ecssim.Server, action string) int {
 	return n
 }
 
-// roundTrip is a RoundTripper of one function.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// wantKind returns the error, or an empty one if it is none of package disk.
-func wantKind(t *testing.T, err error, want disk.Kind) *disk.Error {
-	t.Helper()
-	var e *disk.Error
-	if !errors.As(err, &e) {
-		t.Errorf("error %v is no disk.Error; want kind %v", err, want)
-		return &disk.Error{}
-	}
-	if e.Kind != want {
-		t.Errorf("error %q has kind %v, want %v", err, e.Kind, want)
-	}
-	return e
-}
+type roundTrip = ecstest.RoundTrip
 
 func TestNewClientNamesTheFieldTheValueAndWhatIsAllowed(t *testing.T) {
-	good := Config{Region: region, Credentials: Static(keys), ClusterID: cluster}
+	good := Config{Region: region, Credentials: credentials.Static(keys), ClusterID: cluster}
 	for name, test := range map[string]struct {
 		change func(*Config)
 		words  []string
@@ -169,7 +144,7 @@ func TestEndpointIsHTTPSUnlessItSaysOtherwise(t *testing.T) {
 }
 
 func TestRegionWithoutItsOwnEntryHasAnEndpointByRule(t *testing.T) {
-	e, err := NewClient(Config{Region: "cn-beijing", Credentials: Static(keys), ClusterID: cluster, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	e, err := NewClient(Config{Region: "cn-beijing", Credentials: credentials.Static(keys), ClusterID: cluster, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host != "ecs.cn-beijing.aliyuncs.com" {
 			t.Errorf("call went to %s", r.URL.Host)
 		}
@@ -183,12 +158,12 @@ func TestRegionWithoutItsOwnEntryHasAnEndpointByRule(t *testing.T) {
 
 func TestCheckSaysWhetherKeysAreTaken(t *testing.T) {
 	for name, test := range map[string]struct {
-		keys Credentials
+		keys credentials.Provider
 		want disk.Kind
 	}{
-		"unknown key":   {Static(Keys{AccessKeyID: "LTAInobodyknows", AccessKeySecret: keys.AccessKeySecret}), disk.Unauthenticated},
-		"wrong secret":  {Static(Keys{AccessKeyID: keys.AccessKeyID, AccessKeySecret: "anotherSecret"}), disk.Unauthenticated},
-		"no key at all": {Static(Keys{}), disk.Unauthenticated},
+		"unknown key":   {credentials.Static(credentials.Keys{AccessKeyID: "LTAInobodyknows", AccessKeySecret: keys.AccessKeySecret}), disk.Unauthenticated},
+		"wrong secret":  {credentials.Static(credentials.Keys{AccessKeyID: keys.AccessKeyID, AccessKeySecret: "anotherSecret"}), disk.Unauthenticated},
+		"no key at all": {credentials.Static(credentials.Keys{}), disk.Unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -272,7 +247,7 @@ func TestMetricsHaveClosedLabels(t *testing.T) {
 				t.Errorf("%s: an action that was never throttled has series", name)
 			}
 		}
-		if _, err := NewClient(Config{Region: region, ClusterID: cluster, Credentials: Static(keys), Registerer: registry}); err == nil || !strings.Contains(err.Error(), "Registerer") {
+		if _, err := NewClient(Config{Region: region, ClusterID: cluster, Credentials: credentials.Static(keys), Registerer: registry}); err == nil || !strings.Contains(err.Error(), "Registerer") {
 			t.Errorf("second registration: %v", err)
 		}
 	})

@@ -1,7 +1,10 @@
 package ecs
 
 import (
+	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,248 +12,88 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-func TestEnvironmentNamesTheVariableThatIsMissing(t *testing.T) {
-	for name, test := range map[string]struct {
-		set  Keys
-		want string // in the error; none if empty
-	}{
-		"pair":      {Keys{"the-id", "the-secret", ""}, ""},
-		"temporary": {Keys{"the-id", "the-secret", "the-token"}, ""},
-		"no secret": {Keys{"the-id", "", ""}, secretVariable},
-		"no id":     {Keys{"", "the-secret", ""}, idVariable},
-		"token":     {Keys{"", "", "the-token"}, idVariable},
-		"nothing":   {Keys{}, idVariable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(idVariable, test.set.AccessKeyID)
-			t.Setenv(secretVariable, test.set.AccessKeySecret)
-			t.Setenv(tokenVariable, test.set.SecurityToken)
-			got, err := Environment().Get(t.Context())
-			switch {
-			case test.want == "" && (err != nil || got != test.set):
-				t.Errorf("error %v", err)
-			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
-				t.Errorf("error %v doesn't name %s", err, test.want)
-			case err != nil && strings.Contains(err.Error(), "the-"):
-				t.Errorf("error %v shows a value", err)
-			}
-		})
+// instance has the RAM role that subject, a service account, may assume.
+const (
+	instance = "i-bp1node"
+	subject  = "system:serviceaccount:kube-system:topodisk-controller"
+)
+
+// chosen returns the credentials that an environment with these variables names.
+func chosen(t *testing.T, environment map[string]string, sources credentials.Sources) credentials.Provider {
+	t.Helper()
+	for _, variable := range []string{"ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN",
+		"ALIBABA_CLOUD_OIDC_TOKEN_FILE", "ALIBABA_CLOUD_OIDC_PROVIDER_ARN", "ALIBABA_CLOUD_ROLE_ARN"} {
+		t.Setenv(variable, environment[variable])
 	}
+	sources.Region = region
+	provider, _, err := credentials.Choose(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
 }
 
-// write puts files into a directory, or takes them away if they are empty.
-func write(t *testing.T, dir string, files map[string]string) {
+// writeKeys replaces the files of an access key at once, as the kubelet does.
+func writeKeys(t *testing.T, dir, version string, keys credentials.Keys) {
 	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if content == "" {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	own, link := filepath.Join(dir, ".."+version), filepath.Join(dir, "..data")
+	for _, err := range []error{
+		os.Mkdir(own, 0o700),
+		os.WriteFile(filepath.Join(own, "access-key-id"), []byte(keys.AccessKeyID), 0o600),
+		os.WriteFile(filepath.Join(own, "access-key-secret"), []byte(keys.AccessKeySecret), 0o600),
+		os.Symlink(own, link+"_tmp"),
+		os.Rename(link+"_tmp", link),
+	} {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// mount puts files into a directory as the kubelet does: into a directory of
-// their own, at which the link ..data then points.
-func mount(t *testing.T, dir, version string, files map[string]string) {
-	t.Helper()
-	own := filepath.Join(dir, ".."+version)
-	if err := os.Mkdir(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write(t, own, files)
-	link := filepath.Join(dir, "..data")
-	if err := os.Symlink(own, link+"_tmp"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(link+"_tmp", link); err != nil {
-		t.Fatal(err)
-	}
-	for name := range files {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
+// withTemporaryKeys runs a test with both sources of temporary keys. renewToken
+// replaces the service account's token, which is valid for an hour.
+func withTemporaryKeys(t *testing.T, test func(t *testing.T, sim *ecssim.Server, c *Client, renewToken func())) {
+	for _, source := range []string{"oidc", "ram-role"} {
+		t.Run(source, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "token")
+			environment := map[string]string{}
+			if source == "oidc" {
+				environment = map[string]string{"ALIBABA_CLOUD_OIDC_TOKEN_FILE": file,
+					"ALIBABA_CLOUD_OIDC_PROVIDER_ARN": "acs:ram::1234567890123456:oidc-provider/ack-c1", "ALIBABA_CLOUD_ROLE_ARN": "acs:ram::1234567890123456:role/disks"}
 			}
-		}
-	}
-}
-
-func TestDirectoryNamesTheFileThatIsWrong(t *testing.T) {
-	for name, test := range map[string]struct {
-		files map[string]string
-		want  Keys
-		words string
-	}{
-		"pair":              {map[string]string{idFile: "the-id\n", secretFile: " the-secret \n"}, Keys{"the-id", "the-secret", ""}, ""},
-		"temporary":         {map[string]string{idFile: "the-id", secretFile: "the-secret", tokenFile: "the-token\n"}, Keys{"the-id", "the-secret", "the-token"}, ""},
-		"empty token":       {map[string]string{idFile: "the-id", secretFile: "the-secret", tokenFile: "\n"}, Keys{"the-id", "the-secret", ""}, ""},
-		"old Secret":        {map[string]string{"id": "the-id", "secret": "the-secret"}, Keys{"the-id", "the-secret", ""}, ""},
-		"both spellings":    {map[string]string{"id": "x", "secret": "y", idFile: "the-id", secretFile: "the-secret"}, Keys{"the-id", "the-secret", ""}, ""},
-		"no secret":         {map[string]string{idFile: "the-id"}, Keys{}, secretFile},
-		"no id":             {map[string]string{secretFile: "the-secret"}, Keys{}, idFile},
-		"spellings mixed":   {map[string]string{idFile: "the-id", "secret": "the-secret"}, Keys{}, secretFile},
-		"empty id":          {map[string]string{idFile: " \n", secretFile: "the-secret"}, Keys{}, idFile},
-		"line break inside": {map[string]string{idFile: "the-id", secretFile: "the\nsecret"}, Keys{}, secretFile},
-		"nothing":           {map[string]string{}, Keys{}, idFile},
-		"far too large":     {map[string]string{idFile: "the-id", secretFile: strings.Repeat("x", largestFile+1)}, Keys{}, secretFile},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			write(t, dir, test.files)
-			got, err := Directory(dir).Get(t.Context())
-			switch {
-			case test.words == "" && (err != nil || got != test.want):
-				t.Errorf("error %v", err)
-			case test.words != "" && (err == nil || !strings.Contains(err.Error(), test.words)):
-				t.Errorf("error %v doesn't name %s", err, test.words)
-			case err != nil && strings.Contains(err.Error(), "the-"):
-				t.Errorf("error %v shows a value", err)
-			}
-		})
-	}
-	_, err := Directory(filepath.Join(t.TempDir(), "absent")).Get(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "absent") {
-		t.Errorf("error %v doesn't name the directory", err)
-	}
-}
-
-// A Secret's keys may be called anything, and errors call them so.
-func TestDirectoryReadsFilesOfOtherNames(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, map[string]string{"ak": "the-id", "sk": "the-secret", "token": "the-token", idFile: "another-id", secretFile: "another-secret"})
-	credentials, _, err := Choose(Sources{Directory: dir, Files: FileNames{ID: "ak", Secret: "sk", Token: "token"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := credentials.Get(t.Context()); err != nil || got != (Keys{"the-id", "the-secret", "the-token"}) {
-		t.Errorf("error %v, or other keys than those of the files", err)
-	}
-	write(t, dir, map[string]string{"ak": "", "sk": ""})
-	fresh := newDirectory(dir, FileNames{ID: "ak", Secret: "sk", Token: "token"}, newKeyMeter(fromDirectory))
-	if _, err := fresh.Get(t.Context()); err == nil || !strings.Contains(err.Error(), "no file ak and sk") {
-		t.Errorf("error %v doesn't name the files", err)
-	}
-}
-
-// rotation is a step of files that change, and the ID that is then in use.
-type rotation struct {
-	wait  time.Duration
-	files map[string]string
-	want  string // ID, secret and token
-}
-
-func TestRotationNeverMixesTwoPairs(t *testing.T) {
-	both := func(n string) map[string]string { return map[string]string{idFile: "id" + n, secretFile: "secret" + n} }
-	for name, steps := range map[string][]rotation{
-		"all at once": {
-			{0, both("1"), "id1 secret1"},
-			{0, both("2"), "id1 secret1"},
-			{settleWhole, nil, "id2 secret2"},
-		},
-		"one after another": {
-			{0, both("1"), "id1 secret1"},
-			{0, map[string]string{idFile: "id2"}, "id1 secret1"},
-			{settleHalf / 2, nil, "id1 secret1"},
-			{0, map[string]string{secretFile: "secret2"}, "id1 secret1"},
-			{settleWhole, nil, "id2 secret2"},
-		},
-		"a secret that is cut off while it is written": {
-			{0, both("1"), "id1 secret1"},
-			{0, map[string]string{idFile: "id2", secretFile: "sec"}, "id1 secret1"},
-			{settleWhole / 2, map[string]string{secretFile: "secret2"}, "id1 secret1"},
-			{settleWhole / 2, nil, "id1 secret1"},
-			{settleWhole / 2, nil, "id2 secret2"},
-		},
-		"a secret that was mistyped": {
-			{0, map[string]string{idFile: "id1", secretFile: "typo"}, "id1 typo"},
-			{0, both("1"), "id1 typo"},
-			{settleHalf, nil, "id1 secret1"},
-		},
-		"temporary keys, the token last": {
-			{0, map[string]string{idFile: "id1", secretFile: "secret1", tokenFile: "token1"}, "id1 secret1 token1"},
-			{0, both("2"), "id1 secret1 token1"},
-			{settleWhole, nil, "id1 secret1 token1"},
-			{0, map[string]string{tokenFile: "token2"}, "id1 secret1 token1"},
-			{settleWhole, nil, "id2 secret2 token2"},
-		},
-		"a file that goes away and comes back": {
-			{0, both("1"), "id1 secret1"},
-			{0, map[string]string{secretFile: ""}, "id1 secret1"},
-			{time.Hour, nil, "id1 secret1"},
-			{0, both("2"), "id1 secret1"},
-			{settleWhole, nil, "id2 secret2"},
-		},
-		"a rotation that is taken back": {
-			{0, both("1"), "id1 secret1"},
-			{0, map[string]string{idFile: "id2"}, "id1 secret1"},
-			{settleHalf / 2, both("1"), "id1 secret1"},
-			{settleHalf, nil, "id1 secret1"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			var service http.RoundTripper
+			provider := chosen(t, environment, credentials.Sources{Transport: roundTrip(func(r *http.Request) (*http.Response, error) { return service.RoundTrip(r) })})
 			synctest.Test(t, func(t *testing.T) {
-				d := Directory(dir)
-				for i, step := range steps {
-					time.Sleep(step.wait)
-					write(t, dir, step.files)
-					got, err := d.Get(t.Context())
-					if err != nil {
+				sim := newSim(t, func(config *ecssim.Config) {
+					config.Roles = []ecssim.Role{{Name: "disks", OIDCProvider: "ack-c1", Subject: subject}}
+					config.Instances = []ecssim.Instance{{ID: instance, Zone: zoneH, Type: "ecs.g6.large", Role: "disks"}}
+				})
+				if service = sim; source == "ram-role" {
+					service = sim.Metadata(instance)
+				}
+				test(t, sim, newClient(t, Config{Transport: sim, Credentials: provider}), func() {
+					part := base64.RawURLEncoding.EncodeToString
+					token := part([]byte(`{"alg":"RS256"}`)) + "." + part(fmt.Appendf(nil,
+						`{"sub":%q,"iss":"https://cluster","aud":"sts.aliyuncs.com","exp":%d}`, subject, time.Now().Add(time.Hour).Unix())) + ".c2lnbmF0dXJl"
+					if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					if text := strings.TrimSpace(got.AccessKeyID + " " + got.AccessKeySecret + " " + got.SecurityToken); text != step.want {
-						t.Errorf("step %d: %s, want %s", i, text, step.want)
-					}
-				}
+				})
 			})
 		})
 	}
 }
 
-func TestAMountedSecretCountsAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	d := Directory(dir)
-	for i := range 3 {
-		want := Keys{AccessKeyID: fmt.Sprint("id", i), AccessKeySecret: "the-same"}
-		mount(t, dir, fmt.Sprint("v", i), map[string]string{idFile: want.AccessKeyID, secretFile: want.AccessKeySecret})
-		got, err := d.Get(t.Context())
-		if err != nil || got != want {
-			t.Errorf("version %d: ID %s, %v", i, got.AccessKeyID, err)
-		}
-	}
-	if err := os.Remove(filepath.Join(dir, "..v2", secretFile)); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := d.Get(t.Context()); err != nil || got.AccessKeyID != "id2" {
-		t.Errorf("after a file was lost: ID %s, %v", got.AccessKeyID, err)
-	}
-}
-
-func TestKeysAreHiddenWhereverTheyArePrinted(t *testing.T) {
-	for _, text := range []string{fmt.Sprint(keys), fmt.Sprintf("%v %+v %#v %s %q", keys, keys, keys, keys, keys), fmt.Sprintf("%v", []any{keys, struct{ K Keys }{keys}})} {
-		for _, secret := range secretForms() {
-			if strings.Contains(text, secret) {
-				t.Errorf("%s shows %s", text, secret)
-			}
-		}
-	}
-}
-
 func TestARotationNeedsNoRestart(t *testing.T) {
 	dir := t.TempDir()
-	other := Keys{AccessKeyID: "LTAI5tAnotherKeyOfTests", AccessKeySecret: "another/Secret"}
-	mount(t, dir, "v1", map[string]string{idFile: keys.AccessKeyID, secretFile: keys.AccessKeySecret})
+	other := credentials.Keys{AccessKeyID: "LTAI5tAnotherKeyOfTests", AccessKeySecret: "another/Secret"}
+	writeKeys(t, dir, "v1", keys)
+	provider := chosen(t, nil, credentials.Sources{Directory: dir})
 	synctest.Test(t, func(t *testing.T) {
 		old := newSim(t, func(config *ecssim.Config) { config.SecurityTokens = nil })
 		fresh := newSim(t, func(config *ecssim.Config) {
@@ -258,13 +101,13 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 			config.SecurityTokens = nil
 		})
 		transport := &switched{to: old}
-		c := newClient(t, Config{Credentials: Directory(dir), Transport: transport})
+		c := newClient(t, Config{Credentials: provider, Transport: transport})
 		if err := c.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		transport.to = fresh
 		wantKind(t, c.Check(t.Context()), disk.Unauthenticated)
-		mount(t, dir, "v2", map[string]string{idFile: other.AccessKeyID, secretFile: other.AccessKeySecret})
+		writeKeys(t, dir, "v2", other)
 		if err := c.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -273,9 +116,10 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 
 func TestMissingCredentialsAreUnauthenticatedAndNamed(t *testing.T) {
 	dir := t.TempDir()
+	provider := chosen(t, nil, credentials.Sources{Directory: dir})
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t, nil)
-		c := newClient(t, Config{Credentials: Directory(dir), Transport: sim})
+		c := newClient(t, Config{Credentials: provider, Transport: sim})
 		for _, op := range operations {
 			e := wantKind(t, op.do(t.Context(), c), disk.Unauthenticated)
 			if !strings.Contains(e.Error(), dir) {
@@ -288,32 +132,77 @@ func TestMissingCredentialsAreUnauthenticatedAndNamed(t *testing.T) {
 	})
 }
 
-func TestFilesThatCantBeReadAreMeasured(t *testing.T) {
-	bare(t, nil)
-	dir := t.TempDir()
-	registry := prometheus.NewRegistry()
-	c, source, err := Choose(Sources{Directory: dir, Registerer: registry})
-	if err != nil || source != fromDirectory {
-		t.Fatal(source, err)
-	}
-	for i, step := range []struct {
-		files   map[string]string
-		works   bool
-		failing float64
+func TestTemporaryKeysLastThroughARunOfADay(t *testing.T) {
+	withTemporaryKeys(t, func(t *testing.T, sim *ecssim.Server, c *Client, renewToken func()) {
+		for hour := range 24 * 6 {
+			renewToken()
+			if err := c.Check(t.Context()); err != nil {
+				t.Fatalf("after %v: %v", time.Duration(hour)*10*time.Minute, err)
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		fetched := sim.Count("AssumeRoleWithOIDC", "") + sim.Count("Metadata", "")
+		if fetched < 4 || fetched > 60 {
+			t.Errorf("a day took %d requests for keys", fetched)
+		}
+	})
+}
+
+func TestKeysThatEndEarlyAreRenewedWithinTheCall(t *testing.T) {
+	withTemporaryKeys(t, func(t *testing.T, sim *ecssim.Server, c *Client, renewToken func()) {
+		renewToken()
+		if err := c.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := sim.EndTemporaryKeys(); n == 0 {
+			t.Fatal("there were no keys to end")
+		}
+		if _, err := create(t.Context(), c, "vol-1"); err != nil {
+			t.Error(err)
+		}
+		if n := len(sim.Disks()); n != 1 {
+			t.Errorf("%d disks, want 1", n)
+		}
+	})
+}
+
+func TestAWrongClockIsNamedWithHowWrongItIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		off  time.Duration // of ECS's clock, as seen from here
+		want string
 	}{
-		{nil, false, 1},
-		{map[string]string{idFile: "the-id", secretFile: "the-secret"}, true, 0},
-		{map[string]string{secretFile: ""}, true, 1},
-		{nil, true, 1},
-		{map[string]string{secretFile: "the-secret"}, true, 0},
+		"fast":   {-20 * time.Minute, "it is 20m"},
+		"slow":   {3 * time.Hour, "slow"},
+		"unsaid": {0, "by more than 15 minutes"},
 	} {
-		write(t, dir, step.files)
-		got, err := c.Get(t.Context())
-		if (err == nil) != step.works || step.works && got.AccessKeyID != "the-id" {
-			t.Errorf("step %d: %v", i, err)
-		}
-		if failing := gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != step.failing {
-			t.Errorf("step %d: topodisk_ecs_credentials_failing is %v, want %v", i, failing, step.failing)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				reply := answerWith(r, 400, `{"Code":"InvalidTimeStamp.Expired","Message":"Specified time stamp or date value is expired.","RequestId":"R1"}`)
+				if test.off != 0 {
+					reply.Header.Set("Date", time.Now().Add(test.off).UTC().Format(http.TimeFormat))
+				}
+				return reply, nil
+			})})
+			e := wantKind(t, c.Check(t.Context()), disk.Unauthenticated)
+			if !strings.Contains(e.Error(), "this machine's clock differs from that of ECS by more than 15 minutes") || !strings.Contains(e.Error(), test.want) {
+				t.Errorf("error %v doesn't say %q", e, test.want)
+			}
+		})
+	}
+}
+
+func TestTheSimulatorsClockCheckIsNamed(t *testing.T) {
+	sim := httptest.NewServer(newSim(t, nil))
+	t.Cleanup(sim.Close)
+	c := newClient(t, Config{Endpoint: sim.URL, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		query := r.URL.Query()
+		query.Set("Timestamp", time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z"))
+		r.URL.RawQuery = query.Encode()
+		return http.DefaultTransport.RoundTrip(r)
+	})})
+	e := wantKind(t, c.Check(t.Context()), disk.Unauthenticated)
+	if !strings.Contains(e.Error(), "15 minutes") {
+		t.Errorf("error %v doesn't name the clock", e)
 	}
 }

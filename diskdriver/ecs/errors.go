@@ -9,6 +9,7 @@ import (
 	sdkerrors "github.com/aliyun/alibaba-cloud-sdk-go/sdk/errors"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
 // soldOut are the messages by which ECS says that a zone is out of stock under
@@ -77,7 +78,7 @@ func (s *session) failure(ctx context.Context, a action, err error) error {
 	switch {
 	case errors.As(err, &refusal):
 		e.Kind = kindOfRefusal(a, refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
-		e.Err = &refusedError{code: refusal.ErrorCode(), text: s.wire.keys.scrub(refusalText(refusal))}
+		e.Err = &refusedError{code: refusal.ErrorCode(), text: refusalText(refusal, s.wire.keys)}
 		if refusal.RequestId() != "" {
 			e.RequestID = refusal.RequestId()
 		}
@@ -123,14 +124,14 @@ func noKeys(a action, err error) error {
 }
 
 // refusalText is what ECS said, in one line.
-func refusalText(refusal *sdkerrors.ServerError) string {
-	message := oneLine(refusal.Message())
+func refusalText(refusal *sdkerrors.ServerError, keys credentials.Keys) string {
+	message := keys.Redact(refusal.Message())
 	if refusal.ErrorCode() == "" {
 		return fmt.Sprintf("HTTP %d without an error code of ECS: %q", refusal.HttpStatus(), message)
 	}
-	text := refusal.ErrorCode() + ": " + message
+	text := keys.Redact(refusal.ErrorCode()) + ": " + message
 	if needed, ok := refusal.AccessDeniedDetail()["AuthAction"].(string); ok && needed != "" {
-		text += " (permission needed: " + oneLine(needed) + ")"
+		text += " (permission needed: " + keys.Redact(needed) + ")"
 	}
 	if hint := hintOn(refusal.ErrorCode(), refusal.RespHeaders); hint != "" {
 		text += " (" + hint + ")"

@@ -1,7 +1,6 @@
 package ecs
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -261,18 +260,4 @@ func TestSoldOutIsKnownByItsMessage(t *testing.T) {
 	if got := kindOfRefusal(deleteDisk, 400, "InvalidParameter", "inventory is insufficient"); got != disk.Invalid {
 		t.Errorf("DeleteDisk: %v", got)
 	}
-}
-
-func FuzzScrubLeavesNoKey(f *testing.F) {
-	f.Add("https://host/?AccessKeyId=LTAI5t&Signature=ab%2Fcd&SecurityToken=x", 3)
-	f.Add("server string to sign is:POST&%2F&AccessKeyId%3DLTAI", 0)
-	f.Fuzz(func(t *testing.T, text string, at int) {
-		at = min(max(at, 0), len(text))
-		for _, secret := range secretForms() {
-			got := keys.scrub(oneLine(text[:at] + " " + secret + " " + text[at:]))
-			if strings.Contains(got, secret) {
-				t.Fatalf("%q still holds %q", got, secret)
-			}
-		}
-	})
 }

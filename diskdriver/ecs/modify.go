@@ -12,6 +12,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 )
 
 // modifyActions are the operations that change a disk in place.
@@ -123,7 +124,7 @@ func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) er
 			case "Finished":
 				return nil
 			case "Failed", "Deleted":
-				return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, oneLine(t.FailedReason))}
+				return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))}
 			}
 		}
 		select {

@@ -196,11 +196,6 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func answerWith(r *http.Request, status int, body string) *http.Response {
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
-}
-
 func TestOddAnswersProveNothingAndShowNoSecret(t *testing.T) {
 	for name, answer := range oddAnswers {
 		for _, op := range operations {

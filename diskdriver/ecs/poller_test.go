@@ -342,22 +342,6 @@ func TestWaitsAreMeasured(t *testing.T) {
 	})
 }
 
-// gauge returns a gauge of a registry.
-func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.Metric[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
-}
-
 func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, ids := ripening(t, time.Hour, 5)

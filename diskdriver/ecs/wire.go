@@ -8,11 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"sync/atomic"
 	"time"
 
-	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/auth/credentials"
+	sdkcredentials "github.com/aliyun/alibaba-cloud-sdk-go/sdk/auth/credentials"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
 // wire is the http.RoundTripper of one SDK client. The SDK takes no context,
@@ -24,19 +25,19 @@ type wire struct {
 	traced bool // shared reports the connections that it uses
 
 	ctx       context.Context
-	keys      Keys
+	keys      credentials.Keys
 	sent      atomic.Bool // ECS may have received the request
 	requestID string      // from the header of the reply
 }
 
 // begin readies the wire for the next call.
-func (w *wire) begin(ctx context.Context, keys Keys) {
+func (w *wire) begin(ctx context.Context, keys credentials.Keys) {
 	w.ctx, w.keys, w.requestID = ctx, keys, ""
 	w.sent.Store(false)
 }
 
 // end forgets the call.
-func (w *wire) end() { w.ctx, w.keys = nil, Keys{} }
+func (w *wire) end() { w.ctx, w.keys = nil, credentials.Keys{} }
 
 // RoundTrip sends one request under the context of the call in flight. A
 // redirect is an error: following it would hand the signed URL to another host.
@@ -82,8 +83,8 @@ func neverSent(err error) bool {
 }
 
 // GetCredentials gives the SDK the keys of the call in flight.
-func (w *wire) GetCredentials() (*credentials.Credentials, error) {
-	return &credentials.Credentials{
+func (w *wire) GetCredentials() (*sdkcredentials.Credentials, error) {
+	return &sdkcredentials.Credentials{
 		AccessKeyId:     w.keys.AccessKeyID,
 		AccessKeySecret: w.keys.AccessKeySecret,
 		SecurityToken:   w.keys.SecurityToken,
@@ -108,7 +109,7 @@ func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
-		TLSClientConfig:     tlsConfig(),
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        sessions,
 		MaxIdleConnsPerHost: sessions,
@@ -116,8 +117,3 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:     30 * time.Second,
 	}
 }
-
-// proxyFunc chooses the proxy of a request; a nil one chooses none.
-type proxyFunc = func(*http.Request) (*url.URL, error)
-
-func tlsConfig() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

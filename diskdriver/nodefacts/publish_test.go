@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -113,7 +114,7 @@ func (b *bench) replica() (*Publisher, func()) {
 
 func (b *bench) start(run func(context.Context, *Publisher)) (*Publisher, func()) {
 	b.Helper()
-	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: "c1", Credentials: ecs.Static(ecs.Keys{AccessKeyID: "id", AccessKeySecret: "secret"}), Transport: b.sim})
+	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: "c1", Credentials: credentials.Static(credentials.Keys{AccessKeyID: "id", AccessKeySecret: "secret"}), Transport: b.sim})
 	b.must(err)
 	p, err := New(Config{Region: "cn-hangzhou", Driver: "diskplugin.csi.alibabacloud.com", Namespace: "kube-system"}, b.cluster, client)
 	b.must(err)

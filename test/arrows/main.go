@@ -48,9 +48,16 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/instancequeue", module + "/diskdriver/ecs/ratelimit", ecsSDK, prometheus, klog},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs", ecsSDK, prometheus},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
+	"diskdriver/ecs/credentials": {
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/internal", prometheus, klog},
+		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
+	},
+	"diskdriver/ecs/internal/endpoint": {},
+	"diskdriver/ecs/internal/redact":   {},
+	"diskdriver/ecs/internal/ecstest":  {allowed: []string{module + "/diskdriver/disk", module + "/ecssim", prometheus}},
 	"diskdriver/ecs/instancequeue": {
 		allowed:   []string{module + "/diskdriver/disk"},
 		unreached: []string{ecsSDK},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -63,7 +64,7 @@ func instance(i int) disk.InstanceID { return disk.InstanceID(fmt.Sprintf("i-%03
 func newClient(endpoint string, transport http.RoundTripper) (*ecs.Client, error) {
 	return ecs.NewClient(ecs.Config{
 		Region: region, Endpoint: endpoint, ClusterID: cluster, Transport: transport,
-		Credentials: ecs.Static(ecs.Keys{AccessKeyID: "bench-key-id", AccessKeySecret: "bench-key-secret"}),
+		Credentials: credentials.Static(credentials.Keys{AccessKeyID: "bench-key-id", AccessKeySecret: "bench-key-secret"}),
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/topology"
@@ -34,8 +35,8 @@ import (
 // labKeys sign as the lab's account.
 type labKeys struct{}
 
-func (labKeys) Get(context.Context) (ecs.Keys, error) {
-	return ecs.Keys{AccessKeyID: lab.KeyID, AccessKeySecret: lab.Secret}, nil
+func (labKeys) Get(context.Context) (credentials.Keys, error) {
+	return credentials.Keys{AccessKeyID: lab.KeyID, AccessKeySecret: lab.Secret}, nil
 }
 
 // incumbentMark is the tag by which disks of the other driver are known.

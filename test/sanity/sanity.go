@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/topodisk/topodisk/diskdriver/ecs"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
 const keyID, secret = "story", "secret"
@@ -19,7 +20,7 @@ var Keys = map[string]string{keyID: secret}
 // Client returns a client of the ECS behind a transport.
 func Client(to http.RoundTripper, cluster string) (*ecs.Client, error) {
 	return ecs.NewClient(ecs.Config{
-		Region: "cn-hangzhou", ClusterID: cluster, Credentials: ecs.Static(ecs.Keys{AccessKeyID: keyID, AccessKeySecret: secret}), Transport: to,
+		Region: "cn-hangzhou", ClusterID: cluster, Credentials: credentials.Static(credentials.Keys{AccessKeyID: keyID, AccessKeySecret: secret}), Transport: to,
 	})
 }
 

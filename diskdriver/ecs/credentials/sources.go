@@ -1,14 +1,18 @@
-package ecs
+package credentials
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 )
 
 // metadataAddress is where every instance finds its metadata service.
@@ -16,7 +20,7 @@ const metadataAddress = "http://100.100.100.200"
 
 // Sources says where credentials may come from.
 type Sources struct {
-	// Directory holds files as Directory describes them. Empty: none.
+	// Directory holds the files of an access key. Empty: none.
 	Directory string
 	// Files are what the directory's files are called; UsualFiles if empty.
 	Files FileNames
@@ -56,22 +60,22 @@ const (
 //     is true.
 //
 // The choice stands: a source that fails later is never replaced by another
-// one, for that might be another account. Choose asks nobody, so that a service
+// one, for that might be another account. Choose calls nothing, so that a service
 // that is down decides nothing. Its error names the field or the environment
 // variable, and what is allowed.
-func Choose(s Sources) (Credentials, string, error) {
+func Choose(s Sources) (Provider, string, error) {
 	source := s.source()
-	meter := newKeyMeter(source)
-	credentials, err := s.open(source, meter)
+	m := newMetrics(source)
+	provider, err := s.open(source, m)
 	if err != nil {
 		return nil, "", err
 	}
 	if s.Registerer != nil {
-		if err := meter.register(s.Registerer); err != nil {
-			return nil, "", fmt.Errorf("ecs.Sources.Registerer: %w", err)
+		if err := m.register(s.Registerer); err != nil {
+			return nil, "", fmt.Errorf("credentials.Sources.Registerer: %w", err)
 		}
 	}
-	return credentials, source, nil
+	return provider, source, nil
 }
 
 // source returns the name of the first source that is there.
@@ -87,12 +91,12 @@ func (s *Sources) source() string {
 	return fromRAMRole
 }
 
-func (s *Sources) open(source string, meter *keyMeter) (Credentials, error) {
+func (s *Sources) open(source string, m *metrics) (Provider, error) {
 	switch source {
 	case fromDirectory:
-		return newDirectory(s.Directory, cmp.Or(s.Files, UsualFiles), meter), nil
+		return &directory{path: s.Directory, files: cmp.Or(s.Files, UsualFiles), metrics: m}, nil
 	case fromEnvironment:
-		return Environment(), nil
+		return environment(), nil
 	case fromOIDC:
 		address, err := s.stsAddress()
 		if err != nil {
@@ -102,39 +106,41 @@ func (s *Sources) open(source string, meter *keyMeter) (Credentials, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newCache(role, meter), nil
+		return newCache(role, m), nil
 	}
-	at, err := parseEndpoint("ecs.Sources.MetadataEndpoint", s.MetadataEndpoint, "HTTP")
+	at, err := endpoint.Parse("credentials.Sources.MetadataEndpoint", s.MetadataEndpoint, "http")
 	if err != nil {
 		return nil, err
 	}
-	role, err := newRAMRole(at.address(metadataAddress), s.transport(nil))
+	role, err := newRAMRole(at.URL(metadataAddress), s.transport(nil))
 	if err != nil {
 		return nil, fmt.Errorf("no credentials: set %s and %s, or name a directory with the files %s and %s (%w)", idVariable, secretVariable, idFile, secretFile, err)
 	}
-	return newCache(role, meter), nil
+	return newCache(role, m), nil
 }
 
 // stsAddress returns the URL of STS.
 func (s *Sources) stsAddress() (string, error) {
-	at, err := parseEndpoint("ecs.Sources.STSEndpoint", s.STSEndpoint, "HTTPS")
+	at, err := endpoint.Parse("credentials.Sources.STSEndpoint", s.STSEndpoint, "https")
 	if err != nil {
 		return "", err
 	}
-	if at.host == "" && !regionForm.MatchString(s.Region) {
-		return "", fmt.Errorf("ecs.Sources.Region %q: an ECS region is required, such as cn-hangzhou", s.Region)
+	if at.Host == "" {
+		if err := endpoint.CheckRegion("credentials.Sources.Region", s.Region); err != nil {
+			return "", err
+		}
 	}
-	return at.address("https://sts." + s.Region + ".aliyuncs.com"), nil
+	return at.URL("https://sts." + s.Region + ".aliyuncs.com"), nil
 }
 
 // transport returns a transport for a few small requests an hour: it keeps no
 // connection, which would be gone by the next.
-func (s *Sources) transport(proxy proxyFunc) http.RoundTripper {
+func (s *Sources) transport(proxy func(*http.Request) (*url.URL, error)) http.RoundTripper {
 	if s.Transport != nil {
 		return s.Transport
 	}
-	dialer := &net.Dialer{Timeout: connectTimeout}
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Transport{
-		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: tlsConfig(), TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true,
+		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true,
 	}
 }

@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
 )
 
 // issuer gives out keys that are numbered from 1, and fails on request.
@@ -51,7 +52,7 @@ func numbered(n int) Keys {
 	return Keys{AccessKeyID: fmt.Sprint("id", n), AccessKeySecret: "secret", SecurityToken: "token"}
 }
 
-func wantKeys(t *testing.T, c Credentials, want int) {
+func wantKeys(t *testing.T, c Provider, want int) {
 	t.Helper()
 	if got, err := c.Get(t.Context()); err != nil || got != numbered(want) {
 		t.Errorf("%s, %v; want id%d", got.AccessKeyID, err, want)
@@ -61,7 +62,7 @@ func wantKeys(t *testing.T, c Credentials, want int) {
 func TestTheCacheFetchesOnceForAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &issuer{life: time.Hour, takes: time.Second}
-		c := newCache(source, newKeyMeter(fromOIDC))
+		c := newCache(source, newMetrics(fromOIDC))
 		var all sync.WaitGroup
 		for range 500 {
 			all.Go(func() { wantKeys(t, c, 1) })
@@ -76,7 +77,7 @@ func TestTheCacheFetchesOnceForAllCallers(t *testing.T) {
 func TestTheCacheRenewsEarlyAndHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &issuer{life: time.Hour, takes: 5 * time.Second}
-		c := newCache(source, newKeyMeter(fromOIDC))
+		c := newCache(source, newMetrics(fromOIDC))
 		wantKeys(t, c, 1)
 		time.Sleep(44 * time.Minute)
 		wantKeys(t, c, 1)
@@ -103,7 +104,7 @@ func TestTheCacheRenewsEarlyAndHoldsNobodyUp(t *testing.T) {
 func TestTheCacheKeepsOldKeysWhileRenewalFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		meter := newKeyMeter(fromOIDC)
+		meter := newMetrics(fromOIDC)
 		if err := meter.register(registry); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,7 @@ func TestTheCacheKeepsOldKeysWhileRenewalFails(t *testing.T) {
 			wantKeys(t, c, 1)
 		}
 		synctest.Wait()
-		if failing := gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 1 {
+		if failing := ecstest.Gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 1 {
 			t.Errorf("topodisk_ecs_credentials_failing is %v", failing)
 		}
 		if source.asked < 10 || source.asked > 25 {
@@ -125,16 +126,16 @@ func TestTheCacheKeepsOldKeysWhileRenewalFails(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_, err := c.Get(t.Context())
-		if e := wantKind(t, err, disk.Unreachable); !strings.Contains(e.Error(), "down") {
+		if e := ecstest.WantKind(t, err, disk.Unreachable); !strings.Contains(e.Error(), "down") {
 			t.Errorf("error %v doesn't say why", e)
 		}
 		source.fail(nil)
-		time.Sleep(lastRenewPause)
+		time.Sleep(lastBackoff)
 		wantKeys(t, c, 2)
-		if failing := gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 0 {
+		if failing := ecstest.Gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 0 {
 			t.Errorf("topodisk_ecs_credentials_failing is %v after it went well", failing)
 		}
-		if end := gauge(t, registry, "topodisk_ecs_credentials_expiry_timestamp_seconds"); end < float64(time.Now().Unix()) {
+		if end := ecstest.Gauge(t, registry, "topodisk_ecs_credentials_expiry_timestamp_seconds"); end < float64(time.Now().Unix()) {
 			t.Errorf("the end is %v", end)
 		}
 	})
@@ -143,11 +144,11 @@ func TestTheCacheKeepsOldKeysWhileRenewalFails(t *testing.T) {
 func TestACallerThatLeavesEndsNobodysRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &issuer{life: time.Hour, takes: 2 * time.Second}
-		c := newCache(source, newKeyMeter(fromOIDC))
+		c := newCache(source, newMetrics(fromOIDC))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Get(ctx)
-		wantKind(t, err, disk.Unreachable)
+		ecstest.WantKind(t, err, disk.Unreachable)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v doesn't say that the time was over", err)
 		}
@@ -162,10 +163,10 @@ func TestAFailureIsNotRepeatedForEveryCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &issuer{life: time.Hour}
 		source.fail(disk.Errorf(disk.Unauthenticated, "no such role"))
-		c := newCache(source, newKeyMeter(fromOIDC))
+		c := newCache(source, newMetrics(fromOIDC))
 		for range 100 {
 			_, err := c.Get(t.Context())
-			wantKind(t, err, disk.Unauthenticated)
+			ecstest.WantKind(t, err, disk.Unauthenticated)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if source.asked > 5 {
@@ -177,16 +178,16 @@ func TestAFailureIsNotRepeatedForEveryCaller(t *testing.T) {
 func TestKeysThatECSRefusesAreRenewedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &issuer{life: time.Hour, takes: 100 * time.Millisecond}
-		c := newCache(source, newKeyMeter(fromOIDC))
+		c := newCache(source, newMetrics(fromOIDC))
 		wantKeys(t, c, 1)
-		if _, ok := c.renewed(t.Context(), numbered(1)); ok || source.asked != 1 {
+		if _, ok := c.Renew(t.Context(), numbered(1)); ok || source.asked != 1 {
 			t.Errorf("keys that are just out were renewed: %d requests", source.asked)
 		}
 		time.Sleep(time.Minute)
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if got, ok := c.renewed(t.Context(), numbered(1)); !ok || got != numbered(2) {
+				if got, ok := c.Renew(t.Context(), numbered(1)); !ok || got != numbered(2) {
 					t.Errorf("%s, %v; want id2", got.AccessKeyID, ok)
 				}
 			})
@@ -197,7 +198,7 @@ func TestKeysThatECSRefusesAreRenewedOnce(t *testing.T) {
 		}
 		source.fail(disk.Errorf(disk.Unreachable, "down"))
 		time.Sleep(time.Minute)
-		if _, ok := c.renewed(t.Context(), numbered(2)); ok {
+		if _, ok := c.Renew(t.Context(), numbered(2)); ok {
 			t.Error("a renewal that failed gave new keys")
 		}
 		wantKeys(t, c, 2) // the refused ones are better than none
@@ -207,9 +208,9 @@ func TestKeysThatECSRefusesAreRenewedOnce(t *testing.T) {
 func TestKeysThatHaveEndedAreNotGivenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &issuer{life: -time.Minute}
-		c := newCache(source, newKeyMeter(fromOIDC))
+		c := newCache(source, newMetrics(fromOIDC))
 		_, err := c.Get(t.Context())
-		if e := wantKind(t, err, disk.Unauthenticated); !strings.Contains(e.Error(), "1m0s before") {
+		if e := ecstest.WantKind(t, err, disk.Unauthenticated); !strings.Contains(e.Error(), "1m0s before") {
 			t.Errorf("error %v", e)
 		}
 	})

@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
 )
 
 // bare takes every variable that Choose reads out of the environment, and then
@@ -56,7 +58,7 @@ func TestChooseTakesOneSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bare(t, test.set)
-			got, source, err := Choose(Sources{Directory: test.directory, Region: region})
+			got, source, err := Choose(Sources{Directory: test.directory, Region: ecstest.Region})
 			if source != test.source || (err != nil) != (got == nil) {
 				t.Errorf("%T, %q, %v; want %q", got, source, err, test.source)
 			}
@@ -72,7 +74,7 @@ func TestChooseTakesOneSource(t *testing.T) {
 
 func TestTheFirstChoiceStands(t *testing.T) {
 	bare(t, with(serviceAccount, map[string]string{idVariable: "the-id", secretVariable: "the-secret"}))
-	chosen, _, err := Choose(Sources{Region: region})
+	chosen, _, err := Choose(Sources{Region: ecstest.Region})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +91,8 @@ func TestSourcesNameTheEndpointThatIsWrong(t *testing.T) {
 		set     map[string]string
 		words   []string
 	}{
-		"STS":       {Sources{Region: region, STSEndpoint: "ftp://x"}, serviceAccount, []string{"STSEndpoint", `"ftp://x"`, "https://host:port"}},
-		"metadata":  {Sources{Region: region, MetadataEndpoint: "http://h/latest"}, nil, []string{"MetadataEndpoint", "http://h/latest"}},
+		"STS":       {Sources{Region: ecstest.Region, STSEndpoint: "ftp://x"}, serviceAccount, []string{"STSEndpoint", `"ftp://x"`, "https://host:port"}},
+		"metadata":  {Sources{Region: ecstest.Region, MetadataEndpoint: "http://h/latest"}, nil, []string{"MetadataEndpoint", "http://h/latest"}},
 		"no region": {Sources{}, serviceAccount, []string{"Region", "cn-hangzhou"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,10 +127,10 @@ func TestEndpointsOfTheKeyServices(t *testing.T) {
 			}
 			bare(t, set)
 			var asked string
-			test.sources.Region = region
-			test.sources.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			test.sources.Region = ecstest.Region
+			test.sources.Transport = ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
 				asked = r.URL.Scheme + "://" + r.URL.Host
-				return answerWith(r, 503, "busy"), nil
+				return ecstest.Answer(r, 503, "busy"), nil
 			})
 			chosen, _, err := Choose(test.sources)
 			if err != nil {
@@ -147,7 +149,7 @@ func TestEndpointsOfTheKeyServices(t *testing.T) {
 func TestCredentialsAreMeasuredUnderTheirSource(t *testing.T) {
 	bare(t, nil)
 	registry := prometheus.NewRegistry()
-	chosen, source, err := Choose(Sources{Region: region, Registerer: registry, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	chosen, source, err := Choose(Sources{Region: ecstest.Region, Registerer: registry, Transport: ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("no route to host")
 	})})
 	if err != nil {
@@ -156,10 +158,10 @@ func TestCredentialsAreMeasuredUnderTheirSource(t *testing.T) {
 	if _, err := chosen.Get(t.Context()); err == nil || !strings.Contains(err.Error(), "no route to host") {
 		t.Errorf("got %v", err)
 	}
-	if failing := gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 1 || source != fromRAMRole {
+	if failing := ecstest.Gauge(t, registry, "topodisk_ecs_credentials_failing"); failing != 1 || source != fromRAMRole {
 		t.Errorf("failing is %v of %s", failing, source)
 	}
-	if _, _, err := Choose(Sources{Region: region, Registerer: registry}); err == nil || !strings.Contains(err.Error(), "Registerer") {
+	if _, _, err := Choose(Sources{Region: ecstest.Region, Registerer: registry}); err == nil || !strings.Contains(err.Error(), "Registerer") {
 		t.Errorf("second registration: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"context"
@@ -6,24 +6,24 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 )
 
-// keyReplyLimit is more than any reply with keys has.
-const keyReplyLimit = 64 << 10
+// replyLimit is more than any reply with keys has.
+const replyLimit = 64 << 10
 
-// keyService is an HTTP service that gives out keys. It is called without the
+// service is an HTTP service that gives out keys. It is called without the
 // SDK, whose providers know no endpoint but their own.
-type keyService struct {
+type service struct {
 	name      string // in errors
 	transport http.RoundTripper
 }
 
-// keyReply is the answer of a key service.
-type keyReply struct {
+// reply is the answer of a service.
+type reply struct {
 	status int
 	body   []byte
 	now    time.Time // by the service's clock; this machine's if it doesn't say
@@ -31,33 +31,33 @@ type keyReply struct {
 
 // call makes one request. Its error names the service and the cause, and nothing
 // of what was sent. A redirect is not followed.
-func (s *keyService) call(ctx context.Context, request *http.Request) (keyReply, error) {
+func (s *service) call(ctx context.Context, request *http.Request) (reply, error) {
 	response, err := s.transport.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return keyReply{}, s.unreachable("can't be reached: %s", oneLine(cause(err)))
+		return reply{}, s.unreachable("can't be reached: %s", redact.Text(err.Error()))
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, keyReplyLimit))
+	body, err := io.ReadAll(io.LimitReader(response.Body, replyLimit))
 	if err != nil {
-		return keyReply{}, s.unreachable("broke off its answer: %s", oneLine(err.Error()))
+		return reply{}, s.unreachable("broke off its answer: %s", redact.Text(err.Error()))
 	}
-	reply := keyReply{status: response.StatusCode, body: body, now: time.Now()}
+	answer := reply{status: response.StatusCode, body: body, now: time.Now()}
 	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-		reply.now = at
+		answer.now = at
 	}
-	return reply, nil
+	return answer, nil
 }
 
-// unreachable is an error that time may mend.
-func (s *keyService) unreachable(format string, args ...any) error {
+// unreachable is an error that a retry may mend.
+func (s *service) unreachable(format string, args ...any) error {
 	return &disk.Error{Kind: disk.Unreachable, Err: fmt.Errorf(s.name+" "+format, args...)}
 }
 
-// refused is an error that this side must mend.
-func (s *keyService) refused(format string, args ...any) error {
+// refused is an error that only a change of this side mends.
+func (s *service) refused(format string, args ...any) error {
 	return &disk.Error{Kind: disk.Unauthenticated, Err: fmt.Errorf(s.name+" "+format, args...)}
 }
 
@@ -69,9 +69,9 @@ type temporaryKeys struct {
 	Expiration      time.Time `json:"Expiration"`
 }
 
-// taken returns the keys of a reply and how long they are good: by the service's
+// check returns the keys of a reply and how long they are valid: by the service's
 // clock, so that a wrong one of this machine is not taken for their end.
-func (s *keyService) taken(k temporaryKeys, now time.Time) (Keys, time.Duration, error) {
+func (s *service) check(k temporaryKeys, now time.Time) (Keys, time.Duration, error) {
 	for name, value := range map[string]string{"AccessKeyId": k.AccessKeyID, "AccessKeySecret": k.AccessKeySecret, "SecurityToken": k.SecurityToken} {
 		if value == "" {
 			return Keys{}, 0, s.unreachable("gave out keys without %s", name)
@@ -85,18 +85,9 @@ func (s *keyService) taken(k temporaryKeys, now time.Time) (Keys, time.Duration,
 
 // decode reads a reply of JSON. Its error quotes nothing, for there may be keys
 // in it.
-func (s *keyService) decode(body []byte, into any) error {
+func (s *service) decode(body []byte, into any) error {
 	if json.Unmarshal(body, into) != nil {
 		return s.unreachable("gave an answer that is not the JSON that was expected")
 	}
 	return nil
-}
-
-// quote is a foreign text for an error, without the secret that was sent.
-func quote(foreign, secret string) string {
-	foreign = oneLine(foreign)
-	if len(secret) >= shortestKey {
-		foreign = strings.ReplaceAll(foreign, secret, "***")
-	}
-	return Keys{}.scrub(foreign)
 }

@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ var spellings = []pair{
 // FileNames are what the files of a directory of credentials are called.
 type FileNames struct{ ID, Secret, Token string }
 
-// UsualFiles are the names that Directory reads.
+// UsualFiles are the names that are read if no others are given.
 var UsualFiles = FileNames{ID: idFile, Secret: secretFile, Token: tokenFile}
 
 // pairs are the names to look for, the first of which errors tell.
@@ -46,7 +46,7 @@ func (n FileNames) pairs() []pair {
 	return []pair{{n.ID, n.Secret}}
 }
 
-// How long changed files must stay as they are until they are believed, where
+// How long changed files must stay as they are until they are used, where
 // nothing else shows that they belong together.
 const (
 	settleWhole = time.Second      // everything changed: the last write may still be under way
@@ -56,10 +56,10 @@ const (
 // largestFile is more than any key or token has.
 const largestFile = 64 << 10
 
-// Directory returns the credentials in the files access-key-id,
-// access-key-secret and, for temporary keys, security-token of a directory; id
-// and secret are taken for the first two. White space around a value is
-// ignored. The files are read for every call, so a rotation needs no restart.
+// directory reads the files access-key-id, access-key-secret and, for temporary
+// keys, security-token of a directory; id and secret are taken for the first
+// two. White space around a value is ignored. The files are read for every call,
+// so a rotation needs no restart.
 //
 // An ID is never signed with the secret of another. Kubernetes replaces all
 // files of a volume at once, and then the new ones count at once. Where files
@@ -67,22 +67,14 @@ const largestFile = 64 << 10
 // changed and nothing has for a second; a change of some files alone counts
 // after ten seconds. While files are missing or can't be read, the old keys
 // stay in use and the log says why, once.
-func Directory(path string) Credentials {
-	return newDirectory(path, UsualFiles, newKeyMeter(fromDirectory))
-}
-
-func newDirectory(path string, files FileNames, meter *keyMeter) *directory {
-	return &directory{path: path, files: files, meter: meter}
-}
-
 type directory struct {
-	path  string
-	files FileNames
-	meter *keyMeter
+	path    string
+	files   FileNames
+	metrics *metrics
 
 	mu      sync.Mutex
 	current Keys      // in use; zero until a read succeeded
-	next    Keys      // read since, but not yet believed
+	next    Keys      // read since, but not yet used
 	since   time.Time // when next was first read
 	failure string    // of the last read, if it failed
 }
@@ -98,7 +90,7 @@ func (d *directory) Get(context.Context) (Keys, error) {
 	if d.failure != "" {
 		d.failure = ""
 		klog.InfoS("Credentials can be read again", "directory", d.path)
-		d.meter.failing.Set(0)
+		d.metrics.failing.Set(0)
 	}
 	d.adopt(read, atOnce, time.Now())
 	return d.current, nil
@@ -109,7 +101,7 @@ func (d *directory) Get(context.Context) (Keys, error) {
 func (d *directory) keep(err error) (Keys, error) {
 	if news := d.failure != err.Error(); news {
 		d.failure = err.Error()
-		d.meter.failed()
+		d.metrics.failed()
 		if d.current != (Keys{}) {
 			klog.ErrorS(err, "Credentials can't be read again; the old ones stay in use", "directory", d.path)
 		}
@@ -135,7 +127,7 @@ func (d *directory) adopt(read Keys, atOnce bool, now time.Time) {
 	}
 	if atOnce || d.current == (Keys{}) || now.Sub(d.since) >= settle {
 		d.current, d.next = read, Keys{}
-		d.meter.renewed(time.Time{})
+		d.metrics.renewed(time.Time{})
 	}
 }
 

@@ -1,16 +1,13 @@
-package ecs
+package credentials
 
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/ecssim"
 )
 
-func TestKeysInSecrets(t *testing.T) {
+func TestFromSecrets(t *testing.T) {
 	for name, test := range map[string]struct {
 		secrets map[string]string
 		want    Keys
@@ -33,7 +30,7 @@ func TestKeysInSecrets(t *testing.T) {
 		"white space in a value": {map[string]string{"id": "hid den", "secret": "hidden"}, Keys{}, `"id"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keys, err := keysIn(test.secrets)
+			keys, err := FromSecrets(test.secrets)
 			if keys != test.want {
 				t.Errorf("the keys are wrong")
 			}
@@ -49,13 +46,13 @@ func TestKeysInSecrets(t *testing.T) {
 	}
 }
 
-// FuzzKeysInSecrets: no value shows in an error, and keys come in pairs.
-func FuzzKeysInSecrets(f *testing.F) {
+// FuzzFromSecrets: no value shows in an error, and keys come in pairs.
+func FuzzFromSecrets(f *testing.F) {
 	f.Add("id", "secret", "security-token", "x")
 	f.Add("access-key-id", "secret", "", "")
 	f.Fuzz(func(t *testing.T, a, b, c, salt string) {
 		value := func(n string) string { return "\x01value-" + n + salt }
-		keys, err := keysIn(map[string]string{a: value("1"), b: value("2"), c: value("3")})
+		keys, err := FromSecrets(map[string]string{a: value("1"), b: value("2"), c: value("3")})
 		switch {
 		case err == nil && (keys.AccessKeyID == "" || keys.AccessKeySecret == ""):
 			t.Errorf("half a pair passes: %q %q %q", a, b, c)
@@ -65,51 +62,6 @@ func FuzzKeysInSecrets(f *testing.F) {
 			if !strings.Contains(a+b+c, "value-") {
 				t.Errorf("error %v tells a value", err)
 			}
-		}
-	})
-}
-
-// TestAccountsAreApart: each account sees its own disks and is throttled alone.
-func TestAccountsAreApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limited := newSim(t, func(c *ecssim.Config) { c.Throttle.Limits = map[string]int{"DescribeDisks": 3} })
-		free := newSim(t, func(c *ecssim.Config) {
-			c.AccessKeys, c.SecurityTokens, c.Seed = map[string]string{"another": "secret"}, nil, 1
-		})
-		own := newClient(t, Config{Transport: ecssim.Accounts{limited, free}})
-		other, err := own.Account(map[string]string{"id": "another", "secret": "secret"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, err := create(t.Context(), own, "vol-1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := create(t.Context(), other, "vol-1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.Get(t.Context(), first.ID); disk.KindOf(err) != disk.NotFound {
-			t.Errorf("the other account sees the first one's disk: %v", err)
-		}
-		began := time.Now()
-		for range 20 {
-			if _, err := other.Get(t.Context(), second.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-		freely := time.Since(began)
-		for range 4 {
-			if _, err := own.Get(t.Context(), first.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if held := time.Since(began) - freely; held < 10*time.Second {
-			t.Fatalf("the first account was not throttled, which this test wants: %v", held)
-		}
-		began = time.Now()
-		if _, err := other.Get(t.Context(), second.ID); err != nil || time.Since(began) > 5*time.Second {
-			t.Errorf("the other account waits for the first one's window: %v, %v", time.Since(began), err)
 		}
 	})
 }

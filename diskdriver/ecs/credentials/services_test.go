@@ -1,7 +1,6 @@
-package ecs
+package credentials
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -27,14 +26,7 @@ const (
 // account may assume, and that an instance has.
 func withRole(config *ecssim.Config) {
 	config.Roles = []ecssim.Role{{Name: "disks", OIDCProvider: "ack-c1", Subject: subject}}
-	config.Instances = []ecssim.Instance{{ID: instance, Zone: zoneH, Type: "ecs.g6.large", Role: "disks"}}
-}
-
-// idToken is a service account's token that is good until end.
-func idToken(end time.Time) string {
-	part := base64.RawURLEncoding.EncodeToString
-	return part([]byte(`{"alg":"RS256"}`)) + "." +
-		part(fmt.Appendf(nil, `{"sub":%q,"iss":"https://cluster","aud":"sts.aliyuncs.com","exp":%d}`, subject, end.Unix())) + ".c2lnbmF0dXJl"
+	config.Instances = []ecssim.Instance{{ID: instance, Zone: ecstest.ZoneH, Type: "ecs.g6.large", Role: "disks"}}
 }
 
 // tokenFileOf writes a file and returns its path.
@@ -47,89 +39,26 @@ func tokenFileOf(t *testing.T, token string) string {
 	return path
 }
 
-func oidcOf(t *testing.T, tokenFile string, transport http.RoundTripper) Credentials {
+func oidcOf(t *testing.T, tokenFile string, transport http.RoundTripper) Provider {
 	t.Helper()
 	bare(t, map[string]string{tokenFileVariable: tokenFile,
 		oidcArnVariable: "acs:ram::" + ramAccount + ":oidc-provider/ack-c1", roleArnVariable: "acs:ram::" + ramAccount + ":role/disks"})
 	return chosen(t, transport)
 }
 
-func ramRoleOf(t *testing.T, transport http.RoundTripper) Credentials {
+func ramRoleOf(t *testing.T, transport http.RoundTripper) Provider {
 	t.Helper()
 	bare(t, nil)
 	return chosen(t, transport)
 }
 
-func chosen(t *testing.T, transport http.RoundTripper) Credentials {
+func chosen(t *testing.T, transport http.RoundTripper) Provider {
 	t.Helper()
-	c, _, err := Choose(Sources{Region: region, Transport: transport})
+	c, _, err := Choose(Sources{Region: ecstest.Region, Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// sources are the two that give out temporary keys, each over the simulator.
-var sources = map[string]func(t *testing.T, sim *ecssim.Server, tokenFile string) Credentials{
-	fromOIDC: func(t *testing.T, sim *ecssim.Server, tokenFile string) Credentials { return oidcOf(t, tokenFile, sim) },
-	fromRAMRole: func(t *testing.T, sim *ecssim.Server, _ string) Credentials {
-		return ramRoleOf(t, sim.Metadata(instance))
-	},
-}
-
-func TestTemporaryKeysLastThroughARunOfADay(t *testing.T) {
-	for source, open := range sources {
-		t.Run(source, func(t *testing.T) {
-			bare(t, nil)
-			file := tokenFileOf(t, "")
-			synctest.Test(t, func(t *testing.T) {
-				sim := newSim(t, withRole)
-				c := newClient(t, Config{Transport: sim, Credentials: open(t, sim, file)})
-				for hour := range 24 * 6 {
-					if err := os.WriteFile(file, []byte(idToken(time.Now().Add(time.Hour))), 0o600); err != nil {
-						t.Fatal(err)
-					}
-					if err := c.Check(t.Context()); err != nil {
-						t.Fatalf("after %v: %v", time.Duration(hour)*10*time.Minute, err)
-					}
-					time.Sleep(10 * time.Minute)
-				}
-				fetched := sim.Count("AssumeRoleWithOIDC", "") + sim.Count("Metadata", "")
-				if fetched < 4 || fetched > 60 {
-					t.Errorf("a day took %d requests for keys", fetched)
-				}
-			})
-		})
-	}
-}
-
-func TestKeysThatEndEarlyAreRenewedWithinTheCall(t *testing.T) {
-	for source, open := range sources {
-		t.Run(source, func(t *testing.T) {
-			bare(t, nil)
-			file := tokenFileOf(t, "")
-			synctest.Test(t, func(t *testing.T) {
-				sim := newSim(t, withRole)
-				if err := os.WriteFile(file, []byte(idToken(time.Now().Add(time.Hour))), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				c := newClient(t, Config{Transport: sim, Credentials: open(t, sim, file)})
-				if err := c.Check(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
-				if n := sim.EndTemporaryKeys(); n == 0 {
-					t.Fatal("there were no keys to end")
-				}
-				if _, err := create(t.Context(), c, "vol-1"); err != nil {
-					t.Error(err)
-				}
-				if n := len(sim.Disks()); n != 1 {
-					t.Errorf("%d disks, want 1", n)
-				}
-			})
-		})
-	}
 }
 
 func TestWhatOIDCRefusesIsNamed(t *testing.T) {
@@ -158,17 +87,17 @@ func TestWhatOIDCRefusesIsNamed(t *testing.T) {
 		"no route":     {0, ``, errors.New("no route to host"), disk.Unreachable, []string{"no route to host", "sts.cn-hangzhou.aliyuncs.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := oidcOf(t, tokenFileOf(t, secret), roundTrip(func(r *http.Request) (*http.Response, error) {
+			c := oidcOf(t, tokenFileOf(t, secret), ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
 				if strings.Contains(r.URL.String(), secret) {
 					t.Errorf("the token is in the URL %s", r.URL)
 				}
 				if test.err != nil {
 					return nil, test.err
 				}
-				return answerWith(r, test.status, test.body), nil
+				return ecstest.Answer(r, test.status, test.body), nil
 			}))
-			_, err := newClient(t, Config{Credentials: c, Transport: newSim(t, nil)}).Get(t.Context(), "d-bp1a")
-			e := wantKind(t, err, test.want)
+			_, err := c.Get(t.Context())
+			e := ecstest.WantKind(t, err, test.want)
 			for _, word := range append(test.words, "STS at https://") {
 				if !strings.Contains(e.Error(), word) {
 					t.Errorf("error %v lacks %q", e, word)
@@ -187,8 +116,8 @@ func TestATokenFileThatCantBeReadIsNamed(t *testing.T) {
 		"empty":  {tokenFileOf(t, ""), "is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := oidcOf(t, test.file, newSim(t, withRole)).Get(t.Context())
-			if e := wantKind(t, err, disk.Unauthenticated); !strings.Contains(e.Error(), test.word) || !strings.Contains(e.Error(), tokenFileVariable) {
+			_, err := oidcOf(t, test.file, ecstest.NewSim(t, withRole)).Get(t.Context())
+			if e := ecstest.WantKind(t, err, disk.Unauthenticated); !strings.Contains(e.Error(), test.word) || !strings.Contains(e.Error(), tokenFileVariable) {
 				t.Errorf("error %v doesn't name the file and the variable", e)
 			}
 		})
@@ -199,54 +128,14 @@ func TestATokenFileThatCantBeReadIsNamed(t *testing.T) {
 // by an hour uses them all the same, and hears of its clock from ECS.
 func TestAWrongClockIsNotTakenForTheEndOfKeys(t *testing.T) {
 	theirs := time.Now().Add(-2 * time.Hour).UTC()
-	c := oidcOf(t, tokenFileOf(t, "a-token"), roundTrip(func(r *http.Request) (*http.Response, error) {
-		reply := answerWith(r, 200, fmt.Sprintf(`{"Credentials":{"AccessKeyId":"STS.id","AccessKeySecret":"the-secret","SecurityToken":"the-token","Expiration":%q}}`,
+	c := oidcOf(t, tokenFileOf(t, "a-token"), ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+		reply := ecstest.Answer(r, 200, fmt.Sprintf(`{"Credentials":{"AccessKeyId":"STS.id","AccessKeySecret":"the-secret","SecurityToken":"the-token","Expiration":%q}}`,
 			theirs.Add(time.Hour).Format(time.RFC3339)))
 		reply.Header.Set("Date", theirs.Format(http.TimeFormat))
 		return reply, nil
 	}))
 	if _, err := c.Get(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAWrongClockIsNamedWithHowWrongItIs(t *testing.T) {
-	for name, test := range map[string]struct {
-		off  time.Duration // of ECS's clock, as seen from here
-		want string
-	}{
-		"fast":   {-20 * time.Minute, "it is 20m"},
-		"slow":   {3 * time.Hour, "slow"},
-		"unsaid": {0, "by more than 15 minutes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-				reply := answerWith(r, 400, `{"Code":"InvalidTimeStamp.Expired","Message":"Specified time stamp or date value is expired.","RequestId":"R1"}`)
-				if test.off != 0 {
-					reply.Header.Set("Date", time.Now().Add(test.off).UTC().Format(http.TimeFormat))
-				}
-				return reply, nil
-			})})
-			e := wantKind(t, c.Check(t.Context()), disk.Unauthenticated)
-			if !strings.Contains(e.Error(), "this machine's clock differs from that of ECS by more than 15 minutes") || !strings.Contains(e.Error(), test.want) {
-				t.Errorf("error %v doesn't say %q", e, test.want)
-			}
-		})
-	}
-}
-
-func TestTheSimulatorsClockCheckIsNamed(t *testing.T) {
-	sim := httptest.NewServer(newSim(t, nil))
-	t.Cleanup(sim.Close)
-	c := newClient(t, Config{Endpoint: sim.URL, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		query := r.URL.Query()
-		query.Set("Timestamp", time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z"))
-		r.URL.RawQuery = query.Encode()
-		return http.DefaultTransport.RoundTrip(r)
-	})})
-	e := wantKind(t, c.Check(t.Context()), disk.Unauthenticated)
-	if !strings.Contains(e.Error(), "15 minutes") {
-		t.Errorf("error %v doesn't name the clock", e)
 	}
 }
 
@@ -260,19 +149,19 @@ func TestTheMetadataServiceIsAskedWithATokenIfItGivesOne(t *testing.T) {
 		"both modes":             {},
 		"tokens required":        {required: true},
 		"no tokens to be had":    {puts: status(405)},
-		"tokens that get lost":   {puts: roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("timeout") })},
+		"tokens that get lost":   {puts: ecstest.RoundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("timeout") })},
 		"required and not there": {required: true, puts: status(405), want: "HTTP 403"},
 		"only tokens":            {only: true},
 		"only tokens, but none":  {only: true, puts: status(405), want: onlyTokensVariable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sim := newSim(t, func(config *ecssim.Config) {
+			sim := ecstest.NewSim(t, func(config *ecssim.Config) {
 				withRole(config)
 				config.Instances[0].TokensRequired = test.required
 			})
 			service := sim.Metadata(instance)
 			bare(t, map[string]string{onlyTokensVariable: fmt.Sprint(test.only)})
-			c := chosen(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+			c := chosen(t, ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPut && test.puts != nil {
 					return test.puts.RoundTrip(r)
 				}
@@ -289,12 +178,12 @@ func TestTheMetadataServiceIsAskedWithATokenIfItGivesOne(t *testing.T) {
 	}
 }
 
-func status(code int) roundTrip {
-	return func(r *http.Request) (*http.Response, error) { return answerWith(r, code, "no"), nil }
+func status(code int) ecstest.RoundTrip {
+	return func(r *http.Request) (*http.Response, error) { return ecstest.Answer(r, code, "no"), nil }
 }
 
 func TestATokenThatTheMetadataServiceForgotIsReplaced(t *testing.T) {
-	sim := newSim(t, withRole)
+	sim := ecstest.NewSim(t, withRole)
 	role, err := newRAMRole(metadataAddress, sim.Metadata(instance))
 	if err != nil {
 		t.Fatal(err)
@@ -310,27 +199,27 @@ func TestATokenThatTheMetadataServiceForgotIsReplaced(t *testing.T) {
 
 func TestWhatTheMetadataServiceLacksIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
-		answers roundTrip
+		answers ecstest.RoundTrip
 		want    disk.Kind
 		word    string
 	}{
 		"no role":       {status(404), disk.Unauthenticated, idVariable},
-		"an empty list": {func(r *http.Request) (*http.Response, error) { return answerWith(r, 200, "\n"), nil }, disk.Unauthenticated, "no RAM role"},
+		"an empty list": {func(r *http.Request) (*http.Response, error) { return ecstest.Answer(r, 200, "\n"), nil }, disk.Unauthenticated, "no RAM role"},
 		"switched off":  {status(403), disk.Unauthenticated, "HTTP 403"},
-		"an odd role":   {func(r *http.Request) (*http.Response, error) { return answerWith(r, 200, "../../x"), nil }, disk.Unreachable, "../../x"},
+		"an odd role":   {func(r *http.Request) (*http.Response, error) { return ecstest.Answer(r, 200, "../../x"), nil }, disk.Unreachable, "../../x"},
 		"failing":       {status(500), disk.Unreachable, "HTTP 500"},
 		"not there":     {func(*http.Request) (*http.Response, error) { return nil, errors.New("no route to host") }, disk.Unreachable, "100.100.100.200"},
 		"a failed code": {func(r *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(r.URL.Path, "/disks") {
-				return answerWith(r, 200, `{"Code":"Failed","AccessKeySecret":"the-secret"}`), nil
+				return ecstest.Answer(r, 200, `{"Code":"Failed","AccessKeySecret":"the-secret"}`), nil
 			}
-			return answerWith(r, 200, "disks\n"), nil
+			return ecstest.Answer(r, 200, "disks\n"), nil
 		}, disk.Unreachable, `"Failed"`},
-		"no JSON": {func(r *http.Request) (*http.Response, error) { return answerWith(r, 200, "disks"), nil }, disk.Unreachable, "JSON"},
+		"no JSON": {func(r *http.Request) (*http.Response, error) { return ecstest.Answer(r, 200, "disks"), nil }, disk.Unreachable, "JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ramRoleOf(t, test.answers).Get(t.Context())
-			if e := wantKind(t, err, test.want); !strings.Contains(e.Error(), test.word) || strings.Contains(e.Error(), "the-secret") {
+			if e := ecstest.WantKind(t, err, test.want); !strings.Contains(e.Error(), test.word) || strings.Contains(e.Error(), "the-secret") {
 				t.Errorf("error %v doesn't say %q", e, test.word)
 			}
 		})
@@ -338,13 +227,13 @@ func TestWhatTheMetadataServiceLacksIsNamed(t *testing.T) {
 }
 
 func TestTheMetadataServiceIsReachedWithoutAProxy(t *testing.T) {
-	sim := newSim(t, withRole)
+	sim := ecstest.NewSim(t, withRole)
 	server := httptest.NewServer(sim.Metadata(instance))
 	t.Cleanup(server.Close)
 	bare(t, nil)
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
-	c, _, err := Choose(Sources{Region: region, MetadataEndpoint: server.URL})
+	c, _, err := Choose(Sources{Region: ecstest.Region, MetadataEndpoint: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 )
 
 // The environment variables by which a Pod is given a RAM role of its own
@@ -34,7 +36,7 @@ var sessionNameForm = regexp.MustCompile(`^[A-Za-z0-9.@_-]{2,64}$`)
 // AssumeRoleWithOIDC). The token's file is read each time, for the kubelet
 // replaces it.
 type oidc struct {
-	service   keyService
+	service   service
 	address   string // of STS
 	tokenFile string
 	provider  string // ARN
@@ -45,7 +47,7 @@ type oidc struct {
 // newOIDC reads the environment. Its error names the variable.
 func newOIDC(address string, transport http.RoundTripper) (*oidc, error) {
 	o := &oidc{
-		service:   keyService{name: "STS at " + address, transport: transport},
+		service:   service{name: "STS at " + address, transport: transport},
 		address:   address,
 		tokenFile: os.Getenv(tokenFileVariable),
 		provider:  os.Getenv(oidcArnVariable),
@@ -93,7 +95,7 @@ func (o *oidc) fetch(ctx context.Context) (Keys, time.Duration, error) {
 	if err := o.service.decode(reply.body, &given); err != nil {
 		return Keys{}, 0, err
 	}
-	return o.service.taken(given.Credentials, reply.now)
+	return o.service.check(given.Credentials, reply.now)
 }
 
 // token reads the file of the cluster's token.
@@ -137,23 +139,23 @@ var stsHints = map[string]string{
 	"AuthenticationFail.OIDCToken.Invalid":                      "is " + oidcArnVariable + " that of this cluster?",
 	"AuthenticationFail.OIDCToken.PublicKeyFingerprintMismatch": "the provider's fingerprint is not that of this cluster's",
 	"EntityNotExist.Role":                                       "is " + roleArnVariable + " right?",
-	"InvalidTimeStamp.Expired":                                  clockHint,
+	"InvalidTimeStamp.Expired":                                  "this machine's clock differs from that of STS by more than 15 minutes",
 }
 
 // refusal is the error of an answer that isn't keys.
-func (o *oidc) refusal(reply keyReply, token string) error {
+func (o *oidc) refusal(answer reply, token string) error {
 	var said stsRefusal
-	if err := o.service.decode(reply.body, &said); err != nil || said.Code == "" {
-		return o.service.unreachable("answered HTTP %d without an error code: %q", reply.status, quote(string(reply.body), token))
+	if err := o.service.decode(answer.body, &said); err != nil || said.Code == "" {
+		return o.service.unreachable("answered HTTP %d without an error code: %q", answer.status, redact.Text(string(answer.body), token))
 	}
-	what := fmt.Sprintf("refused the role %s: %s: %s", o.role, said.Code, quote(said.Message, token))
+	what := fmt.Sprintf("refused the role %s: %s: %s", o.role, said.Code, redact.Text(said.Message, token))
 	if hint := stsHints[said.Code]; hint != "" {
 		what += " (" + hint + ")"
 	}
 	if said.RequestID != "" {
-		what += " (request ID " + oneLine(said.RequestID) + ")"
+		what += " (request ID " + redact.Text(said.RequestID) + ")"
 	}
-	if reply.status >= 500 || strings.HasPrefix(said.Code, "Throttling") || said.Code == "ServiceUnavailable" || said.Code == "InternalError" {
+	if answer.status >= 500 || strings.HasPrefix(said.Code, "Throttling") || said.Code == "ServiceUnavailable" || said.Code == "InternalError" {
 		return o.service.unreachable("%s", what)
 	}
 	return o.service.refused("%s", what)

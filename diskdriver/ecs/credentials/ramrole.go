@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 )
 
 // The environment variables that change how the metadata service is used, under
@@ -29,7 +31,7 @@ const (
 	tokenHeader    = "X-aliyun-ecs-metadata-token"             //nolint:gosec // the name of a header
 	tokenTTLHeader = "X-aliyun-ecs-metadata-token-ttl-seconds" //nolint:gosec // the name of a header
 	tokenLife      = 6 * time.Hour
-	// metadataTimeout is for one question: the service is on the machine.
+	// metadataTimeout is for one request: the service is on the machine.
 	metadataTimeout = 3 * time.Second
 )
 
@@ -38,14 +40,14 @@ var roleNameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // ramRole takes the keys of the instance's RAM role from its metadata service.
 type ramRole struct {
-	service    keyService
+	service    service
 	address    string
 	name       string // of the role; empty: the one that the instance has
 	onlyTokens bool   // never ask without a token
 
 	mu    sync.Mutex
 	token string
-	until time.Time // the token is good
+	until time.Time // the token is valid
 }
 
 // newRAMRole reads the environment.
@@ -58,7 +60,7 @@ func newRAMRole(address string, transport http.RoundTripper) (*ramRole, error) {
 		return nil, fmt.Errorf("environment variable %s is %q: allowed are 1 to 64 letters, digits and ._-", roleNameVariable, name)
 	}
 	return &ramRole{
-		service:    keyService{name: "the instance metadata service at " + address + ", asked for want of other credentials,", transport: transport},
+		service:    service{name: "the instance metadata service at " + address + ", asked for want of other credentials,", transport: transport},
 		address:    address,
 		name:       name,
 		onlyTokens: isTrue(os.Getenv(onlyTokensVariable)),
@@ -83,7 +85,7 @@ func (r *ramRole) fetch(ctx context.Context) (Keys, time.Duration, error) {
 		}
 	}
 	if !roleNameForm.MatchString(name) {
-		return Keys{}, 0, r.service.unreachable("names a RAM role that can't be: %q", quote(name, ""))
+		return Keys{}, 0, r.service.unreachable("names a RAM role that can't be: %q", redact.Text(name))
 	}
 	reply, err := r.get(ctx, rolePath+name)
 	if err != nil {
@@ -97,9 +99,9 @@ func (r *ramRole) fetch(ctx context.Context) (Keys, time.Duration, error) {
 		return Keys{}, 0, err
 	}
 	if given.Code != "Success" {
-		return Keys{}, 0, r.service.unreachable("gave no keys of the RAM role %s: its answer has the code %q", name, quote(given.Code, ""))
+		return Keys{}, 0, r.service.unreachable("gave no keys of the RAM role %s: its answer has the code %q", name, redact.Text(given.Code))
 	}
-	return r.service.taken(given.temporaryKeys, reply.now)
+	return r.service.check(given.temporaryKeys, reply.now)
 }
 
 func (r *ramRole) noRole() error {
@@ -107,43 +109,43 @@ func (r *ramRole) noRole() error {
 		idVariable, secretVariable, idFile, secretFile)
 }
 
-// get asks one question, with a token if there is one to be had, and once more
-// if the token is refused.
-func (r *ramRole) get(ctx context.Context, path string) (keyReply, error) {
+// get makes one request, with a token if the service gives one, and again if the
+// token is refused.
+func (r *ramRole) get(ctx context.Context, path string) (reply, error) {
 	for fresh := false; ; fresh = true {
-		token, err := r.session(ctx)
+		token, err := r.sessionToken(ctx)
 		if err != nil {
-			return keyReply{}, err
+			return reply{}, err
 		}
-		reply, err := r.ask(ctx, http.MethodGet, path, tokenHeader, token)
+		answer, err := r.send(ctx, http.MethodGet, path, tokenHeader, token)
 		switch {
 		case err != nil:
-			return keyReply{}, err
-		case reply.status == http.StatusUnauthorized && !fresh:
+			return reply{}, err
+		case answer.status == http.StatusUnauthorized && !fresh:
 			r.mu.Lock()
 			r.token = ""
 			r.mu.Unlock()
 			continue
-		case reply.status == http.StatusNotFound:
-			return keyReply{}, r.noRole()
-		case reply.status == http.StatusForbidden || reply.status == http.StatusUnauthorized:
-			return keyReply{}, r.service.refused("answered HTTP %d: it may be switched off for this instance, or want tokens and refuse them", reply.status)
-		case reply.status != http.StatusOK:
-			return keyReply{}, r.service.unreachable("answered HTTP %d", reply.status)
+		case answer.status == http.StatusNotFound:
+			return reply{}, r.noRole()
+		case answer.status == http.StatusForbidden || answer.status == http.StatusUnauthorized:
+			return reply{}, r.service.refused("answered HTTP %d: it may be switched off for this instance, or want tokens and refuse them", answer.status)
+		case answer.status != http.StatusOK:
+			return reply{}, r.service.unreachable("answered HTTP %d", answer.status)
 		}
-		return reply, nil
+		return answer, nil
 	}
 }
 
-// session returns a token, or an empty one if the service gives none: then it is
-// asked without, as its older mode allows, unless that is ruled out.
-func (r *ramRole) session(ctx context.Context) (string, error) {
+// sessionToken returns a token, or an empty one if the service gives none: then
+// requests go without, as its older mode allows, unless that is ruled out.
+func (r *ramRole) sessionToken(ctx context.Context) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.token != "" && time.Now().Before(r.until) {
 		return r.token, nil
 	}
-	reply, err := r.ask(ctx, http.MethodPut, tokenPath, tokenTTLHeader, strconv.Itoa(int(tokenLife.Seconds())))
+	reply, err := r.send(ctx, http.MethodPut, tokenPath, tokenTTLHeader, strconv.Itoa(int(tokenLife.Seconds())))
 	token := strings.TrimSpace(string(reply.body))
 	switch {
 	case err == nil && reply.status == http.StatusOK && token != "":
@@ -157,13 +159,13 @@ func (r *ramRole) session(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// ask makes one request with one header, if that has a value.
-func (r *ramRole) ask(ctx context.Context, method, path, header, value string) (keyReply, error) {
+// send makes one request with one header, if that has a value.
+func (r *ramRole) send(ctx context.Context, method, path, header, value string) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
 	request, err := http.NewRequest(method, r.address+path, nil)
 	if err != nil {
-		return keyReply{}, r.service.refused("can't be asked for %q", path)
+		return reply{}, r.service.refused("can't be asked for %q", path)
 	}
 	if value != "" {
 		request.Header.Set(header, value)

@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"strings"
@@ -7,18 +7,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// keyMeter measures how fresh the credentials of this process are. Of the four
+// metrics say how fresh the credentials of this process are. Of the four
 // sources a process has one, and source says which.
-type keyMeter struct {
+type metrics struct {
 	source   string
 	renewals *prometheus.CounterVec
 	failing  prometheus.Gauge
 	end      prometheus.Gauge
 }
 
-func newKeyMeter(source string) *keyMeter {
+func newMetrics(source string) *metrics {
 	label := prometheus.Labels{"source": strings.ReplaceAll(source, "-", "_")}
-	return &keyMeter{
+	return &metrics{
 		source: source,
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name:        "topodisk_ecs_credentials_renewals_total",
@@ -38,7 +38,7 @@ func newKeyMeter(source string) *keyMeter {
 	}
 }
 
-func (m *keyMeter) register(r prometheus.Registerer) error {
+func (m *metrics) register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{m.renewals, m.failing, m.end} {
 		if err := r.Register(c); err != nil {
 			return err
@@ -47,8 +47,8 @@ func (m *keyMeter) register(r prometheus.Registerer) error {
 	return nil
 }
 
-// renewed counts new credentials that are good until end; zero is not known.
-func (m *keyMeter) renewed(end time.Time) {
+// renewed counts new credentials that are valid until end; zero is not known.
+func (m *metrics) renewed(end time.Time) {
 	m.renewals.WithLabelValues("ok").Inc()
 	m.failing.Set(0)
 	if !end.IsZero() {
@@ -56,7 +56,7 @@ func (m *keyMeter) renewed(end time.Time) {
 	}
 }
 
-func (m *keyMeter) failed() {
+func (m *metrics) failed() {
 	m.renewals.WithLabelValues("error").Inc()
 	m.failing.Set(1)
 }

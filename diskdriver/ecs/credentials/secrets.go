@@ -1,4 +1,4 @@
-package ecs
+package credentials
 
 import (
 	"maps"
@@ -8,23 +8,13 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// Account returns a Client of the cloud account whose keys a request's secrets
-// hold: access-key-id, access-key-secret and, for temporary keys,
-// security-token; id and secret are taken for the first two. White space around
-// a value is ignored. It calls nothing.
+// FromSecrets reads the keys in the secrets of a request: access-key-id,
+// access-key-secret and, for temporary keys, security-token; id and secret are
+// taken for the first two. White space around a value is ignored.
 //
 // Invalid: a key that is not known, a pair of which half is missing, or a pair
 // under both names. The error names the key and never a value.
-func (c *Client) Account(secrets map[string]string) (*Client, error) {
-	keys, err := keysIn(secrets)
-	if err != nil {
-		return nil, err
-	}
-	return c.as(Static(keys)), nil
-}
-
-// keysIn reads the keys in a request's secrets.
-func keysIn(secrets map[string]string) (Keys, error) {
+func FromSecrets(secrets map[string]string) (Keys, error) {
 	values := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		value := strings.TrimSpace(secrets[name])

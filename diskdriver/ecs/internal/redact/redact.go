@@ -1,0 +1,45 @@
+// Package redact makes texts of other systems fit for errors and logs: one short
+// line each, without secrets.
+package redact
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// longest is how much of a foreign text goes into an error.
+const longest = 500
+
+// shortestSecret is less than any key has; shorter ones would stand in any word.
+const shortestSecret = 6
+
+// signedText is what ECS quotes when a signature is wrong: the whole query.
+const signedText = "server string to sign is"
+
+// signedParameter is a parameter of a signed URL, once or twice percent-encoded.
+var signedParameter = regexp.MustCompile(`(?i)(AccessKeyId|SecurityToken|Signature|SignatureNonce|BearerToken)(=|%3D|%253D)[^&\s"']+`)
+
+// Text returns a foreign text, which may be a web page, on one line of at most
+// 500 bytes. The secrets are hidden, also where they stand percent-encoded, once
+// or twice, and so are the parameters by which a URL is signed.
+func Text(foreign string, secrets ...string) string {
+	for _, secret := range secrets {
+		if len(secret) < shortestSecret {
+			continue
+		}
+		once := url.QueryEscape(secret)
+		for _, form := range []string{secret, once, url.QueryEscape(once)} {
+			foreign = strings.ReplaceAll(foreign, form, "***")
+		}
+	}
+	text := signedParameter.ReplaceAllString(foreign, "$1=***")
+	if at := strings.Index(text, signedText); at >= 0 {
+		text = text[:at] + signedText + " not shown"
+	}
+	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "..."
+	}
+	return text
+}
