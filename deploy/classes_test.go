@@ -12,7 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // Every StorageClass that the repository hands out must pass the driver's
@@ -30,7 +30,7 @@ func TestDriverTakesEveryStorageClassWithoutAWarning(t *testing.T) {
 				// csi-provisioner reads these two and passes them on in another form.
 				delete(class.Parameters, "topodisk.io/strict-topology")
 				delete(class.Parameters, "csi.storage.k8s.io/fstype")
-				parameters, err := disk.Parse(class.Parameters, nil, disk.Refuse)
+				parameters, err := params.Parse(class.Parameters, nil, params.Refuse)
 				if err != nil || len(parameters.Warnings) > 0 {
 					t.Errorf("%s: StorageClass %s: error %v, warnings %q", file, class.Name, err, parameters.Warnings)
 				}

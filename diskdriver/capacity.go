@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // offersLast is for how long an answer about the zones' stock is good: COs ask
@@ -21,19 +22,19 @@ const offersLast = 30 * time.Second
 // and 0 if there is none (CSI spec, GetCapacity). ECS has no number for all
 // disks together, so one of the largest stands for it.
 func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	params, places, err := c.storage(req)
+	class, places, err := c.storage(req)
 	if err != nil {
 		return nil, err
 	}
 	if len(places) == 0 {
 		return &csi.GetCapacityResponse{}, nil
 	}
-	offers, err := c.offers.of(ctx, c.stock, params.Choices)
+	offers, err := c.offers.of(ctx, c.stock, class.Choices)
 	if err != nil {
 		return nil, err
 	}
-	sizes, found := offers.Sizes(params.Choices, disksPlaces(places), params.MultiAttach)
-	if params.AtLeast20 {
+	sizes, found := offers.Sizes(class.Choices, disksPlaces(places), class.MultiAttach)
+	if class.AtLeast20 {
 		sizes.Least = max(sizes.Least, 20)
 	}
 	if !found || sizes.Least > sizes.Most {
@@ -48,31 +49,31 @@ func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 
 // storage understands which disks are asked for, and where. No place is left
 // if the class keeps out of the topology.
-func (c *controller) storage(req *csi.GetCapacityRequest) (disk.Parameters, []place, error) {
-	params, err := disk.Parse(req.GetParameters(), nil, c.config.Unknown)
+func (c *controller) storage(req *csi.GetCapacityRequest) (params.Class, []place, error) {
+	class, err := params.Parse(req.GetParameters(), nil, c.config.Unknown)
 	if err != nil {
-		return params, nil, err
+		return class, nil, err
 	}
 	if len(req.GetVolumeCapabilities()) > 0 {
 		if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
-			return params, nil, err
+			return class, nil, err
 		}
-		if err := shareable(req.GetVolumeCapabilities(), params.MultiAttach); err != nil {
-			return params, nil, err
+		if err := shareable(req.GetVolumeCapabilities(), class.MultiAttach); err != nil {
+			return class, nil, err
 		}
 	}
 	places := []place{{}}
 	if topology := req.GetAccessibleTopology(); topology != nil {
 		place, err := c.area().readTerm(topology.GetSegments())
 		if err != nil {
-			return params, nil, disk.Errorf(disk.Invalid, "accessible_topology: %w", err)
+			return class, nil, disk.Errorf(disk.Invalid, "accessible_topology: %w", err)
 		}
 		places[0] = place
 	}
-	if len(params.Zones) > 0 {
-		places = narrow(places, params.Zones)
+	if len(class.Zones) > 0 {
+		places = narrow(places, class.Zones)
 	}
-	return params, places, nil
+	return class, places, nil
 }
 
 // offers keeps what the zones had to give when ECS was last asked, and what it

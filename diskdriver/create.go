@@ -12,11 +12,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // order is a volume as asked for, fully understood.
 type order struct {
-	params disk.Parameters
+	class  params.Class
 	spec   disk.Spec
 	want   disk.Wanted // which a disk that there is has to hold
 	places []place
@@ -31,15 +32,15 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err := checkCreate(req); err != nil {
 		return nil, err
 	}
-	params, err := c.parameters(req)
+	class, err := c.parameters(req)
 	if err != nil {
 		return nil, err
 	}
-	want, err := size(req, params)
+	want, err := size(req, class)
 	if err != nil {
 		return nil, err
 	}
-	from, err := c.source(ctx, req, params)
+	from, err := c.source(ctx, req, class)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.zones(req, params, sized)
+	o, err := c.zones(req, class, sized)
 	if err != nil {
 		return nil, err
 	}
@@ -104,41 +105,41 @@ func checkCreate(req *csi.CreateVolumeRequest) error {
 }
 
 // parameters understands the class and holds the capabilities against it.
-func (c *controller) parameters(req *csi.CreateVolumeRequest) (disk.Parameters, error) {
-	params, err := disk.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
+func (c *controller) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
+	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
 	if err != nil {
-		return params, err
+		return class, err
 	}
-	for _, warning := range params.Warnings {
+	for _, warning := range class.Warnings {
 		klog.InfoS("A parameter does nothing", "volume", req.GetName(), "warning", warning)
 	}
-	if params.Region != "" && params.Region != c.config.Region {
-		return params, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", params.Region, c.config.Region)
+	if class.Region != "" && class.Region != c.config.Region {
+		return class, disk.Errorf(disk.Invalid, "parameter regionId: %q is not allowed: this driver makes disks in %s only", class.Region, c.config.Region)
 	}
-	if err := disk.CheckRoom("diskTags", params.Tags, c.config.ExtraTags); err != nil {
-		return params, err
+	if err := disk.CheckRoom("diskTags", class.Tags, c.config.ExtraTags); err != nil {
+		return class, err
 	}
-	return params, shareable(req.GetVolumeCapabilities(), params.MultiAttach)
+	return class, shareable(req.GetVolumeCapabilities(), class.MultiAttach)
 }
 
 // size is the capacity in GiB, with room for the file system.
-func size(req *csi.CreateVolumeRequest, params disk.Parameters) (disk.Wanted, error) {
-	filesystem, err := filesystemOf(req.GetVolumeCapabilities(), params.Filesystem)
+func size(req *csi.CreateVolumeRequest, class params.Class) (disk.Wanted, error) {
+	filesystem, err := filesystemOf(req.GetVolumeCapabilities(), class.Filesystem)
 	if err != nil {
 		return disk.Wanted{}, err
 	}
-	return params.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem)
+	return class.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem)
 }
 
 // zones lays out what to try: the class's disk types in the zones allowed.
-func (c *controller) zones(req *csi.CreateVolumeRequest, params disk.Parameters, want disk.Wanted) (order, error) {
-	o := order{params: params, want: want, spec: params.Spec(req.GetName(), c.config.ClusterID)}
+func (c *controller) zones(req *csi.CreateVolumeRequest, class params.Class, want disk.Wanted) (order, error) {
+	o := order{class: class, want: want, spec: class.Spec(req.GetName(), c.config.ClusterID)}
 	o.spec.Tags = o.spec.Tags.And(c.config.ExtraTags)
-	fits, err := disk.Fits(params.Choices, want, o.spec)
+	fits, err := disk.Fits(class.Choices, want, o.spec)
 	if err != nil {
 		return o, err
 	}
-	if o.places, err = c.area().places(req.GetAccessibilityRequirements(), params.Zones); err != nil {
+	if o.places, err = c.area().places(req.GetAccessibilityRequirements(), class.Zones); err != nil {
 		return o, err
 	}
 	o.plan, err = disk.Plan(fits, disksPlaces(o.places))
@@ -350,22 +351,22 @@ func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	c.history.answer(o.spec.Name)
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
-	if o.params.Filesystem != "" {
-		volume[disk.FilesystemKey] = o.params.Filesystem
+	if o.class.Filesystem != "" {
+		volume[disk.FilesystemKey] = o.class.Filesystem
 	}
-	if o.params.MkfsOptions != "" {
-		volume[disk.MkfsOptionsKey] = o.params.MkfsOptions
+	if o.class.MkfsOptions != "" {
+		volume[disk.MkfsOptionsKey] = o.class.MkfsOptions
 	}
-	if o.params.XFSFeatures != "" {
-		volume[disk.XFSFeaturesKey] = string(o.params.XFSFeatures)
+	if o.class.XFSFeatures != "" {
+		volume[disk.XFSFeaturesKey] = string(o.class.XFSFeatures)
 	}
-	if o.params.Unchecked {
+	if o.class.Unchecked {
 		volume[disk.UncheckedKey] = "true"
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      volume,
-		AccessibleTopology: []*csi.Topology{c.area().topology(d, o.places, o.params.CategoryAffinity)},
+		AccessibleTopology: []*csi.Topology{c.area().topology(d, o.places, o.class.CategoryAffinity)},
 	}}
 }

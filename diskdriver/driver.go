@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -31,8 +32,8 @@ type Config struct {
 	// ClusterID is the value of the tag disk.ClusterTag on every disk. Required.
 	ClusterID string
 	// Unknown says what to do with an unknown StorageClass parameter; empty
-	// stands for disk.Refuse.
-	Unknown disk.Unknown
+	// stands for params.Refuse.
+	Unknown params.Unknown
 	// TopologyKey is the key under which a zonal volume's zone is answered, if
 	// the topology requirement has it: topology.ZoneKey or, by default,
 	// topology.WellKnownZoneKey.
@@ -88,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	}
 	c.Name = name
 	if c.Unknown == "" {
-		c.Unknown = disk.Refuse
+		c.Unknown = params.Refuse
 	}
 	if c.TopologyKey == "" {
 		c.TopologyKey = topology.WellKnownZoneKey
@@ -98,8 +99,8 @@ func (c Config) complete() (Config, error) {
 		return Config{}, fmt.Errorf("region is missing; it is an ECS region such as cn-hangzhou")
 	case c.ClusterID == "" || len(c.ClusterID) > 128:
 		return Config{}, fmt.Errorf("cluster ID %q: 1 to 128 bytes are required, such as c0123456789abcdef", c.ClusterID)
-	case c.Unknown != disk.Refuse && c.Unknown != disk.Warn:
-		return Config{}, fmt.Errorf("treatment of unknown parameters %q: allowed are %s and %s", c.Unknown, disk.Refuse, disk.Warn)
+	case c.Unknown != params.Refuse && c.Unknown != params.Warn:
+		return Config{}, fmt.Errorf("treatment of unknown parameters %q: allowed are %s and %s", c.Unknown, params.Refuse, params.Warn)
 	case c.TopologyKey != topology.WellKnownZoneKey && c.TopologyKey != topology.ZoneKey:
 		return Config{}, fmt.Errorf("PV topology key %q: allowed are %s and %s", c.TopologyKey, topology.WellKnownZoneKey, topology.ZoneKey)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // groupController answers the CSI GroupController service. ECS cuts the
@@ -39,15 +40,15 @@ func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *cs
 	if err != nil {
 		return nil, err
 	}
-	params, err := disk.ParseGroup(req.GetParameters(), g.config.Unknown)
+	class, err := params.ParseGroupClass(req.GetParameters(), g.config.Unknown)
 	if err != nil {
 		return nil, err
 	}
-	warnOf(params.Warnings, "group", req.GetName())
-	if err := disk.CheckRoom("snapshotTags", params.Tags, g.config.ExtraTags); err != nil {
+	warnOf(class.Warnings, "group", req.GetName())
+	if err := disk.CheckRoom("snapshotTags", class.Tags, g.config.ExtraTags); err != nil {
 		return nil, err
 	}
-	group, err := g.cutGroup(ctx, params.Group(req.GetName(), g.config.ClusterID, sources))
+	group, err := g.cutGroup(ctx, class.Group(req.GetName(), g.config.ClusterID, sources))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // mostMoves is how many moves of a disk one call waits for: one that was under
@@ -30,7 +31,7 @@ func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	case len(req.GetMutableParameters()) == 0:
 		return nil, disk.Errorf(disk.Invalid, "mutable_parameters are missing")
 	}
-	change, err := disk.ParseChange(req.GetMutableParameters())
+	change, err := params.ParseChange(req.GetMutableParameters())
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -22,18 +23,18 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if req.GetSourceVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "source_volume_id is missing")
 	}
-	params, err := disk.ParseSnapshot(req.GetParameters(), c.config.Unknown)
+	class, err := params.ParseSnapshotClass(req.GetParameters(), c.config.Unknown)
 	if err != nil {
 		return nil, err
 	}
-	warnOf(params.Warnings, "snapshot", req.GetName())
-	if err := disk.CheckRoom("snapshotTags", params.Tags, c.config.ExtraTags); err != nil {
+	warnOf(class.Warnings, "snapshot", req.GetName())
+	if err := disk.CheckRoom("snapshotTags", class.Tags, c.config.ExtraTags); err != nil {
 		return nil, err
 	}
 	if _, err := c.area().places(req.GetAccessibilityRequirements(), nil); err != nil {
 		return nil, err
 	}
-	shot, err := c.cut(ctx, ofCSI, params.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
+	shot, err := c.cut(ctx, ofCSI, class.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // source is what the data of a new volume come from; the zero value is nothing.
@@ -18,14 +19,14 @@ type source struct {
 
 // source reads what a volume is to be made from. NotFound: it doesn't exist.
 // Pending: the snapshot can't be used yet.
-func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, params disk.Parameters) (source, error) {
+func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
 	content := req.GetVolumeContentSource()
-	s := source{snapshot: params.SnapshotID}
+	s := source{snapshot: class.SnapshotID}
 	switch {
 	case content.GetSnapshot() != nil:
 		id := disk.SnapshotID(content.GetSnapshot().GetSnapshotId())
 		if s.snapshot != "" && s.snapshot != id {
-			return s, disk.Errorf(disk.Invalid, "parameter %s: %q contradicts the snapshot %s of volume_content_source", disk.SnapshotParameter, s.snapshot, id)
+			return s, disk.Errorf(disk.Invalid, "parameter %s: %q contradicts the snapshot %s of volume_content_source", params.SnapshotParameter, s.snapshot, id)
 		}
 		if s.snapshot = id; id == "" {
 			return s, disk.Errorf(disk.Invalid, "volume_content_source.snapshot.snapshot_id is missing")
@@ -34,7 +35,7 @@ func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, p
 		s.volume = disk.ID(content.GetVolume().GetVolumeId())
 		switch {
 		case s.snapshot != "":
-			return s, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed for the copy of a volume", disk.SnapshotParameter, s.snapshot)
+			return s, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed for the copy of a volume", params.SnapshotParameter, s.snapshot)
 		case s.volume == "":
 			return s, disk.Errorf(disk.Invalid, "volume_content_source.volume.volume_id is missing")
 		}

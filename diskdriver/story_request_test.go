@@ -8,6 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -64,7 +65,7 @@ func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequ
 		default:
 			if name, ok := strings.CutPrefix(key, "mutable."); ok {
 				req.MutableParameters[name] = value
-			} else if key == disk.SnapshotParameter {
+			} else if key == params.SnapshotParameter {
 				req.Parameters[key] = fullID(value)
 			} else {
 				req.Parameters[key] = value

@@ -19,7 +19,7 @@ import (
 func (c *controller) isStray(o order, d disk.Disk) bool {
 	ours := d.Tags[disk.ClusterTag] == c.config.ClusterID && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
 	untouched := d.NeverAttached && len(d.Attachments) == 0 && (d.State == disk.Available || d.State == disk.Creating)
-	asked := o.spec.Matches(d) == nil && disk.OneOf(o.params.Choices, d) == nil && o.want.Holds(d.Size)
+	asked := o.spec.Matches(d) == nil && disk.OneOf(o.class.Choices, d) == nil && o.want.Holds(d.Size)
 	elsewhere := disk.Among(o.plan, o.want, d) != nil
 	return d.ID != "" && ours && untouched && asked && elsewhere
 }

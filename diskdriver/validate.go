@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
 // defaultFilesystem is what a volume gets that names none.
@@ -52,19 +53,19 @@ func (c *controller) holds(req *csi.ValidateVolumeCapabilitiesRequest, d disk.Di
 		_, err := filesystemOf(capabilities, "")
 		return err
 	}
-	params, err := disk.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
+	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
 	if err != nil {
 		return err
 	}
-	if _, err := filesystemOf(capabilities, params.Filesystem); err != nil {
+	if _, err := filesystemOf(capabilities, class.Filesystem); err != nil {
 		return err
 	}
-	spec := params.Spec(d.Name, c.config.ClusterID)
+	spec := class.Spec(d.Name, c.config.ClusterID)
 	spec.SnapshotID, spec.CloneOf = d.SnapshotID, disk.ID(d.Tags[disk.CloneTag]) // no request names the source here
 	if err := spec.Matches(d); err != nil {
 		return err
 	}
-	return disk.OneOf(params.Choices, d)
+	return disk.OneOf(class.Choices, d)
 }
 
 // checkCapabilities refuses capabilities that no disk has.

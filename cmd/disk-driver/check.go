@@ -24,6 +24,7 @@ import (
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -131,7 +132,7 @@ func (c *check) storageClasses(ctx context.Context) error {
 	}
 	for _, class := range list.Items {
 		if class.Provisioner == c.driver {
-			p, err := disk.Parse(withoutProvisioners(class.Parameters), nil, disk.Refuse)
+			p, err := params.Parse(withoutProvisioners(class.Parameters), nil, params.Refuse)
 			c.say("StorageClass", class.Name, err, p.Warnings)
 		}
 	}
@@ -162,7 +163,7 @@ func (c *check) attributesClasses(ctx context.Context) error {
 	}
 	for _, class := range list.Items {
 		if class.DriverName == c.driver {
-			_, err := disk.ParseChange(class.Parameters)
+			_, err := params.ParseChange(class.Parameters)
 			c.say("VolumeAttributesClass", class.Name, err, nil)
 		}
 	}
@@ -172,10 +173,10 @@ func (c *check) attributesClasses(ctx context.Context) error {
 func (c *check) snapshotClasses(ctx context.Context) error {
 	for _, kind := range []struct {
 		group, resource, name string
-		parse                 func(map[string]string, disk.Unknown) (disk.SnapshotParameters, error)
+		parse                 func(map[string]string, params.Unknown) (params.SnapshotClass, error)
 	}{
-		{"snapshot.storage.k8s.io", "volumesnapshotclasses", "VolumeSnapshotClass", disk.ParseSnapshot},
-		{"groupsnapshot.storage.k8s.io", "volumegroupsnapshotclasses", "VolumeGroupSnapshotClass", disk.ParseGroup},
+		{"snapshot.storage.k8s.io", "volumesnapshotclasses", "VolumeSnapshotClass", params.ParseSnapshotClass},
+		{"groupsnapshot.storage.k8s.io", "volumegroupsnapshotclasses", "VolumeGroupSnapshotClass", params.ParseGroupClass},
 	} {
 		list, err := c.kinds.Resource(schema.GroupVersionResource{Group: kind.group, Version: "v1", Resource: kind.resource}).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) { // the cluster has no such snapshots
@@ -193,7 +194,7 @@ func (c *check) snapshotClasses(ctx context.Context) error {
 				c.say(kind.name, class.GetName(), err, nil)
 				continue
 			}
-			p, err := kind.parse(withoutProvisioners(parameters), disk.Refuse)
+			p, err := kind.parse(withoutProvisioners(parameters), params.Refuse)
 			c.say(kind.name, class.GetName(), err, p.Warnings)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/node"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -75,7 +76,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringSliceVar(&o.credentialsFiles, "credentials-files", usualFiles(), "names of the files in --credentials-dir: the access key's ID, its secret, and the token of temporary ones")
 	flags.StringVar(&o.stsEndpoint, "sts-endpoint", "", "host or URL of STS, for credentials by OIDC; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.metadataEndpoint, "metadata-endpoint", "", "host or URL of the instance metadata service, for credentials of the instance's RAM role; HTTP unless it starts with https://; empty: http://100.100.100.200")
-	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(disk.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
+	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(params.Refuse), "what to do with a StorageClass parameter that is not known: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.StringToStringVar(&o.extraTags, "extra-tags", nil, "tags of every disk and snapshot, key=value[,key=value]; a tag of the same key that the class or the claim asks for wins; not the driver's own tags (docs/volumes.md)")
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
@@ -122,8 +123,8 @@ func (o *options) validate() error {
 	if _, err := diskdriver.SocketPath(o.endpoint); err != nil {
 		return fmt.Errorf("--endpoint: %w", err)
 	}
-	if u := disk.Unknown(o.unknownParameters); u != disk.Refuse && u != disk.Warn {
-		return fmt.Errorf("--unknown-parameters=%s is not allowed: allowed are %s and %s", o.unknownParameters, disk.Refuse, disk.Warn)
+	if u := params.Unknown(o.unknownParameters); u != params.Refuse && u != params.Warn {
+		return fmt.Errorf("--unknown-parameters=%s is not allowed: allowed are %s and %s", o.unknownParameters, params.Refuse, params.Warn)
 	}
 	switch o.pvTopologyKey {
 	case "", topology.WellKnownZoneKey, topology.ZoneKey:
@@ -193,7 +194,7 @@ func (o *options) driver(accounts diskdriver.Accounts, registry prometheus.Regis
 		Version:       version,
 		Region:        o.region,
 		ClusterID:     o.clusterID,
-		Unknown:       disk.Unknown(o.unknownParameters),
+		Unknown:       params.Unknown(o.unknownParameters),
 		TopologyKey:   o.pvTopologyKey,
 		ForceRegional: o.forceRegional,
 		ExtraTags:     o.extraTags,

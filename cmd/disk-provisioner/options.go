@@ -84,7 +84,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 func (o *options) checkTags() error {
 	for flag, keys := range map[string][]string{"claim-label-tags": o.config.ClaimLabelTags, "namespace-label-tags": o.config.NamespaceLabelTags} {
 		for _, key := range keys {
-			if err := disk.CheckTagKey(key); err != nil {
+			if err := disk.CheckTag(key, ""); err != nil {
 				return fmt.Errorf("--%s: label %s can't become a tag: %w", flag, key, err)
 			}
 		}

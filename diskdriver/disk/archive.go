@@ -3,7 +3,6 @@ package disk
 import (
 	"cmp"
 	"errors"
-	"strconv"
 	"strings"
 )
 
@@ -11,41 +10,9 @@ import (
 // nobody has ever written to it.
 var ErrBlank = errors.New("nobody has ever written to the disk")
 
-// forever is the value of ArchiveTag for an archive without an end; another
-// value is its lifetime in days.
-const forever = "true"
-
-func (p *Parameters) setArchive(value string) error {
-	wanted, err := boolean(value)
-	p.archive = &wanted
-	return err
-}
-
-func (p *Parameters) setArchiveDays(value string) (err error) {
-	p.archiveDays, err = retention(value)
-	return err
-}
-
-// checkArchive refuses a lifetime for an archive that is not wanted.
-func (p *Parameters) checkArchive() error {
-	if p.archiveDays > 0 && p.archive != nil && !*p.archive {
-		return Errorf(Invalid, `parameter volumeDeleteSnapshotRetentionDays: "%d" contradicts archiveOnDelete "false"`, p.archiveDays)
-	}
-	return nil
-}
-
-// archiveTag is what a disk of the class says of its archive; empty for none.
-// It is kept on the disk, for a deletion has no parameters and the class may be
-// gone by then.
-func (p *Parameters) archiveTag() string {
-	switch {
-	case p.archiveDays > 0:
-		return strconv.FormatInt(p.archiveDays, 10)
-	case p.archive != nil && *p.archive:
-		return forever
-	}
-	return ""
-}
+// ArchiveForever is the value of ArchiveTag for an archive without an end;
+// another value is its lifetime in days.
+const ArchiveForever = "true"
 
 // Archive returns the snapshot that a disk is to be kept as when it is deleted;
 // false if it isn't. A disk that was never attached has nothing to keep; of one
@@ -57,9 +24,9 @@ func (d Disk) Archive(cluster string) (SnapshotSpec, bool) {
 		return SnapshotSpec{}, false
 	}
 	marks := Tags{ClusterTag: cluster, ArchiveOfTag: string(d.ID), ArchiveStateTag: d.state()}
-	tags := snapshotTags(nil, marks)
+	tags := SnapshotTags(nil, marks)
 	for _, key := range []string{VolumeNameTag, ClaimNameTag, ClaimNamespaceTag} {
-		tags.setCut(key, d.Tags[key])
+		tags.SetCut(key, d.Tags[key])
 	}
 	return SnapshotSpec{
 		Name: d.archiveName(), Source: d.ID, RetentionDays: days, ResourceGroupID: d.ResourceGroupID, Marks: marks, Tags: tags,
@@ -72,7 +39,7 @@ func archiveDays(tags Tags) (days int64, wanted bool) {
 	if value == "" || value == "false" {
 		return 0, false
 	}
-	days, _ = retention(value) // anything else is without an end
+	days, _ = ParseRetention(value) // anything else is without an end
 	return days, true
 }
 

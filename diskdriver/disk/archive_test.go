@@ -69,32 +69,3 @@ func FuzzArchiveNamesAreNamesOfECS(f *testing.F) {
 		}
 	})
 }
-
-func TestAClassSaysWhatItsDisksAreTaggedWith(t *testing.T) {
-	for _, test := range []struct {
-		class map[string]string
-		want  string
-	}{
-		{nil, ""},
-		{map[string]string{"archiveOnDelete": "false"}, ""},
-		{map[string]string{"archiveOnDelete": "True"}, "true"},
-		{map[string]string{"volumeDeleteSnapshotRetentionDays": "30"}, "30"},
-		{map[string]string{"volumeDeleteSnapshotRetentionDays": "30", "archiveOnDelete": "yes"}, "30"},
-	} {
-		p, err := Parse(test.class, nil, Refuse)
-		if err != nil {
-			t.Errorf("%v: %v", test.class, err)
-		}
-		if tag := p.Spec("pvc-1", "c1").Tags[ArchiveTag]; tag != test.want {
-			t.Errorf("%v: the tag is %q, want %q", test.class, tag, test.want)
-		}
-	}
-	for _, class := range []map[string]string{
-		{"archiveOnDelete": "maybe"}, {"volumeDeleteSnapshotRetentionDays": "0"}, {"volumeDeleteSnapshotRetentionDays": "65537"}, {"volumeDeleteSnapshotRetentionDays": "x"},
-		{"volumeDeleteSnapshotRetentionDays": "1", "archiveOnDelete": "no"},
-	} {
-		if _, err := Parse(class, nil, Warn); KindOf(err) != Invalid {
-			t.Errorf("%v: %v", class, err)
-		}
-	}
-}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -14,8 +15,8 @@ const (
 	PL3 Level = "PL3"
 )
 
-// essd is the one category that has levels.
-const essd Category = "cloud_essd"
+// ESSD is the one category that has levels.
+const ESSD Category = "cloud_essd"
 
 // Range is the sizes that something takes, both ends included.
 type Range struct {
@@ -47,7 +48,7 @@ var categories = map[Category]Traits{
 	"cloud":            {Size: Range{5, 2000}},
 	"cloud_efficiency": {Size: Range{20, 32768}},
 	"cloud_ssd":        {Size: Range{20, 32768}},
-	essd: {Size: Range{1, 65536}, MultiAttach: true, Levels: map[Level]Range{
+	ESSD: {Size: Range{1, 65536}, MultiAttach: true, Levels: map[Level]Range{
 		PL0: {1, 65536}, PL1: {20, 65536}, PL2: {461, 65536}, PL3: {1261, 65536},
 	}},
 	"cloud_essd_entry":         {Size: Range{10, 32768}},
@@ -78,8 +79,11 @@ func mostIOPS(size GiB) int64 {
 	return max(0, min(1000*int64(size)-own, 50_000))
 }
 
-// defaultCategories are tried, in this order, for a class that names no type.
-var defaultCategories = []Category{"cloud_ssd", "cloud_efficiency", essd, "cloud_auto"}
+// DefaultCategories returns those that are tried, in this order, for a class that
+// names no type.
+func DefaultCategories() []Category {
+	return []Category{"cloud_ssd", "cloud_efficiency", ESSD, "cloud_auto"}
+}
 
 // Traits returns what is known of the category; false if it is unknown.
 func (c Category) Traits() (Traits, bool) {
@@ -92,15 +96,11 @@ func (c Category) Regional() bool { return categories[c].Regional }
 
 // Categories returns the categories that the driver makes, sorted.
 func Categories() []Category {
-	var made []Category
-	for c, t := range categories {
-		if t.Barred == "" {
-			made = append(made, c)
-		}
-	}
-	slices.Sort(made)
-	return made
+	return slices.DeleteFunc(KnownCategories(), func(c Category) bool { return categories[c].Barred != "" })
 }
+
+// KnownCategories returns every category of ECS, sorted.
+func KnownCategories() []Category { return slices.Sorted(maps.Keys(categories)) }
 
 // Choice is one kind of disk that a class allows.
 type Choice struct {
@@ -127,14 +127,14 @@ func (c Choice) Sizes() Range {
 
 // level returns the level that ECS gives the disk.
 func (c Choice) level() Level {
-	if c.Level == "" && c.Category == essd {
+	if c.Level == "" && c.Category == ESSD {
 		return PL1
 	}
 	return c.Level
 }
 
-// list puts values into words for an error message.
-func list[T any](values []T) string {
+// List puts values into words for an error message.
+func List[T any](values []T) string {
 	words := make([]string, len(values))
 	for i, v := range values {
 		words[i] = fmt.Sprint(v)

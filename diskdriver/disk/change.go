@@ -3,7 +3,6 @@ package disk
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 )
 
@@ -20,137 +19,6 @@ type Change struct {
 
 // Moves says whether the change is about the category, the level or the IOPS.
 func (c Change) Moves() bool { return c.Category != "" || c.Level != "" || c.IOPS != nil }
-
-// asItIs is what becomes of a trait that a change doesn't name.
-const asItIs = "stays as it is"
-
-// mutableKeys are the parameters of a VolumeAttributesClass.
-var mutableKeys = keyTable[Change]{
-	"type": {
-		set: (*Change).setCategory, use: use{
-			means:  "The disk type. ECS says which type leads to which, and how long it has to be kept before the next change. A disk can't change between regional and zonal; one with `multiAttach` keeps its type.",
-			values: "one type of the table below", without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
-		},
-	},
-	"performanceLevel": {
-		set: (*Change).setLevel, use: use{
-			means:  "The level of a `cloud_essd`.",
-			values: "one of `PL0` to `PL3`", without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
-		},
-	},
-	"provisionedIops": {
-		set: (*Change).setIOPS, use: use{
-			means:  "IOPS on top of those of the size, for types that take them.",
-			values: iopsRange, without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
-		},
-	},
-	"burstingEnabled": {
-		set: (*Change).setBursting, use: use{
-			means:  "Lets the disk exceed its IOPS for a price, for types that take it.",
-			values: fmt.Sprintf("%s; yes from %d GiB, not with `multiAttach`", yesNo, leastToBurst), without: asItIs, rule: "ModifyDiskAttribute, BurstingEnabled",
-		},
-	},
-	"diskTags/": {
-		under: (*Change).tag, use: use{
-			means:  "Sets a tag of the disk.",
-			values: tagRules, without: asItIs, rule: "TagResources, Tag",
-		},
-	},
-	"-diskTags/": {
-		under: (*Change).untag, use: use{
-			means:  "Removes a tag of the disk.",
-			values: "any text, or none; not the driver's own tags", without: asItIs, rule: "UntagResources, TagKey",
-		},
-	},
-	"csi.storage.k8s.io/": {
-		under: func(*Change, string, string) error { return nil },
-		use:   use{means: "Not used.", by: "csi-resizer"},
-	},
-}
-
-// ParseChange understands the parameters of a VolumeAttributesClass. A bad
-// value and an unknown name are Invalid, whatever is done about unknown names
-// of a StorageClass, for a change that is asked for must not be left out.
-func ParseChange(mutable map[string]string) (Change, error) {
-	c, _, err := parseChange(mutable, Refuse)
-	return c, err
-}
-
-func parseChange(mutable map[string]string, unknown Unknown) (Change, []string, error) {
-	c := Change{Tag: Tags{}}
-	warnings, err := take(&c, "mutable parameter", mutable, mutableKeys, unknown)
-	if err != nil {
-		return Change{}, nil, err
-	}
-	for _, name := range c.Untag {
-		if _, both := c.Tag[name]; both {
-			return Change{}, nil, Errorf(Invalid, "mutable parameter -diskTags/%s is not allowed beside diskTags/%s: the tag can't both go and stay", name, name)
-		}
-	}
-	return c, warnings, nil
-}
-
-func (c *Change) setCategory(value string) (err error) {
-	if value == "available" || strings.Contains(value, ",") {
-		return fmt.Errorf("allowed is one of %s", list(Categories()))
-	}
-	c.Category, err = category(value)
-	return err
-}
-
-func (c *Change) setLevel(value string) (err error) {
-	if strings.Contains(value, ",") {
-		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
-	}
-	c.Level, err = level(value)
-	return err
-}
-
-func (c *Change) setIOPS(value string) error {
-	n, err := count(value)
-	c.IOPS = &n
-	return err
-}
-
-func (c *Change) setBursting(value string) error {
-	on, err := boolean(value)
-	c.Bursting = &on
-	return err
-}
-
-func (c *Change) tag(name, value string) error {
-	c.Tag[name] = value
-	return checkTag(name, value)
-}
-
-func (c *Change) untag(name, _ string) error {
-	if driversTag(name) {
-		return fmt.Errorf("the driver itself needs the tag %s", name)
-	}
-	c.Untag = append(c.Untag, name)
-	slices.Sort(c.Untag)
-	return nil
-}
-
-// overlay puts a change over the parameters of a class.
-func (p *Parameters) overlay(c Change) {
-	if c.Category != "" {
-		p.categories = []Category{c.Category}
-	}
-	if c.Level != "" {
-		p.levels = []Level{c.Level}
-	}
-	if c.IOPS != nil {
-		p.ProvisionedIOPS = *c.IOPS
-	}
-	if c.Bursting != nil {
-		p.Bursting = *c.Bursting
-	}
-	for _, name := range c.Untag {
-		delete(p.Tags, name)
-	}
-	maps.Copy(p.Tags, c.Tag)
-}
 
 // TaskID is the ID of a task of ECS: a change that goes on after the call.
 type TaskID string
@@ -284,8 +152,8 @@ func (s *Steps) move(c Change, d Disk) error {
 	return nil
 }
 
-// leastToBurst is the smallest disk that bursts (CreateDisk, BurstingEnabled).
-const leastToBurst GiB = 4
+// LeastToBurst is the smallest disk that bursts (CreateDisk, BurstingEnabled).
+const LeastToBurst GiB = 4
 
 // burst sets when bursting is to be switched.
 func (s *Steps) burst(c Change, d Disk) error {
@@ -298,8 +166,8 @@ func (s *Steps) burst(c Change, d Disk) error {
 	switch {
 	case want && !bursts:
 		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for %s, which doesn't burst`, to)
-	case want && d.Size < leastToBurst:
-		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for a disk of %d GiB; it takes %d`, d.Size, leastToBurst)
+	case want && d.Size < LeastToBurst:
+		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for a disk of %d GiB; it takes %d`, d.Size, LeastToBurst)
 	case want && d.MultiAttach:
 		return fmt.Errorf(`mutable parameter burstingEnabled: "true" is not allowed for a disk for several nodes`)
 	}

@@ -30,7 +30,7 @@ func (i Instance) Attachable(d Disk) error {
 	case d.Zone != "" && i.Zone != "" && d.Zone != i.Zone:
 		return Errorf(Invalid, "the disk is in zone %s and the instance in %s; a disk can be attached in its own zone only", d.Zone, i.Zone)
 	case slices.Contains(i.Refuses, d.Category) && !slices.Contains(i.Takes, d.Category):
-		return Errorf(Blocked, "instances of type %s can't attach disks of type %s; they take %s", i.Type, d.Category, list(i.Takes))
+		return Errorf(Blocked, "instances of type %s can't attach disks of type %s; they take %s", i.Type, d.Category, List(i.Takes))
 	}
 	return nil
 }

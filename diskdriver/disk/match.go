@@ -51,7 +51,7 @@ func Among(plan []Attempt, want Wanted, d Disk) error {
 		}
 	}
 	if len(choices) == 0 {
-		return differs(d, "zone", d.Zone.words(), list(zones))
+		return differs(d, "zone", d.Zone.words(), List(zones))
 	}
 	if err := OneOf(choices, d); err != nil {
 		return err
@@ -68,7 +68,7 @@ func OneOf(choices []Choice, d Disk) error {
 	is := Choice{d.Category, d.PerformanceLevel}
 	same := func(c Choice) bool { return c.Category == is.Category && c.level() == is.level() }
 	if !slices.ContainsFunc(choices, same) {
-		return differs(d, "type", is, list(choices))
+		return differs(d, "type", is, List(choices))
 	}
 	return nil
 }

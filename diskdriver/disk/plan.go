@@ -54,8 +54,8 @@ func (c Choice) takes(size GiB, spec Spec) error {
 	if most := mostIOPS(size); traits.IOPS && spec.ProvisionedIOPS > most {
 		return fmt.Errorf("parameter provisionedIops: %d is not allowed for %s of %d GiB; allowed are 0 to %d", spec.ProvisionedIOPS, c, size, most)
 	}
-	if traits.Bursting && spec.Bursting && size < leastToBurst {
-		return fmt.Errorf(`parameter burstingEnabled: "true" is not allowed for %s of %d GiB; it takes %d`, c, size, leastToBurst)
+	if traits.Bursting && spec.Bursting && size < LeastToBurst {
+		return fmt.Errorf(`parameter burstingEnabled: "true" is not allowed for %s of %d GiB; it takes %d`, c, size, LeastToBurst)
 	}
 	return nil
 }

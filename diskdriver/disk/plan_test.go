@@ -163,16 +163,3 @@ func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
 		})
 	}
 }
-
-func TestVolumeSizeAutoAvailableRaisesTo20(t *testing.T) {
-	p := Parameters{AtLeast20: true}
-	if w, err := p.Want(1<<30, 0, "ext4"); err != nil || w.Least != 20 {
-		t.Errorf("got %v, %v", w, err)
-	}
-	if w, err := p.Want(30<<30, 0, "ext4"); err != nil || w.Least != 30 {
-		t.Errorf("got %v, %v", w, err)
-	}
-	if _, err := p.Want(1<<30, 2<<30, "ext4"); KindOf(err) != OutOfRange || !strings.Contains(err.Error(), "volumeSizeAutoAvailable") {
-		t.Errorf("got %v", err)
-	}
-}

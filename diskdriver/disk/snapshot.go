@@ -2,7 +2,9 @@ package disk
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -139,10 +141,36 @@ func (s GroupSpec) Matches(has Group) error {
 	}
 	slices.Sort(sources)
 	if !slices.Equal(sources, s.Sources) {
-		return Errorf(Mismatch, "snapshot group %s of the same name is of the volumes %s; asked for are %s", has.ID, list(sources), list(s.Sources))
+		return Errorf(Mismatch, "snapshot group %s of the same name is of the volumes %s; asked for are %s", has.ID, List(sources), List(s.Sources))
 	}
 	return nil
 }
 
 // CompareSnapshots orders snapshots by ID.
 func CompareSnapshots(a, b Snapshot) int { return cmp.Compare(a.ID, b.ID) }
+
+// LongestRetention is ECS's limit for RetentionDays (CreateSnapshot).
+const LongestRetention = 65536
+
+// ParseRetention reads the lifetime of a snapshot in days; 0 with an error, which
+// says what is allowed.
+func ParseRetention(value string) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 1 || n > LongestRetention {
+		return 0, fmt.Errorf("allowed is a number of days from 1 to %d", LongestRetention)
+	}
+	return n, nil
+}
+
+// Temporary returns the snapshot through which a volume becomes a copy of
+// another. It carries the volume's name, and goes when the copy is there.
+func Temporary(volume, cluster string, source ID) SnapshotSpec {
+	marks := TemporaryTags(cluster)
+	marks[VolumeNameTag] = volume
+	return SnapshotSpec{Name: volume, Source: source, Marks: marks, Tags: SnapshotTags(nil, marks)}
+}
+
+// TemporaryTags are what the temporary snapshots of a cluster have in common.
+func TemporaryTags(cluster string) Tags {
+	return Tags{ClusterTag: cluster, TemporaryTag: TemporaryForClone}
+}

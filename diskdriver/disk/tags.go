@@ -42,7 +42,8 @@ var driverTags = []string{
 	ArchiveTag, oldArchiveTag, SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag, ArchiveOfTag, ArchiveStateTag,
 }
 
-func driversTag(key string) bool {
+// IsDriverTag says whether a key is one that the driver itself sets.
+func IsDriverTag(key string) bool {
 	return slices.Contains(driverTags, key) || strings.HasPrefix(key, ReadOnlyTag(""))
 }
 
@@ -50,7 +51,7 @@ func driversTag(key string) bool {
 // takes them, and none is one of the driver's own.
 func CheckExtra(tags Tags) error {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		if err := checkTag(key, tags[key]); err != nil {
+		if err := CheckTag(key, tags[key]); err != nil {
 			return fmt.Errorf("%s=%s is not allowed: %w", key, tags[key], err)
 		}
 	}
@@ -59,10 +60,6 @@ func CheckExtra(tags Tags) error {
 	}
 	return nil
 }
-
-// CheckTagKey says whether a tag of that key can be put on a disk: ECS takes it,
-// and it is none of the driver's own.
-func CheckTagKey(key string) error { return checkTag(key, "") }
 
 // CheckRoom refuses more tags of a class and of --extra-tags together than a disk
 // or snapshot has room for beside the driver's own.
@@ -106,9 +103,9 @@ func (t Tags) Room() int {
 	return max(room, 0)
 }
 
-// allTags returns the driver's tags and the user's. A claim's name that is too
+// VolumeTags returns the driver's tags and the user's. A claim's name that is too
 // long for a tag is cut: it is for people, nothing is found by it.
-func allTags(user Tags, volume, cluster, claim, namespace string) Tags {
+func VolumeTags(user Tags, volume, cluster, claim, namespace string) Tags {
 	all := maps.Clone(user)
 	if all == nil {
 		all = Tags{}
@@ -117,14 +114,14 @@ func allTags(user Tags, volume, cluster, claim, namespace string) Tags {
 	all[ClusterTag] = cluster
 	all[CreatedByTag] = Creator
 	all[VolumeNameTag] = volume
-	all.setCut(ClaimNameTag, claim)
-	all.setCut(ClaimNamespaceTag, namespace)
+	all.SetCut(ClaimNameTag, claim)
+	all.SetCut(ClaimNamespaceTag, namespace)
 	return all
 }
 
-// snapshotTags returns the marks of a snapshot or a group, the driver's other
+// SnapshotTags returns the marks of a snapshot or a group, the driver's other
 // tags and the user's.
-func snapshotTags(user, marks Tags) Tags {
+func SnapshotTags(user, marks Tags) Tags {
 	all := maps.Clone(user)
 	if all == nil {
 		all = Tags{}
@@ -135,9 +132,9 @@ func snapshotTags(user, marks Tags) Tags {
 	return all
 }
 
-// setCut sets a tag to a text that may be too long for one; empty sets none.
+// SetCut sets a tag to a text that may be too long for one; empty sets none.
 // It is for people: nothing is found by it.
-func (t Tags) setCut(key, text string) {
+func (t Tags) SetCut(key, text string) {
 	for utf8.RuneCountInString(text) > longestTag {
 		text = text[:len(text)-1]
 	}
@@ -156,12 +153,12 @@ func (t Tags) Have(tags Tags) bool {
 	return true
 }
 
-// checkTag says whether ECS takes a tag and the driver doesn't need its key.
-func checkTag(key, value string) error {
+// CheckTag says whether ECS takes a tag and the driver doesn't need its key.
+func CheckTag(key, value string) error {
 	switch {
 	case key == "":
 		return fmt.Errorf("a tag's key is empty")
-	case driversTag(key):
+	case IsDriverTag(key):
 		return fmt.Errorf("the driver itself sets the tag %s", key)
 	case utf8.RuneCountInString(key) > longestTag || utf8.RuneCountInString(value) > longestTag:
 		return fmt.Errorf("a tag's key and value have at most %d characters", longestTag)

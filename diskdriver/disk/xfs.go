@@ -24,7 +24,8 @@ func ParseXFSFeatures(value string) (XFSFeatures, error) {
 	case XFSLTS419, XFSLatest:
 		return f, nil
 	}
-	return "", fmt.Errorf("allowed are %s", strings.Join(xfsFeatures(), ", "))
+	return "", fmt.Errorf("allowed are %s", strings.Join(AllXFSFeatures(), ", "))
 }
 
-func xfsFeatures() []string { return []string{string(XFSLTS419), string(XFSLatest)} }
+// AllXFSFeatures returns the names of the features that can be chosen.
+func AllXFSFeatures() []string { return []string{string(XFSLTS419), string(XFSLatest)} }

@@ -1,4 +1,4 @@
-package disk
+package params
 
 import (
 	"strings"
@@ -6,25 +6,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-var defaults = []Choice{{Category: "cloud_ssd"}, {Category: "cloud_efficiency"}, {Category: "cloud_essd"}, {Category: "cloud_auto"}}
+var defaults = []disk.Choice{{Category: "cloud_ssd"}, {Category: "cloud_efficiency"}, {Category: "cloud_essd"}, {Category: "cloud_auto"}}
 
 func TestParametersAreUnderstood(t *testing.T) {
 	type m = map[string]string
 	for _, row := range []struct {
 		name           string
 		class, mutable m
-		want           Parameters
+		want           Class
 	}{
-		{name: "none", want: Parameters{Choices: defaults}},
-		{name: "available means the default types", class: m{"type": "available"}, want: Parameters{Choices: defaults}},
-		{name: "empty values are none", class: m{"type": "", "encrypted": "", "zoneId": "", "sysConfig": ""}, want: Parameters{Choices: defaults}},
+		{name: "none", want: Class{Choices: defaults}},
+		{name: "available means the default types", class: m{"type": "available"}, want: Class{Choices: defaults}},
+		{name: "empty values are none", class: m{"type": "", "encrypted": "", "zoneId": "", "sysConfig": ""}, want: Class{Choices: defaults}},
 		{
 			name:  "levels cross with cloud_essd alone",
 			class: m{"type": "cloud_auto, cloud_essd,cloud_ssd", "performanceLevel": "PL1,PL0"},
-			want: Parameters{Choices: []Choice{
-				{Category: "cloud_auto"}, {"cloud_essd", "PL1"}, {"cloud_essd", "PL0"}, {Category: "cloud_ssd"},
+			want: Class{Choices: []disk.Choice{
+				{Category: "cloud_auto"}, {Category: "cloud_essd", Level: "PL1"}, {Category: "cloud_essd", Level: "PL0"}, {Category: "cloud_ssd"},
 			}},
 		},
 		{
@@ -36,28 +38,28 @@ func TestParametersAreUnderstood(t *testing.T) {
 				"burstingEnabled": "TRUE", "resourceGroupId": "rg-1", "diskTags": "team:web,url:a:b", "diskTags/team": "db", "diskTags/empty": "",
 				"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-1",
 			},
-			want: Parameters{
-				Choices: []Choice{{Category: "cloud_auto"}}, Zones: []Zone{"cn-hangzhou-h", "cn-hangzhou-i"}, Region: "cn-hangzhou",
-				Filesystem: "xfs", MkfsOptions: "-m reflink=0", XFSFeatures: XFSLatest, CategoryAffinity: true, AtLeast20: true, Encrypted: true, KMSKeyID: "key-1",
-				ProvisionedIOPS: 3000, Bursting: true, ResourceGroupID: "rg-1", Tags: Tags{"team": "db", "url": "a:b", "empty": ""},
+			want: Class{
+				Choices: []disk.Choice{{Category: "cloud_auto"}}, Zones: []disk.Zone{"cn-hangzhou-h", "cn-hangzhou-i"}, Region: "cn-hangzhou",
+				Filesystem: "xfs", MkfsOptions: "-m reflink=0", XFSFeatures: disk.XFSLatest, CategoryAffinity: true, AtLeast20: true, Encrypted: true, KMSKeyID: "key-1",
+				ProvisionedIOPS: 3000, Bursting: true, ResourceGroupID: "rg-1", Tags: disk.Tags{"team": "db", "url": "a:b", "empty": ""},
 				ClaimName: "data", ClaimNamespace: "shop",
 			},
 		},
 		{
 			name:  "multi-attach in a storage cluster",
 			class: m{"type": "cloud_essd", "performanceLevel": "PL1", "multiAttach": "Enabled", "storageClusterId": "dbsc-1"},
-			want:  Parameters{Choices: []Choice{{"cloud_essd", "PL1"}}, MultiAttach: true, StorageClusterID: "dbsc-1"},
+			want:  Class{Choices: []disk.Choice{{Category: "cloud_essd", Level: "PL1"}}, MultiAttach: true, StorageClusterID: "dbsc-1"},
 		},
 		{
 			name:    "mutable parameters override the class",
 			class:   m{"type": "cloud_ssd", "performanceLevel": "PL0", "diskTags/a": "1", "diskTags/b": "2", "burstingEnabled": "true"},
 			mutable: m{"type": "cloud_essd", "performanceLevel": "PL2", "-diskTags/a": "", "diskTags/b": "3", "burstingEnabled": "f", "csi.storage.k8s.io/pvc/name": "x"},
-			want:    Parameters{Choices: []Choice{{"cloud_essd", "PL2"}}, Tags: Tags{"b": "3"}},
+			want:    Class{Choices: []disk.Choice{{Category: "cloud_essd", Level: "PL2"}}, Tags: disk.Tags{"b": "3"}},
 		},
 		{
 			name:  "what does nothing says so",
 			class: m{"readOnly": "true", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
-			want: Parameters{Choices: []Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
+			want: Class{Choices: []disk.Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
 				"parameter readOnly does nothing: mount the volume read-only in the Pod",
 				"parameter restrictToHpnZone does nothing: volumes of Lingjun zones are not supported",
 				"parameter volume.kubernetes.io/selected-node does nothing: the topology requirement says where the disk goes",
@@ -72,7 +74,7 @@ func TestParametersAreUnderstood(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(Parameters{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(Class{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -128,7 +130,7 @@ func TestBadParametersAreInvalidAndSayWhatIsAllowed(t *testing.T) {
 	} {
 		t.Run(row.name+"="+row.value[:min(len(row.value), 20)], func(t *testing.T) {
 			_, err := Parse(map[string]string{row.name: row.value}, nil, Refuse)
-			if KindOf(err) != Invalid || err == nil || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), strings.TrimPrefix(row.name, "alibabacloud.com/kms-key-id")) {
+			if disk.KindOf(err) != disk.Invalid || err == nil || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), strings.TrimPrefix(row.name, "alibabacloud.com/kms-key-id")) {
 				t.Errorf("got %v, want an Invalid error that holds %q and the parameter's name", err, row.want)
 			}
 		})
@@ -144,7 +146,7 @@ func TestMutableParametersAreStrictToo(t *testing.T) {
 		"encrypted":        {"true", "mutable parameter encrypted (value \"true\") is unknown; allowed are -diskTags/<key>, burstingEnabled, csi.storage.k8s.io/<key>, diskTags/<key>, performanceLevel"},
 	} {
 		_, err := Parse(nil, map[string]string{name: row.value}, Refuse)
-		if KindOf(err) != Invalid || !strings.Contains(err.Error(), row.want) {
+		if disk.KindOf(err) != disk.Invalid || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: got %v, want %q", name, err, row.want)
 		}
 	}
@@ -156,7 +158,7 @@ func TestTwoNamesOfOneParameterMustAgree(t *testing.T) {
 		{"fsType": "xfs", "csi.storage.k8s.io/fstype": "ext4"},
 		{"encrypted": "true", "kmsKeyId": "a", "alibabacloud.com/kms-key-id": "b"},
 	} {
-		if _, err := Parse(class, nil, Refuse); KindOf(err) != Invalid || !strings.Contains(err.Error(), "another name of the same parameter") {
+		if _, err := Parse(class, nil, Refuse); disk.KindOf(err) != disk.Invalid || !strings.Contains(err.Error(), "another name of the same parameter") {
 			t.Errorf("%v: got %v", class, err)
 		}
 	}
@@ -167,10 +169,10 @@ func TestUnknownNamesMayBeWarnedOfButNotBadValues(t *testing.T) {
 	if err != nil || !cmp.Equal(p.Warnings, []string{"parameter encripted is unknown and does nothing"}) {
 		t.Errorf("got %v, %v", p.Warnings, err)
 	}
-	if _, err := Parse(map[string]string{"encrypted": "maybe"}, nil, Warn); KindOf(err) != Invalid {
+	if _, err := Parse(map[string]string{"encrypted": "maybe"}, nil, Warn); disk.KindOf(err) != disk.Invalid {
 		t.Errorf("a bad value got %v", err)
 	}
-	if _, err := Parse(map[string]string{"dataCacheSize": "1Gi"}, nil, Warn); KindOf(err) != Invalid {
+	if _, err := Parse(map[string]string{"dataCacheSize": "1Gi"}, nil, Warn); disk.KindOf(err) != disk.Invalid {
 		t.Errorf("an unsupported feature got %v", err)
 	}
 }
@@ -182,14 +184,14 @@ func TestSpecCarriesTheDriversTagsAndTheUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Tags{
+	want := disk.Tags{
 		"k8s.aliyun.com": "true", "ack.aliyun.com": "c1", "createdby": "topodisk", "csi.alibabacloud.com/volume-name": "disk-1",
 		"kubernetes.io/created-for/pvc/name": strings.Repeat("n", 128), "kubernetes.io/created-for/pvc/namespace": "shop", "team": "web",
 	}
 	if diff := cmp.Diff(want, p.Spec("disk-1", "c1").Tags); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(Tags{"team": "web"}, p.Tags); diff != "" {
+	if diff := cmp.Diff(disk.Tags{"team": "web"}, p.Tags); diff != "" {
 		t.Errorf("the user's tags changed: %s", diff)
 	}
 }
@@ -202,8 +204,8 @@ func FuzzParseNeverAcceptsWhatItCannotPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
 		p, err := Parse(map[string]string{k1: v1, k2: v2}, nil, Refuse)
 		if err != nil {
-			if KindOf(err) != Invalid {
-				t.Errorf("Kind %v of %v", KindOf(err), err)
+			if disk.KindOf(err) != disk.Invalid {
+				t.Errorf("Kind %v of %v", disk.KindOf(err), err)
 			}
 			return
 		}
@@ -218,8 +220,8 @@ func FuzzParseNeverAcceptsWhatItCannotPlan(f *testing.F) {
 		if len(p.Spec("n", "c").Tags) > 20 {
 			t.Error("more tags than ECS takes")
 		}
-		if _, err := Parse(map[string]string{k1: v1}, map[string]string{k2: v2}, Warn); err != nil && KindOf(err) != Invalid {
-			t.Errorf("Kind %v of %v", KindOf(err), err)
+		if _, err := Parse(map[string]string{k1: v1}, map[string]string{k2: v2}, Warn); err != nil && disk.KindOf(err) != disk.Invalid {
+			t.Errorf("Kind %v of %v", disk.KindOf(err), err)
 		}
 	})
 }
@@ -240,9 +242,51 @@ func FuzzEncryptionIsNeverLeftOutByMistake(f *testing.F) {
 			if err == nil && !p.Encrypted {
 				t.Errorf("%q makes a plain disk", value)
 			}
-			if err != nil && KindOf(err) != Invalid {
-				t.Errorf("%q: %v is %v", value, err, KindOf(err))
+			if err != nil && disk.KindOf(err) != disk.Invalid {
+				t.Errorf("%q: %v is %v", value, err, disk.KindOf(err))
 			}
 		}
 	})
+}
+
+func TestAClassSaysWhatItsDisksAreTaggedWith(t *testing.T) {
+	for _, test := range []struct {
+		class map[string]string
+		want  string
+	}{
+		{nil, ""},
+		{map[string]string{"archiveOnDelete": "false"}, ""},
+		{map[string]string{"archiveOnDelete": "True"}, "true"},
+		{map[string]string{"volumeDeleteSnapshotRetentionDays": "30"}, "30"},
+		{map[string]string{"volumeDeleteSnapshotRetentionDays": "30", "archiveOnDelete": "yes"}, "30"},
+	} {
+		p, err := Parse(test.class, nil, Refuse)
+		if err != nil {
+			t.Errorf("%v: %v", test.class, err)
+		}
+		if tag := p.Spec("pvc-1", "c1").Tags[disk.ArchiveTag]; tag != test.want {
+			t.Errorf("%v: the tag is %q, want %q", test.class, tag, test.want)
+		}
+	}
+	for _, class := range []map[string]string{
+		{"archiveOnDelete": "maybe"}, {"volumeDeleteSnapshotRetentionDays": "0"}, {"volumeDeleteSnapshotRetentionDays": "65537"}, {"volumeDeleteSnapshotRetentionDays": "x"},
+		{"volumeDeleteSnapshotRetentionDays": "1", "archiveOnDelete": "no"},
+	} {
+		if _, err := Parse(class, nil, Warn); disk.KindOf(err) != disk.Invalid {
+			t.Errorf("%v: %v", class, err)
+		}
+	}
+}
+
+func TestVolumeSizeAutoAvailableRaisesTo20(t *testing.T) {
+	p := Class{AtLeast20: true}
+	if w, err := p.Want(1<<30, 0, "ext4"); err != nil || w.Least != 20 {
+		t.Errorf("got %v, %v", w, err)
+	}
+	if w, err := p.Want(30<<30, 0, "ext4"); err != nil || w.Least != 30 {
+		t.Errorf("got %v, %v", w, err)
+	}
+	if _, err := p.Want(1<<30, 2<<30, "ext4"); disk.KindOf(err) != disk.OutOfRange || !strings.Contains(err.Error(), "volumeSizeAutoAvailable") {
+		t.Errorf("got %v", err)
+	}
 }

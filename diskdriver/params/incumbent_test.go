@@ -1,8 +1,10 @@
-package disk
+package params
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // TestEveryNameOfTheDriverBeforeTopodisk lists what the classes of that driver
@@ -19,7 +21,7 @@ func TestEveryNameOfTheDriverBeforeTopodisk(t *testing.T) {
 		p, err := Parse(class, nil, Refuse)
 		return p.Warnings, err
 	}
-	ofSnapshots := func(parse func(map[string]string, Unknown) (SnapshotParameters, error)) func(map[string]string) ([]string, error) {
+	ofSnapshots := func(parse func(map[string]string, Unknown) (SnapshotClass, error)) func(map[string]string) ([]string, error) {
 		return func(class map[string]string) ([]string, error) {
 			p, err := parse(class, Refuse)
 			return p.Warnings, err
@@ -66,7 +68,7 @@ func TestEveryNameOfTheDriverBeforeTopodisk(t *testing.T) {
 			"csi.storage.k8s.io/pvc/namespace":      {"shop", taken},
 			"csi.storage.k8s.io/pv/name":            {"pv-1", taken},
 		}},
-		"VolumeSnapshotClass": {ofSnapshots(ParseSnapshot), nil, map[string][2]string{
+		"VolumeSnapshotClass": {ofSnapshots(ParseSnapshotClass), nil, map[string][2]string{
 			"snapshotType":                                {"InstantAccess", idle},
 			"instantAccessRetentionDays":                  {"1", idle},
 			"retentionDays":                               {"7", taken},
@@ -75,7 +77,7 @@ func TestEveryNameOfTheDriverBeforeTopodisk(t *testing.T) {
 			"csi.storage.k8s.io/volumesnapshot/name":      {"daily", taken},
 			"csi.storage.k8s.io/volumesnapshot/namespace": {"shop", taken},
 		}},
-		"VolumeGroupSnapshotClass": {ofSnapshots(ParseGroup), nil, map[string][2]string{
+		"VolumeGroupSnapshotClass": {ofSnapshots(ParseGroupClass), nil, map[string][2]string{
 			"resourceGroupId":   {"rg-1", taken},
 			"snapshotTags/team": {"web", taken},
 			"retentionDays":     {"7", refused},
@@ -111,7 +113,7 @@ func TestEveryNameOfTheDriverBeforeTopodisk(t *testing.T) {
 					t.Errorf("%s %s: %v; the log says %q", what, name, err, said)
 				}
 			case refused:
-				if KindOf(err) != Invalid || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "is not supported: ") {
+				if disk.KindOf(err) != disk.Invalid || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "is not supported: ") {
 					t.Errorf("%s %s: %v", what, name, err)
 				}
 			}

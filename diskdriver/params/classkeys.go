@@ -1,10 +1,12 @@
-package disk
+package params
 
 import (
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // SnapshotParameter names the snapshot that the class's disks are made from.
@@ -23,157 +25,157 @@ const (
 
 // classKeys are the parameters of a StorageClass: every name that the driver
 // before topodisk honoured, and categoryAffinity.
-var classKeys = keyTable[Parameters]{
+var classKeys = keyTable[Class]{
 	"type": {
-		set: (*Parameters).setCategories, use: use{
+		set: (*Class).setCategories, use: use{
 			means:  "Disk types, tried in this order within a zone; the next one only if ECS has none of the one before.",
-			values: someTypes, without: list(defaultCategories), rule: "CreateDisk, DiskCategory",
+			values: someTypes, without: disk.List(disk.DefaultCategories()), rule: "CreateDisk, DiskCategory",
 		},
 	},
 	"performanceLevel": {
-		set: (*Parameters).setLevels, use: use{
+		set: (*Class).setLevels, use: use{
 			means:  "Levels of `cloud_essd`, tried in this order; other types pass it over.",
 			values: "`PL0` to `PL3`, separated by commas", without: "`PL1`, which ECS fills in", rule: "CreateDisk, PerformanceLevel",
 		},
 	},
 	"zoneId": {
-		set: (*Parameters).setZones, use: use{
+		set: (*Class).setZones, use: use{
 			means:  "Narrows the zones that the claim allows. With nothing in common no disk is made, in no zone.",
 			values: "zones, separated by commas", without: "every zone that the claim allows", rule: "CreateDisk, ZoneId; CSI, accessibility_requirements",
 		},
 	},
 	"zoneid": {same: "zoneId"},
 	"regionId": {
-		set: text(func(p *Parameters) *string { return &p.Region }), use: use{
+		set: text(func(p *Class) *string { return &p.Region }), use: use{
 			means:  "The region. It is only checked.",
 			values: "the driver's region", without: "the driver's region", rule: "CreateDisk, RegionId",
 		},
 	},
 	"csi.storage.k8s.io/fstype": {
-		set: (*Parameters).setFilesystem, use: use{
+		set: (*Class).setFilesystem, use: use{
 			means:  "File system. Only one of the names may be there.",
-			values: strings.Join(Filesystems(), ", "), without: "ext4 (disk-provisioner's `--default-fstype`)", rule: "Kubernetes, csi-provisioner",
+			values: strings.Join(disk.Filesystems(), ", "), without: "ext4 (disk-provisioner's `--default-fstype`)", rule: "Kubernetes, csi-provisioner",
 		},
 	},
 	"fsType": {same: "csi.storage.k8s.io/fstype"},
 	"fstype": {same: "csi.storage.k8s.io/fstype"},
 	"mkfsOptions": {
-		set: text(func(p *Parameters) *string { return &p.MkfsOptions }), use: use{
+		set: text(func(p *Class) *string { return &p.MkfsOptions }), use: use{
 			means:  "Options of mkfs, carried to the node in the volume's attributes.",
 			values: "text", without: "none", rule: "CSI, volume_context",
 		},
 	},
 	"xfsFeatures": {
-		set: (*Parameters).setXFSFeatures, use: use{
+		set: (*Class).setXFSFeatures, use: use{
 			means: "Features of a new xfs file system: `lts_4.19` are those that Linux mounts since 4.19 (Alibaba Cloud Linux 2), " +
 				"`latest` those that mkfs.xfs has by default: reflink, and dates after 2038, which need Linux 5.10. `mkfsOptions` counts more.",
-			values: strings.Join(xfsFeatures(), ", "), without: "lts_4.19", rule: "CSI, volume_context",
+			values: strings.Join(disk.AllXFSFeatures(), ", "), without: "lts_4.19", rule: "CSI, volume_context",
 		},
 	},
 	"omitfsck": {
-		set: truth(func(p *Parameters) *bool { return &p.Unchecked }), use: use{
+		set: truth(func(p *Class) *bool { return &p.Unchecked }), use: use{
 			means:  "Mounts an ext3 or ext4 file system without checking it first.",
 			values: yesNo, without: "no: it is checked before it is mounted for writing", rule: "CSI, volume_context",
 		},
 	},
 	"categoryAffinity": {
-		set: truth(func(p *Parameters) *bool { return &p.CategoryAffinity }), use: use{
-			means:  "The PersistentVolume also demands a node that takes the disk's type: one with the label `" + NodeTypeLabel + "<type>=available`.",
+		set: truth(func(p *Class) *bool { return &p.CategoryAffinity }), use: use{
+			means:  "The PersistentVolume also demands a node that takes the disk's type: one with the label `" + disk.NodeTypeLabel + "<type>=available`.",
 			values: yesNo, without: "no: the zone is all that it demands", rule: "CSI, accessible_topology",
 		},
 	},
 	"volumeSizeAutoAvailable": {
-		set: truth(func(p *Parameters) *bool { return &p.AtLeast20 }), use: use{
+		set: truth(func(p *Class) *bool { return &p.AtLeast20 }), use: use{
 			means:  "Raises a claim of less than 20 GiB to 20 GiB.",
 			values: yesNo, without: "no: a type that doesn't take the size is passed over", rule: "CreateDisk, Size",
 		},
 	},
 	"encrypted": {
-		set: truth(func(p *Parameters) *bool { return &p.Encrypted }), use: use{
+		set: truth(func(p *Class) *bool { return &p.Encrypted }), use: use{
 			means:  "Encrypts the disk, with the account's service key unless `kmsKeyId` names another.",
 			values: yesNo, without: "no, unless the account encrypts all disks", rule: "CreateDisk, Encrypted",
 		},
 	},
 	"kmsKeyId": {
-		set: text(func(p *Parameters) *string { return &p.KMSKeyID }), use: use{
+		set: text(func(p *Class) *string { return &p.KMSKeyID }), use: use{
 			means:  "The KMS key to encrypt with. Needs `encrypted`.",
 			values: "ID of an enabled, symmetric key", without: "the account's service key", rule: "CreateDisk, KMSKeyId",
 		},
 	},
 	"alibabacloud.com/kms-key-id": {same: "kmsKeyId"},
 	"multiAttach": {
-		set: truth(func(p *Parameters) *bool { return &p.MultiAttach }), use: use{
+		set: truth(func(p *Class) *bool { return &p.MultiAttach }), use: use{
 			means:  "The disk can be attached to up to 16 instances of a kind that ECS allows (NVMe). Needed for access modes of several nodes; only block volumes may be written by several.",
 			values: yesNo, without: "no", rule: "CreateDisk, MultiAttach",
 		},
 	},
 	"provisionedIops": {
-		set: (*Parameters).setIOPS, use: use{
+		set: (*Class).setIOPS, use: use{
 			means:  "IOPS on top of those of the size, for types that take them.",
 			values: iopsRange, without: "0", rule: "CreateDisk, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
-		set: truth(func(p *Parameters) *bool { return &p.Bursting }), use: use{
+		set: truth(func(p *Class) *bool { return &p.Bursting }), use: use{
 			means:  "Lets the disk exceed its IOPS for a price, for types that take it. Not with `multiAttach`.",
 			values: yesNo, without: "no", rule: "CreateDisk, BurstingEnabled",
 		},
 	},
 	"resourceGroupId": {
-		set: text(func(p *Parameters) *string { return &p.ResourceGroupID }), use: use{
+		set: text(func(p *Class) *string { return &p.ResourceGroupID }), use: use{
 			means:  "The resource group that the disk belongs to.",
 			values: "ID of a resource group", without: "the account's default group", rule: "CreateDisk, ResourceGroupId",
 		},
 	},
 	"storageClusterId": {
-		set: text(func(p *Parameters) *string { return &p.StorageClusterID }), use: use{
+		set: text(func(p *Class) *string { return &p.StorageClusterID }), use: use{
 			means:  "The dedicated storage cluster that holds the disk. Needs `performanceLevel`.",
 			values: "ID of a storage cluster", without: "none", rule: "CreateDisk, StorageClusterId",
 		},
 	},
 	"diskTags": {
-		set: (*Parameters).setTags, use: use{
+		set: (*Class).setTags, use: use{
 			means:  "Tags of the disk.",
-			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", MostUserTags), without: "the driver's own tags alone", rule: "CreateDisk, Tag",
+			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", disk.MostUserTags), without: "the driver's own tags alone", rule: "CreateDisk, Tag",
 		},
 	},
 	"diskTags/": {
-		under: (*Parameters).tag, use: use{
+		under: (*Class).tag, use: use{
 			means:  "One tag of the disk, which wins over `diskTags`.",
 			values: tagRules, without: "as `diskTags`", rule: "CreateDisk, Tag",
 		},
 	},
 	SnapshotParameter: {
-		set: text(func(p *Parameters) *SnapshotID { return &p.SnapshotID }), use: use{
+		set: text(func(p *Class) *disk.SnapshotID { return &p.SnapshotID }), use: use{
 			means:  "The disk is made from this snapshot. A claim's `dataSource` is the better way.",
 			values: "ID of a snapshot", without: "the claim's `dataSource`, or an empty disk", rule: "CreateDisk, SnapshotId",
 		},
 	},
 	"archiveOnDelete": {
-		set: (*Parameters).setArchive, use: use{
+		set: (*Class).setArchive, use: use{
 			means:  "Before the disk is deleted, a snapshot of it is taken and waited for: `archived-<namespace>-<claim>-<disk>`. A disk that was never attached goes without.",
 			values: yesNo, without: "no", rule: "CreateSnapshot",
 		},
 	},
 	"volumeDeleteSnapshotRetentionDays": {
-		set: (*Parameters).setArchiveDays, use: use{
+		set: (*Class).setArchiveDays, use: use{
 			means:  "As `archiveOnDelete`; ECS deletes the snapshot after so many days. Not with `archiveOnDelete` no.",
-			values: fmt.Sprintf("days, 1 to %d", longestRetention), without: "the snapshot stays until somebody deletes it", rule: "CreateSnapshot, RetentionDays",
+			values: fmt.Sprintf("days, 1 to %d", disk.LongestRetention), without: "the snapshot stays until somebody deletes it", rule: "CreateSnapshot, RetentionDays",
 		},
 	},
 
 	"csi.storage.k8s.io/pvc/name": {
-		use: use{means: "Becomes the tag `" + ClaimNameTag + "`.", by: nodesOwn},
-		set: text(func(p *Parameters) *string { return &p.ClaimName }),
+		use: use{means: "Becomes the tag `" + disk.ClaimNameTag + "`.", by: nodesOwn},
+		set: text(func(p *Class) *string { return &p.ClaimName }),
 	},
 	"csi.storage.k8s.io/pvc/namespace": {
-		use: use{means: "Becomes the tag `" + ClaimNamespaceTag + "`.", by: nodesOwn},
-		set: text(func(p *Parameters) *string { return &p.ClaimNamespace }),
+		use: use{means: "Becomes the tag `" + disk.ClaimNamespaceTag + "`.", by: nodesOwn},
+		set: text(func(p *Class) *string { return &p.ClaimNamespace }),
 	},
 	"csi.storage.k8s.io/pv/name": {use: use{means: "Not used: the PersistentVolume is named after the disk.", by: nodesOwn}},
 
 	"readOnly":                           {idle: "mount the volume read-only in the Pod", set: idleTruth},
-	"restrictToHpnZone":                  {idle: "volumes of Lingjun zones are not supported", set: (*Parameters).setHPN},
+	"restrictToHpnZone":                  {idle: "volumes of Lingjun zones are not supported", set: (*Class).setHPN},
 	"volumeExpandAutoSnapshot":           {idle: "it is obsolete"},
 	"volume.kubernetes.io/selected-node": {idle: "the topology requirement says where the disk goes"},
 
@@ -188,9 +190,9 @@ var classKeys = keyTable[Parameters]{
 	"writeBPS":                        {barred: noLimit},
 }
 
-func (p *Parameters) setCategories(value string) error {
+func (p *Class) setCategories(value string) error {
 	if value == "available" {
-		p.categories = defaultCategories
+		p.categories = disk.DefaultCategories()
 		return nil
 	}
 	words, err := elements(value)
@@ -209,18 +211,18 @@ func (p *Parameters) setCategories(value string) error {
 }
 
 // category reads one disk type that the driver makes.
-func category(word string) (Category, error) {
-	traits, known := Category(word).Traits()
+func category(word string) (disk.Category, error) {
+	traits, known := disk.Category(word).Traits()
 	switch {
 	case !known:
-		return "", fmt.Errorf("%s is no disk type; allowed are %s", word, list(Categories()))
+		return "", fmt.Errorf("%s is no disk type; allowed are %s", word, disk.List(disk.Categories()))
 	case traits.Barred != "":
-		return "", fmt.Errorf("%s is not for volumes, as %s; allowed are %s", word, traits.Barred, list(Categories()))
+		return "", fmt.Errorf("%s is not for volumes, as %s; allowed are %s", word, traits.Barred, disk.List(disk.Categories()))
 	}
-	return Category(word), nil
+	return disk.Category(word), nil
 }
 
-func (p *Parameters) setLevels(value string) error {
+func (p *Class) setLevels(value string) error {
 	words, err := elements(value)
 	if err != nil {
 		return err
@@ -237,60 +239,60 @@ func (p *Parameters) setLevels(value string) error {
 }
 
 // level reads one performance level.
-func level(word string) (Level, error) {
-	if _, known := categories[essd].Levels[Level(word)]; !known {
+func level(word string) (disk.Level, error) {
+	if traits, _ := disk.ESSD.Traits(); traits.Levels[disk.Level(word)] == (disk.Range{}) {
 		return "", fmt.Errorf("%s is no performance level; allowed are PL0, PL1, PL2, PL3", word)
 	}
-	return Level(word), nil
+	return disk.Level(word), nil
 }
 
 // zoneForm is the form of a zone's ID: cn-hangzhou-h, ap-southeast-1a.
 var zoneForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
 
-func (p *Parameters) setZones(value string) error {
+func (p *Class) setZones(value string) error {
 	words, err := elements(value)
 	if err != nil {
 		return err
 	}
-	var zones []Zone
+	var zones []disk.Zone
 	for _, word := range words {
 		if !zoneForm.MatchString(word) {
 			return fmt.Errorf("%q is no zone; allowed is a list such as cn-hangzhou-h,cn-hangzhou-i", word)
 		}
-		zones = append(zones, Zone(word))
+		zones = append(zones, disk.Zone(word))
 	}
 	if p.Zones != nil && !slices.Equal(p.Zones, zones) {
-		return fmt.Errorf("another name of the same parameter says %q", list(p.Zones))
+		return fmt.Errorf("another name of the same parameter says %q", disk.List(p.Zones))
 	}
 	p.Zones = zones
 	return nil
 }
 
-func (p *Parameters) setFilesystem(value string) error {
-	if !slices.Contains(Filesystems(), value) {
-		return fmt.Errorf("allowed are %s", strings.Join(Filesystems(), ", "))
+func (p *Class) setFilesystem(value string) error {
+	if !slices.Contains(disk.Filesystems(), value) {
+		return fmt.Errorf("allowed are %s", strings.Join(disk.Filesystems(), ", "))
 	}
-	return text(func(p *Parameters) *string { return &p.Filesystem })(p, value)
+	return text(func(p *Class) *string { return &p.Filesystem })(p, value)
 }
 
-func (p *Parameters) setXFSFeatures(value string) (err error) {
-	p.XFSFeatures, err = ParseXFSFeatures(value)
+func (p *Class) setXFSFeatures(value string) (err error) {
+	p.XFSFeatures, err = disk.ParseXFSFeatures(value)
 	return err
 }
 
-func (p *Parameters) setIOPS(value string) (err error) {
+func (p *Class) setIOPS(value string) (err error) {
 	p.ProvisionedIOPS, err = count(value)
 	return err
 }
 
-func (p *Parameters) setHPN(value string) error {
+func (p *Class) setHPN(value string) error {
 	if value != "never" {
 		return fmt.Errorf("allowed is never: volumes of Lingjun zones are not supported")
 	}
 	return nil
 }
 
-func (p *Parameters) setTags(value string) error {
+func (p *Class) setTags(value string) error {
 	words, err := elements(value)
 	if err != nil {
 		return err
@@ -307,8 +309,8 @@ func (p *Parameters) setTags(value string) error {
 	return nil
 }
 
-func (p *Parameters) tag(name, value string) error {
-	if err := checkTag(name, value); err != nil {
+func (p *Class) tag(name, value string) error {
+	if err := disk.CheckTag(name, value); err != nil {
 		return err
 	}
 	p.Tags[name] = value

@@ -1,4 +1,4 @@
-package disk
+package params
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/topodisk/topodisk/test/golden"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 const admissionPage = "../../charts/topodisk/files/admission.json"
@@ -51,13 +53,13 @@ func TestWhatAdmissionRefusesTheDriverRefuses(t *testing.T) {
 			_, err := ParseChange(p)
 			return err
 		},
-		"VolumeSnapshotClass":      func(p map[string]string) error { _, err := ParseSnapshot(p, Refuse); return err },
-		"VolumeGroupSnapshotClass": func(p map[string]string) error { _, err := ParseGroup(p, Refuse); return err },
+		"VolumeSnapshotClass":      func(p map[string]string) error { _, err := ParseSnapshotClass(p, Refuse); return err },
+		"VolumeGroupSnapshotClass": func(p map[string]string) error { _, err := ParseGroupClass(p, Refuse); return err },
 	}
 	for _, a := range admissions() {
 		for _, rule := range append(a.Rules, a.Unknown) {
 			err := parse[a.Kind](rule.Refuses)
-			if err == nil || KindOf(err) != Invalid {
+			if err == nil || disk.KindOf(err) != disk.Invalid {
 				t.Errorf("%s: the driver takes %v, which the rule %q refuses: %v", a.Kind, rule.Refuses, rule.Message, err)
 			}
 		}
@@ -133,7 +135,7 @@ func rulesOf[P any](table keyTable[P]) []admissionRule {
 				Expression: value + " == '' || " + strings.ReplaceAll(good, "VALUE", value), Message: "parameter " + name + ": " + allowed, Refuses: map[string]string{name: wrong},
 			})
 		}
-		types, levels := slices.Sorted(slices.Values(strings.Split(list(Categories()), ", "))), []string{"PL0", "PL1", "PL2", "PL3"}
+		types, levels := slices.Sorted(slices.Values(strings.Split(disk.List(disk.Categories()), ", "))), []string{"PL0", "PL1", "PL2", "PL3"}
 		switch {
 		case k.barred != "":
 			rules = append(rules, admissionRule{Expression: value + " == ''", Message: "parameter " + name + " is not supported: " + k.barred, Refuses: map[string]string{name: "x"}})
@@ -147,16 +149,16 @@ func rulesOf[P any](table keyTable[P]) []admissionRule {
 			add("VALUE.split(',').all(word, word.trim() in "+cel(levels)+")", "PL1,PL7", "allowed are PL0, PL1, PL2 and PL3, separated by commas")
 		case k.values == "one of `PL0` to `PL3`":
 			add("VALUE in "+cel(levels), "PL7", "allowed is one of PL0, PL1, PL2 and PL3")
-		case k.values == strings.Join(Filesystems(), ", "):
-			add("VALUE in "+cel(Filesystems()), "ntfs", "allowed are "+k.values)
-		case k.values == strings.Join(xfsFeatures(), ", "):
-			add("VALUE in "+cel(xfsFeatures()), "lts_2.6", "allowed are "+k.values)
+		case k.values == strings.Join(disk.Filesystems(), ", "):
+			add("VALUE in "+cel(disk.Filesystems()), "ntfs", "allowed are "+k.values)
+		case k.values == strings.Join(disk.AllXFSFeatures(), ", "):
+			add("VALUE in "+cel(disk.AllXFSFeatures()), "lts_2.6", "allowed are "+k.values)
 		case k.values == iopsRange:
 			add("VALUE.matches('^[+]?[0-9]{1,18}$')", "-1", "allowed is a whole number from 0")
 		case k.values == "zones, separated by commas":
 			add("VALUE.split(',').all(word, word.trim().matches('"+zoneForm.String()+"'))", "Zone H", "allowed is a list such as cn-hangzhou-h,cn-hangzhou-i")
-		case strings.Contains(k.values, fmt.Sprintf("1 to %d", longestRetention)):
-			add(fmt.Sprintf("VALUE.matches('^[+]?[0-9]{1,18}$') && int(VALUE.replace('+', '')) >= 1 && int(VALUE.replace('+', '')) <= %d", longestRetention), "0", fmt.Sprintf("allowed is a number of days from 1 to %d", longestRetention))
+		case strings.Contains(k.values, fmt.Sprintf("1 to %d", disk.LongestRetention)):
+			add(fmt.Sprintf("VALUE.matches('^[+]?[0-9]{1,18}$') && int(VALUE.replace('+', '')) >= 1 && int(VALUE.replace('+', '')) <= %d", disk.LongestRetention), "0", fmt.Sprintf("allowed is a number of days from 1 to %d", disk.LongestRetention))
 		}
 	}
 	return rules

@@ -1,4 +1,4 @@
-package disk
+package params
 
 import (
 	"fmt"
@@ -92,7 +92,7 @@ func truth[P any](field func(*P) *bool) func(*P, string) error {
 }
 
 // idleTruth wants a yes or no, and does nothing with it.
-func idleTruth(_ *Parameters, value string) error {
+func idleTruth(_ *Class, value string) error {
 	_, err := boolean(value)
 	return err
 }

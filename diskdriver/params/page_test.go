@@ -1,4 +1,4 @@
-package disk
+package params
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/topodisk/topodisk/test/golden"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 const parametersPage = "../../docs/parameters.md"
@@ -45,7 +47,7 @@ func checkUses[P any](t *testing.T, class string, table keyTable[P]) {
 
 const parametersIntro = `# Parameters
 
-<!-- Made from the tables in diskdriver/disk that read the parameters, by make docs-update. -->
+<!-- Made from the tables in diskdriver/params that read the parameters, by make docs-update. -->
 
 Every parameter that disk-driver knows, class by class. [storageclass.md](storageclass.md) says how to use them, and has
 those that disk-provisioner reads itself.
@@ -108,8 +110,8 @@ func names[P any](table keyTable[P], name string) string {
 
 func typesSection() string {
 	var does, barred []string
-	for _, c := range slices.Sorted(maps.Keys(categories)) {
-		t := categories[c]
+	for _, c := range disk.KnownCategories() {
+		t, _ := c.Traits()
 		if t.Barred != "" {
 			barred = append(barred, row("`"+string(c)+"`", t.Barred))
 			continue
@@ -119,10 +121,10 @@ func typesSection() string {
 	return "\n## Disk types\n" +
 		rows("", does, "Type", "Size", "Takes") +
 		rows("Never made:", barred, "Type", "Why") +
-		"\nFile systems are " + strings.Join(Filesystems(), ", ") + ". A disk has whole GiB.\n"
+		"\nFile systems are " + strings.Join(disk.Filesystems(), ", ") + ". A disk has whole GiB.\n"
 }
 
-func sizesOf(t Traits) string {
+func sizesOf(t disk.Traits) string {
 	if t.Levels == nil {
 		return t.Size.String()
 	}
@@ -133,7 +135,7 @@ func sizesOf(t Traits) string {
 	return strings.Join(words, "; ")
 }
 
-func traitsOf(t Traits) string {
+func traitsOf(t disk.Traits) string {
 	var words []string
 	for word, has := range map[string]bool{
 		"`performanceLevel`": t.Levels != nil, "`provisionedIops`": t.IOPS, "`burstingEnabled`": t.Bursting, "`multiAttach`": t.MultiAttach,

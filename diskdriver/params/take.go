@@ -1,9 +1,11 @@
-package disk
+package params
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // take sets every value in p, in the order of the names, so that the first
@@ -17,11 +19,11 @@ func take[P any](p *P, what string, values map[string]string, keys keyTable[P], 
 			warnings = append(warnings, fmt.Sprintf("%s %s is unknown and does nothing", what, name))
 			continue
 		case !known:
-			return nil, Errorf(Invalid, "%s %s (value %q) is unknown; allowed are %s", what, name, value, keys)
+			return nil, disk.Errorf(disk.Invalid, "%s %s (value %q) is unknown; allowed are %s", what, name, value, keys)
 		case value == "" && k.under == nil:
 			continue
 		case k.barred != "":
-			return nil, Errorf(Invalid, "%s %s (value %q) is not supported: %s", what, name, value, k.barred)
+			return nil, disk.Errorf(disk.Invalid, "%s %s (value %q) is not supported: %s", what, name, value, k.barred)
 		case k.idle != "":
 			warnings = append(warnings, fmt.Sprintf("%s %s does nothing: %s", what, name, k.idle))
 		}
@@ -29,7 +31,7 @@ func take[P any](p *P, what string, values map[string]string, keys keyTable[P], 
 			continue
 		}
 		if err := k.set(p, value); err != nil {
-			return nil, Errorf(Invalid, "%s %s: %q is not allowed: %w", what, name, value, err)
+			return nil, disk.Errorf(disk.Invalid, "%s %s: %q is not allowed: %w", what, name, value, err)
 		}
 	}
 	return warnings, nil

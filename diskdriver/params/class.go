@@ -1,0 +1,151 @@
+// Package params understands the parameters of StorageClasses,
+// VolumeAttributesClasses, VolumeSnapshotClasses and VolumeGroupSnapshotClasses:
+// text in, what a disk or snapshot is to be out. Whatever it refuses is Invalid,
+// and names the parameter, its value and what is allowed.
+package params
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Class is the parameters of a StorageClass, as understood.
+type Class struct {
+	Choices          []disk.Choice // in the order of preference
+	Zones            []disk.Zone   // parameter zoneId; empty: any
+	Region           string        // parameter regionId; empty: the driver's
+	Filesystem       string        // parameter fsType; empty: the capability says
+	MkfsOptions      string
+	XFSFeatures      disk.XFSFeatures // empty: XFSLTS419
+	Unchecked        bool             // parameter omitfsck: the node doesn't check a file system before it mounts it
+	CategoryAffinity bool             // the PV's affinity names the category too
+	AtLeast20        bool             // parameter volumeSizeAutoAvailable: raise a smaller claim to 20 GiB
+	Encrypted        bool
+	KMSKeyID         string
+	MultiAttach      bool
+	ProvisionedIOPS  int64
+	Bursting         bool
+	ResourceGroupID  string
+	StorageClusterID string
+	Tags             disk.Tags // the user's
+	SnapshotID       disk.SnapshotID
+	ClaimName        string   // the claim that the volume is for, if the provisioner says so
+	ClaimNamespace   string   // and its namespace
+	Warnings         []string // what was taken and does nothing, for the log
+
+	categories  []disk.Category
+	levels      []disk.Level
+	archive     *bool // parameter archiveOnDelete
+	archiveDays int64 // 0: without an end
+}
+
+// Unknown says what to do with a parameter whose name is not known.
+type Unknown string
+
+// The ways to treat an unknown parameter.
+const (
+	Refuse Unknown = "refuse"
+	Warn   Unknown = "warn"
+)
+
+// Parse understands the parameters of a StorageClass and, over them, those of
+// a VolumeAttributesClass. An empty value is the same as none. A bad value, a
+// feature that the driver doesn't have and, unless they are only to be warned
+// of, an unknown name are Invalid; the error names the parameter, its value
+// and what is allowed.
+func Parse(class, mutable map[string]string, unknown Unknown) (Class, error) {
+	p := Class{Tags: disk.Tags{}}
+	var err error
+	if p.Warnings, err = take(&p, "parameter", class, classKeys, unknown); err != nil {
+		return Class{}, err
+	}
+	change, warnings, err := parseChange(mutable, unknown)
+	if err != nil {
+		return Class{}, err
+	}
+	p.Warnings = append(p.Warnings, warnings...)
+	p.overlay(change)
+	if err := p.settle(); err != nil {
+		return Class{}, err
+	}
+	return p, nil
+}
+
+// settle checks what one parameter demands of another and crosses categories
+// with levels.
+func (p *Class) settle() error {
+	switch {
+	case p.KMSKeyID != "" && !p.Encrypted:
+		return disk.Errorf(disk.Invalid, `parameter kmsKeyId: %q needs parameter encrypted to be "true"`, p.KMSKeyID)
+	case p.StorageClusterID != "" && len(p.levels) == 0:
+		return disk.Errorf(disk.Invalid, "parameter storageClusterId: %q needs parameter performanceLevel", p.StorageClusterID)
+	case p.Bursting && p.MultiAttach:
+		return disk.Errorf(disk.Invalid, `parameter burstingEnabled: "true" is not allowed with multiAttach; allowed is "false"`)
+	case len(p.Tags) > disk.MostUserTags:
+		return disk.Errorf(disk.Invalid, "parameter diskTags: %d tags; at most %d are allowed, for a disk has room for %d and the driver needs the rest",
+			len(p.Tags), disk.MostUserTags, disk.MostTags)
+	}
+	if err := p.checkArchive(); err != nil {
+		return err
+	}
+	if len(p.categories) == 0 {
+		p.categories = disk.DefaultCategories()
+	}
+	for _, c := range p.categories {
+		if c != disk.ESSD || len(p.levels) == 0 {
+			p.Choices = append(p.Choices, disk.Choice{Category: c})
+			continue
+		}
+		for _, level := range p.levels {
+			p.Choices = append(p.Choices, disk.Choice{Category: c, Level: level})
+		}
+	}
+	p.warnOfIdle(len(p.levels) > 0, "performanceLevel", func(t disk.Traits) bool { return t.Levels != nil })
+	p.warnOfIdle(p.ProvisionedIOPS > 0, "provisionedIops", func(t disk.Traits) bool { return t.IOPS })
+	p.warnOfIdle(p.Bursting, "burstingEnabled", func(t disk.Traits) bool { return t.Bursting })
+	return nil
+}
+
+// warnOfIdle says so if none of the class's types takes a parameter. The driver
+// that topodisk replaces took such classes, so they stay good.
+func (p *Class) warnOfIdle(given bool, name string, takes func(disk.Traits) bool) {
+	if given && !slices.ContainsFunc(p.categories, func(c disk.Category) bool {
+		traits, _ := c.Traits()
+		return takes(traits)
+	}) {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("parameter %s does nothing: no disk type of the class takes it", name))
+	}
+}
+
+// Want is Want with what the class says of sizes: volumeSizeAutoAvailable
+// raises a smaller claim to 20 GiB, because the class asks for it.
+func (p Class) Want(requiredBytes, limitBytes int64, filesystem string) (disk.Wanted, error) {
+	want, err := disk.Want(requiredBytes, limitBytes, filesystem)
+	if err != nil || !p.AtLeast20 || want.Least >= 20 {
+		return want, err
+	}
+	if want.Most < 20 {
+		return disk.Wanted{}, disk.Errorf(disk.OutOfRange, "capacity_range: limit_bytes %d is below the 20 GiB that parameter volumeSizeAutoAvailable demands", limitBytes)
+	}
+	want.Least = 20
+	return want, nil
+}
+
+// Spec returns the disk that the class asks for under a volume's name.
+func (p Class) Spec(name, cluster string) disk.Spec {
+	tags := disk.VolumeTags(p.Tags, name, cluster, p.ClaimName, p.ClaimNamespace)
+	tags.SetCut(disk.ArchiveTag, p.archiveTag())
+	return disk.Spec{
+		Name:             name,
+		Encrypted:        p.Encrypted,
+		KMSKeyID:         p.KMSKeyID,
+		MultiAttach:      p.MultiAttach,
+		ProvisionedIOPS:  p.ProvisionedIOPS,
+		Bursting:         p.Bursting,
+		ResourceGroupID:  p.ResourceGroupID,
+		StorageClusterID: p.StorageClusterID,
+		Tags:             tags,
+	}
+}

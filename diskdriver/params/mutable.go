@@ -1,0 +1,144 @@
+package params
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// change is what the parameters of a VolumeAttributesClass have named so far.
+type change struct{ disk.Change }
+
+// asItIs is what becomes of a trait that a change doesn't name.
+const asItIs = "stays as it is"
+
+// mutableKeys are the parameters of a VolumeAttributesClass.
+var mutableKeys = keyTable[change]{
+	"type": {
+		set: (*change).setCategory, use: use{
+			means:  "The disk type. ECS says which type leads to which, and how long it has to be kept before the next change. A disk can't change between regional and zonal; one with `multiAttach` keeps its type.",
+			values: "one type of the table below", without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
+		},
+	},
+	"performanceLevel": {
+		set: (*change).setLevel, use: use{
+			means:  "The level of a `cloud_essd`.",
+			values: "one of `PL0` to `PL3`", without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
+		},
+	},
+	"provisionedIops": {
+		set: (*change).setIOPS, use: use{
+			means:  "IOPS on top of those of the size, for types that take them.",
+			values: iopsRange, without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
+		},
+	},
+	"burstingEnabled": {
+		set: (*change).setBursting, use: use{
+			means:  "Lets the disk exceed its IOPS for a price, for types that take it.",
+			values: fmt.Sprintf("%s; yes from %d GiB, not with `multiAttach`", yesNo, disk.LeastToBurst), without: asItIs, rule: "ModifyDiskAttribute, BurstingEnabled",
+		},
+	},
+	"diskTags/": {
+		under: (*change).tag, use: use{
+			means:  "Sets a tag of the disk.",
+			values: tagRules, without: asItIs, rule: "TagResources, Tag",
+		},
+	},
+	"-diskTags/": {
+		under: (*change).untag, use: use{
+			means:  "Removes a tag of the disk.",
+			values: "any text, or none; not the driver's own tags", without: asItIs, rule: "UntagResources, TagKey",
+		},
+	},
+	"csi.storage.k8s.io/": {
+		under: func(*change, string, string) error { return nil },
+		use:   use{means: "Not used.", by: "csi-resizer"},
+	},
+}
+
+// ParseChange understands the parameters of a VolumeAttributesClass. A bad
+// value and an unknown name are Invalid, whatever is done about unknown names
+// of a StorageClass, for a change that is asked for must not be left out.
+func ParseChange(mutable map[string]string) (disk.Change, error) {
+	c, _, err := parseChange(mutable, Refuse)
+	return c, err
+}
+
+func parseChange(mutable map[string]string, unknown Unknown) (disk.Change, []string, error) {
+	c := change{disk.Change{Tag: disk.Tags{}}}
+	warnings, err := take(&c, "mutable parameter", mutable, mutableKeys, unknown)
+	if err != nil {
+		return disk.Change{}, nil, err
+	}
+	for _, name := range c.Untag {
+		if _, both := c.Tag[name]; both {
+			return disk.Change{}, nil, disk.Errorf(disk.Invalid, "mutable parameter -diskTags/%s is not allowed beside diskTags/%s: the tag can't both go and stay", name, name)
+		}
+	}
+	return c.Change, warnings, nil
+}
+
+func (c *change) setCategory(value string) (err error) {
+	if value == "available" || strings.Contains(value, ",") {
+		return fmt.Errorf("allowed is one of %s", disk.List(disk.Categories()))
+	}
+	c.Category, err = category(value)
+	return err
+}
+
+func (c *change) setLevel(value string) (err error) {
+	if strings.Contains(value, ",") {
+		return fmt.Errorf("allowed is one of PL0, PL1, PL2, PL3")
+	}
+	c.Level, err = level(value)
+	return err
+}
+
+func (c *change) setIOPS(value string) error {
+	n, err := count(value)
+	c.IOPS = &n
+	return err
+}
+
+func (c *change) setBursting(value string) error {
+	on, err := boolean(value)
+	c.Bursting = &on
+	return err
+}
+
+func (c *change) tag(name, value string) error {
+	c.Tag[name] = value
+	return disk.CheckTag(name, value)
+}
+
+func (c *change) untag(name, _ string) error {
+	if disk.IsDriverTag(name) {
+		return fmt.Errorf("the driver itself needs the tag %s", name)
+	}
+	c.Untag = append(c.Untag, name)
+	slices.Sort(c.Untag)
+	return nil
+}
+
+// overlay puts a change over the parameters of a class.
+func (p *Class) overlay(c disk.Change) {
+	if c.Category != "" {
+		p.categories = []disk.Category{c.Category}
+	}
+	if c.Level != "" {
+		p.levels = []disk.Level{c.Level}
+	}
+	if c.IOPS != nil {
+		p.ProvisionedIOPS = *c.IOPS
+	}
+	if c.Bursting != nil {
+		p.Bursting = *c.Bursting
+	}
+	for _, name := range c.Untag {
+		delete(p.Tags, name)
+	}
+	maps.Copy(p.Tags, c.Tag)
+}
