@@ -4,11 +4,16 @@ import (
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/health"
+	"github.com/topodisk/topodisk/diskdriver/listing"
 )
 
 // controller answers the CSI Controller service.
 type controller struct {
-	csi.UnimplementedControllerServer
+	unimplemented
+	*healthServer
 	config      Config
 	disks       Disks
 	attachments Attachments
@@ -21,8 +26,14 @@ type controller struct {
 	shots       *history // of snapshots and groups
 	unsettled   *unsettled
 	offers      *offers
-	pass        pass
-	watch       watch
+	all         *listing.Disks
+}
+
+type healthServer = health.Server
+
+// unimplemented answers the calls that nothing else does.
+type unimplemented struct {
+	csi.UnimplementedControllerServer
 }
 
 // area is where the controller works.
@@ -31,10 +42,16 @@ func (c *controller) area() area {
 }
 
 func newController(config Config, ecs ECS) *controller {
-	return &controller{
+	c := &controller{
 		config: config, disks: ecs, attachments: ecs, tags: ecs, stock: ecs, snapshots: ecs, groups: ecs, changes: ecs,
 		history: newHistory(), shots: newHistory(), unsettled: newUnsettled(), offers: newOffers(),
 	}
+	states := health.NewStates()
+	c.all = listing.NewDisks(ecs, states.SawAll)
+	c.healthServer = health.NewServer(ecs, c.all, states, func(ctx context.Context) (disk.Offers, error) {
+		return c.offers.of(ctx, c.stock, []disk.Choice{{Category: "cloud_essd"}})
+	})
+	return c
 }
 
 // of returns a controller of another account. Disks have one ID over all

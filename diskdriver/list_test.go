@@ -1,84 +1,30 @@
 package diskdriver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/listing"
 )
 
-func TestWhatIsThereThroughoutIsListedOnceWhateverComesAndGoes(t *testing.T) {
-	for seed := range uint64(200) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		there := map[disk.ID]bool{}
-		add := func(id disk.ID) { there[id] = true }
-		for range 1 + random.IntN(30) {
-			add(disk.ID(fmt.Sprintf("d-stay%d", random.IntN(1000))))
-		}
-		stays := len(there)
-		most := 1 + random.IntN(5)
-		seen := map[disk.ID]int{}
-		for last := disk.ID(""); ; {
-			for n := range 4 {
-				add(disk.ID(fmt.Sprintf("d-%c%d", 'a'+rune(random.IntN(26)), n)))
-			}
-			for id := range there {
-				if len(id) < 6 && random.IntN(2) == 0 {
-					delete(there, id)
-				}
-			}
-			var disks []disk.Disk
-			for id := range there {
-				disks = append(disks, disk.Disk{ID: id})
-			}
-			slices.SortFunc(disks, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
-			got, more := page(disks, last, most, func(d disk.Disk) disk.ID { return d.ID })
-			if len(got) > most {
-				t.Fatalf("seed %d: a page of %d, at most %d are allowed", seed, len(got), most)
-			}
-			for _, d := range got {
-				seen[d.ID]++
-			}
-			if !more {
-				break
-			}
-			last = got[len(got)-1].ID
-		}
-		listed := 0
-		for id, times := range seen {
-			if times > 1 {
-				t.Fatalf("seed %d: %s is listed %d times", seed, id, times)
-			}
-			if len(id) >= 6 {
-				listed++
-			}
-		}
-		if listed != stays {
-			t.Errorf("seed %d: %d of %d disks listed", seed, listed, stays)
-		}
-	}
-}
+// listedDisks is an ECS that has some disks.
+type listedDisks struct{ disks []disk.Disk }
 
-// listing is an ECS that has some disks.
-type listing struct{ disks []disk.Disk }
-
-func (l listing) List(context.Context) ([]disk.Disk, error) { return l.disks, nil }
+func (l listedDisks) List(context.Context) ([]disk.Disk, error) { return l.disks, nil }
 
 func TestAListWithoutALimitComesInPagesThatGRPCTakes(t *testing.T) {
-	disks := make([]disk.Disk, longestPage+1)
+	disks := make([]disk.Disk, listing.LongestPage+1)
 	for i := range disks {
 		disks[i].ID = disk.ID(fmt.Sprintf("d-%05d", i))
 	}
 	c := newController(Config{}, struct {
-		listing
+		listedDisks
 		others
-	}{listing: listing{disks: disks}})
+	}{listedDisks: listedDisks{disks: disks}})
 	total := 0
 	for token := ""; ; {
 		response, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{StartingToken: token})
@@ -93,43 +39,4 @@ func TestAListWithoutALimitComesInPagesThatGRPCTakes(t *testing.T) {
 	if total != len(disks) {
 		t.Errorf("%d of %d disks listed", total, len(disks))
 	}
-}
-
-func FuzzAPageTokenIsRefusedOrGoesOn(f *testing.F) {
-	all := []disk.Disk{{ID: "d-a"}, {ID: "d-b"}, {ID: "d-c"}, {ID: "d-d"}, {ID: "d-e"}}
-	idOf := func(d disk.Disk) disk.ID { return d.ID }
-	f.Add("", int32(0))
-	f.Add("after:d-b", int32(2))
-	f.Add("after:", int32(1))
-	f.Add("after:zzz", int32(-1))
-	f.Add("3", int32(1))
-	f.Fuzz(func(t *testing.T, token string, most int32) {
-		last, err := lastListed(most, token)
-		if err != nil {
-			if kind := disk.KindOf(err); kind != disk.Invalid && kind != disk.BadToken {
-				t.Errorf("token %q, %d entries: %v", token, most, err)
-			}
-			return
-		}
-		var got []disk.ID
-		for from, more := disk.ID(last), true; more; {
-			var listed []disk.Disk
-			listed, more = page(all, from, int(most), idOf)
-			if len(listed) == 0 && more || most > 0 && len(listed) > int(most) {
-				t.Fatalf("token %q: a page of %d, and more %v", token, len(listed), more)
-			}
-			for _, d := range listed {
-				got, from = append(got, d.ID), d.ID
-			}
-		}
-		var want []disk.ID
-		for _, d := range all {
-			if cmp.Compare(d.ID, disk.ID(last)) > 0 {
-				want = append(want, d.ID)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("after %q come %v, want %v", token, got, want)
-		}
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/listing"
 )
 
 // ListSnapshots lists the snapshots of the region, whoever made them, but for
@@ -17,7 +18,7 @@ import (
 // may have fewer. A snapshot that is there throughout is listed once, whatever
 // comes and goes between two pages.
 func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	if err := checkMost(req.GetMaxEntries()); err != nil {
+	if err := listing.CheckMost(req.GetMaxEntries()); err != nil {
 		return nil, err
 	}
 	from, err := readBookmark(req.GetStartingToken())
@@ -28,8 +29,8 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 		return c.listOne(ctx, req)
 	}
 	most := int(req.GetMaxEntries())
-	if most == 0 || most > longestPage {
-		most = longestPage
+	if most == 0 || most > listing.LongestPage {
+		most = listing.LongestPage
 	}
 	shots, to, err := c.listFrom(ctx, disk.SnapshotFilter{Source: disk.ID(req.GetSourceVolumeId())}, from, most)
 	if err != nil {
@@ -147,7 +148,7 @@ func readBookmark(token string) (bookmark, error) {
 	}
 	foreign := func(id string) bool { return len(id) > ending || !endForm.MatchString(id) }
 	if token != "" && (!ours || !whole || page == "" && b.listed == nil || slices.ContainsFunc(b.listed, foreign)) {
-		return bookmark{}, badToken(token)
+		return bookmark{}, listing.BadToken(token)
 	}
 	return b, nil
 }

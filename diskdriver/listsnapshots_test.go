@@ -14,6 +14,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/listing"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -172,7 +173,7 @@ func FuzzTokens(f *testing.F) {
 		f.Add(token)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if last, err := lastListed(0, token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && token != "" && tokenPrefix+last != token {
+		if last, err := listing.Start(0, token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && token != "" && listing.Token(last) != token {
 			t.Errorf("a list of volumes from %q: after %q, error %v", token, last, err)
 		}
 		if b, err := readBookmark(token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && b.token() != token {

@@ -1,4 +1,4 @@
-package diskdriver
+package health
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// ailment is one thing that is wrong with a disk (CSI spec, VolumeHealthEntry).
-type ailment struct {
+// condition is one thing that is wrong with a disk (CSI spec, VolumeHealthEntry).
+type condition struct {
 	status  csi.VolumeHealthErrorType
 	reason  string // CamelCase, for machines; each cause has its own
 	message string // for people
@@ -22,16 +22,16 @@ const (
 	inaccessible = csi.VolumeHealthErrorType_INACCESSIBLE
 )
 
-// ailments says what is wrong with a disk by what ECS shows of it, of how long it
+// conditions says what is wrong with a disk by what ECS shows of it, of how long it
 // has been seen in its state, and of what the zones have to give; nil if that
 // isn't known. Each reason comes once.
-func ailments(d disk.Disk, lasting time.Duration, zones disk.Offers) []ailment {
+func conditions(d disk.Disk, lasting time.Duration, zones disk.Offers) []condition {
 	return slices.Concat(locksOf(d), delayOf(d, lasting), troubleOf(d, zones))
 }
 
 // locks are the reasons for which ECS locks a disk (DescribeDisks,
 // OperationLocks). Of a disk that is on no instance a security lock says nothing.
-var locks = map[string]ailment{
+var locks = map[string]condition{
 	"financial":              {inaccessible, "LockedForPayment", "ECS has locked the disk for a payment that is due; no node can attach it before the account has paid"},
 	"dedicatedhostfinancial": {inaccessible, "LockedForHostPayment", "ECS has locked the disk for a payment that is due for the dedicated host of its instance"},
 	"security":               {inaccessible, "LockedForSecurity", "ECS has locked the disk for security reasons, as it says in the console's security events of the instance"},
@@ -39,17 +39,17 @@ var locks = map[string]ailment{
 }
 
 // locksOf tells of the locks on a disk.
-func locksOf(d disk.Disk) []ailment {
-	var all []ailment
+func locksOf(d disk.Disk) []condition {
+	var all []condition
 	for _, lock := range slices.Compact(slices.Sorted(slices.Values(d.Locks))) {
 		a, known := locks[lock]
 		switch {
 		case lock == "security" && d.State != disk.Attached:
 			continue
 		case !known:
-			a = ailment{inaccessible, "LockedByECS", fmt.Sprintf("ECS has locked the disk, and gives %q for the reason", lock)}
+			a = condition{inaccessible, "LockedByECS", fmt.Sprintf("ECS has locked the disk, and gives %q for the reason", lock)}
 		}
-		if !slices.ContainsFunc(all, func(other ailment) bool { return other.reason == a.reason }) {
+		if !slices.ContainsFunc(all, func(other condition) bool { return other.reason == a.reason }) {
 			all = append(all, a)
 		}
 	}
@@ -71,7 +71,7 @@ var passing = map[disk.State]struct {
 }
 
 // delayOf tells of a state that doesn't end.
-func delayOf(d disk.Disk, lasting time.Duration) []ailment {
+func delayOf(d disk.Disk, lasting time.Duration) []condition {
 	slow, ok := passing[d.State]
 	if !ok || lasting < slow.limit {
 		return nil
@@ -81,22 +81,22 @@ func delayOf(d disk.Disk, lasting time.Duration) []ailment {
 		text = fmt.Sprintf("ECS has been showing the disk %s for %s", d.State, lasting.Round(time.Second))
 	}
 	if holders := d.Holders(); len(holders) > 0 {
-		text += ", with " + words(holders)
+		text += ", with " + disk.List(holders)
 	}
-	return []ailment{{slow.status, slow.reason, text}}
+	return []condition{{slow.status, slow.reason, text}}
 }
 
 // troubleOf tells of a zone that has nothing to give any more: the disk works,
 // but it can't be moved to another type, nor have a new disk or a copy beside it.
-func troubleOf(d disk.Disk, zones disk.Offers) []ailment {
+func troubleOf(d disk.Disk, zones disk.Offers) []condition {
 	offered, listed := zones[d.Zone]
 	switch {
 	case d.Zone == "" || len(zones) == 0:
 		return nil
 	case !listed:
-		return []ailment{{degraded, "ZoneNotListed", fmt.Sprintf("ECS lists the region's zones without the disk's, %s", d.Zone)}}
+		return []condition{{degraded, "ZoneNotListed", fmt.Sprintf("ECS lists the region's zones without the disk's, %s", d.Zone)}}
 	case len(offered) == 0:
-		return []ailment{{degraded, "ZoneWithoutStock", fmt.Sprintf("ECS has no disk of any type to give in the disk's zone, %s", d.Zone)}}
+		return []condition{{degraded, "ZoneWithoutStock", fmt.Sprintf("ECS has no disk of any type to give in the disk's zone, %s", d.Zone)}}
 	}
 	return nil
 }

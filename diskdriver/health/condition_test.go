@@ -1,4 +1,4 @@
-package diskdriver
+package health
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func TestWhatIsWrongWithADisk(t *testing.T) {
 		{"all at once", disk.Disk{State: disk.Detaching, Zone: "z-gone", Locks: []string{"financial"}}, time.Hour, zones, "INACCESSIBLE LockedForPayment, INACCESSIBLE DetachingTooLong, DEGRADED ZoneNotListed"},
 	} {
 		var got []string
-		for _, a := range ailments(test.disk, test.lasts, test.zones) {
+		for _, a := range conditions(test.disk, test.lasts, test.zones) {
 			got = append(got, fmt.Sprintf("%s %s", a.status, a.reason))
 			if a.message == "" {
 				t.Errorf("%s: %s says nothing to people", test.what, a.reason)
@@ -58,15 +58,15 @@ func TestWhatIsWrongWithADisk(t *testing.T) {
 	}
 }
 
-func TestTheManualHasEveryAilment(t *testing.T) {
-	page, err := os.ReadFile("../docs/volumes.md")
+func TestTheManualHasEveryCondition(t *testing.T) {
+	page, err := os.ReadFile("../../docs/volumes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := []ailment{{inaccessible, "LockedByECS", ""}, {degraded, "ZoneWithoutStock", ""}, {degraded, "ZoneNotListed", ""}}
+	rows := []condition{{inaccessible, "LockedByECS", ""}, {degraded, "ZoneWithoutStock", ""}, {degraded, "ZoneNotListed", ""}}
 	rows = slices.AppendSeq(rows, maps.Values(locks))
 	for _, slow := range passing {
-		rows = append(rows, ailment{slow.status, slow.reason, ""})
+		rows = append(rows, condition{slow.status, slow.reason, ""})
 	}
 	for _, a := range rows {
 		if row := fmt.Sprintf("| `%s` | `%s` |", a.status, a.reason); strings.Count(string(page), row) != 1 {
@@ -81,7 +81,7 @@ func TestTheManualHasEveryAilment(t *testing.T) {
 func TestHowLongADiskHasBeenInAStateThatShouldEnd(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	shown := func(id disk.ID, state disk.State) disk.Disk { return disk.Disk{ID: id, State: state} }
-	var w watch
+	w := NewStates()
 	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 	lasts := func(want int, d disk.Disk, minutes int) {
 		t.Helper()
@@ -89,17 +89,17 @@ func TestHowLongADiskHasBeenInAStateThatShouldEnd(t *testing.T) {
 			t.Errorf("after %d minutes %s has been %s for %v, want %d minutes", minutes, d.ID, d.State, got, want)
 		}
 	}
-	w.sawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Attached), shown("d-3", disk.Attaching)}, at(0))
+	w.SawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Attached), shown("d-3", disk.Attaching)}, at(0))
 	lasts(0, shown("d-1", disk.Detaching), 0)
 	w.saw(shown("d-1", disk.Detaching), at(2))
-	w.sawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Detaching)}, at(3))
+	w.SawAll([]disk.Disk{shown("d-1", disk.Detaching), shown("d-2", disk.Detaching)}, at(3))
 	lasts(3, shown("d-1", disk.Detaching), 3)
 	lasts(0, shown("d-2", disk.Detaching), 3)
 	lasts(0, shown("d-3", disk.Attaching), 3)
 	w.saw(shown("d-1", disk.Available), at(4))
 	w.saw(shown("d-1", disk.Detaching), at(5))
 	lasts(1, shown("d-1", disk.Detaching), 6)
-	w.sawAll(nil, at(7))
+	w.SawAll(nil, at(7))
 	if len(w.seen) != 0 {
 		t.Errorf("disks that are gone are remembered: %v", w.seen)
 	}
