@@ -189,7 +189,7 @@ func checkRoom(_ *exchange, o *attachOrder) *refusal {
 // startAttach ties the disk to the instance and plans the end of it.
 func (s *Server) startAttach(x *exchange, o attachOrder) {
 	if o.evict != nil {
-		s.untie(o.evict, x.now, x.cause())
+		s.removeAttachment(o.evict, x.now, x.cause())
 	}
 	a := &attachment{
 		disk: o.disk, instance: o.instance, device: o.device, phase: diskAttaching, cause: x.cause(), since: x.now, attached: x.now,
@@ -202,12 +202,12 @@ func (s *Server) startAttach(x *exchange, o attachOrder) {
 		a.shownAt = reply.Add(s.vary(lag))
 	}
 	o.disk.deleteWithInstance, o.disk.home = o.deleteWithInstance, o.instance.ID
-	s.tie(a)
+	s.addAttachment(a)
 	s.plan(x, transition{
 		at: reply.Add(s.vary(s.config.Latency.Attach)), disk: o.disk.id,
 		valid: func() bool { return a.live() && a.phase == diskAttaching },
 		done:  func(t transition) { s.finishAttach(a, t) },
-		fail:  func(t transition) { s.untie(a, t.at, t.cause) },
+		fail:  func(t transition) { s.removeAttachment(a, t.at, t.cause) },
 	})
 }
 

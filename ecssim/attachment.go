@@ -46,8 +46,8 @@ func (a *attachment) shown(now time.Time) string {
 	return a.phase
 }
 
-// tie adds an attachment that is being made.
-func (s *Server) tie(a *attachment) {
+// addAttachment adds an attachment that is being made.
+func (s *Server) addAttachment(a *attachment) {
 	a.disk.attachments = append(a.disk.attachments, a)
 	a.instance.attachments = append(a.instance.attachments, a)
 	a.disk.everAttached = true
@@ -60,8 +60,8 @@ func (s *Server) turn(a *attachment, phase string, at time.Time, cause string) {
 	s.note(a.disk, at, cause)
 }
 
-// untie takes an attachment away.
-func (s *Server) untie(a *attachment, at time.Time, cause string) {
+// removeAttachment takes an attachment away.
+func (s *Server) removeAttachment(a *attachment, at time.Time, cause string) {
 	is := func(other *attachment) bool { return other == a }
 	a.disk.attachments = slices.DeleteFunc(a.disk.attachments, is)
 	a.instance.attachments = slices.DeleteFunc(a.instance.attachments, is)

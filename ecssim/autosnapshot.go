@@ -18,7 +18,7 @@ func (s *Server) AddAutoSnapshot(diskID string) (string, error) {
 			id: s.ids.resource(snapshotPrefix), name: "auto2.0_" + now.Format("20060102") + "_sp", diskID: d.id, disk: d, size: d.size, category: d.category,
 			encrypted: d.encrypted, kmsKey: d.kmsKey, auto: true, status: shotAccomplished, asked: now, cutAt: now, usableAt: now, doneAt: now,
 		}
-		s.shots.add(n)
+		s.snapshots.add(n)
 	})
 	if n == nil {
 		return "", &ConfigError{"disk", diskID, "the ID of a disk that exists"}
@@ -37,9 +37,9 @@ func (n *snapshot) kind() string {
 // dropAutomatic deletes the automatic snapshots of a disk that is deleted; those
 // that somebody asked for stay.
 func (s *Server) dropAutomatic(d *disk) {
-	for _, n := range slices.Clone(s.shots.order) {
+	for _, n := range slices.Clone(s.snapshots.order) {
 		if n.disk == d && n.auto {
-			s.shots.remove(n)
+			s.snapshots.remove(n)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (s *Server) makeDisk(x *exchange) (string, *refusal) {
 		at: x.now.Add(s.vary(s.config.Latency.Available)), disk: d.id,
 		valid: func() bool { return s.disks.byID[d.id] == d },
 		done:  func(t transition) { d.creating = false; s.note(d, t.at, t.cause) },
-		fail:  func(transition) { s.disks.remove(d); s.ledger.stats.retire(d.id) },
+		fail:  func(transition) { s.disks.remove(d); s.ledger.stats.diskGone(d.id) },
 	})
 	return d.id, nil
 }

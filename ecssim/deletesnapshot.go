@@ -25,7 +25,7 @@ func (s *Server) deleteSnapshot(x *exchange) (object, *refusal) {
 	if !force && s.madeFrom(n) > 0 {
 		return nil, refuse(403, "SnapshotCreatedDisk", "The snapshot %s has been used to create disks.", n.id)
 	}
-	s.past.touchShot(n)
-	s.shots.remove(n)
+	s.earlier.touchShot(n)
+	s.snapshots.remove(n)
 	return nil, nil
 }

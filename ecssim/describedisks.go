@@ -42,7 +42,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	if dry, no := x.params.boolean("DryRun", false); no != nil || dry {
 		return nil, orDryRun(no)
 	}
-	shown, reply := s.cutDisks(x, page, candidates, filters)
+	shown, reply := s.pageOfDisks(x, page, candidates, filters)
 	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
 	list := []object{}
 	for _, d := range shown {
@@ -52,9 +52,9 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	return reply, nil
 }
 
-// cutDisks returns the disks of a page. There may be very many, and everybody
+// pageOfDisks returns the disks of a page. There may be very many, and everybody
 // waits meanwhile: without filters, those of other pages are not looked at.
-func (s *Server) cutDisks(x *exchange, pg page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, object) {
+func (s *Server) pageOfDisks(x *exchange, pg page, candidates iter.Seq[*disk], filters []diskFilter) ([]*disk, object) {
 	key := func(d *disk) int { return -d.seq }
 	if x.params["DiskIds"] == "" && len(filters) == 0 && !x.stale {
 		all := s.disks.order

@@ -56,7 +56,7 @@ func (s *Server) addTask(t *task) {
 		return
 	}
 	if i := slices.IndexFunc(s.tasks, func(t *task) bool { return t.status != taskProcessing }); i >= 0 {
-		s.past.touch(s.tasks[i].id)
+		s.earlier.touch(s.tasks[i].id)
 		s.tasks = slices.Delete(s.tasks, i, i+1)
 	}
 }

@@ -67,7 +67,7 @@ func (s *Server) startDetach(x *exchange, a *attachment) {
 	s.plan(x, transition{
 		at: s.repliesAt(x).Add(s.vary(s.config.Latency.Detach)), disk: a.disk.id,
 		valid: func() bool { return a.live() && a.phase == diskDetaching },
-		done:  func(t transition) { s.untie(a, t.at, t.cause) },
+		done:  func(t transition) { s.removeAttachment(a, t.at, t.cause) },
 		fail:  func(t transition) { s.turn(a, diskInUse, t.at, t.cause) },
 	})
 }

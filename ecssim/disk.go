@@ -52,8 +52,8 @@ type disk struct {
 // serial is what the guest reads from the device.
 func (d *disk) serial() string { return d.id[len("d-"):] }
 
-// shelf holds the disks that exist.
-type shelf struct {
+// diskStore holds the disks that exist.
+type diskStore struct {
 	byID    map[string]*disk
 	order   []*disk // the oldest first
 	last    int     // seq of the youngest
@@ -61,9 +61,9 @@ type shelf struct {
 	deleted int     // data disks
 }
 
-func newShelf() shelf { return shelf{byID: map[string]*disk{}} }
+func newDiskStore() diskStore { return diskStore{byID: map[string]*disk{}} }
 
-func (s *shelf) add(d *disk) {
+func (s *diskStore) add(d *disk) {
 	s.last++
 	d.seq = s.last
 	if !d.system {
@@ -73,7 +73,7 @@ func (s *shelf) add(d *disk) {
 	s.order = append(s.order, d)
 }
 
-func (s *shelf) remove(d *disk) {
+func (s *diskStore) remove(d *disk) {
 	if !d.system {
 		s.deleted++
 	}
@@ -83,7 +83,7 @@ func (s *shelf) remove(d *disk) {
 }
 
 // data is how many data disks there are.
-func (s *shelf) data() int {
+func (s *diskStore) data() int {
 	n := 0
 	for _, d := range s.order {
 		if !d.system {
@@ -94,7 +94,7 @@ func (s *shelf) data() int {
 }
 
 // newestFirst yields all disks, the last made first.
-func (s *shelf) newestFirst() iter.Seq[*disk] {
+func (s *diskStore) newestFirst() iter.Seq[*disk] {
 	return func(yield func(*disk) bool) {
 		for i := len(s.order) - 1; i >= 0; i-- {
 			if !yield(s.order[i]) {
@@ -105,7 +105,7 @@ func (s *shelf) newestFirst() iter.Seq[*disk] {
 }
 
 // named yields the disks of some IDs, the last made first.
-func (s *shelf) named(ids []string) iter.Seq[*disk] {
+func (s *diskStore) named(ids []string) iter.Seq[*disk] {
 	found := map[string]*disk{}
 	for _, id := range ids {
 		if d := s.byID[id]; d != nil {

@@ -38,7 +38,7 @@ func (s *Server) AddInstance(i Instance) error {
 			return
 		}
 		s.fleet.add(i, now)
-		s.past.touch(i.ID)
+		s.earlier.touch(i.ID)
 		s.bootDisk(s.fleet.instances[i.ID], now)
 	})
 	return err
@@ -57,7 +57,7 @@ func (s *Server) SetInstance(id string, change InstanceChange) error {
 			err = s.noInstance("id", id)
 			return
 		}
-		s.past.touch(id)
+		s.earlier.touch(id)
 		if change.Locked != nil {
 			i.locked = *change.Locked
 		}
@@ -95,14 +95,14 @@ func (i *instance) become(status string, at time.Time) {
 }
 
 func (s *Server) release(i *instance, at time.Time, cause string) {
-	s.past.touch(i.ID)
+	s.earlier.touch(i.ID)
 	delete(s.fleet.instances, i.ID)
 	for _, a := range slices.Clone(i.attachments) {
 		gone := a.disk.deleteWithInstance
-		s.untie(a, at, cause)
+		s.removeAttachment(a, at, cause)
 		if gone {
 			s.disks.remove(a.disk)
-			s.ledger.stats.retire(a.disk.id)
+			s.ledger.stats.diskGone(a.disk.id)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (s *Server) strikeInstance(x *exchange) {
 	case i == nil:
 	case x.fault.Do == FaultStops:
 		i.become(instanceStopped, x.at)
-		s.past.touch(i.ID)
+		s.earlier.touch(i.ID)
 	case x.fault.Do == FaultVanishes:
 		s.release(i, x.at, x.cause())
 	}

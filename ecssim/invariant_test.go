@@ -67,7 +67,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 func tieUp(s *Server, diskID, instanceID string) *attachment {
 	d, i := s.disks.byID[diskID], s.fleet.instances[instanceID]
 	a := &attachment{disk: d, instance: i, device: i.freeDevice(), phase: diskAttaching, cause: "test"}
-	s.tie(a)
+	s.addAttachment(a)
 	return a
 }
 

@@ -74,15 +74,15 @@ type metadataSession struct {
 	expires  time.Time
 }
 
-// concierge is the metadata service's own state.
-type concierge struct {
+// metadataService is the metadata service's own state.
+type metadataService struct {
 	sessions map[string]metadataSession
 	keys     map[string]*accessKey // by instance
 	tokens   int
 }
 
-func newConcierge() concierge {
-	return concierge{sessions: map[string]metadataSession{}, keys: map[string]*accessKey{}}
+func newMetadataService() metadataService {
+	return metadataService{sessions: map[string]metadataSession{}, keys: map[string]*accessKey{}}
 }
 
 // readMetadataRequest makes an exchange of a request below /latest/.
@@ -128,10 +128,10 @@ func (s *Server) metadataToken(x *exchange) (object, *refusal) {
 		return nil, refuse(400, "BadRequest", "400 - Bad Request: header X-aliyun-ecs-metadata-token-ttl-seconds %q, allowed is 1 to %d", x.header[ttlHeader], longestToken)
 	}
 	now := time.Now()
-	maps.DeleteFunc(s.concierge.sessions, func(_ string, t metadataSession) bool { return now.Sub(t.expires) > keptAfterEnd })
-	s.concierge.tokens++
-	token := "imds" + hexHash(fmt.Sprintf("%s/%d/%s", s.keys.seed, s.concierge.tokens, i.ID))
-	s.concierge.sessions[token] = metadataSession{i.ID, now.Add(time.Duration(seconds) * time.Second)}
+	maps.DeleteFunc(s.metadata.sessions, func(_ string, t metadataSession) bool { return now.Sub(t.expires) > keptAfterEnd })
+	s.metadata.tokens++
+	token := "imds" + hexHash(fmt.Sprintf("%s/%d/%s", s.keys.seed, s.metadata.tokens, i.ID))
+	s.metadata.sessions[token] = metadataSession{i.ID, now.Add(time.Duration(seconds) * time.Second)}
 	x.text = token
 	return nil, nil
 }
@@ -170,7 +170,7 @@ func (s *Server) checkMetadataToken(x *exchange, i *instance) *refusal {
 		}
 		return nil
 	}
-	if t, ok := s.concierge.sessions[token]; !ok || t.instance != i.ID || !time.Now().Before(t.expires) {
+	if t, ok := s.metadata.sessions[token]; !ok || t.instance != i.ID || !time.Now().Before(t.expires) {
 		return refuse(401, "Unauthorized", "401 - Unauthorized")
 	}
 	return nil
@@ -246,10 +246,10 @@ func (s *Server) identityDocument(i *instance) string {
 // who ask, and others when a twelfth of their life is left.
 func (s *Server) roleCredentials(i *instance) string {
 	now, life := time.Now(), cmp.Or(s.config.InstanceKeyLife, 6*time.Hour)
-	key := s.concierge.keys[i.ID]
+	key := s.metadata.keys[i.ID]
 	if key == nil || key.ended || key.expires.Sub(now) <= life/12 {
 		key = s.keys.issue(i.Role, i.ID, now, life)
-		s.concierge.keys[i.ID] = key
+		s.metadata.keys[i.ID] = key
 	}
 	return compactJSON(object{
 		"AccessKeyId": key.id, "AccessKeySecret": key.secret, "SecurityToken": key.token, "Expiration": key.expires.UTC().Format(secondTime),

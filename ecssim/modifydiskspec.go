@@ -281,7 +281,7 @@ func (s *Server) startModify(x *exchange, c respec) object {
 	s.tasksMade++
 	t := &task{seq: s.tasksMade, id: s.ids.resource(taskPrefix), change: c, status: taskProcessing, created: x.now}
 	s.addTask(t)
-	s.past.touch(t.id)
+	s.earlier.touch(t.id)
 	d.task, d.modifying = t, c.from.category != c.to.category
 	s.note(d, x.now, x.cause())
 	span := s.vary(s.config.Latency.Modify + time.Duration(d.size)*s.config.Latency.ModifyPerTiB/1024)
@@ -298,7 +298,7 @@ func (s *Server) startModify(x *exchange, c respec) object {
 func (s *Server) finishTask(t *task, status string, tr transition) {
 	d := t.change.disk
 	t.status, t.finished = status, tr.at
-	s.past.touch(t.id)
+	s.earlier.touch(t.id)
 	d.task, d.modifying, d.modified = nil, false, tr.at
 	s.note(d, tr.at, tr.cause)
 }

@@ -100,7 +100,7 @@ func (s *Server) Overview(q OverviewQuery) Overview {
 			Now: now, Region: s.config.Region, Zones: slices.Clone(s.config.Zones),
 			LatencyProfile: s.config.Latency.profile(), Queues: s.config.Queues,
 			DisksByStatus: map[string]int{}, DisksMade: s.disks.made, DisksDeleted: s.disks.deleted, Stuck: len(s.stuck),
-			Stock: s.levels(), Throttle: s.gates.state(now), Faults: s.faults.list(), Denials: slices.Clone(s.denials),
+			Stock: s.levels(), Throttle: s.limits.state(now), Faults: s.faults.list(), Denials: slices.Clone(s.denials),
 			Calls: s.ledger.newest(q.Calls, q.Rows), Counts: s.ledger.copyCounts(),
 			MostAtOnce: s.ledger.stats.most, Connections: s.ledger.stats.connections,
 		}
@@ -110,7 +110,7 @@ func (s *Server) Overview(q OverviewQuery) Overview {
 		for d := range s.disks.newestFirst() {
 			o.addDisk(d, q)
 		}
-		for _, n := range slices.Backward(s.shots.order) {
+		for _, n := range slices.Backward(s.snapshots.order) {
 			o.Snapshots.add(q.Rows, func() SnapshotState { return n.export(now) })
 		}
 		for _, t := range slices.Backward(s.tasks) {

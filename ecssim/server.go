@@ -30,19 +30,19 @@ type Server struct {
 	nonces    nonces
 	denials   []Denial
 	policies  map[string]Policy // by who
-	concierge concierge
+	metadata  metadataService
 	queue     queue
-	gates     gates
+	limits    callLimits
 	faults    faultList
-	past      past
+	earlier   earlierStates
 	ledger    ledger
 	stock     stock
 	tokens    tokens
-	disks     shelf
+	disks     diskStore
 	fleet     fleet
 	tasks     []*task // the oldest first
 	tasksMade int
-	shots     album
+	snapshots snapshotStore
 	stuck     []transition // kept back by FaultStuck
 	random    *rand.Rand   // spreads latencies
 }
@@ -62,22 +62,22 @@ func New(config Config) (*Server, error) {
 		nonces:    newNonces(),
 		denials:   slices.Clone(config.Denials),
 		policies:  map[string]Policy{},
-		concierge: newConcierge(),
-		gates:     newGates(config.Throttle),
+		metadata:  newMetadataService(),
+		limits:    newCallLimits(config.Throttle),
 		faults:    newFaultList(config.Seed),
-		past:      newPast(),
+		earlier:   newEarlierStates(),
 		ledger:    newLedger(config.LedgerSize),
 		stock:     newStock(config),
 		tokens:    newTokens(config.TokenLife),
-		disks:     newShelf(),
+		disks:     newDiskStore(),
 		fleet:     newFleet(config),
-		shots:     newAlbum(),
+		snapshots: newSnapshotStore(),
 		random:    rand.New(rand.NewPCG(uint64(config.Seed), 0)),
 	}
 	s.queue.after = s.remember
 	now := s.clock.now()
 	for _, i := range s.fleet.inOrder() {
-		s.past.touch(i.ID)
+		s.earlier.touch(i.ID)
 		s.bootDisk(i, now.Add(-bootedBefore))
 	}
 	s.remember(now)
@@ -157,7 +157,7 @@ func (s *Server) admit(m message, x *exchange) *refusal {
 		if no := x.readMetadataRequest(m); no != nil {
 			return no
 		}
-		return s.gates.pass(x.action.name, x.now)
+		return s.limits.pass(x.action.name, x.now)
 	}
 	if no := x.read(m); no != nil {
 		return no
@@ -171,7 +171,7 @@ func (s *Server) admit(m message, x *exchange) *refusal {
 	if no := s.authorize(x); no != nil {
 		return no
 	}
-	return s.gates.pass(x.action.name, x.now)
+	return s.limits.pass(x.action.name, x.now)
 }
 
 // execute lets a request take effect at its time, and settles its reply and
@@ -185,7 +185,7 @@ func (s *Server) execute(x *exchange) {
 	if x.refusal == nil && !x.fault.unheard() {
 		body, x.refusal = s.perform(x)
 	}
-	s.past.touchNamed(x)
+	s.earlier.touchNamed(x)
 	s.strikeInstance(x)
 	x.answerAt = x.at.Add(x.takes + x.extra + x.fault.delayAfter())
 	if x.stopped {
@@ -198,7 +198,7 @@ func (s *Server) execute(x *exchange) {
 	}
 	s.ledger.write(x)
 	if s.disks.byID[x.disk] == nil {
-		s.ledger.stats.retire(x.disk)
+		s.ledger.stats.diskGone(x.disk)
 	}
 	x.settled = true
 	s.repeat(x)

@@ -64,8 +64,8 @@ func (n *snapshot) progress(now time.Time) (int, time.Duration) {
 	return int(99 * now.Sub(n.asked) / span), n.doneAt.Sub(now)
 }
 
-// album holds the snapshots and the snapshot groups that exist.
-type album struct {
+// snapshotStore holds the snapshots and the snapshot groups that exist.
+type snapshotStore struct {
 	byID   map[string]*snapshot
 	order  []*snapshot // the oldest first
 	groups []*snapshotGroup
@@ -74,16 +74,16 @@ type album struct {
 	groupsMade int
 }
 
-func newAlbum() album { return album{byID: map[string]*snapshot{}} }
+func newSnapshotStore() snapshotStore { return snapshotStore{byID: map[string]*snapshot{}} }
 
-func (b *album) add(n *snapshot) {
+func (b *snapshotStore) add(n *snapshot) {
 	b.made++
 	n.seq = b.made
 	b.byID[n.id] = n
 	b.order = append(b.order, n)
 }
 
-func (b *album) remove(n *snapshot) {
+func (b *snapshotStore) remove(n *snapshot) {
 	delete(b.byID, n.id)
 	b.order = slices.DeleteFunc(b.order, func(other *snapshot) bool { return other == n })
 	if n.group != nil {
@@ -92,7 +92,7 @@ func (b *album) remove(n *snapshot) {
 }
 
 // group returns a snapshot group, nil if it does not exist.
-func (b *album) group(id string) *snapshotGroup {
+func (b *snapshotStore) group(id string) *snapshotGroup {
 	for _, g := range b.groups {
 		if g.id == id {
 			return g
@@ -102,7 +102,7 @@ func (b *album) group(id string) *snapshotGroup {
 }
 
 // newestFirst yields the snapshots of some IDs, or all, the last made first.
-func (b *album) newestFirst(ids []string, all bool) iter.Seq[*snapshot] {
+func (b *snapshotStore) newestFirst(ids []string, all bool) iter.Seq[*snapshot] {
 	if all {
 		return func(yield func(*snapshot) bool) {
 			for _, n := range slices.Backward(b.order) {
@@ -123,7 +123,7 @@ func (b *album) newestFirst(ids []string, all bool) iter.Seq[*snapshot] {
 
 // findSnapshot returns a snapshot that must exist.
 func (s *Server) findSnapshot(id string) (*snapshot, *refusal) {
-	n := s.shots.byID[id]
+	n := s.snapshots.byID[id]
 	if n == nil {
 		return nil, refuse(404, "InvalidSnapshotId.NotFound", "The specified SnapshotId %q does not exist.", id)
 	}
@@ -144,7 +144,7 @@ func (s *Server) madeFrom(n *snapshot) int {
 // shotsOf returns how many snapshots of a disk are progressing, and how many
 // it has.
 func (s *Server) shotsOf(d *disk) (progressing, all int) {
-	for _, n := range s.shots.order {
+	for _, n := range s.snapshots.order {
 		if n.disk != d {
 			continue
 		}
@@ -205,15 +205,15 @@ func (s *Server) shoot(x *exchange, d *disk, n *snapshot) {
 			n.usableAt = reply.Add(max(s.vary(l.SnapshotUsable), cut))
 		}
 	}
-	s.shots.add(n)
-	s.past.touchShot(n)
+	s.snapshots.add(n)
+	s.earlier.touchShot(n)
 	end := func(status string, at time.Time) {
 		n.status, n.doneAt = status, at
-		s.past.touchShot(n)
+		s.earlier.touchShot(n)
 	}
 	s.plan(x, transition{
 		at: done, disk: d.id,
-		valid: func() bool { return s.shots.byID[n.id] == n && n.status == shotProgressing },
+		valid: func() bool { return s.snapshots.byID[n.id] == n && n.status == shotProgressing },
 		done: func(t transition) {
 			end(shotAccomplished, t.at)
 			if n.cutAt.IsZero() {
@@ -270,7 +270,7 @@ func (s *Server) Snapshots() []SnapshotState {
 
 func (s *Server) snapshotStates(now time.Time) []SnapshotState {
 	list := []SnapshotState{}
-	for _, n := range s.shots.order {
+	for _, n := range s.snapshots.order {
 		list = append(list, n.export(now))
 	}
 	return list

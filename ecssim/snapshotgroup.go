@@ -190,9 +190,9 @@ func (s *Server) checkGroup(disks []*disk) *refusal {
 // shootGroup adds a group and a snapshot of each disk.
 func (s *Server) shootGroup(x *exchange, g *snapshotGroup, disks []*disk) {
 	g.id = s.ids.resource(groupPrefix)
-	s.shots.groupsMade++
-	g.seq = s.shots.groupsMade
-	s.shots.groups = append(s.shots.groups, g)
+	s.snapshots.groupsMade++
+	g.seq = s.snapshots.groupsMade
+	s.snapshots.groups = append(s.snapshots.groups, g)
 	for _, d := range disks {
 		n := &snapshot{name: "Created_from_" + g.id, description: "Created_from_" + g.id, resourceGroup: g.resourceGroup, group: g}
 		n.tags = newTagSet(nil, x.now)
@@ -206,19 +206,19 @@ func (s *Server) shootGroup(x *exchange, g *snapshotGroup, disks []*disk) {
 // were made from stays, and the group with it: the reply tells.
 func (s *Server) deleteSnapshotGroup(x *exchange) (object, *refusal) {
 	id := x.params["SnapshotGroupId"]
-	at := slices.IndexFunc(s.shots.groups, func(g *snapshotGroup) bool { return g.id == id })
+	at := slices.IndexFunc(s.snapshots.groups, func(g *snapshotGroup) bool { return g.id == id })
 	if at < 0 {
 		return nil, refuse(404, "InvalidSnapshotGroupId.NotFound", "The specified SnapshotGroupId %q does not exist.", id)
 	}
-	g := s.shots.groups[at]
+	g := s.snapshots.groups[at]
 	list := []object{}
 	for _, n := range slices.Clone(g.members) {
 		status, code, message := "Success", "", ""
 		if s.madeFrom(n) > 0 {
 			status, code, message = "Failed", "SnapshotCreatedDisk", "The snapshot has been used to create disks."
 		} else {
-			s.past.touchShot(n)
-			s.shots.remove(n)
+			s.earlier.touchShot(n)
+			s.snapshots.remove(n)
 		}
 		list = append(list, object{
 			"OperationStatus": status, "ErrorCode": code, "ErrorMsg": message,
@@ -226,7 +226,7 @@ func (s *Server) deleteSnapshotGroup(x *exchange) (object, *refusal) {
 		})
 	}
 	if len(g.members) == 0 {
-		s.shots.groups = slices.Delete(s.shots.groups, at, at+1)
+		s.snapshots.groups = slices.Delete(s.snapshots.groups, at, at+1)
 	}
 	return object{"OperationProgressSet": wrapped("OperationProgress", list)}, nil
 }

@@ -23,7 +23,7 @@ func (x *exchange) lagBehind() {
 func (s *Server) disksFor(x *exchange, ids []string, all bool) iter.Seq[*disk] {
 	switch {
 	case x.stale:
-		return s.past.disks.newestFirst(ids, all, x.now)
+		return s.earlier.disks.newestFirst(ids, all, x.now)
 	case all:
 		return s.disks.newestFirst()
 	}
@@ -32,21 +32,21 @@ func (s *Server) disksFor(x *exchange, ids []string, all bool) iter.Seq[*disk] {
 
 func (s *Server) shotsFor(x *exchange, ids []string, all bool) iter.Seq[*snapshot] {
 	if x.stale {
-		return s.past.shots.newestFirst(ids, all, x.now)
+		return s.earlier.shots.newestFirst(ids, all, x.now)
 	}
-	return s.shots.newestFirst(ids, all)
+	return s.snapshots.newestFirst(ids, all)
 }
 
 func (s *Server) groupsFor(x *exchange) iter.Seq[*snapshotGroup] {
 	if x.stale {
-		return s.past.groups.newestFirst(nil, true, x.now)
+		return s.earlier.groups.newestFirst(nil, true, x.now)
 	}
-	return backward(s.shots.groups)
+	return backward(s.snapshots.groups)
 }
 
 func (s *Server) tasksFor(x *exchange) iter.Seq[*task] {
 	if x.stale {
-		return s.past.tasks.newestFirst(nil, true, x.now)
+		return s.earlier.tasks.newestFirst(nil, true, x.now)
 	}
 	return backward(s.tasks)
 }
@@ -56,7 +56,7 @@ func (s *Server) instancesFor(x *exchange) []*instance {
 	if !x.stale {
 		return s.fleet.inOrder()
 	}
-	list := slices.Collect(s.past.instances.newestFirst(nil, true, x.now))
+	list := slices.Collect(s.earlier.instances.newestFirst(nil, true, x.now))
 	slices.Reverse(list)
 	return list
 }

@@ -101,10 +101,10 @@ func (t *statistics) count(c Call) {
 	}
 }
 
-// retire says that a disk whose calls were counted does not exist. Of the
+// diskGone says that a disk whose calls were counted does not exist. Of the
 // oldest such disk the number of calls is kept alone; if it is named once
 // more, it counts as another disk.
-func (t *statistics) retire(disk string) {
+func (t *statistics) diskGone(disk string) {
 	if t.volumes[disk] == nil || slices.Contains(t.gone, disk) {
 		return
 	}

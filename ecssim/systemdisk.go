@@ -33,7 +33,7 @@ func (s *Server) bootDisk(i *instance, at time.Time) {
 	a := &attachment{
 		disk: d, instance: i, device: "/dev/xvda", phase: diskAttaching, cause: cause, since: at, attached: at, deviceAt: at, guestSize: systemSize,
 	}
-	s.tie(a)
+	s.addAttachment(a)
 	s.turn(a, diskInUse, at, cause)
 	d.deleteWithInstance = true
 }

@@ -54,11 +54,11 @@ func (s *Server) tagsOf(kind, id string) (*tagSet, *refusal) {
 			return &i.tags, nil
 		}
 	case "snapshot":
-		if n := s.shots.byID[id]; n != nil {
+		if n := s.snapshots.byID[id]; n != nil {
 			return &n.tags, nil
 		}
 	case "snapshotgroup":
-		if g := s.shots.group(id); g != nil {
+		if g := s.snapshots.group(id); g != nil {
 			return &g.tags, nil
 		}
 	default:

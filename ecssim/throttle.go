@@ -103,18 +103,18 @@ func (s *Server) SetThrottle(t Throttle) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gates = newGates(t)
+	s.limits = newCallLimits(t)
 	return nil
 }
 
-// gates counts the calls of each action against its limit.
-type gates struct {
+// callLimits counts the calls of each action against its limit.
+type callLimits struct {
 	Throttle
-	by map[string]*gate
+	by map[string]*callCount
 }
 
-// gate is the count of one action.
-type gate struct {
+// callCount is the count of one action.
+type callCount struct {
 	window  time.Time // when the current window began
 	used    int       // calls let through in it
 	refused int       // calls refused since the limits were set
@@ -123,16 +123,16 @@ type gate struct {
 	filled  time.Time
 }
 
-func newGates(t Throttle) gates {
+func newCallLimits(t Throttle) callLimits {
 	t.Limits = maps.Clone(t.Limits)
 	if t.Code == "" {
 		t.Code = ThrottleCodes[0]
 	}
-	return gates{Throttle: t, by: map[string]*gate{}}
+	return callLimits{Throttle: t, by: map[string]*callCount{}}
 }
 
 // limit is what an action may do in a minute, zero for no limit.
-func (g *gates) limit(action string) int {
+func (g *callLimits) limit(action string) int {
 	if n, ok := g.Limits[action]; ok || actions[action].version != versionECS {
 		return n // what is not of ECS is not limited by ECS's limits
 	}
@@ -140,7 +140,7 @@ func (g *gates) limit(action string) int {
 }
 
 // pass counts a call, or refuses it.
-func (g *gates) pass(action string, now time.Time) *refusal {
+func (g *callLimits) pass(action string, now time.Time) *refusal {
 	limit := g.limit(action)
 	if limit == 0 {
 		return nil
@@ -156,10 +156,10 @@ func (g *gates) pass(action string, now time.Time) *refusal {
 }
 
 // at returns the count of an action in the window of this moment.
-func (g *gates) at(action string, now time.Time) *gate {
+func (g *callLimits) at(action string, now time.Time) *callCount {
 	w := g.by[action]
 	if w == nil {
-		w = &gate{}
+		w = &callCount{}
 		g.by[action] = w
 	}
 	if window := now.Add(-g.Phase).Truncate(throttleWindow).Add(g.Phase); !window.Equal(w.window) {
@@ -170,7 +170,7 @@ func (g *gates) at(action string, now time.Time) *gate {
 
 // take takes one call out of the window, or out of the bucket, which holds
 // what comes in in one second.
-func (w *gate) take(limit int, bucket bool, now time.Time) bool {
+func (w *callCount) take(limit int, bucket bool, now time.Time) bool {
 	if !bucket {
 		return w.used < limit
 	}
@@ -209,7 +209,7 @@ type ThrottleLevel struct {
 }
 
 // levels lists the actions that were called since the limits were set.
-func (g *gates) levels(now time.Time) []ThrottleLevel {
+func (g *callLimits) levels(now time.Time) []ThrottleLevel {
 	list := []ThrottleLevel{}
 	for _, action := range slices.Sorted(maps.Keys(g.by)) {
 		w := g.at(action, now)
@@ -228,13 +228,13 @@ type ThrottleState struct {
 	Levels       []ThrottleLevel `json:"levels"`
 }
 
-func (g *gates) state(now time.Time) ThrottleState {
+func (g *callLimits) state(now time.Time) ThrottleState {
 	return ThrottleState{maps.Clone(g.Limits), g.Code, g.Phase, g.Bucket, g.StickyMinute, g.levels(now)}
 }
 
 // Throttle returns the limits in force and how far they are used up.
 func (s *Server) Throttle() ThrottleState {
 	var st ThrottleState
-	s.look(func(now time.Time) { st = s.gates.state(now) })
+	s.look(func(now time.Time) { st = s.limits.state(now) })
 	return st
 }

@@ -68,8 +68,8 @@ func TestStatisticsOfDisksThatAreGone(t *testing.T) {
 		for range 3 {
 			stats.count(Call{Action: "DescribeDisks", Disk: disk})
 		}
-		stats.retire(disk)
-		stats.retire(disk) // once more changes nothing
+		stats.diskGone(disk)
+		stats.diskGone(disk) // once more changes nothing
 	}
 	stats.count(Call{Action: "DescribeDisks", Disk: "d-here"})
 	if len(stats.volumes) != keptVolumes+1 {

@@ -34,7 +34,7 @@ func (s *Server) plan(x *exchange, t transition) {
 // come lets a transition come in one of its two ways, if it still can.
 func (s *Server) come(t transition, way func(transition)) {
 	if t.valid() {
-		s.past.touch(t.disk)
+		s.earlier.touch(t.disk)
 		way(t)
 	}
 }
@@ -82,7 +82,7 @@ func (s *Server) note(d *disk, at time.Time, cause string) {
 		from = d.changes[n-1].to
 	}
 	to := d.state()
-	s.past.touch(d.id)
+	s.earlier.touch(d.id)
 	if from == to {
 		return
 	}

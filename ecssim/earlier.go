@@ -14,8 +14,8 @@ const (
 	keptDeleted = 200
 )
 
-// past remembers how things were, so that a read can lag behind.
-type past struct {
+// earlierStates remembers how things were, so that a read can lag behind.
+type earlierStates struct {
 	disks     history[*disk]
 	shots     history[*snapshot]
 	groups    history[*snapshotGroup]
@@ -25,18 +25,18 @@ type past struct {
 	touched map[string]bool // IDs of what an event may have changed, of any kind
 }
 
-func newPast() past {
-	return past{
+func newEarlierStates() earlierStates {
+	return earlierStates{
 		disks: newHistory[*disk](), shots: newHistory[*snapshot](), groups: newHistory[*snapshotGroup](),
 		instances: newHistory[*instance](), tasks: newHistory[*task](), touched: map[string]bool{},
 	}
 }
 
 // touch says that an event may change a thing, or makes or deletes it.
-func (p *past) touch(id string) { p.touched[id] = true }
+func (p *earlierStates) touch(id string) { p.touched[id] = true }
 
 // touchShot touches a snapshot and the group that shows it.
-func (p *past) touchShot(n *snapshot) {
+func (p *earlierStates) touchShot(n *snapshot) {
 	p.touch(n.id)
 	if n.group != nil {
 		p.touch(n.group.id)
@@ -44,7 +44,7 @@ func (p *past) touchShot(n *snapshot) {
 }
 
 // touchNamed touches what a request names.
-func (p *past) touchNamed(x *exchange) {
+func (p *earlierStates) touchNamed(x *exchange) {
 	if x.action.isRead() {
 		return
 	}
@@ -59,25 +59,25 @@ func (p *past) touchNamed(x *exchange) {
 
 // remember writes down how what was touched is after an event.
 func (s *Server) remember(at time.Time) {
-	for id := range s.past.touched {
+	for id := range s.earlier.touched {
 		switch {
 		case strings.HasPrefix(id, groupPrefix):
-			s.past.groups.write(id, s.shots.group(id), at)
+			s.earlier.groups.write(id, s.snapshots.group(id), at)
 		case strings.HasPrefix(id, taskPrefix):
-			s.past.tasks.write(id, s.task(id), at)
+			s.earlier.tasks.write(id, s.task(id), at)
 		default:
-			s.past.disks.write(id, s.disks.byID[id], at)
-			s.past.shots.write(id, s.shots.byID[id], at)
-			s.past.instances.write(id, s.fleet.instances[id], at)
+			s.earlier.disks.write(id, s.disks.byID[id], at)
+			s.earlier.shots.write(id, s.snapshots.byID[id], at)
+			s.earlier.instances.write(id, s.fleet.instances[id], at)
 		}
 	}
-	clear(s.past.touched)
+	clear(s.earlier.touched)
 	before := at.Add(-keptPast)
-	s.past.disks.forget(before)
-	s.past.shots.forget(before)
-	s.past.groups.forget(before)
-	s.past.instances.forget(before)
-	s.past.tasks.forget(before)
+	s.earlier.disks.forget(before)
+	s.earlier.shots.forget(before)
+	s.earlier.groups.forget(before)
+	s.earlier.instances.forget(before)
+	s.earlier.tasks.forget(before)
 }
 
 // thing is what a history remembers; the zero value is none.
