@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -38,7 +39,7 @@ const (
 
 	// shortestRest is for how long nobody must have asked for an account that
 	// gives way to another one. By then ECS's reads show what was done for it.
-	shortestRest = visibilityHorizon
+	shortestRest = creation.Visible
 )
 
 // accounts keeps a controller for each account that requests named lately: what

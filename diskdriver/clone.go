@@ -26,31 +26,6 @@ const (
 	ofClone = "clone "
 )
 
-// clone makes a disk that is a copy of another, through a snapshot that goes
-// when the disk is there. The disk is looked for by its name first: once it is
-// there, a call that is repeated must not make another snapshot.
-func (c *controller) clone(ctx context.Context, o order) (disk.Disk, error) {
-	d, found, err := c.named(ctx, o.spec.Name)
-	if err != nil {
-		return disk.Disk{}, err
-	}
-	if !found {
-		shot, err := c.temporary(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
-		if err != nil {
-			return disk.Disk{}, err
-		}
-		o.spec.SnapshotID = string(shot.ID)
-		if d, err = c.obtain(ctx, o); err != nil {
-			return d, err
-		}
-	}
-	if err := o.prove(d); err != nil {
-		return d, err
-	}
-	c.tidy(ctx, d)
-	return d, nil
-}
-
 // temporary makes the snapshot that a copy is made from, and waits until it can
 // be.
 func (c *controller) temporary(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/health"
 	"github.com/topodisk/topodisk/diskdriver/listing"
@@ -22,8 +23,8 @@ type controller struct {
 	snapshots   Snapshots
 	groups      Groups
 	changes     Changes
-	history     *history // of volumes
-	shots       *history // of snapshots and groups
+	creations   *creation.Table // of volumes
+	shots       *creation.Table // of snapshots and groups
 	unsettled   *unsettled
 	offers      *offers
 	all         *listing.Disks
@@ -44,7 +45,7 @@ func (c *controller) area() area {
 func newController(config Config, ecs ECS) *controller {
 	c := &controller{
 		config: config, disks: ecs, attachments: ecs, tags: ecs, stock: ecs, snapshots: ecs, groups: ecs, changes: ecs,
-		history: newHistory(), shots: newHistory(), unsettled: newUnsettled(), offers: newOffers(),
+		creations: creation.NewTable(), shots: creation.NewTable(), unsettled: newUnsettled(), offers: newOffers(),
 	}
 	states := health.NewStates()
 	c.all = listing.NewDisks(ecs, states.SawAll)

@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
@@ -28,10 +29,21 @@ type order struct {
 // was made before (CSI spec, CreateVolume: it is idempotent by name). It goes
 // from zone to zone and from disk type to disk type as long as ECS says that
 // nothing was made; after any other answer a disk may exist, and it stops.
+// Package creation says what a final code promises.
 func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if err := checkCreate(req); err != nil {
+	if err := c.checkCreate(req); err != nil {
 		return nil, err
 	}
+	c.creations.Begin(req.GetName(), isFirstCall(ctx), time.Now())
+	response, err := c.create(ctx, req)
+	if err != nil {
+		return nil, c.conclude(ctx, req.GetName(), err)
+	}
+	return response, nil
+}
+
+// create finds or makes the disk that a request asks for.
+func (c *controller) create(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	class, err := c.parameters(req)
 	if err != nil {
 		return nil, err
@@ -62,23 +74,47 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	return response, nil
 }
 
-// volumeOf finds or makes the disk of an order, empty, from a snapshot or as a
-// copy. What an earlier call has left elsewhere goes first.
+// conclude returns the error of a create as it may be told. One whose code is
+// final waits until it is proven that no disk of the name exists or comes to
+// exist, unless it names the disk that does.
+func (c *controller) conclude(ctx context.Context, name string, refused error) error {
+	record := c.creations.Of(name, time.Now())
+	if !isFinal(codeOf(ctx, refused)) || disk.KindOf(refused) == disk.Mismatch || !record.MayExist() {
+		return refused
+	}
+	d, found, err := c.finder(name).look(ctx)
+	record = c.creations.Of(name, time.Now())
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w (%w)", err, refused)
+	case found:
+		return disk.Errorf(disk.Pending, "disk %s was made for this volume, and the call is refused: %w", d.ID, refused)
+	case record.MayExist():
+		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", remaining(record.Provable()), refused)
+	}
+	return refused
+}
+
+// finder is a creator of the volume's disk that makes none.
+func (c *controller) finder(name string) creator[disk.Disk] {
+	return creator[disk.Disk]{records: c.creations, name: name, find: func(ctx context.Context) (disk.Disk, bool, error) { return c.named(ctx, name) }}
+}
+
+// volumeOf finds or makes the disk of an order. What an earlier call has left
+// elsewhere goes first.
 func (c *controller) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
-	obtain := c.obtain
-	if o.spec.CloneOf != "" {
-		obtain = c.clone
+	made, err := c.obtain(ctx, o)
+	if err != nil && c.isMisplaced(o, made) {
+		if err := c.removeMisplaced(ctx, o, made); err != nil {
+			return made, err
+		}
+		left := made.ID
+		if made, err = c.obtain(ctx, o); err != nil && made.ID == left { // a read lags behind
+			err = disk.Errorf(disk.Pending, "disk %s has just been deleted, and ECS still shows it", left)
+		}
 	}
-	made, err := obtain(ctx, o)
-	if err == nil || !c.isStray(o, made) {
-		return made, err
-	}
-	if err := c.clear(ctx, o, made); err != nil {
-		return made, err
-	}
-	left := made.ID
-	if made, err = obtain(ctx, o); err != nil && made.ID == left { // a read lags behind
-		err = disk.Errorf(disk.Pending, "disk %s has just been deleted, and ECS still shows it", left)
+	if err == nil && o.spec.CloneOf != "" {
+		c.tidy(ctx, made)
 	}
 	return made, err
 }
@@ -86,22 +122,36 @@ func (c *controller) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
 // obtain finds the disk of the name or makes it. A disk that is returned with
 // an error has the name, and is not the one asked for.
 func (c *controller) obtain(ctx context.Context, o order) (disk.Disk, error) {
-	d, found, err := c.existing(ctx, o)
-	if err == nil && !found {
-		d, err = c.attempts(ctx, o)
+	attempts := &attempts{disks: c.disks, refused: c.offers.refuse, order: o, left: o.plan}
+	maker := c.finder(o.spec.Name)
+	maker.make = attempts.next
+	if o.spec.CloneOf != "" {
+		maker.prepare = func(ctx context.Context) error {
+			shot, err := c.temporary(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
+			attempts.order.spec.SnapshotID = string(shot.ID)
+			return err
+		}
 	}
+	d, err := maker.obtain(ctx)
 	if err != nil {
 		return disk.Disk{}, err
 	}
-	return d, o.prove(d)
+	return d, o.matches(d)
 }
 
-// checkCreate refuses what no parameter could make right.
-func checkCreate(req *csi.CreateVolumeRequest) error {
+// checkCreate refuses a request that no driver can ever have made a disk for:
+// none gives up a mutable parameter that it has taken.
+func (c *controller) checkCreate(req *csi.CreateVolumeRequest) error {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return err
 	}
-	return checkCapabilities(req.GetVolumeCapabilities())
+	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+		return err
+	}
+	if _, err := params.ParseChange(req.GetMutableParameters()); err != nil && c.config.Unknown == params.Refuse {
+		return err
+	}
+	return checkSource(req.GetVolumeContentSource())
 }
 
 // parameters understands the class and holds the capabilities against it.
@@ -146,156 +196,50 @@ func (c *controller) zones(req *csi.CreateVolumeRequest, class params.Class, wan
 	return o, err
 }
 
-// existing looks for the disk by its name if an earlier call may have made it,
-// by whatever process, and the client token may not tell. While a used-up token's
-// disk may still come into sight nothing else is done.
-func (c *controller) existing(ctx context.Context, o order) (disk.Disk, bool, error) {
-	name := o.spec.Name
-	if isFirstCall(ctx) && !c.history.of(name).mayHaveDisk() {
-		c.history.looked(name, time.Now(), false)
+// attempts are the creates of one volume, one after the other under one client
+// token, until ECS makes a disk or answers anything but OutOfStock or Unfit. What
+// is Unfit in one zone is in all.
+type attempts struct {
+	disks interface {
+		Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error)
 	}
-	p := c.history.of(name)
-	if !p.unsure && p.tokenTells() {
-		return disk.Disk{}, false, nil
-	}
-	d, found, err := c.named(ctx, name)
-	p = c.history.of(name)
-	switch {
-	case found:
-		return d, true, nil
-	case p.unseenSince.IsZero() && (err == nil || sightless(err)):
-		return disk.Disk{}, false, nil // the same token will tell
-	case err != nil:
-		return disk.Disk{}, false, err
-	case time.Since(p.unseenSince) < visibilityHorizon:
-		return disk.Disk{}, false, notInSight(p)
-	}
-	c.history.keep(name, p.next())
-	return disk.Disk{}, false, nil
+	refused  func(disk.Attempt) // is told what a zone doesn't have
+	order    order
+	left     []disk.Attempt
+	refusals []error
 }
 
-// attempts makes one attempt after the other, all under one client token, until
-// ECS makes a disk or answers anything but OutOfStock or Unfit. What is Unfit in
-// one zone is in all. A token that is used up gives way to the next generation.
-func (c *controller) attempts(ctx context.Context, o order) (disk.Disk, error) {
-	name := o.spec.Name
-	p := c.history.of(name)
-	asking := false
-	defer func() {
-		if asking { // the call has panicked
-			c.history.keep(name, p.doubted(time.Now()))
-		}
-	}()
-	var refusals []error
-	for left := o.plan; len(left) > 0; {
-		try := left[0]
-		asking = true
-		d, err := c.disks.Create(ctx, o.spec, try, disk.NewToken(name, p.generation))
-		asking = false
-		switch kind := disk.KindOf(err); {
-		case err == nil:
-			return d, nil
-		case kind == disk.OutOfStock || kind == disk.Unfit:
-			refusals = append(refusals, fmt.Errorf("%s: %w", try, err))
-			if left = left[1:]; kind == disk.Unfit {
-				left = disk.Without(left, disk.Choice{Category: try.Category, Level: try.Level})
-			} else {
-				c.offers.refuse(try)
-			}
-			p.outOfStock = !p.mayHaveDisk()
-			c.history.keep(name, p)
-		case kind == disk.Mismatch || kind == disk.NotFound:
-			d, found, err := c.usedUp(ctx, name, &p, err)
-			if err != nil || found {
-				return d, err
-			}
-		case mayHaveMade(kind):
-			c.history.keep(name, p.doubted(time.Now()))
-			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
-		default:
-			return disk.Disk{}, fmt.Errorf("%s: %w", try, err)
-		}
-	}
-	if p.mayHaveDisk() {
-		return c.unproven(ctx, name, p, noneLeft(o, refusals))
-	}
-	return disk.Disk{}, noneLeft(o, refusals)
-}
-
-// unproven decides what refusals for want of stock are worth if an earlier call
-// may have made a disk: ECS may look at its stock before it looks at the token.
-// Only a disk's absence for longer than it could stay out of sight proves that
-// there is none.
-func (c *controller) unproven(ctx context.Context, name string, p past, refused error) (disk.Disk, error) {
-	d, found, err := c.named(ctx, name)
-	if err != nil || found {
-		return d, err
-	}
-	if left := visibilityHorizon - time.Since(p.unsureSince); left > 0 {
-		return disk.Disk{}, disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", left.Round(time.Second), refused)
-	}
-	p.unsure, p.unsureSince, p.answered = false, time.Time{}, false
-	c.history.keep(name, p)
-	return disk.Disk{}, refused
-}
-
-// usedUp decides what to do about a token that has made a disk before, be it
-// with other parameters or one that no read finds: take the disk of that name;
-// if there is none, wait until it can't come into sight any more, then go on
-// with the next token. If ECS was out of stock under the token just before,
-// it has made nothing, and there is nothing to wait for.
-func (c *controller) usedUp(ctx context.Context, name string, p *past, cause error) (disk.Disk, bool, error) {
-	d, found, err := c.named(ctx, name)
-	if err == nil && found {
-		return d, true, nil
-	}
-	if p.outOfStock {
-		if err == nil {
-			*p = p.next()
-			c.history.keep(name, *p)
-		}
-		return disk.Disk{}, false, err
-	}
-	*p = p.doubted(time.Now())
-	if p.unseenSince.IsZero() {
-		p.unseenSince = time.Now()
-	}
-	c.history.keep(name, *p)
+// next makes the next attempt.
+func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creation.Answer, error) {
+	try := a.left[0]
+	d, err := a.disks.Create(ctx, a.order.spec, try, token)
 	if err == nil {
-		err = fmt.Errorf("%w (%w)", notInSight(*p), cause)
+		return d, creation.Made, nil
 	}
-	return disk.Disk{}, false, err
-}
-
-// notInSight is the answer while the disk of a used-up token may show up yet.
-func notInSight(p past) error {
-	return disk.Errorf(disk.Pending, "a disk was made for this volume before, and ECS doesn't show it; if it doesn't within %s, a new one is made",
-		(visibilityHorizon - time.Since(p.unseenSince)).Round(time.Second))
-}
-
-// mayHaveMade says whether a failed create may have made a disk: not if ECS
-// refused the request or never got it.
-func mayHaveMade(kind disk.Kind) bool {
-	switch kind {
-	case disk.Invalid, disk.OutOfRange, disk.Denied, disk.Unauthenticated, disk.OutOfStock, disk.Unfit, disk.Quota, disk.Throttled, disk.Unreachable:
-		return false
+	err = fmt.Errorf("%s: %w", try, err)
+	switch disk.KindOf(err) {
+	case disk.OutOfStock:
+		a.refused(try)
+		a.left = a.left[1:]
+	case disk.Unfit:
+		a.left = disk.Without(a.left, disk.Choice{Category: try.Category, Level: try.Level})
 	default:
-		return true
+		return disk.Disk{}, answerOf(err), err
 	}
+	a.refusals = append(a.refusals, err)
+	if len(a.left) == 0 {
+		return disk.Disk{}, creation.Refused, noneLeft(a.order, a.refusals)
+	}
+	return disk.Disk{}, creation.Refused, nil
 }
 
 // named returns the one disk that carries the volume's name. Failing to read
-// is UnknownOutcome, whatever the reason: whoever asks knows that a disk may
-// exist.
+// leaves open whether there is one.
 func (c *controller) named(ctx context.Context, name string) (disk.Disk, bool, error) {
-	asked := time.Now()
 	disks, err := c.disks.Named(ctx, name)
-	if err == nil {
-		c.history.looked(name, asked, len(disks) > 0)
-	}
 	switch {
 	case err != nil:
-		return disk.Disk{}, false, &disk.Error{Kind: disk.UnknownOutcome, Err: fmt.Errorf("a disk may exist for this volume, and looking for it failed: %w", err)}
+		return disk.Disk{}, false, unread(err)
 	case len(disks) == 0:
 		return disk.Disk{}, false, nil
 	case len(disks) == 1:
@@ -306,13 +250,6 @@ func (c *controller) named(ctx context.Context, name string) (disk.Disk, bool, e
 		ids = append(ids, string(d.ID))
 	}
 	return disk.Disk{}, false, disk.Errorf(disk.Mismatch, "%d disks carry the name of this volume: %s; delete those that hold no data", len(disks), strings.Join(ids, ", "))
-}
-
-// sightless says whether looking for a disk by name failed because the account
-// may see none.
-func sightless(err error) bool {
-	var e *disk.Error
-	return errors.As(err, &e) && disk.KindOf(e.Err) == disk.Denied
 }
 
 // noneLeft is the answer when every attempt was refused: each with what ECS said
@@ -333,9 +270,9 @@ func joined(errs []error) error {
 	return errors.New(strings.Join(words, "; "))
 }
 
-// prove makes sure that a disk is the one asked for: a token or a name can
-// bring up one that is not.
-func (o order) prove(d disk.Disk) error {
+// matches says whether a disk is the one asked for: a token or a name can bring
+// up one that is not.
+func (o order) matches(d disk.Disk) error {
 	err := o.spec.Matches(d)
 	if err == nil {
 		err = disk.Among(o.plan, o.want, d)
@@ -348,7 +285,6 @@ func (o order) prove(d disk.Disk) error {
 
 // answer says where the disk is and what it is.
 func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
-	c.history.answer(o.spec.Name)
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
 	if o.class.Filesystem != "" {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -46,6 +48,11 @@ func scriptedController(s *scripted) *controller {
 	}{s, others{}})
 }
 
+// firstCall is the context of a caller that can prove that there is no disk.
+func firstCall(t *testing.T) context.Context {
+	return metadata.NewIncomingContext(t.Context(), metadata.Pairs(firstCallKey, "true"))
+}
+
 // inZones asks for 20 GiB of cloud_ssd or cloud_auto.
 func inZones(zones ...string) *csi.CreateVolumeRequest {
 	terms := zoneTerms(zones, []string{topology.WellKnownZoneKey})
@@ -64,7 +71,7 @@ func TestOnlyOutOfStockAndUnfitLeadOn(t *testing.T) {
 	for kind := disk.Kind(0); !strings.HasPrefix(kind.String(), "kind "); kind++ {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{answers: []error{disk.Errorf(kind, "ECS says no")}, made: disk.Disk{ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_auto", Size: 20}}
-			_, err := scriptedController(s).CreateVolume(t.Context(), inZones("a", "b"))
+			_, err := scriptedController(s).CreateVolume(firstCall(t), inZones("a", "b"))
 			tries, want := 1, kind
 			switch kind {
 			case disk.OutOfStock, disk.Unfit: // of the first type
@@ -84,16 +91,16 @@ func TestOnlyOutOfStockAndUnfitLeadOn(t *testing.T) {
 
 func TestAfterAnAnswerThatProvesNothingTheNextCallLooksByName(t *testing.T) {
 	for kind := disk.Kind(0); !strings.HasPrefix(kind.String(), "kind "); kind++ {
-		if kind == disk.OutOfStock {
+		if kind == disk.OutOfStock || kind == disk.Unfit { // the next type is made
 			continue
 		}
 		s := &scripted{answers: []error{disk.Errorf(kind, "ECS says no")}}
 		c := scriptedController(s)
-		_, _ = c.CreateVolume(t.Context(), inZones("a"))
+		_, _ = c.CreateVolume(firstCall(t), inZones("a"))
 		s.unread = errors.New("looked")
 		_, err := c.CreateVolume(t.Context(), inZones("a"))
 		looked := err != nil && strings.Contains(err.Error(), "looked")
-		if looked != mayHaveMade(kind) {
+		if looked != (answerOf(disk.Errorf(kind, "")) != creation.Refused) {
 			t.Errorf("%v: the next call looked by name: %v (%v)", kind, looked, err)
 		}
 		if looked && disk.KindOf(err) != disk.UnknownOutcome {
@@ -123,7 +130,7 @@ func TestAUsedUpTokenGivesWayAtOnceOnlyRightAfterOutOfStock(t *testing.T) {
 			c := scriptedController(s)
 			var err error
 			for range row.calls {
-				_, err = c.CreateVolume(t.Context(), inZones("a"))
+				_, err = c.CreateVolume(firstCall(t), inZones("a"))
 			}
 			if got := strings.Join(s.tries, "; "); got != row.want {
 				t.Errorf("attempts %s, want %s", got, row.want)
@@ -151,29 +158,6 @@ func TestADiskThatIsNotTheOneAskedForIsNoSuccess(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNotAskedForAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHistory()
-		h.keep("old", past{generation: 2, unsure: true})
-		time.Sleep(forgetAfter / 2)
-		h.keep("young", past{generation: 3})
-		time.Sleep(forgetAfter/2 + time.Second)
-		h.keep("new", past{generation: 4})
-		if len(h.names) != 2 || h.of("old").generation != 1 || h.of("young").generation != 3 {
-			t.Errorf("remembered are %v", h.names)
-		}
-		h.keep("new", h.of("new").doubted(time.Now()))
-		h.answer("new")
-		if got := h.of("new"); got.generation != 4 || got.unsure || got.shows() {
-			t.Errorf("of a name that was just answered is remembered %+v", got)
-		}
-		time.Sleep(visibilityHorizon + time.Second)
-		if !h.of("new").shows() {
-			t.Error("what was made a while ago isn't believed to show")
-		}
-	})
-}
-
 func TestWantOfStockAfterADoubtfulCallIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sold := disk.Errorf(disk.OutOfStock, "sold out")
@@ -189,7 +173,7 @@ func TestWantOfStockAfterADoubtfulCallIsNoProof(t *testing.T) {
 		if got := create(); got != disk.Pending {
 			t.Errorf("right after it: %v, want %v", got, disk.Pending)
 		}
-		time.Sleep(visibilityHorizon)
+		time.Sleep(creation.Visible + creation.Travel)
 		if got := create(); got != disk.OutOfStock {
 			t.Errorf("when a disk would have shown: %v, want %v", got, disk.OutOfStock)
 		}
@@ -218,7 +202,7 @@ func TestWantOfStockAfterAnAnswerThatMayBeLostIsNoProof(t *testing.T) {
 			t.Errorf("when it shows: %s, %v", id, kind)
 		}
 		s.named, s.answers, s.tries = nil, []error{sold, sold, sold, sold}, nil
-		time.Sleep(visibilityHorizon)
+		time.Sleep(creation.Visible + creation.Travel)
 		if _, kind := create(); kind != disk.OutOfStock {
 			t.Errorf("when it has been deleted long since: %v, want %v", kind, disk.OutOfStock)
 		}

@@ -3,9 +3,11 @@ package diskdriver
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -25,15 +27,16 @@ func (c *controller) cut(ctx context.Context, what string, spec disk.SnapshotSpe
 		}
 		return shot, err
 	}
-	shot, err := creation[disk.Snapshot]{
-		name: name,
-		make: func(ctx context.Context, token disk.Token) (disk.Snapshot, bool, error) {
+	c.shots.Begin(name, isFirstCall(ctx), time.Now())
+	shot, err := creator[disk.Snapshot]{
+		records: c.shots, name: name,
+		make: func(ctx context.Context, token disk.Token) (disk.Snapshot, creation.Answer, error) {
 			id, err := c.snapshots.CreateSnapshot(ctx, spec, token)
 			if err != nil {
-				return disk.Snapshot{}, disk.KindOf(err) == disk.Mismatch, err
+				return disk.Snapshot{}, answerOfSnapshot(err), err
 			}
 			shot, err := await(ctx, id)
-			return shot, disk.KindOf(err) == disk.NotFound, err
+			return shot, answerOfWait(err), err
 		},
 		find: func(ctx context.Context) (disk.Snapshot, bool, error) {
 			shots, err := c.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: spec.Marks})
@@ -48,11 +51,29 @@ func (c *controller) cut(ctx context.Context, what string, spec disk.SnapshotSpe
 			shot, err := await(ctx, shots[0].ID)
 			return shot, true, err
 		},
-	}.run(ctx, c.shots)
+	}.obtain(ctx)
 	if err == nil {
 		err = spec.Matches(shot)
 	}
 	return shot, err
+}
+
+// answerOfSnapshot is answerOf for a snapshot or a group: NotFound is what it was
+// to be made from.
+func answerOfSnapshot(err error) creation.Answer {
+	if disk.KindOf(err) == disk.NotFound {
+		return creation.Refused
+	}
+	return answerOf(err)
+}
+
+// answerOfWait says what the end of a wait means for what ECS has given the ID
+// of: it exists, unless no read finds it.
+func answerOfWait(err error) creation.Answer {
+	if err != nil && disk.KindOf(err) == disk.NotFound {
+		return creation.Used
+	}
+	return creation.Made
 }
 
 // isCut ends a wait for a snapshot's point in time.
@@ -77,6 +98,6 @@ func (c *controller) failedSnapshot(ctx context.Context, what, name string, shot
 		return fmt.Errorf("snapshot %s has failed, and deleting it failed too: %w", shot.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot that has failed", "snapshot", shot.ID, "disk", shot.Source)
-	c.shots.keep(what+name, c.shots.of(what+name).next())
+	c.shots.Update(what+name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
 	return disk.Errorf(kind, "snapshot %s has failed; it is deleted, and the next call makes another", shot.ID)
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
@@ -74,7 +76,7 @@ func sourcesOf(ids []string) ([]disk.ID, error) {
 // cutGroup makes a group, or finds the one that was made before, and waits until
 // its members are cut.
 func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
-	const ofGroup = "group " // tells its history from that of a snapshot of the same name
+	const ofGroup = "group " // tells its Record from that of a snapshot of the same name
 	name := ofGroup + spec.Name
 	spec.Tags = spec.Tags.And(g.config.ExtraTags)
 	await := func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
@@ -86,15 +88,16 @@ func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (di
 		}
 		return group, err
 	}
-	group, err := creation[disk.Group]{
-		name: name,
-		make: func(ctx context.Context, token disk.Token) (disk.Group, bool, error) {
+	g.shots.Begin(name, false, time.Now())
+	group, err := creator[disk.Group]{
+		records: g.shots, name: name,
+		make: func(ctx context.Context, token disk.Token) (disk.Group, creation.Answer, error) {
 			id, err := g.groups.CreateGroup(ctx, spec, token)
 			if err != nil {
-				return disk.Group{}, disk.KindOf(err) == disk.Mismatch, err
+				return disk.Group{}, answerOfSnapshot(err), err
 			}
 			group, err := await(ctx, id)
-			return group, disk.KindOf(err) == disk.NotFound, err
+			return group, answerOfWait(err), err
 		},
 		find: func(ctx context.Context) (disk.Group, bool, error) {
 			groups, err := g.groups.FindGroups(ctx, spec.Marks)
@@ -107,7 +110,7 @@ func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (di
 			group, err := await(ctx, groups[0].ID)
 			return group, true, err
 		},
-	}.run(ctx, g.shots)
+	}.obtain(ctx)
 	if err == nil {
 		err = spec.Matches(group)
 	}
@@ -125,7 +128,7 @@ func (g *groupController) failedGroup(ctx context.Context, name string, group di
 		return fmt.Errorf("snapshot group %s has failed before all of it was cut, and deleting it failed too: %w", group.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot group that has failed before all of it was cut", "group", group.ID)
-	g.shots.keep(name, g.shots.of(name).next())
+	g.shots.Update(name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
 	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was cut; it is deleted, and the next call makes another", group.ID)
 }
 

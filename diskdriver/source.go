@@ -2,6 +2,7 @@ package diskdriver
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -17,6 +18,25 @@ type source struct {
 	size     disk.GiB // 0: not known
 }
 
+// checkSource refuses a source that can't be one, or that ECS never had: its IDs
+// of disks begin with d-, those of snapshots with s-.
+func checkSource(content *csi.VolumeContentSource) error {
+	shot, volume := content.GetSnapshot().GetSnapshotId(), content.GetVolume().GetVolumeId()
+	switch {
+	case content.GetSnapshot() != nil && shot == "":
+		return disk.Errorf(disk.Invalid, "volume_content_source.snapshot.snapshot_id is missing")
+	case content.GetSnapshot() != nil && !strings.HasPrefix(shot, "s-"):
+		return disk.Errorf(disk.NotFound, "volume_content_source: %q is not the ID of a snapshot", shot)
+	case content.GetVolume() != nil && volume == "":
+		return disk.Errorf(disk.Invalid, "volume_content_source.volume.volume_id is missing")
+	case content.GetVolume() != nil && !strings.HasPrefix(volume, "d-"):
+		return disk.Errorf(disk.NotFound, "volume_content_source: %q is not the ID of a disk", volume)
+	case content != nil && content.GetSnapshot() == nil && content.GetVolume() == nil:
+		return disk.Errorf(disk.Invalid, "volume_content_source: %v is not supported; allowed are a snapshot and a volume", content)
+	}
+	return nil
+}
+
 // source reads what a volume is to be made from. NotFound: it doesn't exist.
 // Pending: the snapshot can't be used yet.
 func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
@@ -28,19 +48,12 @@ func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, c
 		if s.snapshot != "" && s.snapshot != id {
 			return s, disk.Errorf(disk.Invalid, "parameter %s: %q contradicts the snapshot %s of volume_content_source", params.SnapshotParameter, s.snapshot, id)
 		}
-		if s.snapshot = id; id == "" {
-			return s, disk.Errorf(disk.Invalid, "volume_content_source.snapshot.snapshot_id is missing")
-		}
+		s.snapshot = id
 	case content.GetVolume() != nil:
 		s.volume = disk.ID(content.GetVolume().GetVolumeId())
-		switch {
-		case s.snapshot != "":
+		if s.snapshot != "" {
 			return s, disk.Errorf(disk.Invalid, "parameter %s: %q is not allowed for the copy of a volume", params.SnapshotParameter, s.snapshot)
-		case s.volume == "":
-			return s, disk.Errorf(disk.Invalid, "volume_content_source.volume.volume_id is missing")
 		}
-	case content != nil:
-		return s, disk.Errorf(disk.Invalid, "volume_content_source: %v is not supported; allowed are a snapshot and a volume", content)
 	}
 	err := c.readSource(ctx, &s)
 	if disk.KindOf(err) == disk.NotFound {
@@ -73,19 +86,16 @@ func (c *controller) readSource(ctx context.Context, s *source) error {
 
 // afterwards decides what it means that nothing could be made from a source now:
 // nothing if the volume was made from it before, for then the call is a repeated
-// one. Else it is the error, unless the volume was made a moment ago.
+// one.
 func (c *controller) afterwards(ctx context.Context, name string, refused error) error {
-	_, found, err := c.named(ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case !found && !c.history.of(name).shows():
-		return disk.Errorf(disk.Pending, "the volume was made a moment ago, and ECS doesn't show it yet (%w)", refused)
-	case !found:
+	if record := c.creations.Of(name, time.Now()); !record.MayExist() {
 		return refused
 	}
-	c.history.keep(name, c.history.of(name).doubted(time.Now())) // so that it is looked for before it is made
-	return nil
+	_, found, err := c.finder(name).look(ctx)
+	if err == nil && !found {
+		return refused
+	}
+	return err
 }
 
 // fitted is the size of what is made from a source. A copy that was made before

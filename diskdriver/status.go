@@ -62,6 +62,9 @@ func codeOf(ctx context.Context, err error) codes.Code {
 	return a.code
 }
 
+// isFinal says whether the sidecars take a code for the end of an operation.
+func isFinal(code codes.Code) bool { return sidecarsDo[code].provisioner != underWay }
+
 // sidecarsDo says what follows from a code, beginning with disk-provisioner on
 // a create. csi-attacher and csi-resizer go by the same difference: whether the
 // operation may still be under way.

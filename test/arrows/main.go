@@ -38,16 +38,17 @@ type rule struct {
 // rules has a row for every package of the product. A pattern that ends in /
 // stands for all packages below it.
 var rules = map[string]rule{
-	"diskdriver/disk":    {},
-	"diskdriver/params":  {allowed: []string{module + "/diskdriver/disk"}},
-	"diskdriver/listing": {allowed: []string{module + "/diskdriver/disk"}},
-	"diskdriver/health":  {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
+	"diskdriver/creation": {allowed: []string{module + "/diskdriver/disk"}},
+	"diskdriver/disk":     {},
+	"diskdriver/params":   {allowed: []string{module + "/diskdriver/disk"}},
+	"diskdriver/listing":  {allowed: []string{module + "/diskdriver/disk"}},
+	"diskdriver/health":   {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
 	"topology": {
 		allowed:   []string{csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/params", module + "/diskdriver/listing", module + "/diskdriver/health", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/params", module + "/diskdriver/listing", module + "/diskdriver/health", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {

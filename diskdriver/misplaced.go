@@ -7,16 +7,17 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// isStray says whether a disk was left behind by an earlier call for the same
+// isMisplaced says whether a disk was left behind by an earlier call for the same
 // volume, which was then rescheduled: it is what the class makes, only not
 // where the disk may live now, or not of a type that the node takes that was
 // selected since. It is ours by all its tags, and nobody can have written to
 // it, for it was never attached. Then nothing is lost with it, while a volume
 // with two disks, or one that can never be made, would be.
-func (c *controller) isStray(o order, d disk.Disk) bool {
+func (c *controller) isMisplaced(o order, d disk.Disk) bool {
 	ours := d.Tags[disk.ClusterTag] == c.config.ClusterID && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
 	untouched := d.NeverAttached && len(d.Attachments) == 0 && (d.State == disk.Available || d.State == disk.Creating)
 	asked := o.spec.Matches(d) == nil && disk.OneOf(o.class.Choices, d) == nil && o.want.Holds(d.Size)
@@ -24,16 +25,13 @@ func (c *controller) isStray(o order, d disk.Disk) bool {
 	return d.ID != "" && ours && untouched && asked && elsewhere
 }
 
-// clear deletes a stray, and goes on to the next client token: the one before
-// is used up.
-func (c *controller) clear(ctx context.Context, o order, d disk.Disk) error {
+// removeMisplaced deletes a misplaced disk, and with it uses up its client token.
+func (c *controller) removeMisplaced(ctx context.Context, o order, d disk.Disk) error {
 	klog.InfoS("Deleting the disk of an earlier call, for the volume has to be elsewhere now and the disk was never attached",
 		"volume", o.spec.Name, "disk", d.ID, "zone", d.Zone, "type", d.Category)
 	if err := c.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
-	p := c.history.of(o.spec.Name).next()
-	p.absentSince = time.Now()
-	c.history.keep(o.spec.Name, p)
+	c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
 	return nil
 }

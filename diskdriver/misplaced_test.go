@@ -6,7 +6,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-func TestOnlyWhatNobodyCanHaveWrittenToIsAStray(t *testing.T) {
+func TestOnlyWhatNobodyHasWrittenToIsMisplaced(t *testing.T) {
 	left := func() disk.Disk {
 		return disk.Disk{
 			ID: "d-1", Zone: "cn-hangzhou-a", Category: "cloud_ssd", Size: 20, State: disk.Available, NeverAttached: true,
@@ -14,8 +14,8 @@ func TestOnlyWhatNobodyCanHaveWrittenToIsAStray(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(*disk.Disk)
-		stray  bool
+		change    func(*disk.Disk)
+		misplaced bool
 	}{
 		"left in another zone":        {func(*disk.Disk) {}, true},
 		"still in the making":         {func(d *disk.Disk) { d.State = disk.Creating }, true},
@@ -50,8 +50,8 @@ func TestOnlyWhatNobodyCanHaveWrittenToIsAStray(t *testing.T) {
 			}
 			d := left()
 			test.change(&d)
-			if got := c.isStray(o, d); got != test.stray {
-				t.Errorf("is a stray: %v, want %v", got, test.stray)
+			if got := c.isMisplaced(o, d); got != test.misplaced {
+				t.Errorf("is misplaced: %v, want %v", got, test.misplaced)
 			}
 		})
 	}

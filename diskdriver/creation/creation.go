@@ -1,0 +1,174 @@
+// Package creation is the only place that answers, for a CSI name: may a disk
+// of the name exist, since when, what proves that none does, and which client
+// token is next. It is pure: time is an argument, and who executes its steps
+// calls ECS.
+//
+// The promise that it keeps for CreateVolume: a final code (any but Aborted,
+// Unavailable, DeadlineExceeded, Canceled and Unknown) means that no disk of the
+// name exists, nor will come to exist from any call that ECS has received or
+// that was signed up to Travel ago. It holds for every caller, after restarts
+// and when another replica takes over. AlreadyExists is the exception: it names
+// the disk that exists and is not the one asked for.
+//
+// A name that this process doesn't know may have a disk from a call of another
+// process, so it is looked for first. If none shows, a create under the same
+// client token makes the disk or leads to the one that was made; a refusal ends
+// nothing until a read proves that there is no disk. A caller that can prove by
+// itself that there is none says so (Table.Begin), and spares the read.
+package creation
+
+import (
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// Visible is how long a disk may stay out of ECS's reads after ECS has
+	// received the call that makes it. ECS documents no time; this is far more
+	// than clients have seen.
+	Visible = 60 * time.Second
+
+	// Travel is how long a signed request may be on its way to ECS. ECS refuses
+	// it after that, for its Timestamp (diskdriver/ecs/sign.go).
+	Travel = 30 * time.Second
+
+	// tokenTrust is for how long ECS surely makes one disk for a client token,
+	// counted from the first call with it. ECS documents no time at all.
+	tokenTrust = 5 * time.Minute
+
+	// forgetAfter is how long a Record is kept that nobody asks for. A name that
+	// comes again later is one that isn't known, which is safe.
+	forgetAfter = time.Hour
+)
+
+// Record is what this process knows of one CSI name.
+type Record struct {
+	generation disk.Generation // of the client token
+	used       bool            // ECS knows the token, and no disk of the name is in sight
+	refused    bool            // ECS has refused a create under the token, and no disk could exist then
+	arrived    time.Time       // by when all calls have reached ECS that may have made a disk; zero: there is none
+	absent     time.Time       // when the last read left that has shown no disk, or the caller proved it; zero: there is none
+	touched    time.Time
+}
+
+// unknown is the Record of a name that others may have made a disk for, up to now.
+func unknown(now time.Time) Record { return Record{generation: 1, arrived: now.Add(Travel)} }
+
+// Step is what to do next about a name.
+type Step int
+
+const (
+	// Look is to look for a disk of the name, and to report what it shows.
+	Look Step = iota
+	// Make is to send a create under the Record's token, and to report the answer.
+	Make
+	// Wait is to answer that a disk may come into sight still.
+	Wait
+)
+
+// Next returns the next step. looked says that a read that this call has sent
+// has shown no disk, and no create was sent since.
+func (r *Record) Next(now time.Time, looked bool) Step {
+	switch {
+	case looked && r.used:
+		return Wait
+	case !looked && (r.used || r.MayExist()), !r.TokenTells(now):
+		return Look
+	}
+	return Make
+}
+
+// Token returns the client token for the next create.
+func (r *Record) Token(name string) disk.Token { return disk.NewToken(name, r.generation) }
+
+// MayExist says whether there may be a disk of the name, or may come to be from
+// a call that was made before.
+func (r *Record) MayExist() bool { return !r.arrived.IsZero() }
+
+// Provable returns when a read will prove that there is no disk, if it shows
+// none. It means nothing if there may be none anyway.
+func (r *Record) Provable() time.Time { return r.arrived.Add(Visible) }
+
+// TokenTells says whether a create under the token leads to every disk that may
+// have been made: what the last read could not show is so young that ECS
+// remembers its token until the create arrives.
+func (r *Record) TokenTells(now time.Time) bool {
+	return now.Sub(r.absent) < tokenTrust-Visible-Travel
+}
+
+// Looked reports a read by name that left at the time, and whether it has shown
+// a disk. Without one, a read that left when all disks would show proves that
+// there is none; the disk of a token that is used was deleted then, and the next
+// token is to be taken.
+func (r *Record) Looked(left time.Time, found bool) {
+	if found {
+		r.doubt(left)
+		r.absent = time.Time{} // the disk's token may be of any age
+		return
+	}
+	r.absent = left
+	if left.Before(r.Provable()) {
+		return
+	}
+	if r.used {
+		r.advance()
+	}
+	r.arrived = time.Time{}
+}
+
+// Answer is what ECS's answer to a create says.
+type Answer int
+
+const (
+	// Unclear is an outcome that is not known: a disk may have been made, or may
+	// be made yet.
+	Unclear Answer = iota
+	// Made is a disk that exists.
+	Made
+	// Refused is a create that has made nothing and will make nothing.
+	Refused
+	// Used is a create that has made nothing, because its token has been used:
+	// with other parameters, or for a disk that no read shows.
+	Used
+)
+
+// Answered reports the answer to a create.
+func (r *Record) Answered(now time.Time, a Answer) {
+	switch a {
+	case Unclear:
+		r.doubt(now.Add(Travel))
+	case Made:
+		r.doubt(now) // the caller may not hear of it, and reads may not show it yet
+	case Refused:
+		r.refused = r.refused || !r.MayExist()
+	case Used:
+		if r.refused { // by a create that was refused, for there was no other
+			r.advance()
+			return
+		}
+		r.used = true
+		r.doubt(now)
+	}
+}
+
+// Gone reports that the disk under the token was deleted, or has failed and was
+// deleted: the token is used up, and nothing else can exist.
+func (r *Record) Gone(now time.Time) {
+	r.advance()
+	r.arrived, r.absent = time.Time{}, now
+}
+
+// doubt notes that a disk may have been made by a call that reaches ECS until then.
+func (r *Record) doubt(arrived time.Time) {
+	r.refused = false
+	if arrived.After(r.arrived) {
+		r.arrived = arrived
+	}
+}
+
+// advance goes on to the next token.
+func (r *Record) advance() {
+	r.generation++
+	r.used, r.refused = false, false
+}

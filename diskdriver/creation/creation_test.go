@@ -1,0 +1,100 @@
+package creation
+
+import (
+	"testing"
+	"time"
+)
+
+const name = "disk-1"
+
+// moment is a time of a test, in seconds from its beginning.
+func moment(seconds float64) time.Time {
+	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// TestSteps tells short lives of a name, and what is next at the end of each.
+func TestSteps(t *testing.T) {
+	looked := func(at float64, found bool) func(*Record) {
+		return func(r *Record) { r.Looked(moment(at), found) }
+	}
+	answered := func(at float64, a Answer) func(*Record) {
+		return func(r *Record) { r.Answered(moment(at), a) }
+	}
+	for life, test := range map[string]struct {
+		first      bool
+		events     []func(*Record)
+		at         float64
+		looked     bool // in the call at that time
+		next       Step
+		mayExist   bool
+		generation int
+	}{
+		"a first call":                                {first: true, next: Make},
+		"a name of others":                            {next: Look, mayExist: true},
+		"it doesn't show":                             {events: []func(*Record){looked(0, false)}, looked: true, next: Make, mayExist: true},
+		"it would show":                               {events: []func(*Record){looked(90, false)}, at: 90, looked: true, next: Make},
+		"it was refused at first":                     {first: true, events: []func(*Record){answered(1, Refused)}, at: 2, next: Make},
+		"of others, it was refused":                   {events: []func(*Record){looked(0, false), answered(1, Refused)}, at: 2, next: Look, mayExist: true},
+		"of others, refused, and would show":          {events: []func(*Record){looked(0, false), answered(1, Refused), looked(90, false)}, at: 90, looked: true, next: Make},
+		"it was made":                                 {first: true, events: []func(*Record){answered(1, Made)}, at: 2, next: Look, mayExist: true},
+		"it was made, and is gone":                    {first: true, events: []func(*Record){answered(1, Made), looked(61, false)}, at: 61, looked: true, next: Make},
+		"nobody knows":                                {first: true, events: []func(*Record){answered(1, Unclear)}, at: 2, next: Look, mayExist: true},
+		"nobody knows, and it doesn't show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(90, false)}, at: 90, looked: true, next: Make, mayExist: true},
+		"nobody knows, and it would show":             {first: true, events: []func(*Record){answered(1, Unclear), looked(91, false)}, at: 91, looked: true, next: Make},
+		"the token is used":                           {first: true, events: []func(*Record){answered(1, Used)}, at: 1, next: Look, mayExist: true},
+		"the token is used, and nothing shows":        {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, looked: true, next: Wait, mayExist: true},
+		"the token is used, and its disk is gone":     {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, looked: true, next: Make, generation: 2},
+		"a refusal has used the token":                {first: true, events: []func(*Record){answered(1, Refused), answered(2, Used)}, at: 2, next: Make, generation: 2},
+		"a refusal or another call has":               {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, looked: true, next: Wait, mayExist: true},
+		"a doubtful call after a refusal has":         {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, looked: true, next: Wait, mayExist: true},
+		"the disk was deleted as misplaced":           {first: true, events: []func(*Record){answered(1, Made), func(r *Record) { r.Gone(moment(2)) }}, at: 2, next: Make, generation: 2},
+		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 210, looked: true, next: Look},
+		"ECS knows the token still":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 209, next: Make},
+		"it shows, so its token may be of any age":    {events: []func(*Record){looked(0, true)}, at: 1, looked: true, next: Look, mayExist: true},
+		"a later answer doesn't bring the proof near": {first: true, events: []func(*Record){answered(1, Unclear), answered(2, Made), looked(90, false)}, at: 90, looked: true, next: Make, mayExist: true},
+	} {
+		t.Run(life, func(t *testing.T) {
+			table := NewTable()
+			table.Begin(name, test.first, moment(0))
+			for _, event := range test.events {
+				table.Update(name, moment(0), event)
+			}
+			r := table.Of(name, moment(0))
+			if got := r.Next(moment(test.at), test.looked); got != test.next {
+				t.Errorf("next is step %d, want %d", got, test.next)
+			}
+			if got := r.MayExist(); got != test.mayExist {
+				t.Errorf("a disk may exist: %v, want %v", got, test.mayExist)
+			}
+			if want := max(test.generation, 1); int(r.generation) != want {
+				t.Errorf("the token is of generation %d, want %d", r.generation, want)
+			}
+		})
+	}
+}
+
+func TestFirstCallIsNotBelievedAgainstMemory(t *testing.T) {
+	table := NewTable()
+	table.Begin(name, true, moment(0))
+	table.Update(name, moment(1), func(r *Record) { r.Answered(moment(1), Unclear) })
+	table.Begin(name, true, moment(2))
+	if r := table.Of(name, moment(2)); !r.MayExist() || r.Next(moment(2), false) != Look {
+		t.Errorf("it is %+v", r)
+	}
+}
+
+func TestForgottenNameIsOneThatIsNotKnown(t *testing.T) {
+	table := NewTable()
+	table.Begin("old", true, moment(0))
+	table.Update("old", moment(0), func(r *Record) { r.Gone(moment(0)) })
+	hour := forgetAfter.Seconds()
+	table.Begin("young", true, moment(hour/2))
+	table.Begin("new", true, moment(hour+1))
+	now := moment(hour + 2)
+	if old := table.Of("old", now); len(table.records) != 2 || old != unknown(now) {
+		t.Errorf("%d names are known; of a forgotten one: %+v", len(table.records), old)
+	}
+	if young := table.Of("young", now); young.MayExist() {
+		t.Errorf("a name is forgotten early: %+v", young)
+	}
+}
