@@ -7,7 +7,7 @@ import (
 )
 
 // Kind says what went wrong, in terms that a caller can act on. Every ECS
-// error code has one (diskdriver/ecs/errors.go), and every Kind has one gRPC
+// error code has one (diskdriver/ecs/transport/codes.go), and every Kind has one gRPC
 // code (diskdriver/status.go).
 type Kind int
 

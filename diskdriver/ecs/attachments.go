@@ -13,6 +13,8 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // idleTime is for how long a disk may look as if ECS had not begun with what it
@@ -54,11 +56,10 @@ const detachingCode = "InvalidOperation.DiskDetachingFromThisEcs"
 // the disk; nothing is taken from it. NodeFull: the instance takes no more.
 // UnknownOutcome: ECS may or may not attach it.
 func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error) {
-	o := &operation{client: c, action: attachDisk, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
+	o := &operation{client: c, action: transport.AttachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
 	o.call = func() error {
 		defer c.known.changed(id)
-		_, err := sendWhen(ctx, c, attachDisk, o.slot, func() (request, *sdkecs.AttachDiskResponse) {
-			r := sdkecs.CreateAttachDiskRequest()
+		_, err := transport.AttachDisk.SendInTurn(ctx, c.session, o.slot, func(r *sdkecs.AttachDiskRequest) {
 			r.InstanceId, r.DiskId = string(instance), string(id)
 			if force {
 				r.Force = requests.NewBoolean(true)
@@ -66,8 +67,7 @@ func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.I
 			if o.bound {
 				r.DeleteWithInstance = requests.NewBoolean(true)
 			}
-			return r, sdkecs.CreateAttachDiskResponse()
-		}, func(reply *sdkecs.AttachDiskResponse) bool { return reply.RequestId != "" })
+		})
 		return err
 	}
 	o.judge = o.judgeAttach
@@ -88,17 +88,15 @@ func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.I
 // shown it when the instance didn't hold it any more, or no disk if ECS has
 // said that there is no such one. The errors are those of Attach.
 func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	o := &operation{client: c, action: detachDisk, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
+	o := &operation{client: c, action: transport.DetachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
 		defer c.known.changed(id)
-		_, err := sendWhen(ctx, c, detachDisk, o.slot, func() (request, *sdkecs.DetachDiskResponse) {
-			r := sdkecs.CreateDetachDiskRequest()
+		_, err := transport.DetachDisk.SendInTurn(ctx, c.session, o.slot, func(r *sdkecs.DetachDiskRequest) {
 			r.InstanceId, r.DiskId = string(instance), string(id)
 			if o.bound {
 				r.DeleteWithInstance = requests.NewBoolean(true)
 			}
-			return r, sdkecs.CreateDetachDiskResponse()
-		}, func(reply *sdkecs.DetachDiskResponse) bool { return reply.RequestId != "" })
+		})
 		return err
 	}
 	o.judge = o.judgeDetach
@@ -127,7 +125,7 @@ func (c *Client) settled(ctx context.Context, id disk.ID) error {
 // operation is one attach or detach from its place in the queue to its end.
 type operation struct {
 	client   *Client
-	action   action
+	action   string
 	instance disk.InstanceID
 	asked    instancequeue.Operation
 	call     func() error
@@ -155,7 +153,7 @@ const boundCode = "InvalidParameter.DeleteWithInstance"
 func (o *operation) check() error {
 	for _, id := range []string{string(o.asked.Disk), string(o.instance)} {
 		if !possibleID.MatchString(id) {
-			return &disk.Error{Op: o.action.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk or an instance", id)}
+			return &disk.Error{Op: o.action, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk or an instance", id)}
 		}
 	}
 	return nil
@@ -194,19 +192,19 @@ func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
 // ask makes the call when the instance has room. Without an error ECS may be at
 // work, and a read has the last word.
 func (o *operation) ask(ctx context.Context) error {
-	patient, cancel := patience(ctx)
+	patient, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	for pause := shortestPause; ; {
 		if err := o.slot.Wait(patient); err != nil {
 			return err
 		}
 		err := o.call()
-		switch code := codeOf(err); {
+		switch code := transport.CodeOf(err); {
 		case err == nil:
 			o.answered, o.reply = time.Now(), o.age()
 			o.slot.Accepted()
 			return nil
-		case errors.Is(err, errNotReady):
+		case errors.Is(err, transport.ErrNotReady):
 		case isBusy(code):
 			o.slot.Refused(busyCodes[code])
 		case code == boundCode && !o.bound:
@@ -297,7 +295,7 @@ func (o *operation) judgeDetach(d disk.Disk) (bool, error) {
 		return false, o.idle(d)
 	case !here && (shared || d.State != disk.Detaching && d.State != disk.Attaching):
 		return true, nil
-	case d.MultiAttach && codeOf(o.outcome) == detachingCode:
+	case d.MultiAttach && transport.CodeOf(o.outcome) == detachingCode:
 		return false, nil // the state of a disk for several nodes doesn't show a detach from one
 	case d.MultiAttach && d.State == disk.Attaching: // to another, it may be
 	case d.State == disk.Attaching:
@@ -321,7 +319,7 @@ func (o *operation) age() time.Duration {
 // off, or will be. The state of a disk that others have speaks for all of them
 // together, so it doesn't show that it is being attached, or detached.
 func (o *operation) isOff() bool {
-	code := codeOf(o.outcome)
+	code := transport.CodeOf(o.outcome)
 	return !o.doubtful() && code != wrongStateCode && code != detachingCode
 }
 
@@ -364,7 +362,7 @@ func (o *operation) unfinished(err error) error {
 
 // failed returns an error as that of the operation.
 func (o *operation) failed(err error) error {
-	e := &disk.Error{Op: o.action.name, Disk: o.asked.Disk, Instance: o.instance, Kind: disk.KindOf(err), Err: err}
+	e := &disk.Error{Op: o.action, Disk: o.asked.Disk, Instance: o.instance, Kind: disk.KindOf(err), Err: err}
 	var inner *disk.Error
 	if errors.As(err, &inner) {
 		e.RequestID = inner.RequestID

@@ -7,12 +7,12 @@
 package ecs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
-	"time"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +21,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
-	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // Config says which ECS a Client talks to, and as whom.
@@ -50,11 +50,9 @@ type Config struct {
 // Client calls ECS for the disks of one cluster in one region of one account.
 // It is safe for concurrent use, and runs nothing while nobody calls it.
 type Client struct {
-	region    string
 	clusterID string
-	keys      credentials.Provider
-	pool      *pool
-	limiters  map[action]*ratelimit.Limiter
+	transport *transport.Transport
+	session   *transport.Session
 	reads     *reads[disk.ID, disk.Disk]
 	shots     *reads[disk.SnapshotID, disk.Snapshot]
 	sets      *reads[disk.GroupID, disk.Group]
@@ -74,15 +72,15 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMetrics()
-	pool, err := newPool(config, at)
-	if err != nil {
-		return nil, err
-	}
-	c := (&Client{region: config.Region, clusterID: config.ClusterID, pool: pool, metrics: m}).as(config.Credentials)
+	t := transport.New(transport.Config{
+		Region: config.Region, Endpoint: at, RoundTripper: config.Transport, UserAgent: cmp.Or(config.UserAgent, "topodisk"),
+	})
+	c := (&Client{clusterID: config.ClusterID, transport: t, metrics: newMetrics()}).as(config.Credentials)
 	if config.Registerer != nil {
-		if err := m.register(config.Registerer); err != nil {
-			return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
+		for _, collector := range slices.Concat(t.Collectors(), c.metrics.collectors()) {
+			if err := config.Registerer.Register(collector); err != nil {
+				return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
+			}
 		}
 	}
 	return c, nil
@@ -92,23 +90,18 @@ func NewClient(config Config) (*Client, error) {
 // connections and the metrics; what is known of ECS by account it learns anew.
 func (c *Client) as(keys credentials.Provider) *Client {
 	other := &Client{
-		region:    c.region,
 		clusterID: c.clusterID,
-		keys:      keys,
-		pool:      c.pool,
-		limiters:  make(map[action]*ratelimit.Limiter),
+		transport: c.transport,
+		session:   c.transport.Session(keys),
 		sees:      new(evidence),
 		queues:    instancequeue.New(c.metrics.countOperations),
 		known:     newKnown(),
 		metrics:   c.metrics,
 	}
-	for _, a := range actions {
-		other.limiters[a] = ratelimit.New(a.name, callsInFlight, c.metrics.throttleWaits(a))
-	}
-	other.reads = newReads(describeDisks, usualID, other.describeIDs, other.limiters[describeDisks].Throttled, c.metrics.batchDisks)
-	other.shots = newReads(describeSnapshots, usualShot, other.snapshotsByID, other.limiters[describeSnapshots].Throttled, uncounted)
-	other.sets = newReads(describeSnapshotGroups, usualGroup, other.groupsByID, other.limiters[describeSnapshotGroups].Throttled, uncounted)
-	other.tasks = newReads(describeTasks, usualTask, other.tasksByID, other.limiters[describeTasks].Throttled, uncounted)
+	other.reads = newReads(other.session, transport.DescribeDisks.Name, usualID, other.describeIDs, c.metrics.batchDisks)
+	other.shots = newReads(other.session, transport.DescribeSnapshots.Name, usualShot, other.snapshotsByID, uncounted)
+	other.sets = newReads(other.session, transport.DescribeSnapshotGroups.Name, usualGroup, other.groupsByID, uncounted)
+	other.tasks = newReads(other.session, transport.DescribeTasks.Name, usualTask, other.tasksByID, uncounted)
 	other.names = &names{list: other.List, alone: func(ctx context.Context, name string) ([]disk.Disk, error) {
 		return other.describeAll(ctx, namedQuery(name, other.clusterID))
 	}}
@@ -150,33 +143,3 @@ func (c *Client) Check(ctx context.Context) error {
 	_, err := c.describePage(ctx, checkQuery())
 	return err
 }
-
-// The longest that a call may take. ECS answers later calls only after earlier
-// ones of the same resource, so mutations may be slow.
-const (
-	connectTimeout = 5 * time.Second
-	createTimeout  = 36 * time.Second
-	deleteTimeout  = 16 * time.Second
-	attachTimeout  = 36 * time.Second
-	detachTimeout  = 17 * time.Second
-	resizeTimeout  = 11 * time.Second
-	readTimeout    = 19 * time.Second
-)
-
-// action is one operation of the ECS API. The set is closed: metrics are
-// labelled with it.
-type action struct {
-	name    string
-	mutates bool
-	timeout time.Duration
-}
-
-var (
-	createDisk    = action{name: "CreateDisk", mutates: true, timeout: createTimeout}
-	deleteDisk    = action{name: "DeleteDisk", mutates: true, timeout: deleteTimeout}
-	attachDisk    = action{name: "AttachDisk", mutates: true, timeout: attachTimeout}
-	detachDisk    = action{name: "DetachDisk", mutates: true, timeout: detachTimeout}
-	resizeDisk    = action{name: "ResizeDisk", mutates: true, timeout: resizeTimeout}
-	describeDisks = action{name: "DescribeDisks", timeout: readTimeout}
-	actions       = slices.Concat([]action{createDisk, deleteDisk, attachDisk, detachDisk, resizeDisk, tagResources, untagResources, describeDisks, describeAvailableResource}, instanceActions, snapshotActions, modifyActions)
-)

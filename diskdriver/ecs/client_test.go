@@ -27,10 +27,11 @@ const (
 var (
 	keys = credentials.Keys{AccessKeyID: ecstest.KeyID, AccessKeySecret: ecstest.Secret, SecurityToken: ecstest.Token}
 
-	newSim     = ecstest.NewSim
-	answerWith = ecstest.Answer
-	wantKind   = ecstest.WantKind
-	gauge      = ecstest.Gauge
+	newSim       = ecstest.NewSim
+	answerWith   = ecstest.Answer
+	wantKind     = ecstest.WantKind
+	wantNoSecret = ecstest.WantNoSecret
+	gauge        = ecstest.Gauge
 )
 
 // simulate returns a simulator that checks signatures, and a Client of it.

@@ -89,6 +89,11 @@ func withTemporaryKeys(t *testing.T, test func(t *testing.T, sim *ecssim.Server,
 	}
 }
 
+// switched is a RoundTripper that tests change between calls.
+type switched struct{ to http.RoundTripper }
+
+func (s *switched) RoundTrip(r *http.Request) (*http.Response, error) { return s.to.RoundTrip(r) }
+
 func TestARotationNeedsNoRestart(t *testing.T) {
 	dir := t.TempDir()
 	other := credentials.Keys{AccessKeyID: "LTAI5tAnotherKeyOfTests", AccessKeySecret: "another/Secret"}

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // query fills a fresh DescribeDisks request.
@@ -49,7 +49,7 @@ func (c *Client) describeIDs(ctx context.Context, ids []disk.ID) (map[disk.ID]di
 		return nil, err
 	}
 	if reply.TotalCount > len(reply.Disks.Disk) {
-		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Unreachable, RequestID: reply.RequestId,
+		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unreachable, RequestID: reply.RequestId,
 			Err: fmt.Errorf("the answer breaks off: it shows %d of %d disks", len(reply.Disks.Disk), reply.TotalCount)}
 	}
 	if len(reply.Disks.Disk) == 0 {
@@ -83,7 +83,7 @@ func (c *Client) describeAll(ctx context.Context, q query) ([]disk.Disk, error) 
 			return all, nil
 		}
 		if token = reply.NextToken; seen[token] {
-			return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Unexpected, RequestID: reply.RequestId,
+			return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unexpected, RequestID: reply.RequestId,
 				Err: errors.New("the pages of the answer go round in a circle")}
 		}
 		seen[token] = true
@@ -93,13 +93,7 @@ func (c *Client) describeAll(ctx context.Context, q query) ([]disk.Disk, error) 
 // describePage makes one DescribeDisks. A reply without a list of disks is no
 // answer: read as an empty list it would say that disks are gone.
 func (c *Client) describePage(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
-	reply, err := send(ctx, c, describeDisks, func() (request, *sdkecs.DescribeDisksResponse) {
-		r := sdkecs.CreateDescribeDisksRequest()
-		q(r)
-		return r, sdkecs.CreateDescribeDisksResponse()
-	}, func(reply *sdkecs.DescribeDisksResponse) bool {
-		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Disks"`)
-	})
+	reply, err := transport.DescribeDisks.Send(ctx, c.session, func(r *sdkecs.DescribeDisksRequest) { q(r) })
 	if err == nil && len(reply.Disks.Disk) > 0 {
 		markNow(&c.sees.disks)
 	}

@@ -15,6 +15,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // Create makes one attempt at a disk under a client token, and returns the disk
@@ -26,12 +27,10 @@ import (
 // any other Kind nothing follows: a disk may exist.
 func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
 	if token == "" {
-		return disk.Disk{}, &disk.Error{Op: createDisk.name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
+		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
 	}
 	began := time.Now()
-	reply, err := send(ctx, c, createDisk, func() (request, *sdkecs.CreateDiskResponse) {
-		return createRequest(spec, try, token), sdkecs.CreateCreateDiskResponse()
-	}, func(reply *sdkecs.CreateDiskResponse) bool { return reply.DiskId != "" })
+	reply, err := transport.CreateDisk.Send(ctx, c.session, func(r *sdkecs.CreateDiskRequest) { fillCreate(r, spec, try, token) })
 	if err != nil {
 		return disk.Disk{}, err
 	}
@@ -45,18 +44,17 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 		}
 		return made, nil
 	case disk.KindOf(err) == disk.NotFound:
-		return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.NotFound, RequestID: reply.RequestId,
+		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Disk: id, Kind: disk.NotFound, RequestID: reply.RequestId,
 			Err: errors.New("ECS gave the ID of a disk that no read shows")}
 	}
 	// Whatever kept the read from its answer, the disk may be there.
-	return disk.Disk{}, &disk.Error{Op: createDisk.name, Disk: id, Kind: disk.UnknownOutcome, RequestID: reply.RequestId,
+	return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Disk: id, Kind: disk.UnknownOutcome, RequestID: reply.RequestId,
 		Err: fmt.Errorf("ECS gave the disk's ID, but the read that should show it failed: %w", err)}
 }
 
-// createRequest asks for the disk of one attempt. ECS compares the parameters
+// fillCreate asks for the disk of one attempt. ECS compares the parameters
 // of calls with the same token literally, so equal attempts make equal requests.
-func createRequest(spec disk.Spec, try disk.Attempt, token disk.Token) *sdkecs.CreateDiskRequest {
-	r := sdkecs.CreateCreateDiskRequest()
+func fillCreate(r *sdkecs.CreateDiskRequest, spec disk.Spec, try disk.Attempt, token disk.Token) {
 	r.ClientToken = string(token)
 	r.ZoneId = string(try.Zone)
 	r.DiskCategory = string(try.Category)
@@ -85,7 +83,6 @@ func createRequest(spec disk.Spec, try disk.Attempt, token disk.Token) *sdkecs.C
 		tags = append(tags, sdkecs.CreateDiskTag{Key: key, Value: spec.Tags[key]})
 	}
 	r.Tag = &tags
-	return r
 }
 
 func integer(n int64) requests.Integer { return requests.Integer(strconv.FormatInt(n, 10)) }
@@ -126,7 +123,7 @@ func (c *Client) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
 
 // notAnID is the error for what can't be the ID of a disk.
 func notAnID(id disk.ID) error {
-	return &disk.Error{Op: describeDisks.name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk", id)}
+	return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.NotFound, Err: fmt.Errorf("%q is not the ID of a disk", id)}
 }
 
 // Named reads every disk of this cluster whose tag disk.VolumeNameTag is the CSI
@@ -135,7 +132,7 @@ func notAnID(id disk.ID) error {
 // Get.
 func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	if name == "" {
-		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
+		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
 	all, err := c.names.get(ctx, name)
 	if err != nil {
@@ -160,11 +157,7 @@ func (c *Client) Delete(ctx context.Context, id disk.ID) error {
 	}
 	c.known.over(id)
 	defer c.known.changed(id)
-	_, err := send(ctx, c, deleteDisk, func() (request, *sdkecs.DeleteDiskResponse) {
-		r := sdkecs.CreateDeleteDiskRequest()
-		r.DiskId = string(id)
-		return r, sdkecs.CreateDeleteDiskResponse()
-	}, func(reply *sdkecs.DeleteDiskResponse) bool { return reply.RequestId != "" })
+	_, err := transport.DeleteDisk.Send(ctx, c.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
 	var e *disk.Error
 	if !errors.As(err, &e) {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // How long a disk that was shown proves that the account may see disks, and how
@@ -33,7 +34,7 @@ func (e *evidence) look(ctx context.Context, c *Client) error {
 	case within(&e.disks, evidenceLasts):
 		return nil
 	case within(&e.none, blindLasts):
-		return &disk.Error{Op: describeDisks.name, Kind: disk.Denied, Err: errBlind}
+		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
 	}
 	reply, err := c.describePage(ctx, checkQuery())
 	switch {
@@ -43,7 +44,7 @@ func (e *evidence) look(ctx context.Context, c *Client) error {
 		return nil
 	}
 	markNow(&e.none)
-	return &disk.Error{Op: describeDisks.name, Kind: disk.Denied, RequestID: reply.RequestId, Err: errBlind}
+	return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, RequestID: reply.RequestId, Err: errBlind}
 }
 
 func markNow(at *atomic.Pointer[time.Time]) {

@@ -7,11 +7,11 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // CreateGroup asks for snapshots of several disks at one point in time, under a
@@ -21,10 +21,9 @@ import (
 // Mismatch: the token was used with other parameters.
 func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
 	if token == "" {
-		return "", &disk.Error{Op: createSnapshotGroup.name, Kind: disk.Invalid, Err: errNoToken}
+		return "", &disk.Error{Op: transport.CreateSnapshotGroup.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
-	reply, err := send(ctx, c, createSnapshotGroup, func() (request, *sdkecs.CreateSnapshotGroupResponse) {
-		r := sdkecs.CreateCreateSnapshotGroupRequest()
+	reply, err := transport.CreateSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.CreateSnapshotGroupRequest) {
 		r.ClientToken = string(token)
 		r.Name = disk.DisplayName(spec.Name)
 		r.ResourceGroupId = spec.ResourceGroupID
@@ -38,8 +37,7 @@ func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 			tags = append(tags, sdkecs.CreateSnapshotGroupTag{Key: key, Value: spec.Tags[key]})
 		}
 		r.Tag = &tags
-		return r, sdkecs.CreateCreateSnapshotGroupResponse()
-	}, func(reply *sdkecs.CreateSnapshotGroupResponse) bool { return reply.SnapshotGroupId != "" })
+	})
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +58,7 @@ func shownGroup(id disk.GroupID, got glimpse[disk.Group], err error) (disk.Group
 	case err != nil:
 		return disk.Group{}, err
 	case !got.found:
-		return disk.Group{}, &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
+		return disk.Group{}, &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
 	}
 	return got.shown, nil
 }
@@ -73,7 +71,7 @@ func (c *Client) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk
 		return shownGroup(id, got, err)
 	}
 	return awaitRead(ctx, read, seen, func(disk.Group) error {
-		return &disk.Error{Op: describeSnapshotGroups.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
+		return &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
 	})
 }
 
@@ -127,13 +125,9 @@ func (c *Client) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, 
 // describeGroups makes one DescribeSnapshotGroups. Neither an ID nor a name has
 // more groups than fit on a page.
 func (c *Client) describeGroups(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
-	reply, err := send(ctx, c, describeSnapshotGroups, func() (request, *sdkecs.DescribeSnapshotGroupsResponse) {
-		r := sdkecs.CreateDescribeSnapshotGroupsRequest()
+	reply, err := transport.DescribeSnapshotGroups.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 		r.MaxResults = integer(largestBatch)
 		fill(r)
-		return r, sdkecs.CreateDescribeSnapshotGroupsResponse()
-	}, func(reply *sdkecs.DescribeSnapshotGroupsResponse) bool {
-		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"SnapshotGroups"`)
 	})
 	if err != nil {
 		return nil, err
@@ -189,7 +183,7 @@ func (c *Client) DeleteGroup(ctx context.Context, id disk.GroupID) error {
 		}
 	}
 	if kept, err = c.deleteGroup(ctx, id); err == nil && len(kept) > 0 {
-		err = &disk.Error{Op: deleteSnapshotGroup.name, Kind: disk.InUse, Err: fmt.Errorf("snapshot %s stays: %s", kept[0].id, kept[0].why)}
+		err = &disk.Error{Op: transport.DeleteSnapshotGroup.Name, Kind: disk.InUse, Err: fmt.Errorf("snapshot %s stays: %s", kept[0].id, kept[0].why)}
 	}
 	return err
 }
@@ -203,11 +197,7 @@ type keptMember struct {
 // deleteGroup makes one DeleteSnapshotGroup and returns the members that are
 // still there.
 func (c *Client) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
-	reply, err := send(ctx, c, deleteSnapshotGroup, func() (request, *sdkecs.DeleteSnapshotGroupResponse) {
-		r := sdkecs.CreateDeleteSnapshotGroupRequest()
-		r.SnapshotGroupId = string(id)
-		return r, sdkecs.CreateDeleteSnapshotGroupResponse()
-	}, func(reply *sdkecs.DeleteSnapshotGroupResponse) bool { return reply.RequestId != "" })
+	reply, err := transport.DeleteSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotGroupRequest) { r.SnapshotGroupId = string(id) })
 	if disk.KindOf(err) == disk.NotFound {
 		return nil, nil // an absent group has been deleted
 	}
@@ -222,7 +212,7 @@ func (c *Client) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember
 		why := p.ErrorCode + ": " + p.ErrorMsg
 		at := slices.IndexFunc(p.RelatedItemSet.RelatedItem, func(i sdkecs.RelatedItem) bool { return i.Name == "SnapshotId" })
 		if at < 0 {
-			return nil, &disk.Error{Op: deleteSnapshotGroup.name, Kind: kindOfRefusal(deleteSnapshotGroup, 403, p.ErrorCode, p.ErrorMsg), RequestID: reply.RequestId, Err: errors.New(why)}
+			return nil, &disk.Error{Op: transport.DeleteSnapshotGroup.Name, Kind: transport.DeleteSnapshotGroup.KindOf(403, p.ErrorCode, p.ErrorMsg), RequestID: reply.RequestId, Err: errors.New(why)}
 		}
 		kept = append(kept, keptMember{disk.SnapshotID(p.RelatedItemSet.RelatedItem[at].Value), why})
 	}

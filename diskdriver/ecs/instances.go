@@ -4,18 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-)
-
-var (
-	describeInstances     = action{name: "DescribeInstances", timeout: readTimeout}
-	describeInstanceTypes = action{name: "DescribeInstanceTypes", timeout: readTimeout}
-
-	instanceActions = []action{describeInstances, describeInstanceTypes}
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // The most that one call is told of (ECS API, DescribeInstances and
@@ -35,13 +28,9 @@ func (c *Client) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk
 		if err != nil {
 			return nil, disk.Errorf(disk.Invalid, "instance IDs %q: %w", some, err)
 		}
-		reply, err := send(ctx, c, describeInstances, func() (request, *sdkecs.DescribeInstancesResponse) {
-			r := sdkecs.CreateDescribeInstancesRequest()
+		reply, err := transport.DescribeInstances.Send(ctx, c.session, func(r *sdkecs.DescribeInstancesRequest) {
 			r.InstanceIds = string(list)
 			r.PageSize = integer(mostInstances)
-			return r, sdkecs.CreateDescribeInstancesResponse()
-		}, func(reply *sdkecs.DescribeInstancesResponse) bool {
-			return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Instances"`)
 		})
 		if err != nil {
 			return nil, err
@@ -63,13 +52,7 @@ func (c *Client) DataDisks(ctx context.Context, types []disk.InstanceType) (map[
 		for i, t := range some {
 			names[i] = string(t)
 		}
-		reply, err := send(ctx, c, describeInstanceTypes, func() (request, *sdkecs.DescribeInstanceTypesResponse) {
-			r := sdkecs.CreateDescribeInstanceTypesRequest()
-			r.InstanceTypes = &names
-			return r, sdkecs.CreateDescribeInstanceTypesResponse()
-		}, func(reply *sdkecs.DescribeInstanceTypesResponse) bool {
-			return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"InstanceTypes"`)
-		})
+		reply, err := transport.DescribeInstanceTypes.Send(ctx, c.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
 		if err != nil {
 			return nil, err
 		}

@@ -12,21 +12,10 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
-
-// modifyActions are the operations that change a disk in place.
-var (
-	modifyDiskSpec = action{name: "ModifyDiskSpec", mutates: true, timeout: modifyTimeout}
-	// tryModifyDiskSpec is ModifyDiskSpec with DryRun, which changes nothing.
-	tryModifyDiskSpec   = action{name: "ModifyDiskSpec", timeout: modifyTimeout}
-	modifyDiskAttribute = action{name: "ModifyDiskAttribute", mutates: true, timeout: modifyTimeout}
-	describeTasks       = action{name: "DescribeTasks", timeout: readTimeout}
-
-	modifyActions = []action{modifyDiskSpec, tryModifyDiskSpec, modifyDiskAttribute, describeTasks}
-)
-
-const modifyTimeout = 16 * time.Second
 
 // The codes by which a ModifyDiskSpec that changes nothing says what it would do.
 const (
@@ -39,13 +28,17 @@ const (
 // would, or there is nothing to move. Pending: the disk is being moved just
 // now. Invalid: it will never work. Blocked: it may work later.
 func (c *Client) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
-	_, err := c.modifySpec(ctx, tryModifyDiskSpec, id, m)
-	switch codeOf(err) {
+	defer c.known.changed(id)
+	_, err := transport.TryModifyDiskSpec.Send(ctx, c.session, func(r *sdkecs.ModifyDiskSpecRequest) {
+		fillMove(r, id, m)
+		r.DryRun = requests.NewBoolean(true)
+	})
+	switch transport.CodeOf(err) {
 	case wouldWork, isSo:
 		return nil
 	case notChanged:
 		if err == nil {
-			return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.UnknownOutcome, Err: errors.New("ECS took a dry run for a real one")}
+			return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.UnknownOutcome, Err: errors.New("ECS took a dry run for a real one")}
 		}
 	}
 	return ofDisk(id, err)
@@ -55,38 +48,31 @@ func (c *Client) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
 // returns the task to wait for, empty if ECS has none. Nothing to move is no
 // error.
 func (c *Client) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error) {
-	task, err := c.modifySpec(ctx, modifyDiskSpec, id, m)
-	if codeOf(err) == isSo {
-		return "", nil
-	}
-	return task, ofDisk(id, err)
-}
-
-func (c *Client) modifySpec(ctx context.Context, a action, id disk.ID, m disk.Move) (disk.TaskID, error) {
 	defer c.known.changed(id)
-	reply, err := send(ctx, c, a, func() (request, *sdkecs.ModifyDiskSpecResponse) {
-		r := sdkecs.CreateModifyDiskSpecRequest()
-		r.DiskId = string(id)
-		r.DiskCategory = string(m.Category)
-		r.PerformanceLevel = string(m.Level)
-		if m.IOPS != nil {
-			r.ProvisionedIops = integer(*m.IOPS)
-		}
-		if a == tryModifyDiskSpec {
-			r.DryRun = requests.NewBoolean(true)
-		}
-		return r, sdkecs.CreateModifyDiskSpecResponse()
-	}, func(reply *sdkecs.ModifyDiskSpecResponse) bool { return reply.RequestId != "" })
-	if err != nil {
-		return "", err
+	reply, err := transport.ModifyDiskSpec.Send(ctx, c.session, func(r *sdkecs.ModifyDiskSpecRequest) { fillMove(r, id, m) })
+	switch {
+	case transport.CodeOf(err) == isSo:
+		return "", nil
+	case err != nil:
+		return "", ofDisk(id, err)
 	}
 	return disk.TaskID(reply.TaskId), nil
+}
+
+// fillMove asks for a move.
+func fillMove(r *sdkecs.ModifyDiskSpecRequest, id disk.ID, m disk.Move) {
+	r.DiskId = string(id)
+	r.DiskCategory = string(m.Category)
+	r.PerformanceLevel = string(m.Level)
+	if m.IOPS != nil {
+		r.ProvisionedIops = integer(*m.IOPS)
+	}
 }
 
 // RunningMove returns the task that is moving a disk, empty if none is.
 func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
 	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
-		r.TaskAction = modifyDiskSpec.name
+		r.TaskAction = transport.ModifyDiskSpec.Name
 		r.TaskStatus = "Processing"
 		r.ResourceIds = &[]string{string(id)}
 	})
@@ -111,7 +97,7 @@ var usualTask = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 // AwaitTask waits until a task of a disk is over; all who wait share calls.
 // Unexpected: it failed. Pending: ctx leaves no time to go on waiting.
 func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
-	patient, cancel := patience(ctx)
+	patient, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	defer c.known.changed(id)
 	for look := 0; ; look++ {
@@ -124,13 +110,13 @@ func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) er
 			case "Finished":
 				return nil
 			case "Failed", "Deleted":
-				return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))}
+				return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))}
 			}
 		}
 		select {
 		case <-time.After(taskPauses[min(look, len(taskPauses)-1)]):
 		case <-patient.Done():
-			return &disk.Error{Op: modifyDiskSpec.name, Disk: id, Kind: disk.Pending, Err: fmt.Errorf("task %s is not over yet", task)}
+			return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.Pending, Err: fmt.Errorf("task %s is not over yet", task)}
 		}
 	}
 }
@@ -150,13 +136,9 @@ func (c *Client) tasksByID(ctx context.Context, ids []disk.TaskID) (map[disk.Tas
 }
 
 func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
-	reply, err := send(ctx, c, describeTasks, func() (request, *sdkecs.DescribeTasksResponse) {
-		r := sdkecs.CreateDescribeTasksRequest()
+	reply, err := transport.DescribeTasks.Send(ctx, c.session, func(r *sdkecs.DescribeTasksRequest) {
 		r.PageSize = integer(largestBatch)
 		fill(r)
-		return r, sdkecs.CreateDescribeTasksResponse()
-	}, func(reply *sdkecs.DescribeTasksResponse) bool {
-		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"TaskSet"`)
 	})
 	if err != nil {
 		return nil, err
@@ -167,17 +149,15 @@ func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTa
 // Burst switches the bursting of a disk. Just after a move ECS refuses that for
 // a while, which is waited for as long as ctx allows.
 func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
-	patient, cancel := patience(ctx)
+	patient, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	defer c.known.changed(id)
 	for {
-		_, err := send(ctx, c, modifyDiskAttribute, func() (request, *sdkecs.ModifyDiskAttributeResponse) {
-			r := sdkecs.CreateModifyDiskAttributeRequest()
+		_, err := transport.ModifyDiskAttribute.Send(ctx, c.session, func(r *sdkecs.ModifyDiskAttributeRequest) {
 			r.DiskId = string(id)
 			r.BurstingEnabled = requests.NewBoolean(on)
-			return r, sdkecs.CreateModifyDiskAttributeResponse()
-		}, func(reply *sdkecs.ModifyDiskAttributeResponse) bool { return reply.RequestId != "" })
-		if err == nil || codeOf(err) != "BurstingEnabledForModifyingDiskUnsupported" {
+		})
+		if err == nil || transport.CodeOf(err) != "BurstingEnabledForModifyingDiskUnsupported" {
 			return ofDisk(id, err)
 		}
 		select {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 const (
@@ -58,7 +59,7 @@ func (n *names) get(ctx context.Context, name string) ([]disk.Disk, error) {
 		return n.alone(ctx, name)
 	case <-ctx.Done():
 		n.quit(l)
-		return nil, &disk.Error{Op: describeDisks.name, Kind: disk.Unreachable, Err: ctx.Err()}
+		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unreachable, Err: ctx.Err()}
 	}
 }
 

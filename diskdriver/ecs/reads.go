@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // largestBatch is how many IDs one DescribeDisks takes, as do DescribeSnapshots
@@ -34,7 +36,7 @@ const (
 // reads answers questions after single disks, or other things of one sort, with
 // shared calls. It makes none while nobody asks.
 type reads[K ~string, V any] struct {
-	action    action
+	action    string
 	describe  func(context.Context, []K) (map[K]V, error)
 	usual     *regexp.Regexp // IDs of this form can share a call
 	throttled func() bool
@@ -52,9 +54,9 @@ type reads[K ~string, V any] struct {
 }
 
 func newReads[K ~string, V any](
-	a action, usual *regexp.Regexp, describe func(context.Context, []K) (map[K]V, error), throttled func() bool, ids prometheus.Observer,
+	s *transport.Session, action string, usual *regexp.Regexp, describe func(context.Context, []K) (map[K]V, error), ids prometheus.Observer,
 ) *reads[K, V] {
-	return &reads[K, V]{action: a, usual: usual, describe: describe, throttled: throttled, ids: ids, wanted: make(map[K]int)}
+	return &reads[K, V]{action: action, usual: usual, describe: describe, throttled: func() bool { return s.Throttled(action) }, ids: ids, wanted: make(map[K]int)}
 }
 
 // ask is a question after one thing.
@@ -118,7 +120,7 @@ func (r *reads[K, V]) await(ctx context.Context, a *ask[K, V]) (glimpse[V], erro
 		return glimpse[V]{}, r.failed(disk.Unreachable, "not sent: %w", err)
 	}
 	r.join(ctx, a)
-	patient, cancel := patience(ctx)
+	patient, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	select {
 	case got := <-a.answer:
@@ -134,14 +136,14 @@ func (r *reads[K, V]) await(ctx context.Context, a *ask[K, V]) (glimpse[V], erro
 	}
 	r.quit(a)
 	if r.throttled() {
-		return glimpse[V]{}, r.failed(disk.Throttled, "held back because ECS throttles %s", r.action.name)
+		return glimpse[V]{}, r.failed(disk.Throttled, "held back because ECS throttles %s", r.action)
 	}
 	return glimpse[V]{}, r.failed(disk.Unreachable, "no answer in time: %w", ctx.Err())
 }
 
 // failed is the error of a question that nobody answers.
 func (r *reads[K, V]) failed(kind disk.Kind, format string, args ...any) error {
-	return &disk.Error{Op: r.action.name, Kind: kind, Err: fmt.Errorf(format, args...)}
+	return &disk.Error{Op: r.action, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
 // join puts a question to the others.
@@ -366,7 +368,7 @@ func earlier(a, b time.Time) time.Time {
 
 // about returns a look's error as that of one of its disks.
 func about(id disk.ID, err error) error {
-	e := &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.KindOf(err), Err: err}
+	e := &disk.Error{Op: transport.DescribeDisks.Name, Disk: id, Kind: disk.KindOf(err), Err: err}
 	var shared *disk.Error
 	if errors.As(err, &shared) {
 		e.RequestID, e.Err = shared.RequestID, shared.Err
@@ -376,7 +378,7 @@ func about(id disk.ID, err error) error {
 
 // notShown is the error for a disk that a read doesn't show.
 func notShown(id disk.ID) error {
-	return &disk.Error{Op: describeDisks.name, Disk: id, Kind: disk.NotFound, Err: errAbsent}
+	return &disk.Error{Op: transport.DescribeDisks.Name, Disk: id, Kind: disk.NotFound, Err: errAbsent}
 }
 
 var errAbsent = errors.New("ECS shows no such disk")

@@ -8,6 +8,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // Resize makes a disk, as a read has just shown it, at least so large, and returns it with its new size. A
@@ -23,14 +24,14 @@ func (c *Client) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 		return d, nil
 	}
 	if d.State != disk.Attached && d.State != disk.Available {
-		return disk.Disk{}, &disk.Error{Op: resizeDisk.name, Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
+		return disk.Disk{}, &disk.Error{Op: transport.ResizeDisk.Name, Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
 	}
 	err := c.resize(ctx, d, size)
 	switch {
 	case err == nil:
 		d.Size = size
 		return d, nil
-	case disk.KindOf(err) == disk.UnknownOutcome, codeOf(err) == "InvalidDiskSize":
+	case disk.KindOf(err) == disk.UnknownOutcome, transport.CodeOf(err) == "InvalidDiskSize":
 		now, readErr := c.Get(ctx, d.ID) // who else may have resized it, or this call
 		if readErr == nil && now.Size >= size {
 			return now, nil
@@ -42,7 +43,7 @@ func (c *Client) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 // resize makes the call.
 func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 	err := c.sendResize(ctx, d.ID, size, d.State == disk.Attached)
-	switch codeOf(err) {
+	switch transport.CodeOf(err) {
 	case "InvalidInstanceStatus.NotRunning", "IncorrectInstanceStatus":
 		// No guest is there to see it. It will when it starts.
 		err = c.sendResize(ctx, d.ID, size, false)
@@ -56,15 +57,13 @@ func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 
 func (c *Client) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
 	defer c.known.changed(id)
-	_, err := send(ctx, c, resizeDisk, func() (request, *sdkecs.ResizeDiskResponse) {
-		r := sdkecs.CreateResizeDiskRequest()
+	_, err := transport.ResizeDisk.Send(ctx, c.session, func(r *sdkecs.ResizeDiskRequest) {
 		r.DiskId = string(id)
 		r.NewSize = integer(int64(size))
 		r.Type = "offline"
 		if online {
 			r.Type = "online"
 		}
-		return r, sdkecs.CreateResizeDiskResponse()
-	}, func(reply *sdkecs.ResizeDiskResponse) bool { return reply.RequestId != "" })
+	})
 	return err
 }

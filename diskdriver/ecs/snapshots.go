@@ -17,21 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
-
-// snapshotActions are the operations on snapshots and on groups of them.
-var (
-	createSnapshot         = action{name: "CreateSnapshot", mutates: true, timeout: snapshotTimeout}
-	deleteSnapshot         = action{name: "DeleteSnapshot", mutates: true, timeout: snapshotTimeout}
-	describeSnapshots      = action{name: "DescribeSnapshots", timeout: readTimeout}
-	createSnapshotGroup    = action{name: "CreateSnapshotGroup", mutates: true, timeout: snapshotTimeout}
-	deleteSnapshotGroup    = action{name: "DeleteSnapshotGroup", mutates: true, timeout: snapshotTimeout}
-	describeSnapshotGroups = action{name: "DescribeSnapshotGroups", timeout: readTimeout}
-
-	snapshotActions = []action{createSnapshot, deleteSnapshot, describeSnapshots, createSnapshotGroup, deleteSnapshotGroup, describeSnapshotGroups}
-)
-
-const snapshotTimeout = 26 * time.Second
 
 // CreateSnapshot asks for a snapshot under a client token and returns its ID.
 // No read has shown it yet, and its point in time may be still to come.
@@ -40,13 +28,12 @@ const snapshotTimeout = 26 * time.Second
 // parameters. Of an UnknownOutcome the same call with the same token tells.
 func (c *Client) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error) {
 	if token == "" {
-		return "", &disk.Error{Op: createSnapshot.name, Kind: disk.Invalid, Err: errNoToken}
+		return "", &disk.Error{Op: transport.CreateSnapshot.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
 	if !possibleID.MatchString(string(spec.Source)) {
 		return "", notAnID(spec.Source)
 	}
-	reply, err := send(ctx, c, createSnapshot, func() (request, *sdkecs.CreateSnapshotResponse) {
-		r := sdkecs.CreateCreateSnapshotRequest()
+	reply, err := transport.CreateSnapshot.Send(ctx, c.session, func(r *sdkecs.CreateSnapshotRequest) {
 		r.DiskId = string(spec.Source)
 		r.ClientToken = string(token)
 		r.ResourceGroupId = spec.ResourceGroupID
@@ -61,8 +48,7 @@ func (c *Client) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, tok
 			tags = append(tags, sdkecs.CreateSnapshotTag{Key: key, Value: spec.Tags[key]})
 		}
 		r.Tag = &tags
-		return r, sdkecs.CreateCreateSnapshotResponse()
-	}, func(reply *sdkecs.CreateSnapshotResponse) bool { return reply.SnapshotId != "" })
+	})
 	if err != nil {
 		return "", ofDisk(spec.Source, err)
 	}
@@ -78,12 +64,10 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a snapshot can't be
 	}
-	_, err := send(ctx, c, deleteSnapshot, func() (request, *sdkecs.DeleteSnapshotResponse) {
-		r := sdkecs.CreateDeleteSnapshotRequest()
+	_, err := transport.DeleteSnapshot.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotRequest) {
 		r.SnapshotId = string(id)
 		r.Force = requests.NewBoolean(true)
-		return r, sdkecs.CreateDeleteSnapshotResponse()
-	}, func(reply *sdkecs.DeleteSnapshotResponse) bool { return reply.RequestId != "" })
+	})
 	if disk.KindOf(err) == disk.NotFound {
 		return nil
 	}
@@ -119,7 +103,7 @@ func shownSnapshot(id disk.SnapshotID, got glimpse[disk.Snapshot], err error) (d
 
 // noSnapshot is the error for a snapshot that a read doesn't show.
 func noSnapshot(id disk.SnapshotID) error {
-	return &disk.Error{Op: describeSnapshots.name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
+	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
 }
 
 // snapshotsByID reads up to a hundred snapshots.
@@ -149,7 +133,7 @@ func (c *Client) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) 
 			return slices.CompactFunc(all, func(a, b disk.Snapshot) bool { return a.ID == b.ID }), nil
 		}
 		if seen[token] {
-			return nil, &disk.Error{Op: describeSnapshots.name, Kind: disk.Unexpected, Err: errCircle}
+			return nil, &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Unexpected, Err: errCircle}
 		}
 		seen[token] = true
 	}
@@ -167,7 +151,7 @@ func (c *Client) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, 
 	reply, err := c.describeSnapshots(ctx, filter, token, most)
 	if err != nil {
 		if token != "" && disk.KindOf(err) == disk.Invalid {
-			err = &disk.Error{Op: describeSnapshots.name, Kind: disk.BadToken, Err: fmt.Errorf("the place in the list is lost; begin again: %w", err)}
+			err = &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.BadToken, Err: fmt.Errorf("the place in the list is lost; begin again: %w", err)}
 		}
 		return nil, "", err
 	}
@@ -186,8 +170,7 @@ var errCircle = errors.New("the pages of the answer go round in a circle")
 // describeSnapshots reads one page. A reply without a list of snapshots is no
 // answer: read as an empty list it would say that snapshots are gone.
 func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
-	return send(ctx, c, describeSnapshots, func() (request, *sdkecs.DescribeSnapshotsResponse) {
-		r := sdkecs.CreateDescribeSnapshotsRequest()
+	return transport.DescribeSnapshots.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotsRequest) {
 		r.MaxResults = integer(int64(most))
 		r.NextToken = token
 		r.DiskId = string(filter.Source)
@@ -202,9 +185,6 @@ func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilt
 		if tags != nil {
 			r.Tag = &tags
 		}
-		return r, sdkecs.CreateDescribeSnapshotsResponse()
-	}, func(reply *sdkecs.DescribeSnapshotsResponse) bool {
-		return reply.RequestId != "" && strings.Contains(reply.GetHttpContentString(), `"Snapshots"`)
 	})
 }
 
@@ -226,13 +206,13 @@ func (c *Client) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen fun
 		return shownSnapshot(id, got, err)
 	}
 	return awaitRead(ctx, read, seen, func(last disk.Snapshot) error {
-		return &disk.Error{Op: describeSnapshots.name, Kind: disk.Pending, Err: fmt.Errorf("snapshot %s is not there yet: %s", id, last.Phase())}
+		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Pending, Err: fmt.Errorf("snapshot %s is not there yet: %s", id, last.Phase())}
 	})
 }
 
 // awaitRead reads again and again until seen is done.
 func awaitRead[T any](ctx context.Context, read func(context.Context) (T, error), seen func(T) (done bool, err error), late func(last T) error) (T, error) {
-	patient, cancel := patience(ctx)
+	patient, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	var last T
 	for look, absent := 0, 0; ; look++ {

@@ -7,9 +7,8 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
-
-var describeAvailableResource = action{name: "DescribeAvailableResource", timeout: readTimeout}
 
 // soldOutStates are the values of Status and StatusCategory that say that there
 // is nothing to be had.
@@ -38,8 +37,7 @@ func (c *Client) Offers(ctx context.Context, regional bool) (disk.Offers, error)
 // available reads which data disks there are for the instances of a type, or
 // for any instance if the type is empty, in all zones at once.
 func (c *Client) available(ctx context.Context, t disk.InstanceType, regional bool) (*sdkecs.DescribeAvailableResourceResponse, error) {
-	return send(ctx, c, describeAvailableResource, func() (request, *sdkecs.DescribeAvailableResourceResponse) {
-		r := sdkecs.CreateDescribeAvailableResourceRequest()
+	return transport.DescribeAvailableResource.Send(ctx, c.session, func(r *sdkecs.DescribeAvailableResourceRequest) {
 		r.ResourceType = "disk"
 		r.DestinationResource = "DataDisk"
 		r.InstanceChargeType = "PostPaid"
@@ -47,8 +45,7 @@ func (c *Client) available(ctx context.Context, t disk.InstanceType, regional bo
 		if regional {
 			r.Scope = "Region"
 		}
-		return r, sdkecs.CreateDescribeAvailableResourceResponse()
-	}, func(reply *sdkecs.DescribeAvailableResourceResponse) bool { return reply.RequestId != "" })
+	})
 }
 
 // onSale returns the data disks that a reply names, by zone; those of the

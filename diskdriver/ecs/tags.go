@@ -5,18 +5,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-)
-
-const tagTimeout = 16 * time.Second
-
-var (
-	tagResources   = action{name: "TagResources", mutates: true, timeout: tagTimeout}
-	untagResources = action{name: "UntagResources", mutates: true, timeout: tagTimeout}
+	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
 // Tag sets tags of a disk, over others of the same keys. Reads may show them a
@@ -26,8 +19,7 @@ func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 		return nil
 	}
 	defer c.known.changed(id)
-	_, err := send(ctx, c, tagResources, func() (request, *sdkecs.TagResourcesResponse) {
-		r := sdkecs.CreateTagResourcesRequest()
+	_, err := transport.TagResources.Send(ctx, c.session, func(r *sdkecs.TagResourcesRequest) {
 		r.ResourceType = "disk"
 		r.ResourceId = &[]string{string(id)}
 		list := make([]sdkecs.TagResourcesTag, 0, len(tags))
@@ -35,8 +27,7 @@ func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 			list = append(list, sdkecs.TagResourcesTag{Key: key, Value: tags[key]})
 		}
 		r.Tag = &list
-		return r, sdkecs.CreateTagResourcesResponse()
-	}, func(reply *sdkecs.TagResourcesResponse) bool { return reply.RequestId != "" })
+	})
 	return ofDisk(id, err)
 }
 
@@ -46,14 +37,12 @@ func (c *Client) Untag(ctx context.Context, id disk.ID, keys []string) error {
 		return nil
 	}
 	defer c.known.changed(id)
-	_, err := send(ctx, c, untagResources, func() (request, *sdkecs.UntagResourcesResponse) {
-		r := sdkecs.CreateUntagResourcesRequest()
+	_, err := transport.UntagResources.Send(ctx, c.session, func(r *sdkecs.UntagResourcesRequest) {
 		r.ResourceType = "disk"
 		r.ResourceId = &[]string{string(id)}
 		list := slices.Clone(keys)
 		r.TagKey = &list
-		return r, sdkecs.CreateUntagResourcesResponse()
-	}, func(reply *sdkecs.UntagResourcesResponse) bool { return reply.RequestId != "" })
+	})
 	return ofDisk(id, err)
 }
 

@@ -59,6 +59,12 @@ var rules = map[string]rule{
 		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/internal", prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
+	"diskdriver/ecs/transport": {
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
+			module + "/diskdriver/ecs/internal", ecsSDK, prometheus},
+		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
+	},
+	"diskdriver/ecs/internal/deadline": {},
 	"diskdriver/ecs/internal/endpoint": {},
 	"diskdriver/ecs/internal/redact":   {},
 	"diskdriver/ecs/internal/ecstest":  {allowed: []string{module + "/diskdriver/disk", module + "/ecssim", prometheus}},

@@ -13,7 +13,7 @@ import (
 // what they do. They nest: a line may hold what a later one holds.
 var parts = []struct{ function, does string }{
 	{"sdk.(*Client).DoAction", "a call, through the SDK"},
-	{"ecs.(*wire).RoundTrip", "of it: HTTP, writing and waiting"},
+	{"transport.(*wire).RoundTrip", "of it: HTTP, writing and waiting"},
 	{"net/http.(*persistConn).readLoop", "HTTP, reading"},
 	{"net/http.(*persistConn).writeLoop", "HTTP, writing"},
 	{"responses.Unmarshal", "of the call: decoding the reply"},

@@ -3,8 +3,10 @@ package ecstest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -83,4 +85,24 @@ func Gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("there is no metric %s", name)
 	return 0
+}
+
+// WantNoSecret fails if an error, or one that it wraps, shows one of the keys, also
+// percent-encoded once or twice, or one of more.
+func WantNoSecret(t *testing.T, err error, more ...string) {
+	t.Helper()
+	hidden := more
+	for _, secret := range []string{KeyID, Secret, Token} {
+		once := url.QueryEscape(secret)
+		hidden = append(hidden, secret, once, url.QueryEscape(once))
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		for _, text := range []string{e.Error(), fmt.Sprintf("%+v %#v", e, e)} {
+			for _, secret := range hidden {
+				if strings.Contains(text, secret) {
+					t.Errorf("error shows %q: %s", secret, text)
+				}
+			}
+		}
+	}
 }

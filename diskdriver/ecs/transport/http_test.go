@@ -1,4 +1,4 @@
-package ecs
+package transport
 
 import (
 	"context"
@@ -12,13 +12,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
 )
-
-// switched is a RoundTripper that tests change between calls.
-type switched struct{ to http.RoundTripper }
-
-func (s *switched) RoundTrip(r *http.Request) (*http.Response, error) { return s.to.RoundTrip(r) }
 
 // serve starts an HTTP server and counts the connections that it gets.
 func serve(t *testing.T, handler http.Handler) (url string, connections *atomic.Int32) {
@@ -37,19 +35,19 @@ func serve(t *testing.T, handler http.Handler) (url string, connections *atomic.
 
 func TestManyCallsOverHTTPShareFewConnections(t *testing.T) {
 	const workers, rounds = 32, 10
-	sim := newSim(t, nil)
+	sim := ecstest.NewSim(t, nil)
 	url, connections := serve(t, sim)
-	c := newClient(t, Config{Endpoint: url})
+	s := newSession(t, at(url))
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
 			for i := range rounds {
-				made, err := create(t.Context(), c, fmt.Sprintf("vol-%d-%d", w, i))
+				made, err := CreateDisk.Send(t.Context(), s, fillCreate(fmt.Sprintf("vol-%d-%d", w, i)))
 				if err != nil {
 					t.Errorf("create: %v", err)
 					return
 				}
-				if err := c.Delete(t.Context(), made.ID); err != nil {
+				if _, err := DeleteDisk.Send(t.Context(), s, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = made.DiskId }); err != nil {
 					t.Errorf("delete: %v", err)
 				}
 			}
@@ -71,19 +69,19 @@ func TestAServerThatIsNotThereIsUnreachable(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	c := newClient(t, Config{Endpoint: "http://" + address})
-	for _, op := range operations {
-		wantNoSecret(t, wantKind(t, op.do(t.Context(), c), disk.Unreachable))
+	s := newSession(t, at("http://"+address))
+	for _, call := range []func(context.Context, *Session) error{create, remove, describe} {
+		ecstest.WantNoSecret(t, ecstest.WantKind(t, call(t.Context(), s), disk.Unreachable))
 	}
 }
 
 func TestAServerThatHangsUpLeavesTheOutcomeUnknown(t *testing.T) {
 	url, _ := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	c := newClient(t, Config{Endpoint: url})
-	wantNoSecret(t, wantKind(t, c.Delete(t.Context(), "d-bp1a"), disk.UnknownOutcome))
-	_, err := create(t.Context(), c, "vol-1")
-	wantNoSecret(t, wantKind(t, err, disk.UnknownOutcome))
-	wantNoSecret(t, wantKind(t, c.Check(t.Context()), disk.Unreachable))
+	s := newSession(t, at(url))
+	ecstest.WantNoSecret(t, ecstest.WantKind(t, remove(t.Context(), s), disk.UnknownOutcome))
+	err := create(t.Context(), s)
+	ecstest.WantNoSecret(t, ecstest.WantKind(t, err, disk.UnknownOutcome))
+	ecstest.WantNoSecret(t, ecstest.WantKind(t, describe(t.Context(), s), disk.Unreachable))
 }
 
 func TestAnswersThatBreakOffOverHTTPAreUnknown(t *testing.T) {
@@ -91,10 +89,10 @@ func TestAnswersThatBreakOffOverHTTPAreUnknown(t *testing.T) {
 		w.Header().Set("Content-Length", "1000")
 		_, _ = io.WriteString(w, `{"DiskId":"d-bp1a","RequestId":"R1"`)
 	}))
-	c := newClient(t, Config{Endpoint: url})
-	_, err := create(t.Context(), c, "vol-1")
-	wantKind(t, err, disk.UnknownOutcome)
-	wantKind(t, c.Delete(t.Context(), "d-bp1a"), disk.UnknownOutcome)
+	s := newSession(t, at(url))
+	err := create(t.Context(), s)
+	ecstest.WantKind(t, err, disk.UnknownOutcome)
+	ecstest.WantKind(t, remove(t.Context(), s), disk.UnknownOutcome)
 }
 
 func TestARedirectIsNotFollowed(t *testing.T) {
@@ -103,8 +101,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	url, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	}))
-	c := newClient(t, Config{Endpoint: url})
-	wantNoSecret(t, wantKind(t, c.Delete(t.Context(), "d-bp1a"), disk.UnknownOutcome))
+	s := newSession(t, at(url))
+	ecstest.WantNoSecret(t, ecstest.WantKind(t, remove(t.Context(), s), disk.UnknownOutcome))
 	if followed.Load() != 0 {
 		t.Error("the signed request went to another host")
 	}
@@ -121,14 +119,14 @@ func TestTheCallersContextEndsACallOverHTTP(t *testing.T) {
 		}
 	}))
 	t.Cleanup(func() { close(release) })
-	c := newClient(t, Config{Endpoint: url})
+	s := newSession(t, at(url))
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
-	go func() { result <- c.Delete(ctx, "d-bp1a") }()
+	go func() { result <- remove(ctx, s) }()
 	<-arrived
 	cancel()
 	err := <-result
-	wantKind(t, err, disk.UnknownOutcome)
+	ecstest.WantKind(t, err, disk.UnknownOutcome)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v: the call went on to an end of its own", err)
 	}
@@ -150,6 +148,6 @@ func TestAConnectionThatNeverOpensSendsNothing(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	c := newClient(t, Config{Endpoint: "https://" + listener.Addr().String()})
-	wantNoSecret(t, wantKind(t, c.Delete(t.Context(), "d-bp1a"), disk.Unreachable))
+	s := newSession(t, at("https://"+listener.Addr().String()))
+	ecstest.WantNoSecret(t, ecstest.WantKind(t, remove(t.Context(), s), disk.Unreachable))
 }

@@ -1,10 +1,13 @@
-package ecs
+package transport
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	sdkerrors "github.com/aliyun/alibaba-cloud-sdk-go/sdk/errors"
 
@@ -28,19 +31,44 @@ var hints = map[string]string{
 	"InvalidAction.NotFound":                "the endpoint is not one of ECS",
 }
 
-// kindOfRefusal says what an answer with an error code means for a call. A code
+// clockHint is said with the refusal of a wrong time. ECS takes a call that was
+// signed up to 15 minutes before or after its own time.
+const clockHint = "this machine's clock differs from that of ECS by more than 15 minutes"
+
+// hintOn returns what is said with an error code whose cause lies on this side,
+// or "". The reply's own time tells how wrong this machine's clock is.
+func hintOn(code string, header http.Header) string {
+	hint := hints[code]
+	if hint != clockHint {
+		return hint
+	}
+	theirs, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return hint
+	}
+	ahead := time.Since(theirs).Round(time.Second)
+	switch {
+	case ahead > 0:
+		return fmt.Sprintf("%s: it is %v fast", hint, ahead)
+	case ahead < 0:
+		return fmt.Sprintf("%s: it is %v slow", hint, -ahead)
+	}
+	return hint
+}
+
+// KindOf says what an answer with an error code means for a call. A code
 // that the table doesn't have is Unexpected, for ECS has answered; an answer
 // from a server that failed, or from something before ECS, is none.
-func kindOfRefusal(a action, status int, code, message string) disk.Kind {
-	kind, _, _ := rowOf(a, code)
+func (a action) KindOf(status int, code, message string) disk.Kind {
+	kind, _, _ := rowOf(a.Name, code)
 	switch {
 	case kind == disk.Throttled:
 		return kind
 	case code == "" || status >= 500 || kind == disk.UnknownOutcome:
 		return unanswered(a)
-	case a == createDisk && saysSoldOut(message):
+	case a.Name == CreateDisk.Name && saysSoldOut(message):
 		return disk.OutOfStock
-	case a == createDisk && kind == disk.NotFound:
+	case a.Name == CreateDisk.Name && kind == disk.NotFound:
 		// What CreateDisk doesn't find is something that the request names. Its
 		// own disk is looked for by a read, and NotFound speaks of that alone.
 		return disk.Invalid
@@ -72,20 +100,20 @@ var (
 )
 
 // failure says what became of a call that failed, in an error without secrets.
-func (s *session) failure(ctx context.Context, a action, err error) error {
-	e := &disk.Error{Op: a.name, RequestID: s.wire.requestID}
+func (w *wire) failure(ctx context.Context, a action, err error) error {
+	e := &disk.Error{Op: a.Name, RequestID: w.requestID}
 	var refusal *sdkerrors.ServerError
 	switch {
 	case errors.As(err, &refusal):
-		e.Kind = kindOfRefusal(a, refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
-		e.Err = &refusedError{code: refusal.ErrorCode(), text: refusalText(refusal, s.wire.keys)}
+		e.Kind = a.KindOf(refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
+		e.Err = &refusedError{code: refusal.ErrorCode(), text: refusalText(refusal, w.keys)}
 		if refusal.RequestId() != "" {
 			e.RequestID = refusal.RequestId()
 		}
-	case !s.wire.sent.Load():
-		e.Kind, e.Err = disk.Unreachable, s.lost(ctx, "ECS can't be reached", err)
+	case !w.sent.Load():
+		e.Kind, e.Err = disk.Unreachable, w.lost(ctx, "ECS can't be reached", err)
 	default:
-		e.Kind, e.Err = unanswered(a), s.lost(ctx, "no usable answer from ECS", err)
+		e.Kind, e.Err = unanswered(a), w.lost(ctx, "no usable answer from ECS", err)
 	}
 	return e
 }
@@ -103,8 +131,8 @@ func (e *refusedError) Is(target error) bool {
 	return target == disk.ErrBlank && (e.code == "IncorrectDiskStatus.NeverAttached" || e.code == "IncorrectDiskStatus.NeverUsed")
 }
 
-// codeOf returns the code with which ECS refused a call, or "".
-func codeOf(err error) string {
+// CodeOf returns the code with which ECS refused a call, or "".
+func CodeOf(err error) string {
 	var e *refusedError
 	if errors.As(err, &e) {
 		return e.code
@@ -115,7 +143,7 @@ func codeOf(err error) string {
 // noKeys is the error of a call for which there were no keys. Unless their
 // source says otherwise, that is for this side to mend.
 func noKeys(a action, err error) error {
-	e := &disk.Error{Op: a.name, Kind: disk.Unauthenticated, Err: err}
+	e := &disk.Error{Op: a.Name, Kind: disk.Unauthenticated, Err: err}
 	var said *disk.Error
 	if errors.As(err, &said) {
 		e.Kind = said.Kind
@@ -137,4 +165,30 @@ func refusalText(refusal *sdkerrors.ServerError, keys credentials.Keys) string {
 		text += " (" + hint + ")"
 	}
 	return text
+}
+
+// lost describes a call without an answer. The SDK's own error holds the signed
+// URL, so its text is made anew from the cause; of the causes only the end of
+// the caller's context is kept for errors.Is.
+func (w *wire) lost(ctx context.Context, what string, err error) error {
+	if ended := ctx.Err(); ended != nil {
+		return fmt.Errorf("%s: %w", what, ended)
+	}
+	if w.ctx.Err() != nil {
+		return fmt.Errorf("%s in time", what)
+	}
+	return fmt.Errorf("%s: %s", what, w.keys.Redact(cause(err)))
+}
+
+// cause is the text of the innermost reason of a failed call.
+func cause(err error) string {
+	var withURL *url.Error
+	if errors.As(err, &withURL) {
+		err = withURL.Err
+	}
+	var client *sdkerrors.ClientError
+	if errors.As(err, &client) && client.ErrorCode() == sdkerrors.JsonUnmarshalErrorCode {
+		return "the reply is not the JSON that was expected"
+	}
+	return err.Error()
 }

@@ -1,4 +1,4 @@
-package ecs
+package transport
 
 import "github.com/topodisk/topodisk/diskdriver/disk"
 
@@ -277,9 +277,9 @@ var codesOf = map[string]map[string]disk.Kind{
 
 // rowOf returns the Kind of a code for an action, and the row of the tables that
 // says so.
-func rowOf(a action, code string) (disk.Kind, string, bool) {
-	if kind, row, ok := longestMatch(codesOf[a.name], code); ok {
-		return kind, a.name + " " + row, true
+func rowOf(action, code string) (disk.Kind, string, bool) {
+	if kind, row, ok := longestMatch(codesOf[action], code); ok {
+		return kind, action + " " + row, true
 	}
 	return longestMatch(codes, code)
 }

@@ -1,4 +1,4 @@
-package ecs
+package transport
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -201,8 +203,8 @@ var snapshotting = []answer{
 	{describeSnapshots, 400, "InvalidSnapshotType.ValueNotSupported", disk.Invalid},
 	{describeSnapshots, 404, "InvalidFilterKey.NotFound", disk.Invalid},
 	{describeSnapshots, 400, "InvalidUsage.ValueNotSupported", disk.Invalid},
-	{action{name: "DeleteSnapshotGroup", mutates: true}, 404, "InvalidSnapshotGroupId.NotFound", disk.NotFound},
-	{action{name: "DescribeInstances"}, 403, "InvalidInstanceIds.Malformed", disk.Invalid},
+	{deleteSnapshotGroup, 404, "InvalidSnapshotGroupId.NotFound", disk.NotFound},
+	{describeInstances, 403, "InvalidInstanceIds.Malformed", disk.Invalid},
 	{createSnapshotGroup, 400, "InvalidDiskIds.NotInSameZone", disk.Blocked},
 	{createSnapshotGroup, 403, "NumberExceed.TooManyDisks", disk.Blocked},
 	{createSnapshotGroup, 403, "CapacityExceed.TooManyDisks", disk.Blocked},
@@ -244,7 +246,7 @@ func TestEveryCodeOfECSsTablesIsTested(t *testing.T) {
 	type reached struct{ row, code string }
 	tested := map[reached]bool{}
 	for _, a := range documented() {
-		if _, row, ok := rowOf(a.action, a.code); ok {
+		if _, row, ok := rowOf(a.action.Name, a.code); ok {
 			tested[reached{row, a.code}] = true
 		}
 	}
@@ -253,7 +255,7 @@ func TestEveryCodeOfECSsTablesIsTested(t *testing.T) {
 			continue // other services, with errors of their own (oidc.go, ramrole.go)
 		}
 		for _, documented := range ecssim.Codes(name) {
-			_, row, ok := rowOf(action{name: name}, documented.Code)
+			_, row, ok := rowOf(name, documented.Code)
 			switch {
 			case !ok:
 				t.Errorf("%s may answer HTTP %d %s, which no row of the table knows", name, documented.Status, documented.Code)
@@ -266,33 +268,43 @@ func TestEveryCodeOfECSsTablesIsTested(t *testing.T) {
 
 // Over the wire, through the SDK, each code has the Kind that the table says.
 func TestEveryCodeHasItsKindOverTheWire(t *testing.T) {
-	do := map[action]func(context.Context, *Client) error{
-		createDisk:    func(ctx context.Context, c *Client) error { _, err := create(ctx, c, "vol-1"); return err },
-		deleteDisk:    func(ctx context.Context, c *Client) error { return c.Delete(ctx, "d-bp1aaaaaaaaaaaaaaaaa") },
-		describeDisks: func(ctx context.Context, c *Client) error { return c.Check(ctx) },
+	do := map[string]func(context.Context, *Session) error{
+		createDisk.Name:    create,
+		deleteDisk.Name:    remove,
+		describeDisks.Name: describe,
 	}
-	for a, call := range do {
-		for _, documented := range ecssim.Codes(a.name) {
+	for _, a := range []action{createDisk, deleteDisk, describeDisks} {
+		for _, documented := range ecssim.Codes(a.Name) {
 			synctest.Test(t, func(t *testing.T) {
-				sim, c := simulate(t, nil)
-				if err := sim.AddFault(ecssim.Fault{Action: a.name, Do: ecssim.FaultError, Status: documented.Status, Code: documented.Code}); err != nil {
+				sim := ecstest.NewSim(t, nil)
+				if err := sim.AddFault(ecssim.Fault{Action: a.Name, Do: ecssim.FaultError, Status: documented.Status, Code: documented.Code}); err != nil {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				err := call(ctx, c)
-				want := kindOfRefusal(a, documented.Status, documented.Code, "")
-				switch {
-				case a == deleteDisk && want == disk.NotFound:
-					if err != nil {
-						t.Errorf("a disk that isn't there: %v", err)
-					}
-				default:
-					if e := wantKind(t, err, want); !strings.Contains(e.Error(), documented.Code) || e.RequestID == "" {
-						t.Errorf("error %q lacks the code %s or the request ID", e, documented.Code)
-					}
+				err := do[a.Name](ctx, newSession(t, Config{RoundTripper: sim}))
+				e := ecstest.WantKind(t, err, a.KindOf(documented.Status, documented.Code, ""))
+				if !strings.Contains(e.Error(), documented.Code) || e.RequestID == "" {
+					t.Errorf("error %q lacks the code %s or the request ID", e, documented.Code)
 				}
 			})
+		}
+	}
+}
+
+func TestNothingElseIsRetried(t *testing.T) {
+	for _, a := range documented() {
+		if a.want == disk.Throttled {
+			continue
+		}
+		l := ratelimit.New(a.action.Name, callsInFlight, func(time.Duration) {})
+		tries := 0
+		err := l.Do(t.Context(), func() error {
+			tries++
+			return &disk.Error{Kind: a.want}
+		})
+		if tries != 1 || disk.KindOf(err) != a.want || l.Throttled() {
+			t.Errorf("%s: %d tries, error %v, throttled %v", a.code, tries, err, l.Throttled())
 		}
 	}
 }

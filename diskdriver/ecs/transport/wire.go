@@ -1,4 +1,4 @@
-package ecs
+package transport
 
 import (
 	"context"
@@ -16,37 +16,31 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
-// wire is the http.RoundTripper of one SDK client. The SDK takes no context,
-// changes every *http.Transport that it is given, and signs the URL; so one
-// wire stands between each SDK client and the shared transport. It carries the
-// context and the keys of the call in flight and remembers how far it got.
+// wire is the http.RoundTripper of one call. The SDK takes no context, changes
+// every *http.Transport that it is given, and signs the URL; so a wire stands
+// between its client and the shared RoundTripper. It carries the context and the
+// keys of the call and remembers how far it got.
 type wire struct {
+	ctx    context.Context //nolint:containedctx // of the one call that it is for
+	keys   credentials.Keys
 	shared http.RoundTripper
-	traced bool // shared reports the connections that it uses
 
-	ctx       context.Context
-	keys      credentials.Keys
 	sent      atomic.Bool // ECS may have received the request
 	requestID string      // from the header of the reply
 }
 
-// begin readies the wire for the next call.
-func (w *wire) begin(ctx context.Context, keys credentials.Keys) {
-	w.ctx, w.keys, w.requestID = ctx, keys, ""
-	w.sent.Store(false)
+func newWire(ctx context.Context, keys credentials.Keys, shared http.RoundTripper) *wire {
+	return &wire{ctx: ctx, keys: keys, shared: shared}
 }
 
-// end forgets the call.
-func (w *wire) end() { w.ctx, w.keys = nil, credentials.Keys{} }
-
-// RoundTrip sends one request under the context of the call in flight. A
+// RoundTrip sends the request under the context of the call. A
 // redirect is an error: following it would hand the signed URL to another host.
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err := w.ctx.Err(); err != nil {
 		return nil, err
 	}
 	ctx := w.ctx
-	if w.traced {
+	if _, ok := w.shared.(*http.Transport); ok { // reports the connections that it uses
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			GotConn: func(httptrace.GotConnInfo) { w.sent.Store(true) },
 		})
@@ -82,7 +76,7 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
-// GetCredentials gives the SDK the keys of the call in flight.
+// GetCredentials gives the SDK the keys of the call.
 func (w *wire) GetCredentials() (*sdkcredentials.Credentials, error) {
 	return &sdkcredentials.Credentials{
 		AccessKeyId:     w.keys.AccessKeyID,
@@ -101,19 +95,20 @@ func (w *wire) GetProviderName() string {
 	return "static_ak"
 }
 
-// newTransport returns a transport that keeps a connection open for every call
-// that may be in flight. Connections are dropped before common load balancers
+// newRoundTripper returns one that keeps a connection open for every call that
+// may be in flight. Connections are dropped before common load balancers
 // drop them, so that a call rarely meets one that is gone.
-func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
+func newRoundTripper() *http.Transport {
+	connections := callsInFlight * len(Actions)
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns:        sessions,
-		MaxIdleConnsPerHost: sessions,
-		MaxConnsPerHost:     sessions,
+		MaxIdleConns:        connections,
+		MaxIdleConnsPerHost: connections,
+		MaxConnsPerHost:     connections,
 		IdleConnTimeout:     30 * time.Second,
 	}
 }

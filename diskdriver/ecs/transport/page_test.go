@@ -1,4 +1,4 @@
-package ecs
+package transport
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 	"github.com/topodisk/topodisk/test/golden"
 )
 
-const codesPage = "../../docs/ecs-codes.md"
+const codesPage = "../../../docs/ecs-codes.md"
 
 // TestTheCodesPageIsCurrent holds docs/ecs-codes.md against the tables of codes.
 func TestTheCodesPageIsCurrent(t *testing.T) {
@@ -25,7 +25,7 @@ func TestTheCodesPageIsCurrent(t *testing.T) {
 
 const codesPageIntro = `# Error codes of ECS
 
-<!-- Made from the tables in diskdriver/ecs/codes.go, by make docs-update. -->
+<!-- Made from the tables in diskdriver/ecs/transport/codes.go, by make docs-update. -->
 
 What the driver takes each code of ECS for; [errors.md](errors.md) says what follows from a kind. A code that ends in ` + "`*`" + `
 stands for all that begin so, unless a longer one is listed. Besides the code count
@@ -66,11 +66,11 @@ func list(table map[string]disk.Kind, kind disk.Kind, of string) string {
 // TestThePolicyGrantsWhatIsCalled holds the RAM policy of deploy/ram-policy.json,
 // which docs/security.md shows, against the actions.
 func TestThePolicyGrantsWhatIsCalled(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/ram-policy.json")
+	text, err := os.ReadFile("../../../deploy/ram-policy.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/security.md")
+	page, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,8 @@ func TestThePolicyGrantsWhatIsCalled(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range actions {
-		want = append(want, "ecs:"+a.name)
+	for _, name := range Actions {
+		want = append(want, "ecs:"+name)
 	}
 	slices.Sort(want)
 	slices.Sort(granted)

@@ -1,4 +1,4 @@
-package ecs
+package transport
 
 import (
 	"testing"
@@ -216,8 +216,8 @@ func documented() []answer {
 
 func TestEveryCodeHasItsKind(t *testing.T) {
 	for _, a := range documented() {
-		if got := kindOfRefusal(a.action, a.status, a.code, "some message"); got != a.want {
-			t.Errorf("%s answered HTTP %d %q: %v, want %v", a.action.name, a.status, a.code, got, a.want)
+		if got := a.action.KindOf(a.status, a.code, "some message"); got != a.want {
+			t.Errorf("%s answered HTTP %d %q: %v, want %v", a.action.Name, a.status, a.code, got, a.want)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestEveryCodeHasItsKind(t *testing.T) {
 func TestEveryRowOfTheTableIsTested(t *testing.T) {
 	reached := map[string]bool{}
 	for _, a := range documented() {
-		if _, row, ok := rowOf(a.action, a.code); ok {
+		if _, row, ok := rowOf(a.action.Name, a.code); ok {
 			reached[row] = true
 		}
 	}
@@ -250,14 +250,14 @@ func TestSoldOutIsKnownByItsMessage(t *testing.T) {
 		"The specified parameter 'DataDisk.n.Category' is not valid in this region.":  disk.OutOfStock,
 		"The specified parameter Size is not valid.":                                  disk.Invalid,
 	} {
-		if got := kindOfRefusal(createDisk, 400, "InvalidParameter", message); got != want {
+		if got := createDisk.KindOf(400, "InvalidParameter", message); got != want {
 			t.Errorf("message %q: %v, want %v", message, got, want)
 		}
 	}
-	if got := kindOfRefusal(createDisk, 500, "InternalError", "inventory is insufficient"); got != disk.UnknownOutcome {
+	if got := createDisk.KindOf(500, "InternalError", "inventory is insufficient"); got != disk.UnknownOutcome {
 		t.Errorf("a server that fails is believed: %v", got)
 	}
-	if got := kindOfRefusal(deleteDisk, 400, "InvalidParameter", "inventory is insufficient"); got != disk.Invalid {
+	if got := deleteDisk.KindOf(400, "InvalidParameter", "inventory is insufficient"); got != disk.Invalid {
 		t.Errorf("DeleteDisk: %v", got)
 	}
 }

@@ -1,0 +1,135 @@
+package transport
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+)
+
+// Action is one operation of the ECS API, with the SDK's types of its requests
+// and replies.
+type Action[Q requests.AcsRequest, R responses.AcsResponse] struct {
+	action
+	newRequest func() Q
+	newReply   func() R
+}
+
+// action is what the calls of an Action have in common. The set is closed:
+// metrics are labelled with the names.
+type action struct {
+	Name    string
+	mutates bool
+	timeout time.Duration // the longest that a call may take
+	proof   string        // the field of a reply that says that it is whole
+}
+
+// The longest that a call may take. ECS answers later calls only after earlier
+// ones of the same resource, so mutations may be slow.
+const (
+	createTimeout   = 36 * time.Second
+	attachTimeout   = 36 * time.Second
+	detachTimeout   = 17 * time.Second
+	resizeTimeout   = 11 * time.Second
+	changeTimeout   = 16 * time.Second
+	snapshotTimeout = 26 * time.Second
+	readTimeout     = 19 * time.Second
+)
+
+// The actions.
+var (
+	CreateDisk    = mutation("CreateDisk", createTimeout, "DiskId", sdkecs.CreateCreateDiskRequest, sdkecs.CreateCreateDiskResponse)
+	DeleteDisk    = mutation("DeleteDisk", changeTimeout, "RequestId", sdkecs.CreateDeleteDiskRequest, sdkecs.CreateDeleteDiskResponse)
+	AttachDisk    = mutation("AttachDisk", attachTimeout, "RequestId", sdkecs.CreateAttachDiskRequest, sdkecs.CreateAttachDiskResponse)
+	DetachDisk    = mutation("DetachDisk", detachTimeout, "RequestId", sdkecs.CreateDetachDiskRequest, sdkecs.CreateDetachDiskResponse)
+	ResizeDisk    = mutation("ResizeDisk", resizeTimeout, "RequestId", sdkecs.CreateResizeDiskRequest, sdkecs.CreateResizeDiskResponse)
+	DescribeDisks = read("DescribeDisks", readTimeout, "Disks", sdkecs.CreateDescribeDisksRequest, sdkecs.CreateDescribeDisksResponse)
+
+	TagResources   = mutation("TagResources", changeTimeout, "RequestId", sdkecs.CreateTagResourcesRequest, sdkecs.CreateTagResourcesResponse)
+	UntagResources = mutation("UntagResources", changeTimeout, "RequestId", sdkecs.CreateUntagResourcesRequest, sdkecs.CreateUntagResourcesResponse)
+
+	ModifyDiskSpec = mutation("ModifyDiskSpec", changeTimeout, "RequestId", sdkecs.CreateModifyDiskSpecRequest, sdkecs.CreateModifyDiskSpecResponse)
+	// TryModifyDiskSpec is ModifyDiskSpec for a DryRun, which changes nothing.
+	TryModifyDiskSpec   = read("ModifyDiskSpec", changeTimeout, "RequestId", sdkecs.CreateModifyDiskSpecRequest, sdkecs.CreateModifyDiskSpecResponse)
+	ModifyDiskAttribute = mutation("ModifyDiskAttribute", changeTimeout, "RequestId", sdkecs.CreateModifyDiskAttributeRequest, sdkecs.CreateModifyDiskAttributeResponse)
+	DescribeTasks       = read("DescribeTasks", readTimeout, "TaskSet", sdkecs.CreateDescribeTasksRequest, sdkecs.CreateDescribeTasksResponse)
+
+	CreateSnapshot         = mutation("CreateSnapshot", snapshotTimeout, "SnapshotId", sdkecs.CreateCreateSnapshotRequest, sdkecs.CreateCreateSnapshotResponse)
+	DeleteSnapshot         = mutation("DeleteSnapshot", snapshotTimeout, "RequestId", sdkecs.CreateDeleteSnapshotRequest, sdkecs.CreateDeleteSnapshotResponse)
+	DescribeSnapshots      = read("DescribeSnapshots", readTimeout, "Snapshots", sdkecs.CreateDescribeSnapshotsRequest, sdkecs.CreateDescribeSnapshotsResponse)
+	CreateSnapshotGroup    = mutation("CreateSnapshotGroup", snapshotTimeout, "SnapshotGroupId", sdkecs.CreateCreateSnapshotGroupRequest, sdkecs.CreateCreateSnapshotGroupResponse)
+	DeleteSnapshotGroup    = mutation("DeleteSnapshotGroup", snapshotTimeout, "RequestId", sdkecs.CreateDeleteSnapshotGroupRequest, sdkecs.CreateDeleteSnapshotGroupResponse)
+	DescribeSnapshotGroups = read("DescribeSnapshotGroups", readTimeout, "SnapshotGroups", sdkecs.CreateDescribeSnapshotGroupsRequest, sdkecs.CreateDescribeSnapshotGroupsResponse)
+
+	DescribeAvailableResource = read("DescribeAvailableResource", readTimeout, "RequestId", sdkecs.CreateDescribeAvailableResourceRequest, sdkecs.CreateDescribeAvailableResourceResponse)
+	DescribeInstances         = read("DescribeInstances", readTimeout, "Instances", sdkecs.CreateDescribeInstancesRequest, sdkecs.CreateDescribeInstancesResponse)
+	DescribeInstanceTypes     = read("DescribeInstanceTypes", readTimeout, "InstanceTypes", sdkecs.CreateDescribeInstanceTypesRequest, sdkecs.CreateDescribeInstanceTypesResponse)
+)
+
+// Actions are the names of all actions, which the account must be allowed.
+var Actions = []string{
+	CreateDisk.Name, DeleteDisk.Name, AttachDisk.Name, DetachDisk.Name, ResizeDisk.Name, DescribeDisks.Name,
+	TagResources.Name, UntagResources.Name, ModifyDiskSpec.Name, ModifyDiskAttribute.Name, DescribeTasks.Name,
+	CreateSnapshot.Name, DeleteSnapshot.Name, DescribeSnapshots.Name, CreateSnapshotGroup.Name, DeleteSnapshotGroup.Name, DescribeSnapshotGroups.Name,
+	DescribeAvailableResource.Name, DescribeInstances.Name, DescribeInstanceTypes.Name,
+}
+
+func mutation[Q requests.AcsRequest, R responses.AcsResponse](name string, timeout time.Duration, proof string, newRequest func() Q, newReply func() R) Action[Q, R] {
+	return Action[Q, R]{action{name, true, timeout, proof}, newRequest, newReply}
+}
+
+func read[Q requests.AcsRequest, R responses.AcsResponse](name string, timeout time.Duration, proof string, newRequest func() Q, newReply func() R) Action[Q, R] {
+	return Action[Q, R]{action{name, false, timeout, proof}, newRequest, newReply}
+}
+
+// Send makes one call and waits out throttling. fill is called for every try with
+// a fresh request, for the SDK keeps in a request what it signed. The errors are
+// those of the tables in codes.go.
+func (a Action[Q, R]) Send(ctx context.Context, s *Session, fill func(Q)) (R, error) {
+	return a.SendInTurn(ctx, s, always{}, fill)
+}
+
+// SendInTurn is Send for a call that needs leave at the moment when ECS's limits
+// have room for it. The error is ErrNotReady if it didn't get that.
+func (a Action[Q, R]) SendInTurn(ctx context.Context, s *Session, turn Turn, fill func(Q)) (R, error) {
+	var reply R
+	err := s.send(ctx, a.action, turn, func() (requests.AcsRequest, responses.AcsResponse) {
+		request := a.newRequest()
+		fill(request)
+		reply = a.newReply()
+		return request, reply
+	})
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return reply, nil
+}
+
+// Turn is asked at the moment when a call could be sent.
+type Turn interface {
+	// Start says whether the call may be sent now, and counts it if so.
+	Start() bool
+	// Unsent takes that back: the call was throttled, and will come again.
+	Unsent()
+}
+
+type always struct{}
+
+func (always) Start() bool { return true }
+func (always) Unsent()     {}
+
+// isWhole says whether a reply holds what was asked for: ECS's gateway may answer
+// 200 with nothing in it. An ID must not be empty, and a list must be there, for
+// read as an empty one it would say that disks are gone.
+func (a action) isWhole(reply responses.AcsResponse) bool {
+	fields := reflect.ValueOf(reply).Elem()
+	if proof := fields.FieldByName(a.proof); proof.Kind() == reflect.String {
+		return proof.String() != ""
+	}
+	return fields.FieldByName("RequestId").String() != "" && strings.Contains(reply.GetHttpContentString(), `"`+a.proof+`"`)
+}

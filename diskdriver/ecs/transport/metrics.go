@@ -1,0 +1,60 @@
+package transport
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// metrics count the calls. Actions and Kinds are closed sets, and so are the
+// labels.
+type metrics struct {
+	requests     *prometheus.CounterVec
+	duration     *prometheus.HistogramVec
+	throttleWait *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "topodisk_ecs_requests_total",
+			Help: "Calls to ECS by action and result: ok, or the kind of error.",
+		}, []string{"action", "result"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "topodisk_ecs_request_duration_seconds",
+			Help:    "Time from sending a call to ECS until its answer was read.",
+			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40},
+		}, []string{"action"}),
+		throttleWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "topodisk_ecs_throttle_wait_seconds",
+			Help:    "Time that calls were delayed because ECS throttles their action.",
+			Buckets: []float64{.1, 1, 5, 15, 30, 60, 120},
+		}, []string{"action"}),
+	}
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.duration, m.throttleWait}
+}
+
+func (m *metrics) observe(action string, err error, took time.Duration) {
+	m.requests.WithLabelValues(action, resultOf(err)).Inc()
+	m.duration.WithLabelValues(action).Observe(took.Seconds())
+}
+
+// throttleWaits returns what observes the waits of one action. Its series begin
+// with the first one: most actions are never throttled.
+func (m *metrics) throttleWaits(action string) func(time.Duration) {
+	return func(waited time.Duration) { m.throttleWait.WithLabelValues(action).Observe(waited.Seconds()) }
+}
+
+// resultOf returns ok, or the Kind of an error as a label's value.
+func resultOf(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
+}

@@ -1,0 +1,186 @@
+// Package transport makes calls of the ECS API through the SDK, whose hazards end
+// here: it signs each call with the keys of now, ends it with the caller's
+// context, waits out throttling, and says in the words of package disk what came
+// of it.
+//
+// Every error that leaves this package is a *disk.Error. No error holds an
+// access key, a security token or a signature.
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk"
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
+	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
+)
+
+// callsInFlight is how many calls of one action a Session makes at once; the next
+// one waits.
+const callsInFlight = 100
+
+// Config says which ECS a Transport calls.
+type Config struct {
+	Region string
+	// Endpoint without a host stands for the region's own, as the SDK knows it.
+	Endpoint endpoint.Endpoint
+	// RoundTripper carries the HTTP requests; nil stands for one that reuses
+	// connections and honours the proxy settings of the environment.
+	RoundTripper http.RoundTripper
+	// UserAgent is added to the SDK's own.
+	UserAgent string
+}
+
+// Transport calls the ECS of one region. It is safe for concurrent use.
+type Transport struct {
+	config  Config
+	shared  http.RoundTripper
+	metrics *metrics
+}
+
+// loadEndpoints fills the SDK's table of endpoints, which it does lazily and
+// without a lock.
+var loadEndpoints = sync.OnceFunc(func() { sdkecs.GetEndpointMap() })
+
+// New returns a Transport. It calls nothing.
+func New(config Config) *Transport {
+	loadEndpoints()
+	t := &Transport{config: config, shared: config.RoundTripper, metrics: newMetrics()}
+	if t.shared == nil {
+		t.shared = newRoundTripper()
+	}
+	return t
+}
+
+// Collectors are the metrics of all Sessions.
+func (t *Transport) Collectors() []prometheus.Collector { return t.metrics.collectors() }
+
+// Session makes the calls of one account, with limits of its own.
+type Session struct {
+	transport *Transport
+	keys      credentials.Provider
+	limiters  map[string]*ratelimit.Limiter // by the action's name
+}
+
+// Session returns a Session whose calls the keys sign. It calls nothing.
+func (t *Transport) Session(keys credentials.Provider) *Session {
+	s := &Session{transport: t, keys: keys, limiters: make(map[string]*ratelimit.Limiter)}
+	for _, name := range Actions {
+		s.limiters[name] = ratelimit.New(name, callsInFlight, t.metrics.throttleWaits(name))
+	}
+	return s
+}
+
+// Throttled says whether ECS throttles an action just now.
+func (s *Session) Throttled(action string) bool { return s.limiters[action].Throttled() }
+
+// ErrNotReady ends a call that didn't get its turn.
+var ErrNotReady = fmt.Errorf("%w, for another call is first", ratelimit.ErrNotSent)
+
+// build makes a fresh request, and what its reply is read into.
+type build func() (requests.AcsRequest, responses.AcsResponse)
+
+// send makes one call, again and again while it is throttled.
+func (s *Session) send(ctx context.Context, a action, turn Turn, build build) error {
+	limited, cancel := deadline.BeforeAnswer(ctx)
+	defer cancel()
+	return s.limiters[a.Name].Do(limited, func() error {
+		if !turn.Start() {
+			return ErrNotReady
+		}
+		began := time.Now()
+		err := s.try(ctx, a, build)
+		s.transport.metrics.observe(a.Name, err, time.Since(began))
+		if err != nil && disk.KindOf(err) == disk.Throttled {
+			turn.Unsent()
+		}
+		return err
+	})
+}
+
+// renewer is a source of credentials that gets new ones if ECS refuses those
+// that it gave.
+type renewer interface {
+	Renew(ctx context.Context, refused credentials.Keys) (credentials.Keys, bool)
+}
+
+// try makes one call, once; or twice, if ECS refuses the keys and there are
+// newer ones. A call whose keys were refused had no effect.
+func (s *Session) try(ctx context.Context, a action, build build) error {
+	keys, err := s.keys.Get(ctx)
+	if err != nil {
+		return noKeys(a, err)
+	}
+	err = s.transport.once(ctx, a, keys, build)
+	if source, ok := s.keys.(renewer); ok && err != nil && disk.KindOf(err) == disk.Unauthenticated {
+		if newer, ok := source.Renew(ctx, keys); ok {
+			return s.transport.once(ctx, a, newer, build)
+		}
+	}
+	return err
+}
+
+// once makes one call with an SDK client of its own, which is cheap: a client
+// races with itself if it makes two calls at once, and keeps the timeout of its
+// first call for all later ones.
+func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build) error {
+	call, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	w := newWire(call, keys, t.shared)
+	client, err := t.newClient(w)
+	if err != nil {
+		return w.failure(ctx, a, err)
+	}
+	request, reply := build()
+	// The context ends the call, not the SDK's default timeout.
+	end, _ := call.Deadline()
+	request.SetReadTimeout(max(time.Until(end), 0) + time.Second)
+	if err := do(client, request, reply); err != nil {
+		return w.failure(ctx, a, err)
+	}
+	if !a.isWhole(reply) {
+		return w.failure(ctx, a, errHollow)
+	}
+	return nil
+}
+
+// newClient returns an SDK client for one call.
+func (t *Transport) newClient(w *wire) (*sdkecs.Client, error) {
+	settings := sdk.NewConfig().WithScheme(strings.ToUpper(t.config.Endpoint.Scheme)).WithAutoRetry(false).WithUserAgent(t.config.UserAgent)
+	settings.Transport = w
+	client, err := sdkecs.NewClientWithOptions(t.config.Region, settings, w)
+	if err != nil {
+		return nil, err
+	}
+	client.Domain = t.config.Endpoint.Host
+	client.SetCloseTrace(true) // a span would hold the signed URL
+	// The SDK reads the proxy variables of the environment on every call, and
+	// fails the call if it can't parse one. The RoundTripper alone chooses a proxy.
+	client.SetHttpProxy("http://unused.invalid")
+	client.SetHttpsProxy("http://unused.invalid")
+	client.SetNoProxy("^$")
+	return client, nil
+}
+
+// do runs the call, and turns a panic of the SDK over an odd reply into an error.
+func do(client *sdkecs.Client, request requests.AcsRequest, reply responses.AcsResponse) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errUnreadable
+		}
+	}()
+	return client.DoAction(request, reply)
+}
