@@ -27,14 +27,16 @@ const (
 type limit struct {
 	allowed int           // as many at a time as ECS is known, or hoped, to take
 	most    int           // more than that are never tried
+	taken   int           // the most at a time that ECS has accepted
 	backoff time.Duration // between one try of more and the next
 	probeAt time.Time     // when one more may be tried; zero for at once
-	probing bool          // one more was tried, and has not been refused
+	probing bool          // one more is tried, and has no answer yet
 }
 
 // limits are those of one instance, by Limit.
 type limits [3]limit
 
+// highest returns the limits of an account of which nothing is known.
 func highest() limits {
 	var all limits
 	for by, n := range []int{mostAttaches, mostDetaches, mostAttaches + mostDetaches} {
@@ -56,36 +58,37 @@ func (l *limit) fits(active int, now time.Time) (ok, probe bool) {
 	if active < l.allowed {
 		return true, false
 	}
-	return active == l.allowed && l.allowed < l.most && !now.Before(l.probeAt), true
+	return active == l.allowed && l.allowed < l.most && !l.probing && !now.Before(l.probeAt), true
 }
 
 // lower learns from a refusal: ECS takes no more than it is running. Several that are refused together are refused once.
-func (l *limit) lower(running int, now time.Time) {
+func (l *limit) lower(running int, probe bool, now time.Time) {
 	l.allowed = max(1, min(l.allowed, running))
-	if l.probing || l.backoff == 0 {
+	l.taken = min(l.taken, l.allowed)
+	if probe || l.backoff == 0 {
 		l.backoff = min(max(2*l.backoff, firstBackoff), lastBackoff)
 		l.probeAt = now.Add(l.backoff)
 	}
-	l.probing = false
 }
 
 // raise learns from what ECS accepts. After a probe it doubles, so that a lifted limit is found in a few steps.
-func (l *limit) raise(running int) {
+func (l *limit) raise(running int, probe bool) {
+	l.taken = max(l.taken, running)
 	if running <= l.allowed {
 		return
 	}
 	l.allowed = running
-	if l.probing {
+	if probe {
 		l.allowed = 2 * running
-		l.backoff, l.probeAt, l.probing = 0, time.Time{}, false
+		l.backoff, l.probeAt = 0, time.Time{}
 	}
 	l.allowed = min(l.allowed, l.most)
 }
 
 // accepted learns from a call that ECS has accepted beside those that run.
-func (all *limits) accepted(v Verb, running [2]int) {
+func (all *limits) accepted(v Verb, running [2]int, probe bool) {
 	for _, by := range []Limit{Limit(v), OfBoth} {
-		all[by].raise(total(by, running))
+		all[by].raise(total(by, running), probe)
 	}
 }
 
@@ -101,12 +104,14 @@ func (all *limits) join(v Verb, active *[2]int, now time.Time) (ok, probe bool) 
 	return true, ownProbe || bothProbe
 }
 
-// probe notes that one more is sent than an instance is known to take. Until its answer is likely to be there, nobody else goes
-// beyond.
-func (all *limits) probe(v Verb, active [2]int, now time.Time) {
+// probe notes that one more is sent than an instance is known to take. Nobody else goes beyond until that has its answer.
+func (all *limits) probe(v Verb, active [2]int) {
 	for _, by := range []Limit{Limit(v), OfBoth} {
 		if l := &all[by]; l.allowed < l.most && total(by, active) >= l.allowed {
-			l.probing, l.probeAt = true, now.Add(time.Second)
+			l.probing = true
 		}
 	}
 }
+
+// probed notes that the probe of an operation is over.
+func (all *limits) probed(v Verb) { all[v].probing, all[OfBoth].probing = false, false }

@@ -100,6 +100,7 @@ type Slot struct {
 	admitted  bool
 	turn      chan struct{} // gets an element when the call may be sent
 	since     time.Time     // when it was sent
+	probed    *limits       // those that the call tries to exceed; nil if it doesn't
 	expiry    *time.Timer   // of a slot whose caller has left
 }
 
@@ -202,7 +203,8 @@ func (s *Slot) Start() bool {
 		return false
 	}
 	if probe {
-		s.queues.limits(s.queue).probe(s.operation.Verb, s.queue.active(), now)
+		s.probed = s.queues.limits(s.queue)
+		s.probed.probe(s.operation.Verb, s.queue.active())
 	}
 	s.move(sent, now)
 	return true
@@ -218,8 +220,8 @@ func (s *Slot) Accepted() {
 	now, q := time.Now(), s.queue
 	s.move(running, now)
 	q.pause, q.pauseUntil = 0, time.Time{}
-	s.queues.limits(q).accepted(s.operation.Verb, q.running)
-	s.queues.admit(q, now)
+	s.queues.limits(q).accepted(s.operation.Verb, q.running, s.probed != nil)
+	s.answered(now)
 }
 
 // Refused notes that ECS takes no more now, and puts the operation back to its position.
@@ -232,12 +234,12 @@ func (s *Slot) Refused(by Limit) {
 	now, q := time.Now(), s.queue
 	s.move(waiting, now)
 	if total(by, q.active()) > 0 {
-		s.queues.lower(q, by, now)
+		s.queues.lower(q, by, s.probed != nil, now)
 	} else { // what keeps the instance busy is not from here
 		q.pause = min(max(2*q.pause, firstPause), lastPause)
 		q.pauseUntil = now.Add(q.pause)
 	}
-	s.queues.admit(q, now)
+	s.answered(now)
 }
 
 // Unsent notes that the call did not get as far as the instance, and puts the operation back to its position.
@@ -249,7 +251,21 @@ func (s *Slot) Unsent() {
 	}
 	now := time.Now()
 	s.move(waiting, now)
-	s.queues.admit(s.queue, now)
+	s.answered(now)
+}
+
+// answered lets those wait no longer whose turn it is once the call has an answer: in all queues if it was a probe, which speaks
+// for them, too.
+func (s *Slot) answered(now time.Time) {
+	if s.probed == nil {
+		s.queues.admit(s.queue, now)
+		return
+	}
+	s.probed.probed(s.operation.Verb)
+	s.probed = nil
+	for _, one := range s.queues.queues {
+		s.queues.admit(one, now)
+	}
 }
 
 // Done gives the slot back: ECS has finished, or never began. It may be called at any time, and again.
@@ -293,7 +309,7 @@ func (s *Slot) end(now time.Time) {
 		q.pause, q.pauseUntil = 0, time.Time{}
 	}
 	s.move(gone, now)
-	s.queues.admit(q, now)
+	s.answered(now)
 	s.queues.drop(q, now)
 }
 
@@ -355,18 +371,15 @@ func (q *Queues) limits(one *queue) *limits {
 	return &q.usual
 }
 
-// lower learns from a refusal. The instance has limits of its own from then on; others start from the same: the instances of one
-// account are mostly alike.
-func (q *Queues) lower(one *queue, by Limit, now time.Time) {
-	if one.own == nil {
+// lower learns from a refusal. The instances of one account are mostly alike, so it holds for all that have shown nothing else,
+// unless another of them has been seen to take more.
+func (q *Queues) lower(one *queue, by Limit, probe bool, now time.Time) {
+	running := total(by, one.running)
+	if one.own == nil && q.usual[by].taken > max(running, 1) {
 		own := q.usual
 		one.own = &own
 	}
-	own, usual := &one.own[by], &q.usual[by]
-	own.lower(total(by, one.running), now)
-	if usual.allowed >= own.allowed {
-		*usual = *own
-	}
+	q.limits(one)[by].lower(running, probe, now)
 }
 
 func (q *Queues) of(instance disk.InstanceID, now time.Time) *queue {

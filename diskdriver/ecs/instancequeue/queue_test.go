@@ -16,6 +16,7 @@ import (
 // host is an instance of an ECS that does nothing else: it takes so many operations
 // at a time, and refuses the others.
 type host struct {
+	id      disk.InstanceID
 	limits  [3]int // by Limit; 0 is none
 	latency time.Duration
 	takes   [2]time.Duration
@@ -28,7 +29,7 @@ type host struct {
 }
 
 func newHost(attaches, detaches, all int) *host {
-	return &host{limits: [3]int{attaches, detaches, all}, latency: 500 * time.Millisecond, takes: [2]time.Duration{2 * time.Second, 4 * time.Second}}
+	return &host{id: "i-1", limits: [3]int{attaches, detaches, all}, latency: 500 * time.Millisecond, takes: [2]time.Duration{2 * time.Second, 4 * time.Second}}
 }
 
 // begin is the call: it says by which limit it is refused, if it is.
@@ -56,7 +57,7 @@ func (h *host) end(j Verb) {
 // do runs one operation to its end.
 func (h *host) do(ctx context.Context, s *Queues, j Verb, n int) error {
 	name := fmt.Sprintf("%s%d", j, n)
-	t, err := s.Enter("i-1", Operation{j, disk.ID(fmt.Sprintf("d-%d", n))})
+	t, err := s.Enter(h.id, Operation{j, disk.ID(fmt.Sprintf("d-%d", n))})
 	if err != nil {
 		return err
 	}
@@ -373,4 +374,50 @@ func TestQueuesOfIdleInstancesAreDropped(t *testing.T) {
 			t.Errorf("%d instances are remembered, and nothing of them is worth it", len(s.queues))
 		}
 	})
+}
+
+func TestOneProbeSpeaksForAllInstances(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		other   int // what the last of the instances takes, unlike the others
+		refused int // by all of them, in 150 seconds
+	}{
+		{"all alike", 1, 10 + 2},
+		{"one takes more", 5, 10 + 2 + 9 + 9}, // the others are asked for as many, and then each for itself
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := testQueues()
+				var hosts []*host
+				for i := range 10 {
+					h := newHost(0, 0, 1)
+					h.id = disk.InstanceID(fmt.Sprintf("i-%d", i))
+					hosts = append(hosts, h)
+				}
+				hosts[9].limits[OfBoth] = test.other
+				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
+				defer cancel()
+				var all sync.WaitGroup
+				for _, h := range hosts {
+					for i := range 2 {
+						all.Go(func() {
+							for n := i; h.do(ctx, s, Attach, n) == nil; n += 2 {
+							}
+						})
+					}
+				}
+				all.Wait()
+				refused := 0
+				for _, h := range hosts {
+					refused += h.refused
+				}
+				if refused > test.refused {
+					t.Errorf("%d calls were refused, want at most %d", refused, test.refused)
+				}
+				if most := hosts[9].most[Attach]; most != min(test.other, 2) {
+					t.Errorf("the last instance got %d at a time", most)
+				}
+			})
+		})
+	}
 }
