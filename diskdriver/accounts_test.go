@@ -185,7 +185,7 @@ func TestKeyOfSecrets(t *testing.T) {
 // TestDoubtsAreForAllAccounts: a disk that may be on its way is so whoever asks.
 func TestDoubtsAreForAllAccounts(t *testing.T) {
 	own := newController(Config{}, nil)
-	if other := own.of(nil); other.unsettled != own.unsettled || other.creations == own.creations {
+	if other := own.of(nil); other.attachments != own.attachments || other.creations == own.creations {
 		t.Error("an account must share what is in doubt about disks, and keep its own volume names")
 	}
 }

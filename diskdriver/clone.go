@@ -46,7 +46,7 @@ func (c *controller) tidy(ctx context.Context, d disk.Disk) {
 	defer cancel()
 	var err error
 	if d.State == disk.Creating {
-		d, err = c.attachments.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+		d, err = c.disks.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 	}
 	var shots []disk.Snapshot
 	if err == nil {

@@ -3,6 +3,7 @@ package diskdriver
 import (
 	"context"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -10,8 +11,8 @@ import (
 // disk.Kind.
 type ECS interface {
 	Disks
-	Attachments
-	Tags
+	attachment.Instances
+	attachment.Tags
 	Stock
 	Snapshots
 	Groups
@@ -21,6 +22,8 @@ type ECS interface {
 
 // Disks makes, finds and deletes disks.
 type Disks interface {
+	attachment.Reader
+
 	// Create makes one attempt under a client token and returns the disk as
 	// soon as a read shows that it is there.
 	//
@@ -29,13 +32,6 @@ type Disks interface {
 	// of a disk that no read finds (the token outlived its disk, or reads
 	// lag). After any other Kind a disk may exist.
 	Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error)
-
-	// Get reads one disk; NotFound if it is absent.
-	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
-
-	// Latest returns a disk as it has just been read, if nothing was asked of it
-	// since; else it is Get. What goes by it must be checked by ECS.
-	Latest(ctx context.Context, id disk.ID) (disk.Disk, error)
 
 	// Named returns every disk of this cluster that is tagged with the CSI
 	// volume name. None is no error. Denied: the account sees no disk at all,
@@ -56,37 +52,6 @@ type Disks interface {
 	// Pending: ECS has not finished with the disk yet. InUse: something holds
 	// it, or its state forbids it.
 	Delete(ctx context.Context, id disk.ID) error
-}
-
-// Attachments ties disks to instances.
-type Attachments interface {
-	// Attach returns the disk as a read shows it attached. With force a
-	// regional disk is taken from an instance of another zone.
-	//
-	// Pending: ECS is at work on it, or others are first; the same call later
-	// ends it. InUse: another instance holds the disk. NodeFull: the instance
-	// takes no more. NotFound: there is no such disk or instance.
-	// UnknownOutcome: ECS may or may not attach it.
-	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool) (disk.Disk, error)
-
-	// Detach returns the disk as a read has shown it when the instance didn't hold
-	// it any more; the zero Disk if there is none. The errors are those of Attach.
-	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID) (disk.Disk, error)
-
-	// Await reads a disk again and again until seen says that it is done, or
-	// has an error, and returns the disk as it was seen last. Pending: the
-	// caller's time was over before.
-	Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error)
-}
-
-// Tags changes the tags of disks.
-type Tags interface {
-	// Tag sets tags of a disk, over others of the same keys.
-	Tag(ctx context.Context, id disk.ID, tags disk.Tags) error
-
-	// Untag removes tags from a disk. Removal of an absent tag isn't an error,
-	// and without keys it does nothing.
-	Untag(ctx context.Context, id disk.ID, keys []string) error
 }
 
 // Stock says what disks there are to be had.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/health"
@@ -17,15 +18,15 @@ type controller struct {
 	*healthServer
 	config      Config
 	disks       Disks
-	attachments Attachments
-	tags        Tags
+	tags        attachment.Tags
+	attachments *attachment.Table // of all accounts
+	attacher    *attachment.Attacher
 	stock       Stock
 	snapshots   Snapshots
 	groups      Groups
 	changes     Changes
 	creations   *creation.Table // of volumes
 	shots       *creation.Table // of snapshots and groups
-	unsettled   *unsettled
 	offers      *offers
 	all         *listing.Disks
 }
@@ -43,9 +44,14 @@ func (c *controller) area() area {
 }
 
 func newController(config Config, ecs ECS) *controller {
+	return newControllerOf(config, ecs, attachment.NewTable())
+}
+
+func newControllerOf(config Config, ecs ECS, attachments *attachment.Table) *controller {
 	c := &controller{
-		config: config, disks: ecs, attachments: ecs, tags: ecs, stock: ecs, snapshots: ecs, groups: ecs, changes: ecs,
-		creations: creation.NewTable(), shots: creation.NewTable(), unsettled: newUnsettled(), offers: newOffers(),
+		config: config, disks: ecs, tags: ecs, stock: ecs, snapshots: ecs, groups: ecs, changes: ecs,
+		attachments: attachments, attacher: attachment.New(ecs, attachments),
+		creations: creation.NewTable(), shots: creation.NewTable(), offers: newOffers(),
 	}
 	states := health.NewStates()
 	c.all = listing.NewDisks(ecs, states.SawAll)
@@ -56,12 +62,8 @@ func newController(config Config, ecs ECS) *controller {
 }
 
 // of returns a controller of another account. Disks have one ID over all
-// accounts, so what is in doubt of one is for all to know.
-func (c *controller) of(ecs ECS) *controller {
-	other := newController(c.config, ecs)
-	other.unsettled = c.unsettled
-	return other
-}
+// accounts, so what is known of their attachments is for all to know.
+func (c *controller) of(ecs ECS) *controller { return newControllerOf(c.config, ecs, c.attachments) }
 
 // capabilities are what the controller can do.
 var capabilities = []csi.ControllerServiceCapability_RPC_Type{

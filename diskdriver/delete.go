@@ -3,7 +3,6 @@ package diskdriver
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -97,21 +96,9 @@ func mayPass(kind disk.Kind) bool {
 func heldBack(d disk.Disk, why error) error {
 	switch {
 	case d.State == disk.Attached || d.State == disk.Attaching:
-		return fmt.Errorf("the disk is attached to %s, and is not deleted: %w", words(d.Holders()), why)
+		return fmt.Errorf("the disk is attached to %s, and is not deleted: %w", disk.InstanceNames(d.Holders()), why)
 	case d.State != disk.Available:
 		return &disk.Error{Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s, and is deleted when that is over: %w", d.State, why)}
 	}
 	return nil
-}
-
-// words names the instances that have a disk.
-func words(instances []disk.InstanceID) string {
-	if len(instances) == 0 {
-		return "an instance that ECS doesn't name"
-	}
-	names := make([]string, len(instances))
-	for i, instance := range instances {
-		names[i] = string(instance)
-	}
-	return strings.Join(names, ", ")
 }

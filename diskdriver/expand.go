@@ -29,7 +29,7 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 		return nil, err
 	}
 	if d.State == disk.Creating {
-		if d, err = c.attachments.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil }); err != nil {
+		if d, err = c.disks.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil }); err != nil {
 			return nil, err
 		}
 	}

@@ -82,6 +82,14 @@ func (d Disk) Holders() []InstanceID {
 	return all
 }
 
+// InstanceNames names the instances that hold a disk.
+func InstanceNames(holders []InstanceID) string {
+	if len(holders) == 0 {
+		return "an instance that ECS doesn't name"
+	}
+	return List(holders)
+}
+
 // Attachment is one instance that holds a disk, or is about to let it go.
 type Attachment struct {
 	Instance InstanceID

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -33,6 +34,18 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 	})
 }
 
+// attach attaches a disk that was looked at before.
+func attach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
+	d, _ := c.Latest(ctx, id)
+	return c.Attach(ctx, instance, id, false, attachment.NewRecord(instance, d).Attached)
+}
+
+// detach detaches a disk that was looked at before.
+func detach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
+	d, _ := c.Latest(ctx, id)
+	return c.Detach(ctx, instance, id, attachment.NewRecord(instance, d).Detached)
+}
+
 // madeDisk makes a disk and waits until it can be attached.
 func madeDisk(t *testing.T, c *Client, name string) disk.ID {
 	t.Helper()
@@ -50,7 +63,7 @@ func madeDisk(t *testing.T, c *Client, name string) disk.ID {
 func attachedDisk(t *testing.T, c *Client, name string, instance disk.InstanceID) disk.ID {
 	t.Helper()
 	id := madeDisk(t, c, name)
-	if _, err := c.Attach(t.Context(), instance, id, false); err != nil {
+	if _, err := attach(t.Context(), c, instance, id); err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -91,14 +104,14 @@ func TestADiskJustMadeIsAttachedDetachedAndDeletedWithoutACallInVain(t *testing.
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := c.Attach(t.Context(), nodeA, made.ID, false)
+		d, err := attach(t.Context(), c, nodeA, made.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Serial == "" || !holds(d, nodeA) || phaseOf(sim, d.ID, nodeA) != "In_use" {
+		if d.Serial == "" || !d.On(nodeA) || phaseOf(sim, d.ID, nodeA) != "In_use" {
 			t.Errorf("attached disk is %+v, %s in truth", d, phaseOf(sim, d.ID, nodeA))
 		}
-		if _, err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
+		if _, err := detach(t.Context(), c, nodeA, d.ID); err != nil {
 			t.Fatal(err)
 		}
 		if phase := phaseOf(sim, d.ID, nodeA); phase != "" {
@@ -122,7 +135,7 @@ func TestAttachingTwiceIsSuccess(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim, c := working(t, func(config *ecssim.Config) { config.Doubts.InUseCode = code })
 				id := attachedDisk(t, c, "vol-1", nodeA)
-				d, err := c.Attach(t.Context(), nodeA, id, false)
+				d, err := attach(t.Context(), c, nodeA, id)
 				if err != nil || d.Serial == "" {
 					t.Errorf("disk %+v, error %v", d, err)
 				}
@@ -138,7 +151,7 @@ func TestADiskIsNotTakenFromAnotherInstance(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim, c := working(t, func(config *ecssim.Config) { config.Doubts.InUseCode = code })
 				id := attachedDisk(t, c, "vol-1", nodeA)
-				_, err := c.Attach(t.Context(), nodeB, id, false)
+				_, err := attach(t.Context(), c, nodeB, id)
 				if e := wantKind(t, err, disk.InUse); !strings.Contains(e.Error(), nodeA) || e.Instance != nodeB || e.Disk != id {
 					t.Errorf("error %q doesn't say who holds the disk", e)
 				}
@@ -166,7 +179,7 @@ func TestDetachingWhatIsNotAttachedIsSuccess(t *testing.T) {
 					"no such instance":      {"i-absent", free},
 					"instance that is gone": {"i-absent", busy},
 				} {
-					if _, err := c.Detach(t.Context(), at.instance, at.id); err != nil {
+					if _, err := detach(t.Context(), c, at.instance, at.id); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -189,15 +202,15 @@ func TestAnAttachDuringADetachIsNoSuccess(t *testing.T) {
 				id := attachedDisk(t, c, "vol-1", nodeA)
 				var all sync.WaitGroup
 				all.Go(func() {
-					if _, err := c.Detach(t.Context(), nodeA, id); err != nil {
+					if _, err := detach(t.Context(), c, nodeA, id); err != nil {
 						t.Error(err)
 					}
 				})
 				time.Sleep(time.Second)
-				_, err := c.Attach(t.Context(), nodeA, id, false)
+				_, err := attach(t.Context(), c, nodeA, id)
 				wantKind(t, err, disk.Pending)
 				all.Wait()
-				if _, err := c.Attach(t.Context(), nodeA, id, false); err != nil || phaseOf(sim, id, nodeA) != "In_use" {
+				if _, err := attach(t.Context(), c, nodeA, id); err != nil || phaseOf(sim, id, nodeA) != "In_use" {
 					t.Errorf("attached again: %v, %s", err, phaseOf(sim, id, nodeA))
 				}
 				healthy(t, sim)
@@ -216,10 +229,10 @@ func TestAReplyThatIsLostLosesNothing(t *testing.T) {
 					if err := sim.AddFault(ecssim.Fault{Action: action, Do: kind, Count: 1}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); err != nil {
+					if _, err := attach(inTime(t, 30*time.Second), c, nodeA, id); err != nil {
 						t.Errorf("attach: %v", err)
 					}
-					if _, err := c.Detach(inTime(t, 30*time.Second), nodeA, id); err != nil {
+					if _, err := detach(inTime(t, 30*time.Second), c, nodeA, id); err != nil {
 						t.Errorf("detach: %v", err)
 					}
 					if n := calls(sim, "AttachDisk") + calls(sim, "DetachDisk"); n != 2 {
@@ -252,8 +265,8 @@ func TestACallThatNeverArrivedIsAnUnknownOutcomeAndWorksTheNextTime(t *testing.T
 					}
 					sim.ClearFaults()
 				}
-				lose(func() error { _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); return err })
-				lose(func() error { _, err := c.Detach(inTime(t, 30*time.Second), nodeA, id); return err })
+				lose(func() error { _, err := attach(inTime(t, 30*time.Second), c, nodeA, id); return err })
+				lose(func() error { _, err := detach(inTime(t, 30*time.Second), c, nodeA, id); return err })
 				healthy(t, sim)
 			})
 		})
@@ -269,14 +282,14 @@ func TestWorkThatIsStuckIsPendingAndNotAskedForAgain(t *testing.T) {
 		}
 		for range 3 {
 			ctx := inTime(t, 15*time.Second)
-			_, err := c.Attach(ctx, nodeA, id, false)
+			_, err := attach(ctx, c, nodeA, id)
 			wantKind(t, err, disk.Pending)
 			if ctx.Err() != nil {
 				t.Error("the answer came after the deadline")
 			}
 		}
 		sim.Unstick("")
-		if _, err := c.Attach(inTime(t, 15*time.Second), nodeA, id, false); err != nil {
+		if _, err := attach(inTime(t, 15*time.Second), c, nodeA, id); err != nil {
 			t.Error(err)
 		}
 		if n := calls(sim, "AttachDisk"); n != 1 {
@@ -298,8 +311,8 @@ func TestWorkThatFailsIsPendingAndWorksTheNextTime(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		twice("AttachDisk", func() error { _, err := c.Attach(inTime(t, 30*time.Second), nodeA, id, false); return err })
-		twice("DetachDisk", func() error { _, err := c.Detach(inTime(t, 30*time.Second), nodeA, id); return err })
+		twice("AttachDisk", func() error { _, err := attach(inTime(t, 30*time.Second), c, nodeA, id); return err })
+		twice("DetachDisk", func() error { _, err := detach(inTime(t, 30*time.Second), c, nodeA, id); return err })
 		healthy(t, sim)
 	})
 }
@@ -323,7 +336,7 @@ func TestManyDisksOfAnInstanceAreAttachedAsFastAsItTakesThem(t *testing.T) {
 				}
 				began := time.Now()
 				for _, id := range ids[:4] {
-					if _, err := c.Attach(t.Context(), nodeB, id, false); err != nil {
+					if _, err := attach(t.Context(), c, nodeB, id); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -332,7 +345,7 @@ func TestManyDisksOfAnInstanceAreAttachedAsFastAsItTakesThem(t *testing.T) {
 				var all sync.WaitGroup
 				for _, id := range ids[4:] {
 					all.Go(func() {
-						if _, err := c.Attach(t.Context(), nodeA, id, false); err != nil {
+						if _, err := attach(t.Context(), c, nodeA, id); err != nil {
 							t.Error(err)
 						}
 					})
@@ -359,7 +372,7 @@ func TestTheQueueOfAnInstanceCostsNobodyHisDeadline(t *testing.T) {
 			all.Go(func() {
 				for {
 					ctx := inTime(t, 15*time.Second)
-					_, err := c.Attach(ctx, nodeA, id, false)
+					_, err := attach(ctx, c, nodeA, id)
 					if ctx.Err() != nil {
 						t.Errorf("%s: the answer came after the deadline: %v", id, err)
 					}

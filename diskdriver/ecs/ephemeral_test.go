@@ -16,14 +16,14 @@ func TestADiskThatLivesWithItsInstanceIsAttachedAndDetachedAsECSDemands(t *testi
 			t.Fatal(err)
 		}
 		for range 2 {
-			if d, err = c.Attach(t.Context(), nodeA, d.ID, false); err != nil || !d.On(nodeA) {
+			if d, err = attach(t.Context(), c, nodeA, d.ID); err != nil || !d.On(nodeA) {
 				t.Fatalf("%v on %v, error %v", d.ID, d.Holders(), err)
 			}
-			if _, err := c.Detach(t.Context(), nodeA, d.ID); err != nil {
+			if _, err := detach(t.Context(), c, nodeA, d.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Attach(t.Context(), nodeB, d.ID, false); disk.KindOf(err) != disk.Blocked && disk.KindOf(err) != disk.Invalid {
+		if _, err := attach(t.Context(), c, nodeB, d.ID); disk.KindOf(err) != disk.Blocked && disk.KindOf(err) != disk.Invalid {
 			t.Errorf("attached to another instance: %v", err)
 		}
 		if err := c.Delete(t.Context(), d.ID); err != nil {
@@ -36,7 +36,7 @@ func TestNoOtherDiskIsToldToGoWithItsInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := working(t, nil)
 		id := attachedDisk(t, c, "vol-1", nodeA)
-		if _, err := c.Detach(t.Context(), nodeA, id); err != nil {
+		if _, err := detach(t.Context(), c, nodeA, id); err != nil {
 			t.Fatal(err)
 		}
 		for _, call := range sim.Calls() {

@@ -26,7 +26,6 @@ type known struct {
 type knowledge struct {
 	underWay wait                // the zero wait if nothing is
 	look     *glimpse[disk.Disk] // the last one; nil if it is too old to be fresh
-	seen     disk.Disk           // who had the disk then, and when it was detached last
 	changed  time.Time           // when the last call that changes the disk ended
 	at       time.Time
 }
@@ -94,7 +93,6 @@ func (k *known) saw(id disk.ID, look glimpse[disk.Disk]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	what := k.of(id)
-	what.seen = disk.Disk{ID: id, Attachments: look.shown.Attachments, Released: look.shown.Released}
 	what.look = &look
 	k.whole = append(k.whole, wholeLook{what, &look})
 	k.shorten(time.Now())
@@ -108,14 +106,6 @@ func (k *known) shorten(now time.Time) {
 		}
 		k.whole = k.whole[1:]
 	}
-}
-
-// shown returns who had a disk when it was looked at last, and when it had been detached; false if it was not looked at.
-func (k *known) shown(id disk.ID) (disk.Disk, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	seen := k.of(id).seen
-	return seen, seen.ID != ""
 }
 
 // fresh returns a look that has just come back, if nothing was asked of the disk since it left: it says as much as one that

@@ -27,7 +27,7 @@ func TestADiskGrowsWhereItIs(t *testing.T) {
 				sim, c := working(t, nil)
 				id := madeDisk(t, c, "vol-1")
 				if test.attach {
-					if _, err := c.Attach(t.Context(), nodeA, id, false); err != nil {
+					if _, err := attach(t.Context(), c, nodeA, id); err != nil {
 						t.Fatal(err)
 					}
 				}

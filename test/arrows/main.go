@@ -47,8 +47,12 @@ var rules = map[string]rule{
 		allowed:   []string{csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
+	"diskdriver/attachment": {
+		allowed:   []string{module + "/diskdriver/disk"},
+		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
+	},
 	"diskdriver": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/params", module + "/diskdriver/listing", module + "/diskdriver/health", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
+		allowed:   []string{module + "/diskdriver/attachment", module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/params", module + "/diskdriver/listing", module + "/diskdriver/health", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {

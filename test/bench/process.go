@@ -251,7 +251,7 @@ func (w *world) fill(n int) (int64, error) {
 	defer cancel()
 	var attaches sync.WaitGroup
 	for i := range n / 10 {
-		attaches.Go(func() { _, _ = w.client.Attach(ctx, instance(i), ids[i], false) })
+		attaches.Go(func() { _ = w.attach(ctx, instance(i), ids[i]) })
 	}
 	time.Sleep(15 * time.Second)
 	rss, err := statusBytes("VmRSS")

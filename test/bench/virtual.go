@@ -122,10 +122,7 @@ func mustCreate(t *testing.T, w *world, name string) disk.ID {
 
 // mustAttach reads a disk and attaches it, as the driver does.
 func mustAttach(t *testing.T, w *world, at disk.InstanceID, id disk.ID) {
-	if _, err := w.client.Get(context.Background(), id); err != nil {
-		t.Errorf("read %s: %v", id, err)
-	}
-	if _, err := w.client.Attach(context.Background(), at, id, false); err != nil {
+	if err := w.attach(context.Background(), at, id); err != nil {
 		t.Errorf("attach %s: %v", id, err)
 	}
 }
@@ -196,10 +193,10 @@ func addedTime(t *testing.T, r *report) {
 		took["attach"] = elapsed(func() { mustAttach(t, w, instance(0), id) }) - look - l.API["AttachDisk"] - l.Attach - look
 		time.Sleep(time.Minute)
 		took["detach"] = elapsed(func() {
-			if _, err := w.client.Detach(context.Background(), instance(0), id); err != nil {
+			if err := w.detach(context.Background(), instance(0), id); err != nil {
 				t.Error(err)
 			}
-		}) - l.API["DetachDisk"] - l.Detach - look
+		}) - look - l.API["DetachDisk"] - l.Detach - look
 		time.Sleep(time.Minute)
 		for what, d := range took {
 			added[what] = append(added[what], d)
@@ -243,7 +240,7 @@ func failedPolls(t *testing.T, r *report) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), otherTime)
 				defer cancel()
-				if _, err := w.client.Attach(ctx, instance(i), id, false); err != nil {
+				if err := w.attach(ctx, instance(i), id); err != nil {
 					mu.Lock()
 					failures++
 					mu.Unlock()

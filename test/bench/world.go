@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
@@ -116,7 +117,7 @@ func (w *world) lifecycle(i int) {
 		id = made.ID
 		return err
 	})
-	w.rpc(otherTime, func(ctx context.Context) error { _, err := c.Attach(ctx, at, id, false); return err })
+	w.rpc(otherTime, func(ctx context.Context) error { return w.attach(ctx, at, id) })
 	w.rpc(otherTime, func(ctx context.Context) error {
 		d, err := c.Get(ctx, id)
 		if err == nil {
@@ -124,8 +125,26 @@ func (w *world) lifecycle(i int) {
 		}
 		return err
 	})
-	w.rpc(otherTime, func(ctx context.Context) error { _, err := c.Detach(ctx, at, id); return err })
+	w.rpc(otherTime, func(ctx context.Context) error { return w.detach(ctx, at, id) })
 	w.rpc(otherTime, func(ctx context.Context) error { return c.Delete(ctx, id) })
+}
+
+// attach attaches a disk, which is read first if it hasn't just been, as the driver does.
+func (w *world) attach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
+	d, err := w.client.Latest(ctx, id)
+	if err == nil {
+		_, err = w.client.Attach(ctx, at, id, false, attachment.NewRecord(at, d).Attached)
+	}
+	return err
+}
+
+// detach is attach for a detach.
+func (w *world) detach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
+	d, err := w.client.Latest(ctx, id)
+	if err == nil {
+		_, err = w.client.Detach(ctx, at, id, attachment.NewRecord(at, d).Detached)
+	}
+	return err
 }
 
 // operationsOfLifecycle is how many of them change something.

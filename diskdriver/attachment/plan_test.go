@@ -1,4 +1,4 @@
-package diskdriver
+package attachment
 
 import (
 	"fmt"
@@ -47,11 +47,11 @@ func TestWhatAPublishDoesNext(t *testing.T) {
 	for _, test := range []struct {
 		what        string
 		multiAttach bool
-		p           publishing
-		u           unseen
+		p           Publication
+		h           hidden
 		want        string
 	}{
-		{"a disk for one node", false, publishing{}, unseen{coming: true, leaving: true}, `
+		{"a disk for one node", false, Publication{}, hidden{attachingElsewhere: true, detachingHere: true}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -60,7 +60,7 @@ Detaching: await await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for several nodes, shared", true, publishing{shared: true}, unseen{coming: true}, `
+		{"a disk for several nodes, shared", true, Publication{Shared: true}, hidden{attachingElsewhere: true}, `
 Creating: await await await await
 Available: attach attach attach attach
 Attaching: attach attach attach attach
@@ -69,7 +69,7 @@ Detaching: attach await attach await
 ReIniting: await await await await
 Modifying: await done await done
 Unheard_of: await await await await`},
-		{"a disk for several nodes, not shared", true, publishing{}, unseen{}, `
+		{"a disk for several nodes, not shared", true, Publication{}, hidden{}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -78,7 +78,7 @@ Detaching: attach await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for several nodes that may be leaving this one", true, publishing{shared: true}, unseen{leaving: true}, `
+		{"a disk for several nodes that may be leaving this one", true, Publication{Shared: true}, hidden{detachingHere: true}, `
 Creating: await await await await
 Available: attach attach attach attach
 Attaching: attach attach attach attach
@@ -87,7 +87,7 @@ Detaching: attach await attach await
 ReIniting: await await await await
 Modifying: await await await await
 Unheard_of: await await await await`},
-		{"a disk for several nodes, not shared, that may come to another", true, publishing{}, unseen{coming: true}, `
+		{"a disk for several nodes, not shared, that may come to another", true, Publication{}, hidden{attachingElsewhere: true}, `
 Creating: await await in_use in_use
 Available: await await in_use in_use
 Attaching: await await in_use in_use
@@ -96,7 +96,7 @@ Detaching: await await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
-		{"a disk for one node, by force", false, publishing{force: true}, unseen{}, `
+		{"a disk for one node, by force", false, Publication{Force: true}, hidden{}, `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
@@ -106,34 +106,34 @@ ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
 	} {
-		test.p.node = "i-here"
+		test.p.Instance = "i-here"
 		checkPlan(t, test.what, test.want, func(state disk.State, holders string) string {
-			return planned(t, test.p, seen(state, holders, test.multiAttach), test.u)
+			return planned(t, test.p, seen(state, holders, test.multiAttach), test.h)
 		})
 	}
 }
 
 func TestForceTakesARegionalDiskAndNoOther(t *testing.T) {
-	p := publishing{node: "i-here", force: true}
+	p := Publication{Instance: "i-here", Force: true}
 	checkPlan(t, "a regional disk, by force", `
 Creating: await await in_use in_use
 Available: attach attach in_use in_use
 Attaching: attach attach in_use in_use
-In_use: await done seize seize
-Detaching: await await seize seize
+In_use: await done forceAttach forceAttach
+Detaching: await await forceAttach forceAttach
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`, func(state disk.State, holders string) string {
 		d := seen(state, holders, false)
 		d.Category = "cloud_regional_disk_auto"
-		return planned(t, p, d, unseen{coming: true, leaving: true}) // of a disk for one node ECS shows all that matters
+		return planned(t, p, d, hidden{attachingElsewhere: true, detachingHere: true}) // of a disk for one node ECS shows all that matters
 	})
 }
 
 // planned is the step in words, or the Kind of the error, which names the holder.
-func planned(t *testing.T, p publishing, d disk.Disk, u unseen) string {
+func planned(t *testing.T, p Publication, d disk.Disk, h hidden) string {
 	t.Helper()
-	next, err := p.next(d, u)
+	next, err := p.next(d, h)
 	if err == nil {
 		return next.String()
 	}
@@ -147,10 +147,10 @@ func TestWhatAnUnpublishDoesNext(t *testing.T) {
 	for _, test := range []struct {
 		what        string
 		multiAttach bool
-		u           unpublishing
+		instance    disk.InstanceID
 		want        string
 	}{
-		{"from one node", false, unpublishing{"i-here"}, `
+		{"from one node", false, "i-here", `
 Creating: done detach:i-here done detach:i-here
 Available: done detach:i-here done detach:i-here
 Attaching: await await done await
@@ -159,7 +159,7 @@ Detaching: await detach:i-here done detach:i-here
 ReIniting: done detach:i-here done detach:i-here
 Modifying: done detach:i-here done detach:i-here
 Unheard_of: done detach:i-here done detach:i-here`},
-		{"from one node of several", true, unpublishing{"i-here"}, `
+		{"from one node of several", true, "i-here", `
 Creating: done detach:i-here done detach:i-here
 Available: done detach:i-here done detach:i-here
 Attaching: await detach:i-here await detach:i-here
@@ -168,7 +168,7 @@ Detaching: await detach:i-here done detach:i-here
 ReIniting: done detach:i-here done detach:i-here
 Modifying: done detach:i-here done detach:i-here
 Unheard_of: done detach:i-here done detach:i-here`},
-		{"from all", false, unpublishing{}, `
+		{"from all", false, "", `
 Creating: done detach:i-here detach:i-else detach:i-else,i-here
 Available: done detach:i-here detach:i-else detach:i-else,i-here
 Attaching: await await await await
@@ -179,7 +179,7 @@ Modifying: done detach:i-here detach:i-else detach:i-else,i-here
 Unheard_of: done detach:i-here detach:i-else detach:i-else,i-here`},
 	} {
 		checkPlan(t, test.what, test.want, func(state disk.State, holders string) string {
-			next, nodes := test.u.next(seen(state, holders, test.multiAttach))
+			next, nodes := shownUnpublish(seen(state, holders, test.multiAttach), test.instance)
 			if next != detach {
 				return next.String()
 			}
@@ -195,7 +195,7 @@ Unheard_of: done detach:i-here detach:i-else detach:i-else,i-here`},
 // What ECS is doing, or has done, goes on whatever is known of the node; only a
 // new call is spared.
 func TestWhatAPublishToANodeThatRefusesTheDiskDoesNext(t *testing.T) {
-	p := publishing{node: "i-here", instance: disk.Instance{Type: "ecs.old.large", Refuses: []disk.Category{"cloud_essd"}}}
+	p := Publication{Instance: "i-here", Known: disk.Instance{Type: "ecs.old.large", Refuses: []disk.Category{"cloud_essd"}}}
 	checkPlan(t, "a disk that the node refuses", `
 Creating: await await in_use in_use
 Available: blocked blocked in_use in_use
@@ -205,7 +205,7 @@ Detaching: await await await await
 ReIniting: await await in_use in_use
 Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`, func(state disk.State, holders string) string {
-		next, err := p.next(seen(state, holders, false), unseen{})
+		next, err := p.next(seen(state, holders, false), hidden{})
 		if err != nil {
 			return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
 		}

@@ -1,0 +1,53 @@
+package attachment
+
+import (
+	"context"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Reader reads disks. Every error of this file's interfaces has a disk.Kind.
+type Reader interface {
+	// Get reads one disk; NotFound if it is absent.
+	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
+
+	// Latest returns a disk as it has just been read, if nothing was asked of it
+	// since; else it is Get. What goes by it must be checked by ECS.
+	Latest(ctx context.Context, id disk.ID) (disk.Disk, error)
+
+	// Await reads a disk again and again until seen says that it is done, or
+	// has an error, and returns the disk as it was seen last. Pending: the
+	// caller's time was over before.
+	Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error)
+}
+
+// Instances attaches disks to instances.
+type Instances interface {
+	// Attach asks ECS to attach a disk, and then is Await, with what ECS replied. If ECS is at work on the same call, it isn't
+	// made again. With force a regional disk is taken from an instance of another zone.
+	//
+	// Pending: ECS is at work on it, or others are first; the same call later
+	// ends it. NodeFull: the instance takes no more. NotFound: there is no such
+	// disk or instance. UnknownOutcome: ECS may or may not attach it.
+	Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen func(disk.Disk, disk.Reply) (done bool, err error)) (disk.Disk, error)
+
+	// Detach asks ECS to detach a disk, and else is Attach; it returns the zero Disk if there is no such disk.
+	Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen func(disk.Disk, disk.Reply) (done bool, err error)) (disk.Disk, error)
+}
+
+// Tags changes the tags of disks.
+type Tags interface {
+	// Tag sets tags of a disk, over others of the same keys.
+	Tag(ctx context.Context, id disk.ID, tags disk.Tags) error
+
+	// Untag removes tags from a disk. Removal of an absent tag isn't an error,
+	// and without keys it does nothing.
+	Untag(ctx context.Context, id disk.ID, keys []string) error
+}
+
+// ECS is all that attachments need of ECS.
+type ECS interface {
+	Reader
+	Instances
+	Tags
+}

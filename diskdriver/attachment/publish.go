@@ -1,0 +1,172 @@
+// Package attachment publishes disks to instances and unpublishes them. What it knows of a disk and an instance lies in one Record;
+// what comes next is decided in pure functions from what ECS shows and from what it may hide.
+package attachment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// Attacher attaches and detaches disks of one account.
+type Attacher struct {
+	ecs   ECS
+	table *Table
+}
+
+// New returns an Attacher. All accounts share a Table.
+func New(ecs ECS, table *Table) *Attacher { return &Attacher{ecs: ecs, table: table} }
+
+// Publication is what a publish asks for.
+type Publication struct {
+	Disk     disk.ID
+	Instance disk.InstanceID
+	Known    disk.Instance // what is known of the instance
+	Shared   bool          // other instances may have the disk at the same time
+	ReadOnly bool
+	Force    bool                  // a regional disk may be taken from an instance of another zone
+	Check    func(disk.Disk) error // says why the disk can't be used as asked; nil: it always can
+}
+
+// Publish attaches a disk to an instance, and returns it when ECS shows the attachment. InUse: another instance has it, and
+// keeps it. Mismatch: it is published to the instance with another ReadOnly.
+//
+// ECS attaches every disk for reading and writing. That an instance must not write
+// is recorded as a tag of the disk before it is attached.
+func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, error) {
+	defer a.table.begin(p.Disk, p.Instance, attached)()
+	d, err := a.ecs.Latest(ctx, p.Disk)
+	if err == nil && len(d.Attachments) > 0 { // only ECS may say that it is published already
+		d, err = a.ecs.Get(ctx, p.Disk)
+	}
+	if err != nil {
+		return d, err
+	}
+	a.table.change(p.Disk, p.Instance, func(r *Record, now time.Time) { r.look(d, now) })
+	if err := p.usable(d); err != nil {
+		return d, err
+	}
+	if a.table.phase(p.Disk, p.Instance) == detaching {
+		// A detach has begun, and reads may not show it. It can't be taken back.
+		if _, err := a.detach(ctx, d, p.Instance); err != nil {
+			return d, err
+		}
+		if d, err = a.ecs.Get(ctx, p.Disk); err != nil {
+			return d, err
+		}
+	}
+	next, err := a.table.publishes(d, p)
+	if err == nil && next == await {
+		d, err = a.ecs.Await(ctx, p.Disk, func(d disk.Disk) (bool, error) {
+			next, err = a.table.publishes(d, p)
+			return next != await, err
+		})
+	}
+	switch {
+	case err != nil:
+		return d, err
+	case next == done:
+		a.table.change(p.Disk, p.Instance, func(r *Record, now time.Time) { r.become(attached, now) })
+		return d, p.compatible(d)
+	}
+	if err := a.record(ctx, d, p); err != nil {
+		return d, err
+	}
+	return a.attach(ctx, d, p, next == forceAttach)
+}
+
+// usable refuses a disk that no instance could use as it is to be used.
+func (p Publication) usable(d disk.Disk) error {
+	if d.Serial == "" {
+		return &disk.Error{Disk: d.ID, Kind: disk.Blocked, Err: fmt.Errorf("the disk has no serial number, as disks made before June 2020, so a node can't tell which device it is; " +
+			"make a new disk from a snapshot of it")}
+	}
+	if p.Check == nil {
+		return nil
+	}
+	return p.Check(d)
+}
+
+// compatible says whether a disk was published to the instance as it is to be now.
+func (p Publication) compatible(d disk.Disk) error {
+	_, readOnly := d.Tags[disk.ReadOnlyTag(p.Instance)]
+	if readOnly == p.ReadOnly {
+		return nil
+	}
+	return &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.Mismatch,
+		Err: fmt.Errorf("the disk is published to this node with readonly %v; asked for is %v", readOnly, p.ReadOnly)}
+}
+
+// record keeps on the disk whether the instance may write. Writing is the rule and
+// costs no call, unless a publish for reading was given up.
+func (a *Attacher) record(ctx context.Context, d disk.Disk, p Publication) error {
+	tag := disk.ReadOnlyTag(p.Instance)
+	_, readOnly := d.Tags[tag]
+	switch {
+	case p.ReadOnly && !readOnly && d.Tags.Room() == 0:
+		return &disk.Error{Disk: d.ID, Instance: p.Instance, Kind: disk.Blocked, Err: fmt.Errorf("a disk has at most %d tags, this one has them all (%d of them for nodes that read it), and that a node may not write is kept as one more; "+
+			"remove a tag that isn't the driver's, or publish it for writing", disk.MostTags, len(readOnlyTags(d, "")))}
+	case p.ReadOnly: // a read that lags behind may show the tag of the publish before, which is gone
+		return a.ecs.Tag(ctx, d.ID, disk.Tags{tag: "true"})
+	case readOnly && !p.ReadOnly:
+		return a.ecs.Untag(ctx, d.ID, []string{tag})
+	}
+	return nil
+}
+
+// attach attaches a disk, and for reading waits until the record shows, by
+// which later calls go.
+func (a *Attacher) attach(ctx context.Context, look disk.Disk, p Publication, force bool) (disk.Disk, error) {
+	d, err := a.call(look, p.Instance, attaching, attached, func(r *Record) (disk.Disk, error) {
+		return a.ecs.Attach(ctx, p.Instance, p.Disk, force, a.locked(r.Attached))
+	})
+	if err != nil || p.compatible(d) == nil {
+		return d, err
+	}
+	return a.ecs.Await(ctx, p.Disk, func(d disk.Disk) (bool, error) { return d.On(p.Instance) && p.compatible(d) == nil, nil })
+}
+
+// call makes a call that takes an attachment from one phase to another, and notes what has become of it.
+func (a *Attacher) call(look disk.Disk, instance disk.InstanceID, from, to phase, do func(*Record) (disk.Disk, error)) (disk.Disk, error) {
+	var record *Record
+	a.table.change(look.ID, instance, func(r *Record, _ time.Time) {
+		r.begin(look)
+		record = r
+	})
+	d, err := disk.Disk{}, error(&disk.Error{Kind: disk.UnknownOutcome}) // unless do returns
+	defer func() {
+		a.table.change(look.ID, instance, func(r *Record, now time.Time) {
+			switch {
+			case err == nil:
+				r.remember(d)
+				if to == attached || a.table.view(look.ID).settles(instance) {
+					r.become(to, now)
+				}
+			case mayHaveEffect(err):
+				r.become(from, now)
+			}
+		})
+	}()
+	d, err = do(record)
+	return d, err
+}
+
+// mayHaveEffect says whether ECS may be at work on a call that has failed.
+func mayHaveEffect(err error) bool {
+	switch disk.KindOf(err) {
+	case disk.Pending, disk.UnknownOutcome, disk.Unexpected:
+		return true
+	}
+	return false
+}
+
+// locked lets a Record judge looks with the lock of its Table held.
+func (a *Attacher) locked(judge func(disk.Disk, disk.Reply) (bool, error)) func(disk.Disk, disk.Reply) (bool, error) {
+	return func(d disk.Disk, reply disk.Reply) (bool, error) {
+		a.table.mu.Lock()
+		defer a.table.mu.Unlock()
+		return judge(d, reply)
+	}
+}
