@@ -83,6 +83,7 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash
+	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 	$(GO) test -tags e2e -count 1 -timeout 10m -short ./test/handover
 
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
@@ -96,9 +97,10 @@ e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write do
 	@mkdir -p .build/run && $(GO) build -o .build/run/storage ./test/storage
 	@.build/run/storage $(if $(QUICK),-quick,-write docs/conformance.md)
 
-crash: ## kill provisioner and driver between any two calls, under SEEDS (100) random schedules, and at a handover (half an hour)
+crash: ## kill provisioner (csi-provisioner, too) and driver between any two calls, under SEEDS (100) random schedules, and at a handover (an hour)
 	$(GO) run ./test/build
 	$(GO) test -tags e2e -count 1 -timeout 120m ./test/crash -seeds $(SEEDS)
+	$(GO) test -tags e2e -count 1 -timeout 60m ./test/crash -seeds $(SEEDS) -provisioner csi-provisioner
 	$(GO) test -tags e2e -count 1 -timeout 20m ./test/handover
 
 image: ## build the container image for ARCHITECTURES as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)

@@ -4,7 +4,9 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -23,7 +25,7 @@ const calmDown = 150 * time.Second
 // settle waits until nothing is under way and everything adds up.
 func (s *stage) settle(ctx context.Context) error {
 	return s.await(ctx, "claims, volumes and disks add up, and the journal is empty", calmDown, func(ctx context.Context) error {
-		if err := s.balance(ctx); err != nil {
+		if err := errors.Join(s.balance(ctx), s.csi.ledger.idle()); err != nil {
 			return err
 		}
 		return s.journalIsEmpty(ctx)
@@ -44,6 +46,9 @@ func (s *stage) balance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if disks, err = s.writeOff(ctx, disks, uidsOf(claims.Items), handlesOf(list.Items)); err != nil {
+		return err
+	}
 	handles := map[string]string{} // of the volumes, by the UID of their claim
 	for _, pv := range list.Items {
 		handle := pv.Spec.CSI.VolumeHandle
@@ -57,6 +62,9 @@ func (s *stage) balance(ctx context.Context) error {
 		}
 	}
 	for _, claim := range claims.Items {
+		if claim.DeletionTimestamp != nil {
+			return fmt.Errorf("claim %s is not gone yet", claim.Name)
+		}
 		if claim.Status.Phase != corev1.ClaimBound || handles[string(claim.UID)] == "" {
 			return fmt.Errorf("claim %s is %s and has volume %q", claim.Name, claim.Status.Phase, handles[string(claim.UID)])
 		}
@@ -65,6 +73,20 @@ func (s *stage) balance(ctx context.Context) error {
 		return fmt.Errorf("there are %d claims, %d volumes and %d disks", len(claims.Items), len(handles), len(disks))
 	}
 	return nil
+}
+
+func uidsOf(claims []corev1.PersistentVolumeClaim) (uids []string) {
+	for _, claim := range claims {
+		uids = append(uids, string(claim.UID))
+	}
+	return uids
+}
+
+func handlesOf(volumes []corev1.PersistentVolume) (ids []string) {
+	for _, pv := range volumes {
+		ids = append(ids, pv.Spec.CSI.VolumeHandle)
+	}
+	return ids
 }
 
 // journalIsEmpty is nil if no volume is under way according to the journal: what is left there has its PersistentVolume,
@@ -95,12 +117,23 @@ func (s *stage) journalIsEmpty(ctx context.Context) error {
 // nothingTwice is an error if more than one disk was ever made for a volume name, or if the simulator has found itself
 // in a state that ECS is never in.
 func (s *stage) nothingTwice(ctx context.Context) error {
-	calls, err := s.Simulator.Calls(ctx, "CreateDisk")
+	calls, err := s.Simulator.Calls(ctx, "")
 	if err != nil {
 		return err
 	}
+	if *which == upstreams {
+		if err := s.csi.ledger.kept(calls); err != nil {
+			return err
+		}
+	}
 	made := map[string]string{}
 	for _, c := range calls {
+		if *which == upstreams && c.Action == "DeleteDisk" && c.Code == "" {
+			maps.DeleteFunc(made, func(_, id string) bool { return id == c.Disk }) // external-provisioner#1469: the same name again
+		}
+		if c.Action != "CreateDisk" {
+			continue
+		}
 		name := tagOf(c, disk.VolumeNameTag)
 		if c.Code != "" || c.Disk == "" || name == "" {
 			continue

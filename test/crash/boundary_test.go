@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,62 @@ var (
 		{call: "GET persistentvolumes"}, {call: "DeleteVolume"}, {call: "DeleteDisk"}, {call: "DELETE persistentvolumes"}, {call: "PATCH persistentvolumes"}}
 	rescheduling = []moment{{call: "PATCH persistentvolumeclaims"}}
 )
+
+// phase is a part of a claim's life, with what may happen to the claim in a crash at one of its moments.
+type phase struct {
+	name    string
+	moments []moment
+	twists  []twist
+}
+
+// phasesOf are those of a claim's life with the provisioner in front of the driver. csi-provisioner keeps no journal; with it
+// there is a moment for every call to ECS that the driver makes.
+func (s *stage) phasesOf(ctx context.Context) ([]phase, error) {
+	all := []phase{
+		{"making", making, []twist{stays, claimGone, nodeGone}},
+		{"deleting", deleting, []twist{stays}},
+		{"rescheduling", rescheduling, []twist{stays, claimGone}},
+	}
+	if *which == ours {
+		return all, nil
+	}
+	made, deleted, err := s.driverCalls(ctx)
+	all[0].moments = slices.Concat([]moment{{call: "CreateVolume"}, {call: "POST persistentvolumes"}}, made)
+	all[1].moments = slices.Concat([]moment{{call: "DeleteVolume"}, {call: "DELETE persistentvolumes"}, {call: "PATCH persistentvolumes"}}, deleted)
+	all[2].moments = []moment{{call: "PUT persistentvolumeclaims"}}
+	return all, err
+}
+
+// driverCalls are the calls to ECS while a volume is made, and while it is deleted, as one claim has them.
+func (s *stage) driverCalls(ctx context.Context) (made, deleted []moment, err error) {
+	s.passed()
+	if err := errors.Join(s.claim(ctx, "watched", atOnce), s.settle(ctx)); err != nil {
+		return nil, nil, err
+	}
+	made = ofDriver(s.passed())
+	if err := errors.Join(s.deleteAll(ctx), s.settle(ctx)); err != nil {
+		return nil, nil, err
+	}
+	deleted = ofDriver(s.passed())
+	if len(made) == 0 || len(deleted) == 0 {
+		err = fmt.Errorf("the driver made a disk with %d calls to ECS, and deleted it with %d", len(made), len(deleted))
+	}
+	return made, deleted, err
+}
+
+// ofDriver numbers the driver's own among calls that have passed.
+func ofDriver(passed []string) (all []moment) {
+	count := map[string]int{}
+	for _, text := range passed {
+		var m moment
+		if _, err := fmt.Sscanf(text, "before %s #", &m.call); err == nil && m.byDriver() {
+			count[m.call]++
+			m.nth = count[m.call]
+			all = append(all, m)
+		}
+	}
+	return all
+}
 
 // twist is what happens to the claim while its provisioner is dead.
 type twist int
@@ -62,13 +119,9 @@ func (m moment) byDriver() bool {
 
 // boundaries are all crashes at one moment each. What a dead caller has sent before is lost with it; a caller that
 // lives gets its answer, unless nobody is killed: then the message is what is lost.
-func boundaries() []boundary {
+func boundaries(phases []phase) []boundary {
 	var all []boundary
-	for _, phase := range []struct {
-		name    string
-		moments []moment
-		twists  []twist
-	}{{"making", making, []twist{stays, claimGone, nodeGone}}, {"deleting", deleting, []twist{stays}}, {"rescheduling", rescheduling, []twist{stays, claimGone}}} {
+	for _, phase := range phases {
 		for _, m := range phase.moments {
 			for _, after := range []bool{false, true} {
 				m.after = after
@@ -88,6 +141,9 @@ func boundaries() []boundary {
 		}
 	}
 	for _, w := range []twist{stays, claimGone} {
+		if w == claimGone && *which != ours {
+			continue // csi-provisioner takes nothing up whose claim is gone
+		}
 		all = append(all, boundary{phase: "making", moment: moment{call: "CreateDisk", after: true}, victims: victims{true, true}, verdict: lose, twist: w, again: true})
 	}
 	return all
@@ -106,7 +162,11 @@ func (b boundary) quick() bool {
 }
 
 func TestNothingIsLostWhereverACrashComesBetweenTwoCalls(t *testing.T) {
-	for n, b := range boundaries() {
+	phases, err := shared.phasesOf(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, b := range boundaries(phases) {
 		if testing.Short() && !b.quick() {
 			continue
 		}
@@ -126,7 +186,14 @@ func TestNothingIsLostWhereverACrashComesBetweenTwoCalls(t *testing.T) {
 func (s *stage) recover(t *testing.T) {
 	ctx := context.Background()
 	s.kill(victims{true, true})
-	if err := errors.Join(s.startAll(ctx), s.calm(ctx), s.deleteAll(ctx), s.settle(ctx)); err != nil {
+	err := errors.Join(s.calm(ctx), s.deleteAll(ctx), s.restart(ctx, victims{driver: true}))
+	if err == nil {
+		err = s.Await(ctx, "claims and disks without a volume are gone", limit, func(ctx context.Context) (bool, error) {
+			err := s.deleteStrays(ctx)
+			return err == nil, err
+		})
+	}
+	if err = errors.Join(err, s.restart(ctx, victims{provisioner: true}), s.settle(ctx)); err != nil {
 		t.Fatalf("the stage could not be cleared: %v", err)
 	}
 }
@@ -194,7 +261,7 @@ func (s *stage) begin(ctx context.Context, b boundary, claim string) (*held, err
 
 // beginReschedule sells out the zone of the node that the scheduler has chosen.
 func (s *stage) beginReschedule(ctx context.Context, b boundary, claim string) (*held, error) {
-	first := s.stopAt(moment{call: writeJournal})
+	first := s.stopAt(moment{call: s.firstStep()})
 	h := s.stopAt(b.moment)
 	if err := s.claim(ctx, claim, waits); err != nil {
 		return nil, err
@@ -208,6 +275,14 @@ func (s *stage) beginReschedule(ctx context.Context, b boundary, claim string) (
 		return nil, err
 	}
 	return h, s.Simulator.SellOut(ctx, s.ZoneOf(node))
+}
+
+// firstStep is the provisioner's first call for a claim.
+func (s *stage) firstStep() string {
+	if *which == ours {
+		return writeJournal
+	}
+	return "CreateVolume"
 }
 
 func (s *stage) turn(ctx context.Context, w twist, claim string) error {

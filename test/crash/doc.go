@@ -6,6 +6,11 @@
 //	disk-provisioner --HTTP--> gate --> kube-apiserver
 //	disk-provisioner --CSI---> gate --> disk-driver --HTTP--> gate --> ecs-simulator
 //
+// With -provisioner csi-provisioner Kubernetes' own provisioner is in front of the driver, and the tests are those whose
+// names begin with TestNothingIsLost. The driver is then held against what it must promise to any caller: a code of
+// CreateVolume that csi-provisioner takes for final means that no disk of that name exists. What csi-provisioner is known
+// to forget by itself is told apart by the calls that it has made, and counted (leaks_test.go).
+//
 // `make crash` runs every boundary once and a hundred random schedules (-seeds, -seed for a single one); `make e2e`
 // runs a few of each (-short).
 package crash

@@ -17,6 +17,7 @@ import (
 var (
 	seeds   = flag.Int("seeds", 100, "how many random schedules to run")
 	oneSeed = flag.Uint64("seed", 0, "run this random schedule alone")
+	which   = flag.String("provisioner", ours, "whose provisioner is in front of the driver: "+ours+" or "+upstreams)
 )
 
 // alone leaves the facts of nodes out: the driver would ask ECS for them between any two calls of a claim.
@@ -30,7 +31,10 @@ var shared *stage
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := run(m)
+	code, err := 1, chooseTests()
+	if err == nil {
+		code, err = run(m)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -61,10 +65,17 @@ func run(m *testing.M) (code int, err error) {
 			err = stopErr
 		}
 	}()
-	if shared, err = newStage(ctx, cluster); err != nil {
+	program := provisioner(&diskProvisioner{cluster.Topodisk()})
+	if *which == upstreams {
+		if program, err = newCSIProvisioner(ctx, cluster, root); err != nil {
+			return 1, err
+		}
+	}
+	if shared, err = newStage(ctx, cluster, program); err != nil {
 		return 1, err
 	}
 	code = m.Run()
+	shared.leaks.report(os.Stdout)
 	if err := cluster.CheckLogs(); err != nil {
 		return 1, err
 	}

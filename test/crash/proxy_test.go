@@ -152,6 +152,7 @@ func ecsCall(r *http.Request) string {
 type csiGate struct {
 	socket, driver string
 	gates          *gates
+	ledger         *ledger
 	cancelled      atomic.Int64 // calls that their caller gave up
 
 	listener *net.UnixListener
@@ -200,6 +201,11 @@ func (c *csiGate) forward(conn *grpc.ClientConn, stream grpc.ServerStream) error
 		return err
 	}
 	gated := slices.Contains(heldCSI, call)
+	e, err := c.ledger.begin(call, in.ProtoReflect().GetUnknown())
+	if err != nil {
+		return err
+	}
+	defer c.ledger.end(e)
 	if gated && c.gates.at(call, false) == lose {
 		return status.Error(codes.Unavailable, "the call is lost")
 	}
@@ -207,7 +213,8 @@ func (c *csiGate) forward(conn *grpc.ClientConn, stream grpc.ServerStream) error
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, md) // such as that no disk can exist
 	}
-	err := conn.Invoke(ctx, method, &in, &out)
+	err = conn.Invoke(ctx, method, &in, &out)
+	c.ledger.answer(e, status.Code(err))
 	if stream.Context().Err() != nil {
 		c.cancelled.Add(1)
 	}

@@ -46,6 +46,7 @@ type play struct {
 	*stage
 	*rand.Rand
 	seed    uint64
+	moments []moment // to be killed at
 	claims  []string // that are there
 	made    int
 	late    []*held // calls of dead programs that arrive when others are at work already
@@ -54,7 +55,19 @@ type play struct {
 }
 
 func newPlay(s *stage, seed uint64) *play {
-	return &play{stage: s, Rand: rand.New(rand.NewPCG(seed, 2026)), seed: seed}
+	moments := slices.Concat(making, deleting, rescheduling, []moment{{call: readJournal}})
+	if *which == upstreams {
+		moments = slices.Concat(calls("CreateVolume", "CreateDisk", "DescribeDisks", "POST persistentvolumes"),
+			calls("DeleteVolume", "DeleteDisk", "DELETE persistentvolumes", "PATCH persistentvolumes", "PUT persistentvolumeclaims"))
+	}
+	return &play{stage: s, Rand: rand.New(rand.NewPCG(seed, 2026)), seed: seed, moments: moments}
+}
+
+func calls(names ...string) (all []moment) {
+	for _, name := range names {
+		all = append(all, moment{call: name})
+	}
+	return all
 }
 
 func (p *play) say(format string, args ...any) { p.told = append(p.told, fmt.Sprintf(format, args...)) }
@@ -152,8 +165,7 @@ func (p *play) spoil(ctx context.Context) error {
 
 // crash waits for a moment chosen by lot, for a second or two, kills, lets something happen, and starts again.
 func (p *play) crash(ctx context.Context) error {
-	moments := slices.Concat(making, deleting, rescheduling, []moment{{call: readJournal}})
-	m := moments[p.IntN(len(moments))]
+	m := p.moments[p.IntN(len(p.moments))]
 	m.after, m.nth = p.IntN(2) == 0, 1+p.IntN(2)
 	v := everyVictim[p.IntN(len(everyVictim))]
 	h := p.stopAt(m)

@@ -30,6 +30,9 @@ type scene struct {
 // newScene clears the stage when the test is over, and holds what is left against what must be.
 func newScene(t *testing.T) *scene {
 	t.Helper()
+	if *which != ours {
+		t.Fatalf("this is a test of %s", ours)
+	}
 	s := &scene{T: t, stage: shared}
 	s.passed()
 	t.Cleanup(func() {

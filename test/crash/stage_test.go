@@ -34,17 +34,19 @@ const (
 type stage struct {
 	*lab.Lab
 	*gates
+	provisioner            provisioner
 	csi                    *csiGate
+	leaks                  leaks // of csi-provisioner
 	driverArgs, provisArgs []string
 	restarts               int // of a provisioner that has ended by itself
 }
 
-func newStage(ctx context.Context, l *lab.Lab) (*stage, error) {
-	s := &stage{Lab: l, gates: &gates{}}
+func newStage(ctx context.Context, l *lab.Lab, p provisioner) (*stage, error) {
+	s := &stage{Lab: l, gates: &gates{}, provisioner: p}
 	t := l.Topodisk()
 	t.StopProvisioner(lab.ProvisionerName)
 	t.StopDriver()
-	kubeconfig, err := s.kubeconfigThroughGate(t.Kubeconfig())
+	kubeconfig, err := s.kubeconfigThroughGate(p.kubeconfig())
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +55,10 @@ func newStage(ctx context.Context, l *lab.Lab) (*stage, error) {
 		return nil, err
 	}
 	s.csi = &csiGate{socket: filepath.Join(l.Dir, "gate.sock"), driver: t.Socket(), gates: s.gates}
+	s.csi.ledger = &ledger{}
+	if *which == upstreams {
+		s.csi.ledger.simulator = l.Simulator
+	}
 	s.driverArgs = append([]string{"--ecs-endpoint=" + ecs}, alone...)
 	s.provisArgs = []string{"--csi-address=" + s.csi.socket, "--kubeconfig=" + kubeconfig, "--leader-election=false",
 		"--retry-interval-start=200ms", "--retry-interval-max=5s", "--v=5"} // at that level CSI requests are logged
@@ -110,7 +116,7 @@ func (v victims) String() string {
 // kill ends the victims with SIGKILL.
 func (s *stage) kill(v victims) {
 	if v.provisioner {
-		s.Topodisk().KillProvisioner(lab.ProvisionerName)
+		s.provisioner.kill()
 	}
 	if v.driver {
 		s.Topodisk().KillDriver()
@@ -129,9 +135,15 @@ func (s *stage) restart(ctx context.Context, v victims) error {
 		}
 	}
 	if v.provisioner {
-		return s.Topodisk().StartProvisioner(ctx, lab.ProvisionerName, s.provisArgs...)
+		return s.startProvisioner(ctx)
 	}
 	return nil
+}
+
+// startProvisioner starts the provisioner. What it asks the driver for is its own, not its predecessor's.
+func (s *stage) startProvisioner(ctx context.Context) error {
+	s.csi.ledger.nextProvisioner()
+	return s.provisioner.start(ctx, s.provisArgs)
 }
 
 func (s *stage) startAll(ctx context.Context) error { return s.restart(ctx, victims{true, true}) }
@@ -142,9 +154,9 @@ func (s *stage) await(ctx context.Context, what string, limit time.Duration, che
 	defer cancel()
 	var last error
 	for {
-		if s.Topodisk().Ended(lab.ProvisionerName) {
+		if s.provisioner.ended() {
 			s.restarts++
-			if err := s.Topodisk().StartProvisioner(ctx, lab.ProvisionerName, s.provisArgs...); err != nil {
+			if err := s.startProvisioner(ctx); err != nil {
 				return err
 			}
 		}

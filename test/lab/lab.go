@@ -172,6 +172,9 @@ func (l *Lab) StopProgram(p *Process, kill bool) {
 	l.processes.stop(p, sig)
 }
 
+// MayEnd says of a program that it is no failure of the lab if it ends by itself.
+func (l *Lab) MayEnd(p *Process) { l.processes.mayEnd(p) }
+
 // Topodisk is the simulator, the driver and the provisioner of this lab.
 func (l *Lab) Topodisk() *Topodisk { return l.topodisk }
 

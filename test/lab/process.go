@@ -24,6 +24,7 @@ type Process struct {
 	Log  string // path
 	cmd  *exec.Cmd
 	in   bool          // a node: the program is the only child of an nsenter
+	ends bool          // by itself, at times
 	done chan struct{} // closed when the program has ended and err is set
 	err  error
 }
@@ -120,6 +121,13 @@ func (p *Processes) stop(proc *Process, sig syscall.Signal) {
 	p.forget(proc)
 }
 
+// mayEnd says of a process that it may end by itself.
+func (p *Processes) mayEnd(proc *Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proc.ends = true
+}
+
 // forget takes a process off the list of those that have no business to end.
 func (p *Processes) forget(proc *Process) {
 	p.mu.Lock()
@@ -149,7 +157,7 @@ func (p *Processes) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, proc := range p.all {
-		if err := proc.exited(); err != nil {
+		if err := proc.exited(); err != nil && !proc.ends {
 			return err
 		}
 	}
@@ -193,6 +201,9 @@ func (p *Process) signal(sig syscall.Signal) error {
 	}
 	return syscall.Kill(child, sig)
 }
+
+// Ended says whether the process has ended.
+func (p *Process) Ended() bool { return p.exited() != nil }
 
 // exited is an error with the end of the log if the process has ended.
 func (p *Process) exited() error {
