@@ -3,6 +3,11 @@
 //
 //	test --CSI--> disk-driver A, then B --HTTP--> ecs-simulator, where attaches take 20 s, detaches 45 s, and reads lag 4 s
 //
-// Whatever the second driver says must be so in ECS, and stay so. `make crash` runs it all (five minutes); `make e2e` runs
-// what takes less than two (-short).
+// Whatever the second driver says must be so in ECS, and stay so.
+//
+// TestLeaderIsLost does it with what the chart installs: three Pods, each of disk-driver and csi-attacher with its Lease, on
+// the control plane of test/lab, and an ECS that takes its time. The one that leads is killed, or stopped for longer than its
+// Lease, in the midst of 100 attaches and detaches; Kubernetes is told of no attachment what ECS contradicts.
+//
+// `make crash` runs it all (ten minutes); `make e2e` runs what takes less than five (-short).
 package handover

@@ -86,6 +86,10 @@ func (p *Processes) start(c command) (*Process, error) {
 	proc.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(p.logs)}, c.env...)
 	proc.cmd.Stderr, proc.cmd.Stdout = log, log
 	proc.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: c.namespaces}
+	if user := os.Getuid(); user != 0 && c.namespaces != 0 { // who may make namespaces is root in one of users
+		proc.cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		proc.cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: user, Size: 1}}
+	}
 	if p.list == "" {
 		proc.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}

@@ -194,17 +194,22 @@ func (t *Topodisk) Gate() *Gate { return t.gate }
 // StartDriver starts disk-driver with the installation's flags and then args, and returns when it answers. It keeps the
 // facts of nodes (docs/node-facts.md), unless args have it leave them.
 func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
-	flags, err := t.install.args(driverName)
-	if err != nil {
-		return err
-	}
 	port, err := t.httpPort(driverName)
 	if err != nil {
 		return err
 	}
-	flags = append(flags, "--endpoint=unix://"+t.socket, "--kubeconfig="+t.kubeconfig, "--ecs-endpoint="+t.ecs, "--cluster-id="+ClusterID,
-		"--region="+t.lab.Nodes[0].Region, "--credentials-dir="+t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4")
+	flags, err := t.driverArgs(t.socket, port)
+	if err != nil {
+		return err
+	}
 	return t.start(ctx, driverName, driverName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
+}
+
+// driverArgs are the installation's flags for a driver that serves CSI at a socket, and its health and metrics at a port.
+func (t *Topodisk) driverArgs(socket string, port int) ([]string, error) {
+	flags, err := t.install.args(driverName)
+	return append(flags, "--endpoint=unix://"+socket, "--kubeconfig="+t.kubeconfig, "--ecs-endpoint="+t.ecs, "--cluster-id="+ClusterID,
+		"--region="+t.lab.Nodes[0].Region, "--credentials-dir="+t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4"), err
 }
 
 // StartProvisioner starts a disk-provisioner under a name of its own, with the installation's flags and then args,

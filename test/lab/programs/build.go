@@ -125,7 +125,7 @@ func buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error
 	defer unlock()
 	for _, e := range []external{
 		{module: filepath.Join(root, "test", "kube"), into: dirs.Kubelet, title: "kubelet", says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
-		{module: filepath.Join(root, "test", "kube", "sidecars"), into: dirs.Sidecars, title: "the CSI sidecars", says: "about five minutes on two cores", packages: sidecarPackages},
+		sidecars(root, dirs),
 	} {
 		if err := e.build(ctx, out); err != nil {
 			return fmt.Errorf("build %s: %w", e.title, err)
@@ -134,6 +134,28 @@ func buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error
 	init := goBuild{dir: root, into: filepath.Dir(dirs.NodeInit), title: "nodeinit", out: out, ldflags: "-s -w",
 		packages: []string{"github.com/topodisk/topodisk/test/lab/nodeinit"}}
 	return init.run(ctx)
+}
+
+// BuildSidecars builds what Build does, and the CSI sidecars.
+func BuildSidecars(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	dirs, err := Build(ctx, root, out)
+	if err != nil {
+		return dirs, err
+	}
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return dirs, err
+	}
+	defer unlock()
+	dirs.Sidecars = BuiltNodes(root).Sidecars
+	if err := sidecars(root, dirs).build(ctx, out); err != nil {
+		return dirs, fmt.Errorf("build the CSI sidecars: %w", err)
+	}
+	return dirs, nil
+}
+
+func sidecars(root string, dirs Dirs) external {
+	return external{module: filepath.Join(root, "test", "kube", "sidecars"), into: dirs.Sidecars, title: "the CSI sidecars", says: "about five minutes on two cores", packages: sidecarPackages}
 }
 
 // Suite are the programs of Kubernetes' own tests of storage.

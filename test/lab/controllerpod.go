@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+)
+
+// attacherName is the container of csi-attacher, and its program.
+const attacherName = "csi-attacher"
+
+// ControllerPod is a Pod of the installation's Deployment as processes of this machine: disk-driver and, beside it,
+// csi-attacher, with the flags and permissions of the installation. Any number may run; one csi-attacher leads.
+type ControllerPod struct {
+	Name string
+	lab  *Lab
+
+	driver, attacher *Process
+}
+
+// StartControllerPod starts a Pod whose name no other has, and returns when both programs answer.
+func (l *Lab) StartControllerPod(ctx context.Context, name string) (*ControllerPod, error) {
+	var driverPort, attacherPort int
+	if err := freePorts(&driverPort, &attacherPort); err != nil {
+		return nil, err
+	}
+	p := &ControllerPod{Name: name, lab: l}
+	flags, err := l.topodisk.driverArgs(p.Socket(), driverPort)
+	if err != nil {
+		return nil, err
+	}
+	if p.driver, err = l.processes.start(command{name: name + "-" + driverName, path: filepath.Join(l.opts.Programs.Topodisk, driverName), args: flags}); err != nil {
+		return nil, err
+	}
+	if err := l.topodisk.awaitPage(ctx, p.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
+		return nil, err
+	}
+	if flags, err = l.topodisk.install.args(attacherName); err != nil {
+		return nil, err
+	}
+	flags = append(flags, "--csi-address="+p.Socket(), "--kubeconfig="+l.topodisk.kubeconfig, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", attacherPort), "--v=4")
+	p.attacher, err = l.processes.start(onHost(name, command{name: name + "-" + attacherName, path: filepath.Join(l.opts.Programs.Sidecars, attacherName), args: flags}))
+	if err != nil {
+		return nil, err
+	}
+	return p, l.topodisk.awaitPage(ctx, p.attacher, fmt.Sprintf("http://127.0.0.1:%d/healthz/leader-election", attacherPort))
+}
+
+// onHost gives a program a host name of its own, which is what csi-attacher calls itself in its Lease.
+func onHost(name string, c command) command {
+	c.args = append([]string{"-c", `hostname "$0" && exec "$@"`, name, c.path}, c.args...)
+	c.path, c.namespaces = "/bin/sh", syscall.CLONE_NEWUTS
+	return c
+}
+
+// Socket is where its driver serves CSI.
+func (p *ControllerPod) Socket() string { return filepath.Join(p.lab.Dir, p.Name+".sock") }
+
+// Signal sends a signal to both programs. From then on it is no failure of the lab if they end.
+func (p *ControllerPod) Signal(sig syscall.Signal) error {
+	p.lab.MayEnd(p.driver)
+	p.lab.MayEnd(p.attacher)
+	return errors.Join(p.attacher.signal(sig), p.driver.signal(sig))
+}
+
+// AttacherEnded says whether its csi-attacher has ended, as one does that loses its Lease.
+func (p *ControllerPod) AttacherEnded() bool { return p.attacher.Ended() }
