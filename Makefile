@@ -123,7 +123,7 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 bench-ecs: ## measure the ECS client against the simulator, and write docs/benchmarks.md (3 minutes)
 	$(GO) run ./test/bench -write docs/benchmarks.md
 
-bench-lifecycle: build ## measure disk-driver through its socket, and write docs/benchmarks.md (ten minutes; ROWS=fast-1,... for some; DRIVER="program args" for another beside it)
+bench-lifecycle: build ## measure disk-driver through its socket, and write docs/benchmarks.md (twenty minutes; ROWS=fast-1,... for some; DRIVER="program args" for another beside it)
 	$(GO) run ./test/bench -what lifecycle -programs bin -rows "$(ROWS)" -driver "$(DRIVER)" -write docs/benchmarks.md
 
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour; ROWS=crowds,alone,deletion,defaults,steady,takeover,requirement,large for some)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -34,6 +35,7 @@ type scenario struct {
 	calls   float64 // a lifecycle, at most
 	wall    float64 // seconds at most; 0: a multiple of the limit
 	ofLimit float64 // at most
+	lost    float64 // seconds at most that a handover costs; 0: there is none
 }
 
 // atOnce is what most of the scenarios run on: ten instances, ten volumes each.
@@ -49,6 +51,7 @@ var scenarios = []scenario{
 	{key: "real-100-parallel", name: "real without spread, 100, parallel", n: atOnceN, instances: atOnceInstances, queues: "parallel", latency: fixed("real"), calls: 5.5, ofLimit: 1.15},
 	{key: "drawn-1", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 1, cold", n: 1, instances: 1, queues: "serial", latency: drawn, calls: 30, ofLimit: 1.20},
 	{key: "drawn-100", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: drawn, calls: 6.5, ofLimit: 1.15},
+	{key: "handover", name: "real without spread, 100, serial: handover to an old stand-by in the midst", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), lost: 15},
 }
 
 // fixed are the latencies of a profile, the same every time.
@@ -78,7 +81,9 @@ type outcome struct {
 	wall       float64 // seconds
 	limit      float64 // seconds
 	operations map[string][]time.Duration
-	later      int // answers to come back later
+	later      int     // answers to come back later
+	lost       float64 // seconds longer than without the handover
+	wrong      int     // answers OK that were not so in ECS
 }
 
 // run runs a scenario once with one driver.
@@ -113,32 +118,68 @@ func (s scenario) run(ctx context.Context, programs string, d csiDriver, round i
 		return o, err
 	}
 	defer caller.close()
+	if s.lost > 0 {
+		return s.handOver(ctx, r, d, caller)
+	}
 	for i := range s.warm {
 		if err := caller.lifecycle(ctx, fmt.Sprintf("warm-%d", i), instance(i%s.instances)); err != nil {
 			return o, err
 		}
 	}
-	return s.measure(ctx, r.Simulator, caller)
+	return s.measure(ctx, r.Simulator, caller, "pvc")
+}
+
+// handOver runs the lifecycles twice: by one driver, and again with that driver killed in the midst and another one going
+// on, which has stood by since the beginning. The outcome is that of the second time.
+func (s scenario) handOver(ctx context.Context, r *lab.Replicas, d csiDriver, caller *caller) (o outcome, err error) {
+	standBy := d
+	standBy.name += "-stand-by"
+	next, err := standBy.start(ctx, r)
+	if err != nil {
+		return o, err
+	}
+	defer next.close()
+	caller.truth = r.Simulator
+	before, err := s.measure(ctx, r.Simulator, caller, "before")
+	if err != nil {
+		return o, err
+	}
+	killed := make(chan error, 1)
+	midst := time.AfterFunc(time.Duration(before.wall/2*float64(time.Second)), func() {
+		err := r.EndDriver(d.name, syscall.SIGKILL)
+		caller.turnTo(next)
+		killed <- err
+	})
+	defer midst.Stop()
+	if o, err = s.measure(ctx, r.Simulator, caller, "pvc"); err != nil {
+		return o, err
+	}
+	o.lost, o.wrong = o.wall-before.wall, before.wrong+o.wrong
+	return o, <-killed
 }
 
 // measure runs the lifecycles and adds up what the simulator has seen of them.
-func (s scenario) measure(ctx context.Context, sim *lab.Simulator, caller *caller) (o outcome, err error) {
+func (s scenario) measure(ctx context.Context, sim *lab.Simulator, caller *caller, names string) (o outcome, err error) {
 	before, err := sim.Calls(ctx, "")
 	if err != nil {
 		return o, err
 	}
+	began, err := sim.State(ctx)
+	if err != nil {
+		return o, err
+	}
 	caller.reset()
-	began := time.Now()
+	start := time.Now()
 	errs := make(chan error)
 	for i := range s.n {
 		go func() {
-			errs <- caller.lifecycle(ctx, fmt.Sprintf("pvc-%d", i), instance(i%s.instances))
+			errs <- caller.lifecycle(ctx, fmt.Sprintf("%s-%d", names, i), instance(i%s.instances))
 		}()
 	}
 	for range s.n {
 		err = errors.Join(err, <-errs)
 	}
-	o.wall = time.Since(began).Seconds()
+	o.wall = time.Since(start).Seconds()
 	if err != nil {
 		return o, err
 	}
@@ -151,12 +192,16 @@ func (s scenario) measure(ctx context.Context, sim *lab.Simulator, caller *calle
 	if err != nil {
 		return o, err
 	}
-	if state.Broken != "" || state.DisksMade != s.n+s.warm || state.DisksDeleted != s.n+s.warm {
-		return o, fmt.Errorf("%d disks were made and %d deleted, want %d: %s", state.DisksMade, state.DisksDeleted, s.n+s.warm, state.Broken)
+	made, deleted := state.DisksMade-began.DisksMade, state.DisksDeleted-began.DisksDeleted
+	if state.Broken != "" || made != s.n || deleted != s.n {
+		return o, fmt.Errorf("%d disks were made and %d deleted, want %d: %s", made, deleted, s.n, state.Broken)
 	}
 	o.calls = float64(len(calls)) / float64(s.n)
 	o.limit = lifecycle.Limit(calls, latencyOf(state.Latency, "DescribeDisks"), s.queues == "serial").Seconds()
-	o.operations, o.later = caller.took, caller.later
+	o.operations, o.later, o.wrong = caller.took, caller.later, len(caller.wrong)
+	for _, text := range caller.wrong {
+		fmt.Println(text)
+	}
 	return o, nil
 }
 

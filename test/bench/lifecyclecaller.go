@@ -46,27 +46,82 @@ func (d csiDriver) start(ctx context.Context, r *lab.Replicas) (*caller, error) 
 	if _, err := csi.NewIdentityClient(conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
 		return nil, err
 	}
-	return &caller{conn: conn, controller: csi.NewControllerClient(conn)}, nil
+	return &caller{conn: conn}, nil
 }
 
 // caller calls a driver as the sidecars do, and notes how long each operation takes from its first call to its OK.
 type caller struct {
-	conn       *grpc.ClientConn
-	controller csi.ControllerClient
+	truth *lab.Simulator // what the driver says is held against; nil: it isn't
 
 	mu    sync.Mutex
+	conn  *grpc.ClientConn
 	took  map[string][]time.Duration
 	later int
+	wrong []string // answers OK that are not so in ECS
 }
 
-func (c *caller) close() { _ = c.conn.Close() }
+func (c *caller) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.conn.Close()
+}
+
+// turnTo has the calls from now on go to the driver of another caller, which is used up.
+func (c *caller) turnTo(next *caller) {
+	c.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = next.conn
+}
+
+// controller is the driver.
+func (c *caller) controller() csi.ControllerClient {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return csi.NewControllerClient(c.conn)
+}
 
 // reset forgets what was noted.
 func (c *caller) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.took, c.later = map[string][]time.Duration{}, 0
+	c.took, c.later, c.wrong = map[string][]time.Duration{}, 0, nil
 }
+
+// check notes if what the driver has said is not so in ECS: phase is what the disk must be at the instance, empty for
+// nothing, and gone says that it must not exist.
+func (c *caller) check(ctx context.Context, step, id string, at disk.InstanceID, phase string, gone bool) error {
+	if c.truth == nil {
+		return nil
+	}
+	state, err := c.truth.State(ctx)
+	if err != nil {
+		return err
+	}
+	is, there := "", false
+	for _, d := range state.Disks {
+		if d.ID != id {
+			continue
+		}
+		there = true
+		for _, a := range d.Attachments {
+			is += a.Phase + " at " + a.Instance
+		}
+	}
+	want := phase
+	if phase != "" {
+		want += " at " + string(at)
+	}
+	if there == gone || is != want {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.wrong = append(c.wrong, fmt.Sprintf("%s of %s was answered OK: in ECS it is there: %v, and attached: %q", step, id, there, is))
+	}
+	return nil
+}
+
+// attached is what ECS calls a disk that an instance has.
+const attached = "In_use"
 
 // lifecycle is all that happens to one volume.
 func (c *caller) lifecycle(ctx context.Context, name string, at disk.InstanceID) error {
@@ -77,44 +132,52 @@ func (c *caller) lifecycle(ctx context.Context, name string, at disk.InstanceID)
 	}
 	zones := []*csi.Topology{{Segments: map[string]string{topology.ZoneKey: zone}}}
 	var volume *csi.Volume
+	asked := false
 	steps := []struct {
 		name  string
 		limit time.Duration
+		phase string // of the attachment when it is done
 		call  func(context.Context) error
 	}{
-		{"create", createTime, func(ctx context.Context) error {
-			ctx = metadata.AppendToOutgoingContext(ctx, "topodisk-first-call", "true") // as disk-provisioner says; other drivers pass it over
-			r, err := c.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
+		{"create", createTime, "", func(ctx context.Context) error {
+			if !asked {
+				asked = true
+				ctx = metadata.AppendToOutgoingContext(ctx, "topodisk-first-call", "true") // as disk-provisioner says; other drivers pass it over
+			}
+			r, err := c.controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 * gib}, VolumeCapabilities: []*csi.VolumeCapability{use},
 				Parameters: map[string]string{"type": "cloud_essd", "performanceLevel": "PL1"}, AccessibilityRequirements: &csi.TopologyRequirement{Requisite: zones, Preferred: zones},
 			})
 			volume = r.GetVolume()
 			return err
 		}},
-		{"publish", otherTime, func(ctx context.Context) error {
-			_, err := c.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+		{"publish", otherTime, attached, func(ctx context.Context) error {
+			_, err := c.controller().ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
 				VolumeId: volume.GetVolumeId(), NodeId: string(at), VolumeCapability: use, VolumeContext: volume.GetVolumeContext(),
 			})
 			return err
 		}},
-		{"expand", otherTime, func(ctx context.Context) error {
-			_, err := c.controller.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+		{"expand", otherTime, attached, func(ctx context.Context) error {
+			_, err := c.controller().ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
 				VolumeId: volume.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: 30 * gib}, VolumeCapability: use,
 			})
 			return err
 		}},
-		{"unpublish", otherTime, func(ctx context.Context) error {
-			_, err := c.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.GetVolumeId(), NodeId: string(at)})
+		{"unpublish", otherTime, "", func(ctx context.Context) error {
+			_, err := c.controller().ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.GetVolumeId(), NodeId: string(at)})
 			return err
 		}},
-		{"delete", otherTime, func(ctx context.Context) error {
-			_, err := c.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.GetVolumeId()})
+		{"delete", otherTime, "", func(ctx context.Context) error {
+			_, err := c.controller().DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.GetVolumeId()})
 			return err
 		}},
 	}
 	for _, step := range steps {
 		if err := c.insist(ctx, step.name, step.limit, step.call); err != nil {
 			return fmt.Errorf("%s of %s: %w", step.name, name, err)
+		}
+		if err := c.check(ctx, step.name, volume.GetVolumeId(), at, step.phase, step.name == "delete"); err != nil {
+			return err
 		}
 	}
 	return nil

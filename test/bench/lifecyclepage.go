@@ -18,6 +18,8 @@ type lifecycleRow struct {
 	ratio              float64 // of wall and limit, of the same round
 	p50, p99           map[string]float64
 	later              float64
+	lostTime           float64
+	wrong              int // in all rounds
 	judged             bool
 }
 
@@ -35,6 +37,10 @@ func newLifecycleRow(s scenario, d csiDriver, rounds []outcome) lifecycleRow {
 	row.limit = of(func(o outcome) float64 { return o.limit })
 	row.ratio = of(func(o outcome) float64 { return o.wall / o.limit })
 	row.later = of(func(o outcome) float64 { return float64(o.later) })
+	row.lostTime = of(func(o outcome) float64 { return o.lost })
+	for _, o := range rounds {
+		row.wrong += o.wrong
+	}
 	for _, name := range operationNames {
 		row.p50[name] = of(func(o outcome) float64 { return share(o.operations[name], 0.5) })
 		row.p99[name] = of(func(o outcome) float64 { return share(o.operations[name], 0.99) })
@@ -53,6 +59,9 @@ func share(took []time.Duration, part float64) float64 {
 
 // target is what the row is held against.
 func (r lifecycleRow) target() string {
+	if r.scenario.lost > 0 {
+		return fmt.Sprintf("0 wrong answers: %d; <= %g s lost: %.2f s", r.wrong, r.scenario.lost, r.lostTime)
+	}
 	if r.scenario.wall > 0 {
 		return fmt.Sprintf("<= %g calls, <= %g s", r.scenario.calls, r.scenario.wall)
 	}
@@ -63,6 +72,10 @@ func (r lifecycleRow) verdict() string {
 	switch {
 	case !r.judged:
 		return ""
+	case r.scenario.lost > 0:
+		if r.wrong > 0 || r.lostTime > r.scenario.lost {
+			return "MISSED"
+		}
 	case r.calls > r.scenario.calls, r.scenario.wall > 0 && r.wall > r.scenario.wall, r.scenario.wall == 0 && r.ratio > r.ofLimit:
 		return "MISSED"
 	}
@@ -95,6 +108,10 @@ func lifecyclePage(rows []lifecycleRow) string {
 	p("The limit is ECS's own time: what its replies and its asynchronous changes took in that very run, one read to see the end of")
 	p("each attach and each detach, and the order that an instance forces on them: one at a time (serial) or five detaches at once")
 	p("(parallel).")
+	p("")
+	p("With a handover the driver is killed when half the time has passed that the same lifecycles took before on the same")
+	p("simulator. From then on a second driver is called, which has run beside it all the time without a call. An answer is")
+	p("wrong if it is OK and what it says is not so in ECS; the time lost is that beyond the run without a handover.")
 	p("")
 	p("| latencies, lifecycles at once | driver | calls a lifecycle | wall | limit | wall / limit | target | |")
 	p("|---|---|---|---|---|---|---|---|")
