@@ -10,6 +10,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
@@ -31,6 +32,13 @@ var answers = [...]map[string]disk.Answer{
 	},
 }
 
+// firstPause and lastPause bound the pauses between attaches of a disk that ECS
+// has not finished making.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
 // initializingCode is the refusal to attach a disk that was made a moment ago.
 const initializingCode = "IncorrectDiskStatus.Initializing"
 
@@ -46,16 +54,33 @@ const settleTime = 10 * time.Second
 // judge says whether what ECS was asked for is done, from a read and the reply to the call.
 type judge = func(disk.Disk, disk.Reply) (done bool, err error)
 
+// attachments attaches disks to instances and detaches them.
+type attachments struct {
+	session *transport.Session
+	queues  *instancequeue.Queues
+	reads   *batch.Disks
+	recent  *batch.Recent
+}
+
+// Await reads a disk until seen is done with it (batch.Disks.Await). The reads
+// follow the change that this process has begun, if there is one.
+func (a *attachments) Await(ctx context.Context, id disk.ID, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
+	if !possibleID.MatchString(string(id)) {
+		return disk.Disk{}, notAnID(id)
+	}
+	return a.reads.Await(ctx, a.recent.UnderWay(id), seen)
+}
+
 // Attach asks ECS to attach a disk to an instance, and reads the disk until seen says that it is done; it returns the disk as it was
 // seen last. With force a regional disk is taken from an instance of another zone.
 //
 // Calls for one instance queue up (package instancequeue). A call that ECS is at work on already is not made again. Pending: ECS is
 // at work on it, or others are first; the same call later ends it. NodeFull: the instance takes no more. UnknownOutcome: ECS may or
 // may not attach it.
-func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen judge) (disk.Disk, error) {
-	o := &operation{client: c, action: transport.AttachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}, judge: seen}
+func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen judge) (disk.Disk, error) {
+	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}, judge: seen}
 	o.call = func() error {
-		_, err := transport.AttachDisk.SendInTurn(ctx, c.session, o.slot, func(r *sdkecs.AttachDiskRequest) {
+		_, err := transport.AttachDisk.SendInTurn(ctx, a.session, o.slot, func(r *sdkecs.AttachDiskRequest) {
 			r.InstanceId, r.DiskId = string(instance), string(id)
 			if force {
 				r.Force = requests.NewBoolean(true)
@@ -69,18 +94,18 @@ func (c *Client) Attach(ctx context.Context, instance disk.InstanceID, id disk.I
 	if err := o.check(); err != nil {
 		return disk.Disk{}, err
 	}
-	if err := c.settled(ctx, id); err != nil {
+	if err := a.settled(ctx, id); err != nil {
 		return disk.Disk{}, o.failed(err)
 	}
-	return o.run(ctx, wait{id: id, change: toAttach})
+	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Attach})
 }
 
 // Detach asks ECS to detach a disk from an instance, and else is Attach; it returns no disk if ECS has
 // said that there is no such one.
-func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen judge) (disk.Disk, error) {
-	o := &operation{client: c, action: transport.DetachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}, judge: seen}
+func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen judge) (disk.Disk, error) {
+	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}, judge: seen}
 	o.call = func() error {
-		_, err := transport.DetachDisk.SendInTurn(ctx, c.session, o.slot, func(r *sdkecs.DetachDiskRequest) {
+		_, err := transport.DetachDisk.SendInTurn(ctx, a.session, o.slot, func(r *sdkecs.DetachDiskRequest) {
 			r.InstanceId, r.DiskId = string(instance), string(id)
 			if o.bound {
 				r.DeleteWithInstance = requests.NewBoolean(true)
@@ -91,8 +116,8 @@ func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.I
 	if err := o.check(); err != nil {
 		return disk.Disk{}, err
 	}
-	c.known.over(id)
-	d, err := o.run(ctx, wait{id: id, change: toDetach})
+	a.recent.End(id)
+	d, err := o.run(ctx, batch.Change{Disk: id, Kind: batch.Detach})
 	if disk.KindOf(err) == disk.NotFound {
 		return disk.Disk{}, nil
 	}
@@ -100,18 +125,18 @@ func (c *Client) Detach(ctx context.Context, instance disk.InstanceID, id disk.I
 }
 
 // settled waits until a disk that this process has just made is there.
-func (c *Client) settled(ctx context.Context, id disk.ID) error {
-	w := c.known.underWay(id)
-	if w.change != toSettle || time.Since(w.since) > settleTime {
+func (a *attachments) settled(ctx context.Context, id disk.ID) error {
+	w := a.recent.UnderWay(id)
+	if w.Kind != batch.Create || time.Since(w.Since) > settleTime {
 		return nil
 	}
-	_, err := c.await(ctx, w, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	_, err := a.reads.Await(ctx, w, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
 	return err
 }
 
 // operation is one attach or detach from its position in the queue to its end.
 type operation struct {
-	client   *Client
+	role     *attachments
 	action   string
 	instance disk.InstanceID
 	asked    instancequeue.Operation
@@ -138,8 +163,8 @@ func (o *operation) check() error {
 }
 
 // run waits for the slot, asks, and waits until ECS is done.
-func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
-	s, err := o.client.queues.Enter(o.instance, o.asked)
+func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, error) {
+	s, err := o.role.queues.Enter(o.instance, o.asked)
 	if err != nil {
 		return disk.Disk{}, o.failed(err)
 	}
@@ -149,9 +174,9 @@ func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
 			s.Done()
 			return disk.Disk{}, o.failed(err)
 		}
-		w.since, w.reply = o.answered, o.took
+		w.Since, w.Reply = o.answered, o.took
 	}
-	d, err := o.client.await(ctx, w, o.seen)
+	d, err := o.role.reads.Await(ctx, w, o.seen)
 	if err == nil || o.ended || disk.KindOf(err) == disk.NotFound {
 		s.Done()
 	} else {
@@ -167,14 +192,14 @@ func (o *operation) run(ctx context.Context, w wait) (disk.Disk, error) {
 // ask makes the call when the instance has room. Without an error ECS may be at
 // work, and a read has the last word.
 func (o *operation) ask(ctx context.Context) error {
-	patient, cancel := deadline.BeforeAnswer(ctx)
+	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
-	for pause := shortestPause; ; {
-		if err := o.slot.Wait(patient); err != nil {
+	for pause := firstPause; ; {
+		if err := o.slot.Wait(limited); err != nil {
 			return err
 		}
 		err := o.call()
-		o.client.known.changed(o.asked.Disk)
+		o.role.recent.Changed(o.asked.Disk)
 		code := transport.CodeOf(err)
 		limit, busy := busyCodes[code]
 		answer, judged := answers[o.asked.Verb][code]
@@ -193,8 +218,8 @@ func (o *operation) ask(ctx context.Context) error {
 			o.slot.Unsent()
 			select {
 			case <-time.After(pause):
-				pause = min(2*pause, longestPause)
-			case <-patient.Done():
+				pause = min(2*pause, lastPause)
+			case <-limited.Done():
 				return err
 			}
 		case judged:
@@ -231,7 +256,7 @@ func (o *operation) age() time.Duration {
 // settled it.
 func (o *operation) unfinished(err error) error {
 	switch {
-	case disk.KindOf(err) != disk.Pending && !transient(err):
+	case disk.KindOf(err) != disk.Pending && !batch.IsTransient(err):
 		return err // reads are refused
 	case o.reply.Answer == disk.Accepted || o.begun:
 		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("ECS is at work on it: %w", err)}

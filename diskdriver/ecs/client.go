@@ -14,10 +14,10 @@ import (
 	"regexp"
 	"slices"
 
-	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
@@ -49,19 +49,27 @@ type Config struct {
 
 // Client calls ECS for the disks of one cluster in one region of one account.
 // It is safe for concurrent use, and runs nothing while nobody calls it.
+//
+// It has the methods of its roles, each of which is a type that holds what it
+// needs and no more. They are embedded, for a Client adds nothing to them.
 type Client struct {
+	*disks
+	*attachments
+	*tagging
+	*stock
+	*instances
+	*snapshots
+	*groups
+	*changes
+
+	shared *shared
+}
+
+// shared is what the Clients of all accounts share: connections and metrics.
+type shared struct {
 	clusterID string
 	transport *transport.Transport
-	session   *transport.Session
-	reads     *reads[disk.ID, disk.Disk]
-	shots     *reads[disk.SnapshotID, disk.Snapshot]
-	sets      *reads[disk.GroupID, disk.Group]
-	tasks     *reads[disk.TaskID, sdkecs.Task]
-	poller    *poller
-	names     *names
-	sees      *evidence
-	queues    *instancequeue.Queues
-	known     *known
+	waits     *batch.Waits
 	metrics   *metrics
 }
 
@@ -72,41 +80,68 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := transport.New(transport.Config{
-		Region: config.Region, Endpoint: at, RoundTripper: config.Transport, UserAgent: cmp.Or(config.UserAgent, "topodisk"),
-	})
-	c := (&Client{clusterID: config.ClusterID, transport: t, metrics: newMetrics()}).as(config.Credentials)
+	s := &shared{
+		clusterID: config.ClusterID,
+		transport: transport.New(transport.Config{
+			Region: config.Region, Endpoint: at, RoundTripper: config.Transport, UserAgent: cmp.Or(config.UserAgent, "topodisk"),
+		}),
+		waits:   batch.NewWaits(),
+		metrics: newMetrics(),
+	}
 	if config.Registerer != nil {
-		for _, collector := range slices.Concat(t.Collectors(), c.metrics.collectors()) {
+		for _, collector := range slices.Concat(s.transport.Collectors(), s.waits.Collectors(), s.metrics.collectors()) {
 			if err := config.Registerer.Register(collector); err != nil {
 				return nil, fmt.Errorf("ecs.Config.Registerer: %w", err)
 			}
 		}
 	}
-	return c, nil
+	return s.client(config.Credentials), nil
 }
 
-// as returns a Client of the same ECS with other credentials. It shares the
-// connections and the metrics; what is known of ECS by account it learns anew.
-func (c *Client) as(keys credentials.Provider) *Client {
-	other := &Client{
-		clusterID: c.clusterID,
-		transport: c.transport,
-		session:   c.transport.Session(keys),
-		sees:      new(evidence),
-		queues:    instancequeue.New(c.metrics.countOperations),
-		known:     newKnown(),
-		metrics:   c.metrics,
+// Account returns a Client of the cloud account whose keys a request's secrets
+// hold, under the names that credentials.FromSecrets knows. It shares connections
+// and metrics with this one; what is known of ECS by account it learns anew. It
+// calls nothing.
+func (c *Client) Account(secrets map[string]string) (*Client, error) {
+	keys, err := credentials.FromSecrets(secrets)
+	if err != nil {
+		return nil, err
 	}
-	other.reads = newReads(other.session, transport.DescribeDisks.Name, usualID, other.describeIDs, c.metrics.batchDisks)
-	other.shots = newReads(other.session, transport.DescribeSnapshots.Name, usualShot, other.snapshotsByID, uncounted)
-	other.sets = newReads(other.session, transport.DescribeSnapshotGroups.Name, usualGroup, other.groupsByID, uncounted)
-	other.tasks = newReads(other.session, transport.DescribeTasks.Name, usualTask, other.tasksByID, uncounted)
-	other.names = &names{list: other.List, alone: func(ctx context.Context, name string) ([]disk.Disk, error) {
-		return other.describeAll(ctx, namedQuery(name, other.clusterID))
+	return c.shared.client(credentials.Static(keys)), nil
+}
+
+// client returns a Client of one account.
+func (s *shared) client(keys credentials.Provider) *Client {
+	session, recent := s.transport.Session(keys), batch.NewRecent()
+	describe := &describer{session: session}
+	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, usualID, describe.byID, s.metrics.observeBatch), recent, s.waits)
+	c := &Client{
+		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
+		attachments: &attachments{session: session, queues: instancequeue.New(s.metrics.countOperations), reads: reads, recent: recent},
+		tagging:     &tagging{session: session, recent: recent},
+		stock:       &stock{session: session},
+		instances:   &instances{session: session},
+		snapshots:   &snapshots{session: session},
+		changes:     &changes{session: session, recent: recent},
+		shared:      s,
+	}
+	c.groups = &groups{session: session, snapshots: c.snapshots}
+	c.disks.names = &names{list: c.List, alone: func(ctx context.Context, name string) ([]disk.Disk, error) {
+		return describe.all(ctx, namedQuery(name, s.clusterID))
 	}}
-	other.poller = newPoller(other.reads, c.metrics.waits)
-	return other
+	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, usualShot, c.snapshots.byID, nil)
+	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, usualGroup, c.groups.byID, nil)
+	c.changes.tasks = newReader(session, transport.DescribeTasks.Name, usualTask, c.changes.byID, nil)
+	return c
+}
+
+// newReader returns a Reader whose calls are those of a Session.
+func newReader[K ~string, V any](
+	s *transport.Session, action string, form *regexp.Regexp, describe func(context.Context, []K) (map[K]V, error), observe func(int),
+) *batch.Reader[K, V] {
+	return batch.NewReader(batch.Config[K, V]{
+		Action: action, Form: form, Describe: describe, Throttled: func() bool { return s.Throttled(action) }, Observe: observe,
+	})
 }
 
 var userAgentForm = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
@@ -126,20 +161,10 @@ func (c *Config) validate() (endpoint.Endpoint, error) {
 	return endpoint.Parse("ecs.Config.Endpoint", c.Endpoint, "https")
 }
 
-// Account returns a Client of the cloud account whose keys a request's secrets
-// hold, under the names that credentials.FromSecrets knows. It calls nothing.
-func (c *Client) Account(secrets map[string]string) (*Client, error) {
-	keys, err := credentials.FromSecrets(secrets)
-	if err != nil {
-		return nil, err
-	}
-	return c.as(credentials.Static(keys)), nil
-}
-
 // Check makes one cheap call that needs credentials and the permission to see
 // disks. An error says which of the two is missing, or that ECS can't be
 // reached.
 func (c *Client) Check(ctx context.Context) error {
-	_, err := c.describePage(ctx, checkQuery())
+	_, err := c.disks.describe.page(ctx, checkQuery())
 	return err
 }

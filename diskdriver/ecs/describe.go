@@ -6,12 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
+
+// largestPage is the most disks that one page of DescribeDisks holds, if the
+// pages are asked for by token.
+const largestPage = 500
 
 // query fills a fresh DescribeDisks request.
 type query func(*sdkecs.DescribeDisksRequest)
@@ -26,7 +33,7 @@ func idQuery(ids []disk.ID) query {
 	list, _ := json.Marshal(ids) // strings always marshal
 	return func(r *sdkecs.DescribeDisksRequest) {
 		r.DiskIds = string(list)
-		r.PageSize = integer(largestBatch)
+		r.PageSize = integer(batch.Size)
 	}
 }
 
@@ -41,10 +48,20 @@ func namedQuery(name, clusterID string) query {
 	}
 }
 
-// describeIDs reads up to a hundred disks by ID. Those that ECS doesn't show are
+// describer reads disks, and knows whether the account may see any. It remembers
+// when ECS last showed a disk, any disk, and when it last showed none: to an
+// account without the permission to see disks ECS answers with an empty list and
+// no error (ECS API, DescribeInstances, and users' reports of DescribeDisks). So
+// an answer that lacks a disk says that it's gone only if others are shown.
+type describer struct {
+	session         *transport.Session
+	sawDisks, sawNo atomic.Pointer[time.Time]
+}
+
+// byID reads up to a hundred disks by ID. Those that ECS doesn't show are
 // not in the map; if it shows no disk at all, that is an error.
-func (c *Client) describeIDs(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
-	reply, err := c.describePage(ctx, idQuery(ids))
+func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
+	reply, err := d.page(ctx, idQuery(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -53,31 +70,31 @@ func (c *Client) describeIDs(ctx context.Context, ids []disk.ID) (map[disk.ID]di
 			Err: fmt.Errorf("the answer breaks off: it shows %d of %d disks", len(reply.Disks.Disk), reply.TotalCount)}
 	}
 	if len(reply.Disks.Disk) == 0 {
-		if err := c.sees.look(ctx, c); err != nil {
+		if err := d.checkSight(ctx); err != nil {
 			return nil, err
 		}
 	}
 	found := make(map[disk.ID]disk.Disk, len(ids))
-	for _, d := range reply.Disks.Disk {
-		found[disk.ID(d.DiskId)] = fromECS(d)
+	for _, shown := range reply.Disks.Disk {
+		found[disk.ID(shown.DiskId)] = fromECS(shown)
 	}
 	return found, nil
 }
 
-// describeAll reads every page of an answer.
-func (c *Client) describeAll(ctx context.Context, q query) ([]disk.Disk, error) {
+// all reads every page of an answer.
+func (d *describer) all(ctx context.Context, q query) ([]disk.Disk, error) {
 	var all []disk.Disk
 	seen := map[string]bool{"": true}
 	for token := ""; ; {
-		reply, err := c.describePage(ctx, func(r *sdkecs.DescribeDisksRequest) {
+		reply, err := d.page(ctx, func(r *sdkecs.DescribeDisksRequest) {
 			q(r)
 			r.NextToken = token
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range reply.Disks.Disk {
-			all = append(all, fromECS(d))
+		for _, shown := range reply.Disks.Disk {
+			all = append(all, fromECS(shown))
 		}
 		if reply.NextToken == "" {
 			return all, nil
@@ -90,14 +107,54 @@ func (c *Client) describeAll(ctx context.Context, q query) ([]disk.Disk, error) 
 	}
 }
 
-// describePage makes one DescribeDisks. A reply without a list of disks is no
+// page makes one DescribeDisks. A reply without a list of disks is no
 // answer: read as an empty list it would say that disks are gone.
-func (c *Client) describePage(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
-	reply, err := transport.DescribeDisks.Send(ctx, c.session, func(r *sdkecs.DescribeDisksRequest) { q(r) })
+func (d *describer) page(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
+	reply, err := transport.DescribeDisks.Send(ctx, d.session, func(r *sdkecs.DescribeDisksRequest) { q(r) })
 	if err == nil && len(reply.Disks.Disk) > 0 {
-		markNow(&c.sees.disks)
+		markNow(&d.sawDisks)
 	}
 	return reply, err
+}
+
+// How long a disk that was shown proves that the account may see disks, and how
+// long it is believed that it may not.
+const (
+	evidenceLasts = 10 * time.Second
+	blindLasts    = 5 * time.Second
+)
+
+var errBlind = errors.New("ECS shows these credentials no disk at all, in the whole region, so whether this one is gone can't be told; " +
+	"is ecs:DescribeDisks allowed for all disks?")
+
+// checkSight returns nil if ECS shows the account any disk, if need be after one
+// more call, and else an error of Kind Denied.
+func (d *describer) checkSight(ctx context.Context) error {
+	switch {
+	case within(&d.sawDisks, evidenceLasts):
+		return nil
+	case within(&d.sawNo, blindLasts):
+		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
+	}
+	reply, err := d.page(ctx, checkQuery())
+	switch {
+	case err != nil:
+		return err
+	case len(reply.Disks.Disk) > 0:
+		return nil
+	}
+	markNow(&d.sawNo)
+	return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, RequestID: reply.RequestId, Err: errBlind}
+}
+
+func markNow(at *atomic.Pointer[time.Time]) {
+	now := time.Now()
+	at.Store(&now)
+}
+
+func within(at *atomic.Pointer[time.Time], span time.Duration) bool {
+	then := at.Load()
+	return then != nil && time.Since(*then) < span
 }
 
 // fromECS translates a disk of ECS.
@@ -123,9 +180,9 @@ func fromECS(d sdkecs.Disk) disk.Disk {
 		ResourceGroupID:  d.ResourceGroupId,
 		StorageClusterID: d.StorageClusterId,
 		SnapshotID:       d.SourceSnapshotId,
-		Attachments:      attachments(d),
+		Attachments:      holdersOf(d),
 		Locks:            locks(d),
-		NeverAttached:    d.AttachedTime == "" && d.DetachedTime == "" && len(attachments(d)) == 0,
+		NeverAttached:    d.AttachedTime == "" && d.DetachedTime == "" && len(holdersOf(d)) == 0,
 		Released:         d.DetachedTime,
 		Tags:             tags,
 	}
@@ -140,9 +197,9 @@ func locks(d sdkecs.Disk) []string {
 	return all
 }
 
-// attachments returns who holds a disk. ECS fills the list for every disk today
+// holdersOf returns who holds a disk. ECS fills the list for every disk today
 // and the older pair of fields for disks that one instance holds.
-func attachments(d sdkecs.Disk) []disk.Attachment {
+func holdersOf(d sdkecs.Disk) []disk.Attachment {
 	var all []disk.Attachment
 	for _, a := range d.Attachments.Attachment {
 		all = append(all, disk.Attachment{Instance: disk.InstanceID(a.InstanceId), Device: a.Device})

@@ -15,8 +15,19 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
+
+// disks makes, finds, resizes and deletes disks.
+type disks struct {
+	session   *transport.Session
+	describe  *describer
+	clusterID string
+	names     *names
+	reads     *batch.Disks
+	recent    *batch.Recent
+}
 
 // Create makes one attempt at a disk under a client token, and returns the disk
 // as soon as a read shows that it is there, in whatever state.
@@ -25,7 +36,7 @@ import (
 // used with other parameters. NotFound: ECS answered with the ID of a disk that
 // no read finds, for the token outlived the disk or reads lag. Of an error of
 // any other Kind nothing follows: a disk may exist.
-func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
+func (c *disks) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
 	if token == "" {
 		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
 	}
@@ -36,11 +47,11 @@ func (c *Client) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, t
 	}
 	id, answered := disk.ID(reply.DiskId), time.Now()
 	// ECS may show a disk a moment after it has given its ID.
-	made, err := c.await(ctx, wait{id: id}, func(disk.Disk) (bool, error) { return true, nil })
+	made, err := c.reads.Await(ctx, batch.Change{Disk: id}, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
 		if made.State == disk.Creating {
-			c.known.begun(wait{id: id, change: toSettle, since: answered, reply: answered.Sub(began)})
+			c.recent.Begin(batch.Change{Disk: id, Kind: batch.Create, Since: answered, Reply: answered.Sub(began)})
 		}
 		return made, nil
 	case disk.KindOf(err) == disk.NotFound:
@@ -98,27 +109,19 @@ var (
 // Get reads one disk; concurrent reads share calls. NotFound: ECS doesn't show
 // it, though it shows others. Denied: ECS shows no disk at all, which is also
 // what it does to an account without the permission to see any.
-func (c *Client) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (c *disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	got, err := c.reads.get(ctx, id)
-	switch {
-	case err != nil:
-		return disk.Disk{}, about(id, err)
-	case !got.found:
-		return disk.Disk{}, notShown(id)
-	}
-	c.known.saw(id, got)
-	return got.shown, nil
+	return c.reads.Get(ctx, id)
 }
 
 // Latest returns a disk as a look that has just come back showed it, if nothing was asked of the disk since; else it is Get.
-func (c *Client) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	if d, ok := c.known.fresh(id); ok {
-		return d, nil
+func (c *disks) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
+	if !possibleID.MatchString(string(id)) {
+		return disk.Disk{}, notAnID(id)
 	}
-	return c.Get(ctx, id)
+	return c.reads.Latest(ctx, id)
 }
 
 // notAnID is the error for what can't be the ID of a disk.
@@ -130,7 +133,7 @@ func notAnID(id disk.ID) error {
 // volume name, by ID; a crowd shares calls. None is no error, and no proof
 // either: ECS may show a new tag late. Denied: ECS shows no disk at all, as to
 // Get.
-func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
+func (c *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
@@ -143,20 +146,35 @@ func (c *Client) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != c.clusterID
 	})
 	if len(named) == 0 {
-		return nil, c.sees.look(ctx, c)
+		return nil, c.describe.checkSight(ctx)
 	}
 	slices.SortFunc(named, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
 	return named, nil
 }
 
+// List reads every data disk of the region, page by page, and returns them
+// sorted by ID. Disks that come and go meanwhile may be missing; every other
+// one is there, once.
+func (c *disks) List(ctx context.Context) ([]disk.Disk, error) {
+	all, err := c.describe.all(ctx, func(r *sdkecs.DescribeDisksRequest) {
+		r.DiskType = "data"
+		r.MaxResults = integer(largestPage)
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(all, func(a, b disk.Disk) bool { return a.ID == b.ID }), nil
+}
+
 // Delete deletes a disk. A disk that ECS says it doesn't know is deleted. There
 // is no read before: only the answer of DeleteDisk proves absence.
-func (c *Client) Delete(ctx context.Context, id disk.ID) error {
+func (c *disks) Delete(ctx context.Context, id disk.ID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a disk can't be
 	}
-	c.known.over(id)
-	defer c.known.changed(id)
+	c.recent.End(id)
+	defer c.recent.Changed(id)
 	_, err := transport.DeleteDisk.Send(ctx, c.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
 	var e *disk.Error
 	if !errors.As(err, &e) {

@@ -11,15 +11,23 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
+
+// groups makes, finds and deletes groups of snapshots of one moment.
+type groups struct {
+	session   *transport.Session
+	snapshots *snapshots
+	reads     *batch.Reader[disk.GroupID, disk.Group]
+}
 
 // CreateGroup asks for snapshots of several disks at one point in time, under a
 // client token, and returns the ID of the group. No read has shown it yet.
 //
 // NotFound: one of the disks doesn't exist. Blocked: they don't go together.
 // Mismatch: the token was used with other parameters.
-func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
+func (c *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
 	if token == "" {
 		return "", &disk.Error{Op: transport.CreateSnapshotGroup.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
@@ -46,31 +54,31 @@ func (c *Client) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 
 // GetGroup reads one group with its members as DescribeSnapshots shows them.
 // NotFound: ECS doesn't show it.
-func (c *Client) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-	groups, err := c.groupsByID(ctx, []disk.GroupID{id})
+func (c *groups) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
+	groups, err := c.byID(ctx, []disk.GroupID{id})
 	group, found := groups[id]
-	return shownGroup(id, glimpse[disk.Group]{shown: group, found: found}, err)
+	return shownGroup(id, batch.Observation[disk.Group]{Value: group, Found: found}, err)
 }
 
 // shownGroup is what a read says of a group.
-func shownGroup(id disk.GroupID, got glimpse[disk.Group], err error) (disk.Group, error) {
+func shownGroup(id disk.GroupID, got batch.Observation[disk.Group], err error) (disk.Group, error) {
 	switch {
 	case err != nil:
 		return disk.Group{}, err
-	case !got.found:
+	case !got.Found:
 		return disk.Group{}, &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
 	}
-	return got.shown, nil
+	return got.Value, nil
 }
 
 // AwaitGroup is to groups what AwaitSnapshot is to snapshots: all who wait share
 // calls, one for ten groups and one for a hundred members.
-func (c *Client) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
+func (c *groups) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
 	read := func(ctx context.Context) (disk.Group, error) {
-		got, err := c.sets.once(ctx, id)
+		got, err := c.reads.Once(ctx, id)
 		return shownGroup(id, got, err)
 	}
-	return awaitRead(ctx, read, seen, func(disk.Group) error {
+	return batch.Poll(ctx, snapshotPauses, read, seen, func(disk.Group) error {
 		return &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
 	})
 }
@@ -82,11 +90,11 @@ var usualGroup = regexp.MustCompile(`^ssg-[0-9a-z]{1,60}$`)
 // SnapshotGroupId.N).
 const mostGroups = 10
 
-// groupsByID reads groups with all their members.
-func (c *Client) groupsByID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
+// byID reads groups with all their members.
+func (c *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
 	var all []disk.Group
 	for some := range slices.Chunk(ids, mostGroups) {
-		groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+		groups, err := c.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 			list := make([]string, len(some))
 			for i, id := range some {
 				list[i] = string(id)
@@ -111,8 +119,8 @@ func (c *Client) groupsByID(ctx context.Context, ids []disk.GroupID) (map[disk.G
 
 // FindGroups returns every group that has all the tags, without what only
 // DescribeSnapshots shows of its members. None is no error, and no proof either.
-func (c *Client) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
-	groups, err := c.describeGroups(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+func (c *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
+	groups, err := c.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 		var list []sdkecs.DescribeSnapshotGroupsTag
 		for _, key := range slices.Sorted(maps.Keys(tags)) {
 			list = append(list, sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: tags[key]})
@@ -122,11 +130,11 @@ func (c *Client) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, 
 	return slices.DeleteFunc(groups, func(g disk.Group) bool { return !g.Tags.Have(tags) }), err
 }
 
-// describeGroups makes one DescribeSnapshotGroups. Neither an ID nor a name has
+// describe makes one DescribeSnapshotGroups. Neither an ID nor a name has
 // more groups than fit on a page.
-func (c *Client) describeGroups(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
+func (c *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
 	reply, err := transport.DescribeSnapshotGroups.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
-		r.MaxResults = integer(largestBatch)
+		r.MaxResults = integer(batch.Size)
 		fill(r)
 	})
 	if err != nil {
@@ -141,7 +149,7 @@ func (c *Client) describeGroups(ctx context.Context, fill func(*sdkecs.DescribeS
 
 // fill reads the members of groups: a group alone shows neither their sizes nor
 // their points in time.
-func (c *Client) fill(ctx context.Context, groups []disk.Group) error {
+func (c *groups) fill(ctx context.Context, groups []disk.Group) error {
 	var ids []disk.SnapshotID
 	for _, g := range groups {
 		for _, member := range g.Members {
@@ -149,8 +157,8 @@ func (c *Client) fill(ctx context.Context, groups []disk.Group) error {
 		}
 	}
 	shown := make(map[disk.SnapshotID]disk.Snapshot, len(ids))
-	for some := range slices.Chunk(ids, largestBatch) {
-		shots, err := c.snapshotsByID(ctx, some)
+	for some := range slices.Chunk(ids, batch.Size) {
+		shots, err := c.snapshots.byID(ctx, some)
 		if err != nil {
 			return err
 		}
@@ -169,7 +177,7 @@ func (c *Client) fill(ctx context.Context, groups []disk.Group) error {
 
 // DeleteGroup deletes a group and its members, also those that disks were made
 // from; those stay. A group that ECS says it doesn't know is deleted.
-func (c *Client) DeleteGroup(ctx context.Context, id disk.GroupID) error {
+func (c *groups) DeleteGroup(ctx context.Context, id disk.GroupID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a group can't be
 	}
@@ -178,7 +186,7 @@ func (c *Client) DeleteGroup(ctx context.Context, id disk.GroupID) error {
 		return err
 	}
 	for _, member := range kept {
-		if err := c.DeleteSnapshot(ctx, member.id); err != nil {
+		if err := c.snapshots.DeleteSnapshot(ctx, member.id); err != nil {
 			return fmt.Errorf("snapshot %s stays (%s): %w", member.id, member.why, err)
 		}
 	}
@@ -196,7 +204,7 @@ type keptMember struct {
 
 // deleteGroup makes one DeleteSnapshotGroup and returns the members that are
 // still there.
-func (c *Client) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
+func (c *groups) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
 	reply, err := transport.DeleteSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotGroupRequest) { r.SnapshotGroupId = string(id) })
 	if disk.KindOf(err) == disk.NotFound {
 		return nil, nil // an absent group has been deleted

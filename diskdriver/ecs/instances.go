@@ -18,17 +18,20 @@ const (
 	mostTypes     = 10
 )
 
+// instances knows what instances are and take.
+type instances struct{ session *transport.Session }
+
 // Instances reads the type and the zone of instances, a hundred with a call.
 // One that the region doesn't have is not in the answer, nor is one that the
 // credentials may not see.
-func (c *Client) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk.InstanceID]disk.Instance, error) {
+func (n *instances) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk.InstanceID]disk.Instance, error) {
 	found := make(map[disk.InstanceID]disk.Instance, len(ids))
 	for some := range slices.Chunk(ids, mostInstances) {
 		list, err := json.Marshal(some)
 		if err != nil {
 			return nil, disk.Errorf(disk.Invalid, "instance IDs %q: %w", some, err)
 		}
-		reply, err := transport.DescribeInstances.Send(ctx, c.session, func(r *sdkecs.DescribeInstancesRequest) {
+		reply, err := transport.DescribeInstances.Send(ctx, n.session, func(r *sdkecs.DescribeInstancesRequest) {
 			r.InstanceIds = string(list)
 			r.PageSize = integer(mostInstances)
 		})
@@ -45,14 +48,14 @@ func (c *Client) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk
 // DataDisks reads how many disks the instances of each type can have besides
 // their system disk, ten types with a call. A type that ECS doesn't know is not
 // in the answer.
-func (c *Client) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
+func (n *instances) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
 	limits := make(map[disk.InstanceType]int, len(types))
 	for some := range slices.Chunk(types, mostTypes) {
 		names := make([]string, len(some))
 		for i, t := range some {
 			names[i] = string(t)
 		}
-		reply, err := transport.DescribeInstanceTypes.Send(ctx, c.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
+		reply, err := transport.DescribeInstanceTypes.Send(ctx, n.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +72,8 @@ func (c *Client) DataDisks(ctx context.Context, types []disk.InstanceType) (map[
 // of a type, or for any instance if the type is empty; with regional those
 // that the region has, under the empty zone. What is sold out just now is among
 // them, for there may be disks of it. What is not in the answer is not known.
-func (c *Client) Categories(ctx context.Context, t disk.InstanceType, regional bool) (map[disk.Zone][]disk.Category, error) {
-	reply, err := c.available(ctx, t, regional)
+func (n *instances) Categories(ctx context.Context, t disk.InstanceType, regional bool) (map[disk.Zone][]disk.Category, error) {
+	reply, err := available(ctx, n.session, t, regional)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
@@ -117,7 +118,7 @@ func (n *names) next() {
 
 // share answers lookups with one list.
 func (n *names) share(all []*lookup) {
-	ctx, cancel := lasting(all, func(l *lookup) time.Time { return l.until })
+	ctx, cancel := batch.UntilLast(all, func(l *lookup) time.Time { return l.until })
 	defer cancel()
 	disks, err := n.list(ctx)
 	byName := make(map[string][]disk.Disk, len(disks))

@@ -234,7 +234,7 @@ func TestAContextThatHasEndedSendsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		await := operations[0]
-		await.name, await.do = "Await", func(ctx context.Context, c *Client) error { _, err := c.Await(ctx, "d-bp1a", available); return err }
+		await.name, await.do = "Await", func(ctx context.Context, c *Client) error { _, err := c.Await(ctx, "d-bp1a", isAvailable); return err }
 		for _, op := range append(slices.Clone(operations), await) {
 			err := op.do(ctx, c)
 			synctest.Wait()

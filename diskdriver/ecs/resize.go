@@ -19,7 +19,7 @@ import (
 // Pending: an earlier order for the disk, or an attach, detach, snapshot or
 // change of category, is under way. OutOfRange: its category has no such size.
 // UnknownOutcome: ECS may or may not have resized it.
-func (c *Client) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
+func (c *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
 	if d.Size >= size {
 		return d, nil
 	}
@@ -41,7 +41,7 @@ func (c *Client) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 }
 
 // resize makes the call.
-func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
+func (c *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 	err := c.sendResize(ctx, d.ID, size, d.State == disk.Attached)
 	switch transport.CodeOf(err) {
 	case "InvalidInstanceStatus.NotRunning", "IncorrectInstanceStatus":
@@ -55,8 +55,8 @@ func (c *Client) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 	return err
 }
 
-func (c *Client) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
-	defer c.known.changed(id)
+func (c *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
+	defer c.recent.Changed(id)
 	_, err := transport.ResizeDisk.Send(ctx, c.session, func(r *sdkecs.ResizeDiskRequest) {
 		r.DiskId = string(id)
 		r.NewSize = integer(int64(size))

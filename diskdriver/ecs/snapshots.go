@@ -14,26 +14,31 @@ import (
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
+
+// snapshots makes, finds and deletes snapshots.
+type snapshots struct {
+	session *transport.Session
+	reads   *batch.Reader[disk.SnapshotID, disk.Snapshot]
+}
 
 // CreateSnapshot asks for a snapshot under a client token and returns its ID.
 // No read has shown it yet, and its point in time may be still to come.
 //
 // NotFound: there is no such disk. Mismatch: the token was used with other
 // parameters. Of an UnknownOutcome the same call with the same token tells.
-func (c *Client) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error) {
+func (s *snapshots) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, token disk.Token) (disk.SnapshotID, error) {
 	if token == "" {
 		return "", &disk.Error{Op: transport.CreateSnapshot.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
 	if !possibleID.MatchString(string(spec.Source)) {
 		return "", notAnID(spec.Source)
 	}
-	reply, err := transport.CreateSnapshot.Send(ctx, c.session, func(r *sdkecs.CreateSnapshotRequest) {
+	reply, err := transport.CreateSnapshot.Send(ctx, s.session, func(r *sdkecs.CreateSnapshotRequest) {
 		r.DiskId = string(spec.Source)
 		r.ClientToken = string(token)
 		r.ResourceGroupId = spec.ResourceGroupID
@@ -60,11 +65,11 @@ var errNoToken = errors.New("the client token is empty; without one a retry woul
 // DeleteSnapshot deletes a snapshot, also one that is still in progress and one
 // that disks were made from; those stay. A snapshot that ECS says it doesn't
 // know is deleted.
-func (c *Client) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
+func (s *snapshots) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a snapshot can't be
 	}
-	_, err := transport.DeleteSnapshot.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotRequest) {
+	_, err := transport.DeleteSnapshot.Send(ctx, s.session, func(r *sdkecs.DeleteSnapshotRequest) {
 		r.SnapshotId = string(id)
 		r.Force = requests.NewBoolean(true)
 	})
@@ -77,28 +82,25 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error {
 // usualShot is the form of the IDs that ECS gives to snapshots.
 var usualShot = regexp.MustCompile(`^s-[0-9a-z]{1,60}$`)
 
-// uncounted takes what no metric counts.
-var uncounted = prometheus.ObserverFunc(func(float64) {})
-
 // GetSnapshot reads one snapshot; concurrent reads share calls. NotFound: ECS
 // doesn't show it.
-func (c *Client) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
+func (s *snapshots) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Snapshot{}, noSnapshot(id)
 	}
-	got, err := c.shots.get(ctx, id)
+	got, err := s.reads.Get(ctx, id)
 	return shownSnapshot(id, got, err)
 }
 
 // shownSnapshot is what a shared read says of a snapshot.
-func shownSnapshot(id disk.SnapshotID, got glimpse[disk.Snapshot], err error) (disk.Snapshot, error) {
+func shownSnapshot(id disk.SnapshotID, got batch.Observation[disk.Snapshot], err error) (disk.Snapshot, error) {
 	switch {
 	case err != nil:
 		return disk.Snapshot{}, err
-	case !got.found:
+	case !got.Found:
 		return disk.Snapshot{}, noSnapshot(id)
 	}
-	return got.shown, nil
+	return got.Value, nil
 }
 
 // noSnapshot is the error for a snapshot that a read doesn't show.
@@ -106,9 +108,9 @@ func noSnapshot(id disk.SnapshotID) error {
 	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
 }
 
-// snapshotsByID reads up to a hundred snapshots.
-func (c *Client) snapshotsByID(ctx context.Context, ids []disk.SnapshotID) (map[disk.SnapshotID]disk.Snapshot, error) {
-	all, err := c.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
+// byID reads up to a hundred snapshots.
+func (s *snapshots) byID(ctx context.Context, ids []disk.SnapshotID) (map[disk.SnapshotID]disk.Snapshot, error) {
+	all, err := s.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
 	found := make(map[disk.SnapshotID]disk.Snapshot, len(all))
 	for _, shot := range all {
 		found[shot.ID] = shot
@@ -119,11 +121,11 @@ func (c *Client) snapshotsByID(ctx context.Context, ids []disk.SnapshotID) (map[
 // ListSnapshots returns every snapshot of the region that passes the filter,
 // whoever made it, each once and sorted by ID. None is no error, and no proof
 // either: ECS may show a new tag late.
-func (c *Client) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
+func (s *snapshots) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
 	var all []disk.Snapshot
 	seen := map[string]bool{"": true}
 	for token := ""; ; {
-		shots, next, err := c.PageSnapshots(ctx, filter, token, largestBatch)
+		shots, next, err := s.PageSnapshots(ctx, filter, token, batch.Size)
 		if err != nil {
 			return nil, err
 		}
@@ -143,12 +145,12 @@ func (c *Client) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) 
 // own order, and returns the token of the next page, empty after the last. A page
 // has at most so many, of 10 to 100. BadToken: ECS takes the
 // token for none of its own, or not any more.
-func (c *Client) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) ([]disk.Snapshot, string, error) {
+func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) ([]disk.Snapshot, string, error) {
 	impossible := func(id disk.SnapshotID) bool { return !possibleID.MatchString(string(id)) }
 	if slices.ContainsFunc(filter.IDs, impossible) || filter.Source != "" && !possibleID.MatchString(string(filter.Source)) {
 		return nil, "", nil // such a snapshot can't be
 	}
-	reply, err := c.describeSnapshots(ctx, filter, token, most)
+	reply, err := s.describeSnapshots(ctx, filter, token, most)
 	if err != nil {
 		if token != "" && disk.KindOf(err) == disk.Invalid {
 			err = &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.BadToken, Err: fmt.Errorf("the place in the list is lost; begin again: %w", err)}
@@ -156,9 +158,9 @@ func (c *Client) PageSnapshots(ctx context.Context, filter disk.SnapshotFilter, 
 		return nil, "", err
 	}
 	var shots []disk.Snapshot
-	for _, s := range reply.Snapshots.Snapshot {
+	for _, shown := range reply.Snapshots.Snapshot {
 		// An answer to some other question must not pass for this one.
-		if shot := snapshotFromECS(s); filter.Passes(shot) {
+		if shot := snapshotFromECS(shown); filter.Passes(shot) {
 			shots = append(shots, shot)
 		}
 	}
@@ -169,8 +171,8 @@ var errCircle = errors.New("the pages of the answer go round in a circle")
 
 // describeSnapshots reads one page. A reply without a list of snapshots is no
 // answer: read as an empty list it would say that snapshots are gone.
-func (c *Client) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
-	return transport.DescribeSnapshots.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotsRequest) {
+func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
+	return transport.DescribeSnapshots.Send(ctx, s.session, func(r *sdkecs.DescribeSnapshotsRequest) {
 		r.MaxResults = integer(int64(most))
 		r.NextToken = token
 		r.DiskId = string(filter.Source)
@@ -197,54 +199,17 @@ var snapshotPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * ti
 // in a row didn't show it. When ctx leaves no more time than to answer, the
 // error is Pending. A read that ECS throttles or doesn't answer ends no wait. All
 // who wait share calls.
-func (c *Client) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
+func (s *snapshots) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Snapshot{}, noSnapshot(id)
 	}
 	read := func(ctx context.Context) (disk.Snapshot, error) {
-		got, err := c.shots.once(ctx, id)
+		got, err := s.reads.Once(ctx, id)
 		return shownSnapshot(id, got, err)
 	}
-	return awaitRead(ctx, read, seen, func(last disk.Snapshot) error {
+	return batch.Poll(ctx, snapshotPauses, read, seen, func(last disk.Snapshot) error {
 		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Pending, Err: fmt.Errorf("snapshot %s is not there yet: %s", id, last.Phase())}
 	})
-}
-
-// awaitRead reads again and again until seen is done.
-func awaitRead[T any](ctx context.Context, read func(context.Context) (T, error), seen func(T) (done bool, err error), late func(last T) error) (T, error) {
-	patient, cancel := deadline.BeforeAnswer(ctx)
-	defer cancel()
-	var last T
-	for look, absent := 0, 0; ; look++ {
-		shot, err := read(patient)
-		switch {
-		case err == nil:
-			absent, last = 0, shot
-			if done, err := seen(shot); done || err != nil {
-				return shot, err
-			}
-		case disk.KindOf(err) == disk.NotFound:
-			if absent++; absent >= len(snapshotPauses) {
-				return last, err
-			}
-		case !passing(err):
-			return last, err
-		}
-		select {
-		case <-time.After(snapshotPauses[min(look, len(snapshotPauses)-1)]):
-		case <-patient.Done():
-			return last, late(last)
-		}
-	}
-}
-
-// passing says whether an error is one that time mends.
-func passing(err error) bool {
-	switch disk.KindOf(err) {
-	case disk.Throttled, disk.Unreachable, disk.Pending:
-		return true
-	}
-	return false
 }
 
 // snapshotFromECS translates a snapshot of ECS.

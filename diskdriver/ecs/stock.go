@@ -14,11 +14,14 @@ import (
 // is nothing to be had.
 var soldOutStates = []string{"SoldOut", "WithoutStock", "ClosedWithoutStock"}
 
+// stock knows which disks there are to be had.
+type stock struct{ session *transport.Session }
+
 // Offers reads which disks the zones of the region have to give just now, or
 // with regional which disks the region has that belong to no zone (ECS API,
 // DescribeAvailableResource).
-func (c *Client) Offers(ctx context.Context, regional bool) (disk.Offers, error) {
-	reply, err := c.available(ctx, "", regional)
+func (s *stock) Offers(ctx context.Context, regional bool) (disk.Offers, error) {
+	reply, err := available(ctx, s.session, "", regional)
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +39,8 @@ func (c *Client) Offers(ctx context.Context, regional bool) (disk.Offers, error)
 
 // available reads which data disks there are for the instances of a type, or
 // for any instance if the type is empty, in all zones at once.
-func (c *Client) available(ctx context.Context, t disk.InstanceType, regional bool) (*sdkecs.DescribeAvailableResourceResponse, error) {
-	return transport.DescribeAvailableResource.Send(ctx, c.session, func(r *sdkecs.DescribeAvailableResourceRequest) {
+func available(ctx context.Context, s *transport.Session, t disk.InstanceType, regional bool) (*sdkecs.DescribeAvailableResourceResponse, error) {
+	return transport.DescribeAvailableResource.Send(ctx, s, func(r *sdkecs.DescribeAvailableResourceRequest) {
 		r.ResourceType = "disk"
 		r.DestinationResource = "DataDisk"
 		r.InstanceChargeType = "PostPaid"

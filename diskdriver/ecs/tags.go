@@ -9,17 +9,24 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
+// tagging changes the tags of disks.
+type tagging struct {
+	session *transport.Session
+	recent  *batch.Recent
+}
+
 // Tag sets tags of a disk, over others of the same keys. Reads may show them a
 // moment later.
-func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
+func (t *tagging) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 	if len(tags) == 0 {
 		return nil
 	}
-	defer c.known.changed(id)
-	_, err := transport.TagResources.Send(ctx, c.session, func(r *sdkecs.TagResourcesRequest) {
+	defer t.recent.Changed(id)
+	_, err := transport.TagResources.Send(ctx, t.session, func(r *sdkecs.TagResourcesRequest) {
 		r.ResourceType = "disk"
 		r.ResourceId = &[]string{string(id)}
 		list := make([]sdkecs.TagResourcesTag, 0, len(tags))
@@ -32,12 +39,12 @@ func (c *Client) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 }
 
 // Untag removes tags from a disk. Removal of an absent tag isn't an error.
-func (c *Client) Untag(ctx context.Context, id disk.ID, keys []string) error {
+func (t *tagging) Untag(ctx context.Context, id disk.ID, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	defer c.known.changed(id)
-	_, err := transport.UntagResources.Send(ctx, c.session, func(r *sdkecs.UntagResourcesRequest) {
+	defer t.recent.Changed(id)
+	_, err := transport.UntagResources.Send(ctx, t.session, func(r *sdkecs.UntagResourcesRequest) {
 		r.ResourceType = "disk"
 		r.ResourceId = &[]string{string(id)}
 		list := slices.Clone(keys)

@@ -241,7 +241,7 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 		if err := c.Delete(t.Context(), "d-bp1a"); err != nil {
 			t.Errorf("after everybody left: %v", err)
 		}
-		if c.session.Throttled("DeleteDisk") {
+		if c.disks.session.Throttled("DeleteDisk") {
 			t.Error("calls are still held back")
 		}
 	})

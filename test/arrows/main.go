@@ -63,6 +63,10 @@ var rules = map[string]rule{
 		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/internal", prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
+	"diskdriver/ecs/batch": {
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/internal", prometheus},
+		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
+	},
 	"diskdriver/ecs/transport": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
 			module + "/diskdriver/ecs/internal", ecsSDK, prometheus},

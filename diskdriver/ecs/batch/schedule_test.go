@@ -1,4 +1,4 @@
-package ecs
+package batch
 
 import (
 	"math"
@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// follow looks at one change alone as a schedule says, where a look's answer takes a while, and returns how much later than its
-// end it was seen and how many looks left.
-func follow(s *schedule, length, answer time.Duration) (late time.Duration, looks int) {
+// follow reads for one change alone as a schedule says, where an answer takes a while, and returns how much later than its
+// end it was seen and how many reads it took.
+func follow(s *schedule, length, answer time.Duration) (late time.Duration, reads int) {
 	const reply = 500 * time.Millisecond
-	looked := time.Duration(0)
+	read := time.Duration(0)
 	at := shortestPause
 	for {
-		for s.over(looked, at, reply) < likelyOver {
+		for s.over(read, at, reply) < likelyOver {
 			at += judgeEvery
 		}
-		looks++
+		reads++
 		if at >= length {
-			s.note(span{looked, at})
-			return at - length, looks
+			s.note(span{read, at})
+			return at - length, reads
 		}
-		looked = at
+		read = at
 		at += max(shortestPause, answer)
 	}
 }
 
 func TestScheduleNeedsNoGuess(t *testing.T) {
 	for _, length := range []time.Duration{20 * time.Millisecond, 150 * time.Millisecond, time.Second, 10 * time.Second, time.Minute} {
-		late, looks := follow(&schedule{}, length, 120*time.Millisecond)
+		late, reads := follow(&schedule{}, length, 120*time.Millisecond)
 		if limit := max(length*2/5, 350*time.Millisecond); late > min(limit, longestPause+judgeEvery) {
 			t.Errorf("the first change, of %v, is seen %v late", length, late)
 		}
-		if most := 24; looks > most {
-			t.Errorf("the first change, of %v, takes %d looks, want at most %d", length, looks, most)
+		if most := 24; reads > most {
+			t.Errorf("the first change, of %v, takes %d reads, want at most %d", length, reads, most)
 		}
 	}
 }
@@ -46,9 +46,9 @@ func TestScheduleLearnsAFixedLength(t *testing.T) {
 		for range 40 {
 			follow(s, length, 120*time.Millisecond)
 		}
-		late, looks := follow(s, length, 120*time.Millisecond)
-		if late > max(length/10, 120*time.Millisecond) || looks > 6 {
-			t.Errorf("after forty changes of %v the next is seen %v late, with %d looks", length, late, looks)
+		late, reads := follow(s, length, 120*time.Millisecond)
+		if late > max(length/10, 120*time.Millisecond) || reads > 6 {
+			t.Errorf("after forty changes of %v the next is seen %v late, with %d reads", length, late, reads)
 		}
 	}
 }
@@ -69,13 +69,13 @@ func TestScheduleCopesWithLengthsThatVary(t *testing.T) {
 	} {
 		s := &schedule{}
 		var late []time.Duration
-		looks, ordinary := 0, 0
+		reads, ordinary := 0, 0
 		for range 500 {
 			long := length()
 			l, k := follow(s, max(long, time.Millisecond), 120*time.Millisecond)
 			late = append(late, l)
 			if long < time.Minute {
-				looks += k
+				reads += k
 				ordinary++
 			}
 		}
@@ -83,8 +83,8 @@ func TestScheduleCopesWithLengthsThatVary(t *testing.T) {
 		if p90 := late[len(late)*9/10]; p90 > time.Second {
 			t.Errorf("%s: seen %v late at the 90th percentile", name, p90)
 		}
-		if each := float64(looks) / float64(ordinary); each > 6 {
-			t.Errorf("%s: %.2f looks each, want at most 6", name, each)
+		if each := float64(reads) / float64(ordinary); each > 6 {
+			t.Errorf("%s: %.2f reads each, want at most 6", name, each)
 		}
 	}
 }
@@ -95,8 +95,8 @@ func TestScheduleFollowsAChangeOfPace(t *testing.T) {
 		for range 60 {
 			follow(s, length, 120*time.Millisecond)
 		}
-		if late, looks := follow(s, length, 120*time.Millisecond); late > max(length/10, 120*time.Millisecond) || looks > 6 {
-			t.Errorf("60 changes after they came to take %v, the next is seen %v late, with %d looks", length, late, looks)
+		if late, reads := follow(s, length, 120*time.Millisecond); late > max(length/10, 120*time.Millisecond) || reads > 6 {
+			t.Errorf("60 changes after they came to take %v, the next is seen %v late, with %d reads", length, late, reads)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func TestScheduleOfAChangeThatNeverEnds(t *testing.T) {
 	for range 10 {
 		s.note(span{time.Second, 2 * time.Second})
 	}
-	_, looks := follow(s, time.Hour, 120*time.Millisecond)
-	if least, most := int(time.Hour/longestPause), int(time.Hour/longestPause)+40; looks < least || looks > most {
-		t.Errorf("an hour has %d looks, want %d to %d", looks, least, most)
+	_, reads := follow(s, time.Hour, 120*time.Millisecond)
+	if least, most := int(time.Hour/longestPause), int(time.Hour/longestPause)+40; reads < least || reads > most {
+		t.Errorf("an hour has %d reads, want %d to %d", reads, least, most)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
@@ -24,11 +25,18 @@ const (
 	notChanged = "" // it was accepted, which a dry run never is
 )
 
+// changes changes disks in place.
+type changes struct {
+	session *transport.Session
+	recent  *batch.Recent
+	tasks   *batch.Reader[disk.TaskID, sdkecs.Task]
+}
+
 // TryMove asks ECS whether a move would work, and changes nothing. Nil: it
 // would, or there is nothing to move. Pending: the disk is being moved just
 // now. Invalid: it will never work. Blocked: it may work later.
-func (c *Client) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
-	defer c.known.changed(id)
+func (c *changes) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
+	defer c.recent.Changed(id)
 	_, err := transport.TryModifyDiskSpec.Send(ctx, c.session, func(r *sdkecs.ModifyDiskSpecRequest) {
 		fillMove(r, id, m)
 		r.DryRun = requests.NewBoolean(true)
@@ -47,8 +55,8 @@ func (c *Client) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
 // Move starts to move a disk to another category, level or provisioned IOPS. It
 // returns the task to wait for, empty if ECS has none. Nothing to move is no
 // error.
-func (c *Client) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error) {
-	defer c.known.changed(id)
+func (c *changes) Move(ctx context.Context, id disk.ID, m disk.Move) (disk.TaskID, error) {
+	defer c.recent.Changed(id)
 	reply, err := transport.ModifyDiskSpec.Send(ctx, c.session, func(r *sdkecs.ModifyDiskSpecRequest) { fillMove(r, id, m) })
 	switch {
 	case transport.CodeOf(err) == isSo:
@@ -70,8 +78,8 @@ func fillMove(r *sdkecs.ModifyDiskSpecRequest, id disk.ID, m disk.Move) {
 }
 
 // RunningMove returns the task that is moving a disk, empty if none is.
-func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
-	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) {
+func (c *changes) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, error) {
+	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) {
 		r.TaskAction = transport.ModifyDiskSpec.Name
 		r.TaskStatus = "Processing"
 		r.ResourceIds = &[]string{string(id)}
@@ -87,7 +95,7 @@ func (c *Client) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, erro
 	return "", nil
 }
 
-// taskPauses are those between the looks at a task; the last one is repeated.
+// taskPauses are those between the reads of a task; the last one is repeated.
 var taskPauses = []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 
 // usualTask is the form of the IDs that ECS gives to tasks. They are asked for in
@@ -96,38 +104,33 @@ var usualTask = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
 // AwaitTask waits until a task of a disk is over; all who wait share calls.
 // Unexpected: it failed. Pending: ctx leaves no time to go on waiting.
-func (c *Client) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
-	patient, cancel := deadline.BeforeAnswer(ctx)
-	defer cancel()
-	defer c.known.changed(id)
-	for look := 0; ; look++ {
-		got, err := c.tasks.once(patient, task)
-		if err != nil && !passing(err) {
-			return ofDisk(id, err)
-		}
-		if got.found {
-			switch t := got.shown; t.TaskStatus {
-			case "Finished":
-				return nil
-			case "Failed", "Deleted":
-				return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))}
-			}
-		}
-		select {
-		case <-time.After(taskPauses[min(look, len(taskPauses)-1)]):
-		case <-patient.Done():
-			return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.Pending, Err: fmt.Errorf("task %s is not over yet", task)}
-		}
+func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
+	defer c.recent.Changed(id)
+	read := func(ctx context.Context) (sdkecs.Task, error) {
+		got, err := c.tasks.Once(ctx, task)
+		return got.Value, err // the zero Task as long as ECS doesn't show it
 	}
+	_, err := batch.Poll(ctx, taskPauses, read, func(t sdkecs.Task) (bool, error) {
+		switch t.TaskStatus {
+		case "Finished":
+			return true, nil
+		case "Failed", "Deleted":
+			return true, &disk.Error{Op: transport.ModifyDiskSpec.Name, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))}
+		}
+		return false, nil
+	}, func(sdkecs.Task) error {
+		return &disk.Error{Op: transport.ModifyDiskSpec.Name, Kind: disk.Pending, Err: fmt.Errorf("task %s is not over yet", task)}
+	})
+	return ofDisk(id, err)
 }
 
-// tasksByID reads up to a hundred tasks.
-func (c *Client) tasksByID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
+// byID reads up to a hundred tasks.
+func (c *changes) byID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
 	list := make([]string, len(ids))
 	for i, id := range ids {
 		list[i] = string(id)
 	}
-	tasks, err := c.describeTasks(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(list, ",") })
+	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(list, ",") })
 	found := make(map[disk.TaskID]sdkecs.Task, len(tasks))
 	for _, t := range tasks {
 		found[disk.TaskID(t.TaskId)] = t
@@ -135,9 +138,9 @@ func (c *Client) tasksByID(ctx context.Context, ids []disk.TaskID) (map[disk.Tas
 	return found, err
 }
 
-func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
+func (c *changes) describe(ctx context.Context, fill func(*sdkecs.DescribeTasksRequest)) ([]sdkecs.Task, error) {
 	reply, err := transport.DescribeTasks.Send(ctx, c.session, func(r *sdkecs.DescribeTasksRequest) {
-		r.PageSize = integer(largestBatch)
+		r.PageSize = integer(batch.Size)
 		fill(r)
 	})
 	if err != nil {
@@ -148,10 +151,10 @@ func (c *Client) describeTasks(ctx context.Context, fill func(*sdkecs.DescribeTa
 
 // Burst switches the bursting of a disk. Just after a move ECS refuses that for
 // a while, which is waited for as long as ctx allows.
-func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
-	patient, cancel := deadline.BeforeAnswer(ctx)
+func (c *changes) Burst(ctx context.Context, id disk.ID, on bool) error {
+	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
-	defer c.known.changed(id)
+	defer c.recent.Changed(id)
 	for {
 		_, err := transport.ModifyDiskAttribute.Send(ctx, c.session, func(r *sdkecs.ModifyDiskAttributeRequest) {
 			r.DiskId = string(id)
@@ -162,7 +165,7 @@ func (c *Client) Burst(ctx context.Context, id disk.ID, on bool) error {
 		}
 		select {
 		case <-time.After(burstPause):
-		case <-patient.Done():
+		case <-limited.Done():
 			return ofDisk(id, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package ecs
+package batch
 
 import (
 	"sync"
@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// likelyOver is the share of the changes that are waited for which must be likely to be over before a look leaves: so much
+	// likelyOver is the share of the changes that are waited for which must be likely to be over before a read is sent: so much
 	// later than it could a change is seen, as a part of how long it takes.
 	likelyOver = 1. / 4
-	// shortestPause and longestPause bound the time between two looks at one change.
+	// shortestPause and longestPause bound the time between two reads for one change.
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 5 * time.Second
 	// observationsKept is how many changes of a kind are remembered.
@@ -24,7 +24,7 @@ type schedule struct {
 	seen []span // the newest last
 }
 
-// span is what looks told of one change: not over at one age, over at another.
+// span is what reads told of one change: not over at one age, over at another.
 type span struct{ after, by time.Duration }
 
 // note adds a change that was seen to be over.
@@ -37,19 +37,19 @@ func (s *schedule) note(seen span) {
 	}
 }
 
-// over returns how likely a change is to be over at an age, from 0 to 1, that was not at the age of the last look, or has not
-// been looked at (zero). ECS took so long to reply to the call that began it.
-func (s *schedule) over(looked, age, reply time.Duration) float64 {
-	if age-looked >= longestPause {
+// over returns how likely a change is to be over at an age, from 0 to 1, that was not at the age of the last read, or has not
+// been read (zero). ECS took so long to reply to the call that began it.
+func (s *schedule) over(read, age, reply time.Duration) float64 {
+	if age-read >= longestPause {
 		return 1
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unknown := ageless(looked, age, reply)
+	unknown := ageless(read, age, reply)
 	if len(s.seen) == 0 {
 		return unknown
 	}
-	before, now := s.share(looked), s.share(age)
+	before, now := s.share(read), s.share(age)
 	if before > .99 {
 		return unknown // it takes longer than any that was seen
 	}
@@ -57,17 +57,17 @@ func (s *schedule) over(looked, age, reply time.Duration) float64 {
 	return trust*(now-before)/(1-before) + (1-trust)*unknown
 }
 
-// ageless is over for a change of which nothing is known: as long as ECS took to reply passes between two looks, or a quarter
+// ageless is over for a change of which nothing is known: as long as ECS took to reply passes between two reads, or a quarter
 // of the change's age if that is more.
-func ageless(looked, age, reply time.Duration) float64 {
-	pause := max(looked/4, reply)
-	if looked == 0 {
+func ageless(read, age, reply time.Duration) float64 {
+	pause := max(read/4, reply)
+	if read == 0 {
 		pause = reply / 2
 	}
-	return min(1, likelyOver*float64(age-looked)/float64(max(pause, time.Millisecond)))
+	return min(1, likelyOver*float64(age-read)/float64(max(pause, time.Millisecond)))
 }
 
-// share returns the share of the changes seen that was over at an age, each taken to have ended anywhere between its two looks.
+// share returns the share of the changes seen that was over at an age, each taken to have ended anywhere between its two reads.
 func (s *schedule) share(age time.Duration) float64 {
 	var over float64
 	for _, seen := range s.seen {

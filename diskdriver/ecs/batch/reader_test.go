@@ -1,0 +1,147 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
+)
+
+// readerOf returns a Reader of disks that answers with describe.
+func readerOf(describe func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error)) *Reader[disk.ID, disk.Disk] {
+	return NewReader(Config[disk.ID, disk.Disk]{
+		Action: "DescribeDisks", Form: regexp.MustCompile(`^d-[0-9a-z]+$`), Describe: describe, Throttled: func() bool { return false },
+	})
+}
+
+// inState answers after 120 ms that all disks are in one state.
+func inState(state disk.State) func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error) {
+	return func(_ context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
+		time.Sleep(120 * time.Millisecond)
+		shown := make(map[disk.ID]disk.Disk)
+		for _, id := range ids {
+			shown[id] = disk.Disk{ID: id, State: state}
+		}
+		return shown, nil
+	}
+}
+
+func TestWhoHasWaitedLongestIsReadFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first []disk.ID
+		var once sync.Once
+		r := readerOf(func(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
+			if len(ids) == Size {
+				once.Do(func() { first = ids })
+			}
+			return inState(disk.Available)(ctx, ids)
+		})
+		var all sync.WaitGroup
+		now := time.Now()
+		for i := range 180 {
+			age := time.Duration(i%2) * time.Hour // the odd ones are older
+			q := &request[disk.ID, disk.Disk]{id: disk.ID(fmt.Sprintf("d-bp1n%d", i)), since: now.Add(-age), due: now.Add(time.Second), wanted: certain}
+			r.add(t.Context(), q)
+			all.Go(func() { <-q.answer })
+		}
+		all.Wait()
+		older := 0
+		for _, id := range first {
+			var n int
+			if _, err := fmt.Sscanf(string(id), "d-bp1n%d", &n); err != nil {
+				t.Fatal(err)
+			}
+			older += n % 2
+		}
+		if len(first) != Size || older != 90 {
+			t.Errorf("the first batch has %d disks, %d of them of the 90 that waited longest", len(first), older)
+		}
+	})
+}
+
+func TestAnIDThatECSMayRefuseIsReadAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		alone := map[disk.ID]bool{}
+		r := readerOf(func(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
+			if len(ids) == 1 {
+				mu.Lock()
+				alone[ids[0]] = true
+				mu.Unlock()
+			}
+			return inState(disk.Available)(ctx, ids)
+		})
+		var all sync.WaitGroup
+		for _, id := range []disk.ID{"d-1", "d-2", "1-2345"} {
+			all.Go(func() {
+				if got, err := r.Get(t.Context(), id); err != nil || got.Value.ID != id {
+					t.Errorf("%s: %+v, %v", id, got, err)
+				}
+			})
+		}
+		all.Wait()
+		if len(alone) != 1 || !alone["1-2345"] {
+			t.Errorf("read alone were %v, want 1-2345", alone)
+		}
+	})
+}
+
+func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, waits := readerOf(inState(disk.Creating)), NewWaits()
+		disks := NewDisks(r, NewRecent(), waits)
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Duration(i)*17*time.Millisecond, cancel)
+				_, err := disks.Await(ctx, Change{Disk: disk.ID(fmt.Sprintf("d-%d", i%5))}, func(disk.Disk) (bool, error) { return false, nil })
+				if err == nil {
+					t.Error("the wait ended well")
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Minute)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.later)+len(r.ready)+r.inFlight+r.open != 0 || len(waits.began) != 0 {
+			t.Errorf("left behind: %d later, %d ready, %d in flight, %d open, %d waits", len(r.later), len(r.ready), r.inFlight, r.open, len(waits.began))
+		}
+	})
+}
+
+func TestPollEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		read error
+		seen error
+		want disk.Kind
+		took time.Duration
+	}{
+		"an error of the watcher": {seen: disk.Errorf(disk.Blocked, "no"), want: disk.Blocked},
+		"refused for good":        {read: disk.Errorf(disk.Denied, "no"), want: disk.Denied},
+		"absent":                  {read: disk.Errorf(disk.NotFound, "no"), want: disk.NotFound, took: time.Second},
+		"in time to answer":       {want: disk.Pending, took: 8 * time.Second},
+		"throttled":               {read: disk.Errorf(disk.Throttled, "no"), want: disk.Pending, took: 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				began := time.Now()
+				_, err := Poll(ctx, []time.Duration{time.Second, 2 * time.Second}, func(context.Context) (int, error) { return 1, test.read },
+					func(int) (bool, error) { return false, test.seen }, func(int) error { return disk.Errorf(disk.Pending, "late") })
+				ecstest.WantKind(t, err, test.want)
+				if took := time.Since(began); took != test.took {
+					t.Errorf("it took %v, want %v", took, test.took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package batch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+func TestWhatIsKnownExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecent()
+		see := func(id disk.ID) {
+			now := time.Now()
+			r.saw(id, Observation[disk.Disk]{Sent: now.Add(-time.Second), Received: now, Found: true, Value: disk.Disk{ID: id}})
+		}
+		see("d-once")
+		for range 6 {
+			time.Sleep(time.Second)
+			see("d-renewed")
+		}
+		if _, ok := r.observed.values["d-once"]; ok {
+			t.Error("what a read showed six seconds ago is kept")
+		}
+		if _, ok := r.fresh("d-renewed"); !ok {
+			t.Error("what a read has just shown is gone")
+		}
+		r.Begin(Change{Disk: "d-once", Kind: Create})
+		time.Sleep(recentKept / 2)
+		if r.UnderWay("d-once").Kind != Create {
+			t.Error("a change of half a minute ago is forgotten")
+		}
+		time.Sleep(3 * recentKept)
+		r.Changed("d-renewed")
+		if len(r.disks.values) != 1 {
+			t.Errorf("%d disks are known, want the one that was changed just now", len(r.disks.values))
+		}
+	})
+}
+
+func TestFreshIsOnlyWhatNoCallChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		changed, since time.Duration // after the read was sent, and from its answer to the question
+		want           bool
+	}{
+		"at once":            {-time.Second, 0, true},
+		"as old as a read":   {-time.Second, 200 * time.Millisecond, false},
+		"changed meanwhile":  {50 * time.Millisecond, 0, false},
+		"changed as it left": {0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRecent()
+				sent := time.Now().Add(time.Second)
+				time.Sleep(time.Second + test.changed)
+				r.Changed("d-1")
+				time.Sleep(200*time.Millisecond - test.changed)
+				r.saw("d-1", Observation[disk.Disk]{Sent: sent, Received: time.Now(), Found: true, Value: disk.Disk{ID: "d-1"}})
+				time.Sleep(test.since)
+				if d, ok := r.fresh("d-1"); ok != test.want || ok && d.ID != "d-1" {
+					t.Errorf("fresh is %v, want %v", ok, test.want)
+				}
+			})
+		})
+	}
+}
