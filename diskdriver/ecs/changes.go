@@ -126,11 +126,7 @@ func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) e
 
 // byID reads up to a hundred tasks.
 func (c *changes) byID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
-	list := make([]string, len(ids))
-	for i, id := range ids {
-		list[i] = string(id)
-	}
-	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(list, ",") })
+	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(texts(ids), ",") })
 	found := make(map[disk.TaskID]sdkecs.Task, len(tasks))
 	for _, t := range tasks {
 		found[disk.TaskID(t.TaskId)] = t

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -126,9 +127,12 @@ func (s *shared) client(keys credentials.Provider) *Client {
 		shared:      s,
 	}
 	c.groups = &groups{session: session, snapshots: c.snapshots}
-	c.disks.names = &names{list: c.List, alone: func(ctx context.Context, name string) ([]disk.Disk, error) {
+	n := &names{all: c.List, one: func(ctx context.Context, name string) ([]disk.Disk, error) {
 		return describe.all(ctx, namedQuery(name, s.clusterID))
 	}}
+	c.disks.names = batch.NewReader(batch.Config[string, []disk.Disk]{
+		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find, Throttled: func() bool { return false },
+	})
 	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, usualShot, c.snapshots.byID, nil)
 	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, usualGroup, c.groups.byID, nil)
 	c.changes.tasks = newReader(session, transport.DescribeTasks.Name, usualTask, c.changes.byID, nil)

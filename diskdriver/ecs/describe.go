@@ -1,7 +1,6 @@
 package ecs
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,28 +82,20 @@ func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.D
 
 // all reads every page of an answer.
 func (d *describer) all(ctx context.Context, q query) ([]disk.Disk, error) {
-	var all []disk.Disk
-	seen := map[string]bool{"": true}
-	for token := ""; ; {
+	return everyPage(transport.DescribeDisks.Name, func(token string) ([]disk.Disk, string, error) {
 		reply, err := d.page(ctx, func(r *sdkecs.DescribeDisksRequest) {
 			q(r)
 			r.NextToken = token
 		})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		for _, shown := range reply.Disks.Disk {
-			all = append(all, fromECS(shown))
+		page := make([]disk.Disk, len(reply.Disks.Disk))
+		for i, shown := range reply.Disks.Disk {
+			page[i] = fromECS(shown)
 		}
-		if reply.NextToken == "" {
-			return all, nil
-		}
-		if token = reply.NextToken; seen[token] {
-			return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unexpected, RequestID: reply.RequestId,
-				Err: errors.New("the pages of the answer go round in a circle")}
-		}
-		seen[token] = true
-	}
+		return page, reply.NextToken, nil
+	})
 }
 
 // page makes one DescribeDisks. A reply without a list of disks is no
@@ -159,10 +150,7 @@ func within(at *atomic.Pointer[time.Time], span time.Duration) bool {
 
 // fromECS translates a disk of ECS.
 func fromECS(d sdkecs.Disk) disk.Disk {
-	tags := make(disk.Tags, len(d.Tags.Tag))
-	for _, t := range d.Tags.Tag {
-		tags[cmp.Or(t.TagKey, t.Key)] = cmp.Or(t.TagValue, t.Value)
-	}
+	tags := tagsFromECS(d.Tags.Tag)
 	return disk.Disk{
 		ID:               disk.ID(d.DiskId),
 		Name:             tags[disk.VolumeNameTag],

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
@@ -24,7 +22,7 @@ type disks struct {
 	session   *transport.Session
 	describe  *describer
 	clusterID string
-	names     *names
+	names     *batch.Reader[string, []disk.Disk]
 	reads     *batch.Disks
 	recent    *batch.Recent
 }
@@ -89,14 +87,8 @@ func fillCreate(r *sdkecs.CreateDiskRequest, spec disk.Spec, try disk.Attempt, t
 	if traits.Bursting && spec.Bursting {
 		r.BurstingEnabled = requests.NewBoolean(true)
 	}
-	tags := make([]sdkecs.CreateDiskTag, 0, len(spec.Tags))
-	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
-		tags = append(tags, sdkecs.CreateDiskTag{Key: key, Value: spec.Tags[key]})
-	}
-	r.Tag = &tags
+	r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateDiskTag { return sdkecs.CreateDiskTag{Key: key, Value: value} })
 }
-
-func integer(n int64) requests.Integer { return requests.Integer(strconv.FormatInt(n, 10)) }
 
 // The forms of disk IDs: those that ECS gives out, and those that a request can
 // carry at all. Older and foreign IDs are read apart, so that ECS's refusal of
@@ -116,7 +108,7 @@ func (c *disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	return c.reads.Get(ctx, id)
 }
 
-// Latest returns a disk as a look that has just come back showed it, if nothing was asked of the disk since; else it is Get.
+// Latest returns a disk as a read has just shown it, if no call has changed it since; else it is Get.
 func (c *disks) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
@@ -137,12 +129,12 @@ func (c *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
-	all, err := c.names.get(ctx, name)
+	got, err := c.names.Once(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	// An answer to some other question must not pass for this one.
-	named := slices.DeleteFunc(all, func(d disk.Disk) bool {
+	named := slices.DeleteFunc(slices.Clone(got.Value), func(d disk.Disk) bool {
 		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != c.clusterID
 	})
 	if len(named) == 0 {
@@ -176,13 +168,8 @@ func (c *disks) Delete(ctx context.Context, id disk.ID) error {
 	c.recent.End(id)
 	defer c.recent.Changed(id)
 	_, err := transport.DeleteDisk.Send(ctx, c.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
-	var e *disk.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	if e.Kind == disk.NotFound {
+	if disk.KindOf(err) == disk.NotFound {
 		return nil
 	}
-	e.Disk = id
-	return e
+	return ofDisk(id, err)
 }

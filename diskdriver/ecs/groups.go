@@ -35,16 +35,11 @@ func (c *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 		r.ClientToken = string(token)
 		r.Name = disk.DisplayName(spec.Name)
 		r.ResourceGroupId = spec.ResourceGroupID
-		ids := make([]string, len(spec.Sources))
-		for i, id := range spec.Sources {
-			ids[i] = string(id)
-		}
+		ids := texts(spec.Sources)
 		r.DiskId = &ids
-		tags := make([]sdkecs.CreateSnapshotGroupTag, 0, len(spec.Tags))
-		for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
-			tags = append(tags, sdkecs.CreateSnapshotGroupTag{Key: key, Value: spec.Tags[key]})
-		}
-		r.Tag = &tags
+		r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateSnapshotGroupTag {
+			return sdkecs.CreateSnapshotGroupTag{Key: key, Value: value}
+		})
 	})
 	if err != nil {
 		return "", err
@@ -95,10 +90,7 @@ func (c *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID
 	var all []disk.Group
 	for some := range slices.Chunk(ids, mostGroups) {
 		groups, err := c.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
-			list := make([]string, len(some))
-			for i, id := range some {
-				list[i] = string(id)
-			}
+			list := texts(some)
 			r.SnapshotGroupId = &list
 		})
 		if err != nil {
@@ -121,11 +113,9 @@ func (c *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID
 // DescribeSnapshots shows of its members. None is no error, and no proof either.
 func (c *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
 	groups, err := c.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
-		var list []sdkecs.DescribeSnapshotGroupsTag
-		for _, key := range slices.Sorted(maps.Keys(tags)) {
-			list = append(list, sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: tags[key]})
-		}
-		r.Tag = &list
+		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.DescribeSnapshotGroupsTag {
+			return sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: value}
+		})
 	})
 	return slices.DeleteFunc(groups, func(g disk.Group) bool { return !g.Tags.Have(tags) }), err
 }
@@ -229,10 +219,7 @@ func (c *groups) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember
 
 // groupFromECS translates a snapshot group of ECS.
 func groupFromECS(g sdkecs.SnapshotGroup) disk.Group {
-	tags := make(disk.Tags, len(g.Tags.Tag))
-	for _, t := range g.Tags.Tag {
-		tags[orElse(t.TagKey, t.Key)] = orElse(t.TagValue, t.Value)
-	}
+	tags := tagsFromECS(g.Tags.Tag)
 	group := disk.Group{
 		ID: disk.GroupID(g.SnapshotGroupId), Name: tags[disk.GroupNameTag],
 		Created: timeFromECS(g.CreationTime), State: disk.SnapshotState(g.Status), Tags: tags,

@@ -51,10 +51,7 @@ func (n *instances) Instances(ctx context.Context, ids []disk.InstanceID) (map[d
 func (n *instances) DataDisks(ctx context.Context, types []disk.InstanceType) (map[disk.InstanceType]int, error) {
 	limits := make(map[disk.InstanceType]int, len(types))
 	for some := range slices.Chunk(types, mostTypes) {
-		names := make([]string, len(some))
-		for i, t := range some {
-			names[i] = string(t)
-		}
+		names := texts(some)
 		reply, err := transport.DescribeInstanceTypes.Send(ctx, n.session, func(r *sdkecs.DescribeInstanceTypesRequest) { r.InstanceTypes = &names })
 		if err != nil {
 			return nil, err

@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -48,11 +47,7 @@ func (c *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 		// No guest is there to see it. It will when it starts.
 		err = c.sendResize(ctx, d.ID, size, false)
 	}
-	var e *disk.Error
-	if errors.As(err, &e) {
-		e.Disk = d.ID
-	}
-	return err
+	return ofDisk(d.ID, err)
 }
 
 func (c *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,11 +47,9 @@ func (s *snapshots) CreateSnapshot(ctx context.Context, spec disk.SnapshotSpec, 
 		if name := disk.DisplayName(spec.Name); !strings.HasPrefix(name, "auto") { // ECS keeps such names for its own
 			r.SnapshotName = name
 		}
-		tags := make([]sdkecs.CreateSnapshotTag, 0, len(spec.Tags))
-		for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
-			tags = append(tags, sdkecs.CreateSnapshotTag{Key: key, Value: spec.Tags[key]})
-		}
-		r.Tag = &tags
+		r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateSnapshotTag {
+			return sdkecs.CreateSnapshotTag{Key: key, Value: value}
+		})
 	})
 	if err != nil {
 		return "", ofDisk(spec.Source, err)
@@ -122,23 +119,11 @@ func (s *snapshots) byID(ctx context.Context, ids []disk.SnapshotID) (map[disk.S
 // whoever made it, each once and sorted by ID. None is no error, and no proof
 // either: ECS may show a new tag late.
 func (s *snapshots) ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error) {
-	var all []disk.Snapshot
-	seen := map[string]bool{"": true}
-	for token := ""; ; {
-		shots, next, err := s.PageSnapshots(ctx, filter, token, batch.Size)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, shots...)
-		if token = next; token == "" {
-			slices.SortFunc(all, disk.CompareSnapshots)
-			return slices.CompactFunc(all, func(a, b disk.Snapshot) bool { return a.ID == b.ID }), nil
-		}
-		if seen[token] {
-			return nil, &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Unexpected, Err: errCircle}
-		}
-		seen[token] = true
-	}
+	all, err := everyPage(transport.DescribeSnapshots.Name, func(token string) ([]disk.Snapshot, string, error) {
+		return s.PageSnapshots(ctx, filter, token, batch.Size)
+	})
+	slices.SortFunc(all, disk.CompareSnapshots)
+	return slices.CompactFunc(all, func(a, b disk.Snapshot) bool { return a.ID == b.ID }), err
 }
 
 // PageSnapshots reads one page of the snapshots that pass the filter, in ECS's
@@ -167,8 +152,6 @@ func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilte
 	return shots, reply.NextToken, nil
 }
 
-var errCircle = errors.New("the pages of the answer go round in a circle")
-
 // describeSnapshots reads one page. A reply without a list of snapshots is no
 // answer: read as an empty list it would say that snapshots are gone.
 func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotFilter, token string, most int) (*sdkecs.DescribeSnapshotsResponse, error) {
@@ -180,12 +163,10 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 			list, _ := json.Marshal(filter.IDs) // strings always marshal
 			r.SnapshotIds = string(list)
 		}
-		var tags []sdkecs.DescribeSnapshotsTag
-		for _, key := range slices.Sorted(maps.Keys(filter.Tags)) {
-			tags = append(tags, sdkecs.DescribeSnapshotsTag{Key: key, Value: filter.Tags[key]})
-		}
-		if tags != nil {
-			r.Tag = &tags
+		if len(filter.Tags) > 0 {
+			r.Tag = tagsToECS(filter.Tags, func(key, value string) sdkecs.DescribeSnapshotsTag {
+				return sdkecs.DescribeSnapshotsTag{Key: key, Value: value}
+			})
 		}
 	})
 }
@@ -214,10 +195,7 @@ func (s *snapshots) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen 
 
 // snapshotFromECS translates a snapshot of ECS.
 func snapshotFromECS(s sdkecs.Snapshot) disk.Snapshot {
-	tags := make(disk.Tags, len(s.Tags.Tag))
-	for _, t := range s.Tags.Tag {
-		tags[orElse(t.TagKey, t.Key)] = orElse(t.TagValue, t.Value)
-	}
+	tags := tagsFromECS(s.Tags.Tag)
 	size, _ := strconv.ParseInt(s.SourceDiskSize, 10, 64) // not a number stands for: not known
 	return disk.Snapshot{
 		ID:        disk.SnapshotID(s.SnapshotId),
@@ -233,13 +211,6 @@ func snapshotFromECS(s sdkecs.Snapshot) disk.Snapshot {
 	}
 }
 
-func orElse(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 // groupPrefix begins the name and the description that ECS gives to the members
 // of a snapshot group; the group's ID follows.
 const groupPrefix = "Created_from_"
@@ -253,15 +224,4 @@ func groupOf(s sdkecs.Snapshot) disk.GroupID {
 		}
 	}
 	return ""
-}
-
-// timeFromECS reads a time of ECS, with seconds or without; what is none is the
-// zero time.
-func timeFromECS(text string) time.Time {
-	for _, form := range []string{time.RFC3339, "2006-01-02T15:04Z"} {
-		if t, err := time.Parse(form, text); err == nil {
-			return t
-		}
-	}
-	return time.Time{}
 }

@@ -3,7 +3,6 @@ package ecs
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -29,11 +28,7 @@ func (t *tagging) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 	_, err := transport.TagResources.Send(ctx, t.session, func(r *sdkecs.TagResourcesRequest) {
 		r.ResourceType = "disk"
 		r.ResourceId = &[]string{string(id)}
-		list := make([]sdkecs.TagResourcesTag, 0, len(tags))
-		for _, key := range slices.Sorted(maps.Keys(tags)) {
-			list = append(list, sdkecs.TagResourcesTag{Key: key, Value: tags[key]})
-		}
-		r.Tag = &list
+		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.TagResourcesTag { return sdkecs.TagResourcesTag{Key: key, Value: value} })
 	})
 	return ofDisk(id, err)
 }

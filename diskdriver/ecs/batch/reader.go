@@ -49,9 +49,14 @@ type Reader[K ~string, V any] struct {
 type Config[K ~string, V any] struct {
 	// Action is that of the calls, for errors.
 	Action string
-	// Form is that of the IDs that can share a call. Each other ID has a call of
-	// its own, for ECS may refuse a call for one bad ID.
+	// Form is that of the IDs that can share a call; nil for all. Each other ID
+	// has a call of its own, for ECS may refuse a call for one bad ID.
 	Form *regexp.Regexp
+	// Size is how many things one call reads at most; 0 for 100, which is what
+	// ECS takes of IDs.
+	Size int
+	// InFlight is how many batches are read at a time; 0 for no limit.
+	InFlight int
 	// Describe reads up to Size things. What it doesn't return is not there.
 	Describe func(context.Context, []K) (map[K]V, error)
 	// Throttled says whether ECS throttles the action just now.
@@ -62,6 +67,7 @@ type Config[K ~string, V any] struct {
 
 // NewReader returns a Reader.
 func NewReader[K ~string, V any](config Config[K, V]) *Reader[K, V] {
+	config.Size = cmp.Or(config.Size, Size)
 	return &Reader[K, V]{config: config}
 }
 
@@ -202,7 +208,7 @@ func (r *Reader[K, V]) dispatch() {
 		}
 		if !at.After(now) {
 			r.judged, at = now, now.Add(pause)
-			for len(r.ready) > 0 && r.isWorthwhile(now) {
+			for len(r.ready) > 0 && !r.isHeld() && r.isWorthwhile(now) {
 				r.sendBatch(now)
 			}
 		}
@@ -228,7 +234,7 @@ func (r *Reader[K, V]) takeDue(now time.Time) {
 	for len(r.later) > 0 && !r.later[0].due.After(now) {
 		q := r.later[0]
 		r.later = slices.Delete(r.later, 0, 1)
-		if !r.config.Form.MatchString(string(q.id)) {
+		if r.config.Form != nil && !r.config.Form.MatchString(string(q.id)) {
 			r.send(now, []*request[K, V]{q})
 			continue
 		}
@@ -239,9 +245,12 @@ func (r *Reader[K, V]) takeDue(now time.Time) {
 	}
 }
 
-// isHeld says whether the next batch waits for one that is under way: while ECS
-// throttles reads, one that isn't full needs no call of its own.
-func (r *Reader[K, V]) isHeld() bool { return r.inFlight > 0 && r.config.Throttled() }
+// isHeld says whether the next batch waits for one that is under way: at the
+// limit, or while ECS throttles reads, for then one that isn't full needs no call
+// of its own.
+func (r *Reader[K, V]) isHeld() bool {
+	return r.config.InFlight > 0 && r.inFlight >= r.config.InFlight || r.inFlight > 0 && r.config.Throttled()
+}
 
 // isWorthwhile says whether a batch is likely to show enough of the requests that fit into it what they wait for.
 func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
@@ -252,21 +261,21 @@ func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 		return cmp.Or(cmp.Compare(b.value, a.value), a.since.Compare(b.since))
 	})
 	var sum float64
-	for _, q := range r.ready[:min(len(r.ready), Size)] {
+	for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
 		sum += q.value
 		if q.value == 1 && now.Sub(q.due) >= companyTime {
 			return true
 		}
 	}
-	return sum >= likelyOver*float64(min(r.open, Size))
+	return sum >= likelyOver*float64(min(r.open, r.config.Size))
 }
 
 // sendBatch sends a batch of the first requests of ready, and of all others for the same IDs.
 func (r *Reader[K, V]) sendBatch(now time.Time) {
-	taken := make(map[K]bool, Size)
+	taken := make(map[K]bool)
 	var sent, left []*request[K, V]
 	for _, q := range r.ready {
-		if !taken[q.id] && len(taken) == Size {
+		if !taken[q.id] && len(taken) == r.config.Size {
 			left = append(left, q)
 			continue
 		}
@@ -279,7 +288,7 @@ func (r *Reader[K, V]) sendBatch(now time.Time) {
 
 // send makes the call of a batch, for as long as anybody waits for it.
 func (r *Reader[K, V]) send(now time.Time, batch []*request[K, V]) {
-	ctx, cancel := UntilLast(batch, func(q *request[K, V]) time.Time { return q.until })
+	ctx, cancel := untilLast(batch)
 	c := &call[K, V]{requests: batch, waiting: len(batch), cancel: cancel}
 	ids := make([]K, 0, len(batch))
 	for _, q := range batch {
@@ -316,17 +325,16 @@ func (r *Reader[K, V]) deliver(c *call[K, V], sent time.Time, shown map[K]V, err
 	r.dispatch()
 }
 
-// UntilLast returns a context that ends with the last of those who wait, each
-// until a time of its own; zero is for ever.
-func UntilLast[T any](all []T, until func(T) time.Time) (context.Context, context.CancelFunc) {
+// untilLast returns a context that ends when nobody needs the answer of a batch
+// any more.
+func untilLast[K ~string, V any](batch []*request[K, V]) (context.Context, context.CancelFunc) {
 	var last time.Time
-	for _, one := range all {
-		end := until(one)
-		if end.IsZero() {
+	for _, q := range batch {
+		if q.until.IsZero() {
 			return context.WithCancel(context.Background())
 		}
-		if end.After(last) {
-			last = end
+		if q.until.After(last) {
+			last = q.until
 		}
 	}
 	return context.WithDeadline(context.Background(), last)

@@ -1,0 +1,78 @@
+package ecs
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
+	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// tagsToECS returns tags as a request has them, in the order of their keys: ECS
+// compares the parameters of calls with the same token literally.
+func tagsToECS[T any](tags disk.Tags, tag func(key, value string) T) *[]T {
+	all := make([]T, 0, len(tags))
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		all = append(all, tag(key, tags[key]))
+	}
+	return &all
+}
+
+// tagsFromECS reads tags, which ECS shows under either pair of names.
+func tagsFromECS(all []sdkecs.Tag) disk.Tags {
+	tags := make(disk.Tags, len(all))
+	for _, t := range all {
+		tags[cmp.Or(t.TagKey, t.Key)] = cmp.Or(t.TagValue, t.Value)
+	}
+	return tags
+}
+
+// timeFromECS reads a time of ECS, with seconds or without; what is none is the
+// zero time.
+func timeFromECS(text string) time.Time {
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04Z"} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+func integer(n int64) requests.Integer { return requests.Integer(strconv.FormatInt(n, 10)) }
+
+// texts returns IDs as a request has them.
+func texts[T ~string](ids []T) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = string(id)
+	}
+	return all
+}
+
+var errCircle = errors.New("the pages of the answer go round in a circle")
+
+// everyPage reads the pages of a list, each by the token of the one before.
+func everyPage[T any](action string, read func(token string) (page []T, next string, err error)) ([]T, error) {
+	var all []T
+	seen := map[string]bool{"": true}
+	for token := ""; ; {
+		page, next, err := read(token)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if token = next; token == "" {
+			return all, nil
+		}
+		if seen[token] {
+			return nil, &disk.Error{Op: action, Kind: disk.Unexpected, Err: errCircle}
+		}
+		seen[token] = true
+	}
+}
