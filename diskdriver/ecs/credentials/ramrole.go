@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
@@ -30,7 +29,7 @@ const (
 	tokenPath      = "/latest/api/token"
 	tokenHeader    = "X-aliyun-ecs-metadata-token"             //nolint:gosec // the name of a header
 	tokenTTLHeader = "X-aliyun-ecs-metadata-token-ttl-seconds" //nolint:gosec // the name of a header
-	tokenLife      = 6 * time.Hour
+	tokenLife      = time.Minute                               // it is for the requests of one renewal
 	// metadataTimeout is for one request: the service is on the machine.
 	metadataTimeout = 3 * time.Second
 )
@@ -44,10 +43,6 @@ type ramRole struct {
 	address    string
 	name       string // of the role; empty: the one that the instance has
 	onlyTokens bool   // never ask without a token
-
-	mu    sync.Mutex
-	token string
-	until time.Time // the token is valid
 }
 
 // newRAMRole reads the environment.
@@ -73,9 +68,13 @@ func isTrue(value string) bool {
 }
 
 func (r *ramRole) fetch(ctx context.Context) (Keys, time.Duration, error) {
+	token, err := r.sessionToken(ctx)
+	if err != nil {
+		return Keys{}, 0, err
+	}
 	name := r.name
 	if name == "" {
-		reply, err := r.get(ctx, rolePath)
+		reply, err := r.get(ctx, rolePath, token)
 		if err != nil {
 			return Keys{}, 0, err
 		}
@@ -87,7 +86,7 @@ func (r *ramRole) fetch(ctx context.Context) (Keys, time.Duration, error) {
 	if !roleNameForm.MatchString(name) {
 		return Keys{}, 0, r.service.unreachable("names a RAM role that can't be: %q", redact.Text(name))
 	}
-	reply, err := r.get(ctx, rolePath+name)
+	reply, err := r.get(ctx, rolePath+name, token)
 	if err != nil {
 		return Keys{}, 0, err
 	}
@@ -109,47 +108,29 @@ func (r *ramRole) noRole() error {
 		idVariable, secretVariable, idFile, secretFile)
 }
 
-// get makes one request, with a token if the service gives one, and again if the
-// token is refused.
-func (r *ramRole) get(ctx context.Context, path string) (reply, error) {
-	for fresh := false; ; fresh = true {
-		token, err := r.sessionToken(ctx)
-		if err != nil {
-			return reply{}, err
-		}
-		answer, err := r.send(ctx, http.MethodGet, path, tokenHeader, token)
-		switch {
-		case err != nil:
-			return reply{}, err
-		case answer.status == http.StatusUnauthorized && !fresh:
-			r.mu.Lock()
-			r.token = ""
-			r.mu.Unlock()
-			continue
-		case answer.status == http.StatusNotFound:
-			return reply{}, r.noRole()
-		case answer.status == http.StatusForbidden || answer.status == http.StatusUnauthorized:
-			return reply{}, r.service.refused("answered HTTP %d: it may be switched off for this instance, or want tokens and refuse them", answer.status)
-		case answer.status != http.StatusOK:
-			return reply{}, r.service.unreachable("answered HTTP %d", answer.status)
-		}
-		return answer, nil
+// get reads one page.
+func (r *ramRole) get(ctx context.Context, path, token string) (reply, error) {
+	answer, err := r.send(ctx, http.MethodGet, path, tokenHeader, token)
+	switch {
+	case err != nil:
+		return reply{}, err
+	case answer.status == http.StatusNotFound:
+		return reply{}, r.noRole()
+	case answer.status == http.StatusForbidden || answer.status == http.StatusUnauthorized:
+		return reply{}, r.service.refused("answered HTTP %d: it may be switched off for this instance, or want tokens and refuse them", answer.status)
+	case answer.status != http.StatusOK:
+		return reply{}, r.service.unreachable("answered HTTP %d", answer.status)
 	}
+	return answer, nil
 }
 
 // sessionToken returns a token, or an empty one if the service gives none: then
 // requests go without, as its older mode allows, unless that is ruled out.
 func (r *ramRole) sessionToken(ctx context.Context) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.token != "" && time.Now().Before(r.until) {
-		return r.token, nil
-	}
 	reply, err := r.send(ctx, http.MethodPut, tokenPath, tokenTTLHeader, strconv.Itoa(int(tokenLife.Seconds())))
 	token := strings.TrimSpace(string(reply.body))
 	switch {
 	case err == nil && reply.status == http.StatusOK && token != "":
-		r.token, r.until = token, time.Now().Add(tokenLife*3/4)
 		return token, nil
 	case r.onlyTokens && err != nil:
 		return "", err

@@ -182,21 +182,6 @@ func status(code int) ecstest.RoundTrip {
 	return func(r *http.Request) (*http.Response, error) { return ecstest.Answer(r, code, "no"), nil }
 }
 
-func TestATokenThatTheMetadataServiceForgotIsReplaced(t *testing.T) {
-	sim := ecstest.NewSim(t, withRole)
-	role, err := newRAMRole(metadataAddress, sim.Metadata(instance))
-	if err != nil {
-		t.Fatal(err)
-	}
-	role.token, role.until = "stale", time.Now().Add(time.Hour)
-	if got, _, err := role.fetch(t.Context()); err != nil || got.AccessKeyID == "" {
-		t.Errorf("got %v, %v", got, err)
-	}
-	if n := sim.Count("Metadata", "Unauthorized"); n != 1 {
-		t.Errorf("%d questions were refused, want 1", n)
-	}
-}
-
 func TestWhatTheMetadataServiceLacksIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers ecstest.RoundTrip
