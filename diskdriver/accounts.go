@@ -18,6 +18,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
 // Accounts opens the cloud accounts that requests name by their secrets.
@@ -35,7 +36,7 @@ const (
 	// accountKept is for how long an account is kept that nobody asks for: longer
 	// than a temporary snapshot is, so that the sweep sees to those of all
 	// accounts.
-	accountKept = temporaryLasts + 6*sweepEvery
+	accountKept = volume.TemporaryKept + 6*volume.SweepEvery
 
 	// shortestRest is for how long nobody must have asked for an account that
 	// gives way to another one. By then ECS's reads show what was done for it.
@@ -58,7 +59,6 @@ type accountKey [sha256.Size]byte
 
 type account struct {
 	controller *controller
-	groups     *groupController
 	calls      int       // under way
 	left       time.Time // when the last call ended
 }
@@ -91,7 +91,7 @@ func (c *account) answer(ctx context.Context, req proto.Message, method string) 
 	for _, service := range []struct {
 		server  any
 		methods []grpc.MethodDesc
-	}{{c.controller, csi.Controller_ServiceDesc.Methods}, {c.groups, csi.GroupController_ServiceDesc.Methods}} {
+	}{{c.controller, csi.Controller_ServiceDesc.Methods}, {c.controller.groups, csi.GroupController_ServiceDesc.Methods}} {
 		for _, m := range service.methods {
 			if m.MethodName == method {
 				return m.Handler(service.server, ctx, copied, nil)
@@ -119,8 +119,7 @@ func (a *accounts) take(secrets map[string]string) (*account, error) {
 		if err := a.room(time.Now()); err != nil {
 			return nil, err
 		}
-		controller := a.own.of(ecs)
-		chosen = &account{controller: controller, groups: &groupController{controller: controller}}
+		chosen = &account{controller: a.own.of(ecs)}
 		a.known[key] = chosen
 	}
 	chosen.calls++

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -55,7 +56,7 @@ func ask(t *testing.T, a *accounts, n int) codes.Code {
 
 func newCounted() (*accounts, *counted) {
 	opener := &counted{}
-	return newAccounts(opener, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil)), opener
+	return newAccounts(opener, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil, attachment.NewTable())), opener
 }
 
 // TestAccountsAreKeptAndDropped: an account is opened once, is dropped when
@@ -139,7 +140,7 @@ func TestAccountsInACrowd(t *testing.T) {
 }
 
 func TestSecretsOfADriverForOneAccount(t *testing.T) {
-	a := newAccounts(nil, newController(Config{}, nil))
+	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable()))
 	if code := ask(t, a, 0); code != codes.InvalidArgument {
 		t.Errorf("answer is %s", code)
 	}
@@ -148,7 +149,7 @@ func TestSecretsOfADriverForOneAccount(t *testing.T) {
 // The node needs no account, and a class may name secrets for it all the same: csi-provisioner passes on what the class
 // names, such as csi.storage.k8s.io/node-stage-secret-name.
 func TestSecretsOfANodeCallAreNoAccount(t *testing.T) {
-	a := newAccounts(nil, newController(Config{}, nil))
+	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable()))
 	secrets := map[string]string{"password": "secret"}
 	for method, req := range map[string]any{
 		csi.Node_NodeStageVolume_FullMethodName:   &csi.NodeStageVolumeRequest{Secrets: secrets},
@@ -184,8 +185,8 @@ func TestKeyOfSecrets(t *testing.T) {
 
 // TestDoubtsAreForAllAccounts: a disk that may be on its way is so whoever asks.
 func TestDoubtsAreForAllAccounts(t *testing.T) {
-	own := newController(Config{}, nil)
-	if other := own.of(nil); other.attachments != own.attachments || other.creations == own.creations {
+	own := newController(Config{}, nil, attachment.NewTable())
+	if other := own.of(nil); other.attachments != own.attachments || other.volumeController == own.volumeController {
 		t.Error("an account must share what is in doubt about disks, and keep its own volume names")
 	}
 }

@@ -6,64 +6,71 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
-	"github.com/topodisk/topodisk/diskdriver/creation"
-	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/health"
 	"github.com/topodisk/topodisk/diskdriver/listing"
+	"github.com/topodisk/topodisk/diskdriver/snapshot"
+	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
-// controller answers the CSI Controller service.
+// controller answers the CSI Controller service for one account: each part of it
+// has a package of its own.
 type controller struct {
 	unimplemented
-	*healthServer
+	*volumeController
+	*snapshotController
+	*healthController
+	groups *snapshot.GroupController
+
 	config      Config
-	disks       Disks
-	tags        attachment.Tags
 	attachments *attachment.Table // of all accounts
 	attacher    *attachment.Attacher
-	stock       Stock
-	snapshots   Snapshots
-	groups      Groups
-	changes     Changes
-	creations   *creation.Table // of volumes
-	shots       *creation.Table // of snapshots and groups
-	offers      *offers
-	all         *listing.Disks
 }
 
-type healthServer = health.Server
+type (
+	volumeController   = volume.Controller
+	snapshotController = snapshot.Controller
+	healthController   = health.Controller
+)
 
 // unimplemented answers the calls that nothing else does.
 type unimplemented struct {
 	csi.UnimplementedControllerServer
 }
 
-// area is where the controller works.
-func (c *controller) area() area {
-	return area{region: c.config.Region, preferredKey: c.config.TopologyKey}
-}
-
-func newController(config Config, ecs ECS) *controller {
-	return newControllerOf(config, ecs, attachment.NewTable())
-}
-
-func newControllerOf(config Config, ecs ECS, attachments *attachment.Table) *controller {
-	c := &controller{
-		config: config, disks: ecs, tags: ecs, stock: ecs, snapshots: ecs, groups: ecs, changes: ecs,
-		attachments: attachments, attacher: attachment.New(ecs, attachments),
-		creations: creation.NewTable(), shots: creation.NewTable(), offers: newOffers(),
-	}
+// newController returns a controller of an account that remembers nothing. Disks
+// have one ID over all accounts, so what is known of attachments is for all to
+// know.
+func newController(config Config, ecs ECS, attachments *attachment.Table) *controller {
 	states := health.NewStates()
-	c.all = listing.NewDisks(ecs, states.SawAll)
-	c.healthServer = health.NewServer(ecs, c.all, states, func(ctx context.Context) (disk.Offers, error) {
-		return c.offers.of(ctx, c.stock, []disk.Choice{{Category: "cloud_essd"}})
-	})
-	return c
+	all := listing.NewDisks(ecs, states.SawAll)
+	taker := snapshot.NewTaker(ecs, config.ExtraTags)
+	volumes := volume.NewController(volume.Config{
+		Region: config.Region, ClusterID: config.ClusterID, TopologyKey: config.TopologyKey, Unknown: config.Unknown, ExtraTags: config.ExtraTags,
+		IsFinal: func(ctx context.Context, err error) bool { return isFinal(codeOf(ctx, err)) },
+	}, ecs, ecs, taker, all)
+	snapshots := snapshot.Config{
+		Region: config.Region, ClusterID: config.ClusterID, Unknown: config.Unknown, ExtraTags: config.ExtraTags, CheckTopology: volumes.CheckTopology,
+	}
+	return &controller{
+		volumeController:   volumes,
+		snapshotController: snapshot.NewController(snapshots, ecs, taker),
+		healthController:   health.NewController(ecs, all, states, volumes.ZoneOffers),
+		groups:             snapshot.NewGroupController(snapshots, ecs),
+		config:             config,
+		attachments:        attachments,
+		attacher:           attachment.New(ecs, attachments),
+	}
 }
 
-// of returns a controller of another account. Disks have one ID over all
-// accounts, so what is known of their attachments is for all to know.
-func (c *controller) of(ecs ECS) *controller { return newControllerOf(c.config, ecs, c.attachments) }
+// of returns a controller of another account.
+func (c *controller) of(ecs ECS) *controller { return newController(c.config, ecs, c.attachments) }
+
+// sweep deletes what no call needs any more. It leaves alone what a call works on.
+func (c *controller) sweep(ctx context.Context, busy *inflight) {
+	c.Sweep(ctx, func(name string) (func(), bool) {
+		return func() { busy.release(volumeNamed(name)) }, busy.take(volumeNamed(name))
+	})
+}
 
 // capabilities are what the controller can do.
 var capabilities = []csi.ControllerServiceCapability_RPC_Type{

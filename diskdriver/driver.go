@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
@@ -116,10 +117,9 @@ type Driver struct {
 	readiness  *readiness // nil on a node: nobody there calls ECS
 	metrics    *metrics
 	identity   *identity
-	controller *controller      // nil on a node
-	groups     *groupController // nil on a node
-	accounts   *accounts        // nil on a node
-	node       csi.NodeServer   // nil but on a node
+	controller *controller    // nil on a node
+	accounts   *accounts      // nil on a node
+	node       csi.NodeServer // nil but on a node
 	inflight   *inflight
 	chain      grpc.UnaryServerInterceptor
 }
@@ -139,14 +139,13 @@ func New(config Config, ecs ECS) (*Driver, error) {
 	}
 	readiness := &readiness{cloud: ecs, ready: m.ready, told: config.Told}
 	inflight := newInflight()
-	controller := newController(config, ecs)
+	controller := newController(config, ecs, attachment.NewTable())
 	accounts := newAccounts(config.Accounts, controller)
 	return &Driver{
 		readiness:  readiness,
 		metrics:    m,
 		identity:   &identity{name: config.Name, version: config.Version, readiness: readiness},
 		controller: controller,
-		groups:     &groupController{controller: controller},
 		accounts:   accounts,
 		inflight:   inflight,
 		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse, accounts.serve),
@@ -184,7 +183,7 @@ func (d *Driver) register(s grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(s, d.identity)
 	if d.controller != nil {
 		csi.RegisterControllerServer(s, d.controller)
-		csi.RegisterGroupControllerServer(s, d.groups)
+		csi.RegisterGroupControllerServer(s, d.controller.groups)
 	}
 	if d.node != nil {
 		csi.RegisterNodeServer(s, d.node)

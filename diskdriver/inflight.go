@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
+	"github.com/topodisk/topodisk/diskdriver/capability"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -48,7 +49,7 @@ func claimOf(req any) claim {
 		return claim{what: "volume with ID " + r.GetVolumeId()}
 	case *csi.ControllerPublishVolumeRequest:
 		c := claim{what: "volume with ID " + r.GetVolumeId()}
-		if isShared(r.GetVolumeCapability().GetAccessMode().GetMode()) {
+		if capability.IsShared(r.GetVolumeCapability().GetAccessMode().GetMode()) {
 			c.node = r.GetNodeId()
 		}
 		return c

@@ -17,11 +17,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
 // slow deletes for as long as it is told, or panics.
 type slow struct {
-	Disks
+	volume.Disks
 	takes  time.Duration
 	panics bool
 }
@@ -47,11 +48,11 @@ func (s *slow) Delete(ctx context.Context, id disk.ID) error {
 // others are the roles of ECS that a test doesn't play.
 type others struct{ ECS }
 
-func newDriver(t *testing.T, disks Disks, c Cloud) (*Driver, *prometheus.Registry) {
+func newDriver(t *testing.T, disks volume.Disks, c Cloud) (*Driver, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	d, err := New(Config{Region: "cn-hangzhou", ClusterID: cluster, Registerer: registry}, struct {
-		Disks
+		volume.Disks
 		Cloud
 		others
 	}{disks, c, others{}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/volume"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -40,8 +41,8 @@ func (w *world) check() error {
 	return errors.Join(append(wrong, w.checkShots())...)
 }
 
-func (m *model) inOrder() []*volume {
-	var list []*volume
+func (m *model) inOrder() []*modelVolume {
+	var list []*modelVolume
 	for _, name := range slices.Sorted(maps.Keys(m.volumes)) {
 		list = append(list, m.volumes[name])
 	}
@@ -49,7 +50,7 @@ func (m *model) inOrder() []*volume {
 }
 
 // against holds a volume against the disk of its name.
-func (v *volume) against(w *world, d ecssim.DiskState, there bool) error {
+func (v *modelVolume) against(w *world, d ecssim.DiskState, there bool) error {
 	switch {
 	case there && v.phase == absent:
 		return fmt.Errorf("%s is not there, but its disk %s is", v.name, d.ID)
@@ -74,7 +75,7 @@ func (v *volume) against(w *world, d ecssim.DiskState, there bool) error {
 }
 
 // bound holds where the volume is published against where ECS has it.
-func (v *volume) bound(phases map[string]string) error {
+func (v *modelVolume) bound(phases map[string]string) error {
 	for node, b := range v.bonds {
 		if b.is == on && phases[node] != "In_use" {
 			return fmt.Errorf("%s is published to %s, and is %q there", v.name, node, phases[node])
@@ -207,7 +208,7 @@ func (w *world) end() error {
 	if err := w.peace(); err != nil {
 		return err
 	}
-	time.Sleep(2 * temporaryLasts)
+	time.Sleep(2 * volume.TemporaryKept)
 	w.now.driver.controller.sweep(w.t.Context(), w.now.driver.inflight)
 	for _, d := range w.sim.Disks() {
 		if _, ours := marks(d); ours {

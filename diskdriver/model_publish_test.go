@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func (v *volume) publish(w *world, node string, readOnly bool) *call {
+func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 	if v.phase != present {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (v *volume) publish(w *world, node string, readOnly bool) *call {
 // published holds a volume that the driver says is on a node against ECS. If
 // reads list nodes that a disk is Attaching to, none tells one of a shared disk
 // from a node that has it.
-func (v *volume) published(w *world, node string, before bond, readOnly, blind bool) error {
+func (v *modelVolume) published(w *world, node string, before bond, readOnly, blind bool) error {
 	d, _ := v.disk(w)
 	now := bond{is: off, readOnly: readOnly, last: "publish"}
 	for _, a := range d.Attachments {
@@ -62,7 +62,7 @@ func (v *volume) published(w *world, node string, before bond, readOnly, blind b
 }
 
 // mayRefuse says whether there is a reason not to publish a volume.
-func (v *volume) mayRefuse(w *world, node string, before bond, readOnly, blind bool, err error) error {
+func (v *modelVolume) mayRefuse(w *world, node string, before bond, readOnly, blind bool, err error) error {
 	d, _ := v.disk(w)
 	elsewhere := blind
 	for other, b := range v.bonds {
@@ -81,7 +81,7 @@ func (v *volume) mayRefuse(w *world, node string, before bond, readOnly, blind b
 }
 
 // unpublish takes the volume from a node, or from all.
-func (v *volume) unpublish(node string) *call {
+func (v *modelVolume) unpublish(node string) *call {
 	if v.phase != present && v.phase != deleting {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // model is what a CO knows by the driver's answers.
 type model struct {
-	volumes map[string]*volume
+	volumes map[string]*modelVolume
 	shots   map[string]*shot // snapshots and groups
 }
 
@@ -31,7 +31,7 @@ const (
 )
 
 // volume is a volume as the CO knows it.
-type volume struct {
+type modelVolume struct {
 	name    string
 	phase   phase
 	id      string
@@ -66,9 +66,9 @@ const (
 )
 
 func newModel() *model {
-	m := &model{volumes: map[string]*volume{}, shots: map[string]*shot{}}
+	m := &model{volumes: map[string]*modelVolume{}, shots: map[string]*shot{}}
 	for name := range walkVolumes {
-		m.volumes[name] = &volume{name: name, bonds: map[string]bond{}}
+		m.volumes[name] = &modelVolume{name: name, bonds: map[string]bond{}}
 	}
 	for _, name := range slices.Concat(walkSnapshots, walkGroups) {
 		m.shots[name] = &shot{name: name}
@@ -77,7 +77,7 @@ func newModel() *model {
 }
 
 // csiName is the volume's name to the driver: a name comes again once.
-func (v *volume) csiName() string { return fmt.Sprintf("%s-%d", v.name, v.used/2) }
+func (v *modelVolume) csiName() string { return fmt.Sprintf("%s-%d", v.name, v.used/2) }
 
 // open says whether the answer to a call is no answer: the call has to come again.
 func open(err error) bool {
@@ -149,7 +149,7 @@ func (m *model) call(w *world, words []string, name string, busy map[string]bool
 }
 
 // disk is the volume's disk in ECS.
-func (v *volume) disk(w *world) (ecssim.DiskState, bool) {
+func (v *modelVolume) disk(w *world) (ecssim.DiskState, bool) {
 	for _, d := range w.sim.Disks() {
 		if d.ID == v.id {
 			return d, true
@@ -160,7 +160,7 @@ func (v *volume) disk(w *world) (ecssim.DiskState, bool) {
 
 // create asks for the volume as it was asked for first. Until it is there the
 // zones may be others: its Pod was rescheduled.
-func (v *volume) create(w *world, words []string) *call {
+func (v *modelVolume) create(w *world, words []string) *call {
 	before := v.phase
 	switch {
 	case before == deleting, before == present && v.changed, before == absent && time.Since(v.gone) < mostLag:
@@ -182,7 +182,7 @@ func (v *volume) create(w *world, words []string) *call {
 
 // ask settles what the volume is to be; false if it is to be made from something
 // that isn't there.
-func (v *volume) ask(w *world, words []string) bool {
+func (v *modelVolume) ask(w *world, words []string) bool {
 	v.zones = strings.TrimPrefix(words[0], "zones=")
 	class := strings.Fields(walkVolumes[v.name])
 	source := ""
@@ -214,7 +214,7 @@ func (m *model) idOf(name string) string {
 }
 
 // source is the ID of what the volume is made from.
-func (v *volume) source() string {
+func (v *modelVolume) source() string {
 	for _, word := range v.words {
 		if id, ok := strings.CutPrefix(word, "source="); ok {
 			return id
@@ -225,7 +225,7 @@ func (v *volume) source() string {
 
 // created is what the answer to a create means. Only a volume, or the proof that
 // there is none, ends a create that was open.
-func (v *volume) created(w *world, before phase, answer any, err error) error {
+func (v *modelVolume) created(w *world, before phase, answer any, err error) error {
 	switch code := status.Code(err); {
 	case err == nil:
 		return v.exists(w, before, answer.(*csi.CreateVolumeResponse).GetVolume())
@@ -247,7 +247,7 @@ func (v *volume) created(w *world, before phase, answer any, err error) error {
 
 // over ends a create that was refused. Whoever wants a copy of something else
 // then uses another name.
-func (v *volume) over(now phase) {
+func (v *modelVolume) over(now phase) {
 	v.phase = now
 	if v.phase == absent && v.source() != "" {
 		v.used += 2
@@ -255,7 +255,7 @@ func (v *volume) over(now phase) {
 }
 
 // exists holds a volume that the driver says is there against ECS.
-func (v *volume) exists(w *world, before phase, got *csi.Volume) error {
+func (v *modelVolume) exists(w *world, before phase, got *csi.Volume) error {
 	if before == present && v.id != got.GetVolumeId() {
 		return fmt.Errorf("the volume was %s, and is %s now", v.id, got.GetVolumeId())
 	}
@@ -273,7 +273,7 @@ func (v *volume) exists(w *world, before phase, got *csi.Volume) error {
 	return nil
 }
 
-func (v *volume) delete() *call {
+func (v *modelVolume) delete() *call {
 	if v.phase != present && v.phase != deleting {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (v *volume) delete() *call {
 		case err == nil && v.held(w):
 			return fmt.Errorf("disk %s was deleted from under a node: %v", v.id, v.bonds)
 		case err == nil:
-			*v = volume{name: v.name, used: v.used + 1, gone: time.Now(), bonds: map[string]bond{}}
+			*v = modelVolume{name: v.name, used: v.used + 1, gone: time.Now(), bonds: map[string]bond{}}
 			return nil
 		case status.Code(err) == codes.FailedPrecondition && len(d.Attachments) > 0:
 			if !w.echoes {
@@ -302,7 +302,7 @@ func (v *volume) delete() *call {
 }
 
 // held says whether a node that is there has the volume for sure.
-func (v *volume) held(w *world) bool {
+func (v *modelVolume) held(w *world) bool {
 	for node, b := range v.bonds {
 		if b.is == on && w.hasNode(node) {
 			return true
@@ -315,7 +315,7 @@ func (w *world) hasNode(node string) bool {
 	return slices.ContainsFunc(w.sim.State().Instances, func(i ecssim.InstanceState) bool { return i.ID == node })
 }
 
-func (v *volume) expand(w *world, word string) *call {
+func (v *modelVolume) expand(w *world, word string) *call {
 	if v.phase != present {
 		return nil
 	}
@@ -349,7 +349,7 @@ func (v *volume) expand(w *world, word string) *call {
 	}}
 }
 
-func (v *volume) modify(words []string) *call {
+func (v *modelVolume) modify(words []string) *call {
 	if v.phase != present {
 		return nil
 	}
@@ -374,7 +374,7 @@ func (v *volume) modify(words []string) *call {
 }
 
 // modified holds what the driver says it has changed against ECS.
-func (v *volume) modified(w *world, parameters map[string]string) error {
+func (v *modelVolume) modified(w *world, parameters map[string]string) error {
 	d, _ := v.disk(w)
 	for name, want := range parameters {
 		got := want
@@ -396,7 +396,7 @@ func (v *volume) modified(w *world, parameters map[string]string) error {
 }
 
 // get reads a volume that is there.
-func (v *volume) get() *call {
+func (v *modelVolume) get() *call {
 	if v.phase != present {
 		return nil
 	}

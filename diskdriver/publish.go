@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
+	"github.com/topodisk/topodisk/diskdriver/capability"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -23,11 +24,11 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 		Disk:     disk.ID(req.GetVolumeId()),
 		Instance: node,
 		Known:    c.config.known(node),
-		Shared:   isShared(req.GetVolumeCapability().GetAccessMode().GetMode()),
+		Shared:   capability.IsShared(req.GetVolumeCapability().GetAccessMode().GetMode()),
 		ReadOnly: req.GetReadonly(),
 		Force:    c.config.ForceRegional,
 		Check: func(d disk.Disk) error {
-			return shareable([]*csi.VolumeCapability{req.GetVolumeCapability()}, d.MultiAttach)
+			return capability.Shareable([]*csi.VolumeCapability{req.GetVolumeCapability()}, d.MultiAttach)
 		},
 	})
 	if err != nil {
@@ -50,5 +51,5 @@ func checkPublish(req *csi.ControllerPublishVolumeRequest) error {
 	case req.GetVolumeCapability() == nil:
 		return disk.Errorf(disk.Invalid, "volume_capability is missing")
 	}
-	return checkCapabilities([]*csi.VolumeCapability{req.GetVolumeCapability()})
+	return capability.Check([]*csi.VolumeCapability{req.GetVolumeCapability()})
 }

@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
 // dialTimeout is how long a socket that exists may take to show whether
@@ -110,5 +112,19 @@ func drainCalls(server *grpc.Server, drain time.Duration) {
 		klog.InfoS("Calls did not end in time and are cut off", "drain", drain)
 		server.Stop()
 		<-drained
+	}
+}
+
+// sweeping sweeps all accounts again and again until the context ends.
+func sweeping(ctx context.Context, accounts *accounts, busy *inflight) {
+	for {
+		select {
+		case <-time.After(volume.SweepEvery):
+		case <-ctx.Done():
+			return
+		}
+		for _, c := range accounts.all() {
+			c.sweep(ctx, busy)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package diskdriver
 import (
 	"context"
 	"errors"
+	"github.com/topodisk/topodisk/diskdriver/volume"
 	"net"
 	"os"
 	"path/filepath"
@@ -71,7 +72,7 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 
 // forgetful panics after ECS has made the disk, the first time, and in every list.
 type forgetful struct {
-	Disks
+	volume.Disks
 	made []disk.Token
 }
 

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
@@ -384,7 +385,7 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 	s.addSecrets(req)
 	create, creates := req.(*csi.CreateVolumeRequest)
 	if _, doubted := s.doubted.Load(create.GetName()); creates && !doubted && !slices.Contains(words, "upstream") {
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(firstCallKey, "true"))
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(creation.FirstCallKey, "true"))
 	}
 	response, err := invoke(ctx, s.driver, method, req)
 	if creates && (err == nil || sidecarsDo[status.Code(err)].provisioner == underWay) {
@@ -398,7 +399,7 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 
 // invoke sends a request through all interceptors, as the gRPC server does.
 func invoke(ctx context.Context, d *Driver, method string, req proto.Message) (any, error) {
-	methods := map[any][]grpc.MethodDesc{d.controller: csi.Controller_ServiceDesc.Methods, d.groups: csi.GroupController_ServiceDesc.Methods}
+	methods := map[any][]grpc.MethodDesc{d.controller: csi.Controller_ServiceDesc.Methods, d.controller.groups: csi.GroupController_ServiceDesc.Methods}
 	for server, m := range everyOf(methods) {
 		if m.MethodName == method {
 			return m.Handler(server, ctx, func(in any) error {

@@ -1,7 +1,7 @@
 // Package creation is the only place that answers, for a CSI name: may a disk
 // of the name exist, since when, what proves that none does, and which client
-// token is next. It is pure: time is an argument, and who executes its steps
-// calls ECS.
+// token is next. The Record, which decides, is pure: time is an argument. A Maker
+// executes its steps by functions of its caller, which call ECS.
 //
 // The promise that it keeps for CreateVolume: a final code (any but Aborted,
 // Unavailable, DeadlineExceeded, Canceled and Unknown) means that no disk of the

@@ -38,11 +38,18 @@ type rule struct {
 // rules has a row for every package of the product. A pattern that ends in /
 // stands for all packages below it.
 var rules = map[string]rule{
-	"diskdriver/creation": {allowed: []string{module + "/diskdriver/disk"}},
-	"diskdriver/disk":     {},
-	"diskdriver/params":   {allowed: []string{module + "/diskdriver/disk"}},
-	"diskdriver/listing":  {allowed: []string{module + "/diskdriver/disk"}},
-	"diskdriver/health":   {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
+	"diskdriver/disk":       {},
+	"diskdriver/params":     {allowed: []string{module + "/diskdriver/disk"}},
+	"diskdriver/listing":    {allowed: []string{module + "/diskdriver/disk"}},
+	"diskdriver/capability": {allowed: []string{module + "/diskdriver/disk", csiSpec}},
+	"diskdriver/creation":   {allowed: []string{module + "/diskdriver/disk", grpc + "/metadata"}},
+	"diskdriver/health":     {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
+	"diskdriver/snapshot": {
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
+	},
+	"diskdriver/volume": {
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
+	},
 	"topology": {
 		allowed:   []string{csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
@@ -52,8 +59,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed:   []string{module + "/diskdriver/attachment", module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/params", module + "/diskdriver/listing", module + "/diskdriver/health", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
-		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
+		allowed:   []string{module + "/diskdriver", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
+		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
 		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs", ecsSDK, prometheus},

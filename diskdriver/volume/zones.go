@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"cmp"

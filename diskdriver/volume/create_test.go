@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/listing"
+	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -37,12 +39,27 @@ func (s *scripted) Create(_ context.Context, _ disk.Spec, try disk.Attempt, toke
 
 func (s *scripted) Named(context.Context, string) ([]disk.Disk, error) { return s.named, s.unread }
 
-func scriptedController(s *scripted) *controller {
-	config, err := Config{Region: "cn-hangzhou", ClusterID: cluster}.complete()
-	if err != nil {
-		panic(err)
-	}
-	return newController(config, struct {
+const cluster = "c1"
+
+// noSnapshots is an ECS without any.
+type noSnapshots struct{ Snapshots }
+
+// others are the calls that a test doesn't make.
+type others struct{ ECS }
+
+func newTestController(ecs ECS) *Controller {
+	config := Config{Region: "cn-hangzhou", ClusterID: cluster, TopologyKey: topology.WellKnownZoneKey, Unknown: params.Refuse, IsFinal: func(_ context.Context, err error) bool {
+		switch disk.KindOf(err) {
+		case disk.Pending, disk.Throttled, disk.Unreachable, disk.UnknownOutcome:
+			return false
+		}
+		return true
+	}}
+	return NewController(config, ecs, noSnapshots{}, nil, listing.NewDisks(ecs, func([]disk.Disk, time.Time) {}))
+}
+
+func scriptedController(s *scripted) *Controller {
+	return newTestController(struct {
 		Disks
 		others
 	}{s, others{}})
@@ -50,7 +67,7 @@ func scriptedController(s *scripted) *controller {
 
 // firstCall is the context of a caller that can prove that there is no disk.
 func firstCall(t *testing.T) context.Context {
-	return metadata.NewIncomingContext(t.Context(), metadata.Pairs(firstCallKey, "true"))
+	return metadata.NewIncomingContext(t.Context(), metadata.Pairs(creation.FirstCallKey, "true"))
 }
 
 // inZones asks for 20 GiB of cloud_ssd or cloud_auto.
@@ -100,7 +117,7 @@ func TestAfterAnAnswerThatProvesNothingTheNextCallLooksByName(t *testing.T) {
 		s.unread = errors.New("looked")
 		_, err := c.CreateVolume(t.Context(), inZones("a"))
 		looked := err != nil && strings.Contains(err.Error(), "looked")
-		if looked != (answerOf(disk.Errorf(kind, "")) != creation.Refused) {
+		if looked != (creation.AnswerOf(disk.Errorf(kind, "")) != creation.Refused) {
 			t.Errorf("%v: the next call looked by name: %v (%v)", kind, looked, err)
 		}
 		if looked && disk.KindOf(err) != disk.UnknownOutcome {
@@ -223,4 +240,17 @@ func TestADoubtfulCallsDiskThatShowsUpIsTheVolume(t *testing.T) {
 	if err != nil || response.Volume.VolumeId != "d-1" {
 		t.Errorf("got %v, %v", response, err)
 	}
+}
+
+// zoneTerms returns a term for each zone, under all the keys.
+func zoneTerms(zones, keys []string) []*csi.Topology {
+	var terms []*csi.Topology
+	for _, zone := range zones {
+		segments := map[string]string{}
+		for _, key := range keys {
+			segments[key] = "cn-hangzhou-" + zone
+		}
+		terms = append(terms, &csi.Topology{Segments: segments})
+	}
+	return terms
 }

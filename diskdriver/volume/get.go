@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 
 // ControllerGetVolume says what a disk is and which nodes have it (CSI spec,
 // ControllerGetVolume); NotFound if there is none.
-func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+func (c *Controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.ecs.Get(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 
 // volume is what is told of a disk that was not just asked for. Its context
 // has the name and the cluster that the disk was made for, if its tags say so.
-func (c *controller) volume(d disk.Disk) *csi.Volume {
+func (c *Controller) volume(d disk.Disk) *csi.Volume {
 	about := kindOfDisk(d)
 	for _, tag := range []string{disk.VolumeNameTag, disk.ClusterTag} {
 		if d.Tags[tag] != "" {
@@ -38,7 +38,7 @@ func (c *controller) volume(d disk.Disk) *csi.Volume {
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      about,
 		ContentSource:      origin(d),
-		AccessibleTopology: []*csi.Topology{c.area().topology(d, nil, false)},
+		AccessibleTopology: []*csi.Topology{c.config.area().topology(d, nil, false)},
 	}
 }
 

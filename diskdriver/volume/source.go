@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func checkSource(content *csi.VolumeContentSource) error {
 
 // source reads what a volume is to be made from. NotFound: it doesn't exist.
 // Pending: the snapshot can't be used yet.
-func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
+func (c *creator) source(ctx context.Context, req *csi.CreateVolumeRequest, class params.Class) (source, error) {
 	content := req.GetVolumeContentSource()
 	s := source{snapshot: class.SnapshotID}
 	switch {
@@ -63,10 +63,10 @@ func (c *controller) source(ctx context.Context, req *csi.CreateVolumeRequest, c
 }
 
 // readSource holds a source against what ECS shows of it.
-func (c *controller) readSource(ctx context.Context, s *source) error {
+func (c *creator) readSource(ctx context.Context, s *source) error {
 	switch {
 	case s.volume != "":
-		d, err := c.disks.Get(ctx, s.volume)
+		d, err := c.ecs.Get(ctx, s.volume)
 		s.size = d.Size
 		return err
 	case s.snapshot != "":
@@ -87,11 +87,11 @@ func (c *controller) readSource(ctx context.Context, s *source) error {
 // afterwards decides what it means that nothing could be made from a source now:
 // nothing if the volume was made from it before, for then the call is a repeated
 // one.
-func (c *controller) afterwards(ctx context.Context, name string, refused error) error {
+func (c *creator) afterwards(ctx context.Context, name string, refused error) error {
 	if record := c.creations.Of(name, time.Now()); !record.MayExist() {
 		return refused
 	}
-	_, found, err := c.finder(name).look(ctx)
+	_, found, err := c.finder(name).Look(ctx)
 	if err == nil && !found {
 		return refused
 	}
@@ -100,7 +100,7 @@ func (c *controller) afterwards(ctx context.Context, name string, refused error)
 
 // fitted is the size of what is made from a source. A copy that was made before
 // its source grew is what was asked for, so a repeated call looks for it.
-func (c *controller) fitted(ctx context.Context, name string, from source, want disk.Wanted) (disk.Wanted, error) {
+func (c *creator) fitted(ctx context.Context, name string, from source, want disk.Wanted) (disk.Wanted, error) {
 	sized, err := from.fit(want)
 	if err != nil && from.volume != "" {
 		return want, c.afterwards(ctx, name, err)

@@ -1,4 +1,4 @@
-package diskdriver
+package snapshot
 
 import (
 	"context"
@@ -15,15 +15,22 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
-// groupController answers the CSI GroupController service. ECS cuts the
+// GroupController answers the CSI GroupController service. ECS cuts the
 // snapshots of a group at the same moment.
-type groupController struct {
+type GroupController struct {
 	csi.UnimplementedGroupControllerServer
-	*controller
+	config  Config
+	ecs     Groups
+	records *creation.Table
+}
+
+// NewGroupController returns a GroupController.
+func NewGroupController(config Config, ecs Groups) *GroupController {
+	return &GroupController{config: config, ecs: ecs, records: creation.NewTable()}
 }
 
 // GroupControllerGetCapabilities names what the group controller can do.
-func (g *groupController) GroupControllerGetCapabilities(context.Context, *csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
+func (g *GroupController) GroupControllerGetCapabilities(context.Context, *csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
 	return &csi.GroupControllerGetCapabilitiesResponse{Capabilities: []*csi.GroupControllerServiceCapability{{
 		Type: &csi.GroupControllerServiceCapability_Rpc{Rpc: &csi.GroupControllerServiceCapability_RPC{
 			Type: csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT,
@@ -34,7 +41,7 @@ func (g *groupController) GroupControllerGetCapabilities(context.Context, *csi.G
 // CreateVolumeGroupSnapshot makes the group of a name, or answers with the one
 // that was made before, as soon as all its members are cut (CSI spec,
 // CreateVolumeGroupSnapshot).
-func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
+func (g *GroupController) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return nil, err
 	}
@@ -50,7 +57,7 @@ func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *cs
 	if err := disk.CheckRoom("snapshotTags", class.Tags, g.config.ExtraTags); err != nil {
 		return nil, err
 	}
-	group, err := g.cutGroup(ctx, class.Group(req.GetName(), g.config.ClusterID, sources))
+	group, err := g.takeGroup(ctx, class.Group(req.GetName(), g.config.ClusterID, sources))
 	if err != nil {
 		return nil, err
 	}
@@ -73,14 +80,14 @@ func sourcesOf(ids []string) ([]disk.ID, error) {
 	return slices.Compact(sources), nil
 }
 
-// cutGroup makes a group, or finds the one that was made before, and waits until
+// takeGroup makes a group, or finds the one that was made before, and waits until
 // its members are cut.
-func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
+func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
 	const ofGroup = "group " // tells its Record from that of a snapshot of the same name
 	name := ofGroup + spec.Name
 	spec.Tags = spec.Tags.And(g.config.ExtraTags)
 	await := func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-		group, err := g.groups.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
+		group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
 			return group.Cut() || group.State == disk.Failed, nil
 		})
 		if group.State == disk.Failed {
@@ -88,29 +95,29 @@ func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (di
 		}
 		return group, err
 	}
-	g.shots.Begin(name, false, time.Now())
-	group, err := creator[disk.Group]{
-		records: g.shots, name: name,
-		make: func(ctx context.Context, token disk.Token) (disk.Group, creation.Answer, error) {
-			id, err := g.groups.CreateGroup(ctx, spec, token)
+	g.records.Begin(name, false, time.Now())
+	group, err := creation.Maker[disk.Group]{
+		Records: g.records, Name: name,
+		Make: func(ctx context.Context, token disk.Token) (disk.Group, creation.Answer, error) {
+			id, err := g.ecs.CreateGroup(ctx, spec, token)
 			if err != nil {
 				return disk.Group{}, answerOfSnapshot(err), err
 			}
 			group, err := await(ctx, id)
 			return group, answerOfWait(err), err
 		},
-		find: func(ctx context.Context) (disk.Group, bool, error) {
-			groups, err := g.groups.FindGroups(ctx, spec.Marks)
+		Find: func(ctx context.Context) (disk.Group, bool, error) {
+			groups, err := g.ecs.FindGroups(ctx, spec.Marks)
 			switch {
 			case err != nil:
-				return disk.Group{}, false, unread(err)
+				return disk.Group{}, false, creation.Unread(err)
 			case len(groups) == 0:
 				return disk.Group{}, false, nil
 			}
 			group, err := await(ctx, groups[0].ID)
 			return group, true, err
 		},
-	}.obtain(ctx)
+	}.Obtain(ctx)
 	if err == nil {
 		err = spec.Matches(group)
 	}
@@ -120,23 +127,23 @@ func (g *groupController) cutGroup(ctx context.Context, spec disk.GroupSpec) (di
 // failedGroup is the error of a group that has failed. Before all of it was cut
 // nobody knows its ID, so it goes now (CSI spec, CreateVolumeGroupSnapshot: the
 // plugin cleans up).
-func (g *groupController) failedGroup(ctx context.Context, name string, group disk.Group) error {
+func (g *GroupController) failedGroup(ctx context.Context, name string, group disk.Group) error {
 	if group.Cut() {
 		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", group.ID)
 	}
-	if err := g.groups.DeleteGroup(ctx, group.ID); err != nil {
+	if err := g.ecs.DeleteGroup(ctx, group.ID); err != nil {
 		return fmt.Errorf("snapshot group %s has failed before all of it was cut, and deleting it failed too: %w", group.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot group that has failed before all of it was cut", "group", group.ID)
-	g.shots.Update(name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
+	g.records.Update(name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
 	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was cut; it is deleted, and the next call makes another", group.ID)
 }
 
 // group is what is told of a group.
-func (g *groupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
+func (g *GroupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
 	answer := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(group.ID), CreationTime: timestamppb.New(group.Moment()), ReadyToUse: true}
 	for _, shot := range group.Members {
-		answer.Snapshots = append(answer.Snapshots, g.snapshot(shot))
+		answer.Snapshots = append(answer.Snapshots, g.config.snapshot(shot))
 		answer.ReadyToUse = answer.ReadyToUse && shot.Usable
 	}
 	return answer
@@ -145,12 +152,12 @@ func (g *groupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
 // DeleteVolumeGroupSnapshot deletes a group with its members, in whatever state
 // it is; one that doesn't exist is deleted (CSI spec,
 // DeleteVolumeGroupSnapshot). Nothing goes that the caller doesn't name.
-func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
+func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
 	id := disk.GroupID(req.GetGroupSnapshotId())
 	if id == "" {
 		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
 	}
-	group, err := g.groups.GetGroup(ctx, id)
+	group, err := g.ecs.GetGroup(ctx, id)
 	switch {
 	case err != nil && disk.KindOf(err) != disk.NotFound:
 		return nil, err
@@ -159,7 +166,7 @@ func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *cs
 			return nil, err
 		}
 	}
-	if err := g.groups.DeleteGroup(ctx, id); err != nil {
+	if err := g.ecs.DeleteGroup(ctx, id); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
@@ -179,12 +186,12 @@ func namesAll(group disk.Group, ids []string) error {
 
 // GetVolumeGroupSnapshot says what a group is (CSI spec,
 // GetVolumeGroupSnapshot); NotFound if there is none.
-func (g *groupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
+func (g *GroupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
 	id := disk.GroupID(req.GetGroupSnapshotId())
 	if id == "" {
 		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")
 	}
-	group, err := g.groups.GetGroup(ctx, id)
+	group, err := g.ecs.GetGroup(ctx, id)
 	if err == nil {
 		err = namesAll(group, req.GetSnapshotIds())
 	}

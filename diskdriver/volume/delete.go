@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -23,31 +23,39 @@ const (
 // FailedPrecondition, which names who has it. A disk that ECS is still making
 // is waited for. One whose class wants so is kept as a snapshot, which is safe
 // before the disk goes.
-func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	id := disk.ID(req.GetVolumeId())
-	state, err := c.archive(ctx, id)
+	state, err := c.deleter.archive(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.remove(ctx, id, state == disk.Creating); err != nil {
+	if err := c.deleter.remove(ctx, id, state == disk.Creating); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
+// deleter deletes disks.
+type deleter struct {
+	clusterID string
+	ecs       ECS
+	snapshots Snapshots
+	taker     Taker
+}
+
 // remove deletes a disk, again and again while ECS has not finished with it.
 // creating says that a read has just shown it Creating: what refuses a delete
 // then is over by itself, and may be before the next read.
-func (c *controller) remove(ctx context.Context, id disk.ID, creating bool) error {
+func (d deleter) remove(ctx context.Context, id disk.ID, creating bool) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := c.disks.Delete(ctx, id)
+		err := d.ecs.Delete(ctx, id)
 		switch disk.KindOf(err) {
 		case disk.InUse:
 			var state disk.State
-			state, err = c.holdsBack(ctx, id, err)
+			state, err = d.holdsBack(ctx, id, err)
 			if state != disk.Creating && (state != disk.Available || !creating) {
 				return err
 			}
@@ -69,8 +77,8 @@ func (c *controller) remove(ctx context.Context, id disk.ID, creating bool) erro
 // holdsBack says what keeps ECS from deleting a disk: an instance that has it,
 // or a change that will be over. It returns the state that a read shows, empty
 // if none does.
-func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) (disk.State, error) {
-	d, err := c.disks.Get(ctx, id)
+func (d deleter) holdsBack(ctx context.Context, id disk.ID, refused error) (disk.State, error) {
+	shown, err := d.ecs.Get(ctx, id)
 	switch {
 	case disk.KindOf(err) == disk.NotFound: // ECS has just known it, so the next answer to a delete says more than a read
 		return "", &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("%w, and no read shows it", refused)}
@@ -79,11 +87,11 @@ func (c *controller) holdsBack(ctx context.Context, id disk.ID, refused error) (
 	case err != nil:
 		return "", refused
 	}
-	if held := heldBack(d, refused); held != nil {
-		return d.State, held
+	if held := heldBack(shown, refused); held != nil {
+		return shown.State, held
 	}
 	// What held it is over, or reads lag.
-	return d.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
+	return shown.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: refused}
 }
 
 // mayPass says whether a read has failed for a reason that passes.

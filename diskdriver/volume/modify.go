@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -23,7 +23,7 @@ var (
 // disk, and answers when ECS shows it so (CSI spec, ControllerModifyVolume).
 // ECS is asked whether a move would work before anything is changed, so that
 // what can't be done is refused as a whole.
-func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	id := disk.ID(req.GetVolumeId())
 	switch {
 	case id == "":
@@ -35,15 +35,16 @@ func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
+	m := modifier{c.ecs}
 	for range mostMoves {
-		steps, err := c.settled(ctx, id, change)
+		steps, err := m.settled(ctx, id, change)
 		if err != nil {
 			return nil, err
 		}
 		if steps.Done() {
 			return &csi.ControllerModifyVolumeResponse{}, nil
 		}
-		busy, err := c.take(ctx, id, steps)
+		busy, err := m.take(ctx, id, steps)
 		if err != nil {
 			return nil, err
 		}
@@ -51,18 +52,21 @@ func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 			break
 		}
 	}
-	return c.changed(ctx, id, change)
+	return m.changed(ctx, id, change)
 }
+
+// modifier takes the steps of a change of one disk.
+type modifier struct{ ecs ECS }
 
 // settled returns what is left to do when no move is under way: one that is
 // would leave the disk otherwise than ECS shows it now.
-func (c *controller) settled(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, error) {
-	steps, busy, err := c.steps(ctx, id, change)
+func (m modifier) settled(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, error) {
+	steps, busy, err := m.steps(ctx, id, change)
 	doubtful := busy || change.Moves() && steps.Move.None()
 	if err != nil || !doubtful {
 		return steps, err
 	}
-	task, err := c.changes.RunningMove(ctx, id)
+	task, err := m.ecs.RunningMove(ctx, id)
 	switch {
 	case err != nil:
 		return steps, err
@@ -71,17 +75,17 @@ func (c *controller) settled(ctx context.Context, id disk.ID, change disk.Change
 	case task == "":
 		return steps, &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
 	}
-	if err := c.changes.AwaitTask(ctx, id, task); err != nil {
+	if err := m.ecs.AwaitTask(ctx, id, task); err != nil {
 		return steps, err
 	}
-	steps, _, err = c.steps(ctx, id, change)
+	steps, _, err = m.steps(ctx, id, change)
 	return steps, err
 }
 
 // steps returns what is left to do to a disk as ECS shows it, and whether ECS
 // shows that it is being moved.
-func (c *controller) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
-	d, err := c.disks.Get(ctx, id)
+func (m modifier) steps(ctx context.Context, id disk.ID, change disk.Change) (disk.Steps, bool, error) {
+	d, err := m.ecs.Get(ctx, id)
 	if err != nil {
 		return disk.Steps{}, false, err
 	}
@@ -91,63 +95,63 @@ func (c *controller) steps(ctx context.Context, id disk.ID, change disk.Change) 
 
 // take does what is left to do. busy: another move was under way, is over now,
 // and nothing was done; what is left has to be found out anew.
-func (c *controller) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
+func (m modifier) take(ctx context.Context, id disk.ID, steps disk.Steps) (busy bool, err error) {
 	if !steps.Move.None() {
-		err := c.changes.TryMove(ctx, id, steps.Move)
+		err := m.ecs.TryMove(ctx, id, steps.Move)
 		if disk.KindOf(err) == disk.Pending {
-			return true, c.awaitMove(ctx, id)
+			return true, m.awaitMove(ctx, id)
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	if err := c.tags.Untag(ctx, id, steps.Untag); err != nil {
+	if err := m.ecs.Untag(ctx, id, steps.Untag); err != nil {
 		return false, err
 	}
-	if err := c.tags.Tag(ctx, id, steps.Tag); err != nil {
+	if err := m.ecs.Tag(ctx, id, steps.Tag); err != nil {
 		return false, err
 	}
 	if steps.StopBurst {
-		if err := c.changes.Burst(ctx, id, false); err != nil {
+		if err := m.ecs.Burst(ctx, id, false); err != nil {
 			return false, err
 		}
 	}
 	if !steps.Move.None() {
-		if err := c.move(ctx, id, steps.Move); err != nil {
+		if err := m.move(ctx, id, steps.Move); err != nil {
 			return false, err
 		}
 	}
 	if steps.StartBurst {
-		return false, c.changes.Burst(ctx, id, true)
+		return false, m.ecs.Burst(ctx, id, true)
 	}
 	return false, nil
 }
 
 // move moves a disk and waits until that is over.
-func (c *controller) move(ctx context.Context, id disk.ID, m disk.Move) error {
-	task, err := c.changes.Move(ctx, id, m)
+func (m modifier) move(ctx context.Context, id disk.ID, to disk.Move) error {
+	task, err := m.ecs.Move(ctx, id, to)
 	if err != nil || task == "" {
 		return err
 	}
-	return c.changes.AwaitTask(ctx, id, task)
+	return m.ecs.AwaitTask(ctx, id, task)
 }
 
 // awaitMove waits for a move that an earlier call, perhaps of another process,
 // has started. Pending: something else keeps the disk, or reads lag.
-func (c *controller) awaitMove(ctx context.Context, id disk.ID) error {
-	task, err := c.changes.RunningMove(ctx, id)
+func (m modifier) awaitMove(ctx context.Context, id disk.ID) error {
+	task, err := m.ecs.RunningMove(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case task == "":
 		return &disk.Error{Disk: id, Kind: disk.Pending, Err: errBusy}
 	}
-	return c.changes.AwaitTask(ctx, id, task)
+	return m.ecs.AwaitTask(ctx, id, task)
 }
 
 // changed answers when ECS shows the change.
-func (c *controller) changed(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
-	steps, _, err := c.steps(ctx, id, change)
+func (m modifier) changed(ctx context.Context, id disk.ID, change disk.Change) (*csi.ControllerModifyVolumeResponse, error) {
+	steps, _, err := m.steps(ctx, id, change)
 	switch {
 	case err != nil:
 		return nil, err

@@ -1,4 +1,6 @@
-package diskdriver
+// Package snapshot answers the calls of CSI about snapshots and groups of
+// snapshots.
+package snapshot
 
 import (
 	"context"
@@ -12,11 +14,33 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
+// Config says what snapshots of a cluster have in common.
+type Config struct {
+	Region    string
+	ClusterID string
+	Unknown   params.Unknown // what to do with an unknown parameter of a class
+	ExtraTags disk.Tags      // of every snapshot, unless its class says otherwise of a key
+	// CheckTopology refuses accessibility requirements that can't be read.
+	CheckTopology func(*csi.TopologyRequirement) error
+}
+
+// Controller answers the calls of the CSI Controller service about snapshots.
+type Controller struct {
+	config Config
+	ecs    Snapshots
+	taker  *Taker
+}
+
+// NewController returns a Controller whose snapshots are taken by the taker.
+func NewController(config Config, ecs Snapshots, taker *Taker) *Controller {
+	return &Controller{config: config, ecs: ecs, taker: taker}
+}
+
 // CreateSnapshot makes the snapshot of a name, or answers with the one that was
 // made before, as soon as its point in time has passed (CSI spec,
 // CreateSnapshot). Whether a volume can be made from it already is told by
 // ready_to_use; the same call later tells again.
-func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return nil, err
 	}
@@ -31,14 +55,14 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if err := disk.CheckRoom("snapshotTags", class.Tags, c.config.ExtraTags); err != nil {
 		return nil, err
 	}
-	if _, err := c.area().places(req.GetAccessibilityRequirements(), nil); err != nil {
+	if err := c.config.CheckTopology(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
-	shot, err := c.cut(ctx, ofCSI, class.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
+	shot, err := c.taker.Take(ctx, forCSI, class.Snapshot(req.GetName(), c.config.ClusterID, disk.ID(req.GetSourceVolumeId())))
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: c.snapshot(shot)}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: c.config.snapshot(shot)}, nil
 }
 
 // warnOf logs what a class says in vain.
@@ -50,7 +74,7 @@ func warnOf(warnings []string, what, name string) {
 
 // snapshot is what is told of a snapshot. It can be used in all of its region,
 // and nowhere else.
-func (c *controller) snapshot(s disk.Snapshot) *csi.Snapshot {
+func (c Config) snapshot(s disk.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
 		SizeBytes:          s.Size.Bytes(),
 		SnapshotId:         string(s.ID),
@@ -58,19 +82,19 @@ func (c *controller) snapshot(s disk.Snapshot) *csi.Snapshot {
 		CreationTime:       timestamppb.New(s.Created),
 		ReadyToUse:         s.Usable,
 		GroupSnapshotId:    string(s.Group),
-		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.RegionKey: c.config.Region}}},
+		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{topology.RegionKey: c.Region}}},
 	}
 }
 
 // DeleteSnapshot deletes a snapshot; one that doesn't exist is deleted (CSI
 // spec, DeleteSnapshot). Disks that were made from it stay as they are. A member
 // of a group goes with its group only.
-func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+func (c *Controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	id := disk.SnapshotID(req.GetSnapshotId())
 	if id == "" {
 		return nil, disk.Errorf(disk.Invalid, "snapshot_id is missing")
 	}
-	shot, err := c.snapshots.GetSnapshot(ctx, id)
+	shot, err := c.ecs.GetSnapshot(ctx, id)
 	switch {
 	case err != nil && disk.KindOf(err) != disk.NotFound:
 		return nil, err
@@ -79,7 +103,7 @@ func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 	}
 	// Only the answer to a deletion proves absence: ECS shows nothing to an
 	// account without the permission to see it.
-	if err := c.snapshots.DeleteSnapshot(ctx, id); err != nil {
+	if err := c.ecs.DeleteSnapshot(ctx, id); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteSnapshotResponse{}, nil
@@ -87,11 +111,11 @@ func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 
 // GetSnapshot says what a snapshot is (CSI spec, GetSnapshot); NotFound if there
 // is none, Pending before its point in time.
-func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+func (c *Controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
 	if req.GetSnapshotId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "snapshot_id is missing")
 	}
-	shot, err := c.snapshots.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
+	shot, err := c.ecs.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,7 +124,7 @@ func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 	case !shot.Cut():
 		return nil, disk.Errorf(disk.Pending, "snapshot %s: %s", shot.ID, shot.Phase())
 	}
-	return &csi.GetSnapshotResponse{Snapshot: c.snapshot(shot)}, nil
+	return &csi.GetSnapshotResponse{Snapshot: c.config.snapshot(shot)}, nil
 }
 
 // hasFailed is the error of a snapshot that somebody may know by its ID.

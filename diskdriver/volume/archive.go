@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -25,30 +25,30 @@ const (
 // there is nothing in it, or all of it is in the archive. A call that is repeated
 // finds the archive of the one before. The state is what the disk was found in,
 // empty if it was not.
-func (c *controller) archive(ctx context.Context, id disk.ID) (disk.State, error) {
-	d, err := c.disks.Latest(ctx, id)
+func (del deleter) archive(ctx context.Context, id disk.ID) (disk.State, error) {
+	d, err := del.ecs.Latest(ctx, id)
 	if err != nil {
-		return "", c.unseen(ctx, id, err)
+		return "", del.unseen(ctx, id, err)
 	}
-	spec, wanted := d.Archive(c.config.ClusterID)
+	spec, wanted := d.Archive(del.clusterID)
 	if !wanted {
 		return d.State, nil
 	}
 	if err := heldBack(d, errInUse); err != nil {
 		return d.State, err // it may be let go, and written to, before it is deleted
 	}
-	shot, err := c.archived(ctx, spec)
+	shot, err := del.archived(ctx, spec)
 	switch {
 	case errors.Is(err, disk.ErrBlank):
 		return d.State, nil
 	case err != nil:
 		return d.State, fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
 	}
-	again, err := c.disks.Get(ctx, id)
+	again, err := del.ecs.Get(ctx, id)
 	if err != nil {
-		return "", c.unseen(ctx, id, err)
+		return "", del.unseen(ctx, id, err)
 	}
-	if now, _ := again.Archive(c.config.ClusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
+	if now, _ := again.Archive(del.clusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
 		return d.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
 	}
 	if err := heldBack(again, errInUse); err != nil {
@@ -62,16 +62,16 @@ var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived
 
 // archived makes the archive, or finds it, and waits until all of it is copied.
 // One that fails goes, and the next call makes another.
-func (c *controller) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+func (del deleter) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	what := ofArchive + spec.Marks[disk.ArchiveStateTag] + " "
-	shot, err := c.cut(ctx, what, spec)
+	shot, err := del.taker.Take(ctx, what, spec)
 	if err == nil && shot.State == disk.Progressing {
 		patient, cancel := context.WithTimeout(ctx, archiveWait)
 		defer cancel()
-		shot, err = c.snapshots.AwaitSnapshot(patient, shot.ID, isOver)
+		shot, err = del.snapshots.AwaitSnapshot(patient, shot.ID, isOver)
 	}
 	if err == nil && shot.State == disk.Failed {
-		err = c.failedSnapshot(ctx, what, spec.Name, shot)
+		err = del.taker.Failed(ctx, what, spec.Name, shot)
 	}
 	return shot, err
 }
@@ -83,12 +83,12 @@ func isOver(s disk.Snapshot) (bool, error) { return s.State != disk.Progressing,
 // show though it shows others is gone, as far as anybody can tell. To who sees
 // none at all it may be there all the same, and may want an archive; then only
 // ECS's answer to a change that changes nothing tells that it is gone.
-func (c *controller) unseen(ctx context.Context, id disk.ID, why error) error {
+func (del deleter) unseen(ctx context.Context, id disk.ID, why error) error {
 	switch disk.KindOf(why) {
 	case disk.NotFound:
 		return nil
 	case disk.Denied:
-		if err := c.tags.Untag(ctx, id, []string{neverSet}); err != nil && disk.KindOf(err) == disk.NotFound {
+		if err := del.ecs.Untag(ctx, id, []string{neverSet}); err != nil && disk.KindOf(err) == disk.NotFound {
 			return nil
 		}
 	}

@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // ControllerExpandVolume). A disk that is large enough stays as it is. The
 // answer is the size that the disk has. A file system has to grow on the node
 // then; a block volume has none.
-func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	required, limit := req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes()
 	switch {
 	case req.GetVolumeId() == "":
@@ -24,12 +24,12 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.disks.Latest(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.ecs.Latest(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}
 	if d.State == disk.Creating {
-		if d, err = c.disks.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil }); err != nil {
+		if d, err = c.ecs.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil }); err != nil {
 			return nil, err
 		}
 	}
@@ -38,7 +38,7 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 		return nil, err
 	}
 	if size > d.Size {
-		if d, err = c.disks.Resize(ctx, d, size); err != nil {
+		if d, err = c.ecs.Resize(ctx, d, size); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"testing"
@@ -34,7 +34,7 @@ func TestOnlyWhatNobodyHasWrittenToIsMisplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{}
-			c := scriptedController(s)
+			c := scriptedController(s).creator
 			req := inZones("b")
 			params, err := c.parameters(req)
 			if err != nil {

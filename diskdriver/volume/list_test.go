@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func TestAListWithoutALimitComesInPagesThatGRPCTakes(t *testing.T) {
 	for i := range disks {
 		disks[i].ID = disk.ID(fmt.Sprintf("d-%05d", i))
 	}
-	c := newController(Config{}, struct {
+	c := newTestController(struct {
 		listedDisks
 		others
 	}{listedDisks: listedDisks{disks: disks}})

@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // selected since. It is ours by all its tags, and nobody can have written to
 // it, for it was never attached. Then nothing is lost with it, while a volume
 // with two disks, or one that can never be made, would be.
-func (c *controller) isMisplaced(o order, d disk.Disk) bool {
+func (c *creator) isMisplaced(o order, d disk.Disk) bool {
 	ours := d.Tags[disk.ClusterTag] == c.config.ClusterID && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
 	untouched := d.NeverAttached && len(d.Attachments) == 0 && (d.State == disk.Available || d.State == disk.Creating)
 	asked := o.spec.Matches(d) == nil && disk.OneOf(o.class.Choices, d) == nil && o.want.Holds(d.Size)
@@ -26,10 +26,10 @@ func (c *controller) isMisplaced(o order, d disk.Disk) bool {
 }
 
 // removeMisplaced deletes a misplaced disk, and with it uses up its client token.
-func (c *controller) removeMisplaced(ctx context.Context, o order, d disk.Disk) error {
+func (c *creator) removeMisplaced(ctx context.Context, o order, d disk.Disk) error {
 	klog.InfoS("Deleting the disk of an earlier call, for the volume has to be elsewhere now and the disk was never attached",
 		"volume", o.spec.Name, "disk", d.ID, "zone", d.Zone, "type", d.Category)
-	if err := c.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
+	if err := c.deleter.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
 	c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })

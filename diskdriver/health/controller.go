@@ -19,53 +19,53 @@ type Getter interface {
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 }
 
-// Server answers the calls of the CSI Controller service about the health of
+// Controller answers the calls of the CSI Controller service about the health of
 // volumes.
-type Server struct {
+type Controller struct {
 	disks  Getter
 	all    *listing.Disks
 	offers func(context.Context) (disk.Offers, error)
 	states *States
 }
 
-// NewServer returns a Server. The States are told of what others read, too;
+// NewController returns a Controller. The States are told of what others read, too;
 // offers says what the zones have to give, whatever the disk type.
-func NewServer(disks Getter, all *listing.Disks, states *States, offers func(context.Context) (disk.Offers, error)) *Server {
-	return &Server{disks: disks, all: all, states: states, offers: offers}
+func NewController(disks Getter, all *listing.Disks, states *States, offers func(context.Context) (disk.Offers, error)) *Controller {
+	return &Controller{disks: disks, all: all, states: states, offers: offers}
 }
 
 // ControllerGetVolumeHealth says what is wrong with a disk by what ECS shows;
 // nothing if the list is empty (CSI spec, ControllerGetVolumeHealth). NotFound if
 // there is none.
-func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
+func (c *Controller) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	at := time.Now()
-	d, err := s.disks.Get(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.disks.Get(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}
-	s.states.saw(d, at)
-	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: healthOf(d, s.states.lasting(d, at), s.zoneOffers(ctx))}, nil
+	c.states.saw(d, at)
+	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: healthOf(d, c.states.lasting(d, at), c.zoneOffers(ctx))}, nil
 }
 
 // ControllerListVolumeHealth lists the disks of the region with which something
 // is wrong, whoever made them, in pages like those of ListVolumes (CSI spec,
 // ControllerListVolumeHealth).
-func (s *Server) ControllerListVolumeHealth(ctx context.Context, req *csi.ControllerListVolumeHealthRequest) (*csi.ControllerListVolumeHealthResponse, error) {
+func (c *Controller) ControllerListVolumeHealth(ctx context.Context, req *csi.ControllerListVolumeHealthRequest) (*csi.ControllerListVolumeHealthResponse, error) {
 	last, err := listing.Start(req.GetMaxEntries(), req.GetStartingToken())
 	if err != nil {
 		return nil, err
 	}
-	disks, at, err := s.all.Read(ctx, last != "")
+	disks, at, err := c.all.Read(ctx, last != "")
 	if err != nil {
 		return nil, err
 	}
-	zones := s.zoneOffers(ctx)
+	zones := c.zoneOffers(ctx)
 	var ill []*csi.VolumeHealth
 	for _, d := range disks {
-		if h := healthOf(d, s.states.lasting(d, at), zones); len(h.GetHealthStatuses()) > 0 {
+		if h := healthOf(d, c.states.lasting(d, at), zones); len(h.GetHealthStatuses()) > 0 {
 			ill = append(ill, h)
 		}
 	}
@@ -88,8 +88,8 @@ func healthOf(d disk.Disk, lasting time.Duration, zones disk.Offers) *csi.Volume
 
 // zoneOffers returns what the zones have to give. That it can't be told is no trouble
 // of a disk: nil then.
-func (s *Server) zoneOffers(ctx context.Context) disk.Offers {
-	zones, err := s.offers(ctx)
+func (c *Controller) zoneOffers(ctx context.Context) disk.Offers {
+	zones, err := c.offers(ctx)
 	if err != nil {
 		klog.V(2).ErrorS(err, "The health of disks is told without that of their zones")
 		return nil

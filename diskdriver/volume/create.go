@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/diskdriver/capability"
 	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
@@ -30,20 +31,31 @@ type order struct {
 // from zone to zone and from disk type to disk type as long as ECS says that
 // nothing was made; after any other answer a disk may exist, and it stops.
 // Package creation says what a final code promises.
-func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := c.checkCreate(req); err != nil {
 		return nil, err
 	}
-	c.creations.Begin(req.GetName(), isFirstCall(ctx), time.Now())
-	response, err := c.create(ctx, req)
+	c.creator.creations.Begin(req.GetName(), creation.IsFirstCall(ctx), time.Now())
+	response, err := c.creator.create(ctx, req)
 	if err != nil {
-		return nil, c.conclude(ctx, req.GetName(), err)
+		return nil, c.creator.conclude(ctx, req.GetName(), err)
 	}
 	return response, nil
 }
 
+// creator finds or makes the disks of volumes.
+type creator struct {
+	config      Config
+	ecs         ECS
+	snapshots   Snapshots
+	creations   *creation.Table
+	offers      *offers
+	deleter     deleter
+	temporaries temporaries
+}
+
 // create finds or makes the disk that a request asks for.
-func (c *controller) create(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (c *creator) create(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	class, err := c.parameters(req)
 	if err != nil {
 		return nil, err
@@ -77,12 +89,12 @@ func (c *controller) create(ctx context.Context, req *csi.CreateVolumeRequest) (
 // conclude returns the error of a create as it may be told. One whose code is
 // final waits until it is proven that no disk of the name exists or comes to
 // exist, unless it names the disk that does.
-func (c *controller) conclude(ctx context.Context, name string, refused error) error {
+func (c *creator) conclude(ctx context.Context, name string, refused error) error {
 	record := c.creations.Of(name, time.Now())
-	if !isFinal(codeOf(ctx, refused)) || disk.KindOf(refused) == disk.Mismatch || !record.MayExist() {
+	if !c.config.IsFinal(ctx, refused) || disk.KindOf(refused) == disk.Mismatch || !record.MayExist() {
 		return refused
 	}
-	d, found, err := c.finder(name).look(ctx)
+	d, found, err := c.finder(name).Look(ctx)
 	record = c.creations.Of(name, time.Now())
 	switch {
 	case err != nil:
@@ -90,19 +102,19 @@ func (c *controller) conclude(ctx context.Context, name string, refused error) e
 	case found:
 		return disk.Errorf(disk.Pending, "disk %s was made for this volume, and the call is refused: %w", d.ID, refused)
 	case record.MayExist():
-		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", remaining(record.Provable()), refused)
+		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", creation.Remaining(record.Provable()), refused)
 	}
 	return refused
 }
 
-// finder is a creator of the volume's disk that makes none.
-func (c *controller) finder(name string) creator[disk.Disk] {
-	return creator[disk.Disk]{records: c.creations, name: name, find: func(ctx context.Context) (disk.Disk, bool, error) { return c.named(ctx, name) }}
+// finder is a creation.Maker of the volume's disk that makes none.
+func (c *creator) finder(name string) creation.Maker[disk.Disk] {
+	return creation.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context) (disk.Disk, bool, error) { return c.named(ctx, name) }}
 }
 
 // volumeOf finds or makes the disk of an order. What an earlier call has left
 // elsewhere goes first.
-func (c *controller) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
+func (c *creator) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
 	made, err := c.obtain(ctx, o)
 	if err != nil && c.isMisplaced(o, made) {
 		if err := c.removeMisplaced(ctx, o, made); err != nil {
@@ -114,25 +126,25 @@ func (c *controller) volumeOf(ctx context.Context, o order) (disk.Disk, error) {
 		}
 	}
 	if err == nil && o.spec.CloneOf != "" {
-		c.tidy(ctx, made)
+		c.temporaries.release(ctx, made)
 	}
 	return made, err
 }
 
 // obtain finds the disk of the name or makes it. A disk that is returned with
 // an error has the name, and is not the one asked for.
-func (c *controller) obtain(ctx context.Context, o order) (disk.Disk, error) {
-	attempts := &attempts{disks: c.disks, refused: c.offers.refuse, order: o, left: o.plan}
+func (c *creator) obtain(ctx context.Context, o order) (disk.Disk, error) {
+	attempts := &attempts{disks: c.ecs, refused: c.offers.refuse, order: o, left: o.plan}
 	maker := c.finder(o.spec.Name)
-	maker.make = attempts.next
+	maker.Make = attempts.next
 	if o.spec.CloneOf != "" {
-		maker.prepare = func(ctx context.Context) error {
-			shot, err := c.temporary(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
+		maker.Prepare = func(ctx context.Context) error {
+			shot, err := c.temporaries.take(ctx, disk.Temporary(o.spec.Name, c.config.ClusterID, o.spec.CloneOf))
 			attempts.order.spec.SnapshotID = string(shot.ID)
 			return err
 		}
 	}
-	d, err := maker.obtain(ctx)
+	d, err := maker.Obtain(ctx)
 	if err != nil {
 		return disk.Disk{}, err
 	}
@@ -141,11 +153,11 @@ func (c *controller) obtain(ctx context.Context, o order) (disk.Disk, error) {
 
 // checkCreate refuses a request that no driver can ever have made a disk for:
 // none gives up a mutable parameter that it has taken.
-func (c *controller) checkCreate(req *csi.CreateVolumeRequest) error {
+func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return err
 	}
-	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+	if err := capability.Check(req.GetVolumeCapabilities()); err != nil {
 		return err
 	}
 	if _, err := params.ParseChange(req.GetMutableParameters()); err != nil && c.config.Unknown == params.Refuse {
@@ -155,7 +167,7 @@ func (c *controller) checkCreate(req *csi.CreateVolumeRequest) error {
 }
 
 // parameters understands the class and holds the capabilities against it.
-func (c *controller) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
+func (c *creator) parameters(req *csi.CreateVolumeRequest) (params.Class, error) {
 	class, err := params.Parse(req.GetParameters(), req.GetMutableParameters(), c.config.Unknown)
 	if err != nil {
 		return class, err
@@ -169,12 +181,12 @@ func (c *controller) parameters(req *csi.CreateVolumeRequest) (params.Class, err
 	if err := disk.CheckRoom("diskTags", class.Tags, c.config.ExtraTags); err != nil {
 		return class, err
 	}
-	return class, shareable(req.GetVolumeCapabilities(), class.MultiAttach)
+	return class, capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach)
 }
 
 // size is the capacity in GiB, with room for the file system.
 func size(req *csi.CreateVolumeRequest, class params.Class) (disk.Wanted, error) {
-	filesystem, err := filesystemOf(req.GetVolumeCapabilities(), class.Filesystem)
+	filesystem, err := capability.Filesystem(req.GetVolumeCapabilities(), class.Filesystem)
 	if err != nil {
 		return disk.Wanted{}, err
 	}
@@ -182,14 +194,14 @@ func size(req *csi.CreateVolumeRequest, class params.Class) (disk.Wanted, error)
 }
 
 // zones lays out what to try: the class's disk types in the zones allowed.
-func (c *controller) zones(req *csi.CreateVolumeRequest, class params.Class, want disk.Wanted) (order, error) {
+func (c *creator) zones(req *csi.CreateVolumeRequest, class params.Class, want disk.Wanted) (order, error) {
 	o := order{class: class, want: want, spec: class.Spec(req.GetName(), c.config.ClusterID)}
 	o.spec.Tags = o.spec.Tags.And(c.config.ExtraTags)
 	fits, err := disk.Fits(class.Choices, want, o.spec)
 	if err != nil {
 		return o, err
 	}
-	if o.places, err = c.area().places(req.GetAccessibilityRequirements(), class.Zones); err != nil {
+	if o.places, err = c.config.area().places(req.GetAccessibilityRequirements(), class.Zones); err != nil {
 		return o, err
 	}
 	o.plan, err = disk.Plan(fits, disksPlaces(o.places))
@@ -224,7 +236,7 @@ func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creat
 	case disk.Unfit:
 		a.left = disk.Without(a.left, disk.Choice{Category: try.Category, Level: try.Level})
 	default:
-		return disk.Disk{}, answerOf(err), err
+		return disk.Disk{}, creation.AnswerOf(err), err
 	}
 	a.refusals = append(a.refusals, err)
 	if len(a.left) == 0 {
@@ -235,11 +247,11 @@ func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creat
 
 // named returns the one disk that carries the volume's name. Failing to read
 // leaves open whether there is one.
-func (c *controller) named(ctx context.Context, name string) (disk.Disk, bool, error) {
-	disks, err := c.disks.Named(ctx, name)
+func (c *creator) named(ctx context.Context, name string) (disk.Disk, bool, error) {
+	disks, err := c.ecs.Named(ctx, name)
 	switch {
 	case err != nil:
-		return disk.Disk{}, false, unread(err)
+		return disk.Disk{}, false, creation.Unread(err)
 	case len(disks) == 0:
 		return disk.Disk{}, false, nil
 	case len(disks) == 1:
@@ -284,7 +296,7 @@ func (o order) matches(d disk.Disk) error {
 }
 
 // answer says where the disk is and what it is.
-func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
+func (c *creator) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 	volume := kindOfDisk(d)
 	volume[disk.OriginKey] = string(o.spec.Origin())
 	if o.class.Filesystem != "" {
@@ -303,6 +315,6 @@ func (c *controller) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      volume,
-		AccessibleTopology: []*csi.Topology{c.area().topology(d, o.places, o.class.CategoryAffinity)},
+		AccessibleTopology: []*csi.Topology{c.config.area().topology(d, o.places, o.class.CategoryAffinity)},
 	}}
 }

@@ -1,4 +1,4 @@
-package diskdriver
+package volume
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // context says whose a disk is. The list is in the order of the IDs, and its
 // tokens name the last one listed, so a volume that is there throughout is
 // listed once, whatever comes and goes between two pages (CSI spec, ListVolumes).
-func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+func (c *Controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	last, err := listing.Start(req.GetMaxEntries(), req.GetStartingToken())
 	if err != nil {
 		return nil, err

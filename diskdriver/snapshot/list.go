@@ -1,4 +1,4 @@
-package diskdriver
+package snapshot
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // is that of ECS, and so are the pages, of which no more are read than asked for; an answer
 // may have fewer. A snapshot that is there throughout is listed once, whatever
 // comes and goes between two pages.
-func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+func (c *Controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if err := listing.CheckMost(req.GetMaxEntries()); err != nil {
 		return nil, err
 	}
@@ -38,15 +38,15 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	}
 	response := &csi.ListSnapshotsResponse{NextToken: to.token()}
 	for _, shot := range shots {
-		response.Entries = append(response.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: c.snapshot(shot)})
+		response.Entries = append(response.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: c.config.snapshot(shot)})
 	}
 	return response, nil
 }
 
 // listOne lists the one snapshot that is asked for, or none. Who asks so waits for
 // it to become ready: that it has failed is an error then.
-func (c *controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	shot, err := c.snapshots.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
+func (c *Controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+	shot, err := c.ecs.GetSnapshot(ctx, disk.SnapshotID(req.GetSnapshotId()))
 	response := &csi.ListSnapshotsResponse{}
 	switch source := disk.ID(req.GetSourceVolumeId()); {
 	case disk.KindOf(err) == disk.NotFound || err == nil && source != "" && source != shot.Source:
@@ -56,7 +56,7 @@ func (c *controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest)
 	case shot.State == disk.Failed:
 		return nil, hasFailed(shot)
 	case shot.Cut():
-		response.Entries = []*csi.ListSnapshotsResponse_Entry{{Snapshot: c.snapshot(shot)}}
+		response.Entries = []*csi.ListSnapshotsResponse_Entry{{Snapshot: c.config.snapshot(shot)}}
 	}
 	return response, nil
 }
@@ -69,7 +69,7 @@ const (
 
 // listFrom reads on from a place in the list, and returns the place where it has
 // got to. It takes whole pages of ECS's, as many as together are asked for.
-func (c *controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, at bookmark, most int) ([]disk.Snapshot, bookmark, error) {
+func (c *Controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, at bookmark, most int) ([]disk.Snapshot, bookmark, error) {
 	if most < leastOfPage || at.listed != nil {
 		return c.listWithin(ctx, filter, at, most)
 	}
@@ -79,7 +79,7 @@ func (c *controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, a
 		if room > mostOfPage && room < mostOfPage+leastOfPage {
 			size = room - leastOfPage // so that the last page isn't too small
 		}
-		page, next, err := c.snapshots.PageSnapshots(ctx, filter, at.page, size)
+		page, next, err := c.ecs.PageSnapshots(ctx, filter, at.page, size)
 		switch {
 		case err != nil:
 			return nil, at, err
@@ -97,8 +97,8 @@ func (c *controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, a
 
 // listWithin lists a part of one page of ECS's: fewer are asked for than the
 // smallest page has, or were before.
-func (c *controller) listWithin(ctx context.Context, filter disk.SnapshotFilter, at bookmark, most int) ([]disk.Snapshot, bookmark, error) {
-	page, next, err := c.snapshots.PageSnapshots(ctx, filter, at.page, mostOfPage)
+func (c *Controller) listWithin(ctx context.Context, filter disk.SnapshotFilter, at bookmark, most int) ([]disk.Snapshot, bookmark, error) {
+	page, next, err := c.ecs.PageSnapshots(ctx, filter, at.page, mostOfPage)
 	if err != nil {
 		return nil, at, err
 	}

@@ -1,0 +1,75 @@
+package volume
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/topodisk/topodisk/diskdriver/capability"
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/params"
+)
+
+// GetCapacity says how large a disk can be had now of a class's types in a zone,
+// and 0 if there is none (CSI spec, GetCapacity). ECS has no number for all
+// disks together, so one of the largest stands for it.
+func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	class, places, err := c.storage(req)
+	if err != nil {
+		return nil, err
+	}
+	if len(places) == 0 {
+		return &csi.GetCapacityResponse{}, nil
+	}
+	offers, err := c.offers.of(ctx, c.ecs, class.Choices)
+	if err != nil {
+		return nil, err
+	}
+	sizes, found := offers.Sizes(class.Choices, disksPlaces(places), class.MultiAttach)
+	if class.AtLeast20 {
+		sizes.Least = max(sizes.Least, 20)
+	}
+	if !found || sizes.Least > sizes.Most {
+		return &csi.GetCapacityResponse{}, nil
+	}
+	return &csi.GetCapacityResponse{
+		AvailableCapacity: sizes.Most.Bytes(),
+		MaximumVolumeSize: wrapperspb.Int64(sizes.Most.Bytes()),
+		MinimumVolumeSize: wrapperspb.Int64(sizes.Least.Bytes()),
+	}, nil
+}
+
+// storage understands which disks are asked for, and where. No place is left
+// if the class keeps out of the topology.
+func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []place, error) {
+	class, err := params.Parse(req.GetParameters(), nil, c.config.Unknown)
+	if err != nil {
+		return class, nil, err
+	}
+	if len(req.GetVolumeCapabilities()) > 0 {
+		if err := capability.Check(req.GetVolumeCapabilities()); err != nil {
+			return class, nil, err
+		}
+		if err := capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach); err != nil {
+			return class, nil, err
+		}
+	}
+	places := []place{{}}
+	if topology := req.GetAccessibleTopology(); topology != nil {
+		place, err := c.config.area().readTerm(topology.GetSegments())
+		if err != nil {
+			return class, nil, disk.Errorf(disk.Invalid, "accessible_topology: %w", err)
+		}
+		places[0] = place
+	}
+	if len(class.Zones) > 0 {
+		places = narrow(places, class.Zones)
+	}
+	return class, places, nil
+}
+
+// ZoneOffers returns what the zones have to give, whatever the disk type.
+func (c *Controller) ZoneOffers(ctx context.Context) (disk.Offers, error) {
+	return c.offers.of(ctx, c.ecs, []disk.Choice{{Category: "cloud_essd"}})
+}

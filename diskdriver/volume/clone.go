@@ -1,0 +1,124 @@
+package volume
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+const (
+	// TemporaryKept is how long a temporary snapshot may wait for its copy to
+	// be made. If the call for the copy comes again later, it makes another.
+	TemporaryKept = time.Hour
+
+	// SweepEvery is how often temporary snapshots are looked for that a call
+	// left behind.
+	SweepEvery = 5 * time.Minute
+
+	// releaseTime is how long a call waits for a disk to be made before its
+	// temporary snapshot goes. After that the sweep sees to it.
+	releaseTime = 10 * time.Second
+
+	// ofClone tells the temporary snapshots' tokens from those of CSI.
+	ofClone = "clone "
+)
+
+// temporaries are the snapshots through which disks are copied.
+type temporaries struct {
+	clusterID string
+	snapshots Snapshots
+	taker     Taker
+	disks     Disks
+	named     func(ctx context.Context, name string) (disk.Disk, bool, error)
+}
+
+// take makes the snapshot that a copy is made from, and waits until it can
+// be.
+func (t temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+	shot, err := t.taker.Take(ctx, ofClone, spec)
+	if err == nil && !shot.Usable {
+		shot, err = t.snapshots.AwaitSnapshot(ctx, shot.ID, isUsable)
+	}
+	if err == nil && shot.State == disk.Failed {
+		err = t.taker.Failed(ctx, ofClone, spec.Name, shot)
+	}
+	return shot, err
+}
+
+// release deletes the temporary snapshots of a copy that is there. What stands in
+// the way is not the caller's trouble: the sweep comes again.
+func (t temporaries) release(ctx context.Context, d disk.Disk) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	var err error
+	if d.State == disk.Creating {
+		d, err = t.disks.Await(ctx, d.ID, func(d disk.Disk) (bool, error) { return d.State != disk.Creating, nil })
+	}
+	var shots []disk.Snapshot
+	if err == nil {
+		marks := disk.Temporary(d.Name, t.clusterID, "").Marks
+		shots, err = t.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: marks})
+	}
+	if err != nil {
+		klog.ErrorS(err, "The temporary snapshot of a copy is left to the sweep", "volume", d.Name, "disk", d.ID)
+		return
+	}
+	for _, shot := range shots {
+		t.discard(ctx, shot, "the copy is there")
+	}
+}
+
+// discard deletes a temporary snapshot.
+func (t temporaries) discard(ctx context.Context, shot disk.Snapshot, why string) {
+	if err := t.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
+		klog.ErrorS(err, "A temporary snapshot is left to the next sweep", "snapshot", shot.ID, "why", why)
+		return
+	}
+	klog.InfoS("Deleted a temporary snapshot", "snapshot", shot.ID, "disk", shot.Source, "why", why)
+}
+
+// sweep deletes the temporary snapshots that no call needs any more: those whose
+// copy is there, whose copy was not made in time, or that have failed. It leaves
+// alone the volumes that can't be reserved, for a call is working on them.
+func (t temporaries) sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
+	shots, err := t.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: disk.TemporaryTags(t.clusterID)})
+	if err != nil {
+		klog.ErrorS(err, "Looking for temporary snapshots failed")
+		return
+	}
+	for _, shot := range shots {
+		name := shot.Tags[disk.VolumeNameTag]
+		release, ok := reserve(name)
+		if !ok {
+			continue
+		}
+		if why := t.needless(ctx, shot, name); why != "" {
+			t.discard(ctx, shot, why)
+		}
+		release()
+	}
+}
+
+// needless says why a temporary snapshot isn't needed any more; empty if it may
+// be.
+func (t temporaries) needless(ctx context.Context, shot disk.Snapshot, name string) string {
+	if shot.State == disk.Failed {
+		return "it has failed"
+	}
+	d, found, err := t.named(ctx, name)
+	switch {
+	case err != nil:
+		return ""
+	case found && d.State != disk.Creating:
+		return "the copy is there"
+	case !found && shot.Cut() && time.Since(shot.Created) > TemporaryKept:
+		return "the copy was not made in time"
+	}
+	return ""
+}
+
+// isUsable ends a wait for a snapshot that a disk is to be made from.
+func isUsable(s disk.Snapshot) (bool, error) { return s.Usable || s.State == disk.Failed, nil }

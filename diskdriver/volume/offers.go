@@ -1,0 +1,95 @@
+package volume
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// offersLast is for how long an answer about the zones' stock is good: COs ask
+// for every class and zone, one after the other.
+const offersLast = 30 * time.Second
+
+// offers keeps what the zones had to give when ECS was last asked, and what it
+// has refused since.
+type offers struct {
+	turn     chan struct{} // holds one element for whoever asks ECS
+	zonal    offer
+	regional offer
+
+	mu      sync.Mutex
+	refused map[soldOut]time.Time
+}
+
+type offer struct {
+	known disk.Offers
+	at    time.Time // before ECS was asked
+}
+
+// soldOut is a kind of disk that a zone had none of.
+type soldOut struct {
+	zone   disk.Zone
+	choice disk.Choice
+}
+
+func newOffers() *offers {
+	return &offers{turn: make(chan struct{}, 1), refused: make(map[soldOut]time.Time)}
+}
+
+// of returns the offers of the zones and, if one of the choices is regional, of
+// the region. One caller asks, and the others wait for his answer.
+func (o *offers) of(ctx context.Context, stock Stock, choices []disk.Choice) (disk.Offers, error) {
+	select {
+	case o.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, disk.Errorf(disk.Unreachable, "ECS was not asked for its stock in time: %w", ctx.Err())
+	}
+	defer func() { <-o.turn }()
+	all := disk.Offers{}
+	for _, choice := range choices {
+		kind := &o.zonal
+		if choice.Category.Regional() {
+			kind = &o.regional
+		}
+		if kind.known == nil || time.Since(kind.at) >= offersLast {
+			began := time.Now()
+			known, err := stock.Offers(ctx, choice.Category.Regional())
+			if err != nil {
+				return nil, err
+			}
+			kind.known, kind.at = known, began
+		}
+		for zone, offered := range kind.known {
+			all[zone] = o.left(zone, offered, choices, kind.at)
+		}
+	}
+	return all, nil
+}
+
+// left returns what a zone offered at a time, without what it has refused to
+// every choice of the category since: whoever hears of a refusal asks at once
+// how much there is, and the scheduler goes by the answer.
+func (o *offers) left(zone disk.Zone, offered map[disk.Category]disk.Range, choices []disk.Choice, at time.Time) map[disk.Category]disk.Range {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	left := maps.Clone(offered)
+	maps.DeleteFunc(left, func(c disk.Category, _ disk.Range) bool {
+		return !slices.ContainsFunc(choices, func(choice disk.Choice) bool {
+			return choice.Category == c && o.refused[soldOut{zone, choice}].Before(at)
+		})
+	})
+	return left
+}
+
+// refuse notes that ECS has just had no such disk to give.
+func (o *offers) refuse(try disk.Attempt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(o.refused, func(_ soldOut, at time.Time) bool { return now.Sub(at) > 2*offersLast })
+	o.refused[soldOut{try.Zone, disk.Choice{Category: try.Category, Level: try.Level}}] = now
+}
