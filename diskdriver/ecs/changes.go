@@ -98,9 +98,9 @@ func (c *changes) RunningMove(ctx context.Context, id disk.ID) (disk.TaskID, err
 // taskPauses are those between the reads of a task; the last one is repeated.
 var taskPauses = []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 
-// usualTask is the form of the IDs that ECS gives to tasks. They are asked for in
+// taskForm is the form of the IDs that ECS gives to tasks. They are asked for in
 // a list with commas.
-var usualTask = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
+var taskForm = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
 // AwaitTask waits until a task of a disk is over; all who wait share calls.
 // Unexpected: it failed. Pending: ctx leaves no time to go on waiting.

@@ -115,7 +115,7 @@ func (c *Client) Account(secrets map[string]string) (*Client, error) {
 func (s *shared) client(keys credentials.Provider) *Client {
 	session, recent := s.transport.Session(keys), batch.NewRecent()
 	describe := &describer{session: session}
-	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, usualID, describe.byID, s.metrics.observeBatch), recent, s.waits)
+	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, diskForm, describe.byID, s.metrics.observeBatch), recent, s.waits)
 	c := &Client{
 		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
 		attachments: &attachments{session: session, queues: instancequeue.New(s.metrics.countOperations), reads: reads, recent: recent},
@@ -133,9 +133,9 @@ func (s *shared) client(keys credentials.Provider) *Client {
 	c.disks.names = batch.NewReader(batch.Config[string, []disk.Disk]{
 		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find, Throttled: func() bool { return false },
 	})
-	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, usualShot, c.snapshots.byID, nil)
-	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, usualGroup, c.groups.byID, nil)
-	c.changes.tasks = newReader(session, transport.DescribeTasks.Name, usualTask, c.changes.byID, nil)
+	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, snapshotForm, c.snapshots.byID, nil)
+	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, groupForm, c.groups.byID, nil)
+	c.changes.tasks = newReader(session, transport.DescribeTasks.Name, taskForm, c.changes.byID, nil)
 	return c
 }
 
@@ -148,8 +148,6 @@ func newReader[K ~string, V any](
 	})
 }
 
-var userAgentForm = regexp.MustCompile(`^[!-~]+( [!-~]+)*$`)
-
 func (c *Config) validate() (endpoint.Endpoint, error) {
 	if err := endpoint.CheckRegion("ecs.Config.Region", c.Region); err != nil {
 		return endpoint.Endpoint{}, err
@@ -159,8 +157,6 @@ func (c *Config) validate() (endpoint.Endpoint, error) {
 		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.Credentials is nil: a source of access keys is required")
 	case c.ClusterID == "" || len(c.ClusterID) > 128:
 		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.ClusterID %q: 1 to 128 bytes are required", c.ClusterID)
-	case c.UserAgent != "" && !userAgentForm.MatchString(c.UserAgent):
-		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.UserAgent %q: only printable ASCII with single spaces between words is allowed", c.UserAgent)
 	}
 	return endpoint.Parse("ecs.Config.Endpoint", c.Endpoint, "https")
 }
@@ -169,6 +165,6 @@ func (c *Config) validate() (endpoint.Endpoint, error) {
 // disks. An error says which of the two is missing, or that ECS can't be
 // reached.
 func (c *Client) Check(ctx context.Context) error {
-	_, err := c.disks.describe.page(ctx, checkQuery())
+	_, err := c.disks.describe.page(ctx, anyDisk)
 	return err
 }

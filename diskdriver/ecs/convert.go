@@ -2,6 +2,7 @@ package ecs
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -56,6 +57,12 @@ func texts[T ~string](ids []T) []string {
 }
 
 var errCircle = errors.New("the pages of the answer go round in a circle")
+
+// jsonList returns IDs as the requests have them whose list is one parameter.
+func jsonList[T ~string](ids []T) string {
+	list, _ := json.Marshal(ids) // strings always marshal
+	return string(list)
+}
 
 // everyPage reads the pages of a list, each by the token of the one before.
 func everyPage[T any](action string, read func(token string) (page []T, next string, err error)) ([]T, error) {

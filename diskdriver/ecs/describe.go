@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -22,19 +21,8 @@ const largestPage = 500
 // query fills a fresh DescribeDisks request.
 type query func(*sdkecs.DescribeDisksRequest)
 
-// checkQuery asks for as few disks as ECS allows.
-func checkQuery() query {
-	return func(r *sdkecs.DescribeDisksRequest) { r.MaxResults = "10" }
-}
-
-// idQuery asks for disks by ID, on one page: ECS's default page has ten.
-func idQuery(ids []disk.ID) query {
-	list, _ := json.Marshal(ids) // strings always marshal
-	return func(r *sdkecs.DescribeDisksRequest) {
-		r.DiskIds = string(list)
-		r.PageSize = integer(batch.Size)
-	}
-}
+// anyDisk asks for as few disks as ECS allows.
+func anyDisk(r *sdkecs.DescribeDisksRequest) { r.MaxResults = "10" }
 
 // namedQuery asks for the disks of a cluster by the name of their volume.
 func namedQuery(name, clusterID string) query {
@@ -60,7 +48,10 @@ type describer struct {
 // byID reads up to a hundred disks by ID. Those that ECS doesn't show are
 // not in the map; if it shows no disk at all, that is an error.
 func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
-	reply, err := d.page(ctx, idQuery(ids))
+	reply, err := d.page(ctx, func(r *sdkecs.DescribeDisksRequest) {
+		r.DiskIds = jsonList(ids)
+		r.PageSize = integer(batch.Size) // ECS's default page has ten
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +92,7 @@ func (d *describer) all(ctx context.Context, q query) ([]disk.Disk, error) {
 // page makes one DescribeDisks. A reply without a list of disks is no
 // answer: read as an empty list it would say that disks are gone.
 func (d *describer) page(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
-	reply, err := transport.DescribeDisks.Send(ctx, d.session, func(r *sdkecs.DescribeDisksRequest) { q(r) })
+	reply, err := transport.DescribeDisks.Send(ctx, d.session, q)
 	if err == nil && len(reply.Disks.Disk) > 0 {
 		markNow(&d.sawDisks)
 	}
@@ -127,7 +118,7 @@ func (d *describer) checkSight(ctx context.Context) error {
 	case within(&d.sawNo, blindLasts):
 		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
 	}
-	reply, err := d.page(ctx, checkQuery())
+	reply, err := d.page(ctx, anyDisk)
 	switch {
 	case err != nil:
 		return err

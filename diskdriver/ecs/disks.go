@@ -34,22 +34,22 @@ type disks struct {
 // used with other parameters. NotFound: ECS answered with the ID of a disk that
 // no read finds, for the token outlived the disk or reads lag. Of an error of
 // any other Kind nothing follows: a disk may exist.
-func (c *disks) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
+func (ds *disks) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
 	if token == "" {
 		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
 	}
 	began := time.Now()
-	reply, err := transport.CreateDisk.Send(ctx, c.session, func(r *sdkecs.CreateDiskRequest) { fillCreate(r, spec, try, token) })
+	reply, err := transport.CreateDisk.Send(ctx, ds.session, func(r *sdkecs.CreateDiskRequest) { fillCreate(r, spec, try, token) })
 	if err != nil {
 		return disk.Disk{}, err
 	}
 	id, answered := disk.ID(reply.DiskId), time.Now()
 	// ECS may show a disk a moment after it has given its ID.
-	made, err := c.reads.Await(ctx, batch.Change{Disk: id}, func(disk.Disk) (bool, error) { return true, nil })
+	made, err := ds.reads.Await(ctx, batch.Change{Disk: id}, func(disk.Disk) (bool, error) { return true, nil })
 	switch {
 	case err == nil:
 		if made.State == disk.Creating {
-			c.recent.Begin(batch.Change{Disk: id, Kind: batch.Create, Since: answered, Reply: answered.Sub(began)})
+			ds.recent.Begin(batch.Change{Disk: id, Kind: batch.Create, Since: answered, Reply: answered.Sub(began)})
 		}
 		return made, nil
 	case disk.KindOf(err) == disk.NotFound:
@@ -94,26 +94,26 @@ func fillCreate(r *sdkecs.CreateDiskRequest, spec disk.Spec, try disk.Attempt, t
 // carry at all. Older and foreign IDs are read apart, so that ECS's refusal of
 // one hits no other.
 var (
-	usualID    = regexp.MustCompile(`^d-[0-9a-z]{1,60}$`)
+	diskForm   = regexp.MustCompile(`^d-[0-9a-z]{1,60}$`)
 	possibleID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.-]{0,127}$`)
 )
 
 // Get reads one disk; concurrent reads share calls. NotFound: ECS doesn't show
 // it, though it shows others. Denied: ECS shows no disk at all, which is also
 // what it does to an account without the permission to see any.
-func (c *disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (ds *disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return c.reads.Get(ctx, id)
+	return ds.reads.Get(ctx, id)
 }
 
 // Latest returns a disk as a read has just shown it, if no call has changed it since; else it is Get.
-func (c *disks) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (ds *disks) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return c.reads.Latest(ctx, id)
+	return ds.reads.Latest(ctx, id)
 }
 
 // notAnID is the error for what can't be the ID of a disk.
@@ -125,20 +125,20 @@ func notAnID(id disk.ID) error {
 // volume name, by ID; a crowd shares calls. None is no error, and no proof
 // either: ECS may show a new tag late. Denied: ECS shows no disk at all, as to
 // Get.
-func (c *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
+func (ds *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
-	got, err := c.names.Once(ctx, name)
+	got, err := ds.names.Once(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	// An answer to some other question must not pass for this one.
 	named := slices.DeleteFunc(slices.Clone(got.Value), func(d disk.Disk) bool {
-		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != c.clusterID
+		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != ds.clusterID
 	})
 	if len(named) == 0 {
-		return nil, c.describe.checkSight(ctx)
+		return nil, ds.describe.checkSight(ctx)
 	}
 	slices.SortFunc(named, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
 	return named, nil
@@ -147,8 +147,8 @@ func (c *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 // List reads every data disk of the region, page by page, and returns them
 // sorted by ID. Disks that come and go meanwhile may be missing; every other
 // one is there, once.
-func (c *disks) List(ctx context.Context) ([]disk.Disk, error) {
-	all, err := c.describe.all(ctx, func(r *sdkecs.DescribeDisksRequest) {
+func (ds *disks) List(ctx context.Context) ([]disk.Disk, error) {
+	all, err := ds.describe.all(ctx, func(r *sdkecs.DescribeDisksRequest) {
 		r.DiskType = "data"
 		r.MaxResults = integer(largestPage)
 	})
@@ -161,13 +161,13 @@ func (c *disks) List(ctx context.Context) ([]disk.Disk, error) {
 
 // Delete deletes a disk. A disk that ECS says it doesn't know is deleted. There
 // is no read before: only the answer of DeleteDisk proves absence.
-func (c *disks) Delete(ctx context.Context, id disk.ID) error {
+func (ds *disks) Delete(ctx context.Context, id disk.ID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a disk can't be
 	}
-	c.recent.End(id)
-	defer c.recent.Changed(id)
-	_, err := transport.DeleteDisk.Send(ctx, c.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
+	ds.recent.End(id)
+	defer ds.recent.Changed(id)
+	_, err := transport.DeleteDisk.Send(ctx, ds.session, func(r *sdkecs.DeleteDiskRequest) { r.DiskId = string(id) })
 	if disk.KindOf(err) == disk.NotFound {
 		return nil
 	}

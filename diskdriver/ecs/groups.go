@@ -27,11 +27,11 @@ type groups struct {
 //
 // NotFound: one of the disks doesn't exist. Blocked: they don't go together.
 // Mismatch: the token was used with other parameters.
-func (c *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
+func (gs *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token disk.Token) (disk.GroupID, error) {
 	if token == "" {
 		return "", &disk.Error{Op: transport.CreateSnapshotGroup.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
-	reply, err := transport.CreateSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.CreateSnapshotGroupRequest) {
+	reply, err := transport.CreateSnapshotGroup.Send(ctx, gs.session, func(r *sdkecs.CreateSnapshotGroupRequest) {
 		r.ClientToken = string(token)
 		r.Name = disk.DisplayName(spec.Name)
 		r.ResourceGroupId = spec.ResourceGroupID
@@ -49,8 +49,8 @@ func (c *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token dis
 
 // GetGroup reads one group with its members as DescribeSnapshots shows them.
 // NotFound: ECS doesn't show it.
-func (c *groups) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-	groups, err := c.byID(ctx, []disk.GroupID{id})
+func (gs *groups) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
+	groups, err := gs.byID(ctx, []disk.GroupID{id})
 	group, found := groups[id]
 	return shownGroup(id, batch.Observation[disk.Group]{Value: group, Found: found}, err)
 }
@@ -68,9 +68,9 @@ func shownGroup(id disk.GroupID, got batch.Observation[disk.Group], err error) (
 
 // AwaitGroup is to groups what AwaitSnapshot is to snapshots: all who wait share
 // calls, one for ten groups and one for a hundred members.
-func (c *groups) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
+func (gs *groups) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
 	read := func(ctx context.Context) (disk.Group, error) {
-		got, err := c.reads.Once(ctx, id)
+		got, err := gs.reads.Once(ctx, id)
 		return shownGroup(id, got, err)
 	}
 	return batch.Poll(ctx, snapshotPauses, read, seen, func(disk.Group) error {
@@ -78,18 +78,18 @@ func (c *groups) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk
 	})
 }
 
-// usualGroup is the form of the IDs that ECS gives to groups.
-var usualGroup = regexp.MustCompile(`^ssg-[0-9a-z]{1,60}$`)
+// groupForm is the form of the IDs that ECS gives to groups.
+var groupForm = regexp.MustCompile(`^ssg-[0-9a-z]{1,60}$`)
 
 // mostGroups is how many IDs one DescribeSnapshotGroups takes (ECS API,
 // SnapshotGroupId.N).
 const mostGroups = 10
 
 // byID reads groups with all their members.
-func (c *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
+func (gs *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID]disk.Group, error) {
 	var all []disk.Group
 	for some := range slices.Chunk(ids, mostGroups) {
-		groups, err := c.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+		groups, err := gs.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 			list := texts(some)
 			r.SnapshotGroupId = &list
 		})
@@ -99,7 +99,7 @@ func (c *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID
 		// An answer to some other question must not pass for this one.
 		all = append(all, slices.DeleteFunc(groups, func(g disk.Group) bool { return !slices.Contains(some, g.ID) })...)
 	}
-	if err := c.fill(ctx, all); err != nil {
+	if err := gs.fill(ctx, all); err != nil {
 		return nil, err
 	}
 	found := make(map[disk.GroupID]disk.Group, len(all))
@@ -111,8 +111,8 @@ func (c *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupID
 
 // FindGroups returns every group that has all the tags, without what only
 // DescribeSnapshots shows of its members. None is no error, and no proof either.
-func (c *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
-	groups, err := c.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+func (gs *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error) {
+	groups, err := gs.describe(ctx, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 		r.Tag = tagsToECS(tags, func(key, value string) sdkecs.DescribeSnapshotGroupsTag {
 			return sdkecs.DescribeSnapshotGroupsTag{Key: key, Value: value}
 		})
@@ -122,8 +122,8 @@ func (c *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, 
 
 // describe makes one DescribeSnapshotGroups. Neither an ID nor a name has
 // more groups than fit on a page.
-func (c *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
-	reply, err := transport.DescribeSnapshotGroups.Send(ctx, c.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
+func (gs *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapshotGroupsRequest)) ([]disk.Group, error) {
+	reply, err := transport.DescribeSnapshotGroups.Send(ctx, gs.session, func(r *sdkecs.DescribeSnapshotGroupsRequest) {
 		r.MaxResults = integer(batch.Size)
 		fill(r)
 	})
@@ -139,7 +139,7 @@ func (c *groups) describe(ctx context.Context, fill func(*sdkecs.DescribeSnapsho
 
 // fill reads the members of groups: a group alone shows neither their sizes nor
 // their points in time.
-func (c *groups) fill(ctx context.Context, groups []disk.Group) error {
+func (gs *groups) fill(ctx context.Context, groups []disk.Group) error {
 	var ids []disk.SnapshotID
 	for _, g := range groups {
 		for _, member := range g.Members {
@@ -148,7 +148,7 @@ func (c *groups) fill(ctx context.Context, groups []disk.Group) error {
 	}
 	shown := make(map[disk.SnapshotID]disk.Snapshot, len(ids))
 	for some := range slices.Chunk(ids, batch.Size) {
-		shots, err := c.snapshots.byID(ctx, some)
+		shots, err := gs.snapshots.byID(ctx, some)
 		if err != nil {
 			return err
 		}
@@ -167,20 +167,20 @@ func (c *groups) fill(ctx context.Context, groups []disk.Group) error {
 
 // DeleteGroup deletes a group and its members, also those that disks were made
 // from; those stay. A group that ECS says it doesn't know is deleted.
-func (c *groups) DeleteGroup(ctx context.Context, id disk.GroupID) error {
+func (gs *groups) DeleteGroup(ctx context.Context, id disk.GroupID) error {
 	if !possibleID.MatchString(string(id)) {
 		return nil // such a group can't be
 	}
-	kept, err := c.deleteGroup(ctx, id)
+	kept, err := gs.deleteGroup(ctx, id)
 	if err != nil || len(kept) == 0 {
 		return err
 	}
 	for _, member := range kept {
-		if err := c.snapshots.DeleteSnapshot(ctx, member.id); err != nil {
+		if err := gs.snapshots.DeleteSnapshot(ctx, member.id); err != nil {
 			return fmt.Errorf("snapshot %s stays (%s): %w", member.id, member.why, err)
 		}
 	}
-	if kept, err = c.deleteGroup(ctx, id); err == nil && len(kept) > 0 {
+	if kept, err = gs.deleteGroup(ctx, id); err == nil && len(kept) > 0 {
 		err = &disk.Error{Op: transport.DeleteSnapshotGroup.Name, Kind: disk.InUse, Err: fmt.Errorf("snapshot %s stays: %s", kept[0].id, kept[0].why)}
 	}
 	return err
@@ -194,8 +194,8 @@ type keptMember struct {
 
 // deleteGroup makes one DeleteSnapshotGroup and returns the members that are
 // still there.
-func (c *groups) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
-	reply, err := transport.DeleteSnapshotGroup.Send(ctx, c.session, func(r *sdkecs.DeleteSnapshotGroupRequest) { r.SnapshotGroupId = string(id) })
+func (gs *groups) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMember, error) {
+	reply, err := transport.DeleteSnapshotGroup.Send(ctx, gs.session, func(r *sdkecs.DeleteSnapshotGroupRequest) { r.SnapshotGroupId = string(id) })
 	if disk.KindOf(err) == disk.NotFound {
 		return nil, nil // an absent group has been deleted
 	}

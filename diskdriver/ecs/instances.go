@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
@@ -27,12 +26,8 @@ type instances struct{ session *transport.Session }
 func (n *instances) Instances(ctx context.Context, ids []disk.InstanceID) (map[disk.InstanceID]disk.Instance, error) {
 	found := make(map[disk.InstanceID]disk.Instance, len(ids))
 	for some := range slices.Chunk(ids, mostInstances) {
-		list, err := json.Marshal(some)
-		if err != nil {
-			return nil, disk.Errorf(disk.Invalid, "instance IDs %q: %w", some, err)
-		}
 		reply, err := transport.DescribeInstances.Send(ctx, n.session, func(r *sdkecs.DescribeInstancesRequest) {
-			r.InstanceIds = string(list)
+			r.InstanceIds = jsonList(some)
 			r.PageSize = integer(mostInstances)
 		})
 		if err != nil {

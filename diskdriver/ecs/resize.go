@@ -18,20 +18,20 @@ import (
 // Pending: an earlier order for the disk, or an attach, detach, snapshot or
 // change of category, is under way. OutOfRange: its category has no such size.
 // UnknownOutcome: ECS may or may not have resized it.
-func (c *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
+func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
 	if d.Size >= size {
 		return d, nil
 	}
 	if d.State != disk.Attached && d.State != disk.Available {
 		return disk.Disk{}, &disk.Error{Op: transport.ResizeDisk.Name, Disk: d.ID, Kind: disk.Pending, Err: fmt.Errorf("the disk is %s", d.State)}
 	}
-	err := c.resize(ctx, d, size)
+	err := ds.resize(ctx, d, size)
 	switch {
 	case err == nil:
 		d.Size = size
 		return d, nil
 	case disk.KindOf(err) == disk.UnknownOutcome, transport.CodeOf(err) == "InvalidDiskSize":
-		now, readErr := c.Get(ctx, d.ID) // who else may have resized it, or this call
+		now, readErr := ds.Get(ctx, d.ID) // who else may have resized it, or this call
 		if readErr == nil && now.Size >= size {
 			return now, nil
 		}
@@ -40,19 +40,19 @@ func (c *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Di
 }
 
 // resize makes the call.
-func (c *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
-	err := c.sendResize(ctx, d.ID, size, d.State == disk.Attached)
+func (ds *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
+	err := ds.sendResize(ctx, d.ID, size, d.State == disk.Attached)
 	switch transport.CodeOf(err) {
 	case "InvalidInstanceStatus.NotRunning", "IncorrectInstanceStatus":
 		// No guest is there to see it. It will when it starts.
-		err = c.sendResize(ctx, d.ID, size, false)
+		err = ds.sendResize(ctx, d.ID, size, false)
 	}
 	return ofDisk(d.ID, err)
 }
 
-func (c *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
-	defer c.recent.Changed(id)
-	_, err := transport.ResizeDisk.Send(ctx, c.session, func(r *sdkecs.ResizeDiskRequest) {
+func (ds *disks) sendResize(ctx context.Context, id disk.ID, size disk.GiB, online bool) error {
+	defer ds.recent.Changed(id)
+	_, err := transport.ResizeDisk.Send(ctx, ds.session, func(r *sdkecs.ResizeDiskRequest) {
 		r.DiskId = string(id)
 		r.NewSize = integer(int64(size))
 		r.Type = "offline"

@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -76,8 +75,8 @@ func (s *snapshots) DeleteSnapshot(ctx context.Context, id disk.SnapshotID) erro
 	return err
 }
 
-// usualShot is the form of the IDs that ECS gives to snapshots.
-var usualShot = regexp.MustCompile(`^s-[0-9a-z]{1,60}$`)
+// snapshotForm is the form of the IDs that ECS gives to snapshots.
+var snapshotForm = regexp.MustCompile(`^s-[0-9a-z]{1,60}$`)
 
 // GetSnapshot reads one snapshot; concurrent reads share calls. NotFound: ECS
 // doesn't show it.
@@ -160,8 +159,7 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 		r.NextToken = token
 		r.DiskId = string(filter.Source)
 		if filter.IDs != nil {
-			list, _ := json.Marshal(filter.IDs) // strings always marshal
-			r.SnapshotIds = string(list)
+			r.SnapshotIds = jsonList(filter.IDs)
 		}
 		if len(filter.Tags) > 0 {
 			r.Tag = tagsToECS(filter.Tags, func(key, value string) sdkecs.DescribeSnapshotsTag {
