@@ -115,7 +115,8 @@ func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) e
 		case "Finished":
 			return true, nil
 		case "Failed", "Deleted":
-			return true, &disk.Error{Op: transport.ModifyDiskSpec.Name, Kind: disk.Unexpected, Err: fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))}
+			why := fmt.Errorf("task %s ended as %s: %s", task, t.TaskStatus, redact.Text(t.FailedReason))
+			return true, &disk.Error{Op: transport.ModifyDiskSpec.Name, Kind: disk.Unexpected, Err: why}
 		}
 		return false, nil
 	}, func(sdkecs.Task) error {

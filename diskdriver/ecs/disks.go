@@ -36,7 +36,7 @@ type disks struct {
 // any other Kind nothing follows: a disk may exist.
 func (ds *disks) Create(ctx context.Context, spec disk.Spec, try disk.Attempt, token disk.Token) (disk.Disk, error) {
 	if token == "" {
-		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errors.New("the client token is empty; without one a retry would make a second disk")}
+		return disk.Disk{}, &disk.Error{Op: transport.CreateDisk.Name, Kind: disk.Invalid, Err: errNoToken}
 	}
 	began := time.Now()
 	reply, err := transport.CreateDisk.Send(ctx, ds.session, func(r *sdkecs.CreateDiskRequest) { fillCreate(r, spec, try, token) })

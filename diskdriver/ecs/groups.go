@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
@@ -207,10 +208,11 @@ func (gs *groups) deleteGroup(ctx context.Context, id disk.GroupID) ([]keptMembe
 		if p.OperationStatus != "Failed" {
 			continue
 		}
-		why := p.ErrorCode + ": " + p.ErrorMsg
+		why := redact.Text(p.ErrorCode + ": " + p.ErrorMsg)
 		at := slices.IndexFunc(p.RelatedItemSet.RelatedItem, func(i sdkecs.RelatedItem) bool { return i.Name == "SnapshotId" })
 		if at < 0 {
-			return nil, &disk.Error{Op: transport.DeleteSnapshotGroup.Name, Kind: transport.DeleteSnapshotGroup.KindOf(403, p.ErrorCode, p.ErrorMsg), RequestID: reply.RequestId, Err: errors.New(why)}
+			kind := transport.DeleteSnapshotGroup.KindOf(403, p.ErrorCode, p.ErrorMsg)
+			return nil, &disk.Error{Op: transport.DeleteSnapshotGroup.Name, Kind: kind, RequestID: reply.RequestId, Err: errors.New(why)}
 		}
 		kept = append(kept, keptMember{disk.SnapshotID(p.RelatedItemSet.RelatedItem[at].Value), why})
 	}

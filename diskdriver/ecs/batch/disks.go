@@ -15,6 +15,7 @@ import (
 // it takes is learned for each kind.
 type Kind int
 
+// The kinds of changes.
 const (
 	Unknown Kind = iota
 	Attach

@@ -8,7 +8,7 @@ import (
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
-	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 )
 
 // Action is one operation of the ECS API, with the SDK's types of its requests
@@ -42,32 +42,38 @@ const (
 
 // The actions.
 var (
-	CreateDisk    = mutation("CreateDisk", createTimeout, "DiskId", sdkecs.CreateCreateDiskRequest, sdkecs.CreateCreateDiskResponse)
-	DeleteDisk    = mutation("DeleteDisk", changeTimeout, "RequestId", sdkecs.CreateDeleteDiskRequest, sdkecs.CreateDeleteDiskResponse)
-	AttachDisk    = mutation("AttachDisk", attachTimeout, "RequestId", sdkecs.CreateAttachDiskRequest, sdkecs.CreateAttachDiskResponse)
-	DetachDisk    = mutation("DetachDisk", detachTimeout, "RequestId", sdkecs.CreateDetachDiskRequest, sdkecs.CreateDetachDiskResponse)
-	ResizeDisk    = mutation("ResizeDisk", resizeTimeout, "RequestId", sdkecs.CreateResizeDiskRequest, sdkecs.CreateResizeDiskResponse)
-	DescribeDisks = read("DescribeDisks", readTimeout, "Disks", sdkecs.CreateDescribeDisksRequest, sdkecs.CreateDescribeDisksResponse)
+	CreateDisk    = mutation("CreateDisk", createTimeout, "DiskId", ecs.CreateCreateDiskRequest, ecs.CreateCreateDiskResponse)
+	DeleteDisk    = mutation("DeleteDisk", changeTimeout, "RequestId", ecs.CreateDeleteDiskRequest, ecs.CreateDeleteDiskResponse)
+	AttachDisk    = mutation("AttachDisk", attachTimeout, "RequestId", ecs.CreateAttachDiskRequest, ecs.CreateAttachDiskResponse)
+	DetachDisk    = mutation("DetachDisk", detachTimeout, "RequestId", ecs.CreateDetachDiskRequest, ecs.CreateDetachDiskResponse)
+	ResizeDisk    = mutation("ResizeDisk", resizeTimeout, "RequestId", ecs.CreateResizeDiskRequest, ecs.CreateResizeDiskResponse)
+	DescribeDisks = read("DescribeDisks", readTimeout, "Disks", ecs.CreateDescribeDisksRequest, ecs.CreateDescribeDisksResponse)
 
-	TagResources   = mutation("TagResources", changeTimeout, "RequestId", sdkecs.CreateTagResourcesRequest, sdkecs.CreateTagResourcesResponse)
-	UntagResources = mutation("UntagResources", changeTimeout, "RequestId", sdkecs.CreateUntagResourcesRequest, sdkecs.CreateUntagResourcesResponse)
+	TagResources   = mutation("TagResources", changeTimeout, "RequestId", ecs.CreateTagResourcesRequest, ecs.CreateTagResourcesResponse)
+	UntagResources = mutation("UntagResources", changeTimeout, "RequestId", ecs.CreateUntagResourcesRequest, ecs.CreateUntagResourcesResponse)
 
-	ModifyDiskSpec = mutation("ModifyDiskSpec", changeTimeout, "RequestId", sdkecs.CreateModifyDiskSpecRequest, sdkecs.CreateModifyDiskSpecResponse)
+	ModifyDiskSpec = mutation("ModifyDiskSpec", changeTimeout, "RequestId", ecs.CreateModifyDiskSpecRequest, ecs.CreateModifyDiskSpecResponse)
 	// TryModifyDiskSpec is ModifyDiskSpec for a DryRun, which changes nothing.
-	TryModifyDiskSpec   = read("ModifyDiskSpec", changeTimeout, "RequestId", sdkecs.CreateModifyDiskSpecRequest, sdkecs.CreateModifyDiskSpecResponse)
-	ModifyDiskAttribute = mutation("ModifyDiskAttribute", changeTimeout, "RequestId", sdkecs.CreateModifyDiskAttributeRequest, sdkecs.CreateModifyDiskAttributeResponse)
-	DescribeTasks       = read("DescribeTasks", readTimeout, "TaskSet", sdkecs.CreateDescribeTasksRequest, sdkecs.CreateDescribeTasksResponse)
+	TryModifyDiskSpec   = read("ModifyDiskSpec", changeTimeout, "RequestId", ecs.CreateModifyDiskSpecRequest, ecs.CreateModifyDiskSpecResponse)
+	ModifyDiskAttribute = mutation("ModifyDiskAttribute", changeTimeout, "RequestId",
+		ecs.CreateModifyDiskAttributeRequest, ecs.CreateModifyDiskAttributeResponse)
+	DescribeTasks = read("DescribeTasks", readTimeout, "TaskSet", ecs.CreateDescribeTasksRequest, ecs.CreateDescribeTasksResponse)
 
-	CreateSnapshot         = mutation("CreateSnapshot", snapshotTimeout, "SnapshotId", sdkecs.CreateCreateSnapshotRequest, sdkecs.CreateCreateSnapshotResponse)
-	DeleteSnapshot         = mutation("DeleteSnapshot", snapshotTimeout, "RequestId", sdkecs.CreateDeleteSnapshotRequest, sdkecs.CreateDeleteSnapshotResponse)
-	DescribeSnapshots      = read("DescribeSnapshots", readTimeout, "Snapshots", sdkecs.CreateDescribeSnapshotsRequest, sdkecs.CreateDescribeSnapshotsResponse)
-	CreateSnapshotGroup    = mutation("CreateSnapshotGroup", snapshotTimeout, "SnapshotGroupId", sdkecs.CreateCreateSnapshotGroupRequest, sdkecs.CreateCreateSnapshotGroupResponse)
-	DeleteSnapshotGroup    = mutation("DeleteSnapshotGroup", snapshotTimeout, "RequestId", sdkecs.CreateDeleteSnapshotGroupRequest, sdkecs.CreateDeleteSnapshotGroupResponse)
-	DescribeSnapshotGroups = read("DescribeSnapshotGroups", readTimeout, "SnapshotGroups", sdkecs.CreateDescribeSnapshotGroupsRequest, sdkecs.CreateDescribeSnapshotGroupsResponse)
+	CreateSnapshot      = mutation("CreateSnapshot", snapshotTimeout, "SnapshotId", ecs.CreateCreateSnapshotRequest, ecs.CreateCreateSnapshotResponse)
+	DeleteSnapshot      = mutation("DeleteSnapshot", snapshotTimeout, "RequestId", ecs.CreateDeleteSnapshotRequest, ecs.CreateDeleteSnapshotResponse)
+	DescribeSnapshots   = read("DescribeSnapshots", readTimeout, "Snapshots", ecs.CreateDescribeSnapshotsRequest, ecs.CreateDescribeSnapshotsResponse)
+	CreateSnapshotGroup = mutation("CreateSnapshotGroup", snapshotTimeout, "SnapshotGroupId",
+		ecs.CreateCreateSnapshotGroupRequest, ecs.CreateCreateSnapshotGroupResponse)
+	DeleteSnapshotGroup = mutation("DeleteSnapshotGroup", snapshotTimeout, "RequestId",
+		ecs.CreateDeleteSnapshotGroupRequest, ecs.CreateDeleteSnapshotGroupResponse)
+	DescribeSnapshotGroups = read("DescribeSnapshotGroups", readTimeout, "SnapshotGroups",
+		ecs.CreateDescribeSnapshotGroupsRequest, ecs.CreateDescribeSnapshotGroupsResponse)
 
-	DescribeAvailableResource = read("DescribeAvailableResource", readTimeout, "RequestId", sdkecs.CreateDescribeAvailableResourceRequest, sdkecs.CreateDescribeAvailableResourceResponse)
-	DescribeInstances         = read("DescribeInstances", readTimeout, "Instances", sdkecs.CreateDescribeInstancesRequest, sdkecs.CreateDescribeInstancesResponse)
-	DescribeInstanceTypes     = read("DescribeInstanceTypes", readTimeout, "InstanceTypes", sdkecs.CreateDescribeInstanceTypesRequest, sdkecs.CreateDescribeInstanceTypesResponse)
+	DescribeAvailableResource = read("DescribeAvailableResource", readTimeout, "RequestId",
+		ecs.CreateDescribeAvailableResourceRequest, ecs.CreateDescribeAvailableResourceResponse)
+	DescribeInstances     = read("DescribeInstances", readTimeout, "Instances", ecs.CreateDescribeInstancesRequest, ecs.CreateDescribeInstancesResponse)
+	DescribeInstanceTypes = read("DescribeInstanceTypes", readTimeout, "InstanceTypes",
+		ecs.CreateDescribeInstanceTypesRequest, ecs.CreateDescribeInstanceTypesResponse)
 )
 
 // Actions are the names of all actions, which the account must be allowed.
@@ -78,11 +84,15 @@ var Actions = []string{
 	DescribeAvailableResource.Name, DescribeInstances.Name, DescribeInstanceTypes.Name,
 }
 
-func mutation[Q requests.AcsRequest, R responses.AcsResponse](name string, timeout time.Duration, proof string, newRequest func() Q, newReply func() R) Action[Q, R] {
+func mutation[Q requests.AcsRequest, R responses.AcsResponse](
+	name string, timeout time.Duration, proof string, newRequest func() Q, newReply func() R,
+) Action[Q, R] {
 	return Action[Q, R]{action{name, true, timeout, proof}, newRequest, newReply}
 }
 
-func read[Q requests.AcsRequest, R responses.AcsResponse](name string, timeout time.Duration, proof string, newRequest func() Q, newReply func() R) Action[Q, R] {
+func read[Q requests.AcsRequest, R responses.AcsResponse](
+	name string, timeout time.Duration, proof string, newRequest func() Q, newReply func() R,
+) Action[Q, R] {
 	return Action[Q, R]{action{name, false, timeout, proof}, newRequest, newReply}
 }
 
