@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 )
@@ -230,17 +231,24 @@ func failedPolls(t *testing.T, r *report) {
 		{Action: "DescribeDisks", Do: ecssim.FaultTruncated, Count: 1},
 	} {
 		w := newWorld(t, func(c *ecssim.Config) { c.Queues = ecssim.Parallel })
-		ids := disksAtRest(t, w, "vol", instances)
+		disks := make([]disk.Disk, instances) // as they are read before they are attached
+		for i, id := range disksAtRest(t, w, "vol", instances) {
+			d, err := w.client.Get(context.Background(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			disks[i] = d
+		}
 		if err := w.sim.AddFault(fault); err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
 		var all sync.WaitGroup
-		for i, id := range ids {
+		for i, d := range disks {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), otherTime)
 				defer cancel()
-				if err := w.attach(ctx, instance(i), id); err != nil {
+				if _, err := w.client.Attach(ctx, instance(i), d.ID, false, attachment.NewRecord(instance(i), d).Attached); err != nil {
 					mu.Lock()
 					failures++
 					mu.Unlock()
