@@ -18,8 +18,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// clusterKey is the key of a listed volume's context that holds its cluster.
-const clusterKey = "ack.aliyun.com"
+const (
+	// clusterKey is the key of a listed volume's context that holds its cluster.
+	clusterKey = "ack.aliyun.com"
+	// volumeNameKey is the key of a listed volume's context that holds its CSI
+	// volume name.
+	volumeNameKey = "csi.alibabacloud.com/volume-name"
+	// sightHorizon is how long a volume may stay out of the driver's sight
+	// after it was made.
+	sightHorizon = 60 * time.Second
+)
 
 // Audit is what disks, PersistentVolumes and journal say of each other.
 type Audit struct {

@@ -237,9 +237,6 @@ func (c *Connection) verifiedPeer() net.Addr {
 	return c.peer
 }
 
-// Session implements Driver.
-func (c *Connection) Session() int { return c.losses() }
-
 func (c *Connection) losses() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -90,7 +90,7 @@ func decode(data []byte) (*order, error) {
 	if r.Claim.UID == "" || request.GetName() == "" {
 		return nil, fmt.Errorf("it has no claim or no volume name")
 	}
-	o := &order{request: request, node: r.Node, fsType: r.FSType, unknown: true, session: severalSessions}
+	o := &order{request: request, node: r.Node, fsType: r.FSType, unknown: true}
 	for _, purpose := range secretPurposes {
 		*purpose.field(&o.refs) = r.Secrets[purpose.prefix]
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// firstCallKey is the gRPC metadata of a CreateVolume that no earlier call
-	// for its name has made a volume before; the driver knows it by this name.
+	// firstCallKey is the gRPC metadata of a CreateVolume for a name of which no
+	// volume exists or comes to exist from an earlier call: it spares the driver
+	// looking for one.
 	firstCallKey = "topodisk-first-call"
 
 	// clockSkew is more than the clocks of two nodes are apart that keep time. If
@@ -57,13 +58,11 @@ func (f *firstCalls) isOurs(claim *v1.PersistentVolumeClaim) bool {
 	return !f.since.IsZero() && claim.CreationTimestamp.After(f.since.Add(clockSkew))
 }
 
-// end notes what a call was answered. A refusal says that it has made nothing.
+// end notes what a call was answered. A final code says that there is no volume,
+// but for AlreadyExists.
 func (f *firstCalls) end(o *order, err error) {
-	switch status.Code(err) {
-	case codes.ResourceExhausted, codes.InvalidArgument, codes.OutOfRange, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition:
-		if !o.unknown {
-			f.forget(o.claim.UID)
-		}
+	if err != nil && outcomeOfCreate(err, false) == Finished && status.Code(err) != codes.AlreadyExists {
+		f.forget(o.claim.UID)
 	}
 }
 

@@ -26,9 +26,10 @@ func TestOnlyAFirstCallIsSaidToBeOne(t *testing.T) {
 		"a claim made at about the time":          {answers: []answer{ok}, age: -time.Second, want: []bool{false}},
 		"an order of the process before":          {answers: []answer{ok}, age: -time.Hour, found: true, want: []bool{false}},
 		"after a refusal, nothing was made":       {answers: []answer{refused(codes.InvalidArgument), ok}, age: -time.Hour, want: []bool{true, true}},
-		"after an unknown outcome, something may": {answers: []answer{refused(codes.Unavailable), refused(codes.InvalidArgument), ok}, age: -time.Hour, want: []bool{true, false, false}},
+		"after an unknown outcome, something may": {answers: []answer{refused(codes.Unavailable), ok}, age: -time.Hour, want: []bool{true, false}},
+		"a final code ends an unknown outcome":    {answers: []answer{refused(codes.Unavailable), refused(codes.InvalidArgument), ok}, age: -time.Hour, want: []bool{true, false, true}},
 		"another disk has the name":               {answers: []answer{refused(codes.AlreadyExists), ok}, age: -time.Hour, want: []bool{true, false}},
-		"a code that says nothing":                {answers: []answer{refused(codes.Internal), ok}, age: -time.Hour, want: []bool{true, false}},
+		"ECS refused with a code of its own":      {answers: []answer{refused(codes.Internal), ok}, age: -time.Hour, want: []bool{true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := testClaim(func(claim *v1.PersistentVolumeClaim) {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
@@ -31,28 +30,12 @@ type order struct {
 
 	foundAgain bool // in the book, after the process that made the order had ended
 
-	session  int         // of the driver that has had every call of unknown outcome; severalSessions if more than one may have had one
-	unknown  bool        // an earlier call may have made the volume
-	since    time.Time   // when the last such call was answered
-	provable time.Time   // when it is looked at again for a proof that none has; zero for no such time
-	made     *csi.Volume // the driver's answer, once there is one
+	unknown bool        // an earlier call may have made the volume
+	made    *csi.Volume // the driver's answer, once there is one
 }
 
 func (o *order) mayReschedule() bool {
 	return o.node != "" && o.request.AccessibilityRequirements != nil
-}
-
-// severalSessions is no driver's session.
-const severalSessions = -1
-
-// askedIn notes in which session of the driver a call is made.
-func (o *order) askedIn(session int) {
-	switch {
-	case !o.unknown:
-		o.session = session
-	case o.session != session:
-		o.session = severalSessions
-	}
 }
 
 // isSavedAs says whether the PersistentVolume stands for the order's volume.
@@ -250,10 +233,10 @@ func (j *journal) underWay() (all, unknown int) {
 }
 
 // markUnknown files that an earlier call of the order may have made the volume.
-func (j *journal) markUnknown(o *order, at time.Time) {
+func (j *journal) markUnknown(o *order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	o.unknown, o.since = true, at
+	o.unknown = true
 }
 
 func (j *journal) rememberVolume(claim types.UID, name string) { j.had.Add(claim, name) }

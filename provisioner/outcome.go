@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -45,8 +44,10 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// outcomeOfCreate says what the error of a CreateVolume call means. It may
-// reschedule only if a node was selected and topology is in use.
+// outcomeOfCreate says what the error of a CreateVolume call means. A final code
+// says that no volume exists or comes to exist, from earlier calls neither: the
+// driver answers with one only then. It may reschedule only if a node was
+// selected and topology is in use.
 func outcomeOfCreate(err error, mayReschedule bool) Outcome {
 	if isNotAsked(err) {
 		return Unchanged
@@ -66,9 +67,9 @@ func outcomeOfCreate(err error, mayReschedule bool) Outcome {
 	return Finished
 }
 
-// outcomeOfAnswer is outcomeOfCreate with the codes that the operator has added
+// outcomeOf is outcomeOfCreate with the codes that the operator has added
 // to those that send the claim to another node.
-func (p *Provisioner) outcomeOfAnswer(o *order, err error) Outcome {
+func (p *Provisioner) outcomeOf(o *order, err error) Outcome {
 	outcome := outcomeOfCreate(err, o.mayReschedule())
 	if outcome == Finished && o.mayReschedule() && p.sendsAway(err) {
 		return Reschedule
@@ -87,28 +88,6 @@ func outcomeOfWant(mayReschedule bool) Outcome {
 		return Reschedule
 	}
 	return Finished
-}
-
-// driverRemembers is how long a driver surely remembers a volume name that it
-// was asked for and has given no answer to.
-const driverRemembers = 30 * time.Minute
-
-// endsUnknown says whether an error that is final by itself also proves the
-// end of an earlier call whose outcome is unknown. Only a driver that has
-// looked for the volume by its name knows that: it has found it (AlreadyExists),
-// or it remembers the earlier call and has looked for as long as the volume could
-// stay out of sight (ResourceExhausted). A driver that was started since then
-// remembers nothing, and the cloud may look at its stock before it looks whether
-// it has the volume already. A refusal (of an argument, a credential, a
-// permission) says nothing about the earlier call.
-func (p *Provisioner) endsUnknown(o *order, err error) bool {
-	switch status.Code(err) {
-	case codes.AlreadyExists:
-		return true
-	case codes.ResourceExhausted:
-		return o.session == p.driver.Session() && p.now().Sub(o.since) < driverRemembers
-	}
-	return false
 }
 
 // maybeMade says whether the error leaves open that the call has made a volume.
@@ -131,16 +110,6 @@ func isNotAsked(err error) bool {
 func endsByItself(err error) bool {
 	reason, ok := topology.ReasonOf(err)
 	return isNotAsked(err) || errors.Is(err, ErrLeaseLost) || ok && reason == topology.NodeUnready
-}
-
-// outcomeOf says what the error of a CreateVolume call means for its order.
-func (p *Provisioner) outcomeOf(ctx context.Context, o *order, err error) Outcome {
-	outcome := p.outcomeOfAnswer(o, err)
-	if outcome == Background || outcome == Unchanged || !o.unknown || p.endsUnknown(o, err) || p.isAbsent(ctx, o, err) {
-		return outcome
-	}
-	p.lookWhenProvable(o)
-	return Background
 }
 
 // outcomeOfTopology says what it means that topology found no place for the

@@ -15,46 +15,40 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
+func refused(code codes.Code) answer { return answer{err: status.Error(code, "no")} }
+
+// A final code ends what earlier calls have left open, too.
 func TestOutcomeOfEveryCode(t *testing.T) {
 	tests := []struct {
-		code                               codes.Code
-		immediate, late, afterUnknown, all Outcome // all: late, after an unknown one
+		code            codes.Code
+		immediate, late Outcome
 	}{
-		{code: codes.ResourceExhausted, immediate: Finished, late: Reschedule, afterUnknown: Finished, all: Reschedule},
-		{code: codes.AlreadyExists, immediate: Finished, late: Finished, afterUnknown: Finished, all: Finished},
-		{code: codes.Canceled, immediate: Background, late: Background, afterUnknown: Background, all: Background},
-		{code: codes.DeadlineExceeded, immediate: Background, late: Background, afterUnknown: Background, all: Background},
-		{code: codes.Unavailable, immediate: Background, late: Background, afterUnknown: Background, all: Background},
-		{code: codes.Aborted, immediate: Background, late: Background, afterUnknown: Background, all: Background},
-		{code: codes.Unknown, immediate: Background, late: Background, afterUnknown: Background, all: Background},
-		{code: codes.InvalidArgument, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.NotFound, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.PermissionDenied, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.Unauthenticated, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.FailedPrecondition, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.OutOfRange, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.Unimplemented, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.Internal, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
-		{code: codes.DataLoss, immediate: Finished, late: Finished, afterUnknown: Background, all: Background},
+		{code: codes.ResourceExhausted, immediate: Finished, late: Reschedule},
+		{code: codes.AlreadyExists, immediate: Finished, late: Finished},
+		{code: codes.Canceled, immediate: Background, late: Background},
+		{code: codes.DeadlineExceeded, immediate: Background, late: Background},
+		{code: codes.Unavailable, immediate: Background, late: Background},
+		{code: codes.Aborted, immediate: Background, late: Background},
+		{code: codes.Unknown, immediate: Background, late: Background},
+		{code: codes.InvalidArgument, immediate: Finished, late: Finished},
+		{code: codes.NotFound, immediate: Finished, late: Finished},
+		{code: codes.PermissionDenied, immediate: Finished, late: Finished},
+		{code: codes.Unauthenticated, immediate: Finished, late: Finished},
+		{code: codes.FailedPrecondition, immediate: Finished, late: Finished},
+		{code: codes.OutOfRange, immediate: Finished, late: Finished},
+		{code: codes.Unimplemented, immediate: Finished, late: Finished},
+		{code: codes.Internal, immediate: Finished, late: Finished},
+		{code: codes.DataLoss, immediate: Finished, late: Finished},
 	}
 	for _, test := range tests {
 		t.Run(test.code.String(), func(t *testing.T) {
 			err := status.Error(test.code, "x")
-			withNode := func(node string, unknown bool) *order {
-				return &order{node: node, unknown: unknown, since: benchStart, request: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}
-			}
-			for _, c := range []struct {
-				name string
-				o    *order
-				want Outcome
-			}{
-				{"immediate", withNode("", false), test.immediate},
-				{"selected node", withNode("n", false), test.late},
-				{"immediate after unknown", withNode("", true), test.afterUnknown},
-				{"selected node after unknown", withNode("n", true), test.all},
-			} {
-				if got := newBench(t, nil).outcomeOf(t.Context(), c.o, err); got != c.want {
-					t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+			for _, unknown := range []bool{false, true} {
+				for node, want := range map[string]Outcome{"": test.immediate, "n": test.late} {
+					o := &order{node: node, unknown: unknown, request: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}
+					if got := newBench(t, nil).outcomeOf(o, err); got != want {
+						t.Errorf("node %q, unknown before %v: got %v, want %v", node, unknown, got, want)
+					}
 				}
 			}
 		})
@@ -75,9 +69,9 @@ func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 		last    Outcome
 	}{
 		"the first one":          {[]answer{away, soldOutAnswer()}, 0, Reschedule},
-		"after an unknown one":   {[]answer{unavailable(), away, refused(codes.InvalidArgument)}, 1, Background},
+		"after an unknown one":   {[]answer{unavailable(), away, refused(codes.InvalidArgument)}, 1, Finished},
 		"after a final refusal":  {[]answer{refused(codes.Internal), away, soldOutAnswer()}, 0, Reschedule},
-		"after one that is lost": {[]answer{{}, away, refused(codes.InvalidArgument)}, 1, Background},
+		"after one that is lost": {[]answer{{}, away, refused(codes.InvalidArgument)}, 1, Finished},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.answers)
@@ -100,7 +94,7 @@ func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 
 func TestNoRescheduleWithoutTopology(t *testing.T) {
 	o := &order{node: "n", request: &csi.CreateVolumeRequest{}}
-	if got := newBench(t, nil).outcomeOf(t.Context(), o, status.Error(codes.ResourceExhausted, "x")); got != Finished {
+	if got := newBench(t, nil).outcomeOf(o, status.Error(codes.ResourceExhausted, "x")); got != Finished {
 		t.Errorf("got %v", got)
 	}
 }
@@ -152,5 +146,18 @@ func TestAnotherSelectedNodeStartsTheGraceAnew(t *testing.T) {
 	b.clock = b.clock.Add(time.Hour)
 	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-2"); outcome != Unchanged {
 		t.Errorf("got %v", outcome)
+	}
+}
+
+func TestAfterACrashAnOrderWithoutItsSecretIsNotAskedWithOtherKeys(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	o := orderOf(t, 1)
+	o.refs.provisioner, o.unknown = &v1.SecretReference{Namespace: "vault", Name: "gone"}, true
+	b.journal.file(o)
+	if _, outcome, err := b.provision(t.Context(), o.claim, o.class, "node-1"); outcome != Unchanged || err == nil {
+		t.Errorf("got %v, %v", outcome, err)
+	}
+	if creates, _ := b.driver.calls(); creates != 0 {
+		t.Error("the driver was asked")
 	}
 }

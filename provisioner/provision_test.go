@@ -101,7 +101,7 @@ func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
 }
 
 func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
-	b := newBench(t, []answer{unavailable(), {err: status.Error(codes.PermissionDenied, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
+	b := newBench(t, []answer{unavailable(), {err: status.Error(codes.Aborted, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
 	claim := testClaim()
 	if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != Background {
 		t.Fatalf("got %v", outcome)

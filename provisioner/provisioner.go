@@ -31,17 +31,15 @@ import (
 
 // Driver is what the provisioner asks of the CSI driver.
 type Driver interface {
-	// CreateVolume makes a volume or finds the one of the same name. Only an
-	// error that outcome.go calls final says that none is being made.
+	// CreateVolume makes a volume or finds the one of the same name. An error
+	// that outcome.go calls final says that none exists or comes to exist, from
+	// earlier calls neither; AlreadyExists, that the one that does is another.
 	CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error)
 	// DeleteVolume deletes a volume; deleting one that is gone is a success.
 	DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error)
 	// GetCapacity says how large a volume a zone has to give. It is called only
 	// if Config.DriverTellsCapacity.
 	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
-	// Session tells the processes behind the driver's socket apart: as long as it
-	// is the same, so is the process.
-	Session() int
 	// ListVolumes lists what the driver can see, with the CSI volume name in
 	// the context of each. It is called only if Config.DriverListsVolumes.
 	ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error)
@@ -74,7 +72,6 @@ type Provisioner struct {
 	classes    cache.Store   // StorageClasses
 	volumes    cache.Indexer // PersistentVolumes, trimmed
 	namespaces cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
-	absence    absence
 	firstCalls *firstCalls
 	events     record.EventRecorder
 	metrics    *metrics
@@ -157,7 +154,7 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	}
 	response, err := p.call(ctx, o)
 	if err != nil {
-		outcome := p.outcomeOf(ctx, o, err)
+		outcome := p.outcomeOf(o, err)
 		if outcome == Reschedule && status.Code(err) == codes.ResourceExhausted {
 			p.tellOfTie(ctx, o)
 		}
@@ -199,7 +196,6 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
 	asked := p.now()
-	o.askedIn(p.driver.Session())
 	response, err := p.driver.CreateVolume(p.firstCalls.begin(ctx, o), o.requestWithSecrets())
 	p.firstCalls.end(o, err)
 	switch {
@@ -207,7 +203,7 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 		p.soldOut.served(o)
 	case status.Code(err) == codes.ResourceExhausted:
 		p.soldOut.heard(o, asked)
-	case p.outcomeOfAnswer(o, err) == Reschedule:
+	case p.outcomeOf(o, err) == Reschedule:
 		p.soldOut.heardOfOne(o, asked)
 	}
 	return response, err
@@ -218,7 +214,7 @@ func (p *Provisioner) settle(o *order, outcome Outcome, maybeMade bool) {
 	p.metrics.outcome(o.class.Name, outcome)
 	switch {
 	case outcome == Background && maybeMade:
-		p.journal.markUnknown(o, p.now())
+		p.journal.markUnknown(o)
 		return
 	case outcome == Background, outcome == Unchanged && o.unknown:
 		return

@@ -52,7 +52,6 @@ type scriptedDriver struct {
 	capacity map[string]int64 // by zone
 	listed   []string         // volume names, a page each; nil for no answer
 	lists    int
-	session  int
 
 	capacityCode codes.Code // of zones that capacity doesn't have; Unavailable if none
 	capacities   int        // questions for one
@@ -138,12 +137,6 @@ func (d *scriptedDriver) ListVolumes(_ context.Context, in *csi.ListVolumesReque
 		response.NextToken = strconv.Itoa(at + 1)
 	}
 	return response, nil
-}
-
-func (d *scriptedDriver) Session() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.session
 }
 
 func (d *scriptedDriver) calls() (creates, deletes int) {

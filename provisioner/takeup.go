@@ -30,7 +30,7 @@ func (c *Controller) takeUp(ctx context.Context) error {
 			continue
 		}
 		klog.InfoS("A volume was under way when the last process ended", "volume", o.request.Name, "claim", klog.KObj(o.claim))
-		o.since, o.foundAgain = c.p.now(), true
+		o.foundAgain = true
 		if ok {
 			c.p.sources.hold(o.claim.UID, source)
 		}

@@ -18,6 +18,7 @@ const kubernetes = "kubernetes:"
 var said = map[string]string{
 	"pod has unbound immediate PersistentVolumeClaims":                                            kubernetes + "pkg/scheduler/framework/plugins/volumebinding/volume_binding.go",
 	"ResourceExhausted: no zone and disk type allowed has a disk to give":                         "diskdriver/testdata/*.txt",
+	"it may have been made before":                                                                "diskdriver/testdata/*.txt",
 	"InvalidArgument: parameter":                                                                  "diskdriver/testdata/*.txt",
 	"node(s) didn't match PersistentVolume's node affinity":                                       kubernetes + "pkg/scheduler/framework/plugins/volumebinding/binder.go",
 	"Multi-Attach error":                                                                          kubernetes + "pkg/controller/volume/attachdetach/reconciler/reconciler.go",

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -85,9 +86,12 @@ func TestKubernetesOwnProvisionerIsToldWhatBecameOfACreate(t *testing.T) {
 		s.must(s.Simulator.SellOut(s.Context(), zone))
 	}
 	s.podWithClaim("moved", class, "20Gi", ratherIn(soldOut))
-	_, d := s.bound("moved", late)
+	_, d := s.bound("moved", proven+late)
 	s.running("moved", d)
 }
+
+// proven is how long the driver may take to prove that a name it doesn't know has no disk.
+const proven = 2 * time.Minute
 
 // TestKubernetesOwnProvisionerFillsVolumes makes a disk of a claim's, and one of a snapshot, of a class of attributes.
 func TestKubernetesOwnProvisionerFillsVolumes(t *testing.T) {
