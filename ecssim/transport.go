@@ -45,7 +45,7 @@ func (s *Server) answerMessage(w http.ResponseWriter, req *http.Request, m messa
 		return
 	}
 	header := w.Header()
-	for name, values := range r.header() {
+	for name, values := range s.header(r) {
 		header[name] = values
 	}
 	w.WriteHeader(r.status)
@@ -116,12 +116,13 @@ func (s *Server) roundTripMessage(req *http.Request, m message) (*http.Response,
 	return &http.Response{
 		Status: strconv.Itoa(r.status) + " " + http.StatusText(r.status), StatusCode: r.status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: r.header(), Body: body, ContentLength: int64(len(r.body)), Request: req,
+		Header: s.header(r), Body: body, ContentLength: int64(len(r.body)), Request: req,
 	}, nil
 }
 
-func (r reply) header() http.Header {
+func (s *Server) header(r reply) http.Header {
 	h := http.Header{}
+	h.Set("Date", s.clock.now().UTC().Format(http.TimeFormat))
 	h.Set("Content-Type", r.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(r.body)))
 	if r.requestID == "" {

@@ -29,9 +29,8 @@ const (
 	// than clients have seen.
 	Visible = 60 * time.Second
 
-	// Travel is how long a signed request may be on its way to ECS. ECS refuses
-	// it after that, for its Timestamp (diskdriver/ecs/sign.go).
-	Travel = 30 * time.Second
+	// Travel is how long a signed request may be on its way to ECS.
+	Travel = disk.RequestLifetime
 
 	// tokenTrust is for how long ECS surely makes one disk for a client token,
 	// counted from the first call with it. ECS documents no time at all.

@@ -76,7 +76,7 @@ var rules = map[string]rule{
 	},
 	"diskdriver/ecs/transport": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
-			module + "/diskdriver/ecs/internal", ecsSDK, prometheus},
+			module + "/diskdriver/ecs/internal", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/ecs/internal/deadline": {},

@@ -48,6 +48,7 @@ type Config struct {
 type Transport struct {
 	config  Config
 	shared  http.RoundTripper
+	clock   serverClock
 	metrics *metrics
 }
 
@@ -124,11 +125,30 @@ func (s *Session) try(ctx context.Context, a action, build build) error {
 	if err != nil {
 		return noKeys(a, err)
 	}
-	err = s.transport.once(ctx, a, keys, build)
+	err = s.transport.call(ctx, a, keys, build)
 	if source, ok := s.keys.(renewer); ok && err != nil && disk.KindOf(err) == disk.Unauthenticated {
 		if newer, ok := source.Renew(ctx, keys); ok {
-			return s.transport.once(ctx, a, newer, build)
+			return s.transport.call(ctx, a, newer, build)
 		}
+	}
+	return err
+}
+
+// call makes one call. One that changes something expires soon; if ECS finds it
+// expired already it is made again by ECS's own time, and then without an end.
+func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, build build) error {
+	if !a.mutates || t.clock.windowDiffers.Load() {
+		return t.once(ctx, a, keys, build, false)
+	}
+	err := t.once(ctx, a, keys, build, true)
+	if isExpired(err) {
+		err = t.once(ctx, a, keys, build, true)
+	}
+	if !isExpired(err) {
+		return err
+	}
+	if err = t.once(ctx, a, keys, build, false); !isExpired(err) && !t.clock.windowDiffers.Swap(true) {
+		tellWindow()
 	}
 	return err
 }
@@ -136,10 +156,10 @@ func (s *Session) try(ctx context.Context, a action, build build) error {
 // once makes one call with an SDK client of its own, which is cheap: a client
 // races with itself if it makes two calls at once, and keeps the timeout of its
 // first call for all later ones.
-func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build) error {
+func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build, expires bool) error {
 	call, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	w := newWire(call, keys, t.shared)
+	w := &wire{ctx: call, keys: keys, shared: t.shared, clock: &t.clock, expires: expires}
 	client, err := t.newClient(w)
 	if err != nil {
 		return w.failure(ctx, a, err)

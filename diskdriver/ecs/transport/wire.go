@@ -24,13 +24,11 @@ type wire struct {
 	ctx    context.Context //nolint:containedctx // of the one call that it is for
 	keys   credentials.Keys
 	shared http.RoundTripper
+	clock  *serverClock
 
+	expires   bool        // the request is to expire soon
 	sent      atomic.Bool // ECS may have received the request
 	requestID string      // from the header of the reply
-}
-
-func newWire(ctx context.Context, keys credentials.Keys, shared http.RoundTripper) *wire {
-	return &wire{ctx: ctx, keys: keys, shared: shared}
 }
 
 // RoundTrip sends the request under the context of the call. A
@@ -49,6 +47,9 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	request = request.WithContext(ctx)
 	request.Cancel = nil //nolint:staticcheck // the context has the same deadline, and not every transport knows this field
+	if w.expires {
+		request = withTimestamp(request, w.keys, w.clock.expiring())
+	}
 	response, err := w.shared.RoundTrip(request)
 	if err != nil {
 		if neverSent(err) {
@@ -56,6 +57,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	w.clock.learn(response.Header)
 	w.requestID = response.Header.Get("X-Acs-Request-Id")
 	if response.StatusCode/100 == 3 {
 		_ = response.Body.Close()

@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
+)
+
+func TestChangeThatIsLateIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration
+		taken bool
+	}{
+		"in time": {disk.RequestLifetime - 2*time.Second, true},
+		"late":    {disk.RequestLifetime + 2*time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := ecstest.NewSim(t, nil)
+				var sent *http.Request
+				s := newSession(t, Config{RoundTripper: ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+					sent = r
+					return nil, errors.New("it hangs")
+				})})
+				if err := create(t.Context(), s); disk.KindOf(err) != disk.UnknownOutcome {
+					t.Fatalf("the call that hangs: %v", err)
+				}
+				time.Sleep(test.after)
+				reply, err := sim.RoundTrip(sent.WithContext(t.Context()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, _ := io.ReadAll(reply.Body)
+				if taken := reply.StatusCode == 200; taken != test.taken || !taken && !bytes.Contains(text, []byte("InvalidTimeStamp.Expired")) {
+					t.Errorf("ECS answers HTTP %d: %s", reply.StatusCode, text)
+				}
+			})
+		})
+	}
+}
+
+// clockedECS takes every call whose Timestamp is in its window, and tells its time.
+type clockedECS struct {
+	ahead, window time.Duration
+	ages          []time.Duration // of the Timestamps
+}
+
+func (e *clockedECS) RoundTrip(r *http.Request) (*http.Response, error) {
+	now := time.Now().Add(e.ahead)
+	signed, err := time.Parse("2006-01-02T15:04:05Z", r.URL.Query().Get("Timestamp"))
+	if err != nil {
+		return nil, err
+	}
+	e.ages = append(e.ages, now.Sub(signed))
+	status, text := 200, `{"RequestId":"R","DiskId":"d-1"}`
+	if now.Sub(signed).Abs() > e.window {
+		status, text = 400, `{"RequestId":"R","Code":"InvalidTimeStamp.Expired","Message":"expired"}`
+	}
+	return &http.Response{
+		StatusCode: status, Header: http.Header{"Date": {now.UTC().Format(http.TimeFormat)}},
+		Body: io.NopCloser(bytes.NewReader([]byte(text))), Request: r,
+	}, nil
+}
+
+func TestChangeExpiresByECSsClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		ecs   clockedECS
+		calls []time.Duration // the ages of the Timestamps of two creates
+	}{
+		"the clocks are right": {clockedECS{window: 15 * time.Minute}, []time.Duration{14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second}},
+		"ours is slow": {
+			clockedECS{ahead: time.Hour, window: 15 * time.Minute},
+			[]time.Duration{74*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second},
+		},
+		"ours is fast": {clockedECS{ahead: -5 * time.Minute, window: 15 * time.Minute}, []time.Duration{9*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second}},
+		"another window": {
+			clockedECS{window: 10 * time.Minute},
+			[]time.Duration{14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second, 0, 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSession(t, Config{RoundTripper: &test.ecs})
+				for range 2 {
+					if err := create(t.Context(), s); err != nil {
+						t.Error(err)
+					}
+				}
+				if len(test.ecs.ages) != len(test.calls) {
+					t.Fatalf("calls with Timestamps of the ages %v, want %v", test.ecs.ages, test.calls)
+				}
+				for n, age := range test.ecs.ages {
+					if (age - test.calls[n]).Abs() > time.Second {
+						t.Errorf("call %d has a Timestamp of the age %v, want %v", n, age, test.calls[n])
+					}
+				}
+			})
+		})
+	}
+}
