@@ -169,7 +169,7 @@ func TestALogOfJSONHasFields(t *testing.T) {
 			}
 		}
 		for call, fields := range map[string][]string{
-			"CreateVolume OK": {"name", "volume", "claim", "duration"}, "ControllerPublishVolume OK": {"volume", "node", "duration"}, "CreateVolume InvalidArgument": {"name", "err"},
+			"CreateVolume OK": {"name", "volume", "claim", "duration"}, "ControllerPublishVolume OK": {"volume", "node", "duration"}, "CreateVolume Aborted": {"name", "err"},
 		} {
 			for _, field := range fields {
 				if _, is := calls[call][field].(string); !is {

@@ -48,6 +48,7 @@ type Record struct {
 	refused    bool            // ECS has refused a create under the token, and no disk could exist then
 	arrived    time.Time       // by when all calls have reached ECS that may have made a disk; zero: there is none
 	absent     time.Time       // when the last read left that has shown no disk, or the caller proved it; zero: there is none
+	caller     any             // whose calls it is of
 	touched    time.Time
 }
 
@@ -127,9 +128,12 @@ const (
 	Made
 	// Refused is a create that has made nothing and will make nothing.
 	Refused
-	// Used is a create that has made nothing, because its token has been used:
-	// with other parameters, or for a disk that no read shows.
+	// Used is a create that has made nothing, because its token was used before
+	// with other parameters.
 	Used
+	// Unseen is a create whose answer is the ID of a disk that no read shows: it
+	// was made just now, or it is gone and its token is used.
+	Unseen
 )
 
 // Answered reports the answer to a create.
@@ -141,8 +145,8 @@ func (r *Record) Answered(now time.Time, a Answer) {
 		r.doubt(now) // the caller may not hear of it, and reads may not show it yet
 	case Refused:
 		r.refused = r.refused || !r.MayExist()
-	case Used:
-		if r.refused { // by a create that was refused, for there was no other
+	case Used, Unseen:
+		if a == Used && r.refused { // the refusal has used it, for there was nothing else
 			r.advance()
 			return
 		}

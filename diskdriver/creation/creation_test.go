@@ -45,6 +45,7 @@ func TestSteps(t *testing.T) {
 		"the token is used, and nothing shows":        {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, looked: true, next: Wait, mayExist: true},
 		"the token is used, and its disk is gone":     {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, looked: true, next: Make, generation: 2},
 		"a refusal has used the token":                {first: true, events: []func(*Record){answered(1, Refused), answered(2, Used)}, at: 2, next: Make, generation: 2},
+		"after a refusal a disk is made and unseen":   {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unseen)}, at: 2, looked: true, next: Wait, mayExist: true},
 		"a refusal or another call has":               {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, looked: true, next: Wait, mayExist: true},
 		"a doubtful call after a refusal has":         {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, looked: true, next: Wait, mayExist: true},
 		"the disk was deleted as misplaced":           {first: true, events: []func(*Record){answered(1, Made), func(r *Record) { r.Gone(moment(2)) }}, at: 2, next: Make, generation: 2},
@@ -55,7 +56,7 @@ func TestSteps(t *testing.T) {
 	} {
 		t.Run(life, func(t *testing.T) {
 			table := NewTable()
-			table.Begin(name, test.first, moment(0))
+			table.Begin(name, "A", test.first, moment(0))
 			for _, event := range test.events {
 				table.Update(name, moment(0), event)
 			}
@@ -75,21 +76,36 @@ func TestSteps(t *testing.T) {
 
 func TestFirstCallIsNotBelievedAgainstMemory(t *testing.T) {
 	table := NewTable()
-	table.Begin(name, true, moment(0))
+	table.Begin(name, "A", true, moment(0))
 	table.Update(name, moment(1), func(r *Record) { r.Answered(moment(1), Unclear) })
-	table.Begin(name, true, moment(2))
+	table.Begin(name, "A", true, moment(2))
 	if r := table.Of(name, moment(2)); !r.MayExist() || r.Next(moment(2), false) != Look {
 		t.Errorf("it is %+v", r)
 	}
 }
 
+// The process that has asked before may have asked another driver meanwhile.
+func TestMemoryIsOfOneCaller(t *testing.T) {
+	table := NewTable()
+	table.Begin(name, "A", false, moment(0))
+	table.Update(name, moment(90), func(r *Record) { r.Looked(moment(90), false) })
+	table.Begin(name, "A", false, moment(100))
+	if r := table.Of(name, moment(100)); r.MayExist() {
+		t.Errorf("the same caller: %+v", r)
+	}
+	table.Begin(name, "B", false, moment(110))
+	if r := table.Of(name, moment(110)); !r.MayExist() || r.Next(moment(110), false) != Look || r.Provable() != moment(200) {
+		t.Errorf("another caller: %+v", r)
+	}
+}
+
 func TestForgottenNameIsOneThatIsNotKnown(t *testing.T) {
 	table := NewTable()
-	table.Begin("old", true, moment(0))
+	table.Begin("old", "A", true, moment(0))
 	table.Update("old", moment(0), func(r *Record) { r.Gone(moment(0)) })
 	hour := forgetAfter.Seconds()
-	table.Begin("young", true, moment(hour/2))
-	table.Begin("new", true, moment(hour+1))
+	table.Begin("young", "A", true, moment(hour/2))
+	table.Begin("new", "A", true, moment(hour+1))
 	now := moment(hour + 2)
 	if old := table.Of("old", now); len(table.records) != 2 || old != unknown(now) {
 		t.Errorf("%d names are known; of a forgotten one: %+v", len(table.records), old)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -21,6 +22,15 @@ func IsFirstCall(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(FirstCallKey)
 	return len(values) == 1 && values[0] == "true"
+}
+
+// CallerOf tells the processes of callers apart, by the connection over which a
+// call has come: a sidecar keeps one, and ends when another leads.
+func CallerOf(ctx context.Context) any {
+	if from, ok := peer.FromContext(ctx); ok {
+		return from.Addr // every connection has a value of its own
+	}
+	return nil
 }
 
 // Maker makes one thing of a CSI name, once: a disk, a snapshot or a group of
@@ -59,10 +69,11 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 				continue
 			}
 			made, answer, err := m.send(ctx, record.Token(m.Name))
-			if answer == Made || err != nil && answer != Used {
+			tokenUsed := answer == Used || answer == Unseen
+			if answer == Made || err != nil && !tokenUsed {
 				return made, err
 			}
-			looked, cause = answer == Refused, err
+			looked, cause = !tokenUsed, err
 		case Wait:
 			if unread != nil {
 				return none, unread
@@ -101,8 +112,10 @@ func AnswerOf(err error) Answer {
 		return Made
 	}
 	switch disk.KindOf(err) {
-	case disk.Mismatch, disk.NotFound:
+	case disk.Mismatch:
 		return Used
+	case disk.NotFound:
+		return Unseen
 	case disk.UnknownOutcome, disk.Pending:
 		return Unclear
 	}

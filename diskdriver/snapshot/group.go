@@ -95,7 +95,7 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 		}
 		return group, err
 	}
-	g.records.Begin(name, false, time.Now())
+	g.records.Begin(name, creation.CallerOf(ctx), false, time.Now())
 	group, err := creation.Maker[disk.Group]{
 		Records: g.records, Name: name,
 		Make: func(ctx context.Context, token disk.Token) (disk.Group, creation.Answer, error) {

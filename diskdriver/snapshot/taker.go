@@ -41,7 +41,7 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 		}
 		return shot, err
 	}
-	t.records.Begin(name, creation.IsFirstCall(ctx), time.Now())
+	t.records.Begin(name, creation.CallerOf(ctx), creation.IsFirstCall(ctx), time.Now())
 	shot, err := creation.Maker[disk.Snapshot]{
 		Records: t.records, Name: name,
 		Make: func(ctx context.Context, token disk.Token) (disk.Snapshot, creation.Answer, error) {
@@ -85,7 +85,7 @@ func answerOfSnapshot(err error) creation.Answer {
 // of: it exists, unless no read finds it.
 func answerOfWait(err error) creation.Answer {
 	if err != nil && disk.KindOf(err) == disk.NotFound {
-		return creation.Used
+		return creation.Unseen
 	}
 	return creation.Made
 }

@@ -35,7 +35,7 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err := c.checkCreate(req); err != nil {
 		return nil, err
 	}
-	c.creator.creations.Begin(req.GetName(), creation.IsFirstCall(ctx), time.Now())
+	c.creator.creations.Begin(req.GetName(), creation.CallerOf(ctx), creation.IsFirstCall(ctx), time.Now())
 	response, err := c.creator.create(ctx, req)
 	if err != nil {
 		return nil, c.creator.conclude(ctx, req.GetName(), err)
