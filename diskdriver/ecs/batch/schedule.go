@@ -8,7 +8,7 @@ import (
 const (
 	// likelyOver is the share of the changes that are waited for which must be likely to be over before a read is sent: so much
 	// later than it could a change is seen, as a part of how long it takes.
-	likelyOver = 1. / 4
+	likelyOver = 0.3
 	// shortestPause and longestPause bound the time between two reads for one change.
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 5 * time.Second
@@ -57,10 +57,10 @@ func (s *schedule) over(read, age, reply time.Duration) float64 {
 	return trust*(now-before)/(1-before) + (1-trust)*unknown
 }
 
-// ageless is over for a change of which nothing is known: as long as ECS took to reply passes between two reads, or a quarter
-// of the change's age if that is more.
+// ageless is over for a change of which nothing is known: as long as ECS took to reply passes between two reads, or a sixth of
+// the change's age if that is more.
 func ageless(read, age, reply time.Duration) float64 {
-	pause := max(read/4, reply)
+	pause := max(read/6, reply)
 	if read == 0 {
 		pause = reply / 2
 	}

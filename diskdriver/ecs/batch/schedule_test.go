@@ -31,10 +31,10 @@ func follow(s *schedule, length, answer time.Duration) (late time.Duration, read
 func TestScheduleNeedsNoGuess(t *testing.T) {
 	for _, length := range []time.Duration{20 * time.Millisecond, 150 * time.Millisecond, time.Second, 10 * time.Second, time.Minute} {
 		late, reads := follow(&schedule{}, length, 120*time.Millisecond)
-		if limit := max(length*2/5, 350*time.Millisecond); late > min(limit, longestPause+judgeEvery) {
+		if limit := max(length*3/10, 350*time.Millisecond); late > min(limit, longestPause+judgeEvery) {
 			t.Errorf("the first change, of %v, is seen %v late", length, late)
 		}
-		if most := 24; reads > most {
+		if most := 32; reads > most {
 			t.Errorf("the first change, of %v, takes %d reads, want at most %d", length, reads, most)
 		}
 	}
