@@ -246,3 +246,42 @@ func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
 		}
 	})
 }
+
+func TestClustersShareAnAccount(t *testing.T) {
+	const clusters, perWindow, windows = 20, 300, 7
+	for _, start := range []time.Duration{0, 37 * time.Second} {
+		t.Run(fmt.Sprint("windows start ", start, " after the minute"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuota(newSim(t, slow), "DeleteDisk", perWindow, start)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(windows*time.Minute+start, cancel)
+				first := time.Now().Add(-start).Unix()/60 + 2 // nobody knows the limit before
+				if start > 0 {
+					first++
+				}
+				var all sync.WaitGroup
+				for range clusters {
+					c := newClient(t, Config{Transport: q})
+					for range perWindow / clusters {
+						all.Go(func() {
+							for ctx.Err() == nil {
+								_ = c.Delete(ctx, "d-bp1absent")
+							}
+						})
+					}
+				}
+				all.Wait()
+				used, refused := 0, 0
+				for minute := first; minute < first+windows-2; minute++ {
+					used, refused = used+q.used[minute], refused+q.refused[minute]
+					if n := q.used[minute]; n < perWindow*85/100 {
+						t.Errorf("window %d: %d of %d calls were used", minute-first, n, perWindow)
+					}
+				}
+				if refused*20 > used+refused {
+					t.Errorf("%d calls were accepted and %d throttled, want at most 5 %%", used, refused)
+				}
+			})
+		})
+	}
+}

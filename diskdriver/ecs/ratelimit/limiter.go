@@ -20,8 +20,9 @@ var ErrNotSent = errors.New("not sent")
 
 // Limiter admits the calls of one action, in the order in which they came and
 // only when ECS is likely to accept them: windows says when that is. After a
-// refusal all calls wait while one at a time probes. It is safe for concurrent
-// use.
+// refusal all calls wait while one at a time probes. Limiters in other processes
+// that use the same account need not know of each other. It is safe for
+// concurrent use.
 type Limiter struct {
 	action      string
 	observeWait func(time.Duration)
@@ -125,14 +126,14 @@ func (l *Limiter) arrive() int {
 func (l *Limiter) Throttled() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.windows.shut
+	return l.windows.delays(time.Now())
 }
 
 // limited says whether ECS is known to throttle the action.
 func (l *Limiter) limited() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.windows.shut || l.windows.limit > 0
+	return l.windows.closed || l.windows.share > 0
 }
 
 // underWay is how many calls are in flight.
@@ -147,14 +148,13 @@ func (l *Limiter) acquire(ctx context.Context, arrival int) (permit, error) {
 	l.mu.Lock()
 	w := &waiter{arrival: arrival, granted: make(chan permit, 1)}
 	at, _ := slices.BinarySearchFunc(l.queue, w, func(a, b *waiter) int { return a.arrival - b.arrival })
-	if deadline, ok := ctx.Deadline(); ok && l.windows.shut && deadline.Before(l.windows.earliest(at)) {
+	if deadline, ok := ctx.Deadline(); ok && l.windows.delays(time.Now()) && deadline.Before(l.windows.earliest(at)) {
 		defer l.mu.Unlock()
 		return permit{}, fmt.Errorf("%w, at place %d of the queue", errNoTime, at+1)
 	}
 	l.queue = slices.Insert(l.queue, at, w)
 	l.grant()
-	if l.windows.shut {
-		began := time.Now()
+	if began := time.Now(); l.windows.delays(began) {
 		defer func() { l.observeWait(time.Since(began)) }()
 	}
 	l.mu.Unlock()
@@ -192,7 +192,7 @@ func (l *Limiter) learn(p permit, v verdict) {
 	if p.epoch == l.epoch {
 		l.inFlight--
 	}
-	shut := l.windows.shut
+	closed := l.windows.closed
 	switch v {
 	case accepted:
 		l.windows.accept(p.stamp)
@@ -201,14 +201,14 @@ func (l *Limiter) learn(p permit, v verdict) {
 	case notSent:
 		l.windows.unsend(p.stamp)
 	}
-	l.nextEpoch(shut)
+	l.nextEpoch(closed)
 	l.grant()
 }
 
 // nextEpoch stops counting the calls of a window that has closed: those still
 // in flight must not delay the probe for the next.
-func (l *Limiter) nextEpoch(wasShut bool) {
-	if l.windows.shut && !wasShut {
+func (l *Limiter) nextEpoch(wasClosed bool) {
+	if l.windows.closed && !wasClosed {
 		l.epoch++
 		l.inFlight = 0
 	}
@@ -219,9 +219,9 @@ func (l *Limiter) nextEpoch(wasShut bool) {
 func (l *Limiter) grant() {
 	for len(l.queue) > 0 {
 		now := time.Now()
-		shut := l.windows.shut
+		closed := l.windows.closed
 		ok, at := l.windows.room(now, l.inFlight)
-		l.nextEpoch(shut)
+		l.nextEpoch(closed)
 		if !ok {
 			l.wakeAt(at, now)
 			return

@@ -97,7 +97,7 @@ func crowd(t *testing.T, a *account, l *Limiter, n int) time.Duration {
 func TestACrowdUsesEveryWindowUpAndHardlyACallIsRefused(t *testing.T) {
 	for _, phase := range []time.Duration{0, 17 * time.Second, 47 * time.Second, 59500 * time.Millisecond} {
 		for _, test := range []struct{ limit, calls, refused int }{
-			{60, 1000, 2 * careful}, {600, 1000, 2 * careful}, {600, 5000, 50}, {6000, 5000, 0},
+			{60, 1000, 2 * startConcurrency}, {600, 1000, 2 * startConcurrency}, {600, 5000, 50}, {6000, 5000, 0},
 		} {
 			t.Run(fmt.Sprintf("%d calls, %d a window, %v after the minute", test.calls, test.limit, phase), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestALimitThatChangesIsFoundAgain(t *testing.T) {
 				if took := crowd(t, a, l, test.calls); took > test.within {
 					t.Errorf("%d calls took %v, want at most %v", test.calls, took, test.within)
 				}
-				if n := a.refusals() - learning; n > callsInFlight+2*careful {
+				if n := a.refusals() - learning; n > callsInFlight+2*startConcurrency {
 					t.Errorf("%d calls were refused while the new limit was learned: %v", n, a.refused)
 				}
 			})

@@ -12,56 +12,88 @@ import (
 const (
 	window       = time.Minute
 	firstBackoff = time.Second
-	lastBackoff  = 16 * time.Second
+	lastBackoff  = 5 * time.Second
 )
 
 const (
-	// careful is how many calls are in flight at most while nobody knows what
-	// the window takes: all of them are refused together when it is used up.
-	careful = 32
-	// share bounds the same as a part of what windows have taken so far, so
-	// that large windows are found fast and at the same price.
-	share = 25
-	// longDark is for how long an action is refused if it has a window. What
-	// is accepted again sooner, and not at the start of a minute, trickles in.
-	longDark = 5 * time.Second
-	// narrow is how well the start of windows has to be known to be sure of it.
-	narrow = time.Second
-	// lastTry is how many windows at most are used to their limit, and no
-	// further, before one is asked for more.
-	lastTry = 4
+	// startConcurrency is how many calls are in flight at most before one was
+	// accepted: all of them are refused together when a window is used up.
+	startConcurrency = 32
+	// burstWidth and lateWidth bound the calls in flight, as parts of the share,
+	// at the start of a window and late in it: so many are refused together.
+	burstWidth = 5
+	lateWidth  = 40
+
+	// yieldPart is the part of its share that a client leaves to all clients
+	// until late in the window.
+	yieldPart = 3
+	// lateTime is how long before its end that is. leastLateTime remains of it
+	// while the end is known roughly.
+	lateTime      = 15 * time.Second
+	leastLateTime = 8 * time.Second
+	// latePause is the mean time between two calls of a client then, however
+	// large its share is.
+	latePause = 400 * time.Millisecond
+
+	// leastMore and longestStreak bound by how much a share grows in a window.
+	leastMore     = 10
+	longestStreak = 4
+	// acceptedPerRefusal is how many accepted calls allow one refusal.
+	acceptedPerRefusal = 30
+	// leastCredit is what every client may risk in a window, and maxCredit what
+	// it may save. Twenty clients of 100 calls a minute risk 4 % of them.
+	leastCredit = 0.2
+	maxCredit   = 2
+
+	// windowed is for how long an action is refused if it has windows. What is
+	// accepted again sooner, and not at the start of a minute, trickles in.
+	windowed = 5 * time.Second
+	// narrow is how well the start of windows has to be known.
+	narrow = 2 * time.Second
 )
 
-// windows is what has been learned of the windows of one action. It is told
-// what was sent, accepted and refused, and says what may be sent when. It is
-// pure, and not safe for concurrent use.
+// windows is what has been learned of the windows of one action, and of this
+// client's share of them. It is told what was sent, accepted and refused, and
+// says what may be sent when. It is pure, and not safe for concurrent use.
+//
+// The share is what the last window accepted of this client, so the shares of
+// all busy clients of an account add up to its limit. Two thirds of its share a
+// client sends when the window opens. For the rest all clients compete late in
+// the window, at the same rate: those with a small share get more than they
+// left, those with a large one less, and the shares become alike.
+//
+// A client may ask for more than its share as long as it has credit: each
+// accepted call earns a part of a refusal. That bounds the throttled calls of
+// the account however many clients it has, and what other clients don't use is
+// found within a few windows.
 type windows struct {
 	concurrency int // calls in flight at most
 
 	seq      int       // grows with each window
 	opens    time.Time // when the present one opened; zero before the first call
+	ends     time.Time // from when on the next one may be open
 	sent     int       // calls sent in it
 	accepted int       // of these
-	most     int       // calls that one window has accepted, the largest number so far
+	yield    int       // calls of the share that are left until late
+	late     time.Time // when the next of these may be sent
+	ramp     int       // calls in flight at most while nothing else limits them
 
-	limit    int  // calls that a window takes for sure; 0 if none has refused one yet
-	ramp     int  // calls in flight beyond the limit, or while windows are not understood
-	beyond   bool // the limit of this window is being tried
-	tryIn    int  // full windows to come before one is asked for more
-	tryPause int
+	share  int     // calls that the last window accepted; 0 if none has refused any
+	streak int     // windows in a row that accepted all that was asked for beyond the share
+	credit float64 // refusals that may be risked
 
 	sure      bool      // of windows, and of their start: it lies
 	after, by time.Time // after the one and not after the other, give or take whole minutes
 
-	shut      bool      // nothing may be sent but one probe at notBefore
-	refused   bool      // it was ECS that shut it
-	dark      time.Time // since when it has refused calls
+	closed    bool      // nothing may be sent but one probe at notBefore
+	refused   bool      // ECS closed it
+	since     time.Time // when it refused the first call
 	last      time.Time // when the last call that it refused was sent
 	refusals  int       // probes in a row, since the window was due
 	notBefore time.Time
 }
 
-// stamp is what a call has to bring back from its way.
+// stamp identifies a call when its answer comes.
 type stamp struct {
 	seq   int
 	at    time.Time // when it was sent
@@ -69,91 +101,135 @@ type stamp struct {
 }
 
 // room says whether one more call may be sent beside those in flight. If not,
-// at is when to ask again; zero for: when a call is back.
+// at is when to ask again; zero for: when a call is answered.
 func (w *windows) room(now time.Time, inFlight int) (ok bool, at time.Time) {
 	w.roll(now)
-	if w.limit > 0 && w.sent >= w.limit && !w.shut && !w.beyond {
-		if inFlight > 0 {
-			return false, time.Time{} // their answers tell more
-		}
-		w.goOn(now)
-	}
 	switch {
-	case w.shut && now.Before(w.notBefore):
+	case w.closed && now.Before(w.notBefore):
 		return false, w.notBefore
-	case w.shut && !w.refused && w.by.Sub(w.after) <= narrow:
-		w.open(now) // a window that was left in time needs no probe
-		w.sent, w.accepted = 0, 0
-	case w.shut:
+	case w.closed && w.refused:
 		return inFlight == 0, time.Time{}
+	case w.closed:
+		w.open(now)
+		w.sent, w.accepted = 0, 0
+	case w.waitsTillLate(now):
+		return false, w.late
 	}
-	return inFlight < w.width(), time.Time{}
+	if width := w.width(now); width > 0 {
+		return inFlight < width, time.Time{}
+	}
+	if inFlight > 0 {
+		return false, time.Time{} // their answers tell more
+	}
+	w.closeUnrefused(now)
+	return false, w.notBefore
+}
+
+// closeUnrefused ends the window for this client before it refuses a call.
+func (w *windows) closeUnrefused(now time.Time) {
+	w.closed, w.refused, w.refusals = true, false, 0
+	_, w.notBefore = w.nextOpening(now)
+}
+
+// waitsTillLate says whether the client has sent what it sends at once.
+func (w *windows) waitsTillLate(now time.Time) bool {
+	return w.share > 0 && w.sent >= w.share-w.yield && now.Before(w.late)
+}
+
+// delays says whether calls have to wait for a time.
+func (w *windows) delays(now time.Time) bool {
+	return w.closed || w.waitsTillLate(now)
+}
+
+// latePause is the mean time between two calls late in a window. It leaves the
+// time to send all of the yield and half as much again.
+func (w *windows) latePause() time.Duration {
+	return min(latePause, leastLateTime/time.Duration(w.yield+w.yield/2+1)) / time.Duration(max(1, w.ramp))
 }
 
 // width is how many calls may be in flight.
-func (w *windows) width() int {
-	if w.limit > 0 && w.sent < w.limit && !w.beyond {
-		return min(w.concurrency, w.limit-w.sent+1)
+func (w *windows) width(now time.Time) int {
+	switch {
+	case w.share == 0:
+		return min(w.ramp, max(startConcurrency, w.accepted/acceptedPerRefusal), w.concurrency)
+	case w.sent < w.share-w.yield:
+		return min(w.concurrency, w.share/burstWidth+1)
+	case !now.Before(w.ends): // a call could count for the next window
+	case w.sent < w.share:
+		return min(w.concurrency, w.share/lateWidth+1)
+	case w.credit > 0 && w.sent < w.share+w.more():
+		return min(w.ramp, w.share/lateWidth+1, w.concurrency)
 	}
-	return min(w.ramp, max(careful, w.most/share, w.accepted/share), w.concurrency)
+	return 0
 }
 
-// goOn decides what to do with a window that has taken all that it is known to
-// take: leave it, or every so often ask it for more, one call at first.
-func (w *windows) goOn(now time.Time) {
-	if w.sure && w.tryIn > 0 {
-		w.shut, w.refused, w.refusals = true, false, 0
-		w.notBefore = w.nextProbe(now)
-		return
-	}
-	w.beyond, w.ramp = true, 1
-}
+// more is how many calls beyond its share the client asks for in a window: as
+// many again, and more after each window that accepted them all.
+func (w *windows) more() int { return max(leastMore, w.share) << w.streak }
 
 // roll begins a new window when its time has come. Of windows that nothing is
 // known of the likeliest start is that of a minute.
 func (w *windows) roll(now time.Time) {
 	if w.opens.IsZero() {
-		w.opens, w.ramp = now.Truncate(window), careful
+		w.ramp = startConcurrency
+		w.begin(now.Truncate(window))
 	}
-	if w.shut || now.Sub(w.opens) < window {
+	if w.closed || now.Sub(w.opens) < window {
 		return
 	}
-	w.rest()
+	w.settle()
+	w.ramp = max(w.ramp, startConcurrency)
 	w.begin(w.opens.Add(now.Sub(w.opens).Truncate(window)))
 }
 
-// rest takes down what a window has shown that is over.
-func (w *windows) rest() {
-	w.most = max(w.most, w.accepted)
-	if w.limit == 0 {
-		return
+// settle learns the share from a window that is over.
+func (w *windows) settle() {
+	switch {
+	case w.refused:
+		w.streak = 0
+	case w.share > 0 && w.accepted >= w.share+w.more():
+		w.streak = min(w.streak+1, longestStreak)
 	}
-	if w.refused {
-		return
-	}
-	if w.sent >= w.limit && w.tryIn > 0 {
-		w.tryIn--
-	}
-	if w.beyond && w.accepted > w.limit {
-		w.limit = w.accepted // and maybe more
+	if w.share > 0 && !w.refused {
+		w.share = max(w.share, w.accepted)
 	}
 }
 
+// begin starts to count a new window.
 func (w *windows) begin(at time.Time) {
 	w.seq++
-	w.opens, w.sent, w.accepted, w.beyond = at, 0, 0, false
-	w.ramp = max(w.ramp, careful)
-}
-
-// send notes that a call leaves.
-func (w *windows) send(now time.Time) stamp {
-	if !w.shut {
-		w.sent++
+	w.earn(max(0, leastCredit-float64(w.accepted)/acceptedPerRefusal))
+	w.opens, w.sent, w.accepted = at, 0, 0
+	if w.share == 0 {
+		return
 	}
-	return stamp{seq: w.seq, at: now, probe: w.shut}
+	w.ramp = 1
+	w.yield = int(float64(w.share)/yieldPart + rand.Float64())
+	w.ends = at.Add(window)
+	if w.sure {
+		w.ends = w.ends.Add(w.after.Sub(w.by))
+	}
+	w.late = at.Add(window - lateTime)
+	if latest := w.ends.Add(-leastLateTime); latest.Before(w.late) {
+		w.late = latest
+	}
+	w.late = w.late.Add(rand.N(w.latePause()))
 }
 
-// unsend notes that it didn't.
+func (w *windows) earn(credit float64) { w.credit = min(maxCredit, w.credit+credit) }
+
+// send notes that a call is sent.
+func (w *windows) send(now time.Time) stamp {
+	if !w.closed {
+		w.sent++
+		if w.share > 0 && w.sent > w.share-w.yield {
+			w.late = now.Add(w.latePause()/2 + rand.N(w.latePause()))
+		}
+	}
+	return stamp{seq: w.seq, at: now, probe: w.closed}
+}
+
+// unsend notes that it was not.
 func (w *windows) unsend(s stamp) {
 	if !s.probe && s.seq == w.seq {
 		w.sent--
@@ -162,62 +238,54 @@ func (w *windows) unsend(s stamp) {
 
 // accept learns from a call that ECS took.
 func (w *windows) accept(s stamp) {
+	w.earn(1. / acceptedPerRefusal)
 	switch {
-	case s.probe && w.shut:
+	case s.probe && w.closed:
 		w.open(s.at)
 	case s.seq != w.seq:
-	case w.shut && w.refused:
-		w.accepted++ // it left before the window was shut
-		w.limit = max(w.limit, w.accepted)
+	case w.closed && w.refused:
+		w.accepted++ // it was sent before the window was closed
+		w.share = max(w.share, w.accepted)
 	default:
 		w.accepted++
-		w.ramp++
+		if w.share == 0 || w.accepted > w.share {
+			w.ramp++
+		}
 	}
 }
 
 // refuse learns from a call that ECS did not take. now is when that is known.
 func (w *windows) refuse(s stamp, now time.Time) {
+	if w.sure {
+		w.credit = max(-maxCredit, w.credit-1)
+	}
 	if s.seq != w.seq && !s.probe {
 		return // of a window that is over
 	}
 	if s.at.After(w.last) {
 		w.last = s.at
 	}
-	if w.shut && !s.probe {
+	if w.closed && !s.probe {
 		return // one of a crowd that was refused together
 	}
-	if !w.shut {
-		w.exhaust()
+	if !w.closed {
+		w.share = max(1, w.accepted)
 	}
 	if !w.refused {
-		w.refused, w.dark = true, s.at
+		w.refused, w.since = true, s.at
 	}
-	w.shut = true
+	w.closed = true
 	w.refusals++
 	w.notBefore = w.nextProbe(now)
-}
-
-// exhaust learns how many calls a window takes from the one that it refused.
-func (w *windows) exhaust() {
-	asMuch := w.beyond && w.accepted >= w.limit && w.accepted <= w.limit+1
-	w.most = max(w.most, w.accepted)
-	w.limit = max(1, w.accepted)
-	w.tryPause = max(1, w.tryPause)
-	if asMuch {
-		w.tryPause = min(2*w.tryPause, lastTry)
-	} else {
-		w.tryPause = 1
-	}
-	w.tryIn = w.tryPause
 }
 
 // nextProbe is when to try whether the next window is open.
 func (w *windows) nextProbe(now time.Time) time.Time {
 	if w.sure {
 		first, surely := w.nextOpening(now)
-		switch middle := surely.Add(-w.by.Sub(w.after) / 2); {
-		case w.refused && surely.Sub(first) > narrow && middle.After(now):
-			return middle // accepted there, it shows an opening; without a refusal before it would show nothing
+		switch within := likeliest(first, surely); {
+		case w.credit > -1 && surely.Sub(first) > narrow && within.After(now):
+			return within // accepted there, it shows an opening; without a refusal before it would show nothing
 		case w.refusals <= 2 || surely.Sub(now) < lastBackoff:
 			return surely
 		}
@@ -227,67 +295,102 @@ func (w *windows) nextProbe(now time.Time) time.Time {
 	// A call that was sent before a minute began says nothing of that minute, though
 	// its refusal came within it. Clusters that share an account must not all come
 	// in the first instant.
-	minute := w.last.Truncate(window).Add(window + rand.N(firstBackoff/4))
-	if minute.Before(probe) {
-		w.refusals = 0
-		return minute
+	minute := w.last.Truncate(window).Add(window)
+	switch before := minute.Add(-narrow / 2); {
+	case probe.Before(before):
+		return probe
+	case now.Before(before):
+		return before // refused there and accepted a moment later, it shows that windows start with the minute
+	case probe.Before(minute):
+		return probe
 	}
-	return probe
+	w.refusals = 0
+	return minute.Add(rand.N(firstBackoff / 4))
 }
 
-// earliest is the soonest that a call may leave before which so many others
-// wait, while the window is shut.
-func (w *windows) earliest(ahead int) time.Time {
-	if !w.sure || w.limit == 0 {
-		return w.notBefore
+// likeliest is where in a span a probe tells most of when a window opens: just
+// before a minute begins, if the span ends with that, or else in the middle.
+func likeliest(after, by time.Time) time.Time {
+	if minute := by.Truncate(window); by.Sub(minute) < narrow {
+		return minute.Add(-narrow / 2)
 	}
-	return w.notBefore.Add(time.Duration(ahead/w.limit) * window)
+	return after.Add(by.Sub(after) / 2)
+}
+
+// earliest is the soonest that a call may be sent before which so many others
+// wait, while calls are delayed.
+func (w *windows) earliest(ahead int) time.Time {
+	first := w.notBefore
+	if !w.closed {
+		if ahead < w.yield {
+			return w.late
+		}
+		first, ahead = w.opens.Add(window), ahead-w.yield
+	}
+	if !w.sure || w.share == 0 {
+		return first
+	}
+	return first.Add(time.Duration(ahead/w.share) * window)
 }
 
 // nextOpening is the span in which the next window opens.
 func (w *windows) nextOpening(now time.Time) (after, by time.Time) {
-	ahead := now.Sub(w.by).Truncate(window)
-	if !w.by.Add(ahead).After(now) {
+	after, by = w.after, w.by
+	if !w.sure {
+		after, by = w.opens, w.opens
+	}
+	ahead := now.Sub(by).Truncate(window)
+	if !by.Add(ahead).After(now) {
 		ahead += window
 	}
-	return w.after.Add(ahead), w.by.Add(ahead)
+	return after.Add(ahead), by.Add(ahead)
 }
 
 // open learns from a call that was accepted again after a time of refusals, or
 // begins the window that was waited for.
 func (w *windows) open(at time.Time) {
-	refused, dark := w.refused, at.Sub(w.dark)
-	sinceMinute := at.Sub(at.Truncate(window))
-	w.rest()
-	w.shut, w.refused, w.refusals = false, false, 0
-	w.begin(at)
+	w.settle()
+	w.locate(at)
+	w.closed, w.refused, w.refusals = false, false, 0
+	if w.sure {
+		w.begin(w.by)
+	} else {
+		w.begin(at)
+	}
 	w.sent, w.accepted = 1, 1
+}
+
+// locate learns when windows open from a call that was accepted.
+func (w *windows) locate(at time.Time) {
+	minute := at.Truncate(window)
 	switch {
 	case w.sure:
-		w.fit(refused, at)
-	case at.Sub(w.last) >= window:
+		w.fit(at)
+	case !w.refused || at.Sub(w.last) >= window:
 		// Nobody has asked for so long that any window could have opened.
-	case dark >= longDark:
+	case at.Sub(w.since) >= windowed:
 		w.sure, w.after, w.by = true, w.last, at
-	case sinceMinute >= narrow:
+	case at.Sub(minute) >= narrow:
 		// No window opens here: calls trickle in. There is no limit to a minute
 		// to hold to, and few are risked at a time.
-		w.limit, w.ramp = 0, 1
+		w.share, w.ramp = 0, 1
 	}
 }
 
 // fit makes the start of windows narrower by one opening, or gives it up if
-// windows opened at another time.
-func (w *windows) fit(refused bool, at time.Time) {
+// windows opened at another time. Only a call that was refused shortly before
+// shows that it was an opening.
+func (w *windows) fit(at time.Time) {
 	k := at.Sub(w.after).Truncate(window)
-	after, by := w.after.Add(k), w.by.Add(k)
-	if refused && w.last.After(after) {
-		after = w.last
+	w.after, w.by = w.after.Add(k), w.by.Add(k)
+	if !w.refused || at.Sub(w.last) >= window {
+		return
 	}
-	if at.Before(by) {
-		by = at
+	if w.last.After(w.after) {
+		w.after = w.last
 	}
-	if w.sure = after.Before(by); w.sure {
-		w.after, w.by, w.opens = after, by, by
+	if at.Before(w.by) {
+		w.by = at
 	}
+	w.sure = w.after.Before(w.by)
 }
