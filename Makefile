@@ -13,7 +13,7 @@ NODES         ?= 3
 ARCHITECTURES ?= amd64,arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-provisioner bench-topology vulncheck clean
+.PHONY: help build test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-topology vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ bench-ecs: ## measure the ECS client against the simulator, and write docs/bench
 
 bench-lifecycle: build ## measure disk-driver through its socket, and write docs/benchmarks.md (twenty minutes; ROWS=fast-1,... for some; DRIVER="program args" for another beside it)
 	$(GO) run ./test/bench -what lifecycle -programs bin -rows "$(ROWS)" -driver "$(DRIVER)" -write docs/benchmarks.md
+
+bench-accounts: build ## measure 20 disk-drivers that share an account, and write docs/benchmarks.md (eight minutes)
+	$(GO) run ./test/bench -what accounts -programs bin -write docs/benchmarks.md
 
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour; ROWS=crowds,alone,deletion,defaults,steady,takeover,requirement,large for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md

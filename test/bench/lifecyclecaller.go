@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -51,7 +52,8 @@ func (d csiDriver) start(ctx context.Context, r *lab.Replicas) (*caller, error) 
 
 // caller calls a driver as the sidecars do, and notes how long each operation takes from its first call to its OK.
 type caller struct {
-	truth *lab.Simulator // what the driver says is held against; nil: it isn't
+	truth        *lab.Simulator // what the driver says is held against; nil: it isn't
+	longestPause time.Duration  // between two calls; 0: lastPause
 
 	mu    sync.Mutex
 	conn  *grpc.ClientConn
@@ -189,7 +191,7 @@ var final = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.AlreadyExi
 // insist repeats a call with the pauses of a sidecar until it is OK.
 func (c *caller) insist(ctx context.Context, name string, limit time.Duration, call func(context.Context) error) error {
 	began := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := firstPause; ; pause = min(2*pause, cmp.Or(c.longestPause, lastPause)) {
 		one, cancel := context.WithTimeout(ctx, limit)
 		err := call(one)
 		cancel()

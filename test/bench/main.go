@@ -3,7 +3,8 @@
 //
 // `make bench-ecs` measures the ECS client, in calls, in time and in memory,
 // against the simulator. `make bench-lifecycle` measures disk-driver from its
-// socket, as the sidecars call it, against ecs-simulator, both as shipped. `make bench-provisioner` measures disk-provisioner
+// socket, as the sidecars call it, against ecs-simulator, both as shipped. `make bench-accounts` measures
+// many disk-drivers on one account. `make bench-provisioner` measures disk-provisioner
 // side by side with upstream's csi-provisioner, on a real control plane.
 //
 // Most figures of the ECS client are counts and ratios under the virtual clock of
@@ -24,9 +25,9 @@ func main() {
 		os.Exit(play(role))
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
-	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle or provisioner")
+	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts or provisioner")
 	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(actNames(), ",")+"; lifecycle: the scenarios; empty for all")
-	programs := flag.String("programs", "bin", "lifecycle: directory of disk-driver and ecs-simulator")
+	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	plan := scale{}
 	plan.flags()
@@ -34,6 +35,13 @@ func main() {
 	flag.Parse()
 	if *what == "lifecycle" {
 		if err := benchLifecycle(*rows, *programs, *driver, *write); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *what == "accounts" {
+		if err := benchAccounts(*programs, *write); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

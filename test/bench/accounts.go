@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// Many clusters of one account: a driver each, as a process of its own, and nothing that tells one of the other.
+const (
+	accountDrivers = 20
+	accountCallers = 40 // lifecycles at once of each driver, which begin anew when they are over: more than a window takes
+
+	// accountAction is the action that holds the others up: ECS publishes its limit, the lowest of those of a lifecycle.
+	accountAction = "AttachDisk"
+	accountLimit  = 500
+
+	accountWindows  = 7
+	accountUnsteady = 2 // of these, in which nobody knows the limit
+
+	// accountPause is the longest pause of the sidecars between two calls, as topodisk's chart starts them.
+	accountPause = 10 * time.Second
+)
+
+// accountFigures are what the windows came to that were counted.
+type accountFigures struct {
+	throttled, calls int // of the actions that change something, by all drivers
+	used             []int
+	waits            []time.Duration // mean of each driver, from the first call of a publish to its OK
+}
+
+// benchAccounts runs the drivers and writes the page's section.
+func benchAccounts(programs, page string) (err error) {
+	ctx := context.Background()
+	if programs, err = filepath.Abs(programs); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "accounts")
+	if err != nil {
+		return err
+	}
+	args := []string{"--zone=" + zone, "--queues=parallel", "--calls-kept=1000000", "--throttle=default", "--access-key=" + lab.KeyID + "=" + lab.Secret}
+	for i := range instances {
+		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
+	}
+	r, err := lab.StartReplicas(ctx, programs, dir, region, args...)
+	defer func() {
+		if r != nil {
+			err = errors.Join(err, r.Stop())
+		}
+		if err == nil {
+			err = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w (logs in %s)", err, dir)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := r.Simulator.SetLatency(ctx, fixed("real")(0)); err != nil {
+		return err
+	}
+	callers := make([]*caller, accountDrivers)
+	for i := range callers {
+		if callers[i], err = (csiDriver{name: fmt.Sprintf("topodisk-%d", i)}).start(ctx, r); err != nil {
+			return err
+		}
+		defer callers[i].close()
+		callers[i].longestPause = accountPause
+	}
+	began := time.Now().Truncate(time.Minute).Add(time.Minute)
+	time.Sleep(time.Until(began))
+	loadAccount(ctx, callers, began)
+	calls, err := r.Simulator.Calls(ctx, "")
+	if err != nil {
+		return err
+	}
+	f := countAccount(calls, began.Add(accountUnsteady*time.Minute), began.Add(accountWindows*time.Minute))
+	for _, c := range callers {
+		f.waits = append(f.waits, mean(c.took["publish"]))
+	}
+	slices.Sort(f.waits)
+	text := f.markdown()
+	fmt.Println(text)
+	if page == "" {
+		return nil
+	}
+	return writeSection(page, "accounts", text)
+}
+
+// loadAccount keeps all drivers busy until the last window is over.
+func loadAccount(ctx context.Context, callers []*caller, began time.Time) {
+	ctx, cancel := context.WithDeadline(ctx, began.Add(accountWindows*time.Minute))
+	defer cancel()
+	var all sync.WaitGroup
+	for i, c := range callers {
+		for k := range accountCallers {
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					if err := c.lifecycle(ctx, fmt.Sprintf("pvc-%d-%d-%d", i, k, n), instance(i*accountCallers+k)); err != nil && ctx.Err() == nil {
+						fmt.Fprintln(os.Stderr, "bench:", err)
+					}
+				}
+			})
+		}
+	}
+	time.Sleep(time.Until(began.Add(accountUnsteady * time.Minute)))
+	for _, c := range callers {
+		c.reset()
+	}
+	all.Wait()
+}
+
+// countAccount counts the calls of the windows from one time to another.
+func countAccount(calls []ecssim.Call, from, to time.Time) (f accountFigures) {
+	f.used = make([]int, int(to.Sub(from)/time.Minute))
+	for _, call := range calls {
+		if call.Time.Before(from) || !call.Time.Before(to) || strings.HasPrefix(call.Action, "Describe") {
+			continue
+		}
+		f.calls++
+		switch {
+		case strings.HasPrefix(call.Code, "Throttling"):
+			f.throttled++
+		case call.Action == accountAction:
+			f.used[int(call.Time.Sub(from)/time.Minute)]++
+		}
+	}
+	return f
+}
+
+func mean(took []time.Duration) time.Duration {
+	sum := time.Duration(0)
+	for _, d := range took {
+		sum += d
+	}
+	return sum / time.Duration(max(1, len(took)))
+}
+
+// markdown is the section of docs/benchmarks.md.
+func (f accountFigures) markdown() string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	row := func(name string, value float64, unit, target string, ok bool) {
+		verdict := "ok"
+		if !ok {
+			verdict = "MISSED"
+		}
+		p("| %s | %s | %s | %s |", name, number(value, unit), target, verdict)
+	}
+	p("## Many clusters on one account")
+	p("")
+	p("%d drivers, each a process of the shipped `disk-driver`, on one account of the shipped `ecs-simulator`, whose limits they are not", accountDrivers)
+	p("told: %d calls of %s a minute, and the others of its profile `default`. Nothing coordinates the drivers. Each has %d lifecycles", accountLimit, accountAction, accountCallers)
+	p("under way at any time, so that %s is what all wait for; callers pause for at most %v between two calls, as the chart's", accountAction, accountPause)
+	p("sidecars do. Latencies are those of profile `real`, without spread.")
+	p("")
+	p("| figure | measured | target | |")
+	p("|---|---|---|---|")
+	throttled := 100 * float64(f.throttled) / float64(f.calls)
+	row("throttled calls, of those that change something", throttled, "%", "<= 5 %", throttled <= 5)
+	least := 100 * float64(slices.Min(f.used)) / accountLimit
+	row("limit of "+accountAction+" that was used, least of the windows", least, "%", ">= 85 %", least >= 85)
+	longest, median := f.waits[len(f.waits)-1], f.waits[len(f.waits)/2]
+	ratio := longest.Seconds() / median.Seconds()
+	row("mean wait for a publish, longest of the drivers / their median", ratio, "", "<= 3", ratio <= 3)
+	p("")
+	p("- Counted are the windows after the first %d, in which nobody knows the limits: %d windows of a minute, with %v of %s accepted and %d of %d calls throttled.", accountUnsteady, len(f.used), f.used, accountAction, f.throttled, f.calls)
+	p("- The drivers' mean waits are %v to %v, their median is %v.", f.waits[0].Round(100*time.Millisecond), longest.Round(100*time.Millisecond), median.Round(100*time.Millisecond))
+	p("- %s Commit %s, %s.", machine("make bench-accounts"), commit(), time.Now().UTC().Format("2006-01-02"))
+	return b.String()
+}
