@@ -34,13 +34,13 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 	})
 }
 
-// attach attaches a disk that was looked at before.
+// attach attaches a disk that was read before.
 func attach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
 	d, _ := c.Latest(ctx, id)
 	return c.Attach(ctx, instance, id, false, attachment.NewRecord(instance, d).Attached)
 }
 
-// detach detaches a disk that was looked at before.
+// detach detaches a disk that was read before.
 func detach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
 	d, _ := c.Latest(ctx, id)
 	return c.Detach(ctx, instance, id, attachment.NewRecord(instance, d).Detached)
@@ -97,7 +97,7 @@ func phaseOf(sim *ecssim.Server, id disk.ID, instance string) string {
 	return ""
 }
 
-func TestADiskJustMadeIsAttachedDetachedAndDeletedWithoutACallInVain(t *testing.T) {
+func TestANewDiskIsAttachedWithoutACallInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := working(t, nil)
 		made, err := create(t.Context(), c, "vol-1")
@@ -245,7 +245,7 @@ func TestAReplyThatIsLostLosesNothing(t *testing.T) {
 	}
 }
 
-func TestACallThatNeverArrivedIsAnUnknownOutcomeAndWorksTheNextTime(t *testing.T) {
+func TestACallThatNeverArrivedHasAnUnknownOutcome(t *testing.T) {
 	for _, action := range []string{"AttachDisk", "DetachDisk"} {
 		t.Run(action, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestWorkThatFailsIsPendingAndWorksTheNextTime(t *testing.T) {
 	})
 }
 
-func TestManyDisksOfAnInstanceAreAttachedAsFastAsItTakesThem(t *testing.T) {
+func TestManyDisksOfAnInstanceAttachAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		queues ecssim.Queues

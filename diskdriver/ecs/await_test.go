@@ -31,7 +31,7 @@ func ripening(t *testing.T, length time.Duration, n int) (*ecssim.Server, *Clien
 
 func isAvailable(d disk.Disk) (bool, error) { return d.State == disk.Available, nil }
 
-func TestWaitsShareLooks(t *testing.T) {
+func TestWaitsShareReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 250
 		sim, c, ids := ripening(t, 10*time.Second, n)
@@ -51,13 +51,13 @@ func TestWaitsShareLooks(t *testing.T) {
 			t.Errorf("it took %v to see what takes 10s", took)
 		}
 		// Three calls for all disks, further and further apart.
-		if looks := calls(sim, "DescribeDisks") - before; looks > 3*24 {
-			t.Errorf("%d waits made %d calls in %v", 2*n, looks, took)
+		if reads := calls(sim, "DescribeDisks") - before; reads > 3*24 {
+			t.Errorf("%d waits made %d calls in %v", 2*n, reads, took)
 		}
 	})
 }
 
-func TestNobodyLooksWhileNobodyWaits(t *testing.T) {
+func TestNobodyReadsWhileNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, ids := ripening(t, time.Hour, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -72,7 +72,7 @@ func TestNobodyLooksWhileNobodyWaits(t *testing.T) {
 		before := calls(sim, "DescribeDisks")
 		time.Sleep(time.Hour)
 		if n := calls(sim, "DescribeDisks") - before; n > 0 {
-			t.Errorf("%d looks were made for nobody", n)
+			t.Errorf("%d reads were made for nobody", n)
 		}
 	})
 }
@@ -100,8 +100,8 @@ func TestAChangeIsSeenAsSoonAsItIsOver(t *testing.T) {
 		if p50 := late[len(late)/2]; p50 < 0 || p50 > length/10 {
 			t.Errorf("the client adds %v, want at most a tenth of %v; all: %v", p50, length, late)
 		}
-		if looks := calls(sim, "DescribeDisks") - before; looks > 120 {
-			t.Errorf("40 changes took %d looks", looks)
+		if reads := calls(sim, "DescribeDisks") - before; reads > 120 {
+			t.Errorf("40 changes took %d reads", reads)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func overAfter(began time.Time, length time.Duration) func(disk.Disk) (bool, err
 	return func(disk.Disk) (bool, error) { return time.Since(began) >= length, nil }
 }
 
-func TestAFailedLookFailsNoWait(t *testing.T) {
+func TestAFailedReadFailsNoWait(t *testing.T) {
 	for _, fault := range []ecssim.Fault{
 		{Do: ecssim.FaultThrottle, Code: "Throttling.User", Count: 3},
 		{Do: ecssim.FaultError, Status: 500, Code: "InternalError", Count: 3},
@@ -147,7 +147,7 @@ func TestAFailedLookFailsNoWait(t *testing.T) {
 	}
 }
 
-func TestNoMisbehaviourOfALookFailsAWait(t *testing.T) {
+func TestNoOddReplyFailsAWait(t *testing.T) {
 	for _, kind := range ecssim.FaultKinds {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-func TestADiskThatLivesWithItsInstanceIsAttachedAndDetachedAsECSDemands(t *testing.T) {
+func TestAnEphemeralDiskGoesWithItsInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := working(t, nil)
 		try := disk.Attempt{Zone: zoneH, Category: "elastic_ephemeral_disk_standard", Size: 64}

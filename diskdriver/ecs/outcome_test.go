@@ -105,7 +105,7 @@ func TestTheSameTokenEndsAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestADiskThatWasMadeIsNeverForgottenOverAFailedRead(t *testing.T) {
+func TestAFailedReadForgetsNoDisk(t *testing.T) {
 	for _, f := range []ecssim.Fault{
 		{Do: ecssim.FaultError, Status: 403, Code: "Forbidden.RAM"},
 		{Do: ecssim.FaultError, Status: 400, Code: "InvalidParameter"},

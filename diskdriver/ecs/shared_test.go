@@ -57,8 +57,8 @@ func TestWaitsForSnapshotsShareCalls(t *testing.T) {
 			t.Errorf("it took %v to see what takes a minute", took)
 		}
 		// Two calls for all, about every three seconds; each alone would make twenty.
-		if looks := calls(sim, "DescribeSnapshots") - before; looks > 2*35 {
-			t.Errorf("%d waits made %d calls in %v", n, looks, took)
+		if reads := calls(sim, "DescribeSnapshots") - before; reads > 2*35 {
+			t.Errorf("%d waits made %d calls in %v", n, reads, took)
 		}
 	})
 }
@@ -99,11 +99,11 @@ func TestWaitsForGroupsShareCalls(t *testing.T) {
 		}
 		// Three calls for the groups and two for their members, about every three
 		// seconds; each group alone would make twenty of either.
-		if looks := calls(sim, "DescribeSnapshotGroups"); looks > 3*35 {
-			t.Errorf("%d waits made %d DescribeSnapshotGroups in %v", n, looks, took)
+		if reads := calls(sim, "DescribeSnapshotGroups"); reads > 3*35 {
+			t.Errorf("%d waits made %d DescribeSnapshotGroups in %v", n, reads, took)
 		}
-		if looks := calls(sim, "DescribeSnapshots"); looks > 2*35 {
-			t.Errorf("%d waits made %d DescribeSnapshots in %v", n, looks, took)
+		if reads := calls(sim, "DescribeSnapshots"); reads > 2*35 {
+			t.Errorf("%d waits made %d DescribeSnapshots in %v", n, reads, took)
 		}
 	})
 }
@@ -124,8 +124,8 @@ func TestReadsOfSnapshotsShareCalls(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if looks := calls(sim, "DescribeSnapshots") - before; looks > 4 {
-			t.Errorf("102 reads made %d calls", looks)
+		if reads := calls(sim, "DescribeSnapshots") - before; reads > 4 {
+			t.Errorf("102 reads made %d calls", reads)
 		}
 	})
 }
@@ -170,8 +170,8 @@ func TestWaitsForTasksShareCalls(t *testing.T) {
 		}
 		all.Wait()
 		// One call for all every ten seconds; each alone would make thirty.
-		if looks := calls(sim, "DescribeTasks") - before; looks > 40 {
-			t.Errorf("%d waits made %d calls", n, looks)
+		if reads := calls(sim, "DescribeTasks") - before; reads > 40 {
+			t.Errorf("%d waits made %d calls", n, reads)
 		}
 	})
 }

@@ -141,14 +141,14 @@ func (s *snapshots) PageSnapshots(ctx context.Context, filter disk.SnapshotFilte
 		}
 		return nil, "", err
 	}
-	var shots []disk.Snapshot
+	var page []disk.Snapshot
 	for _, shown := range reply.Snapshots.Snapshot {
 		// An answer to some other question must not pass for this one.
-		if shot := snapshotFromECS(shown); filter.Passes(shot) {
-			shots = append(shots, shot)
+		if s := snapshotFromECS(shown); filter.Passes(s) {
+			page = append(page, s)
 		}
 	}
-	return shots, reply.NextToken, nil
+	return page, reply.NextToken, nil
 }
 
 // describeSnapshots reads one page. A reply without a list of snapshots is no

@@ -11,7 +11,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-func TestTagsAreSetAndRemovedAndWithoutAnyNothingIsCalled(t *testing.T) {
+func TestTagsAreSetAndRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := simulate(t, func(*ecssim.Config) {})
 		d, err := create(t.Context(), c, "vol-1")

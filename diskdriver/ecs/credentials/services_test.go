@@ -139,7 +139,7 @@ func TestAWrongClockIsNotTakenForTheEndOfKeys(t *testing.T) {
 	}
 }
 
-func TestTheMetadataServiceIsAskedWithATokenIfItGivesOne(t *testing.T) {
+func TestMetadataTokensAreUsed(t *testing.T) {
 	for name, test := range map[string]struct {
 		required bool
 		puts     http.RoundTripper // answers PUT; nil: the simulator does
