@@ -131,7 +131,8 @@ func (s *shared) client(keys credentials.Provider) *Client {
 		return describe.all(ctx, namedQuery(name, s.clusterID))
 	}}
 	c.disks.names = batch.NewReader(batch.Config[string, []disk.Disk]{
-		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find, Throttled: func() bool { return false },
+		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find,
+		Throttled: func() bool { return session.Throttled(transport.DescribeDisks.Name) },
 	})
 	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, snapshotForm, c.snapshots.byID, nil)
 	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, groupForm, c.groups.byID, nil)
