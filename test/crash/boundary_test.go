@@ -53,21 +53,27 @@ func (s *stage) driverCalls(ctx context.Context) (made, deleted []moment, err er
 	if err := errors.Join(s.claim(ctx, "watched", atOnce), s.settle(ctx)); err != nil {
 		return nil, nil, err
 	}
-	made = ofDriver(s.passed())
+	made = ofDriver(s.passed(), "CreateVolume")
 	if err := errors.Join(s.deleteAll(ctx), s.settle(ctx)); err != nil {
 		return nil, nil, err
 	}
-	deleted = ofDriver(s.passed())
+	deleted = ofDriver(s.passed(), "DeleteVolume")
 	if len(made) == 0 || len(deleted) == 0 {
 		err = fmt.Errorf("the driver made a disk with %d calls to ECS, and deleted it with %d", len(made), len(deleted))
 	}
 	return made, deleted, err
 }
 
-// ofDriver numbers the driver's own among calls that have passed.
-func ofDriver(passed []string) (all []moment) {
+// ofDriver numbers the driver's own among calls that have passed, from when the provisioner first made a call until that
+// was answered. What the driver asks at other times has to do with no volume.
+func ofDriver(passed []string, call string) (all []moment) {
+	begin := slices.Index(passed, moment{call: call}.String())
+	end := slices.Index(passed, moment{call: call, after: true}.String())
+	if begin < 0 || end < begin {
+		return nil
+	}
 	count := map[string]int{}
-	for _, text := range passed {
+	for _, text := range passed[begin:end] {
 		var m moment
 		if _, err := fmt.Sscanf(text, "before %s #", &m.call); err == nil && m.byDriver() {
 			count[m.call]++

@@ -42,7 +42,7 @@ const leaseName = "external-attacher-leader-diskplugin-csi-alibabacloud-com"
 // takes over 37 s after the last renewal at the latest; with two stand-bys it is about 20 s.
 const (
 	takeoverTakes = 37 * time.Second
-	workLost      = 6 * time.Second // beyond that, until all is done
+	workLost      = 8 * time.Second // beyond that, until all is done
 )
 
 // cluster is a control plane with the Pods of the controller: a leader and stand-bys.
