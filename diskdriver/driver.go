@@ -15,6 +15,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
+	"github.com/topodisk/topodisk/diskdriver/suspension"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -121,6 +122,7 @@ type Driver struct {
 	accounts   *accounts      // nil on a node
 	node       csi.NodeServer // nil but on a node
 	inflight   *inflight
+	watch      *suspension.Watch // nil on a node
 	chain      grpc.UnaryServerInterceptor
 }
 
@@ -141,6 +143,7 @@ func New(config Config, ecs ECS) (*Driver, error) {
 	inflight := newInflight()
 	controller := newController(config, ecs, attachment.NewTable())
 	accounts := newAccounts(config.Accounts, controller)
+	watch := &suspension.Watch{}
 	return &Driver{
 		readiness:  readiness,
 		metrics:    m,
@@ -148,7 +151,8 @@ func New(config Config, ecs ECS) (*Driver, error) {
 		controller: controller,
 		accounts:   accounts,
 		inflight:   inflight,
-		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse, accounts.serve),
+		watch:      watch,
+		chain:      chain(recoverPanics(m.panics), logCalls, m.measure, translate, inflight.refuse, markBeginning(watch), accounts.serve),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/suspension"
 )
 
 // chain puts interceptors around each other, the first outermost.
@@ -27,6 +28,14 @@ func chain(interceptors ...grpc.UnaryServerInterceptor) grpc.UnaryServerIntercep
 		return interceptors[0](ctx, req, info, func(ctx context.Context, req any) (any, error) {
 			return inner(ctx, req, info, handler)
 		})
+	}
+}
+
+// markBeginning lets the ECS client know whether the process was suspended since a
+// call began.
+func markBeginning(watch *suspension.Watch) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		return handler(watch.Mark(ctx), req)
 	}
 }
 

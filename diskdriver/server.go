@@ -85,6 +85,7 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	if d.controller != nil {
 		background.Go(func() { d.readiness.watch(ctx) })
 		background.Go(func() { sweeping(ctx, d.accounts, d.inflight) })
+		background.Go(func() { d.watch.Run(ctx) })
 	}
 	background.Go(func() {
 		<-ctx.Done()

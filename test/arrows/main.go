@@ -39,6 +39,7 @@ type rule struct {
 // stands for all packages below it.
 var rules = map[string]rule{
 	"diskdriver/disk":       {},
+	"diskdriver/suspension": {},
 	"diskdriver/params":     {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/listing":    {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/capability": {allowed: []string{module + "/diskdriver/disk", csiSpec}},
@@ -75,7 +76,7 @@ var rules = map[string]rule{
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
 	"diskdriver/ecs/transport": {
-		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/suspension", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
 			module + "/diskdriver/ecs/internal", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},

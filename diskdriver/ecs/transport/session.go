@@ -26,6 +26,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
+	"github.com/topodisk/topodisk/diskdriver/suspension"
 )
 
 // callsInFlight is how many calls of one action a Session makes at once; the next
@@ -91,6 +92,10 @@ func (s *Session) Throttled(action string) bool { return s.limiters[action].Thro
 // ErrNotReady ends a call that didn't get its turn.
 var ErrNotReady = fmt.Errorf("%w, for another call is first", ratelimit.ErrNotSent)
 
+// ErrSuspended ends a call that would change something for a caller that may have
+// been replaced meanwhile.
+var ErrSuspended = disk.Errorf(disk.Pending, "%w, for the driver did not run for a while and another may have taken over; the same call again goes on", ratelimit.ErrNotSent)
+
 // build makes a fresh request, and what its reply is read into.
 type build func() (requests.AcsRequest, responses.AcsResponse)
 
@@ -99,6 +104,9 @@ func (s *Session) send(ctx context.Context, a action, turn Turn, build build) er
 	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	return s.limiters[a.Name].Do(limited, func() error {
+		if a.mutates && suspension.Happened(ctx) {
+			return ErrSuspended
+		}
 		if !turn.Start() {
 			return ErrNotReady
 		}
