@@ -84,6 +84,10 @@ type creationDriver struct {
 	calls int // of ECS, until the fate
 }
 
+// evidenceLasts is for how long a disk that was shown proves to diskdriver/ecs that
+// the keys may list. A read that shows nothing is believed so long after they may not.
+const evidenceLasts = 10 * time.Second
+
 // fate is what happens to one call of ECS.
 type fate string
 
@@ -227,6 +231,7 @@ func (w *creationWalk) happen() {
 		if w.blind = !w.blind; w.blind {
 			w.tell("the keys may not list any more")
 			w.must(w.sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultNothing}))
+			time.Sleep(evidenceLasts)
 		} else {
 			w.tell("the keys may list again")
 			w.sim.ClearFaults()
