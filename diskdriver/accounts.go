@@ -38,9 +38,9 @@ const (
 	// accounts.
 	accountKept = volume.TemporaryKept + 6*volume.SweepEvery
 
-	// shortestRest is for how long nobody must have asked for an account that
+	// shortestIdle is for how long nobody must have asked for an account that
 	// gives way to another one. By then ECS's reads show what was done for it.
-	shortestRest = creation.Visible
+	shortestIdle = creation.Visible
 )
 
 // accounts keeps a controller for each account that requests named lately: what
@@ -109,7 +109,7 @@ func (a *accounts) take(secrets map[string]string) (*account, error) {
 	key := keyOf(secrets)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tidy(time.Now())
+	a.dropIdle(time.Now())
 	chosen := a.known[key]
 	if chosen == nil {
 		ecs, err := a.open.Account(secrets)
@@ -134,29 +134,29 @@ func (a *accounts) release(chosen *account) {
 	chosen.left = time.Now()
 }
 
-// rested says for how long nobody has asked for the account.
-func (c *account) rested(now time.Time) time.Duration {
+// idleFor says for how long nobody has asked for the account.
+func (c *account) idleFor(now time.Time) time.Duration {
 	if c.calls > 0 {
 		return 0
 	}
 	return now.Sub(c.left)
 }
 
-// tidy drops the accounts that nobody asks for any more.
-func (a *accounts) tidy(now time.Time) {
-	maps.DeleteFunc(a.known, func(_ accountKey, c *account) bool { return c.rested(now) > accountKept })
+// dropIdle drops the accounts that nobody asks for any more.
+func (a *accounts) dropIdle(now time.Time) {
+	maps.DeleteFunc(a.known, func(_ accountKey, c *account) bool { return c.idleFor(now) > accountKept })
 }
 
-// room makes room for one more account: the one that has rested longest gives
+// room makes room for one more account: the one that has been idle longest gives
 // way. Pending: all are in use.
 func (a *accounts) room(now time.Time) error {
 	if len(a.known) < mostAccounts {
 		return nil
 	}
 	longest := slices.MaxFunc(slices.Collect(maps.Keys(a.known)), func(x, y accountKey) int {
-		return cmp.Compare(a.known[x].rested(now), a.known[y].rested(now))
+		return cmp.Compare(a.known[x].idleFor(now), a.known[y].idleFor(now))
 	})
-	if a.known[longest].rested(now) < shortestRest {
+	if a.known[longest].idleFor(now) < shortestIdle {
 		return disk.Errorf(disk.Pending, "secrets: %d accounts are in use, and at most so many are at a time", mostAccounts)
 	}
 	delete(a.known, longest)
@@ -167,7 +167,7 @@ func (a *accounts) room(now time.Time) error {
 func (a *accounts) all() []*controller {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tidy(time.Now())
+	a.dropIdle(time.Now())
 	all := []*controller{a.own}
 	for _, c := range a.known {
 		all = append(all, c.controller)

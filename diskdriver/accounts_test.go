@@ -94,7 +94,7 @@ func TestAccountsAreKeptAndDropped(t *testing.T) {
 		if code := ask(t, a, mostAccounts); code != codes.Aborted {
 			t.Errorf("too many at a time: the answer is %s", code)
 		}
-		time.Sleep(shortestRest)
+		time.Sleep(shortestIdle)
 		ask(t, a, 0) // now 1 has rested longest
 		before := opener.opened
 		ask(t, a, mostAccounts)

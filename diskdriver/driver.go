@@ -55,9 +55,9 @@ type Config struct {
 	Nodes Nodes
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
-	// Told hears whenever it is news that ECS answers (nil) or why it doesn't;
-	// nil tells nobody. It must not block.
-	Told func(error)
+	// OnReady is called when ECS answers (nil) or why it doesn't, whenever that
+	// changes; nil for none. It must not block.
+	OnReady func(error)
 }
 
 // known returns what is known of an instance.
@@ -139,7 +139,7 @@ func New(config Config, ecs ECS) (*Driver, error) {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	readiness := &readiness{cloud: ecs, ready: m.ready, told: config.Told}
+	readiness := &readiness{cloud: ecs, ready: m.ready, notify: config.OnReady}
 	inflight := newInflight()
 	controller := newController(config, ecs, attachment.NewTable())
 	accounts := newAccounts(config.Accounts, controller)

@@ -21,11 +21,11 @@ const (
 
 // readiness keeps the last answer to: do the credentials and ECS work?
 type readiness struct {
-	cloud Cloud
-	ready prometheus.Gauge
-	good  atomic.Bool
-	told  func(error) // hears of news; may be nil
-	cause string      // of the last answer
+	cloud  Cloud
+	ready  prometheus.Gauge
+	good   atomic.Bool
+	notify func(error) // hears of news; may be nil
+	cause  string      // of the last answer
 }
 
 // ok returns the last answer, false before the first.
@@ -85,8 +85,8 @@ func (r *readiness) check(ctx context.Context, known bool) bool {
 			klog.ErrorS(err, "ECS does not answer; the driver is not ready")
 		}
 	}
-	if news && r.told != nil {
-		r.told(err)
+	if news && r.notify != nil {
+		r.notify(err)
 	}
 	return good
 }

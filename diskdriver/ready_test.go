@@ -108,7 +108,7 @@ func TestAnotherCauseIsNewsAndTheSameIsNot(t *testing.T) {
 	}
 	c := &cloud{}
 	var told []string
-	r := &readiness{cloud: c, ready: prometheus.NewGauge(prometheus.GaugeOpts{}), told: func(err error) { told = append(told, fmt.Sprint(err)) }}
+	r := &readiness{cloud: c, ready: prometheus.NewGauge(prometheus.GaugeOpts{}), notify: func(err error) { told = append(told, fmt.Sprint(err)) }}
 	for i, answer := range []struct {
 		err  error
 		news bool

@@ -116,7 +116,7 @@ func runController(ctx context.Context, o *options, registry *prometheus.Registr
 	}
 	ready := &readiness{}
 	ready.await("ECS", errors.New("no answer yet"))
-	config.Told = func(err error) {
+	config.OnReady = func(err error) {
 		ready.await("ECS", err)
 		tell(err)
 	}

@@ -5,15 +5,15 @@ package disk
 type Offers map[Zone]map[Category]Range
 
 // Sizes returns the smallest and the largest size of any disk that is to be had
-// of the choices in the places, and whether there is one. A place without a
+// of the choices in the candidates, and whether there is one. A candidate without a
 // zone is the whole region.
-func (o Offers) Sizes(choices []Choice, places []Place, multiAttach bool) (Range, bool) {
+func (o Offers) Sizes(choices []Choice, candidates []ZoneCandidate, multiAttach bool) (Range, bool) {
 	var all Range
 	found := false
 	for zone, offered := range o {
 		for _, choice := range choices {
 			sizes, ok := overlap(choice.Sizes(), offered[choice.Category])
-			if !ok || !within(places, zone, choice.Category) || multiAttach && !categories[choice.Category].MultiAttach {
+			if !ok || !within(candidates, zone, choice.Category) || multiAttach && !categories[choice.Category].MultiAttach {
 				continue
 			}
 			if !found {
@@ -25,10 +25,10 @@ func (o Offers) Sizes(choices []Choice, places []Place, multiAttach bool) (Range
 	return all, found
 }
 
-// within says whether a disk of a zone can be reached from one of the places,
+// within says whether a disk of a zone can be reached from one of the candidates,
 // whose nodes take its category. A regional disk can from everywhere.
-func within(places []Place, zone Zone, c Category) bool {
-	for _, p := range places {
+func within(candidates []ZoneCandidate, zone Zone, c Category) bool {
+	for _, p := range candidates {
 		if (zone == "" || p.Zone == "" || p.Zone == zone) && p.takes(c) {
 			return true
 		}

@@ -79,32 +79,32 @@ func Without(plan []Attempt, c Choice) []Attempt {
 	return slices.DeleteFunc(slices.Clone(plan), func(try Attempt) bool { return try.Category == c.Category && try.Level == c.Level })
 }
 
-// Place is a zone where the disk may live, and what the nodes there take.
-type Place struct {
+// ZoneCandidate is a zone where the disk may live, and what the nodes there take.
+type ZoneCandidate struct {
 	Zone  Zone       // empty: no zone is known, which does for regional disks
 	Takes []Category // nil: not known, so no constraint
 }
 
-// takes says whether the nodes of the place can attach the category.
-func (p Place) takes(c Category) bool { return p.Takes == nil || slices.Contains(p.Takes, c) }
+// takes says whether the nodes of the candidate can attach the category.
+func (p ZoneCandidate) takes(c Category) bool { return p.Takes == nil || slices.Contains(p.Takes, c) }
 
-// Plan returns the attempts in their order: zone by zone as the places come,
+// Plan returns the attempts in their order: zone by zone as the candidates come,
 // within a zone the fits in their order. A regional disk is tried once, where
 // it comes up first. If the nodes take none of the fits the error is
 // OutOfStock, for other nodes may; if there is no zone it is Invalid.
-func Plan(fits []Fit, places []Place) ([]Attempt, error) {
+func Plan(fits []Fit, candidates []ZoneCandidate) ([]Attempt, error) {
 	var plan []Attempt
 	var refused []string
-	for _, place := range places {
+	for _, candidate := range candidates {
 		for _, fit := range fits {
-			zone := place.Zone
+			zone := candidate.Zone
 			if fit.Category.Regional() {
 				zone = ""
 			} else if zone == "" {
 				continue
 			}
-			if !place.takes(fit.Category) {
-				refused = append(refused, fmt.Sprintf("%s in zone %s", fit.Category, place.Zone))
+			if !candidate.takes(fit.Category) {
+				refused = append(refused, fmt.Sprintf("%s in zone %s", fit.Category, candidate.Zone))
 				continue
 			}
 			try := Attempt{Zone: zone, Category: fit.Category, Level: fit.Level, Size: fit.Size}

@@ -138,22 +138,22 @@ func TestPlanGoesZoneByZoneThenChoiceByChoice(t *testing.T) {
 	regional := Fit{Choice{Category: "cloud_regional_disk_auto"}, 20}
 	in := func(z Zone, f Fit) Attempt { return Attempt{Zone: z, Category: f.Category, Size: 20} }
 	for _, row := range []struct {
-		name   string
-		fits   []Fit
-		places []Place
-		want   []Attempt
-		kind   Kind
-		text   string
+		name       string
+		fits       []Fit
+		candidates []ZoneCandidate
+		want       []Attempt
+		kind       Kind
+		text       string
 	}{
-		{name: "zones first", fits: []Fit{ssd, auto}, places: []Place{{Zone: "b"}, {Zone: "a"}}, want: []Attempt{in("b", ssd), in("b", auto), in("a", ssd), in("a", auto)}},
-		{name: "a node's labels", fits: []Fit{ssd, auto}, places: []Place{{Zone: "a", Takes: []Category{"cloud_auto"}}, {Zone: "b"}}, want: []Attempt{in("a", auto), in("b", ssd), in("b", auto)}},
-		{name: "regional once", fits: []Fit{ssd, regional}, places: []Place{{Zone: "a"}, {Zone: "b"}}, want: []Attempt{in("a", ssd), in("", regional), in("b", ssd)}},
-		{name: "regional without zones", fits: []Fit{ssd, regional}, places: []Place{{}}, want: []Attempt{in("", regional)}},
-		{name: "no zone", fits: []Fit{ssd}, places: []Place{{}}, kind: Invalid, text: "no zone is given"},
-		{name: "a node that takes none", fits: []Fit{ssd}, places: []Place{{Zone: "a", Takes: []Category{"cloud_auto"}}}, kind: OutOfStock, text: "the node takes none of the disk types: cloud_ssd in zone a"},
+		{name: "zones first", fits: []Fit{ssd, auto}, candidates: []ZoneCandidate{{Zone: "b"}, {Zone: "a"}}, want: []Attempt{in("b", ssd), in("b", auto), in("a", ssd), in("a", auto)}},
+		{name: "a node's labels", fits: []Fit{ssd, auto}, candidates: []ZoneCandidate{{Zone: "a", Takes: []Category{"cloud_auto"}}, {Zone: "b"}}, want: []Attempt{in("a", auto), in("b", ssd), in("b", auto)}},
+		{name: "regional once", fits: []Fit{ssd, regional}, candidates: []ZoneCandidate{{Zone: "a"}, {Zone: "b"}}, want: []Attempt{in("a", ssd), in("", regional), in("b", ssd)}},
+		{name: "regional without zones", fits: []Fit{ssd, regional}, candidates: []ZoneCandidate{{}}, want: []Attempt{in("", regional)}},
+		{name: "no zone", fits: []Fit{ssd}, candidates: []ZoneCandidate{{}}, kind: Invalid, text: "no zone is given"},
+		{name: "a node that takes none", fits: []Fit{ssd}, candidates: []ZoneCandidate{{Zone: "a", Takes: []Category{"cloud_auto"}}}, kind: OutOfStock, text: "the node takes none of the disk types: cloud_ssd in zone a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got, err := Plan(row.fits, row.places)
+			got, err := Plan(row.fits, row.candidates)
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -33,7 +33,7 @@ type Snapshot struct {
 	Name      string // CSI snapshot name, from the tag SnapshotNameTag
 	Source    ID
 	Size      GiB       // of the source disk
-	Created   time.Time // the point in time that it holds; zero until it is cut
+	Created   time.Time // the point in time that it holds; zero until it is taken
 	State     SnapshotState
 	Usable    bool    // a disk can be made from it, maybe while it is still in progress
 	Group     GroupID // empty if it was made alone
@@ -41,9 +41,9 @@ type Snapshot struct {
 	Tags      Tags
 }
 
-// Cut says whether the snapshot's point in time has passed: whatever is written
+// Taken says whether the snapshot's point in time has passed: whatever is written
 // to the disk from now on is not in it.
-func (s Snapshot) Cut() bool { return !s.Created.IsZero() }
+func (s Snapshot) Taken() bool { return !s.Created.IsZero() }
 
 // Phase says how far the snapshot is, for an error message.
 func (s Snapshot) Phase() string {
@@ -52,7 +52,7 @@ func (s Snapshot) Phase() string {
 		return "ECS doesn't show it"
 	case s.State == Failed:
 		return "it failed"
-	case !s.Cut():
+	case !s.Taken():
 		return "its point in time is still to come"
 	case !s.Usable:
 		return "it is being copied"
@@ -94,7 +94,7 @@ func (f SnapshotFilter) Passes(s Snapshot) bool {
 }
 
 // Group is one ECS snapshot group as a read showed it. Its members were all
-// cut at the same moment.
+// taken at the same moment.
 type Group struct {
 	ID      GroupID
 	Name    string // CSI group snapshot name, from the tag GroupNameTag
@@ -104,16 +104,16 @@ type Group struct {
 	Tags    Tags
 }
 
-// Cut says whether every member of the group is cut.
-func (g Group) Cut() bool {
-	return len(g.Members) > 0 && !slices.ContainsFunc(g.Members, func(s Snapshot) bool { return !s.Cut() })
+// Taken says whether every member of the group is taken.
+func (g Group) Taken() bool {
+	return len(g.Members) > 0 && !slices.ContainsFunc(g.Members, func(s Snapshot) bool { return !s.Taken() })
 }
 
 // Moment returns the point in time that the group holds.
 func (g Group) Moment() time.Time {
 	var moment time.Time
 	for _, s := range g.Members {
-		if s.Cut() && (moment.IsZero() || s.Created.Before(moment)) {
+		if s.Taken() && (moment.IsZero() || s.Created.Before(moment)) {
 			moment = s.Created
 		}
 	}

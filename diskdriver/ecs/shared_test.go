@@ -81,7 +81,7 @@ func TestWaitsForGroupsShareCalls(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 					return
 				}
-				group, err := c.AwaitGroup(t.Context(), id, func(g disk.Group) (bool, error) { return g.Cut(), nil })
+				group, err := c.AwaitGroup(t.Context(), id, func(g disk.Group) (bool, error) { return g.Taken(), nil })
 				var got []disk.ID
 				for _, shot := range group.Members {
 					got = append(got, shot.Source)

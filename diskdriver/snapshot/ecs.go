@@ -42,7 +42,7 @@ type Snapshots interface {
 	DeleteSnapshot(ctx context.Context, id disk.SnapshotID) error
 }
 
-// Groups makes, finds and deletes groups of snapshots that are cut at the same
+// Groups makes, finds and deletes groups of snapshots that are taken at the same
 // moment.
 type Groups interface {
 	// CreateGroup asks for a group under a client token and returns its ID; no

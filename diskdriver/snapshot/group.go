@@ -15,7 +15,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
 
-// GroupController answers the CSI GroupController service. ECS cuts the
+// GroupController answers the CSI GroupController service. ECS takes the
 // snapshots of a group at the same moment.
 type GroupController struct {
 	csi.UnimplementedGroupControllerServer
@@ -39,7 +39,7 @@ func (g *GroupController) GroupControllerGetCapabilities(context.Context, *csi.G
 }
 
 // CreateVolumeGroupSnapshot makes the group of a name, or answers with the one
-// that was made before, as soon as all its members are cut (CSI spec,
+// that was made before, as soon as all its members are taken (CSI spec,
 // CreateVolumeGroupSnapshot).
 func (g *GroupController) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
 	if err := disk.CheckName(req.GetName()); err != nil {
@@ -81,14 +81,14 @@ func sourcesOf(ids []string) ([]disk.ID, error) {
 }
 
 // takeGroup makes a group, or finds the one that was made before, and waits until
-// its members are cut.
+// its members are taken.
 func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (disk.Group, error) {
 	const ofGroup = "group " // tells its Record from that of a snapshot of the same name
 	name := ofGroup + spec.Name
 	spec.Tags = spec.Tags.And(g.config.ExtraTags)
 	await := func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
 		group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
-			return group.Cut() || group.State == disk.Failed, nil
+			return group.Taken() || group.State == disk.Failed, nil
 		})
 		if group.State == disk.Failed {
 			return group, g.failedGroup(ctx, name, group)
@@ -124,19 +124,19 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 	return group, err
 }
 
-// failedGroup is the error of a group that has failed. Before all of it was cut
+// failedGroup is the error of a group that has failed. Before all of it was taken
 // nobody knows its ID, so it goes now (CSI spec, CreateVolumeGroupSnapshot: the
 // plugin cleans up).
 func (g *GroupController) failedGroup(ctx context.Context, name string, group disk.Group) error {
-	if group.Cut() {
+	if group.Taken() {
 		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", group.ID)
 	}
 	if err := g.ecs.DeleteGroup(ctx, group.ID); err != nil {
-		return fmt.Errorf("snapshot group %s has failed before all of it was cut, and deleting it failed too: %w", group.ID, err)
+		return fmt.Errorf("snapshot group %s has failed before all of it was taken, and deleting it failed too: %w", group.ID, err)
 	}
-	klog.InfoS("Deleted a snapshot group that has failed before all of it was cut", "group", group.ID)
+	klog.InfoS("Deleted a snapshot group that has failed before all of it was taken", "group", group.ID)
 	g.records.Update(name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
-	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was cut; it is deleted, and the next call makes another", group.ID)
+	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was taken; it is deleted, and the next call makes another", group.ID)
 }
 
 // group is what is told of a group.
@@ -203,8 +203,8 @@ func (g *GroupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.G
 		return nil, err
 	case group.State == disk.Failed:
 		return nil, disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", id)
-	case !group.Cut():
-		return nil, disk.Errorf(disk.Pending, "snapshot group %s: not all of it is cut yet", id)
+	case !group.Taken():
+		return nil, disk.Errorf(disk.Pending, "snapshot group %s: not all of it is taken yet", id)
 	}
 	return &csi.GetVolumeGroupSnapshotResponse{GroupSnapshot: g.group(group)}, nil
 }

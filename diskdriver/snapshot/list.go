@@ -22,7 +22,7 @@ func (c *Controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	if err := listing.CheckMost(req.GetMaxEntries()); err != nil {
 		return nil, err
 	}
-	from, err := readBookmark(req.GetStartingToken())
+	from, err := readListPosition(req.GetStartingToken())
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (c *Controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest)
 		return nil, err
 	case shot.State == disk.Failed:
 		return nil, hasFailed(shot)
-	case shot.Cut():
+	case shot.Taken():
 		response.Entries = []*csi.ListSnapshotsResponse_Entry{{Snapshot: c.config.snapshot(shot)}}
 	}
 	return response, nil
@@ -71,7 +71,7 @@ const (
 // listFrom reads on from a place in the list, and returns the place where it has
 // got to. It reads whole pages of ECS's, as many as together are asked for; only
 // if that is less than the smallest one has, it stops within a page.
-func (c *Controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, at bookmark, most int) ([]disk.Snapshot, bookmark, error) {
+func (c *Controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, at listPosition, most int) ([]disk.Snapshot, listPosition, error) {
 	var all []disk.Snapshot
 	for room := most; room >= leastOfPage || len(all) == 0; room = most - len(all) {
 		page, next, err := c.ecs.PageSnapshots(ctx, filter, at.page, min(max(at.skip+room, leastOfPage), mostOfPage))
@@ -86,48 +86,48 @@ func (c *Controller) listFrom(ctx context.Context, filter disk.SnapshotFilter, a
 				return all, at, nil
 			}
 			// One whose point in time is still to come is none to CSI.
-			if shot := page[at.skip]; shot.Cut() {
+			if shot := page[at.skip]; shot.Taken() {
 				all = append(all, shot)
 			}
 		}
-		if at = (bookmark{page: next}); next == "" {
+		if at = (listPosition{page: next}); next == "" {
 			break
 		}
 	}
 	return all, at, nil
 }
 
-// bookmark is a place in the list of snapshots: a page of ECS's, and how many
-// snapshots of it come before. The zero bookmark is the end, or in a request the
+// listPosition is a place in the list of snapshots: a page of ECS's, and how many
+// snapshots of it come before. The zero listPosition is the end, or in a request the
 // beginning.
-type bookmark struct {
+type listPosition struct {
 	page string // ECS's token; empty for the first page
 	skip int
 }
 
-// bookmarkPrefix begins the token of a bookmark; what is skipped follows, if it is
+// positionPrefix begins the token of a listPosition; what is skipped follows, if it is
 // anything, a colon, and ECS's token.
-const bookmarkPrefix = "page:"
+const positionPrefix = "page:"
 
-// readBookmark reads the token of a bookmark.
-func readBookmark(token string) (bookmark, error) {
-	text, ours := strings.CutPrefix(token, bookmarkPrefix)
+// readListPosition reads the token of a listPosition.
+func readListPosition(token string) (listPosition, error) {
+	text, ours := strings.CutPrefix(token, positionPrefix)
 	skip, page, _ := strings.Cut(text, ":")
 	n, err := strconv.Atoi(cmp.Or(skip, "0"))
-	b := bookmark{page: page, skip: n}
+	b := listPosition{page: page, skip: n}
 	if token != "" && (!ours || err != nil || n < 0 || n > mostOfPage || b.token() != token) {
-		return bookmark{}, listing.BadToken(token)
+		return listPosition{}, listing.BadToken(token)
 	}
 	return b, nil
 }
 
-// token returns the bookmark as a token, empty at the end.
-func (b bookmark) token() string {
+// token returns the listPosition as a token, empty at the end.
+func (b listPosition) token() string {
 	switch {
-	case b == bookmark{}:
+	case b == listPosition{}:
 		return ""
 	case b.skip == 0:
-		return bookmarkPrefix + ":" + b.page
+		return positionPrefix + ":" + b.page
 	}
-	return bookmarkPrefix + strconv.Itoa(b.skip) + ":" + b.page
+	return positionPrefix + strconv.Itoa(b.skip) + ":" + b.page
 }

@@ -145,7 +145,7 @@ func FuzzTokens(f *testing.F) {
 		if last, err := listing.Start(0, token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && token != "" && listing.Token(last) != token {
 			t.Errorf("a list of volumes from %q: after %q, error %v", token, last, err)
 		}
-		if b, err := readBookmark(token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && b.token() != token {
+		if b, err := readListPosition(token); err != nil && (disk.KindOf(err) != disk.BadToken || token == "") || err == nil && b.token() != token {
 			t.Errorf("a list of snapshots from %q: %+v, error %v", token, b, err)
 		}
 	})

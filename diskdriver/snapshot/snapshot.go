@@ -121,7 +121,7 @@ func (c *Controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 		return nil, err
 	case shot.State == disk.Failed:
 		return nil, hasFailed(shot)
-	case !shot.Cut():
+	case !shot.Taken():
 		return nil, disk.Errorf(disk.Pending, "snapshot %s: %s", shot.ID, shot.Phase())
 	}
 	return &csi.GetSnapshotResponse{Snapshot: c.config.snapshot(shot)}, nil

@@ -35,7 +35,7 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 	name := purpose + spec.Name
 	spec.Tags = spec.Tags.And(t.extraTags)
 	await := func(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
-		shot, err := t.ecs.AwaitSnapshot(ctx, id, isCut)
+		shot, err := t.ecs.AwaitSnapshot(ctx, id, isTaken)
 		if shot.State == disk.Failed {
 			return shot, t.Failed(ctx, purpose, spec.Name, shot)
 		}
@@ -90,10 +90,10 @@ func answerOfWait(err error) creation.Answer {
 	return creation.Made
 }
 
-// isCut ends a wait for a snapshot's point in time.
-func isCut(s disk.Snapshot) (bool, error) { return s.Cut() || s.State == disk.Failed, nil }
+// isTaken ends a wait for a snapshot's point in time.
+func isTaken(s disk.Snapshot) (bool, error) { return s.Taken() || s.State == disk.Failed, nil }
 
-// Failed is the error of a snapshot that has failed. One that was cut
+// Failed is the error of a snapshot that has failed. One that was taken
 // for CSI may be known by its ID, and who knows it has to delete it. Any other
 // goes now, and the next call makes another: for CSI that is another moment, so
 // this one has failed for good; what the driver makes one for is only delayed.
@@ -101,7 +101,7 @@ func (t *Taker) Failed(ctx context.Context, purpose, name string, shot disk.Snap
 	kind := disk.Pending
 	if purpose == forCSI {
 		kind = disk.Unexpected
-		if shot.Cut() {
+		if shot.Taken() {
 			return hasFailed(shot)
 		}
 	}

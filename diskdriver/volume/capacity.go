@@ -15,18 +15,18 @@ import (
 // and 0 if there is none (CSI spec, GetCapacity). ECS has no number for all
 // disks together, so one of the largest stands for it.
 func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	class, places, err := c.storage(req)
+	class, candidates, err := c.storage(req)
 	if err != nil {
 		return nil, err
 	}
-	if len(places) == 0 {
+	if len(candidates) == 0 {
 		return &csi.GetCapacityResponse{}, nil
 	}
 	offers, err := c.offers.of(ctx, c.ecs, class.Choices)
 	if err != nil {
 		return nil, err
 	}
-	sizes, found := offers.Sizes(class.Choices, disksPlaces(places), class.MultiAttach)
+	sizes, found := offers.Sizes(class.Choices, zoneCandidates(candidates), class.MultiAttach)
 	if class.AtLeast20 {
 		sizes.Least = max(sizes.Least, 20)
 	}
@@ -40,9 +40,9 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	}, nil
 }
 
-// storage understands which disks are asked for, and where. No place is left
+// storage understands which disks are asked for, and where. No candidate is left
 // if the class keeps out of the topology.
-func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []place, error) {
+func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []candidate, error) {
 	class, err := params.Parse(req.GetParameters(), nil, c.config.Unknown)
 	if err != nil {
 		return class, nil, err
@@ -55,18 +55,18 @@ func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []place
 			return class, nil, err
 		}
 	}
-	places := []place{{}}
+	candidates := []candidate{{}}
 	if topology := req.GetAccessibleTopology(); topology != nil {
-		place, err := c.config.area().readTerm(topology.GetSegments())
+		candidate, err := c.config.area().readTerm(topology.GetSegments())
 		if err != nil {
 			return class, nil, disk.Errorf(disk.Invalid, "accessible_topology: %w", err)
 		}
-		places[0] = place
+		candidates[0] = candidate
 	}
 	if len(class.Zones) > 0 {
-		places = narrow(places, class.Zones)
+		candidates = narrow(candidates, class.Zones)
 	}
-	return class, places, nil
+	return class, candidates, nil
 }
 
 // ZoneOffers returns what the zones have to give, whatever the disk type.

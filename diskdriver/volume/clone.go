@@ -114,7 +114,7 @@ func (t temporaries) needless(ctx context.Context, shot disk.Snapshot, name stri
 		return ""
 	case found && d.State != disk.Creating:
 		return "the copy is there"
-	case !found && shot.Cut() && time.Since(shot.Created) > TemporaryKept:
+	case !found && shot.Taken() && time.Since(shot.Created) > TemporaryKept:
 		return "the copy was not made in time"
 	}
 	return ""

@@ -48,7 +48,7 @@ func NewController(config Config, ecs ECS, snapshots Snapshots, taker Taker, all
 
 // CheckTopology refuses accessibility requirements that can't be read: Invalid.
 func (c *Controller) CheckTopology(requirement *csi.TopologyRequirement) error {
-	_, err := c.config.area().places(requirement, nil)
+	_, err := c.config.area().candidates(requirement, nil)
 	return err
 }
 

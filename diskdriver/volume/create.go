@@ -19,11 +19,11 @@ import (
 
 // order is a volume as asked for, fully understood.
 type order struct {
-	class  params.Class
-	spec   disk.Spec
-	want   disk.Wanted // which a disk that there is has to hold
-	places []place
-	plan   []disk.Attempt
+	class      params.Class
+	spec       disk.Spec
+	want       disk.Wanted // which a disk that there is has to hold
+	candidates []candidate
+	plan       []disk.Attempt
 }
 
 // CreateVolume makes the disk of a volume name, or answers with the one that
@@ -201,10 +201,10 @@ func (c *creator) zones(req *csi.CreateVolumeRequest, class params.Class, want d
 	if err != nil {
 		return o, err
 	}
-	if o.places, err = c.config.area().places(req.GetAccessibilityRequirements(), class.Zones); err != nil {
+	if o.candidates, err = c.config.area().candidates(req.GetAccessibilityRequirements(), class.Zones); err != nil {
 		return o, err
 	}
-	o.plan, err = disk.Plan(fits, disksPlaces(o.places))
+	o.plan, err = disk.Plan(fits, zoneCandidates(o.candidates))
 	return o, err
 }
 
@@ -315,6 +315,6 @@ func (c *creator) answer(o order, d disk.Disk) *csi.CreateVolumeResponse {
 		VolumeId:           string(d.ID),
 		CapacityBytes:      d.Size.Bytes(),
 		VolumeContext:      volume,
-		AccessibleTopology: []*csi.Topology{c.config.area().topology(d, o.places, o.class.CategoryAffinity)},
+		AccessibleTopology: []*csi.Topology{c.config.area().topology(d, o.candidates, o.class.CategoryAffinity)},
 	}}
 }

@@ -19,27 +19,27 @@ type area struct {
 	preferredKey string
 }
 
-// place is a zone where the disk may live, and the keys under which the
+// candidate is a zone where the disk may live, and the keys under which the
 // requirement names it.
-type place struct {
-	disk.Place
+type candidate struct {
+	disk.ZoneCandidate
 	keys []string
 }
 
-func disksPlaces(places []place) []disk.Place {
-	plain := make([]disk.Place, len(places))
-	for i, p := range places {
-		plain[i] = p.Place
+func zoneCandidates(candidates []candidate) []disk.ZoneCandidate {
+	plain := make([]disk.ZoneCandidate, len(candidates))
+	for i, p := range candidates {
+		plain[i] = p.ZoneCandidate
 	}
 	return plain
 }
 
-// places returns where the disk may live, in the order to try: the preferred
+// candidates returns where the disk may live, in the order to try: the preferred
 // topologies first, then the requisite ones (CSI spec, TopologyRequirement).
 // Parameter zoneId narrows them; if nothing is left that is Invalid, for the
-// volume must not end up anywhere else. Without any constraint it is one place
+// volume must not end up anywhere else. Without any constraint it is one candidate
 // without a zone.
-func (a area) places(requirement *csi.TopologyRequirement, wanted []disk.Zone) ([]place, error) {
+func (a area) candidates(requirement *csi.TopologyRequirement, wanted []disk.Zone) ([]candidate, error) {
 	requisite, err := a.read("accessibility_requirements.requisite", requirement.GetRequisite())
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (a area) places(requirement *csi.TopologyRequirement, wanted []disk.Zone) (
 	}
 	allowed := merge(append(preferred, requisite...))
 	if len(allowed) == 0 {
-		allowed = []place{{}}
+		allowed = []candidate{{}}
 	}
 	if len(wanted) == 0 {
 		return allowed, nil
@@ -68,23 +68,23 @@ func (a area) places(requirement *csi.TopologyRequirement, wanted []disk.Zone) (
 }
 
 // read understands the terms of one list, which is a field of the request.
-func (a area) read(field string, terms []*csi.Topology) ([]place, error) {
-	var places []place
+func (a area) read(field string, terms []*csi.Topology) ([]candidate, error) {
+	var candidates []candidate
 	for i, term := range terms {
 		p, err := a.readTerm(term.GetSegments())
 		if err != nil {
 			return nil, disk.Errorf(disk.Invalid, "%s[%d]: %w", field, i, err)
 		}
-		places = append(places, p)
+		candidates = append(candidates, p)
 	}
-	return places, nil
+	return candidates, nil
 }
 
 // readTerm understands one term. The two keys for a zone mean the same, so
 // they must agree. Keys that say nothing of zones are passed over, for a disk
 // can be reached from every node of its zone.
-func (a area) readTerm(segments map[string]string) (place, error) {
-	var p place
+func (a area) readTerm(segments map[string]string) (candidate, error) {
+	var p candidate
 	for _, key := range slices.Sorted(maps.Keys(segments)) {
 		value := segments[key]
 		switch {
@@ -106,13 +106,13 @@ func (a area) readTerm(segments map[string]string) (place, error) {
 	return p, nil
 }
 
-func (p place) sameZone(q place) bool { return p.Zone == q.Zone }
+func (p candidate) sameZone(q candidate) bool { return p.Zone == q.Zone }
 
-// merge makes places of the same zone one. The first one says what the nodes
+// merge makes candidates of the same zone one. The first one says what the nodes
 // take, for it stands for the node that was selected.
-func merge(places []place) []place {
-	var merged []place
-	for _, p := range places {
+func merge(candidates []candidate) []candidate {
+	var merged []candidate
+	for _, p := range candidates {
 		i := slices.IndexFunc(merged, p.sameZone)
 		if i < 0 {
 			merged = append(merged, p)
@@ -127,17 +127,17 @@ func merge(places []place) []place {
 	return merged
 }
 
-// narrow keeps the wanted zones, in the order of the places. A place without a
+// narrow keeps the wanted zones, in the order of the candidates. A candidate without a
 // zone is the whole region, so it gives way to all that are wanted.
-func narrow(places []place, wanted []disk.Zone) []place {
-	var narrowed []place
-	for _, p := range places {
+func narrow(candidates []candidate, wanted []disk.Zone) []candidate {
+	var narrowed []candidate
+	for _, p := range candidates {
 		switch {
 		case slices.Contains(wanted, p.Zone):
 			narrowed = append(narrowed, p)
 		case p.Zone == "":
 			for _, zone := range wanted {
-				narrowed = append(narrowed, place{Place: disk.Place{Zone: zone, Takes: p.Takes}})
+				narrowed = append(narrowed, candidate{ZoneCandidate: disk.ZoneCandidate{Zone: zone, Takes: p.Takes}})
 			}
 		}
 	}
@@ -148,12 +148,12 @@ func narrow(places []place, wanted []disk.Zone) []place {
 // goes by the preferred key, or by the one that the requirement has if it
 // hasn't that; a regional disk goes by its region. With affinity the term also
 // names the disk's category, which not every node takes.
-func (a area) topology(d disk.Disk, places []place, affinity bool) *csi.Topology {
+func (a area) topology(d disk.Disk, candidates []candidate, affinity bool) *csi.Topology {
 	segments := map[string]string{}
 	if d.Zone == "" {
 		segments[topology.RegionKey] = a.region
 	} else {
-		segments[a.keyOf(d.Zone, places)] = string(d.Zone)
+		segments[a.keyOf(d.Zone, candidates)] = string(d.Zone)
 	}
 	if affinity {
 		segments[disk.NodeTypeLabel+string(d.Category)] = "available"
@@ -161,8 +161,8 @@ func (a area) topology(d disk.Disk, places []place, affinity bool) *csi.Topology
 	return &csi.Topology{Segments: segments}
 }
 
-func (a area) keyOf(zone disk.Zone, places []place) string {
-	for _, p := range places {
+func (a area) keyOf(zone disk.Zone, candidates []candidate) string {
+	for _, p := range candidates {
 		if p.Zone == zone && len(p.keys) > 0 && !slices.Contains(p.keys, a.preferredKey) {
 			return p.keys[0]
 		}
@@ -170,9 +170,9 @@ func (a area) keyOf(zone disk.Zone, places []place) string {
 	return a.preferredKey
 }
 
-func zoneNames(places []place) string {
+func zoneNames(candidates []candidate) string {
 	var zones []disk.Zone
-	for _, p := range places {
+	for _, p := range candidates {
 		zones = append(zones, p.Zone)
 	}
 	return joinZones(zones)

@@ -27,7 +27,7 @@ func TestTheTopologyKeyIsTheConfiguredOneIfTheRequirementHasIt(t *testing.T) {
 		{topology.ZoneKey, nil, topology.ZoneKey},
 	} {
 		a := area{region: "cn-hangzhou", preferredKey: row.preferred}
-		got := a.keyOf("z", []place{{Place: disk.Place{Zone: "other"}, keys: []string{"x"}}, {Place: disk.Place{Zone: "z"}, keys: row.keys}})
+		got := a.keyOf("z", []candidate{{ZoneCandidate: disk.ZoneCandidate{Zone: "other"}, keys: []string{"x"}}, {ZoneCandidate: disk.ZoneCandidate{Zone: "z"}, keys: row.keys}})
 		if got != row.want {
 			t.Errorf("prefer %s, requirement has %v: %s, want %s", row.preferred, row.keys, got, row.want)
 		}
@@ -59,9 +59,9 @@ func TestTheZonesOfAVolumeAreTheSameHoweverOftenItIsAskedFor(t *testing.T) {
 			return len(requisite) == 0 || slices.Contains(requisite, strings.TrimPrefix(string(zone), "cn-hangzhou-"))
 		}
 		a := area{region: "cn-hangzhou", preferredKey: topology.WellKnownZoneKey}
-		first, firstErr := a.places(req, wanted)
+		first, firstErr := a.candidates(req, wanted)
 		for range 100 {
-			if again, err := a.places(req, wanted); !reflect.DeepEqual(again, first) || (err == nil) != (firstErr == nil) {
+			if again, err := a.candidates(req, wanted); !reflect.DeepEqual(again, first) || (err == nil) != (firstErr == nil) {
 				t.Fatalf("seed %d: %v (%v), then %v (%v)", seed, first, firstErr, again, err)
 			}
 		}
@@ -135,7 +135,7 @@ func FuzzADiskLivesWhereTheTopologyAllows(f *testing.F) {
 				wanted = append(wanted, disk.Zone(zone))
 			}
 		}
-		places, err := a.places(requirement, wanted)
+		candidates, err := a.candidates(requirement, wanted)
 		if err != nil {
 			if disk.KindOf(err) != disk.Invalid {
 				t.Errorf("%v: %v", requirement, err)
@@ -143,7 +143,7 @@ func FuzzADiskLivesWhereTheTopologyAllows(f *testing.F) {
 			return
 		}
 		seen := map[disk.Zone]bool{}
-		for _, p := range places {
+		for _, p := range candidates {
 			if seen[p.Zone] {
 				t.Errorf("%v: zone %q comes twice", requirement, p.Zone)
 			}
@@ -155,8 +155,8 @@ func FuzzADiskLivesWhereTheTopologyAllows(f *testing.F) {
 				t.Errorf("%v doesn't allow zone %q", requirement, p.Zone)
 			}
 		}
-		if len(places) == 0 {
-			t.Errorf("%v, parameter zoneId %q: no place and no error", requirement, zoneID)
+		if len(candidates) == 0 {
+			t.Errorf("%v, parameter zoneId %q: no candidate and no error", requirement, zoneID)
 		}
 	})
 }
