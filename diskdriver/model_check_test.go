@@ -140,7 +140,7 @@ func (w *world) peace() error {
 		case tries > mostTries:
 			return fmt.Errorf("%s never ends", call)
 		}
-		if err := w.calls(call, 0); err != nil {
+		if err := w.calls(call, "", 0); err != nil {
 			return err
 		}
 		time.Sleep(betweenTries)

@@ -13,7 +13,9 @@ import (
 // of the others is a step:
 //
 //	CALL | CALL...            calls at the same time, each of another volume
-//	crash DURATION CALL | CALL...   the driver dies so long after they began
+//	crash DURATION CALL | CALL...   the driver dies so long after they began, and starts anew
+//	failover DURATION CALL | CALL...   it dies, and the other replica takes over
+//	handover DURATION CALL | CALL...   the other replica takes over, and what the first sent last arrives late
 //	fault..., instance..., stock..., advance...   as in stories
 //	peace                     ECS is well again, and what is open is ended
 //
@@ -51,8 +53,9 @@ const mostLag = 8 * time.Second
 // that most calls have something to work on.
 type generator struct {
 	*rand.Rand
-	there map[string]bool
-	on    map[string]string // node by volume
+	there  map[string]bool
+	on     map[string]string // node by volume
+	follow []string          // the next calls: about what was under way when another replica took over
 }
 
 // randomSteps makes up a walk: the same one for the same seed.
@@ -69,7 +72,7 @@ func randomSteps(seed uint64, n int) []string {
 
 // ecs is the first line.
 func (g *generator) ecs(seed uint64) string {
-	words := []string{fmt.Sprintf("ecs seed=%d", seed), pick(g, "serial", "parallel"), pick(g, "", "", "tight")}
+	words := []string{fmt.Sprintf("ecs seed=%d", seed), pick(g, "serial", "parallel"), pick(g, "", "", "tight"), pick(g, "", "", "slow")}
 	for _, a := range anomalies {
 		if g.IntN(3) == 0 {
 			words = append(words, a.name)
@@ -87,6 +90,11 @@ func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
 // step makes up one step, and says how many calls and events it is.
 func (g *generator) step() (string, int) {
+	if len(g.follow) > 0 {
+		step, count := strings.Join(g.follow, " | "), len(g.follow)
+		g.follow = nil
+		return step, count
+	}
 	switch n := g.IntN(100); {
 	case n < 4:
 		return "peace", 1
@@ -100,7 +108,9 @@ func (g *generator) step() (string, int) {
 		return fmt.Sprintf("instance %s %s", pick(g, walkNodes...), pick(g, "stopped", "running", "running", "gone")), 1
 	case n < 34:
 		calls, count := g.calls()
-		return fmt.Sprintf("crash %dms %s", 100*g.IntN(80), calls), count + 1
+		return fmt.Sprintf("%s %dms %s", pick(g, "crash", "failover"), 100*g.IntN(80), calls), count + 1
+	case n < 46:
+		return g.takeOver()
 	}
 	return g.calls()
 }
@@ -113,6 +123,28 @@ func (g *generator) calls() (string, int) {
 		calls = append(calls, g.call())
 	}
 	return strings.Join(calls, " | "), count
+}
+
+// takeOver makes up attaches and detaches in the midst of which another replica takes over, which is then asked about the same disks.
+func (g *generator) takeOver() (string, int) {
+	var calls []string
+	for range 1 + g.IntN(3) {
+		v := pick(g, g.volume(), "v2", "v2")
+		node := g.on[v]
+		if node != "" && g.IntN(2) == 0 {
+			calls = append(calls, g.unpublish(v))
+		} else {
+			calls = append(calls, g.publish(v))
+			node = g.on[v]
+		}
+		if g.IntN(2) == 0 {
+			g.on[v] = ""
+			g.follow = append(g.follow, "unpublish "+v+" "+node)
+		} else {
+			g.follow = append(g.follow, g.publish(v))
+		}
+	}
+	return fmt.Sprintf("%s %dms %s", pick(g, "failover", "handover"), pick(g, 50, 200, 500, 100*g.IntN(80)), strings.Join(calls, " | ")), 2 * len(calls)
 }
 
 func (g *generator) call() string {
@@ -139,9 +171,7 @@ func (g *generator) work() string {
 		g.there[v] = true
 		return g.create(v)
 	case g.on[v] != "" && g.IntN(3) == 0:
-		node := pick(g, g.on[v], g.on[v], "")
-		delete(g.on, v)
-		return strings.TrimSpace("unpublish " + v + " " + node)
+		return g.unpublish(v)
 	}
 	switch n := g.IntN(20); {
 	case n < 9:
@@ -182,6 +212,12 @@ func (g *generator) publish(v string) string {
 	}
 	g.on[v] = node
 	return "publish " + v + " " + node + pick(g, "", "", "", "", " ro")
+}
+
+func (g *generator) unpublish(v string) string {
+	node := pick(g, g.on[v], g.on[v], "")
+	delete(g.on, v)
+	return strings.TrimSpace("unpublish " + v + " " + node)
 }
 
 func (g *generator) snapshot() string {

@@ -94,7 +94,9 @@ func follow(t *testing.T, steps []string) walk {
 			w.broken = world.end()
 		}
 		w.told = world.told
-		world.kill()
+		world.now.kill()
+		world.spare.kill()
+		world.late.Wait()
 	})
 	return w
 }

@@ -1,9 +1,11 @@
 package diskdriver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -25,12 +27,14 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-// world is a simulated ECS, the driver's process of the moment, and what the
+// world is a simulated ECS, the driver's two replicas, and what the
 // model knows.
 type world struct {
 	story  // reads commands
 	model  *model
-	now    *process
+	now    *process // has the calls
+	spare  *process // would take over
+	late   sync.WaitGroup
 	calm   bool // in peace, where a refusal says that there is nothing
 	scarce bool // something is sold out, or was
 	// repeats says that ECS may have bound a token to its refusal to create a
@@ -46,12 +50,16 @@ type world struct {
 // process is a process of the driver. When it is dead, nothing that it has under
 // way reaches ECS any more.
 type process struct {
-	born   time.Time
+	active time.Time // since when it has the calls
+	left   time.Time // when the last of its calls ended
 	sim    *ecssim.Server
 	driver *Driver
 	ctx    context.Context
 	cancel context.CancelFunc
 	dead   atomic.Bool
+
+	deposed atomic.Bool // another replica has taken over, and what this one sends yet travels for long
+	late    *sync.WaitGroup
 }
 
 // RoundTrip is the way of a process to ECS.
@@ -59,7 +67,21 @@ func (p *process) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p.dead.Load() {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	return p.sim.RoundTrip(req)
+	if !p.deposed.Load() {
+		return p.sim.RoundTrip(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	sent := req.Clone(context.WithoutCancel(req.Context())) // it arrives, whoever waits for the reply
+	sent.Body = io.NopCloser(bytes.NewReader(body))
+	p.late.Go(func() {
+		time.Sleep(travels)
+		_, _ = p.sim.RoundTrip(sent)
+	})
+	<-req.Context().Done()
+	return nil, req.Context().Err()
 }
 
 func (w *world) must(err error) {
@@ -91,7 +113,7 @@ func newWorld(t *testing.T, line string) *world {
 	var err error
 	w.sim, err = ecssim.New(w.config)
 	w.must(err)
-	w.born()
+	w.now, w.spare = w.process(), w.process()
 	w.foreign()
 	underPolicy(w.t, w.sim, cluster)
 	return w
@@ -111,6 +133,9 @@ func (w *world) set(word string) {
 		return
 	case "parallel":
 		w.config.Queues = ecssim.Parallel
+		return
+	case "slow":
+		w.config.Latency.Attach, w.config.Latency.Detach = 8*time.Second, 100*time.Second
 		return
 	case "tight":
 		var err error
@@ -150,26 +175,45 @@ func (w *world) foreign() {
 	w.must(err)
 }
 
-// born starts a process of the driver, with nothing remembered.
-func (w *world) born() {
+// process starts a process of the driver, with nothing remembered.
+func (w *world) process() *process {
 	w.key = "secret"
-	p := &process{born: time.Now(), sim: w.sim}
+	p := &process{active: time.Now(), sim: w.sim, late: &w.late}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	client, err := ecs.NewClient(ecs.Config{Region: w.config.Region, ClusterID: cluster, Credentials: &w.story, Transport: p})
 	w.must(err)
 	p.driver, err = New(Config{Version: "model", Region: w.config.Region, ClusterID: cluster}, client)
 	w.must(err)
-	w.now = p
+	return p
 }
 
-// blind says whether the driver may see ECS as it was before its process began,
-// and so not what the one before it did. Of what it did itself it has to know.
-func (w *world) blind() bool { return w.stale && time.Since(w.now.born) < mostLag }
+const (
+	// A replica that has lost its lease is called for so long yet.
+	callersGo = 300 * time.Millisecond
+	// What it sends meanwhile is on its way for so long. Both are shorter than what a replica that takes over allows for.
+	travels = 3 * time.Second
+	// No replica gets its lease back before.
+	newLease = 10 * time.Second
+)
 
-// kill ends the process as a crash does.
-func (w *world) kill() {
-	w.now.dead.Store(true)
-	w.now.cancel()
+// takeOver lets the spare replica have the calls.
+func (w *world) takeOver() {
+	w.now, w.spare = w.spare, w.now
+	if wait := newLease - time.Since(w.now.left); !w.now.left.IsZero() && wait > 0 {
+		time.Sleep(wait)
+	}
+	w.now.active = time.Now()
+	w.now.deposed.Store(false)
+}
+
+// blind says whether the driver may see ECS as it was before its process had the calls,
+// and so not what the one before it did. Of what it did itself it has to know.
+func (w *world) blind() bool { return w.stale && time.Since(w.now.active) < mostLag }
+
+// kill ends a process as a crash does.
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.cancel()
 }
 
 // take takes a step, and says what must not be and is.
@@ -179,16 +223,16 @@ func (w *world) take(step string) error {
 	switch verb {
 	case "peace":
 		return w.peace()
-	case "crash":
+	case "crash", "failover", "handover":
 		after, calls, _ := strings.Cut(rest, " ")
 		d, err := time.ParseDuration(after)
 		w.must(err)
-		return w.calls(calls, d)
+		return w.calls(calls, verb, d)
 	case "fault", "stock", "instance", "advance":
 		w.happen(verb, strings.Fields(rest))
 		return w.check()
 	}
-	return w.calls(step, 0)
+	return w.calls(step, "", 0)
 }
 
 // happen lets something happen to ECS.
@@ -230,48 +274,85 @@ func (w *world) instanceBecomes(id, state string) {
 }
 
 // calls makes calls at the same time, and waits for their answers, or until the
-// process dies.
-func (w *world) calls(text string, dies time.Duration) error {
+// process comes to its end so long after they began. By a crash it starts anew; by a failover the other replica takes over; by a
+// handover, too, and what the first one sends in its last moments arrives late.
+func (w *world) calls(text, end string, after time.Duration) error {
 	p := w.now
+	ctx, leave := context.WithCancel(p.ctx)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var wrong []error
-	var begun []*call
+	answered := map[*call]bool{}
+	ended := func(c *call, answer any, err error) {
+		if answered[c] {
+			return
+		}
+		answered[c] = true
+		w.told = append(w.told, "  "+c.line+": "+plain(renderShort(answer, err)))
+		if err := c.ended(w, answer, err); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", c.line, err))
+		}
+	}
+	died := status.Error(codes.Unavailable, "the driver died")
+	open := w.begin(text)
+	for _, c := range open {
+		all.Go(func() {
+			answer, err := p.ask(ctx, c)
+			mu.Lock()
+			defer mu.Unlock()
+			if p.dead.Load() {
+				answer, err = nil, died
+			}
+			ended(c, answer, err)
+		})
+	}
+	if end != "" {
+		time.Sleep(after)
+		mu.Lock()
+		if end == "handover" {
+			p.deposed.Store(true)
+			for _, c := range open {
+				ended(c, nil, died)
+			}
+		} else {
+			p.kill()
+		}
+		mu.Unlock()
+	}
+	if end == "handover" {
+		time.AfterFunc(callersGo, leave)
+		w.late.Go(all.Wait)
+	} else {
+		all.Wait()
+		leave()
+	}
+	p.left = time.Now()
+	switch end {
+	case "crash":
+		w.now = w.process()
+	case "failover":
+		w.takeOver()
+		w.spare = w.process()
+	case "handover":
+		p.left = p.left.Add(callersGo)
+		w.takeOver()
+	}
+	return errors.Join(append(wrong, w.check())...)
+}
+
+// begin begins the calls of a step, but for those that nobody would make now.
+func (w *world) begin(text string) []*call {
+	var open []*call
 	busy := map[string]bool{}
 	for line := range strings.SplitSeq(text, " | ") {
 		if c := w.model.begin(w, strings.Fields(line), busy); c != nil {
 			c.line = line
-			begun = append(begun, c)
+			open = append(open, c)
 		} else {
 			w.told = append(w.told, "  "+line+": nothing to do")
 		}
 	}
-	for _, c := range begun {
-		all.Go(func() {
-			answer, err := p.ask(c)
-			mu.Lock()
-			defer mu.Unlock()
-			if p.dead.Load() {
-				answer, err = nil, status.Error(codes.Unavailable, "the driver died")
-			}
-			w.told = append(w.told, "  "+c.line+": "+plain(renderShort(answer, err)))
-			if err := c.ended(w, answer, err); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s: %w", c.line, err))
-			}
-		})
-	}
-	if dies > 0 {
-		time.Sleep(dies)
-		mu.Lock()
-		p.dead.Store(true)
-		mu.Unlock()
-		p.cancel()
-	}
-	all.Wait()
-	if dies > 0 {
-		w.born()
-	}
-	return errors.Join(append(wrong, w.check())...)
+	return open
 }
 
 // renderShort renders an answer in one line.
@@ -291,12 +372,12 @@ type call struct {
 }
 
 // ask makes a call.
-func (p *process) ask(c *call) (any, error) {
+func (p *process) ask(ctx context.Context, c *call) (any, error) {
 	if c.sweeps {
-		p.driver.controller.sweep(p.ctx, p.driver.inflight)
+		p.driver.controller.sweep(ctx, p.driver.inflight)
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return invoke(ctx, p.driver, c.method, c.req)
 }
