@@ -37,14 +37,10 @@ type Publication struct {
 // is recorded as a tag of the disk before it is attached.
 func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, error) {
 	defer a.table.begin(p.Disk, p.Instance, attached)()
-	d, err := a.ecs.Latest(ctx, p.Disk)
-	if err == nil && len(d.Attachments) > 0 { // only ECS may say that it is published already
-		d, err = a.ecs.Get(ctx, p.Disk)
-	}
+	d, err := a.read(ctx, p)
 	if err != nil {
 		return d, err
 	}
-	a.table.change(p.Disk, p.Instance, func(r *Record, now time.Time) { r.look(d, now) })
 	if err := p.usable(d); err != nil {
 		return d, err
 	}
@@ -57,13 +53,7 @@ func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, error
 			return d, err
 		}
 	}
-	next, err := a.table.publishes(d, p)
-	if err == nil && next == await {
-		d, err = a.ecs.Await(ctx, p.Disk, func(d disk.Disk) (bool, error) {
-			next, err = a.table.publishes(d, p)
-			return next != await, err
-		})
-	}
+	d, next, err := a.plan(ctx, d, p)
 	switch {
 	case err != nil:
 		return d, err
@@ -75,6 +65,31 @@ func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, error
 		return d, err
 	}
 	return a.attach(ctx, d, p, next == forceAttach)
+}
+
+// read reads the disk for the first time. Only ECS may say that it is published already.
+func (a *Attacher) read(ctx context.Context, p Publication) (disk.Disk, error) {
+	d, err := a.ecs.Latest(ctx, p.Disk)
+	if err == nil && len(d.Attachments) > 0 {
+		d, err = a.ecs.Get(ctx, p.Disk)
+	}
+	if err == nil {
+		a.table.change(p.Disk, p.Instance, func(r *Record, now time.Time) { r.look(d, now) })
+	}
+	return d, err
+}
+
+// plan returns the next step, and the disk as it was seen then. It waits for what ends by itself.
+func (a *Attacher) plan(ctx context.Context, d disk.Disk, p Publication) (disk.Disk, step, error) {
+	next, err := a.table.publishes(d, p)
+	if err != nil || next != await {
+		return d, next, err
+	}
+	d, err = a.ecs.Await(ctx, p.Disk, func(d disk.Disk) (bool, error) {
+		next, err = a.table.publishes(d, p)
+		return next != await, err
+	})
+	return d, next, err
 }
 
 // usable refuses a disk that no instance could use as it is to be used.

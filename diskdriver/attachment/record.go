@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// lag is for how long reads may show a disk as it was before a change, and for how long a call may be on its way to ECS. ECS
-	// states no bound; the longest lags that its users report are those of tags (2 s) and of devices in the guest (10 s).
+	// lag is for how long a change may not show that was asked for, by a call on its way to ECS and in reads that are behind. ECS
+	// states no bound; the longest lag that its users report is that of devices in the guest, 10 s.
 	lag = 10 * time.Second
 	// slowestDetach is for how long ECS may detach a disk without showing it: twice the minute of DetachDisk's documentation.
 	slowestDetach = 2 * time.Minute
@@ -38,15 +38,15 @@ type Record struct {
 	phase    phase
 	since    time.Time // when it came to be in the phase
 
-	// The question that the CO repeats, and that this process has not settled.
-	asked       phase // attached or detached
+	// What the CO asks for, and this process has not settled.
+	wanted      phase // attached or detached; unknown if nothing
 	first, last time.Time
-	shownHere   bool
+	shown       bool // the first read of the last such call showed it attached
 
 	// The call that attaches or detaches the disk.
 	before  *disk.Disk // a look at the disk as it was before the call had its effect
 	begun   bool       // ECS was seen at work on it
-	here    bool       // the instance was seen to hold the disk
+	held    bool       // the instance was seen to hold the disk
 	refused time.Time  // when ECS last said that there is nothing to detach
 }
 
@@ -61,14 +61,14 @@ func NewRecord(instance disk.InstanceID, d disk.Disk) *Record {
 func (r *Record) become(p phase, now time.Time) {
 	r.phase, r.since = p, now
 	if p == attached || p == detached {
-		r.asked = unknown
+		r.wanted = unknown
 	}
 }
 
-// ask notes that the CO asks for the attachment to be attached, or detached.
-func (r *Record) ask(for_ phase, now time.Time) {
-	if r.asked != for_ || now.Sub(r.last) > longestRetry {
-		r.asked, r.first, r.shownHere = for_, now, false
+// ask notes that the CO wants the disk attached, or detached.
+func (r *Record) ask(wanted phase, now time.Time) {
+	if r.wanted != wanted || now.Sub(r.last) > longestRetry {
+		r.wanted, r.first, r.shown = wanted, now, false
 	}
 	r.last = now
 }
@@ -76,8 +76,8 @@ func (r *Record) ask(for_ phase, now time.Time) {
 // look notes what the first read of a publish or an unpublish shows. If that has changed since the one before, another replica may
 // have been at work.
 func (r *Record) look(d disk.Disk, now time.Time) {
-	if here := d.On(r.instance); r.asked != unknown && r.shownHere != here {
-		r.shownHere, r.first = here, now
+	if here := d.On(r.instance); r.wanted != unknown && r.shown != here {
+		r.shown, r.first = here, now
 	}
 	r.remember(d)
 }
@@ -91,7 +91,7 @@ func (r *Record) remember(d disk.Disk) {
 
 // begin notes that a call is made that goes by a look.
 func (r *Record) begin(d disk.Disk) {
-	r.begun, r.here = false, false
+	r.begun, r.held = false, false
 	r.remember(d)
 }
 
@@ -137,13 +137,13 @@ func (r *Record) Attached(d disk.Disk, reply disk.Reply) (bool, error) {
 func (r *Record) Detached(d disk.Disk, reply disk.Reply) (bool, error) {
 	here, shared := d.On(r.instance), d.MultiAttach && len(d.Attachments) > 0
 	if here {
-		r.here = true
+		r.held = true
 		r.remember(d)
 	}
 	switch {
 	case !here && reply.Answer == disk.Accepted && !r.isLater(d, false, reply):
 		return false, nil
-	case !here && shared && !r.here && !provesDetached(reply):
+	case !here && shared && !r.held && !provesDetached(reply):
 		return false, idle(d, reply)
 	case !here && (shared || d.State != disk.Detaching && d.State != disk.Attaching):
 		return true, nil

@@ -11,7 +11,7 @@ import (
 //
 // Other replicas of the driver ask ECS, too, so what this process has not settled itself since it was activated may be hidden,
 // however old the process is. It is activated by the first publish or unpublish after lag without one: until then another replica
-// may have had them all.
+// may have had them all. A replica that loses the calls doesn't get them back sooner: csi-attacher's Lease lasts for 15 s.
 type Table struct {
 	mu        sync.Mutex
 	disks     map[disk.ID]map[disk.InstanceID]*Record
@@ -25,7 +25,7 @@ type Table struct {
 func NewTable() *Table { return &Table{disks: make(map[disk.ID]map[disk.InstanceID]*Record)} }
 
 // begin notes a publish or an unpublish, and returns what notes its end.
-func (t *Table) begin(id disk.ID, instance disk.InstanceID, asked phase) (end func()) {
+func (t *Table) begin(id disk.ID, instance disk.InstanceID, wanted phase) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -34,7 +34,7 @@ func (t *Table) begin(id disk.ID, instance disk.InstanceID, asked phase) (end fu
 	}
 	t.running++
 	t.sweep(now)
-	t.record(id, instance).ask(asked, now)
+	t.record(id, instance).ask(wanted, now)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (v view) own(instance disk.InstanceID) phase {
 // a call that has less time than that, and comes again rarely, would never end.
 func (v view) shows(instance disk.InstanceID, within time.Duration) bool {
 	r := v.records[instance]
-	return v.now.Sub(v.activated) >= within || r != nil && r.asked != unknown && v.now.Sub(r.first) >= slowestDetach
+	return v.now.Sub(v.activated) >= within || r != nil && r.wanted != unknown && v.now.Sub(r.first) >= slowestDetach
 }
 
 // hides is what reads may hide from a publish.
