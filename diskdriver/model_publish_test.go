@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -41,6 +42,9 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 func (v *modelVolume) published(w *world, node string, before bond, readOnly, blind bool) error {
 	d, _ := v.disk(w)
 	now := bond{is: off, readOnly: readOnly, last: "publish"}
+	if time.Since(w.now.active) < newLease { // what another replica was called for before may be recorded late
+		now.either = before.is == unsure && before.readOnly != readOnly
+	}
 	for _, a := range d.Attachments {
 		switch {
 		case a.Instance == node && a.Phase == "In_use":

@@ -141,7 +141,7 @@ func (r *Record) Detached(d disk.Disk, reply disk.Reply) (bool, error) {
 		r.remember(d)
 	}
 	switch {
-	case !here && reply.Answer == disk.Accepted && !r.isLater(d, false, reply):
+	case !here && (reply.Answer == disk.Accepted || reply.Answer == disk.NoAnswer) && !r.isLater(d, false, reply):
 		return false, nil
 	case !here && shared && !r.held && !provesDetached(reply):
 		return false, idle(d, reply)
