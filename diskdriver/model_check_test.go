@@ -149,7 +149,7 @@ func (w *world) peace() error {
 
 // How often what is open is repeated in peace, all of it together, and how soon.
 const (
-	mostTries    = 300
+	mostTries    = 1000
 	betweenTries = 2 * time.Second
 )
 
