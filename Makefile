@@ -55,7 +55,7 @@ arrows: ## check that every package imports only what it may
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for both programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner
 
 docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS (make test does too)
 	$(PAGES)

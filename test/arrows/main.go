@@ -134,12 +134,13 @@ func main() {
 // goPackage is what `go list` says of a package.
 type goPackage struct {
 	ImportPath string
+	Doc        string // the first sentence of the comment
 	Imports    []string
 	Deps       []string
 }
 
 func list() ([]goPackage, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", module+"/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,Imports,Deps", module+"/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
