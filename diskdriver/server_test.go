@@ -3,7 +3,6 @@ package diskdriver
 import (
 	"context"
 	"errors"
-	"github.com/topodisk/topodisk/diskdriver/volume"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
 // onSocket runs a driver on a socket of its own. end stops it and waits for its end.

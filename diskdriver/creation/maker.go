@@ -56,7 +56,8 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 		switch record.Next(time.Now(), looked) {
 		case Look:
 			made, found, err := m.Look(ctx)
-			if found || err != nil && !(isListDenied(err) && record.TokenTells(time.Now())) {
+			unseen := err != nil && (!isListDenied(err) || !record.TokenTells(time.Now()))
+			if found || unseen {
 				return made, err
 			}
 			looked, unread = true, err

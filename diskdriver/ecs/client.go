@@ -130,13 +130,13 @@ func (s *shared) client(keys credentials.Provider) *Client {
 	n := &names{all: c.List, one: func(ctx context.Context, name string) ([]disk.Disk, error) {
 		return describe.all(ctx, namedQuery(name, s.clusterID))
 	}}
-	c.disks.names = batch.NewReader(batch.Config[string, []disk.Disk]{
+	c.names = batch.NewReader(batch.Config[string, []disk.Disk]{
 		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find,
 		Throttled: func() bool { return session.Throttled(transport.DescribeDisks.Name) },
 	})
 	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, snapshotForm, c.snapshots.byID, nil)
 	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, groupForm, c.groups.byID, nil)
-	c.changes.tasks = newReader(session, transport.DescribeTasks.Name, taskForm, c.changes.byID, nil)
+	c.tasks = newReader(session, transport.DescribeTasks.Name, taskForm, c.changes.byID, nil)
 	return c
 }
 

@@ -59,8 +59,8 @@ func share(took []time.Duration, part float64) float64 {
 
 // target is what the row is held against.
 func (r lifecycleRow) target() string {
-	if r.scenario.lost > 0 {
-		return fmt.Sprintf("0 wrong answers: %d; <= %g s lost: %.2f s", r.wrong, r.scenario.lost, r.lostTime)
+	if r.lost > 0 {
+		return fmt.Sprintf("0 wrong answers: %d; <= %g s lost: %.2f s", r.wrong, r.lost, r.lostTime)
 	}
 	if r.scenario.wall > 0 {
 		return fmt.Sprintf("<= %g calls, <= %g s", r.scenario.calls, r.scenario.wall)
@@ -72,8 +72,8 @@ func (r lifecycleRow) verdict() string {
 	switch {
 	case !r.judged:
 		return ""
-	case r.scenario.lost > 0:
-		if r.wrong > 0 || r.lostTime > r.scenario.lost {
+	case r.lost > 0:
+		if r.wrong > 0 || r.lostTime > r.lost {
 			return "MISSED"
 		}
 	case r.calls > r.scenario.calls, r.scenario.wall > 0 && r.wall > r.scenario.wall, r.scenario.wall == 0 && r.ratio > r.ofLimit:

@@ -5,6 +5,7 @@ import "time"
 // Limit is one of an instance's limits.
 type Limit int
 
+// The limits.
 const (
 	OfAttaches Limit = Limit(Attach)
 	OfDetaches Limit = Limit(Detach)

@@ -17,6 +17,7 @@ import (
 // Verb is what an operation does.
 type Verb int
 
+// The verbs.
 const (
 	Attach Verb = iota
 	Detach

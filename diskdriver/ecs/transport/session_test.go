@@ -26,15 +26,12 @@ var (
 	resizeDisk                = ResizeDisk.action
 	modifyDiskSpec            = ModifyDiskSpec.action
 	modifyDiskAttribute       = ModifyDiskAttribute.action
-	describeTasks             = DescribeTasks.action
 	tagResources              = TagResources.action
-	untagResources            = UntagResources.action
 	createSnapshot            = CreateSnapshot.action
 	deleteSnapshot            = DeleteSnapshot.action
 	describeSnapshots         = DescribeSnapshots.action
 	createSnapshotGroup       = CreateSnapshotGroup.action
 	deleteSnapshotGroup       = DeleteSnapshotGroup.action
-	describeSnapshotGroups    = DescribeSnapshotGroups.action
 	describeAvailableResource = DescribeAvailableResource.action
 	describeInstances         = DescribeInstances.action
 )
