@@ -35,6 +35,10 @@ const (
 	// large its share is.
 	latePause = 400 * time.Millisecond
 
+	// unusedKept is after how many windows in a row that refused nothing, and of
+	// which the client did not use its share, the share is forgotten.
+	unusedKept = 3
+
 	// leastMore and longestStreak bound by how much a share grows in a window.
 	leastMore     = 10
 	longestStreak = 4
@@ -80,6 +84,7 @@ type windows struct {
 
 	share  int     // calls that the last window accepted; 0 if none has refused any
 	streak int     // windows in a row that accepted all that was asked for beyond the share
+	unused int     // windows in a row that refused nothing, and in which fewer calls were sent than the share
 	credit float64 // refusals that may be risked
 
 	sure      bool      // of windows, and of their start: it lies
@@ -177,13 +182,15 @@ func (w *windows) roll(now time.Time) {
 	if w.closed || now.Sub(w.opens) < window {
 		return
 	}
-	w.settle()
+	passed := now.Sub(w.opens).Truncate(window)
+	w.settle(int(passed / window))
 	w.ramp = max(w.ramp, startConcurrency)
-	w.begin(w.opens.Add(now.Sub(w.opens).Truncate(window)))
+	w.begin(w.opens.Add(passed))
 }
 
-// settle learns the share from a window that is over.
-func (w *windows) settle() {
+// settle learns the share from a window that is over, and after which so many have
+// passed, itself counted.
+func (w *windows) settle(passed int) {
 	switch {
 	case w.refused:
 		w.streak = 0
@@ -192,6 +199,12 @@ func (w *windows) settle() {
 	}
 	if w.share > 0 && !w.refused {
 		w.share = max(w.share, w.accepted)
+	}
+	if w.refused || w.sent >= w.share {
+		w.unused = -1
+	}
+	if w.unused += passed; w.unused >= unusedKept {
+		w.share, w.unused, w.ramp = 0, 0, startConcurrency
 	}
 }
 
@@ -204,7 +217,9 @@ func (w *windows) begin(at time.Time) {
 		return
 	}
 	w.ramp = 1
-	w.yield = int(float64(w.share)/yieldPart + rand.Float64())
+	if w.yield = 0; w.share >= yieldPart {
+		w.yield = int(float64(w.share)/yieldPart + rand.Float64())
+	}
 	w.ends = at.Add(window)
 	if w.sure {
 		w.ends = w.ends.Add(w.after.Sub(w.by))
@@ -349,7 +364,7 @@ func (w *windows) nextOpening(now time.Time) (after, by time.Time) {
 // open learns from a call that was accepted again after a time of refusals, or
 // begins the window that was waited for.
 func (w *windows) open(at time.Time) {
-	w.settle()
+	w.settle(1)
 	w.locate(at)
 	w.closed, w.refused, w.refusals = false, false, 0
 	if w.sure {
