@@ -70,16 +70,16 @@ func callAt(client *http.Client, at, action string, pairs ...string) (string, er
 
 var diskID = regexp.MustCompile(`"DiskId":"([^"]+)"`)
 
-// residentMiB is how much memory a process has.
+// residentMiB is how much memory a process has, pages of its program not counted.
 func residentMiB(t *testing.T, pid int) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Skipf("no /proc on this machine: %v", err)
 	}
-	match := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(text)
+	match := regexp.MustCompile(`RssAnon:\s+(\d+) kB`).FindSubmatch(text)
 	if match == nil {
-		t.Fatalf("no VmRSS in %s", text)
+		t.Fatalf("no RssAnon in %s", text)
 	}
 	kib, err := strconv.ParseFloat(string(match[1]), 64)
 	if err != nil {
