@@ -183,7 +183,7 @@ func TestObjectsNumberClassesAndSoldOutZones(t *testing.T) {
 	classes := []string{s.class(waits, essdThenAuto), s.class(waits, map[string]string{"type": "cloud_essd"})}
 	s.Cleanup(func() { s.restartController() })
 	soldOut := emptyZones[7]
-	s.must(s.Simulator.SellOut(s.Context(), soldOut))
+	s.sellOut(soldOut)
 	s.Cleanup(func() { s.must(s.Simulator.Restock(context.Background(), soldOut)) })
 	s.restartDriver()
 	s.restartProvisioner("--capacity-poll-interval=1s")
@@ -205,7 +205,7 @@ func (s *scene) atRest() (class string) {
 	s.awaitLook(true)
 	class, zone := s.class(waits, essdThenAuto), s.Zones()[0]
 	s.awaitObjects(1, class)
-	s.must(s.Simulator.SellOut(s.Context(), zone))
+	s.sellOut(zone)
 	s.podWithClaim("stuck", class, "20Gi", inZone(zone))
 	s.awaitObjects(2, class)
 	s.Topodisk().StopProvisioner(lab.ProvisionerName)
@@ -363,7 +363,7 @@ func TestAutoscalerIsNotToldThatAnEmptyZoneIsFull(t *testing.T) {
 	s.bound("witness-2", soon)
 	check("no node any more")
 
-	s.must(s.Simulator.SellOut(s.Context(), zones[0]))
+	s.sellOut(zones[0])
 	s.Cleanup(func() { s.must(s.Simulator.Restock(context.Background(), zones[0])) })
 	s.podWithClaim("asks", class, "20Gi", inZone(zones[0]))
 	s.add(nodeIn(zones[0]), s.AddNode)

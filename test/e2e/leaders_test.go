@@ -88,6 +88,13 @@ func (s *scene) awaitLeaderForNewClaims() {
 	})
 }
 
+// sellOut leaves nothing in a zone, for claims whose refusal the provisioner knows to be final at once.
+func (s *scene) sellOut(zone string) {
+	s.Helper()
+	s.awaitLeaderForNewClaims()
+	s.must(s.Simulator.SellOut(s.Context(), zone))
+}
+
 // reignOf is who holds the Lease, since when; nobody has no name.
 func reignOf(lease *coordinationv1.Lease) reign {
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")

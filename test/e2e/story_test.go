@@ -126,6 +126,7 @@ func TestNextCategoryIsUsedWhereTheFirstIsSoldOut(t *testing.T) {
 
 func TestClaimMovesOnWhenTheSelectedZoneSellsOut(t *testing.T) {
 	s := newScene(t)
+	s.awaitLeaderForNewClaims()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1})
 	s.podWithClaim("orders", s.class(waits, essdThenAuto), "20Gi")
 	soldOut := s.ZoneOf(s.awaitSelection("orders"))
@@ -187,6 +188,7 @@ func TestVolumeIsNamedAfterTheClaimIfAskedFor(t *testing.T) {
 
 func TestClassMayLetADiskBeMadeInAnotherZoneThanTheSelectedNodes(t *testing.T) {
 	s := newScene(t)
+	s.awaitLeaderForNewClaims()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1})
 	parameters := map[string]string{"type": "cloud_essd", "topodisk.io/strict-topology": "false"}
 	s.podWithClaim("loose", s.class(waits, parameters), "20Gi")
@@ -232,7 +234,7 @@ func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
 	zone := s.Zones()[0]
 	class := s.class(waits, essdThenAuto)
 	s.awaitObjects(1, class)
-	s.must(s.Simulator.SellOut(s.Context(), zone))
+	s.sellOut(zone)
 	s.podWithClaim("first", class, "20Gi", inZone(zone)) // asks, and is refused
 	s.await("the zone has less than 20 GiB to give", soon, func(ctx context.Context) (bool, error) {
 		return s.capacity(ctx, class, zone, func(bytes int64) bool { return bytes < 20<<30 })
