@@ -1,7 +1,7 @@
 // Package creation is the only place that answers, for a CSI name: may a disk
 // of the name exist, since when, what proves that none does, and which client
-// token is next. The Record, which decides, is pure: time is an argument. A Maker
-// executes its steps by functions of its caller, which call ECS.
+// token is next. It is pure: time is an argument, and package executor carries out
+// the steps.
 //
 // The promise that it keeps for CreateVolume: a final code (any but Aborted,
 // Unavailable, DeadlineExceeded, Canceled and Unknown) means that no disk of the
@@ -67,13 +67,24 @@ const (
 	Wait
 )
 
-// Next returns the next step. looked says that a read that this call has sent
-// has shown no disk, and no create was sent since.
-func (r *Record) Next(now time.Time, looked bool) Step {
+// Sight is what a call has seen of a name since a create of its own used the token.
+type Sight int
+
+const (
+	// Unread is that it has not looked.
+	Unread Sight = iota
+	// NoneShown is that a read has shown no disk.
+	NoneShown
+	// Hidden is that the account may not see disks.
+	Hidden
+)
+
+// Next returns the next step of a call that has seen so much.
+func (r *Record) Next(now time.Time, seen Sight) Step {
 	switch {
-	case looked && r.used:
+	case seen != Unread && r.used, seen == Hidden && !r.tokenTells(now):
 		return Wait
-	case !looked && (r.used || r.MayExist()), !r.TokenTells(now):
+	case seen == Unread && (r.used || r.MayExist()), !r.tokenTells(now):
 		return Look
 	}
 	return Make
@@ -90,10 +101,10 @@ func (r *Record) MayExist() bool { return !r.arrived.IsZero() }
 // none. It means nothing if there may be none anyway.
 func (r *Record) Provable() time.Time { return r.arrived.Add(Visible) }
 
-// TokenTells says whether a create under the token leads to every disk that may
+// tokenTells says whether a create under the token leads to every disk that may
 // have been made: what the last read could not show is so young that ECS
 // remembers its token until the create arrives.
-func (r *Record) TokenTells(now time.Time) bool {
+func (r *Record) tokenTells(now time.Time) bool {
 	return now.Sub(r.absent) < tokenTrust-Visible-Travel
 }
 
@@ -135,6 +146,24 @@ const (
 	// was made just now, or it is gone and its token is used.
 	Unseen
 )
+
+// AnswerOf says what the error of a create means for what it may have made.
+// NotFound is that of what ECS says it has made: of what a create is made from it
+// means a refusal.
+func AnswerOf(err error) Answer {
+	if err == nil {
+		return Made
+	}
+	switch disk.KindOf(err) {
+	case disk.Mismatch:
+		return Used
+	case disk.NotFound:
+		return Unseen
+	case disk.UnknownOutcome, disk.Pending:
+		return Unclear
+	}
+	return Refused // ECS has answered, or was not reached
+}
 
 // Answered reports the answer to a create.
 func (r *Record) Answered(now time.Time, a Answer) {

@@ -24,35 +24,39 @@ func TestSteps(t *testing.T) {
 		first      bool
 		events     []func(*Record)
 		at         float64
-		looked     bool // in the call at that time
+		seen       Sight // by the call at that time
 		next       Step
 		mayExist   bool
 		generation int
 	}{
 		"a first call":                                {first: true, next: Make},
 		"a name of others":                            {next: Look, mayExist: true},
-		"it doesn't show":                             {events: []func(*Record){looked(0, false)}, looked: true, next: Make, mayExist: true},
-		"it would show":                               {events: []func(*Record){looked(90, false)}, at: 90, looked: true, next: Make},
+		"it doesn't show":                             {events: []func(*Record){looked(0, false)}, seen: NoneShown, next: Make, mayExist: true},
+		"it would show":                               {events: []func(*Record){looked(90, false)}, at: 90, seen: NoneShown, next: Make},
 		"it was refused at first":                     {first: true, events: []func(*Record){answered(1, Refused)}, at: 2, next: Make},
 		"of others, it was refused":                   {events: []func(*Record){looked(0, false), answered(1, Refused)}, at: 2, next: Look, mayExist: true},
-		"of others, refused, and would show":          {events: []func(*Record){looked(0, false), answered(1, Refused), looked(90, false)}, at: 90, looked: true, next: Make},
+		"of others, refused, and would show":          {events: []func(*Record){looked(0, false), answered(1, Refused), looked(90, false)}, at: 90, seen: NoneShown, next: Make},
 		"it was made":                                 {first: true, events: []func(*Record){answered(1, Made)}, at: 2, next: Look, mayExist: true},
-		"it was made, and is gone":                    {first: true, events: []func(*Record){answered(1, Made), looked(61, false)}, at: 61, looked: true, next: Make},
+		"it was made, and is gone":                    {first: true, events: []func(*Record){answered(1, Made), looked(61, false)}, at: 61, seen: NoneShown, next: Make},
 		"nobody knows":                                {first: true, events: []func(*Record){answered(1, Unclear)}, at: 2, next: Look, mayExist: true},
-		"nobody knows, and it doesn't show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(90, false)}, at: 90, looked: true, next: Make, mayExist: true},
-		"nobody knows, and it would show":             {first: true, events: []func(*Record){answered(1, Unclear), looked(91, false)}, at: 91, looked: true, next: Make},
+		"nobody knows, and it doesn't show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(90, false)}, at: 90, seen: NoneShown, next: Make, mayExist: true},
+		"nobody knows, and it would show":             {first: true, events: []func(*Record){answered(1, Unclear), looked(91, false)}, at: 91, seen: NoneShown, next: Make},
 		"the token is used":                           {first: true, events: []func(*Record){answered(1, Used)}, at: 1, next: Look, mayExist: true},
-		"the token is used, and nothing shows":        {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, looked: true, next: Wait, mayExist: true},
-		"the token is used, and its disk is gone":     {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, looked: true, next: Make, generation: 2},
+		"the token is used, and nothing shows":        {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, seen: NoneShown, next: Wait, mayExist: true},
+		"the token is used, and its disk is gone":     {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, seen: NoneShown, next: Make, generation: 2},
 		"a refusal has used the token":                {first: true, events: []func(*Record){answered(1, Refused), answered(2, Used)}, at: 2, next: Make, generation: 2},
-		"after a refusal a disk is made and unseen":   {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unseen)}, at: 2, looked: true, next: Wait, mayExist: true},
-		"a refusal or another call has":               {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, looked: true, next: Wait, mayExist: true},
-		"a doubtful call after a refusal has":         {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, looked: true, next: Wait, mayExist: true},
+		"after a refusal a disk is made and unseen":   {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unseen)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
+		"a refusal or another call has":               {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
+		"a doubtful call after a refusal has":         {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, seen: NoneShown, next: Wait, mayExist: true},
 		"the disk was deleted as misplaced":           {first: true, events: []func(*Record){answered(1, Made), func(r *Record) { r.Gone(moment(2)) }}, at: 2, next: Make, generation: 2},
-		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 210, looked: true, next: Look},
+		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 210, seen: NoneShown, next: Look},
 		"ECS knows the token still":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 209, next: Make},
-		"it shows, so its token may be of any age":    {events: []func(*Record){looked(0, true)}, at: 1, looked: true, next: Look, mayExist: true},
-		"a later answer doesn't bring the proof near": {first: true, events: []func(*Record){answered(1, Unclear), answered(2, Made), looked(90, false)}, at: 90, looked: true, next: Make, mayExist: true},
+		"of others, and the keys may not list":        {seen: Hidden, next: Wait, mayExist: true},
+		"it didn't show, and the keys may not list":   {events: []func(*Record){looked(0, false)}, at: 209, seen: Hidden, next: Make, mayExist: true},
+		"the same, and ECS may have forgotten":        {events: []func(*Record){looked(0, false)}, at: 210, seen: Hidden, next: Wait, mayExist: true},
+		"the token is used, and the keys may not":     {first: true, events: []func(*Record){answered(1, Used)}, at: 1, seen: Hidden, next: Wait, mayExist: true},
+		"it shows, so its token may be of any age":    {events: []func(*Record){looked(0, true)}, at: 1, seen: NoneShown, next: Look, mayExist: true},
+		"a later answer doesn't bring the proof near": {first: true, events: []func(*Record){answered(1, Unclear), answered(2, Made), looked(90, false)}, at: 90, seen: NoneShown, next: Make, mayExist: true},
 	} {
 		t.Run(life, func(t *testing.T) {
 			table := NewTable()
@@ -61,7 +65,7 @@ func TestSteps(t *testing.T) {
 				table.Update(name, moment(0), event)
 			}
 			r := table.Of(name, moment(0))
-			if got := r.Next(moment(test.at), test.looked); got != test.next {
+			if got := r.Next(moment(test.at), test.seen); got != test.next {
 				t.Errorf("next is step %d, want %d", got, test.next)
 			}
 			if got := r.MayExist(); got != test.mayExist {
@@ -79,7 +83,7 @@ func TestFirstCallIsNotBelievedAgainstMemory(t *testing.T) {
 	table.Begin(name, "A", true, moment(0))
 	table.Update(name, moment(1), func(r *Record) { r.Answered(moment(1), Unclear) })
 	table.Begin(name, "A", true, moment(2))
-	if r := table.Of(name, moment(2)); !r.MayExist() || r.Next(moment(2), false) != Look {
+	if r := table.Of(name, moment(2)); !r.MayExist() || r.Next(moment(2), Unread) != Look {
 		t.Errorf("it is %+v", r)
 	}
 }
@@ -94,7 +98,7 @@ func TestMemoryIsOfOneCaller(t *testing.T) {
 		t.Errorf("the same caller: %+v", r)
 	}
 	table.Begin(name, "B", false, moment(110))
-	if r := table.Of(name, moment(110)); !r.MayExist() || r.Next(moment(110), false) != Look || r.Provable() != moment(200) {
+	if r := table.Of(name, moment(110)); !r.MayExist() || r.Next(moment(110), Unread) != Look || r.Provable() != moment(200) {
 		t.Errorf("another caller: %+v", r)
 	}
 }

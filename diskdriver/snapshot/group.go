@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
+	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
@@ -95,8 +96,8 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 		}
 		return group, err
 	}
-	g.records.Begin(name, creation.CallerOf(ctx), false, time.Now())
-	group, err := creation.Maker[disk.Group]{
+	executor.Begin(ctx, g.records, name)
+	group, err := executor.Maker[disk.Group]{
 		Records: g.records, Name: name,
 		Make: func(ctx context.Context, token disk.Token) (disk.Group, creation.Answer, error) {
 			id, err := g.ecs.CreateGroup(ctx, spec, token)
@@ -110,7 +111,7 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 			groups, err := g.ecs.FindGroups(ctx, spec.Marks)
 			switch {
 			case err != nil:
-				return disk.Group{}, false, creation.Unread(err)
+				return disk.Group{}, false, executor.Unread(err)
 			case len(groups) == 0:
 				return disk.Group{}, false, nil
 			}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
+	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -41,8 +42,8 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 		}
 		return shot, err
 	}
-	t.records.Begin(name, creation.CallerOf(ctx), creation.IsFirstCall(ctx), time.Now())
-	shot, err := creation.Maker[disk.Snapshot]{
+	executor.Begin(ctx, t.records, name)
+	shot, err := executor.Maker[disk.Snapshot]{
 		Records: t.records, Name: name,
 		Make: func(ctx context.Context, token disk.Token) (disk.Snapshot, creation.Answer, error) {
 			id, err := t.ecs.CreateSnapshot(ctx, spec, token)
@@ -56,7 +57,7 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 			shots, err := t.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: spec.Marks})
 			switch {
 			case err != nil:
-				return disk.Snapshot{}, false, creation.Unread(err)
+				return disk.Snapshot{}, false, executor.Unread(err)
 			case len(shots) == 0:
 				return disk.Snapshot{}, false, nil
 			case spec.Matches(shots[0]) != nil:

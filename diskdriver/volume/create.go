@@ -13,6 +13,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/capability"
 	"github.com/topodisk/topodisk/diskdriver/creation"
+	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
@@ -35,7 +36,7 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err := c.checkCreate(req); err != nil {
 		return nil, err
 	}
-	c.creator.creations.Begin(req.GetName(), creation.CallerOf(ctx), creation.IsFirstCall(ctx), time.Now())
+	executor.Begin(ctx, c.creator.creations, req.GetName())
 	response, err := c.creator.create(ctx, req)
 	if err != nil {
 		return nil, c.creator.conclude(ctx, req.GetName(), err)
@@ -102,14 +103,14 @@ func (c *creator) conclude(ctx context.Context, name string, refused error) erro
 	case found:
 		return disk.Errorf(disk.Pending, "disk %s was made for this volume, and the call is refused: %w", d.ID, refused)
 	case record.MayExist():
-		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", creation.Remaining(record.Provable()), refused)
+		return disk.Errorf(disk.Pending, "an earlier call may have made a disk that ECS doesn't show yet; if it doesn't within %s, none was made (%w)", executor.Remaining(record.Provable()), refused)
 	}
 	return refused
 }
 
-// finder is a creation.Maker of the volume's disk that makes none.
-func (c *creator) finder(name string) creation.Maker[disk.Disk] {
-	return creation.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context) (disk.Disk, bool, error) { return c.named(ctx, name) }}
+// finder is an executor.Maker of the volume's disk that makes none.
+func (c *creator) finder(name string) executor.Maker[disk.Disk] {
+	return executor.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context) (disk.Disk, bool, error) { return c.named(ctx, name) }}
 }
 
 // volumeOf finds or makes the disk of an order. What an earlier call has left
@@ -251,7 +252,7 @@ func (c *creator) named(ctx context.Context, name string) (disk.Disk, bool, erro
 	disks, err := c.ecs.Named(ctx, name)
 	switch {
 	case err != nil:
-		return disk.Disk{}, false, creation.Unread(err)
+		return disk.Disk{}, false, executor.Unread(err)
 	case len(disks) == 0:
 		return disk.Disk{}, false, nil
 	case len(disks) == 1:

@@ -1,4 +1,6 @@
-package creation
+// Package executor carries out the steps of package creation: it finds what a CSI
+// name stands for, or makes it, by functions of its caller that call ECS.
+package executor
 
 import (
 	"context"
@@ -9,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/topodisk/topodisk/diskdriver/creation"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
@@ -17,51 +20,51 @@ import (
 // anybody. Then none is looked for, and a refusal is final at once.
 const FirstCallKey = "topodisk-first-call"
 
-// IsFirstCall says whether a call comes with that proof.
-func IsFirstCall(ctx context.Context) bool {
+// Begin tells the Records of a call for a name: who makes it, and whether it
+// comes with that proof. A sidecar keeps one connection, and ends when another
+// leads, so the connection tells the processes of callers apart.
+func Begin(ctx context.Context, records *creation.Table, name string) {
+	var caller any
+	if from, ok := peer.FromContext(ctx); ok {
+		caller = from.Addr // every connection has a value of its own
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(FirstCallKey)
-	return len(values) == 1 && values[0] == "true"
-}
-
-// CallerOf tells the processes of callers apart, by the connection over which a
-// call has come: a sidecar keeps one, and ends when another leads.
-func CallerOf(ctx context.Context) any {
-	if from, ok := peer.FromContext(ctx); ok {
-		return from.Addr // every connection has a value of its own
-	}
-	return nil
+	first := len(values) == 1 && values[0] == "true"
+	records.Begin(name, caller, first, time.Now())
 }
 
 // Maker makes one thing of a CSI name, once: a disk, a snapshot or a group of
-// snapshots. Package creation decides the steps; Maker executes them.
+// snapshots.
 type Maker[T any] struct {
-	Records *Table
+	Records *creation.Table
 	Name    string // by which the Record and the client token go
 	// Find looks for what an earlier call has made. None is no error.
 	Find func(ctx context.Context) (made T, found bool, err error)
 	// Prepare gets what the first create needs; nil: nothing.
 	Prepare func(ctx context.Context) error
 	// Make sends a create. Refused without an error says that the next one differs.
-	Make func(ctx context.Context, token disk.Token) (made T, answer Answer, err error)
+	Make func(ctx context.Context, token disk.Token) (made T, answer creation.Answer, err error)
 }
 
 // Obtain finds the thing, or makes it.
 func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 	var none T
-	var looked bool         // no create was sent since
+	var seen creation.Sight
 	var unread, cause error // why nothing could be seen; why the token is used
 	for {
 		record := m.Records.Of(m.Name, time.Now())
-		switch record.Next(time.Now(), looked) {
-		case Look:
+		switch record.Next(time.Now(), seen) {
+		case creation.Look:
 			made, found, err := m.Look(ctx)
-			unseen := err != nil && (!isListDenied(err) || !record.TokenTells(time.Now()))
-			if found || unseen {
+			if found || err != nil && !isListDenied(err) {
 				return made, err
 			}
-			looked, unread = true, err
-		case Make:
+			seen, unread = creation.NoneShown, err
+			if err != nil {
+				seen = creation.Hidden
+			}
+		case creation.Make:
 			if m.Prepare != nil {
 				if err := m.Prepare(ctx); err != nil {
 					return none, err
@@ -70,12 +73,15 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 				continue
 			}
 			made, answer, err := m.send(ctx, record.Token(m.Name))
-			tokenUsed := answer == Used || answer == Unseen
-			if answer == Made || err != nil && !tokenUsed {
+			tokenUsed := answer == creation.Used || answer == creation.Unseen
+			if answer == creation.Made || err != nil && !tokenUsed {
 				return made, err
 			}
-			looked, cause = !tokenUsed, err
-		case Wait:
+			cause = err
+			if tokenUsed {
+				seen = creation.Unread
+			}
+		case creation.Wait:
 			if unread != nil {
 				return none, unread
 			}
@@ -89,38 +95,20 @@ func (m Maker[T]) Look(ctx context.Context) (T, bool, error) {
 	left := time.Now()
 	made, found, err := m.Find(ctx)
 	if err == nil {
-		m.Records.Update(m.Name, time.Now(), func(r *Record) { r.Looked(left, found) })
+		m.Records.Update(m.Name, time.Now(), func(r *creation.Record) { r.Looked(left, found) })
 	}
 	return made, found, err
 }
 
 // send sends a create, and reports its answer.
-func (m Maker[T]) send(ctx context.Context, token disk.Token) (made T, answer Answer, err error) {
-	answer = Unclear // as a panic leaves it
+func (m Maker[T]) send(ctx context.Context, token disk.Token) (made T, answer creation.Answer, err error) {
+	answer = creation.Unclear // as a panic leaves it
 	defer func() {
-		m.Records.Update(m.Name, time.Now(), func(r *Record) { r.Answered(time.Now(), answer) })
+		m.Records.Update(m.Name, time.Now(), func(r *creation.Record) { r.Answered(time.Now(), answer) })
 	}()
 	made, got, err := m.Make(ctx, token)
 	answer = got
 	return made, answer, err
-}
-
-// AnswerOf says what the error of a create means for what it may have made.
-// NotFound is that of what ECS says it has made: of what a create is made from it
-// means a refusal.
-func AnswerOf(err error) Answer {
-	if err == nil {
-		return Made
-	}
-	switch disk.KindOf(err) {
-	case disk.Mismatch:
-		return Used
-	case disk.NotFound:
-		return Unseen
-	case disk.UnknownOutcome, disk.Pending:
-		return Unclear
-	}
-	return Refused // ECS has answered, or was not reached
 }
 
 // notInSight is the answer while what was made under a used token may show yet.
