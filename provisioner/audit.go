@@ -76,7 +76,7 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
 	}
-	book := newBook(client, config.Namespace, journalPrefix+objectName(config.DriverName), func() {})
+	book := newBook(client, config.Namespace, journalPrefix+ObjectName(config.DriverName), func() {})
 	orders, err := book.load(ctx)
 	if err == nil && len(book.foreign) > 0 {
 		err = fmt.Errorf("%d of its entries are of another version of disk-provisioner; use that", len(book.foreign))

@@ -108,7 +108,7 @@ func TestAnAuditReadsAndChangesNothing(t *testing.T) {
 		t.Error("it has written")
 	}
 	s.set(func(s *shelf) {
-		name := journalPrefix + objectName(config.DriverName) + "-0"
+		name := journalPrefix + ObjectName(config.DriverName) + "-0"
 		s.kept[name] = &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"uid-9": `{"format":2}`}}
 	})
 	if _, err := RunAudit(t.Context(), config, api, driver, "c1"); err == nil || !strings.Contains(err.Error(), "another version") {

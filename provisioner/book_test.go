@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/topodisk/topodisk/internal/leader"
 )
 
 // shelf is a fake API server of ConfigMaps that enforces resource versions, as
@@ -270,7 +272,7 @@ func TestAnotherWriterEndsThisOne(t *testing.T) {
 				t.Error("it was written over")
 			}
 		}
-		if !errors.Is(fatal, ErrLeaseLost) {
+		if !errors.Is(fatal, leader.ErrLost) {
 			t.Errorf("got %v", fatal)
 		}
 		if s.kept["journal-0"].Data["uid-other"] != "{}" {

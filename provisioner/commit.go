@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/leader"
 )
 
 // When the book's pages are written, and what a write that failed has come to.
@@ -286,7 +288,7 @@ func (b *configMapBook) settle(ctx context.Context, p *bookPage) error {
 		b.isDeleted(p)
 		return nil
 	case !maps.Equal(live.entries, p.tried) && !maps.Equal(live.entries, p.saved):
-		err := fmt.Errorf("%w: somebody else has written ConfigMap %s/%s", ErrLeaseLost, b.namespace, p.name)
+		err := fmt.Errorf("%w: somebody else has written ConfigMap %s/%s", leader.ErrLost, b.namespace, p.name)
 		b.set(func() { b.lost = err })
 		b.fatal(err)
 		return err

@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,18 @@ type Config struct {
 	ReadOnlyPublish       bool          // volumes of claims that are ReadOnlyMany alone are published for reading
 
 	Self *v1.ObjectReference // what events about this process are about; nil for nothing
+}
+
+var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
+
+// ObjectName makes a name for objects out of a driver's, as csi-provisioner
+// makes that of its Lease.
+func ObjectName(driver string) string {
+	name := notInObjectName.ReplaceAllString(driver, "-")
+	if name[len(name)-1] == '-' {
+		name += "X"
+	}
+	return name
 }
 
 // Validate returns an error that names the first field that is missing or

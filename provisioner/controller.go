@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -72,7 +73,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	var kept *configMapBook
 	journal := newJournal(noBook{})
 	if config.Namespace != "" {
-		kept = newBook(clients.Journal, config.Namespace, journalPrefix+objectName(config.DriverName), commits.Inc)
+		kept = newBook(clients.Journal, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits.Inc)
 		journal.book = kept
 	}
 	broadcaster := record.NewBroadcaster()
@@ -444,7 +445,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.p.awaiting.stop()
 	stopBook()
 	c.recorder.Shutdown()
-	if err := context.Cause(ctx); errors.Is(err, ErrLeaseLost) {
+	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
 		return err
 	}
 	return nil

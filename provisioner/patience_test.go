@@ -16,6 +16,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -27,7 +28,7 @@ func TestAWaitThatEndsByItselfIsToldWhenItLasts(t *testing.T) {
 		told    bool // at once
 	}{
 		"the driver is away":                  {notBack, Unchanged, false},
-		"the lease was lost":                  {fmt.Errorf("the journal: %w", ErrLeaseLost), Unchanged, false},
+		"the lease was lost":                  {fmt.Errorf("the journal: %w", leader.ErrLost), Unchanged, false},
 		"the node's plugin is away":           {&topology.Error{Reason: topology.NodeUnready, Node: "n", Err: errors.New("no keys")}, Unchanged, false},
 		"the node's plugin stays away":        {&topology.Error{Reason: topology.NodeUnready, Node: "n", Err: errors.New("no keys")}, Reschedule, true},
 		"no node has the driver":              {&topology.Error{Reason: topology.NoTopology, Err: errors.New("none")}, Unchanged, true},

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
+	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner"
 )
 
@@ -95,7 +96,7 @@ func run(ctx context.Context, o *options) error {
 	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
 	o.config.DriverTellsWriters = can.SingleNodeMultiWriter
 	o.config.DriverRestores, o.config.DriverClones, o.config.DriverModifies = can.Snapshots, can.Clone, can.Modify
-	lease.Driver = driver.Name()
+	lease.Name = provisioner.ObjectName(driver.Name())
 	o.config.Self = lease.Reference()
 	if pod := os.Getenv("POD_NAME"); pod != "" {
 		o.config.Self = provisioner.PodReference(podNamespace(), pod, os.Getenv("POD_UID"))
@@ -193,7 +194,7 @@ func (c *clients) main(o *options, held func() error) error {
 }
 
 func fence(config *rest.Config, held func() error) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return provisioner.FenceHTTP(held, next) })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return leader.FenceHTTP(held, next) })
 }
 
 // limitEach limits reads and writes to config's QPS each, for all clients that are made of it: who deletes a volume looks

@@ -18,6 +18,7 @@ import (
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner"
 )
 
@@ -334,8 +335,8 @@ func (o *options) startLog() {
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-func (o *options) lease() *provisioner.Lease {
-	return &provisioner.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, Labels: o.leaseLabels}
+func (o *options) lease() *leader.Lease {
+	return &leader.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, Labels: o.leaseLabels}
 }
 
 func podNamespace() string {

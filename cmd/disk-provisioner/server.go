@@ -13,7 +13,7 @@ import (
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/internal/leader"
 )
 
 // server answers /metrics, /healthz (does a leader read what it must know to begin,
@@ -28,7 +28,7 @@ type server struct {
 	recovered atomic.Pointer[func() error]
 }
 
-func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *provisioner.Lease) *server {
+func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *leader.Lease) *server {
 	if o.httpEndpoint == "" {
 		return &server{}
 	}

@@ -93,12 +93,16 @@ var rules = map[string]rule{
 	},
 	"diskdriver/ecs/ratelimit": {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/nodefacts": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog, "github.com/google/uuid"},
+		allowed:   []string{module + "/diskdriver/disk", module + "/internal/leader", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
+	"internal/leader": {
+		allowed:   []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", klog, "github.com/google/uuid"},
+		unreached: []string{module + "/provisioner", module + "/diskdriver"},
+	},
 	"provisioner": {
-		allowed: []string{module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
-			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6", "github.com/google/uuid"},
+		allowed: []string{module + "/internal/leader", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"diskdriver/node": {
@@ -111,7 +115,7 @@ var rules = map[string]rule{
 	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
 	"cmd/internal/cli":     {allowed: []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"}},
 	"cmd/disk-driver":      {allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
-	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK}},
+	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/internal/leader", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK}},
 	"cmd/ecs-simulator":    {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
 	"deploy":               {},
 	"test/":                {allowed: []string{""}},

@@ -424,7 +424,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		"topodisk-node-facts": {"/nodes[]: list watch patch"},
 		"kube-system/topodisk-node-facts": {
 			"coordination.k8s.io/leases[]: create",
-			"coordination.k8s.io/leases[topodisk-node-facts-diskplugin-csi-alibabacloud-com]: get update",
+			"coordination.k8s.io/leases[topodisk-node-facts-diskplugin-csi-alibabacloud-com]: get update watch",
 		},
 		"kube-system/topodisk-driver": {"/events[]: create patch"},
 		"topodisk-attacher": {

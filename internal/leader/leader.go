@@ -1,4 +1,6 @@
-package provisioner
+// Package leader elects the one replica that works, by a Lease, with a take-over
+// as soon as the Lease was given back or has expired.
+package leader
 
 import (
 	"context"
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,13 +25,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ErrLeaseLost says that another replica may be at work: this one must end at once.
-var ErrLeaseLost = errors.New("the lease is lost")
+// ErrLost says that another replica may be at work: this one must end at once.
+var ErrLost = errors.New("the lease is lost")
 
 // Lease is one Lease by which replicas agree on who works.
 type Lease struct {
-	Namespace                                 string
-	Driver                                    string // names the Lease as upstream csi-provisioner does
+	Namespace, Name                           string
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	Labels                                    map[string]string // of the Lease object
 
@@ -39,23 +39,9 @@ type Lease struct {
 	expired atomic.Pointer[coordinationv1.LeaseSpec] // what nobody has renewed for its duration, as watched; nil for none
 }
 
-var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
-
-// objectName makes a name for objects out of a driver's, as csi-provisioner
-// makes that of its Lease.
-func objectName(driver string) string {
-	name := notInObjectName.ReplaceAllString(driver, "-")
-	if name[len(name)-1] == '-' {
-		name += "X"
-	}
-	return name
-}
-
-func (l *Lease) name() string { return objectName(l.Driver) }
-
 // Reference names the Lease, for events.
 func (l *Lease) Reference() *v1.ObjectReference {
-	return &v1.ObjectReference{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: l.Namespace, Name: l.name()}
+	return &v1.ObjectReference{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: l.Namespace, Name: l.Name}
 }
 
 // Check is the health check of /healthz/leader-election: a leader that cannot
@@ -70,28 +56,28 @@ func (l *Lease) Check(r *http.Request) error {
 // WatchHealth makes Check work. It is called before the check is served.
 func (l *Lease) WatchHealth() { l.health = leaderelection.NewLeaderHealthzAdaptor(20 * time.Second) }
 
-// Held returns ErrLeaseLost if the Lease was not renewed within RenewDeadline:
+// Held returns ErrLost if the Lease was not renewed within RenewDeadline:
 // by then another replica may be about to take it. It asks nobody.
 func (l *Lease) Held() error {
 	renewed := l.renewed.Load()
 	if renewed == nil {
-		return fmt.Errorf("%w: it is not held", ErrLeaseLost)
+		return fmt.Errorf("%w: it is not held", ErrLost)
 	}
 	if ago := time.Since(*renewed); ago > l.RenewDeadline {
-		return fmt.Errorf("%w: it was renewed %s ago, and nothing is begun after %s", ErrLeaseLost, ago.Round(time.Second), l.RenewDeadline)
+		return fmt.Errorf("%w: it was renewed %s ago, and nothing is begun after %s", ErrLost, ago.Round(time.Second), l.RenewDeadline)
 	}
 	return nil
 }
 
 // RunWhileHeld waits for the Lease, runs work until ctx ends and work has
-// returned, gives the Lease back, and returns work's error. It returns
-// ErrLeaseLost as soon as the Lease is lost, without waiting for work.
+// returned, gives the Lease back, and returns work's error. As soon as the Lease
+// is lost it ends work's context and returns ErrLost, without waiting for work.
 func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, work func(context.Context) error) error {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	inner, err := resourcelock.NewWithLabels(resourcelock.LeasesResourceLock, l.Namespace, l.name(), client.CoreV1(), client.CoordinationV1(),
+	inner, err := resourcelock.NewWithLabels(resourcelock.LeasesResourceLock, l.Namespace, l.Name, client.CoreV1(), client.CoordinationV1(),
 		resourcelock.ResourceLockConfig{Identity: hostname + "_" + uuid.NewString()}, l.Labels)
 	if err != nil {
 		return err
@@ -114,18 +100,20 @@ func (l *Lease) RunWhileHeld(ctx context.Context, client kubernetes.Interface, w
 func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}, work func(context.Context) error) (led bool, err error) {
 	electionCtx, release := context.WithCancel(context.WithoutCancel(ctx)) // held until work has returned
 	defer release()
+	workCtx, end := context.WithCancelCause(ctx)
+	defer end(ErrLost)
 	var turn turn
 	done := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RetryPeriod: l.RetryPeriod,
-		ReleaseOnCancel: true, WatchDog: l.health, Name: l.name(),
+		ReleaseOnCancel: true, WatchDog: l.health, Name: l.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
 				if !turn.begin() {
 					return
 				}
-				klog.InfoS("Leading", "lease", l.Namespace+"/"+l.name(), "identity", lock.Identity())
-				done <- work(ctx)
+				klog.InfoS("Leading", "lease", l.Namespace+"/"+l.Name, "identity", lock.Identity())
+				done <- work(workCtx)
 				release()
 			},
 			OnStoppedLeading: func() {},
@@ -156,7 +144,7 @@ func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}
 	case err := <-done:
 		return true, err
 	default:
-		return true, ErrLeaseLost
+		return true, ErrLost
 	}
 }
 
@@ -231,15 +219,16 @@ func (t *timedLock) note(record resourcelock.LeaderElectionRecord, write func() 
 func (l *Lease) watchEnd(ctx context.Context, client kubernetes.Interface) <-chan struct{} {
 	free := make(chan struct{}, 1)
 	go func() {
-		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, l.name()).String()}
+		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, l.Name).String()}
 		for ctx.Err() == nil {
 			if events, err := client.CoordinationV1().Leases(l.Namespace).Watch(ctx, options); err != nil {
 				klog.V(2).ErrorS(err, "The Lease can't be watched; it is asked for", "every", l.RetryPeriod)
 			} else {
 				l.tellEnds(ctx, events, free)
 			}
-			if sleep(ctx, l.RetryPeriod) != nil {
-				return
+			select {
+			case <-ctx.Done():
+			case <-time.After(l.RetryPeriod):
 			}
 		}
 	}()

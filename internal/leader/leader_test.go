@@ -1,4 +1,4 @@
-package provisioner
+package leader
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,7 @@ import (
 )
 
 func testLease() *Lease {
-	l := &Lease{Namespace: "kube-system", Driver: "diskplugin.csi/alibabacloud.com", LeaseDuration: time.Second, RenewDeadline: 500 * time.Millisecond, RetryPeriod: 100 * time.Millisecond}
+	l := &Lease{Namespace: "kube-system", Name: "diskplugin-csi-alibabacloud-com", LeaseDuration: time.Second, RenewDeadline: 500 * time.Millisecond, RetryPeriod: 100 * time.Millisecond}
 	l.WatchHealth()
 	return l
 }
@@ -140,100 +139,80 @@ func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
 			<-stuck
 			return nil
 		})
-		if !errors.Is(err, ErrLeaseLost) {
+		if !errors.Is(err, ErrLost) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
 func TestAReleasedLeaseIsTakenAtOnce(t *testing.T) {
-	api, _ := leaseServer(t)
-	patient := func() *Lease { // it would ask again after an hour
-		return &Lease{
-			Namespace: "kube-system", Driver: driverName, Labels: map[string]string{"team": "storage"},
-			LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour,
-		}
-	}
-	first, stop := context.WithCancel(t.Context())
-	leads := make(chan struct{})
-	ended := make(chan error, 2)
-	go func() {
-		ended <- patient().RunWhileHeld(first, api, func(ctx context.Context) error { close(leads); <-ctx.Done(); return nil })
-	}()
-	<-leads
-	tookOver := make(chan struct{})
-	second, stopSecond := context.WithCancel(t.Context())
-	go func() {
-		ended <- patient().RunWhileHeld(second, api, func(context.Context) error { close(tookOver); return nil })
-	}()
-	eventually(t, "the second watched the Lease", func() bool {
-		watches := 0
-		for _, action := range api.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
+	synctest.Test(t, func(t *testing.T) {
+		api, _ := leaseServer(t)
+		patient := func() *Lease { // it would ask again after an hour
+			return &Lease{
+				Namespace: "kube-system", Name: "diskplugin-csi-alibabacloud-com", Labels: map[string]string{"team": "storage"},
+				LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour,
 			}
 		}
-		return watches == 2
-	})
-	lease, err := api.CoordinationV1().Leases("kube-system").Get(t.Context(), "", metav1.GetOptions{})
-	if err != nil || lease.Labels["team"] != "storage" {
-		t.Errorf("the Lease has labels %v, %v", lease.Labels, err)
-	}
-	stop()
-	<-tookOver
-	stopSecond()
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
+		first, stop := context.WithCancel(t.Context())
+		leads := make(chan struct{})
+		ended := make(chan error, 2)
+		go func() {
+			ended <- patient().RunWhileHeld(first, api, func(ctx context.Context) error { close(leads); <-ctx.Done(); return nil })
+		}()
+		<-leads
+		tookOver := make(chan struct{})
+		second, stopSecond := context.WithCancel(t.Context())
+		go func() {
+			ended <- patient().RunWhileHeld(second, api, func(context.Context) error { close(tookOver); return nil })
+		}()
+		synctest.Wait() // the second watches the Lease
+		lease, err := api.CoordinationV1().Leases("kube-system").Get(t.Context(), "", metav1.GetOptions{})
+		if err != nil || lease.Labels["team"] != "storage" {
+			t.Errorf("the Lease has labels %v, %v", lease.Labels, err)
 		}
-	}
+		stop()
+		<-tookOver
+		stopSecond()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
-func TestNothingIsBegunOnceTheLeaseWasNotRenewedForTooLong(t *testing.T) {
+func TestNothingIsChangedOnceTheLeaseWasNotRenewedForTooLong(t *testing.T) {
 	l := testLease()
-	driver := &scriptedDriver{creates: []answer{made("d-1", 0, "zone-a")}}
-	fenced := FenceDriver(l.Held, driver)
 	var sent []string
 	client := FenceHTTP(l.Held, tripper(func(r *http.Request) { sent = append(sent, r.Method) }))
-	try := func() (errs []error) {
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
-			r, err := http.NewRequestWithContext(t.Context(), method, "http://api", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := client.RoundTrip(r)
-			if err == nil {
-				_ = response.Body.Close()
-			}
-			errs = append(errs, err)
-		}
-		_, err := fenced.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
-		_, err2 := fenced.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{})
-		return append(errs, err, err2)
-	}
 	for name, test := range map[string]struct {
 		renewed time.Duration // ago
 		held    bool
 		sent    int
-		asked   int
 	}{
 		"never held":           {sent: 1},
-		"renewed just now":     {held: true, sent: 4, asked: 1},
+		"renewed just now":     {held: true, sent: 4},
 		"renewed too long ago": {held: true, renewed: l.RenewDeadline + time.Second, sent: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent, driver.created, driver.deleted = nil, nil, nil
+			sent = nil
 			l.renewed.Store(nil)
 			if at := time.Now().Add(-test.renewed); test.held {
 				l.renewed.Store(&at)
 			}
-			errs := try()
-			creates, deletes := driver.calls()
-			if len(sent) != test.sent || creates != test.asked || deletes != test.asked {
-				t.Errorf("sent %v, %d creates, %d deletes", sent, creates, deletes)
+			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+				r, err := http.NewRequestWithContext(t.Context(), method, "http://api", nil)
+				must(t, err)
+				response, err := client.RoundTrip(r)
+				if err == nil {
+					_ = response.Body.Close()
+				} else if !errors.Is(err, ErrLost) {
+					t.Errorf("%s: %v", method, err)
+				}
 			}
-			if test.asked == 0 && (!errors.Is(errs[1], ErrLeaseLost) || !isNotAsked(errs[4]) || !isNotAsked(errs[5])) {
-				t.Errorf("got %v", errs)
+			if len(sent) != test.sent || sent[0] != http.MethodGet {
+				t.Errorf("sent %v, want %d", sent, test.sent)
 			}
 		})
 	}
@@ -246,14 +225,21 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestALeaseThatNobodyRenewsIsTakenAsSoonAsItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, _ := leaseServer(t)
 		leases := api.CoordinationV1().Leases("kube-system")
-		patient := &Lease{Namespace: "kube-system", Driver: driverName, LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour}
+		patient := &Lease{Namespace: "kube-system", Name: "diskplugin-csi-alibabacloud-com", LeaseDuration: 4 * time.Hour, RenewDeadline: 3 * time.Hour, RetryPeriod: time.Hour}
 		renewed := metav1.NowMicro()
 		lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: patient.name()},
+			ObjectMeta: metav1.ObjectMeta{Name: patient.Name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("the first"), LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &renewed},
 		}, metav1.CreateOptions{})
 		must(t, err)
@@ -262,13 +248,7 @@ func TestALeaseThatNobodyRenewsIsTakenAsSoonAsItExpires(t *testing.T) {
 		go func() {
 			ended <- patient.RunWhileHeld(ctx, api, func(ctx context.Context) error { leads <- time.Now(); <-ctx.Done(); return nil })
 		}()
-		eventually(t, "the Lease was watched and asked for", func() bool {
-			verbs := map[string]bool{}
-			for _, action := range api.Actions() {
-				verbs[action.GetVerb()] = true
-			}
-			return verbs["watch"] && verbs["get"]
-		})
+		synctest.Wait() // the Lease is watched, and was asked for
 		last := metav1.NowMicro()
 		lease = lease.DeepCopy()
 		lease.Spec.RenewTime = &last // for the last time
@@ -289,9 +269,9 @@ func TestALeaseThatWasRenewedUnseenIsHeld(t *testing.T) {
 	spec := func(holder string, renewed metav1.MicroTime) *coordinationv1.LeaseSpec {
 		return &coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(1)), RenewTime: &renewed}
 	}
-	_, err := api.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.name()}, Spec: *spec("a", live)}, metav1.CreateOptions{})
+	_, err := api.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}, Spec: *spec("a", live)}, metav1.CreateOptions{})
 	must(t, err)
-	inner, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", l.name(), api.CoreV1(), api.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: "b"})
+	inner, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", l.Name, api.CoreV1(), api.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: "b"})
 	must(t, err)
 	for name, test := range map[string]struct {
 		expired *coordinationv1.LeaseSpec
