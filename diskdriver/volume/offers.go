@@ -11,8 +11,9 @@ import (
 )
 
 // offersLast is for how long an answer about the zones' stock is good: COs ask
-// for every class and zone, one after the other.
-const offersLast = 30 * time.Second
+// for every class and zone, one after the other, and take what they hear for
+// true until they ask again a minute later.
+const offersLast = 10 * time.Second
 
 // offers keeps what the zones had to give when ECS was last asked, and what it
 // has refused since.

@@ -256,7 +256,7 @@ func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
 		t.Errorf("%d CreateDisk calls for a claim that cannot be served", calls)
 	}
 	s.must(s.Simulator.Restock(s.Context(), zone))
-	_, d := s.bound("first", 2*late) // the provisioner asks once a minute, and the driver's answer may be half a minute old
+	_, d := s.bound("first", late) // the provisioner asks once a minute
 	s.running("first", d)
 	s.awaitObjects(1, class)
 }
