@@ -286,6 +286,21 @@ func TestAttachesAreRetriedSoon(t *testing.T) {
 	}
 }
 
+// Whoever takes part in a leader election does so with the same times: the Pod's containers are lost together.
+func TestLeadersAreReplacedAfterTheSameTime(t *testing.T) {
+	flags := []string{"--leader-election=true", "--leader-election-namespace=kube-system",
+		"--leader-election-lease-duration=1m15s", "--leader-election-renew-deadline=60s", "--leader-election-retry-period=13s"}
+	pod := controllerPod(t, preset(t, "full", ""))
+	for _, name := range []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter"} {
+		args := container(t, pod, name).Args
+		for _, flag := range flags {
+			if !slices.Contains(args, flag) {
+				t.Errorf("%s runs without %s: %v", name, flag, args)
+			}
+		}
+	}
+}
+
 func TestCredentialsAreFilesWithTheNamesThatDiskDriverReads(t *testing.T) {
 	pod := controllerPod(t, preset(t, "beside-incumbent", ""))
 	driver := container(t, pod, "disk-driver")

@@ -99,6 +99,16 @@ imagePullSecrets:
   readOnly: true
 {{- end -}}
 
+{{/* Flags of the Lease, for every program that takes part in a leader election. */}}
+{{- define "topodisk.leaseFlags" -}}
+- --leader-election-namespace={{ .Release.Namespace }}
+{{- with .Values.controller.leaderElection }}
+- --leader-election-lease-duration={{ .leaseDuration }}
+- --leader-election-renew-deadline={{ .renewDeadline }}
+- --leader-election-retry-period={{ .retryPeriod }}
+{{- end }}
+{{- end -}}
+
 {{/* Flags that every sidecar has, of (list root values). */}}
 {{- define "topodisk.sidecarFlags" -}}
 {{- $root := index . 0 -}}
@@ -108,7 +118,7 @@ imagePullSecrets:
 - --kube-api-qps={{ .kubeApiQps }}
 - --kube-api-burst={{ .kubeApiBurst | int }}
 - --leader-election=true
-- --leader-election-namespace={{ $root.Release.Namespace }}
+{{ include "topodisk.leaseFlags" $root }}
 - --http-endpoint={{ .httpEndpoint }}
 - --logging-format={{ $root.Values.loggingFormat }}
 - --v={{ .v | int }}

@@ -31,6 +31,17 @@ and all of them at once.
 {{- if and (gt (int .Values.controller.replicas) 1) (not .Values.diskProvisioner.leaderElection) -}}
 {{- $wrong = append $wrong (printf "diskProvisioner.leaderElection is false with controller.replicas %d: two provisioners would work on the same claims; set controller.replicas=1 or diskProvisioner.leaderElection=true" (int .Values.controller.replicas)) -}}
 {{- end -}}
+{{- with .Values.controller.leaderElection -}}
+{{- $lease := include "topodisk.seconds" .leaseDuration | int -}}
+{{- $renew := include "topodisk.seconds" .renewDeadline | int -}}
+{{- $retry := include "topodisk.seconds" .retryPeriod | int -}}
+{{- if le $lease (add $renew $retry | int) -}}
+{{- $wrong = append $wrong (printf "controller.leaderElection.leaseDuration %s is not longer than renewDeadline %s and retryPeriod %s together: two would lead at once; for example 10s, 7s and 2s" .leaseDuration .renewDeadline .retryPeriod) -}}
+{{- end -}}
+{{- if or (lt $retry 1) (le (mul $renew 10 | int) (mul $retry 12 | int)) -}}
+{{- $wrong = append $wrong (printf "controller.leaderElection.renewDeadline %s is not longer than 1.2 times retryPeriod %s, or retryPeriod is 0s: no program starts with it; for example 7s and 2s" .renewDeadline .retryPeriod) -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := dict -}}
 {{- range list "diskDriver" "diskProvisioner" "csiAttacher" "csiResizer" "csiSnapshotter" -}}
 {{- $group := get $.Values . -}}
