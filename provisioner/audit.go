@@ -76,13 +76,12 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
 	}
-	book := newBook(client, config.Namespace, journalPrefix+ObjectName(config.DriverName), func() {})
-	orders, err := book.load(ctx)
-	if err == nil && len(book.foreign) > 0 {
-		err = fmt.Errorf("%d of its entries are of another version of disk-provisioner; use that", len(book.foreign))
+	orders, unknown, err := readOrders(ctx, newStore(client, config, func() {}))
+	if err == nil && unknown > 0 {
+		err = fmt.Errorf("%d of the journal's records are of another version of disk-provisioner; use that", unknown)
 	}
 	if err != nil {
-		return Audit{}, fmt.Errorf("the journal can't be read: %w", err)
+		return Audit{}, err
 	}
 	after, err := volumesOfDriver(ctx, client, config.DriverName)
 	if err != nil {

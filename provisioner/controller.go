@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -35,7 +36,7 @@ type Controller struct {
 	lib        *library
 	reclaimer  *reclaimer
 	capacity   *capacities    // nil without Config.Capacity
-	book       *configMapBook // nil without Config.Namespace
+	store      *journal.Store // nil without Config.Namespace
 	nodes      cache.SharedIndexInformer
 	namespaces cache.SharedIndexInformer // nil without Config.NamespaceLabelTags
 	metadata   metadata.Interface
@@ -70,30 +71,30 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	client := clients.Main
 	index := topology.NewIndex(config.DriverName)
 	commits := newCommits(registry)
-	var kept *configMapBook
-	journal := newJournal(noBook{})
+	var kept *journal.Store
+	orders := newOrders(noStore{})
 	if config.Namespace != "" {
-		kept = newBook(clients.Journal, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits.Inc)
-		journal.book = kept
+		kept = newStore(clients.Journal, config, commits.Inc)
+		orders.store = kept
 	}
 	broadcaster := record.NewBroadcaster()
 	trimmed := trim(config.DriverName)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trimmed))
 	c := &Controller{
 		index:     index,
-		book:      kept,
+		store:     kept,
 		metadata:  clients.Metadata,
 		recorder:  broadcaster,
 		factories: []informers.SharedInformerFactory{factory},
 		p: &Provisioner{
-			config: config, client: client, metadata: clients.Metadata, dynamic: clients.Dynamic, driver: driver, topology: index, journal: journal,
+			config: config, client: client, metadata: clients.Metadata, dynamic: clients.Dynamic, driver: driver, topology: index, journal: orders,
 			claims:  factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(),
 			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
 			waiting: newWaiting(), awaiting: newAwaiting(clients.Metadata), sources: newProtection(clients.Metadata, config),
 			soldOut: newSoldOut(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
-			metrics: newMetrics(registry, journal),
+			metrics: newMetrics(registry, orders),
 			now:     time.Now,
 		},
 	}
@@ -111,7 +112,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	events := eventsFolded(clients.Events, newEventMemory(time.Now), patience)
 	c.lib = newLibrary(c.p, client, events, patience, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
-	journal.closed = c.p.sources.drop
+	orders.closed = c.p.sources.drop
 	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.lib.observeDeletion)
 	if config.Capacity {
 		if err := c.keepCapacities(clients.Capacity, classes.GetStore()); err != nil {
@@ -257,7 +258,7 @@ func (c *Controller) rememberVolume(pv *v1.PersistentVolume) {
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.p.firstCalls.forget(claim.UID)
 	c.p.waiting.remove(claim.UID)
-	c.p.journal.book.dismiss(claim.UID)
+	c.p.journal.cancel(claim.UID)
 	c.lib.rescheduled.Delete(claim.UID)
 	c.lib.patience.heard(claim.UID, Ignored, nil)
 	c.lib.limiter.hopeless.Delete(string(claim.UID))
@@ -424,7 +425,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	c.lead()
-	stopBook := c.keepBook(ctx, end)
+	stopJournal := c.keepJournal(ctx, end)
 	var parts sync.WaitGroup
 	parts.Go(func() { c.lib.run(ctx) })
 	parts.Go(func() { c.reclaimer.run(ctx) })
@@ -443,7 +444,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	parts.Wait()
 	c.p.awaiting.stop()
-	stopBook()
+	stopJournal()
 	c.recorder.Shutdown()
 	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
 		return err

@@ -16,7 +16,7 @@ import (
 // that adds a field which an older one may leave aside keeps it.
 const entryFormat = 1
 
-// entry is an order as it stands in the book: all that is needed to repeat
+// entry is an order as it stands in the journal: all that is needed to repeat
 // its request byte for byte and to write its PersistentVolume, but no secret.
 type entry struct {
 	Format  int        `json:"format,omitempty"` // absent is 1

@@ -17,7 +17,7 @@ import (
 // caches alone know all of it.
 func (p *Provisioner) foresee(claim *v1.PersistentVolumeClaim) {
 	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
-		p.journal.book.dismiss(claim.UID)
+		p.journal.cancel(claim.UID)
 		return
 	}
 	class := p.classAhead(claim)
@@ -36,7 +36,7 @@ func (p *Provisioner) foresee(claim *v1.PersistentVolumeClaim) {
 		o.request.AccessibilityRequirements, err = p.topology.Require(p.question(claim, class, node, strict))
 	}
 	if err == nil && !p.soldOut.refuses(o) {
-		p.journal.book.foresee(o)
+		p.journal.prefetch(o)
 	}
 }
 

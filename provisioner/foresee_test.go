@@ -9,34 +9,27 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
-// notedBook notes what it is told.
-type notedBook struct {
-	noBook
-	foreseen, written []string // requests
-	dismissed         []types.UID
-	struck, retired   []types.UID
+// notedStore notes what it is told.
+type notedStore struct {
+	noStore
+	prefetched, written []string // records
+	cancelled           []string
+	deleted, lazily     []string
 }
 
-func (n *notedBook) foresee(o *order) { n.foreseen = append(n.foreseen, noted(o)) }
-func (n *notedBook) write(_ context.Context, o *order) error {
-	n.written = append(n.written, noted(o))
+func (n *notedStore) Prefetch(_ string, record []byte) {
+	n.prefetched = append(n.prefetched, string(record))
+}
+func (n *notedStore) Put(_ context.Context, _ string, record []byte) error {
+	n.written = append(n.written, string(record))
 	return nil
 }
-func (n *notedBook) dismiss(claim types.UID) { n.dismissed = append(n.dismissed, claim) }
-func (n *notedBook) strike(claim types.UID)  { n.struck = append(n.struck, claim) }
-func (n *notedBook) retire(claim types.UID)  { n.retired = append(n.retired, claim) }
-
-func noted(o *order) string {
-	data, err := encode(o)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
+func (n *notedStore) Cancel(key string)       { n.cancelled = append(n.cancelled, key) }
+func (n *notedStore) Delete(key string)       { n.deleted = append(n.deleted, key) }
+func (n *notedStore) DeleteLazily(key string) { n.lazily = append(n.lazily, key) }
 
 func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 	unassigned := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annStorageProvisioner) }
@@ -72,8 +65,8 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
-			book := &notedBook{}
-			b.journal.book = book
+			store := &notedStore{}
+			b.journal.store = store
 			claim, class := testClaim(), testClass(map[string]string{"type": "cloud_essd"})
 			if test.claim != nil {
 				test.claim(claim)
@@ -86,8 +79,8 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 				test.before(b)
 			}
 			b.foresee(claim)
-			if got := len(book.foreseen) == 1; got != test.foreseen || (len(book.dismissed) == 1) != test.dismissed {
-				t.Fatalf("foreseen %v, dismissed %v", book.foreseen, book.dismissed)
+			if got := len(store.prefetched) == 1; got != test.foreseen || (len(store.cancelled) == 1) != test.dismissed {
+				t.Fatalf("foreseen %v, dismissed %v", store.prefetched, store.cancelled)
 			}
 			if !test.foreseen {
 				return
@@ -99,8 +92,8 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 			if _, outcome, err := b.provision(t.Context(), claim, class, claim.Annotations[annSelectedNode]); outcome != Finished || err != nil {
 				t.Fatalf("%v, %v", outcome, err)
 			}
-			if !slices.Equal(book.foreseen, book.written) {
-				t.Errorf("foreseen was %v\nwritten %v", book.foreseen, book.written)
+			if !slices.Equal(store.prefetched, store.written) {
+				t.Errorf("foreseen was %v\nwritten %v", store.prefetched, store.written)
 			}
 		})
 	}
@@ -115,10 +108,10 @@ func plannedOrder(t *testing.T, b *bench) *order {
 
 func TestWhatWasForeseenIsDismissedIfItDoesNotComeToThat(t *testing.T) {
 	b := newBench(t, nil)
-	book := &notedBook{}
-	b.journal.book, b.zones.err = book, errString("no zone")
-	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || !slices.Equal(book.dismissed, []types.UID{"0f1e"}) {
-		t.Errorf("%v, dismissed %v", err, book.dismissed)
+	store := &notedStore{}
+	b.journal.store, b.zones.err = store, errString("no zone")
+	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || !slices.Equal(store.cancelled, []string{"0f1e"}) {
+		t.Errorf("%v, dismissed %v", err, store.cancelled)
 	}
 }
 
@@ -126,15 +119,15 @@ func TestAnOrderLeansOnItsVolumeOnlyIfThatCannotGoWithoutUs(t *testing.T) {
 	for policy, leans := range map[v1.PersistentVolumeReclaimPolicy]bool{v1.PersistentVolumeReclaimDelete: true, v1.PersistentVolumeReclaimRetain: false} {
 		t.Run(string(policy), func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
-			book := &notedBook{}
-			b.journal.book = book
+			store := &notedStore{}
+			b.journal.store = store
 			class := testClass(nil)
 			class.ReclaimPolicy = &policy
 			if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != Finished || err != nil {
 				t.Fatalf("%v, %v", outcome, err)
 			}
-			if len(book.retired) == 1 != leans || len(book.struck) == 1 == leans {
-				t.Errorf("retired %v, struck %v", book.retired, book.struck)
+			if len(store.lazily) == 1 != leans || len(store.deleted) == 1 == leans {
+				t.Errorf("lazily %v, at once %v", store.lazily, store.deleted)
 			}
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/provisioner/journal"
 )
 
 // progress notices when nobody takes claims out of the library's queue any
@@ -71,7 +73,7 @@ func (c *Controller) Healthy() error {
 	if err := c.recovery.checkLeader(); err != nil {
 		return err
 	}
-	patience := c.p.config.Timeout + saveTimeout + commitTimeout + time.Minute // longer than any attempt
+	patience := c.p.config.Timeout + saveTimeout + journal.CommitTimeout + time.Minute // longer than any attempt
 	if err := c.lib.progress.check(patience); err != nil {
 		return err
 	}

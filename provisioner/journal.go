@@ -28,7 +28,7 @@ type order struct {
 	refs    secretRefs               // for the other calls, into the PersistentVolume
 	fsType  string
 
-	foundAgain bool // in the book, after the process that made the order had ended
+	foundAgain bool // in the journal, after the process that made the order had ended
 
 	unknown bool        // an earlier call may have made the volume
 	made    *csi.Volume // the driver's answer, once there is one
@@ -78,104 +78,118 @@ const rememberedVolumes = 20000
 // once and not again.
 const rememberedTwins = 1024
 
-// journal knows the orders under way: sent, and not yet known to have ended.
+// orders knows the orders under way: sent, and not yet known to have ended.
 // It also remembers which claims have had a PersistentVolume, for a cache may
 // still show such a claim without one.
-type journal struct {
-	mu     sync.Mutex
-	orders map[types.UID]*order
-	had    *lru.Cache
-	twins  *lru.Cache // claims whose several PersistentVolumes were told of
-	book   book
+type orders struct {
+	mu    sync.Mutex
+	open  map[types.UID]*order
+	had   *lru.Cache
+	twins *lru.Cache // claims whose several PersistentVolumes were told of
+	store store
 
 	closed func(claim types.UID) // hears of every order that has come to its end
 }
 
-// book is where a journal outlives its process.
-type book interface {
-	// write returns once the order can be read again after a crash.
-	write(ctx context.Context, o *order) error
-	// foresee writes an order that will probably be written soon, so that nobody
-	// has to wait then. Nobody is asked for it before it was written.
-	foresee(o *order)
-	// dismiss takes out an order that was foreseen and is not to be.
-	dismiss(claim types.UID)
-	// strike takes an order out, some time later.
-	strike(claim types.UID)
-	// retire takes an order out together with whatever is written next.
-	retire(claim types.UID)
-	// hurry has an order that was retired taken out some time later.
-	hurry(claim types.UID)
-	// flush returns once an order that was taken out can't be read any more.
-	flush(ctx context.Context, claim types.UID) error
-	// bytes is the size of what is in it.
-	bytes() int
+// store is where orders outlive the process. A key is a claim's UID.
+type store interface {
+	// Put returns once the record can be read again after a crash.
+	Put(ctx context.Context, key string, record []byte) error
+	// Prefetch writes a record that will probably be put soon. Nobody is asked for
+	// it before it was put.
+	Prefetch(key string, record []byte)
+	// Cancel deletes a record that was prefetched and not put.
+	Cancel(key string)
+	// Delete deletes a record within seconds.
+	Delete(key string)
+	// DeleteLazily deletes a record together with whatever is written next.
+	DeleteLazily(key string)
+	// Expedite has a record that was deleted lazily deleted within seconds.
+	Expedite(key string)
+	// Flush returns nil once a record that was deleted can't be read any more.
+	Flush(ctx context.Context, key string) error
+	// Size is the size of all records.
+	Size() int
 }
 
-// noBook forgets everything, for tests that have no crash.
-type noBook struct{}
+// noStore forgets everything, for a process without a namespace.
+type noStore struct{}
 
-func (noBook) write(context.Context, *order) error    { return nil }
-func (noBook) foresee(*order)                         {}
-func (noBook) dismiss(types.UID)                      {}
-func (noBook) strike(types.UID)                       {}
-func (noBook) retire(types.UID)                       {}
-func (noBook) hurry(types.UID)                        {}
-func (noBook) flush(context.Context, types.UID) error { return nil }
-func (noBook) bytes() int                             { return 0 }
+func (noStore) Put(context.Context, string, []byte) error { return nil }
+func (noStore) Prefetch(string, []byte)                   {}
+func (noStore) Cancel(string)                             {}
+func (noStore) Delete(string)                             {}
+func (noStore) DeleteLazily(string)                       {}
+func (noStore) Expedite(string)                           {}
+func (noStore) Flush(context.Context, string) error       { return nil }
+func (noStore) Size() int                                 { return 0 }
 
-func newJournal(b book) *journal {
-	return &journal{orders: map[types.UID]*order{}, had: lru.New(rememberedVolumes), twins: lru.New(rememberedTwins), book: b, closed: func(types.UID) {}}
+func newOrders(s store) *orders {
+	return &orders{open: map[types.UID]*order{}, had: lru.New(rememberedVolumes), twins: lru.New(rememberedTwins), store: s, closed: func(types.UID) {}}
 }
 
-// open files an order before the driver hears of it: what is not in the book
+// begin files an order before the driver hears of it: what is not in the store
 // is not asked for, so no crash can make anybody forget a disk.
-func (j *journal) open(ctx context.Context, o *order) error {
-	if err := j.book.write(ctx, o); err != nil {
-		j.book.strike(o.claim.UID) // it may have been written all the same, and nobody will be asked for it
+func (j *orders) begin(ctx context.Context, o *order) error {
+	record, err := encode(o)
+	if err != nil {
+		return err
+	}
+	if err := j.store.Put(ctx, string(o.claim.UID), record); err != nil {
+		j.store.Delete(string(o.claim.UID)) // it may have been written all the same, and nobody will be asked for it
 		return err
 	}
 	j.file(o)
 	return nil
 }
 
-// file takes an order up that is in the book already.
-func (j *journal) file(o *order) {
+// prefetch has the store write an order that will probably be begun soon.
+func (j *orders) prefetch(o *order) {
+	if record, err := encode(o); err == nil {
+		j.store.Prefetch(string(o.claim.UID), record)
+	}
+}
+
+// cancel deletes an order that was prefetched and is not to be begun.
+func (j *orders) cancel(claim types.UID) { j.store.Cancel(string(claim)) }
+
+// file takes an order up that is in the store already.
+func (j *orders) file(o *order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.orders[o.claim.UID] = o
+	j.open[o.claim.UID] = o
 }
 
 // close ends an order of which no PersistentVolume tells.
-func (j *journal) close(claim types.UID) { j.end(claim, j.book.strike) }
+func (j *orders) close(claim types.UID) { j.end(claim, j.store.Delete) }
 
 // closeSaved ends an order by its PersistentVolume. As long as that stands, the
-// order in the book means nothing: who reads it finds the PersistentVolume. So
-// it may stay in the book for a while if the PersistentVolume can't go without us.
-func (j *journal) closeSaved(pv *v1.PersistentVolume) {
-	out := j.book.strike
+// order in the store means nothing: who reads it finds the PersistentVolume. So
+// it may stay in the store for a while if the PersistentVolume can't go without us.
+func (j *orders) closeSaved(pv *v1.PersistentVolume) {
+	remove := j.store.Delete
 	if hasFinalizer(pv) {
-		out = j.book.retire
+		remove = j.store.DeleteLazily
 	}
-	j.end(pv.Spec.ClaimRef.UID, out)
+	j.end(pv.Spec.ClaimRef.UID, remove)
 }
 
-func (j *journal) end(claim types.UID, out func(types.UID)) {
+func (j *orders) end(claim types.UID, remove func(string)) {
 	j.mu.Lock()
-	_, open := j.orders[claim]
-	delete(j.orders, claim)
+	_, ok := j.open[claim]
+	delete(j.open, claim)
 	j.mu.Unlock()
-	if open {
-		out(claim)
+	if ok {
+		remove(string(claim))
 		j.closed(claim)
 	}
 }
 
 // volumeGoes hears that a claim's PersistentVolume is about to go, or can go
 // without us: no order may lean on it any more.
-func (j *journal) volumeGoes(pv *v1.PersistentVolume) {
+func (j *orders) volumeGoes(pv *v1.PersistentVolume) {
 	if pv.Spec.ClaimRef != nil {
-		j.book.hurry(pv.Spec.ClaimRef.UID)
+		j.store.Expedite(string(pv.Spec.ClaimRef.UID))
 	}
 }
 
@@ -184,27 +198,27 @@ var errUnderWay = errors.New("the volume of this claim is still being made")
 
 // isOver returns once no crash can have the claim's volume made again, or
 // errUnderWay.
-func (j *journal) isOver(ctx context.Context, claim types.UID) error {
+func (j *orders) isOver(ctx context.Context, claim types.UID) error {
 	if j.find(claim) != nil {
 		return errUnderWay
 	}
-	j.book.dismiss(claim)
-	return j.book.flush(ctx, claim)
+	j.cancel(claim)
+	return j.store.Flush(ctx, string(claim))
 }
 
 // find returns the order under way for a claim, or nil.
-func (j *journal) find(claim types.UID) *order {
+func (j *orders) find(claim types.UID) *order {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.orders[claim]
+	return j.open[claim]
 }
 
 // class returns a class of that name as an order under way was made from it,
 // or nil: the order must come to its end without the class, too.
-func (j *journal) class(name string) *storagev1.StorageClass {
+func (j *orders) class(name string) *storagev1.StorageClass {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, o := range j.orders {
+	for _, o := range j.open {
 		if o.class.Name == name {
 			return o.class
 		}
@@ -213,43 +227,43 @@ func (j *journal) class(name string) *storagev1.StorageClass {
 }
 
 // all returns the orders under way.
-func (j *journal) all() []*order {
+func (j *orders) all() []*order {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Collect(maps.Values(j.orders))
+	return slices.Collect(maps.Values(j.open))
 }
 
 // underWay returns the number of orders under way, and how many of them have
 // an unknown outcome behind them.
-func (j *journal) underWay() (all, unknown int) {
+func (j *orders) underWay() (all, unknown int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, o := range j.orders {
+	for _, o := range j.open {
 		if o.unknown {
 			unknown++
 		}
 	}
-	return len(j.orders), unknown
+	return len(j.open), unknown
 }
 
 // markUnknown files that an earlier call of the order may have made the volume.
-func (j *journal) markUnknown(o *order) {
+func (j *orders) markUnknown(o *order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o.unknown = true
 }
 
-func (j *journal) rememberVolume(claim types.UID, name string) { j.had.Add(claim, name) }
+func (j *orders) rememberVolume(claim types.UID, name string) { j.had.Add(claim, name) }
 
 // volumeOf returns the name of the PersistentVolume that a claim has had, or nothing.
-func (j *journal) volumeOf(claim types.UID) string {
+func (j *orders) volumeOf(claim types.UID) string {
 	name, _ := j.had.Get(claim)
 	volume, _ := name.(string)
 	return volume
 }
 
 // firstTwins says whether the claim's several PersistentVolumes are to be told of.
-func (j *journal) firstTwins(claim types.UID) bool {
+func (j *orders) firstTwins(claim types.UID) bool {
 	if _, told := j.twins.Get(claim); told {
 		return false
 	}

@@ -323,7 +323,7 @@ func (c *claimsForLibrary) AddIndexers(indexers cache.Indexers) error {
 
 type claimsIndexer struct {
 	cache.Indexer
-	journal  *journal
+	journal  *orders
 	progress *progress
 }
 
@@ -344,7 +344,7 @@ func (i *claimsIndexer) Update(any) error { return nil }
 // volumesForLibrary is the informer of PersistentVolumes as the library sees it.
 type volumesForLibrary struct {
 	cache.SharedIndexInformer
-	journal *journal
+	journal *orders
 }
 
 // AddEventHandlerWithResyncPeriod registers nothing: deletion is the reclaimer's.
@@ -358,7 +358,7 @@ func (v volumesForLibrary) GetStore() cache.Store {
 
 type volumesStore struct {
 	cache.Indexer
-	journal *journal
+	journal *orders
 }
 
 // GetByKey is asked for "pvc-<claim UID>", the name that the library believes
@@ -398,7 +398,7 @@ func (s *volumesStore) Delete(any) error { return nil }
 // classesForLibrary is the informer of StorageClasses as the library sees it.
 type classesForLibrary struct {
 	cache.SharedIndexInformer
-	journal *journal
+	journal *orders
 }
 
 func (c *classesForLibrary) GetStore() cache.Store {
@@ -407,7 +407,7 @@ func (c *classesForLibrary) GetStore() cache.Store {
 
 type classesStore struct {
 	cache.Store
-	journal *journal
+	journal *orders
 }
 
 func (s *classesStore) GetByKey(name string) (any, bool, error) {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -28,7 +29,7 @@ type metrics struct {
 	orphans          prometheus.Gauge
 }
 
-func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
+func newMetrics(registry prometheus.Registerer, j *orders) *metrics {
 	m := &metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
@@ -86,11 +87,11 @@ func newMetrics(registry prometheus.Registerer, j *journal) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_journal_size_bytes",
 			Help: "Size of the journal's entries.",
-		}, func() float64 { return float64(j.book.bytes()) }),
+		}, func() float64 { return float64(j.store.Size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_journal_limit_bytes",
 			Help: "Size up to which the journal takes entries; claims wait while it is full.",
-		}, func() float64 { return mostPages * pageBytes }),
+		}, func() float64 { return journal.Limit }),
 	)
 	return m
 }

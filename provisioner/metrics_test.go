@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -110,21 +111,16 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 
 func TestTheJournalIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, api := newShelf()
 		registry := prometheus.NewRegistry()
-		book := openBook(t, api)
-		book.commits = newCommits(registry).Inc
-		j := newJournal(book)
+		j := newOrders(keepStore(t, fake.NewClientset(), newCommits(registry).Inc))
 		newMetrics(registry, j)
-		if err := j.open(t.Context(), orderOf(t, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.begin(t.Context(), orderOf(t, 1)))
 		got := measured(t, registry)
 		if got["journal_writes_total{}"] != 1 || got["journal_size_bytes{}"] < 100 || got["creates_in_flight{}"] != 1 {
 			t.Errorf("with an order: %v", got)
 		}
 		j.close("uid-1")
-		time.Sleep(2 * strikeLinger)
+		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if got := measured(t, registry); got["journal_writes_total{}"] != 2 || got["journal_size_bytes{}"] != 0 || got["creates_in_flight{}"] != 0 {
 			t.Errorf("without: %v", got)

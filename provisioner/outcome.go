@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -110,7 +111,7 @@ func isNotAsked(err error) bool {
 // selected node, or another leader.
 func endsByItself(err error) bool {
 	reason, ok := topology.ReasonOf(err)
-	return isNotAsked(err) || errors.Is(err, leader.ErrLost) || ok && reason == topology.NodeUnready
+	return isNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver) || ok && reason == topology.NodeUnready
 }
 
 // outcomeOfTopology says what it means that topology found no place for the

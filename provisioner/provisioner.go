@@ -60,7 +60,7 @@ type Provisioner struct {
 	client     kubernetes.Interface
 	driver     Driver
 	topology   Topology
-	journal    *journal
+	journal    *orders
 	waiting    *waiting
 	awaiting   *awaiting
 	sources    *protection
@@ -92,7 +92,7 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 		p.metrics.reschedules.WithLabelValues(rescheduleReason(err)).Inc()
 	}
 	if err != nil && p.journal.find(claim.UID) == nil {
-		p.journal.book.dismiss(claim.UID) // if it was foreseen, it has not come to that
+		p.journal.cancel(claim.UID) // if it was foreseen, it has not come to that
 	}
 	p.awaiting.heed(string(claim.UID), err, func() { p.look(claim) })
 	return pv, outcome, err
@@ -184,7 +184,7 @@ func (p *Provisioner) open(ctx context.Context, o *order) error {
 	if err := p.protect(ctx, o); err != nil {
 		return err
 	}
-	if err := p.journal.open(ctx, o); err != nil {
+	if err := p.journal.begin(ctx, o); err != nil {
 		p.sources.drop(o.claim.UID)
 		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)
 	}

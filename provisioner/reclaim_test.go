@@ -14,7 +14,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -111,20 +110,20 @@ func TestAVolumeIsLetGoOnlyWhenNobodyWillMakeItAgain(t *testing.T) {
 		pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = v1.PersistentVolumeReclaimRetain, &metav1.Time{Time: time.Now()}
 	})
 	b, r := reclaimBench(t, pv, nil, pv.DeepCopy())
-	b.journal.book = unflushedBook{}
+	b.journal.store = unflushedStore{}
 	if err := r.reclaim(t.Context(), "d-bp1"); err == nil || len(steps(b)) != 0 {
 		t.Errorf("%v; done was %v", err, steps(b))
 	}
-	b.journal.book = noBook{}
+	b.journal.store = noStore{}
 	if err := r.reclaim(t.Context(), "d-bp1"); err != nil || len(steps(b)) != 1 || len(b.driver.deleted) != 0 {
 		t.Errorf("%v; done was %v", err, steps(b))
 	}
 }
 
-// unflushedBook can't be written.
-type unflushedBook struct{ noBook }
+// unflushedStore can't be written.
+type unflushedStore struct{ noStore }
 
-func (unflushedBook) flush(context.Context, types.UID) error { return errors.New("away") }
+func (unflushedStore) Flush(context.Context, string) error { return errors.New("away") }
 
 func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) {

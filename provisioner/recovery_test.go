@@ -14,9 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/journal"
 )
 
 // newcomer is a process that has just become the leader.
@@ -34,10 +37,10 @@ func newcomer(t *testing.T) (*bench, *Controller) {
 func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newcomer(t)
-		_, api := newShelf()
+		api := fake.NewClientset()
 		forbidden := apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
-		c.book = newBook(api, "kube-system", "journal", func() {})
+		c.store = journal.New(api, "kube-system", "journal", func() {})
 		begin := time.Now()
 		time.AfterFunc(time.Second/2, func() {
 			for what, check := range map[string]func() error{"healthy": c.Healthy, "ready": c.Recovered} {
@@ -62,13 +65,13 @@ func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
 func TestAJournalThatCanBeReadAgainIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newcomer(t)
-		_, api := newShelf()
+		api := fake.NewClientset()
 		mended := time.Now().Add(recoveryLimit - 5*time.Second)
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return time.Now().Before(mended), nil, errors.New("etcd is slow")
 		})
-		c.book = newBook(api, "kube-system", "journal", func() {})
-		b.journal.book = c.book
+		c.store = journal.New(api, "kube-system", "journal", func() {})
+		b.journal.store = c.store
 		must(t, c.takeUp(t.Context()))
 		must(t, errors.Join(c.Healthy(), c.Recovered()))
 	})

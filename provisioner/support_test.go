@@ -216,7 +216,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		metadata: metadatafake.NewSimpleMetadataClient(metadataScheme()), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds),
 	}
 	b.registry = prometheus.NewRegistry()
-	j := newJournal(noBook{})
+	j := newOrders(noStore{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
 		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(), firstCalls: newFirstCalls(),

@@ -6,16 +6,29 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/journal"
 )
 
-// takeUp reads the book and files every order in it that has no PersistentVolume
+// newStore returns the driver's journal.
+func newStore(client kubernetes.Interface, config Config, commits func()) *journal.Store {
+	return journal.New(client, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits)
+}
+
+// journalPrefix begins the names of the journal's ConfigMaps; the driver's name
+// and a number follow.
+const journalPrefix = "topodisk-journal-"
+
+// takeUp reads the journal and files every order in it that has no PersistentVolume
 // yet: it is repeated until its end is known.
 func (c *Controller) takeUp(ctx context.Context) error {
-	if c.book == nil {
+	if c.store == nil {
 		return nil
 	}
-	orders, err := c.readBook(ctx)
+	orders, err := c.readJournal(ctx)
 	if err != nil {
 		return err
 	}
@@ -23,7 +36,7 @@ func (c *Controller) takeUp(ctx context.Context) error {
 		source, ok := sourceObject(o.claim)
 		saved, err := volumesOf(c.p.volumes, o.claim.UID)
 		if err == nil && slices.ContainsFunc(saved, o.isSavedAs) {
-			c.book.strike(o.claim.UID)
+			c.store.Delete(string(o.claim.UID))
 			if ok {
 				c.p.sources.queue.Add(source)
 			}
@@ -40,13 +53,10 @@ func (c *Controller) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// readBook reads the book for as long as it takes, or until that has failed for too long.
-func (c *Controller) readBook(ctx context.Context) ([]*order, error) {
+// readJournal reads the journal for as long as it takes, or until that has failed for too long.
+func (c *Controller) readJournal(ctx context.Context) ([]*order, error) {
 	for {
-		orders, err := c.book.load(ctx)
-		if err != nil {
-			err = fmt.Errorf("the journal can't be read: %w", err)
-		}
+		orders, _, err := readOrders(ctx, c.store)
 		if end := c.recovery.note(stepJournal, err); end != nil || err == nil {
 			return orders, end
 		}
@@ -56,14 +66,33 @@ func (c *Controller) readBook(ctx context.Context) ([]*order, error) {
 	}
 }
 
-// keepBook commits the journal until stop is called; a writer beside this one ends everything.
-func (c *Controller) keepBook(ctx context.Context, end context.CancelCauseFunc) (stop func()) {
-	if c.book == nil {
+// readOrders returns all orders of the journal, and how many of its records are
+// of another version; those are kept.
+func readOrders(ctx context.Context, s *journal.Store) (orders []*order, unknown int, err error) {
+	records, err := s.Load(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the journal can't be read: %w", err)
+	}
+	for claim, record := range records {
+		o, err := decode(record)
+		if err != nil {
+			s.Keep(claim, err)
+			unknown++
+			continue
+		}
+		orders = append(orders, o)
+	}
+	return orders, unknown, nil
+}
+
+// keepJournal commits the journal until stop is called; a writer beside this one ends everything.
+func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFunc) (stop func()) {
+	if c.store == nil {
 		return func() {}
 	}
-	c.book.fatal = end
-	bookCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	journalCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
-	go func() { c.book.run(bookCtx); close(done) }()
+	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
+	go func() { c.store.Run(journalCtx, takenOver); close(done) }()
 	return func() { cancel(); <-done }
 }

@@ -21,7 +21,7 @@ func TestUIDsThatStartAlikeAreNotTakenForOneAnother(t *testing.T) {
 		must(t, volumes.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "for-" + string(uid)}, Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{UID: uid}}}))
 	}
 	must(t, volumes.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "for-nobody"}}))
-	library := &claimsIndexer{Indexer: claims, journal: newJournal(noBook{}), progress: newProgress(time.Now)}
+	library := &claimsIndexer{Indexer: claims, journal: newOrders(noStore{}), progress: newProgress(time.Now)}
 	for _, uid := range append(uids, "0f1e", "0f1e-3", "a") {
 		want := 1
 		if uid == "0f1e" || uid == "0f1e-3" || uid == "a" {

@@ -100,8 +100,12 @@ var rules = map[string]rule{
 		allowed:   []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", klog, "github.com/google/uuid"},
 		unreached: []string{module + "/provisioner", module + "/diskdriver"},
 	},
+	"provisioner/journal": {
+		allowed:   []string{clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{module + "/topology", csiSpec, grpc},
+	},
 	"provisioner": {
-		allowed: []string{module + "/internal/leader", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
+		allowed: []string{module + "/internal/leader", module + "/provisioner/journal", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},

@@ -1,0 +1,156 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// shard is one ConfigMap.
+type shard struct {
+	name    string
+	entries map[string]string // by key
+	bytes   int
+	version string    // as last read or written; empty if the ConfigMap isn't there
+	dirty   bool      // is to be written
+	stale   time.Time // since when it has less in it than the ConfigMap, which can wait for another reason to write; zero if it hasn't
+	failed  error     // why its last write has failed; nil if it hasn't
+
+	saved   map[string]string // what the version holds
+	writing map[string]string // what is being written; nil for nothing
+	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
+}
+
+// shardWaiter waits for a commit of one shard.
+type shardWaiter struct {
+	shard *shard
+	done  chan error
+}
+
+// managedByLabel is a label by which the ConfigMaps are found.
+const managedByLabel, managedBy = "csi.storage.k8s.io/managed-by", "disk-provisioner"
+
+// ErrTakenOver says that somebody else writes the journal, who must hold the Lease.
+var ErrTakenOver = errors.New("another process writes the journal")
+
+// holds says whether the ConfigMap has the record, and will whatever becomes of
+// a write that is under way or whose outcome is unknown.
+func (h *shard) holds(key, record string) bool {
+	in := func(entries map[string]string) bool { return entries[key] == record }
+	return in(h.saved) && (h.writing == nil || in(h.writing)) && (h.tried == nil || in(h.tried))
+}
+
+// save writes one shard, and notes if that has failed.
+func (s *Store) save(ctx context.Context, h *shard) {
+	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
+	defer cancel()
+	s.commits()
+	err := s.isLost()
+	if err == nil {
+		err = s.resolve(ctx, h)
+	}
+	if err == nil {
+		err = s.put(ctx, h, h.writing)
+	}
+	if h.version != "" && apierrors.IsNotFound(err) {
+		s.isDeleted(h)
+		err = s.put(ctx, h, h.writing)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.failed = nil
+	if err != nil {
+		h.dirty = true // the next commit tries again
+		h.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, h.name, err)
+		return
+	}
+	s.forgetDeleted(h)
+}
+
+// isLost returns an error once somebody else has written a shard: then no shard is
+// this process' any more.
+func (s *Store) isLost() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// forgetDeleted forgets what was deleted from a shard, as far as its ConfigMap
+// doesn't hold it, nor will by what is being written. s.mu is held.
+func (s *Store) forgetDeleted(h *shard) {
+	maps.DeleteFunc(s.deleted, func(key string, at *shard) bool {
+		_, saved := h.saved[key]
+		_, writing := h.writing[key]
+		return at == h && !saved && !writing
+	})
+}
+
+// put writes a shard whole.
+func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) error {
+	configMaps := s.client.CoreV1().ConfigMaps(s.namespace)
+	configMap := &v1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: s.namespace, ResourceVersion: h.version, Labels: map[string]string{managedByLabel: managedBy}},
+		Data:       entries,
+	}
+	s.set(func() { h.tried = entries })
+	var written *v1.ConfigMap
+	var err error
+	if h.version == "" {
+		written, err = configMaps.Create(ctx, configMap, metav1.CreateOptions{})
+	} else {
+		written, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	s.set(func() { h.version, h.saved, h.tried = written.ResourceVersion, entries, nil })
+	return nil
+}
+
+func (s *Store) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// resolve finds out what became of a write that failed: it may have taken effect
+// all the same. A shard that holds neither what it held nor what was written is
+// somebody else's work, who must hold the Lease by now.
+func (s *Store) resolve(ctx context.Context, h *shard) error {
+	if h.tried == nil {
+		return nil
+	}
+	live := &shard{name: h.name, entries: map[string]string{}}
+	if err := s.read(ctx, live); err != nil {
+		return err
+	}
+	switch {
+	case live.version == "" && h.version != "":
+		s.isDeleted(h)
+		return nil
+	case !maps.Equal(live.entries, h.tried) && !maps.Equal(live.entries, h.saved):
+		err := fmt.Errorf("%w: it has changed ConfigMap %s/%s", ErrTakenOver, s.namespace, h.name)
+		s.set(func() { s.lost = err })
+		s.notify(err)
+		return err
+	}
+	s.set(func() {
+		h.version, h.saved, h.tried = live.version, live.entries, nil
+		s.forgetDeleted(h)
+	})
+	return nil
+}
+
+// isDeleted notes that the shard's ConfigMap isn't there any more. As long as the
+// Lease is held nobody else writes one, so all of the shard is written anew.
+func (s *Store) isDeleted(h *shard) {
+	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", s.namespace+"/"+h.name)
+	s.set(func() { h.version, h.saved, h.tried, h.dirty = "", nil, nil, true })
+}

@@ -1,0 +1,193 @@
+package journal
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+var errImmutable = apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "journal-0", nil)
+
+// fillBefore has records go to that shard, as if those before it were full.
+func (s *Store) fillBefore(n int) (undo func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.shards[:n] {
+		h.bytes += shardBytes
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, h := range s.shards[:n] {
+			h.bytes -= shardBytes
+		}
+	}
+}
+
+// putOrDelete puts a record, and deletes it if that fails.
+func (s *Store) putOrDelete(t *testing.T, n int) error {
+	t.Helper()
+	err := s.Put(t.Context(), key(n), record(n))
+	if err != nil {
+		s.Delete(key(n))
+	}
+	return err
+}
+
+func TestAFailingShardIsNoOtherShardsFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		wrote(t, s, 0)
+		undo := s.fillBefore(1)
+		wrote(t, s, 1)
+		undo()
+		api.set(func(api *fakeAPI) { api.broken = map[string]error{"journal-0": errImmutable} })
+		s.Delete("key-0") // shard 0 is written with every commit from now on
+		undo = s.fillBefore(1)
+		for n := 2; n < 12; n++ {
+			if err := s.Put(t.Context(), key(n), record(n)); err != nil {
+				t.Errorf("record %d of shard 1: %v", n, err)
+			}
+		}
+		undo()
+		if err := s.Flush(t.Context(), "key-0"); !apierrors.IsInvalid(err) {
+			t.Errorf("a record that can't be deleted from its shard: %v", err)
+		}
+	})
+}
+
+func TestNewRecordsAvoidAFailingShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		wrote(t, s, 0)
+		api.set(func(api *fakeAPI) { api.broken = map[string]error{"journal-0": errImmutable} })
+		if err := s.putOrDelete(t, 1); !apierrors.IsInvalid(err) {
+			t.Fatalf("the record that finds out: %v", err)
+		}
+		if err := s.putOrDelete(t, 2); err != nil {
+			t.Errorf("the next record: %v", err)
+		}
+		time.Sleep(2 * deleteDelay)
+		synctest.Wait()
+		if err := s.putOrDelete(t, 1); err != nil {
+			t.Errorf("the first record, later: %v", err)
+		}
+		if s.where["key-1"] != s.shards[1] || s.where["key-2"] != s.shards[1] {
+			t.Error("they are not on the next shard")
+		}
+		api.set(func(api *fakeAPI) { api.broken = nil })
+		time.Sleep(2 * deleteDelay)
+		synctest.Wait()
+		wrote(t, s, 3)
+		if s.where["key-3"] != s.shards[0] {
+			t.Error("the shard is written again, and avoided still")
+		}
+	})
+}
+
+func TestADeletedShardIsWrittenAgain(t *testing.T) {
+	for what, deleted := range map[string]func(*fakeAPI){
+		"deleted": func(api *fakeAPI) { delete(api.kept, "journal-0") },
+		"deleted, and the next write fails": func(api *fakeAPI) {
+			delete(api.kept, "journal-0")
+			api.before = apierrors.NewInternalError(errors.New("etcd is slow"))
+		},
+		"deleted, and the next reply is lost": func(api *fakeAPI) {
+			delete(api.kept, "journal-0")
+			api.after = errors.New("connection reset")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, client := newAPI()
+				s := open(t, client)
+				wrote(t, s, 1, 2)
+				api.set(deleted)
+				_ = s.Put(t.Context(), key(3), record(3)) // the second and third case fail once
+				wrote(t, s, 3)
+				for _, claim := range []string{"key-1", "key-2", "key-3"} {
+					if !api.has(claim) {
+						t.Errorf("%s is forgotten", claim)
+					}
+				}
+				s.Delete("key-1")
+				if must(t, s.Flush(t.Context(), "key-1")); api.has("key-1") {
+					t.Error("key-1 is still there")
+				}
+			})
+		})
+	}
+}
+
+func TestADeletedShardComesBackUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		wrote(t, s, 1)
+		api.set(func(api *fakeAPI) { delete(api.kept, "journal-0") })
+		time.Sleep(2 * lookForShards)
+		synctest.Wait()
+		if !api.has("key-1") {
+			t.Error("nothing else was written, and the record is not in the journal")
+		}
+		s.Delete("key-1")
+		time.Sleep(2 * deleteDelay)
+		api.set(func(api *fakeAPI) { delete(api.kept, "journal-0") })
+		before := len(client.Actions())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(client.Actions()) - before; n != 0 {
+			t.Errorf("%d requests for a journal without records", n)
+		}
+	})
+}
+
+// A record on two shards is what a crash inside a commit left before records stayed on their shard.
+func TestAKeyIsOnOneShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		undo := s.fillBefore(1)
+		wrote(t, s, 1)
+		undo()
+		api.set(func(api *fakeAPI) { api.broken = map[string]error{"journal-1": errors.New("away")} })
+		s.Delete("key-1")
+		time.Sleep(2 * deleteDelay)
+		synctest.Wait()
+		_ = s.Put(t.Context(), key(1), record(1))
+		time.Sleep(2 * deleteDelay)
+		synctest.Wait()
+		if _, twice := api.kept["journal-0"]; twice {
+			t.Error("journal-1 has a record of the key, and so has journal-0")
+		}
+	})
+}
+
+func TestOfTwoRecordsOfAKeyNoneReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		first := open(t, client)
+		wrote(t, first, 1)
+		api.set(func(api *fakeAPI) {
+			twin := api.kept["journal-0"].DeepCopy()
+			twin.Name = "journal-3"
+			api.kept["journal-3"] = twin
+		})
+		s := New(client, "kube-system", "journal", func() {})
+		records, err := s.Load(t.Context())
+		if err != nil || len(records) != 1 {
+			t.Fatalf("%d records, %v", len(records), err)
+		}
+		s.Delete("key-1")
+		s.commit(t.Context())
+		if api.has("key-1") {
+			t.Error("the record was deleted, and its other copy is left for the next leader")
+		}
+	})
+}

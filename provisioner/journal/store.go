@@ -1,0 +1,378 @@
+// Package journal keeps records where they outlive the process: what it has
+// promised to know after a crash. A record is text under a key; what either
+// means is its caller's business.
+//
+// # Promise
+//
+// Put returns nil only when the record can be read again after a crash of any
+// process at any time. A record that was deleted can be read until Flush has
+// returned nil for its key, and no longer than a while after that. One process
+// writes at a time, that which holds the Lease; a second one never overwrites
+// what the first has written since it was read, and notices: see Run. The outcome of
+// a write that failed is read, never assumed.
+//
+// # Form
+//
+// Records are entries of the data of ConfigMaps, the shards: a key is the
+// entry's name. All records that wait for a write at the same moment are
+// written together, and what was deleted goes with them.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// shardBytes is how much a shard may hold; Kubernetes allows 1 MiB.
+	shardBytes = 768 << 10
+	// smallShard is how large a shard grows while another one is smaller: it is
+	// written whole for a single record.
+	smallShard = 16 << 10
+	// maxShards bounds the journal; a record that finds no room waits.
+	maxShards = 8
+	// maxPrefetched bounds the prefetched records. With fewer of them the callers
+	// wait for one commit after the other.
+	maxPrefetched = 1024
+)
+
+// Limit is how many bytes the journal takes.
+const Limit = maxShards * shardBytes
+
+// ErrFull says that no shard has room for the record.
+var ErrFull = errors.New("the journal is full")
+
+// Store is a journal. Load comes first, then Run; the other methods may be
+// called at any time after Load, by any number of goroutines.
+type Store struct {
+	client    kubernetes.Interface
+	namespace string
+	prefix    string
+	commits   func() // counts
+
+	mu         sync.Mutex
+	shards     []*shard
+	where      map[string]*shard
+	deleted    map[string]*shard    // records that the ConfigMaps may still hold
+	kept       map[string]*shard    // records that the caller can't read: they stay as they are
+	prefetched map[string]time.Time // records that nobody has put yet, and since when they are there
+	lead       time.Duration        // for how long the last of them that was put had been there
+	waiting    []shardWaiter        // for the next commit
+	committing []shardWaiter        // for the one under way
+	looked     time.Time            // when the shards were last looked for
+	lost       error                // that somebody else writes; nil if nobody does
+	notify     func(error)          // is told of lost
+	wanted     chan struct{}        // someone waits for a commit
+	ahead      chan struct{}        // there is something to write that nobody waits for
+}
+
+// New returns the journal of the ConfigMaps whose names are the prefix, a hyphen
+// and a number. commits is called for every write.
+func New(client kubernetes.Interface, namespace, prefix string, commits func()) *Store {
+	return &Store{
+		client: client, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {},
+		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
+		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
+	}
+}
+
+// Load reads all records, by key.
+func (s *Store) Load(ctx context.Context) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.where, s.deleted, s.kept = map[string]*shard{}, map[string]*shard{}, map[string]*shard{}
+	shards, err := s.readAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.shards = shards
+	records := map[string][]byte{}
+	for _, h := range s.newestFirst() {
+		h.saved = maps.Clone(h.entries)
+		for key, record := range h.saved {
+			if s.where[key] != nil {
+				delete(h.entries, key)
+				h.dirty = true
+				continue
+			}
+			s.where[key], records[key] = h, []byte(record)
+			h.bytes += len(key) + len(record)
+		}
+	}
+	return records, nil
+}
+
+// newestFirst returns the shards, the one that was written last first. If two
+// have a record of the same key, that of the older shard was deleted, and a crash
+// kept it from being taken out.
+func (s *Store) newestFirst() []*shard {
+	return slices.SortedStableFunc(slices.Values(s.shards), func(x, y *shard) int {
+		order, err := resourceversion.CompareResourceVersion(y.version, x.version)
+		if err != nil { // one of them isn't there
+			return strings.Compare(y.version, x.version)
+		}
+		return order
+	})
+}
+
+// readAll reads every shard, missing ones too: somebody may have deleted one in the middle.
+func (s *Store) readAll(ctx context.Context) ([]*shard, error) {
+	shards, errs := make([]*shard, maxShards), make([]error, maxShards)
+	var all sync.WaitGroup
+	for n := range shards {
+		all.Go(func() {
+			shards[n] = &shard{name: fmt.Sprintf("%s-%d", s.prefix, n), entries: map[string]string{}}
+			errs[n] = s.read(ctx, shards[n])
+		})
+	}
+	all.Wait()
+	return shards, errors.Join(errs...)
+}
+
+func (s *Store) read(ctx context.Context, h *shard) error {
+	configMap, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	maps.Copy(h.entries, configMap.Data)
+	h.version = configMap.ResourceVersion
+	return nil
+}
+
+// Keep says that the caller can't read a record, and why. It stays as it is, and
+// no other is put under its key, until a process reads it that can.
+func (s *Store) Keep(key string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.where[key]
+	if h == nil {
+		return
+	}
+	klog.ErrorS(why, "A record of the journal can't be read; it is kept", "configMap", s.namespace+"/"+h.name, "key", key)
+	delete(s.where, key)
+	s.kept[key] = h
+}
+
+// Put returns once the record can be read again after a crash. If it returns an
+// error the record may be there all the same.
+func (s *Store) Put(ctx context.Context, key string, record []byte) error {
+	done, err := s.enter(key, string(record))
+	if err != nil {
+		return err
+	}
+	return await(ctx, done)
+}
+
+func await(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Prefetch writes a record that will probably be put soon, so that nobody has to
+// wait then.
+func (s *Store) Prefetch(key string, record []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.where[key]
+	since, again := s.prefetched[key]
+	switch {
+	case s.kept[key] != nil,
+		h != nil && (!again || h.entries[key] == string(record)),
+		h == nil && len(s.prefetched) >= maxPrefetched:
+		return
+	}
+	if !again {
+		since = time.Now()
+	}
+	if s.place(key, string(record)) != nil {
+		s.prefetched[key] = since
+		signal(s.ahead)
+	}
+}
+
+// Cancel deletes a record that was prefetched and not put.
+func (s *Store) Cancel(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.prefetched[key]; ok {
+		s.takeOut(key).dirty = true
+	}
+}
+
+// enter has the record written unless it is there, and returns a channel that
+// tells when it is.
+func (s *Store) enter(key, record string) (<-chan error, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since, ok := s.prefetched[key]; ok {
+		s.lead = time.Since(since)
+		delete(s.prefetched, key)
+	}
+	if h := s.kept[key]; h != nil {
+		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is a record that this version of disk-provisioner can't read: let the version that wrote it end it", key, s.namespace, h.name)
+	}
+	h := s.where[key]
+	switch {
+	case h == nil || h.entries[key] != record:
+		if h = s.place(key, record); h == nil {
+			return nil, ErrFull
+		}
+	case h.holds(key, record):
+		done := make(chan error, 1)
+		done <- nil
+		return done, nil
+	case h.writing != nil && h.writing[key] == record: // it goes with the commit under way
+		done := make(chan error, 1)
+		s.committing = append(s.committing, shardWaiter{h, done})
+		return done, nil
+	}
+	return s.await(h), nil
+}
+
+// place puts a record on the shard that has it or has room for it, which is to
+// be written then, and returns nil if none has. As long as a shard may still hold
+// an earlier record of the key there is no other shard for it: a crash would
+// leave both. s.mu is held.
+func (s *Store) place(key, record string) *shard {
+	h := s.where[key]
+	if h == nil {
+		if h = s.deleted[key]; h == nil {
+			h = s.roomFor(len(key) + len(record))
+		}
+		if h == nil || h.bytes+len(key)+len(record) > shardBytes {
+			return nil
+		}
+		s.where[key] = h
+		h.bytes += len(key)
+	}
+	delete(s.deleted, key)
+	h.bytes += len(record) - len(h.entries[key])
+	h.entries[key] = record
+	h.dirty = true
+	return h
+}
+
+// await asks for a commit of the shard. s.mu is held.
+func (s *Store) await(h *shard) <-chan error {
+	h.dirty = true
+	done := make(chan error, 1)
+	s.waiting = append(s.waiting, shardWaiter{h, done})
+	signal(s.wanted)
+	return done
+}
+
+// signal signals without blocking.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// roomFor returns the first shard that stays small, so that few shards are in
+// use, else the smallest one with room; one whose last write has failed only if
+// there is no other.
+func (s *Store) roomFor(bytes int) *shard {
+	var smallest, failing *shard
+	for _, h := range s.shards {
+		switch fits := h.bytes+bytes <= shardBytes; {
+		case h.failed != nil:
+			if fits && failing == nil {
+				failing = h
+			}
+		case h.bytes+bytes <= smallShard:
+			return h
+		case fits && (smallest == nil || h.bytes < smallest.bytes):
+			smallest = h
+		}
+	}
+	if smallest == nil {
+		return failing
+	}
+	return smallest
+}
+
+// Delete deletes a record within seconds. Deleting one that is not there is a success.
+func (s *Store) Delete(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.takeOut(key); h != nil {
+		h.dirty = true
+	}
+}
+
+// DeleteLazily deletes a record together with whatever is written next to its
+// shard, and within about a minute if nothing is.
+func (s *Store) DeleteLazily(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.takeOut(key); h != nil && h.stale.IsZero() {
+		h.stale = time.Now()
+	}
+}
+
+// takeOut returns the shard that had the record, or nil. s.mu is held.
+func (s *Store) takeOut(key string) *shard {
+	h := s.where[key]
+	if h == nil {
+		return nil
+	}
+	h.bytes -= len(key) + len(h.entries[key])
+	delete(h.entries, key)
+	delete(s.where, key)
+	delete(s.prefetched, key)
+	s.deleted[key] = h
+	return h
+}
+
+// Expedite has a record that was deleted lazily deleted within seconds.
+func (s *Store) Expedite(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.deleted[key]; h != nil {
+		h.dirty = true
+	}
+}
+
+// Size is the size of all records.
+func (s *Store) Size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := 0
+	for _, h := range s.shards {
+		sum += h.bytes
+	}
+	return sum
+}
+
+// Flush returns nil once a record that was deleted can't be read any more.
+func (s *Store) Flush(ctx context.Context, key string) error {
+	s.mu.Lock()
+	h := s.deleted[key]
+	if h == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	done := s.await(h)
+	s.mu.Unlock()
+	return await(ctx, done)
+}

@@ -1,0 +1,600 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// fakeAPI is a fake API server of ConfigMaps that enforces resource versions, as
+// client-go's fake does not.
+type fakeAPI struct {
+	mu     sync.Mutex
+	kept   map[string]*v1.ConfigMap
+	writes int
+	before error            // the next write fails with this and has no effect
+	after  error            // the next write fails with this and has its effect
+	broken map[string]error // every write of the ConfigMap fails with this and has no effect
+}
+
+func newAPI() (*fakeAPI, *fake.Clientset) {
+	api := &fakeAPI{kept: map[string]*v1.ConfigMap{}}
+	client := fake.NewClientset()
+	client.PrependReactor("*", "configmaps", api.react)
+	return api, client
+}
+
+func (api *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	group := v1.Resource("configmaps")
+	if get, ok := action.(clienttesting.GetAction); ok && action.GetVerb() == "get" {
+		if api.kept[get.GetName()] == nil {
+			return true, nil, apierrors.NewNotFound(group, get.GetName())
+		}
+		return true, api.kept[get.GetName()].DeepCopy(), nil
+	}
+	configMap := action.(clienttesting.CreateAction).GetObject().(*v1.ConfigMap) // an update's object is got the same way
+	api.writes++
+	if err := api.before; err != nil {
+		api.before = nil
+		return true, nil, err
+	}
+	if err := api.broken[configMap.Name]; err != nil {
+		return true, nil, err
+	}
+	now := api.kept[configMap.Name]
+	switch {
+	case action.GetVerb() == "create" && now != nil:
+		return true, nil, apierrors.NewAlreadyExists(group, configMap.Name)
+	case action.GetVerb() == "update" && now == nil:
+		return true, nil, apierrors.NewNotFound(group, configMap.Name)
+	case action.GetVerb() == "update" && now.ResourceVersion != configMap.ResourceVersion:
+		return true, nil, apierrors.NewConflict(group, configMap.Name, errors.New("it has changed"))
+	}
+	configMap.ResourceVersion = strconv.Itoa(api.writes)
+	api.kept[configMap.Name] = configMap.DeepCopy()
+	if err := api.after; err != nil {
+		api.after = nil
+		return true, nil, err
+	}
+	return true, configMap, nil
+}
+
+func (api *fakeAPI) set(f func(*fakeAPI)) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	f(api)
+}
+
+// entries counts the records of all ConfigMaps.
+func (api *fakeAPI) entries() int {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	n := 0
+	for _, configMap := range api.kept {
+		n += len(configMap.Data)
+	}
+	return n
+}
+
+// open returns a loaded journal that is committing.
+func open(t *testing.T, client *fake.Clientset) *Store {
+	t.Helper()
+	return openUntil(t, client, func(err error) { t.Errorf("taken over: %v", err) })
+}
+
+func openUntil(t *testing.T, client *fake.Clientset, takenOver func(error)) *Store {
+	t.Helper()
+	s := New(client, "kube-system", "journal", func() {})
+	if _, err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { s.Run(ctx, takenOver); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+func TestConcurrentPutsShareCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		var all sync.WaitGroup
+		for n := range 200 {
+			all.Go(func() {
+				if err := s.Put(t.Context(), key(n), record(n)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if got := api.entries(); got != 200 {
+			t.Errorf("%d entries", got)
+		}
+		if api.writes > 10 {
+			t.Errorf("%d commits for 200 entries", api.writes)
+		}
+	})
+}
+
+func TestDeleteGoesWithTheNextCommitOrSoonAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		for n := range 2 {
+			if err := s.Put(t.Context(), key(n), record(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		writes := api.writes
+		s.Delete("key-0")
+		time.Sleep(batchMost)
+		synctest.Wait()
+		if api.writes != writes {
+			t.Error("a strike alone was written at once")
+		}
+		if err := s.Put(t.Context(), key(2), record(2)); err != nil {
+			t.Fatal(err)
+		}
+		if api.writes != writes+1 || api.entries() != 2 {
+			t.Errorf("%d commits, %d entries", api.writes-writes, api.entries())
+		}
+		s.Delete("key-1")
+		time.Sleep(2 * deleteDelay)
+		synctest.Wait()
+		if api.entries() != 1 || api.writes != writes+2 {
+			t.Errorf("%d commits, %d entries", api.writes-writes, api.entries())
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if api.writes != writes+2 {
+			t.Error("the journal was written without a reason")
+		}
+	})
+}
+
+func TestAFailedWriteIsReportedAndTriedAgain(t *testing.T) {
+	tests := map[string]func(*fakeAPI){
+		"without effect":    func(api *fakeAPI) { api.before = apierrors.NewInternalError(errors.New("etcd is slow")) },
+		"with a lost reply": func(api *fakeAPI) { api.after = errors.New("connection reset") },
+		"forbidden": func(api *fakeAPI) {
+			api.before = apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
+		},
+	}
+	for name, fail := range tests {
+		for _, existing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, existing %v", name, existing), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					api, client := newAPI()
+					s := open(t, client)
+					if existing {
+						if err := s.Put(t.Context(), key(9), record(9)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					api.set(fail)
+					if err := s.Put(t.Context(), key(1), record(1)); err == nil {
+						t.Fatal("no error")
+					}
+					if err := s.Put(t.Context(), key(2), record(2)); err != nil {
+						t.Fatal(err)
+					}
+					s.Delete("key-1")
+					s.Delete("key-2")
+					s.Delete("key-9")
+					time.Sleep(2 * deleteDelay)
+					synctest.Wait()
+					if n := api.entries(); n != 0 {
+						t.Errorf("%d entries are left", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnotherWriterEndsThisOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		var fatal error
+		s := openUntil(t, client, func(err error) { fatal = err })
+		if err := s.Put(t.Context(), key(1), record(1)); err != nil {
+			t.Fatal(err)
+		}
+		api.set(func(api *fakeAPI) {
+			api.kept["journal-0"].Data["key-other"], api.kept["journal-0"].ResourceVersion = "{}", "1000"
+		})
+		for n := range 2 {
+			if err := s.Put(t.Context(), key(2+n), record(2+n)); err == nil {
+				t.Error("it was written over")
+			}
+		}
+		if !errors.Is(fatal, ErrTakenOver) {
+			t.Errorf("got %v", fatal)
+		}
+		if api.kept["journal-0"].Data["key-other"] != "{}" {
+			t.Error("the other's record is gone")
+		}
+	})
+}
+
+func TestRecordsOutliveTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		wrote(t, open(t, client), 0, 1, 2)
+		records, err := New(client, "kube-system", "journal", func() {}).Load(t.Context())
+		must(t, err)
+		if want := map[string][]byte{key(0): record(0), key(1): record(1), key(2): record(2)}; !reflect.DeepEqual(records, want) {
+			t.Errorf("read %s, want %s", records, want)
+		}
+	})
+}
+
+// What a caller can't read nobody deletes, replaces or begins anew.
+func TestAKeptRecordStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		wrote(t, open(t, client), 0, 1, 2)
+		s := New(client, "kube-system", "journal", func() {})
+		_, err := s.Load(t.Context())
+		must(t, err)
+		s.Keep(key(1), errors.New("its format is 2"))
+		if err := s.Put(t.Context(), key(1), record(9)); err == nil || !strings.Contains(err.Error(), "key key-1 of ConfigMap kube-system/journal-0") {
+			t.Errorf("it was put anew: %v", err)
+		}
+		s.Prefetch(key(1), record(9))
+		s.Cancel(key(1))
+		s.Delete(key(1))
+		s.DeleteLazily(key(1))
+		s.Delete(key(0))
+		s.commit(t.Context())
+		want := map[string]string{key(1): string(record(1)), key(2): string(record(2))}
+		if got := api.kept["journal-0"].Data; !maps.Equal(got, want) {
+			t.Errorf("the shard has %v, want %v", got, want)
+		}
+	})
+}
+
+func TestAFullJournalTakesNoRecord(t *testing.T) {
+	_, client := newAPI()
+	s := New(client, "kube-system", "journal", func() {})
+	if _, err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", shardBytes/2)
+	for n := range maxShards + 1 {
+		_, err := s.enter(fmt.Sprint(n), large)
+		if full := n >= maxShards; full != (err != nil) {
+			t.Fatalf("entry %d: %v", n, err)
+		}
+	}
+	s.Delete("3")
+	if _, err := s.enter("again", large); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+}
+
+func TestShardsStaySmallAsLongAsThereIsAnother(t *testing.T) {
+	_, client := newAPI()
+	s := New(client, "kube-system", "journal", func() {})
+	if _, err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry := strings.Repeat("x", 1<<10)
+	enter := func(records int) (largest, used int) {
+		for n := range records {
+			if _, err := s.enter(fmt.Sprint(n), entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range s.shards {
+			largest = max(largest, p.bytes)
+			if p.bytes > 0 {
+				used++
+			}
+		}
+		return largest, used
+	}
+	if largest, used := enter(40); largest > smallShard || used != 3 {
+		t.Errorf("%d shards with 40 KiB, of %d bytes at most", used, largest)
+	}
+	if largest, used := enter(400); largest > 60<<10 || used != maxShards {
+		t.Errorf("%d shards with 400 KiB, of %d bytes at most", used, largest)
+	}
+}
+
+func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
+	end := map[string]struct {
+		f     func(*testing.T, *Store)
+		least time.Duration // until it is out
+	}{
+		"the next record":        {f: func(t *testing.T, s *Store) { wrote(t, s, 2) }},
+		"it is flushed":          {f: func(t *testing.T, s *Store) { must(t, s.Flush(t.Context(), "key-1")) }},
+		"it is expedited":        {f: func(_ *testing.T, s *Store) { s.Expedite("key-1") }, least: deleteDelay},
+		"another one is deleted": {f: func(_ *testing.T, s *Store) { s.Delete("key-0") }, least: deleteDelay},
+		"a minute has passed":    {f: func(*testing.T, *Store) {}, least: lazyDelay/2 + deleteDelay},
+	}
+	for name, test := range end {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, client := newAPI()
+				s := open(t, client)
+				wrote(t, s, 0, 1)
+				writes := api.writes
+				s.DeleteLazily("key-1")
+				s.Expedite("key-0") // of a record that was not deleted it means nothing
+				time.Sleep(lazyDelay / 2)
+				if api.writes != writes || !api.has("key-1") {
+					t.Errorf("written %d times for nothing but that", api.writes-writes)
+				}
+				test.f(t, s)
+				time.Sleep(test.least)
+				synctest.Wait()
+				if api.writes != writes+1 || api.has("key-1") {
+					t.Errorf("%d writes, and it is in the journal: %v", api.writes-writes, api.has("key-1"))
+				}
+				must(t, s.Flush(t.Context(), "key-1"))
+				if api.writes != writes+1 {
+					t.Error("the journal was written although it is out")
+				}
+			})
+		})
+	}
+}
+
+func TestTheLastCommitLeavesWhatWasPut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := New(client, "kube-system", "journal", func() {})
+		if _, err := s.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx, func(error) {}); close(done) }()
+		wrote(t, s, 0, 1)
+		s.Prefetch(key(2), record(2))
+		s.DeleteLazily("key-1")
+		synctest.Wait()
+		cancel()
+		<-done
+		if api.entries() != 1 || !api.has("key-0") {
+			t.Errorf("%d entries, want the one that is under way", api.entries())
+		}
+	})
+}
+
+func TestAPrefetchedRecordIsNotWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		s.Prefetch(key(1), record(1))
+		s.Prefetch(key(1), record(1))
+		synctest.Wait()
+		if api.writes != 1 || !api.has("key-1") {
+			t.Fatalf("%d writes, %d entries", api.writes, api.entries())
+		}
+		wrote(t, s, 1)
+		if api.writes != 1 {
+			t.Error("a record was written that stood there")
+		}
+		changed := []byte("another record")
+		s.Prefetch(key(1), changed) // too late: it was put
+		time.Sleep(time.Hour)
+		if api.writes != 1 {
+			t.Error("a record that was put was written over")
+		}
+		must(t, s.Put(t.Context(), key(1), changed))
+		if api.writes != 2 {
+			t.Error("a record that is another one was not written")
+		}
+		s.Cancel("key-1")
+		time.Sleep(time.Hour)
+		if !api.has("key-1") {
+			t.Error("a record that was put was cancelled")
+		}
+	})
+}
+
+func TestPutWaitsForARecordBeingWritten(t *testing.T) {
+	for name, fails := range map[string]error{"written": nil, "not written": errors.New("away")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, client := newAPI()
+				held := make(chan struct{})
+				client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+				api.set(func(api *fakeAPI) { api.before = fails })
+				s := open(t, client)
+				s.Prefetch(key(1), record(1))
+				synctest.Wait()
+				got := make(chan error, 1)
+				go func() { got <- s.Put(t.Context(), key(1), record(1)) }()
+				synctest.Wait()
+				select {
+				case err := <-got:
+					t.Fatalf("it was taken for written: %v", err)
+				default:
+				}
+				close(held)
+				if err := <-got; (err != nil) != (fails != nil) {
+					t.Errorf("got %v", err)
+				}
+				if want := 1; fails == nil && api.writes != want {
+					t.Errorf("%d writes, want %d", api.writes, want)
+				}
+			})
+		})
+	}
+}
+
+// A slow API server is asked seldom for what nobody waits for, and at once for what somebody does.
+func TestPrefetchLeavesASlowAPIServerTime(t *testing.T) {
+	const slow, records = 30 * time.Millisecond, 40
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		s.commits = func() { time.Sleep(slow) }
+		begin := time.Now()
+		for n := range records {
+			s.Prefetch(key(n), record(n))
+			time.Sleep(slow / 2)
+		}
+		most := int(time.Since(begin)/((aheadShare+1)*slow)) + 2
+		api.set(func(api *fakeAPI) {
+			if api.writes > most {
+				t.Errorf("%d writes in %s, want %d at most", api.writes, time.Since(begin), most)
+			}
+		})
+		time.Sleep(time.Second)
+		wrote(t, s, records)
+		time.Sleep(time.Second)
+		s.Prefetch(key(records+1), record(records+1))
+		s.Prefetch(key(records+2), record(records+2))
+		begin = time.Now()
+		wrote(t, s, records+2)
+		if took := time.Since(begin); took > 2*slow {
+			t.Errorf("who waited was told after %s", took)
+		}
+	})
+}
+
+// Where records are prefetched long before they are put, many are written at once, and still before that.
+func TestRecordsPrefetchedLongAheadShareWrites(t *testing.T) {
+	const each, records = 20 * time.Millisecond, 200
+	for _, lead := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
+		t.Run(lead.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, client := newAPI()
+				s := open(t, client)
+				s.commits = func() { time.Sleep(time.Millisecond) }
+				var turns sync.WaitGroup
+				for n := range records {
+					s.Prefetch(key(n), record(n))
+					turns.Go(func() {
+						time.Sleep(lead)
+						begin := time.Now()
+						if err := s.Put(t.Context(), key(n), record(n)); err != nil || lead > 0 && time.Since(begin) > 0 {
+							t.Errorf("record %d: %v after %s", n, err, time.Since(begin))
+						}
+					})
+					time.Sleep(each)
+				}
+				turns.Wait()
+				between := min(lead/leadShare, aheadMost)
+				most := min(records, int(lead/each+records*each/max(between, each))) + 2 // before the first turn nothing is known
+				api.set(func(api *fakeAPI) {
+					if api.writes > most {
+						t.Errorf("%d writes, want %d at most", api.writes, most)
+					}
+					t.Logf("%d writes for %d records", api.writes, records)
+				})
+			})
+		})
+	}
+}
+
+// A commit for another record changes nothing about one that stands there.
+func TestPutOfAStandingRecordWaitsForNoCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		s := open(t, client)
+		s.Prefetch(key(1), record(1))
+		synctest.Wait() // it was written
+		held := make(chan struct{})
+		client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+		s.Prefetch(key(2), record(2))
+		time.Sleep(batchMost)
+		synctest.Wait() // the commit of the other one is under way
+		defer close(held)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if err := s.Put(ctx, key(1), record(1)); err != nil || time.Since(begin) > 0 {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+// A commit under way may delete a record that comes again before its answer.
+func TestPutAfterADeleteBeingWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		wrote(t, s, 1)
+		held := make(chan struct{})
+		client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+		s.Delete("key-1")
+		time.Sleep(deleteDelay)
+		synctest.Wait() // the commit is under way
+		got := make(chan error, 1)
+		go func() { got <- s.Put(t.Context(), key(1), record(1)) }()
+		synctest.Wait()
+		close(held)
+		if err := <-got; err != nil || !api.has("key-1") {
+			t.Errorf("%v; in the journal: %v", err, api.has("key-1"))
+		}
+	})
+}
+
+func TestPrefetchIsBounded(t *testing.T) {
+	_, client := newAPI()
+	s := New(client, "kube-system", "journal", func() {})
+	if _, err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 * maxPrefetched {
+		s.Prefetch(key(n), record(n))
+	}
+	if len(s.where) != maxPrefetched {
+		t.Errorf("%d entries", len(s.where))
+	}
+	s.Cancel("key-0")
+	if s.Prefetch(key(2*maxPrefetched), record(2*maxPrefetched)); len(s.where) != maxPrefetched {
+		t.Errorf("%d entries after one was dismissed", len(s.where))
+	}
+}
+
+func (api *fakeAPI) has(claim string) bool {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	for _, configMap := range api.kept {
+		if _, ok := configMap.Data[claim]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote puts those records.
+func wrote(t *testing.T, s *Store, numbers ...int) {
+	t.Helper()
+	for _, n := range numbers {
+		must(t, s.Put(t.Context(), key(n), record(n)))
+	}
+}
+
+func key(n int) string    { return fmt.Sprint("key-", n) }
+func record(n int) []byte { return fmt.Appendf(nil, `{"record":%d}`, n) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
