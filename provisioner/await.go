@@ -253,3 +253,13 @@ func (a *awaiting) stale(o object, version string, there bool) (wakes []func()) 
 	}
 	return wakes
 }
+
+// sleep returns nil after d, or the context's error as soon as that has ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -25,6 +25,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
 	libmetrics "sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller/metrics"
+
+	"github.com/topodisk/topodisk/provisioner/csiconn"
 )
 
 // This file is all there is of sig-storage-lib-external-provisioner v6. The
@@ -161,7 +163,7 @@ func (l *library) enter() bool {
 // Provision implements the library's Provisioner.
 func (l *library) Provision(ctx context.Context, options controller.ProvisionOptions) (pv *v1.PersistentVolume, state controller.ProvisioningState, err error) {
 	if !l.enter() {
-		err = &notAsked{errors.New("this provisioner is shutting down")}
+		err = &csiconn.NotAsked{Err: errors.New("this provisioner is shutting down")}
 		l.patience.heard(options.PVC.UID, Unchanged, err)
 		return nil, controller.ProvisioningNoChange, err
 	}

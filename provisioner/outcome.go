@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -51,7 +52,7 @@ func (o Outcome) String() string {
 // driver answers with one only then. It may reschedule only if a node was
 // selected and topology is in use.
 func outcomeOfCreate(err error, mayReschedule bool) Outcome {
-	if isNotAsked(err) {
+	if csiconn.IsNotAsked(err) {
 		return Unchanged
 	}
 	s, ok := status.FromError(err)
@@ -95,23 +96,12 @@ func outcomeOfWant(mayReschedule bool) Outcome {
 // maybeMade says whether the error leaves open that the call has made a volume.
 func maybeMade(err error) bool { return outcomeOfCreate(err, false) == Background }
 
-// notAsked is the error of a call that was not made: the driver knows nothing of it.
-type notAsked struct{ error }
-
-// Unwrap returns why.
-func (n *notAsked) Unwrap() error { return n.error }
-
-func isNotAsked(err error) bool {
-	var n *notAsked
-	return errors.As(err, &n)
-}
-
 // endsByItself says whether the error is that of an attempt that was not begun
 // for want of something that is about to come: the driver, on its socket or on the
 // selected node, or another leader.
 func endsByItself(err error) bool {
 	reason, ok := topology.ReasonOf(err)
-	return isNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver) || ok && reason == topology.NodeUnready
+	return csiconn.IsNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver) || ok && reason == topology.NodeUnready
 }
 
 // outcomeOfTopology says what it means that topology found no place for the

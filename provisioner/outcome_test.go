@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -62,7 +63,7 @@ func TestAnErrorThatIsNoStatusIsInTheBackground(t *testing.T) {
 }
 
 func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
-	away := answer{err: &notAsked{status.Error(codes.Unavailable, "the driver is not back")}}
+	away := answer{err: &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}}
 	for name, test := range map[string]struct {
 		answers []answer
 		open    int // orders left under way after the call that was not made
@@ -82,7 +83,7 @@ func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 					if outcome != test.last {
 						t.Errorf("the last one: got %v, want %v", outcome, test.last)
 					}
-				case isNotAsked(test.answers[i].err):
+				case csiconn.IsNotAsked(test.answers[i].err):
 					if all, _ := b.journal.underWay(); outcome != Unchanged || status.Code(err) != codes.Unavailable || all != test.open {
 						t.Errorf("got %v, %v; %d orders are under way, want %d", outcome, err, all, test.open)
 					}

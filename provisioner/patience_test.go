@@ -17,11 +17,12 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/topology"
 )
 
 func TestAWaitThatEndsByItselfIsToldWhenItLasts(t *testing.T) {
-	notBack := &notAsked{status.Error(codes.Unavailable, "the driver is not back")}
+	notBack := &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}
 	tests := map[string]struct {
 		err     error
 		outcome Outcome

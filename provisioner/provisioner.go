@@ -6,7 +6,8 @@
 // time), request.go (what the driver is asked), outcome.go (what an answer
 // means for the claim), volume.go (what the PersistentVolume says), reclaim.go
 // (may this disk be deleted), journal.go (which creates may be under way).
-// library.go alone knows the controller library underneath.
+// library.go alone knows the controller library underneath, and package csiconn the
+// driver's socket.
 package provisioner
 
 import (

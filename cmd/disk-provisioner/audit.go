@@ -16,6 +16,7 @@ import (
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/csiconn"
 )
 
 // What `disk-provisioner audit` ends with.
@@ -97,7 +98,7 @@ func audit(ctx context.Context, args []string, out, help io.Writer) (provisioner
 	if err != nil {
 		return provisioner.Audit{}, fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
-	driver, err := provisioner.Connect(ctx, o.csiAddress, o.driverName, o.timeout, csimetrics.NewCSIMetricsManagerForSidecar(""))
+	driver, err := csiconn.Connect(ctx, o.csiAddress, o.driverName, o.timeout, csimetrics.NewCSIMetricsManagerForSidecar(""), csiconn.Always)
 	if err != nil {
 		return provisioner.Audit{}, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/csiconn"
 )
 
 // version is stamped by the linker.
@@ -83,7 +84,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	defer server.stop()
 
-	driver, err := provisioner.Connect(ctx, o.csiAddress, o.provisioner, o.config.Timeout, manager)
+	driver, err := csiconn.Connect(ctx, o.csiAddress, o.provisioner, o.config.Timeout, manager, held)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 
-	c, err := provisioner.NewController(o.config, clients.Clients, provisioner.FenceDriver(held, driver), registry)
+	c, err := provisioner.NewController(o.config, clients.Clients, driver, registry)
 	if err != nil {
 		return err
 	}

@@ -104,8 +104,12 @@ var rules = map[string]rule{
 		allowed:   []string{clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/topology", csiSpec, grpc},
 	},
+	"provisioner/csiconn": {
+		allowed:   []string{csiSpec, csiLib, grpc, klog},
+		unreached: []string{module + "/diskdriver", module + "/ecssim", clientGo + "/kubernetes", ecsSDK},
+	},
 	"provisioner": {
-		allowed: []string{module + "/internal/leader", module + "/provisioner/journal", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
+		allowed: []string{module + "/internal/leader", module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},

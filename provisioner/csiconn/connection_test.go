@@ -1,7 +1,8 @@
-package provisioner
+package csiconn
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
+const driverName = "diskplugin.csi.alibabacloud.com"
+
 // plugin is a CSI driver on a real socket.
 type plugin struct {
 	csi.UnimplementedIdentityServer
@@ -28,6 +31,7 @@ type plugin struct {
 	unready    atomic.Bool
 	held       chan struct{} // CreateVolume is answered when it is closed; nil: at once
 	begun      atomic.Int32  // calls of CreateVolume
+	deleted    atomic.Int32  // calls of DeleteVolume
 }
 
 func (p *plugin) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
@@ -71,6 +75,7 @@ func (p *plugin) CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.C
 }
 
 func (p *plugin) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	p.deleted.Add(1)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
@@ -95,7 +100,16 @@ func server(t *testing.T, socket string, p *plugin) *grpc.Server {
 }
 
 func connect(ctx context.Context, socket, wanted string) (*Connection, error) {
-	return Connect(ctx, socket, wanted, 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""))
+	return Connect(ctx, socket, wanted, 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""), Always)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never happened that %s", what)
+		}
+	}
 }
 
 func TestConnectWaitsForTheSocketAndForReadiness(t *testing.T) {
@@ -179,11 +193,10 @@ func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
 	stop()
 	eventually(t, "the driver was known to be gone", func() bool {
 		_, err := create()
-		outcome := outcomeOfCreate(err, true) // in the background if the call was sent on the old connection
-		if outcome != Unchanged && outcome != Background || status.Code(err) != codes.Unavailable {
+		if status.Code(err) != codes.Unavailable {
 			t.Fatalf("without a driver: %v", err)
 		}
-		return outcome == Unchanged
+		return IsNotAsked(err) // it is not if the call was sent on the old connection
 	})
 	stop = serve(t, socket, &plugin{name: "other.csi"})
 	eventually(t, "the impostor was refused", func() bool {
@@ -232,5 +245,33 @@ func TestADriverThatEndsIsHeardOut(t *testing.T) {
 	}
 	if n := p.begun.Load(); n != 1 {
 		t.Errorf("the driver that ended was asked %d times, want 1", n)
+	}
+}
+
+func TestNothingIsChangedWhileThisProcessMayNot(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	p := &plugin{name: "a.b.c"}
+	defer serve(t, socket, p)()
+	var not error
+	c, err := Connect(t.Context(), socket, "", 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""), func() error { return not })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for _, why := range []error{nil, errors.New("the lease is lost")} {
+		not = why
+		before := p.begun.Load() + p.deleted.Load()
+		_, createErr := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
+		_, deleteErr := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{})
+		want := int32(2)
+		if why != nil {
+			want = 0
+		}
+		if n := p.begun.Load() + p.deleted.Load() - before; n != want {
+			t.Errorf("%v: the driver was asked %d times, want %d", why, n, want)
+		}
+		if IsNotAsked(createErr) != (why != nil) || IsNotAsked(deleteErr) != (why != nil) {
+			t.Errorf("%v: %v, %v", why, createErr, deleteErr)
+		}
 	}
 }

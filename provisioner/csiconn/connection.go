@@ -1,4 +1,7 @@
-package provisioner
+// Package csiconn connects the provisioner to its CSI driver on a unix socket. No
+// call reaches a driver that has not said who it is, and none that changes
+// anything is made while this process may not.
+package csiconn
 
 import (
 	"context"
@@ -24,12 +27,13 @@ import (
 // claims are tried all the same: their events then say what is wrong.
 const probePatience = 30 * time.Second
 
-// Connection is a Driver at the other end of a unix socket. Whoever answers
-// there after a reconnect must prove again that it is the same driver.
+// Connection is the way to the driver at the other end of a unix socket. Whoever
+// answers there after a reconnect must prove again that it is the same driver.
 type Connection struct {
-	conn    *grpc.ClientConn
-	client  csi.ControllerClient
-	timeout time.Duration
+	conn      *grpc.ClientConn
+	client    csi.ControllerClient
+	timeout   time.Duration
+	mayChange func() error
 
 	verifying sync.Mutex
 
@@ -53,11 +57,30 @@ type Abilities struct {
 	Modify                bool // MODIFY_VOLUME
 }
 
+// NotAsked is the error of a call that was not made: the driver knows nothing of it.
+type NotAsked struct {
+	Err error // why
+}
+
+// Error says why the call was not made.
+func (n *NotAsked) Error() string { return n.Err.Error() }
+
+// Unwrap returns why.
+func (n *NotAsked) Unwrap() error { return n.Err }
+
+// IsNotAsked says whether the error is that of a call that was not made.
+func IsNotAsked(err error) bool {
+	var n *NotAsked
+	return errors.As(err, &n)
+}
+
 // Connect waits for the driver's socket for as long as ctx lasts, and for the
 // driver behind it to answer. A driver of another name than wanted (unless
-// that is empty), or one that makes no volumes, is an error.
-func Connect(ctx context.Context, address, wanted string, timeout time.Duration, manager csimetrics.CSIMetricsManager) (*Connection, error) {
-	c := &Connection{timeout: timeout, name: wanted}
+// that is empty), or one that makes no volumes, is an error. CreateVolume and
+// DeleteVolume are called only while mayChange returns nil; who may do that at any
+// time gives Always.
+func Connect(ctx context.Context, address, wanted string, timeout time.Duration, manager csimetrics.CSIMetricsManager, mayChange func() error) (*Connection, error) {
+	c := &Connection{timeout: timeout, name: wanted, mayChange: mayChange}
 	conn, err := connection.Connect(ctx, address, manager,
 		connection.WithTimeout(0), connection.OnConnectionLoss(func(context.Context) bool { c.distrust(); return true }))
 	if err != nil {
@@ -124,6 +147,9 @@ func (c *Connection) awaitReady(ctx context.Context) error {
 		}
 	}
 }
+
+// Always is for who may change anything at any time.
+func Always() error { return nil }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
@@ -220,7 +246,7 @@ func known[T any](ctx context.Context, c *Connection, call func(grpc.CallOption)
 		c.distrust()
 	}
 	if err := c.verify(ctx); err != nil {
-		return nil, &notAsked{status.Errorf(codes.Unavailable, "the driver is not back: %v", err)}
+		return nil, &NotAsked{status.Errorf(codes.Unavailable, "the driver is not back: %v", err)}
 	}
 	asked := c.verifiedPeer()
 	var from peer.Peer
@@ -243,28 +269,37 @@ func (c *Connection) losses() int {
 	return c.lost
 }
 
-// CreateVolume implements Driver.
+// change makes a call that changes something. A process that was stopped for a
+// while may go on where it was although another leads by now.
+func change[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
+	if err := c.mayChange(); err != nil {
+		return nil, &NotAsked{status.Error(codes.Unavailable, err.Error())}
+	}
+	return known(ctx, c, call)
+}
+
+// CreateVolume calls the driver's CreateVolume.
 func (c *Connection) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
-	return known(ctx, c, func(peer grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	return change(ctx, c, func(peer grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 		return c.client.CreateVolume(ctx, in, append(opts, peer)...)
 	})
 }
 
-// DeleteVolume implements Driver.
+// DeleteVolume calls the driver's DeleteVolume.
 func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
-	return known(ctx, c, func(peer grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	return change(ctx, c, func(peer grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
 		return c.client.DeleteVolume(ctx, in, append(opts, peer)...)
 	})
 }
 
-// GetCapacity implements Driver.
+// GetCapacity calls the driver's GetCapacity.
 func (c *Connection) GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
 	return known(ctx, c, func(peer grpc.CallOption) (*csi.GetCapacityResponse, error) {
 		return c.client.GetCapacity(ctx, in, append(opts, peer)...)
 	})
 }
 
-// ListVolumes implements Driver.
+// ListVolumes calls the driver's ListVolumes.
 func (c *Connection) ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
 	return known(ctx, c, func(peer grpc.CallOption) (*csi.ListVolumesResponse, error) {
 		return c.client.ListVolumes(ctx, in, append(opts, peer)...)
