@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -198,15 +199,18 @@ func TestADrainedNodeWaitsForItsOwnVolumes(t *testing.T) {
 		{"volumes of others", []runtime.Object{drained, attachment("a", csiDriver, "n2"), attachment("b", "other", "n1")}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer stop()
-			err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver, Limits{}).AwaitDeparture(ctx)
-			if waits := err != nil; waits != row.waits {
-				t.Errorf("got %v", err)
-			}
-			if row.waits && !strings.Contains(err.Error(), "1 volumes are attached to node n1 still") {
-				t.Errorf("got %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				began := time.Now()
+				err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver, Limits{}).AwaitDeparture(ctx)
+				if took := time.Since(began); (err != nil) != row.waits || (took > 0) != row.waits {
+					t.Errorf("got %v after %v", err, took)
+				}
+				if row.waits && !strings.Contains(err.Error(), "1 volumes are attached to node n1 still") {
+					t.Errorf("got %v", err)
+				}
+			})
 		})
 	}
 }
