@@ -20,11 +20,12 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/volume"
 )
 
-// slow deletes for as long as it is told, or panics.
+// slow deletes for as long as it is told, or until it is released, or panics.
 type slow struct {
 	volume.Disks
-	takes  time.Duration
-	panics bool
+	takes    time.Duration
+	released chan struct{}
+	panics   bool
 }
 
 func (s *slow) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) { return s.Get(ctx, id) }
@@ -39,6 +40,8 @@ func (s *slow) Delete(ctx context.Context, id disk.ID) error {
 	}
 	select {
 	case <-time.After(s.takes):
+		return nil
+	case <-s.released:
 		return nil
 	case <-ctx.Done():
 		return &disk.Error{Op: "DeleteDisk", Disk: id, Kind: disk.UnknownOutcome, Err: ctx.Err()}

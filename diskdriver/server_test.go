@@ -46,7 +46,7 @@ func onSocket(t *testing.T, d *Driver) (conn *grpc.ClientConn, path string, end 
 }
 
 func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
-	disks := &slow{takes: 200 * time.Millisecond}
+	disks := &slow{takes: time.Hour, released: make(chan struct{})}
 	d, _ := newDriver(t, disks, &cloud{})
 	conn, path, end := onSocket(t, d)
 	info, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
@@ -61,13 +61,22 @@ func TestTheSocketAnswersAndCallsUnderWayAreDrained(t *testing.T) {
 	for testutil.ToFloat64(d.metrics.running.WithLabelValues("DeleteVolume")) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	end()
+	ended := make(chan struct{})
+	go func() { end(); close(ended) }()
+	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Error("the socket is left behind")
+			break
+		}
+	}
+	close(disks.released) // only now, when nobody is served any more
 	if err := <-deleted; err != nil {
 		t.Errorf("the call under way got %v", err)
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is left behind: %v", err)
-	}
+	<-ended
 }
 
 // forgetful panics after ECS has made the disk, the first time, and in every list.
