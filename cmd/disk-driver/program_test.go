@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -41,7 +40,7 @@ func startProgram(t *testing.T, args ...string) *program {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	writeFiles(t, dir, map[string]string{"access-key-id": "id", "access-key-secret": "the-secret-itself"})
-	socket, http := "unix://"+dir+"/csi.sock", freeAddress(t)
+	socket, http := "unix://"+dir+"/csi.sock", golden.Address(t)
 	command := golden.Command(t, []string{"KUBECONFIG=", "POD_NAME="}, append([]string{"--endpoint=" + socket, "--region=cn-hangzhou", "--cluster-id=c1", "--node-facts=false",
 		"--ecs-endpoint=" + cloud.URL, "--credentials-dir=" + dir, "--http-endpoint=" + http}, args...)...)
 	log, err := command.StderrPipe()
@@ -73,16 +72,6 @@ func startProgram(t *testing.T, args ...string) *program {
 		t.Fatalf("%v\n%s", err, strings.Join(p.stop(), "\n"))
 	}
 	return p
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // work makes a volume that a claim asked for, attaches it, and is refused another.

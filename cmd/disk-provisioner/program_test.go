@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,14 +27,7 @@ func TestMetricsOfTheProgramItself(t *testing.T) {
 	if err := os.WriteFile(file, []byte(kubeconfigOfNobody), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := golden.Address(t)
 	program := golden.Command(t, nil, "--kubeconfig="+file, "--csi-address="+t.TempDir()+"/csi.sock", "--http-endpoint="+address, "--logging-format=json")
 	if err := program.Start(); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package golden
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -50,6 +52,19 @@ func Run(t testing.TB, env []string, args ...string) (string, error) {
 		err = fmt.Errorf("%w\n%s", err, out)
 	}
 	return string(out), err
+}
+
+// Address returns an address for the program to listen on. Its host is one of the many of the loopback network, so that no
+// other test takes the port, which is free now, before the program does.
+func Address(t testing.TB) string {
+	t.Helper()
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	listener, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
 }
 
 var (
