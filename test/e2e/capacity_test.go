@@ -50,12 +50,13 @@ func nodeIn(zone string) lab.Node {
 	return lab.Node{Name: "node-" + name + "1", Instance: "i-bp1lab" + name + "1", Type: "ecs.g6.xlarge", Region: "cn-hangzhou", Zone: zone}
 }
 
-// add adds a node by one of the lab's methods, until the test is over.
+// add adds a node by one of the lab's methods, until the test is over. Its Pods go before it does.
 func (s *scene) add(n lab.Node, how func(context.Context, lab.Node) error) {
 	s.Helper()
 	ctx := context.Background()
 	s.Nodes = append(s.Nodes, n)
 	s.Cleanup(func() {
+		s.deletePodsOf(n.Name)
 		s.Nodes = slices.DeleteFunc(s.Nodes, func(other lab.Node) bool { return other.Name == n.Name })
 		if err := s.Client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil {
 			s.Errorf("delete node %s: %v", n.Name, err)
@@ -160,7 +161,7 @@ func TestZoneIsScaledToZeroAndBack(t *testing.T) {
 	s.podWithClaim("before", class, "20Gi", inZone(zone))
 	_, d := s.bound("before", late)
 	s.running("before", d)
-	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "before", metav1.DeleteOptions{}))
+	s.deletePods()
 	s.must(s.Client.CoreV1().Nodes().Delete(s.Context(), nodeIn(zone).Name, metav1.DeleteOptions{}))
 	s.must(s.Client.StorageV1().CSINodes().Delete(s.Context(), nodeIn(zone).Name, metav1.DeleteOptions{}))
 	s.claim("witness", s.class(atOnce, essdThenAuto), "20Gi") // by then the provisioner has seen that the node is gone

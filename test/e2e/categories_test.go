@@ -151,7 +151,7 @@ func (s *scene) addNode(n lab.Node) {
 	s.Helper()
 	s.must(s.ReturnNode(s.Context(), n))
 	s.Cleanup(func() {
-		s.deletePods()
+		s.deletePodsOf(n.Name)
 		ctx := context.Background()
 		if err := s.Client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil {
 			s.Errorf("remove node: %v", err)
@@ -203,11 +203,23 @@ func (s *scene) cordon(nodes []string, off bool) {
 // deletePods deletes the scene's Pods and waits until they have gone.
 func (s *scene) deletePods() {
 	s.Helper()
+	s.deletePodsThat(metav1.ListOptions{})
+}
+
+// deletePodsOf deletes the scene's Pods on a node and waits until they have gone. It is done before the node goes: those of a
+// node that is gone are left to Kubernetes' garbage collection, which takes a minute or more.
+func (s *scene) deletePodsOf(node string) {
+	s.Helper()
+	s.deletePodsThat(metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+}
+
+func (s *scene) deletePodsThat(are metav1.ListOptions) {
+	s.Helper()
 	ctx := context.Background()
 	pods := s.Client.CoreV1().Pods(s.namespace)
-	s.must(pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	s.must(s.Await(ctx, "no Pod is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
-		list, err := pods.List(ctx, metav1.ListOptions{})
+	s.must(pods.DeleteCollection(ctx, metav1.DeleteOptions{}, are))
+	s.must(s.Await(ctx, "no such Pod is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
+		list, err := pods.List(ctx, are)
 		return err == nil && len(list.Items) == 0, err
 	}))
 }
