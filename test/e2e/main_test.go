@@ -17,9 +17,9 @@ import (
 // cluster is the one lab that all tests share. They run one after the other, for stock and faults are the cloud's.
 var cluster *lab.Lab
 
-// quickElection lets a new leader take over in seconds.
+// quickElection lets a new leader take over in seconds, and leaves a leader the time to renew on a machine with much else to do.
 var quickElection = []string{
-	"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms",
+	"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms",
 }
 
 func TestMain(m *testing.M) {
