@@ -13,8 +13,11 @@
 // A name that this process doesn't know may have a disk from a call of another
 // process, so it is looked for first. If none shows, a create under the same
 // client token makes the disk or leads to the one that was made; a refusal ends
-// nothing until a read proves that there is no disk. A caller that can prove by
-// itself that there is none says so (Table.Begin), and spares the read.
+// nothing until a read proves that there is no disk. A process that knows nothing
+// begins with the first token, whatever a disk of a later one may have taken the
+// place of: if ECS forgets the first before it shows that disk, there are two, and
+// the next read reports them. A caller that can prove by itself that there is none
+// says so (Table.Begin), and spares the read.
 package creation
 
 import (
@@ -115,7 +118,6 @@ func (r *Record) tokenTells(now time.Time) bool {
 func (r *Record) Looked(left time.Time, found bool) {
 	if found {
 		r.doubt(left)
-		r.absent = time.Time{} // the disk's token may be of any age
 		return
 	}
 	r.absent = left
@@ -185,11 +187,8 @@ func (r *Record) Answered(now time.Time, a Answer) {
 }
 
 // Gone reports that the disk under the token was deleted, or has failed and was
-// deleted: the token is used up, and nothing else can exist.
-func (r *Record) Gone(now time.Time) {
-	r.advance()
-	r.arrived, r.absent = time.Time{}, now
-}
+// deleted: the token is used up. That there was no other is for reads to prove.
+func (r *Record) Gone() { r.advance() }
 
 // doubt notes that a disk may have been made by a call that reaches ECS until then.
 func (r *Record) doubt(arrived time.Time) {

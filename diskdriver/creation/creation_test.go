@@ -48,7 +48,7 @@ func TestSteps(t *testing.T) {
 		"after a refusal a disk is made and unseen":   {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unseen)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
 		"a refusal or another call has":               {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
 		"a doubtful call after a refusal has":         {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, seen: NoneShown, next: Wait, mayExist: true},
-		"the disk was deleted as misplaced":           {first: true, events: []func(*Record){answered(1, Made), func(r *Record) { r.Gone(moment(2)) }}, at: 2, next: Make, generation: 2},
+		"the disk was deleted as misplaced":           {first: true, events: []func(*Record){answered(1, Made), (*Record).Gone}, at: 2, next: Look, mayExist: true, generation: 2},
 		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 210, seen: NoneShown, next: Look},
 		"ECS knows the token still":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 209, next: Make},
 		"of others, and the keys may not list":        {seen: Hidden, next: Wait, mayExist: true},
@@ -106,7 +106,7 @@ func TestMemoryIsOfOneCaller(t *testing.T) {
 func TestForgottenNameIsOneThatIsNotKnown(t *testing.T) {
 	table := NewTable()
 	table.Begin("old", "A", true, moment(0))
-	table.Update("old", moment(0), func(r *Record) { r.Gone(moment(0)) })
+	table.Update("old", moment(0), (*Record).Gone)
 	hour := forgetAfter.Seconds()
 	table.Begin("young", "A", true, moment(hour/2))
 	table.Begin("new", "A", true, moment(hour+1))

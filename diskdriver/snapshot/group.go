@@ -136,7 +136,7 @@ func (g *GroupController) failedGroup(ctx context.Context, name string, group di
 		return fmt.Errorf("snapshot group %s has failed before all of it was taken, and deleting it failed too: %w", group.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot group that has failed before all of it was taken", "group", group.ID)
-	g.records.Update(name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
+	g.records.Update(name, time.Now(), (*creation.Record).Gone)
 	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was taken; it is deleted, and the next call makes another", group.ID)
 }
 

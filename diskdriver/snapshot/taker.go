@@ -110,6 +110,6 @@ func (t *Taker) Failed(ctx context.Context, purpose, name string, shot disk.Snap
 		return fmt.Errorf("snapshot %s has failed, and deleting it failed too: %w", shot.ID, err)
 	}
 	klog.InfoS("Deleted a snapshot that has failed", "snapshot", shot.ID, "disk", shot.Source)
-	t.records.Update(purpose+name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
+	t.records.Update(purpose+name, time.Now(), (*creation.Record).Gone)
 	return disk.Errorf(kind, "snapshot %s has failed; it is deleted, and the next call makes another", shot.ID)
 }

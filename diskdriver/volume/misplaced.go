@@ -32,6 +32,6 @@ func (c *creator) removeMisplaced(ctx context.Context, o order, d disk.Disk) err
 	if err := c.deleter.remove(ctx, d.ID, d.State == disk.Creating); err != nil {
 		return fmt.Errorf("an earlier call for this volume has left disk %s in %s, which must go first: %w", d.ID, d.Zone, err)
 	}
-	c.creations.Update(o.spec.Name, time.Now(), func(r *creation.Record) { r.Gone(time.Now()) })
+	c.creations.Update(o.spec.Name, time.Now(), (*creation.Record).Gone)
 	return nil
 }
