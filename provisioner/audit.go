@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/topodisk/topodisk/topology"
 )
 
 const (
@@ -173,7 +175,7 @@ func describe(entry *csi.ListVolumesResponse_Entry) string {
 	volume := entry.GetVolume()
 	words := []string{volume.GetVolumeContext()["type"], resource.NewQuantity(volume.GetCapacityBytes(), resource.BinarySI).String()}
 	for _, term := range volume.GetAccessibleTopology() {
-		words = append(words, zoneOf(term))
+		words = append(words, topology.ZoneOfTerm(term))
 	}
 	words = append(words, "made as "+volume.GetVolumeContext()[volumeNameKey])
 	if nodes := entry.GetStatus().GetPublishedNodeIds(); len(nodes) > 0 {

@@ -48,7 +48,7 @@ func newCapacities(p *Provisioner, client kubernetes.Interface, classes, objects
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryStart, p.config.RetryMax)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "capacities"})
 	c := &capacities{p: p, client: client, classes: classes, objects: objects, queue: queue}
-	p.soldOut.onChange = c.soldOutChanged
+	p.refusals.OnChange(c.refusalChanged)
 	return c
 }
 
@@ -87,8 +87,8 @@ func (c *capacities) refresh() {
 	}
 }
 
-// soldOutChanged has the class looked at now, and again when the refusal has ended.
-func (c *capacities) soldOutChanged(class string, until time.Time) {
+// refusalChanged has the class looked at now, and again when the refusal has ended.
+func (c *capacities) refusalChanged(class string, until time.Time) {
 	c.queue.Add(class)
 	if left := until.Sub(c.p.now()); left > 0 {
 		c.queue.AddAfter(class, left)
@@ -144,7 +144,7 @@ func (c *capacities) wanted(ctx context.Context, name string, shown []*storagev1
 	var wanted []*storagev1.CSIStorageCapacity
 	var less []string
 	for _, zone := range slices.Sorted(maps.Keys(known.zones)) {
-		if bytes := min(known.zones[zone], c.p.soldOut.most(class, zone)); bytes < known.general {
+		if bytes := min(known.zones[zone], c.p.refusals.Most(class, zone)); bytes < known.general {
 			less = append(less, zone)
 			wanted = append(wanted, c.object(scope{class: name, zone: zone}, bytes))
 		}
@@ -215,22 +215,15 @@ func (c *capacities) ask(ctx context.Context, parameters map[string]string, wher
 // allows, or else those of nodes; those that are exceptions now, for a zone doesn't
 // sell again because its last node is gone; and those that were just refused.
 func (c *capacities) zones(class *storagev1.StorageClass, before sizes) []string {
-	zones := append(slices.Collect(maps.Keys(before.zones)), c.p.soldOut.zones(class)...)
+	zones := append(slices.Collect(maps.Keys(before.zones)), c.p.refusals.Zones(class)...)
 	requirement, err := c.p.topology.Require(topology.Question{Allowed: class.AllowedTopologies, Immediate: true})
 	if err == nil { // else there is no node yet, or claims are told what is wrong with the class
 		for _, term := range requirement.GetRequisite() {
-			zones = append(zones, zoneOf(term))
+			zones = append(zones, topology.ZoneOfTerm(term))
 		}
 	}
 	slices.Sort(zones)
 	return slices.DeleteFunc(slices.Compact(zones), func(zone string) bool { return zone == "" })
-}
-
-func zoneOf(term *csi.Topology) string {
-	if zone := term.GetSegments()[topology.WellKnownZoneKey]; zone != "" {
-		return zone
-	}
-	return term.GetSegments()[topology.ZoneKey]
 }
 
 // write makes the objects of a class the wanted ones.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -195,7 +196,7 @@ func TestASoldOutZoneIsAnExceptionForAWhile(t *testing.T) {
 	b.sellOut()
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-a": 20*gib - 1, "zone-b": all, "zone-never-seen": all, nowhere: all})
-	b.clock = b.clock.Add(soldOutAtFirst)
+	b.clock = b.clock.Add(stock.FirstPause)
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
 }
@@ -260,7 +261,7 @@ func TestALateCacheLeavesNoClassUncovered(t *testing.T) {
 	if err := b.objects.Replace(append(b.objects.List(), first...), ""); err != nil {
 		t.Fatal(err) // the general object of before is deleted, and shown
 	}
-	b.clock = b.clock.Add(soldOutAtFirst)
+	b.clock = b.clock.Add(stock.FirstPause)
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
 }
@@ -270,7 +271,7 @@ func TestARefusalForWhatOneNodeTakesSaysNothingOfItsZone(t *testing.T) {
 	b.bench.zones.requirement = inZone("zone-a").requirement
 	b.bench.zones.requirement.Requisite[0].Segments["node.csi.alibabacloud.com/disktype.cloud_essd"] = "available"
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
-	if most := b.soldOut.most(testClass(nil), "zone-a"); most != math.MaxInt64 {
+	if most := b.refusals.Most(testClass(nil), "zone-a"); most != math.MaxInt64 {
 		t.Errorf("got %d", most)
 	}
 }

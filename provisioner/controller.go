@@ -26,6 +26,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -92,7 +93,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
 			waiting: newWaiting(), awaiting: newAwaiting(clients.Metadata), sources: newProtection(clients.Metadata, config),
-			soldOut: newSoldOut(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
+			refusals: stock.New(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, orders),
 			now:     time.Now,

@@ -35,7 +35,7 @@ func (p *Provisioner) foresee(claim *v1.PersistentVolumeClaim) {
 	if err == nil && p.config.SupportsTopology {
 		o.request.AccessibilityRequirements, err = p.topology.Require(p.question(claim, class, node, strict))
 	}
-	if err == nil && !p.soldOut.refuses(o) {
+	if err == nil && !p.refusals.Refuses(o.want()) {
 		p.journal.prefetch(o)
 	}
 }

@@ -59,8 +59,8 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 		"it had a volume":                             {before: func(b *bench) { b.journal.rememberVolume("0f1e", "d-0") }},
 		"its order is under way":                      {before: func(b *bench) { b.journal.file(&order{claim: testClaim(), class: testClass(nil)}) }},
 		"its node has no zone":                        {before: func(b *bench) { b.zones.err = errString("no zone") }},
-		"there was no disk to be had there just now":  {before: func(b *bench) { b.soldOut.heard(plannedOrder(t, b), b.now()) }},
-		"there was none to be had for it on its node": {before: func(b *bench) { b.soldOut.heardOfOne(plannedOrder(t, b), b.now()) }},
+		"there was no disk to be had there just now":  {before: func(b *bench) { b.refusals.Refused(plannedOrder(t, b).want(), b.now()) }},
+		"there was none to be had for it on its node": {before: func(b *bench) { b.refusals.RefusedClaim(plannedOrder(t, b).want(), b.now()) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
+
+	"github.com/topodisk/topodisk/provisioner/stock"
 )
 
 // order is one volume asked of the driver. It is fixed at the first attempt:
@@ -45,6 +47,11 @@ func (o *order) isSavedAs(pv *v1.PersistentVolume) bool {
 
 func (o *order) requisite() []*csi.Topology {
 	return o.request.AccessibilityRequirements.GetRequisite()
+}
+
+// want is what the order wants of the stock.
+func (o *order) want() stock.Want {
+	return stock.Want{Class: o.class, Requisite: o.requisite(), Bytes: o.request.CapacityRange.GetRequiredBytes(), Claim: o.claim.UID, Node: o.node}
 }
 
 func (o *order) requestWithSecrets() *csi.CreateVolumeRequest {

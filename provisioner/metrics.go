@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -115,7 +116,7 @@ func rescheduleReason(err error) string {
 	if reason, ok := topology.ReasonOf(err); ok {
 		return labelOf(reason)
 	}
-	var before *refusedBefore
+	var before *stock.RefusedBefore
 	if errors.As(err, &before) || status.Code(err) == codes.ResourceExhausted {
 		return outOfStock
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -67,7 +68,7 @@ type Provisioner struct {
 	sources    *protection
 	metadata   metadata.Interface
 	dynamic    dynamic.Interface // nil: no snapshots, no sources of other namespaces
-	soldOut    *soldOut
+	refusals   *stock.Refusals
 	ties       *ties
 	claims     cache.Indexer // PersistentVolumeClaims, trimmed
 	classes    cache.Store   // StorageClasses
@@ -142,7 +143,7 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 		return Finished, nil
 	}
 	if p.journal.find(o.claim.UID) == nil {
-		if err := p.soldOut.ask(o); err != nil {
+		if err := p.refusals.Ask(o.want()); err != nil {
 			p.metrics.skipped.Inc()
 			if o.mayReschedule() {
 				p.tellOfTie(ctx, o)
@@ -201,11 +202,11 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 	p.firstCalls.end(o, err)
 	switch {
 	case err == nil:
-		p.soldOut.served(o)
+		p.refusals.Served(o.want())
 	case status.Code(err) == codes.ResourceExhausted:
-		p.soldOut.heard(o, asked)
+		p.refusals.Refused(o.want(), asked)
 	case p.outcomeOf(o, err) == Reschedule:
-		p.soldOut.heardOfOne(o, asked)
+		p.refusals.RefusedClaim(o.want(), asked)
 	}
 	return response, err
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -58,7 +59,7 @@ func TestARestockedZoneServesAtOnce(t *testing.T) {
 	if outcome != Reschedule || !strings.Contains(text(err), "asked again at 22:13:25 UTC") {
 		t.Errorf("right after: %v, %v", outcome, err)
 	}
-	b.clock = b.clock.Add(soldOutAtFirst)
+	b.clock = b.clock.Add(stock.FirstPause)
 	for n := range 2 { // the first one asks, and the second one need not wait
 		if _, _, err := b.provision(t.Context(), claimOf(n, "20Gi"), class, "node-1"); err != nil {
 			t.Errorf("claim %d: %v", n, err)
@@ -81,7 +82,7 @@ func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
 		"another class": {size: "20Gi", node: "node-1", asked: true, class: map[string]string{"other": "1"}},
 		"an order under way goes on": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
 			b.driver.creates = []answer{unavailable()}
-			b.soldOut = newSoldOut(b.now)
+			b.refusals = stock.New(b.now)
 			_, _, _ = b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1")
 			b.driver.creates = []answer{soldOutAnswer()}
 			_, _, _ = b.provision(t.Context(), claimOf(3, "20Gi"), testClass(nil), "node-1")
@@ -119,24 +120,6 @@ func TestWithoutASelectedNodeARefusedClaimWaits(t *testing.T) {
 	}
 }
 
-func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
-	b := newBench(t, nil)
-	asked := b.clock
-	for n := range 50 {
-		o, _, err := b.newOrder(t.Context(), claimOf(n, "20Gi"), testClass(nil), "node-1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.clock = b.clock.Add(100 * time.Millisecond)
-		b.soldOut.heard(o, asked)
-	}
-	for _, r := range b.soldOut.refusals {
-		if r.pause != soldOutAtFirst {
-			t.Errorf("the pause is %s", r.pause)
-		}
-	}
-}
-
 func TestCodesThatTheOperatorTakesForTheNodes(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.InvalidArgument)})
 	try := func(n int, node string) Outcome {
@@ -170,18 +153,18 @@ func TestCodesThatTheOperatorTakesForTheNodes(t *testing.T) {
 		t.Errorf("another claim: %v", outcome)
 	}
 	asked(5)
-	if most := b.soldOut.most(testClass(nil), "zone-a"); most != math.MaxInt64 {
+	if most := b.refusals.Most(testClass(nil), "zone-a"); most != math.MaxInt64 {
 		t.Errorf("a refusal of one claim leaves %d bytes to all", most)
 	}
-	b.clock = b.clock.Add(soldOutAtFirst)
+	b.clock = b.clock.Add(stock.FirstPause)
 	try(1, "node-1")
 	asked(6)
 }
 
 func TestReschedulesAreCountedByReason(t *testing.T) {
 	for err, want := range map[error]string{
-		status.Error(codes.ResourceExhausted, "x"): "out_of_stock",
-		&refusedBefore{}:                                 "out_of_stock",
+		status.Error(codes.ResourceExhausted, "x"):       "out_of_stock",
+		&stock.RefusedBefore{}:                           "out_of_stock",
 		status.Error(codes.InvalidArgument, "x"):         "refused",
 		&topology.Error{Reason: topology.NodeGone}:       "node_gone",
 		&topology.Error{Reason: topology.NodeUnready}:    "node_unready",

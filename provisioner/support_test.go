@@ -34,6 +34,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
 
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -228,7 +229,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	}
 	j.closed = b.sources.drop
 	t.Cleanup(b.sources.queue.ShutDown)
-	b.soldOut = newSoldOut(b.now)
+	b.refusals = stock.New(b.now)
 	return b
 }
 

@@ -147,7 +147,7 @@ func (p *Provisioner) boundWithin(o *order, name string) *v1.PersistentVolume {
 func zonesAsked(o *order) []string {
 	var zones []string
 	for _, term := range o.requisite() {
-		zones = append(zones, zoneOf(term))
+		zones = append(zones, topology.ZoneOfTerm(term))
 	}
 	return zones
 }

@@ -70,3 +70,12 @@ func splitOrdinal(claim string) (base string, ordinal uint32) {
 	base = claim[:dash]
 	return base[strings.LastIndexByte(base, '-')+1:], uint32(number)
 }
+
+// ZoneOfTerm returns the zone that a term of a requirement names, empty if it
+// names none.
+func ZoneOfTerm(term *csi.Topology) string {
+	if zone := term.GetSegments()[WellKnownZoneKey]; zone != "" {
+		return zone
+	}
+	return term.GetSegments()[ZoneKey]
+}

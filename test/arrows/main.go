@@ -108,6 +108,10 @@ var rules = map[string]rule{
 		allowed:   []string{csiSpec, csiLib, grpc, klog},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", clientGo + "/kubernetes", ecsSDK},
 	},
+	"provisioner/stock": {
+		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{clientGo},
+	},
 	"provisioner": {
 		allowed: []string{module + "/internal/leader", module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},

@@ -1,0 +1,82 @@
+package stock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+const gib = 1 << 30
+
+func inZone(zone string, bytes int64) Want {
+	return Want{
+		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "essd", UID: "c-1"}}, Bytes: bytes, Claim: "uid-1", Node: "node-1",
+		Requisite: []*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: zone}}},
+	}
+}
+
+func TestTheSecondRefusalIsBelievedForTwiceAsLong(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	want := inZone("zone-a", 20*gib)
+	for _, pause := range []time.Duration{5, 10, 20, 40, 60, 60} {
+		if err := r.Ask(want); err != nil {
+			t.Fatalf("the driver is not asked: %v", err)
+		}
+		r.Refused(want, now)
+		now = now.Add(pause*time.Second - 1)
+		if err := r.Ask(want); err == nil {
+			t.Errorf("the driver is asked again before %d s are over", pause)
+		}
+		now = now.Add(1)
+	}
+	now = now.Add(longestPause + forgottenAfter)
+	_ = r.Ask(want)
+	if r.Refused(want, now); len(r.refusals) != 1 || r.Most(want.Class, "zone-a") != 20*gib-1 {
+		t.Errorf("%d refusals, %d bytes", len(r.refusals), r.Most(want.Class, "zone-a"))
+	}
+	if now = now.Add(FirstPause); r.Ask(want) != nil {
+		t.Error("a refusal that was long over still counts as the one before")
+	}
+}
+
+func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
+	asked := time.Unix(1_700_000_000, 0)
+	now := asked
+	r := New(func() time.Time { return now })
+	for range 50 {
+		now = now.Add(100 * time.Millisecond)
+		r.Refused(inZone("zone-a", 20*gib), asked)
+	}
+	for _, last := range r.refusals {
+		if last.pause != FirstPause {
+			t.Errorf("the pause is %s", last.pause)
+		}
+	}
+}
+
+func TestWhatChangesIsTold(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	var told []time.Time
+	r.OnChange(func(class string, until time.Time) {
+		if class != "essd" {
+			t.Errorf("told of class %s", class)
+		}
+		told = append(told, until)
+	})
+	want := inZone("zone-a", 20*gib)
+	r.Served(want) // nothing was refused
+	r.RefusedClaim(want, now)
+	r.Served(want) // a refusal of one claim says nothing of the class
+	r.Refused(want, now)
+	r.Served(want)
+	if len(told) != 2 || !told[0].Equal(now.Add(FirstPause)) || !told[1].IsZero() {
+		t.Errorf("told %v", told)
+	}
+}
