@@ -101,12 +101,18 @@ func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespa
 
 // limiter says how long a claim waits for its next attempt. One that no volume
 // can serve as it is (InvalidArgument) waits for as long as any: the events of the
-// claim and its class have it looked at at once.
+// claim and its class have it looked at at once. One whose volume may exist
+// (Aborted) waits no longer than longestDoubt, for that shows by itself, and soon.
 type limiter struct {
 	workqueue.TypedRateLimiter[any]
 	longest  time.Duration
 	hopeless sync.Map // claim UID
+	doubtful sync.Map // claim UID
 }
+
+// longestDoubt is the longest pause before the driver is asked again whether it has
+// made a volume.
+const longestDoubt = 20 * time.Second
 
 func newLimiter(c Config) *limiter {
 	return &limiter{TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[any](c.RetryStart, c.RetryMax), longest: c.RetryMax}
@@ -114,6 +120,11 @@ func newLimiter(c Config) *limiter {
 
 // judge hears how the last attempt for a claim ended.
 func (l *limiter) judge(claim types.UID, outcome Outcome, err error) {
+	if outcome == Background && status.Code(err) == codes.Aborted {
+		l.doubtful.Store(string(claim), true)
+	} else {
+		l.doubtful.Delete(string(claim))
+	}
 	if outcome == Finished && status.Code(err) == codes.InvalidArgument {
 		l.hopeless.Store(string(claim), true)
 		return
@@ -127,12 +138,16 @@ func (l *limiter) When(claim any) time.Duration {
 	if _, ok := l.hopeless.Load(claim); ok {
 		return l.longest
 	}
+	if _, ok := l.doubtful.Load(claim); ok {
+		return min(pause, longestDoubt)
+	}
 	return pause
 }
 
 // Forget is called when a claim needs no further attempt.
 func (l *limiter) Forget(claim any) {
 	l.hopeless.Delete(claim)
+	l.doubtful.Delete(claim)
 	l.TypedRateLimiter.Forget(claim)
 }
 

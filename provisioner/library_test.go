@@ -474,6 +474,27 @@ func TestTheLongestPauseIsForWhatNoVolumeCanServe(t *testing.T) {
 	}
 }
 
+// A volume that may exist shows within a minute and a half, so the pause stops
+// growing long before --retry-interval-max.
+func TestADoubtfulVolumeIsAskedForSoonAgain(t *testing.T) {
+	config := testConfig()
+	config.RetryStart, config.RetryMax = time.Second, 5*time.Minute
+	l := newLimiter(config)
+	wait := func(outcome Outcome, code codes.Code) (pause time.Duration) {
+		for range 10 {
+			l.judge("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
+			pause = l.When("c")
+		}
+		return pause
+	}
+	if pause := wait(Background, codes.Aborted); pause != longestDoubt {
+		t.Errorf("after Aborted: %s", pause)
+	}
+	if pause := wait(Background, codes.Unavailable); pause != config.RetryMax {
+		t.Errorf("after Unavailable: %s", pause)
+	}
+}
+
 // counted counts what is told of claims.
 type counted struct {
 	cache.ResourceEventHandlerFuncs
