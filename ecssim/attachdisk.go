@@ -214,5 +214,6 @@ func (s *Server) startAttach(x *exchange, o attachOrder) {
 // finishAttach makes the disk In_use. The guest sees it a little later.
 func (s *Server) finishAttach(a *attachment, t transition) {
 	a.deviceAt, a.guestSize = t.at.Add(s.vary(s.config.Latency.DeviceVisible)), a.disk.size
+	s.queue.add(a.deviceAt, func() { s.earlier.touch(a.disk.id) })
 	s.turn(a, diskInUse, t.at, t.cause)
 }

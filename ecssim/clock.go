@@ -59,8 +59,9 @@ func (c *clock) waitUntil(ctx context.Context, t time.Time) error {
 // looks at the state runs what is due first, so that a request whose sender
 // hung up takes effect all the same.
 type queue struct {
-	events []event
-	after  func(at time.Time) // called after each event
+	events  []event
+	after   func(at time.Time) // called after each event
+	planned chan struct{}      // closed by the next add; nil if nobody waits for it
 }
 
 type event struct {
@@ -74,6 +75,22 @@ func (q *queue) add(at time.Time, do func()) {
 	q.events = append(q.events, event{})
 	copy(q.events[i+1:], q.events[i:])
 	q.events[i] = event{at, do}
+	if q.planned != nil {
+		close(q.planned)
+		q.planned = nil
+	}
+}
+
+// next returns when the first event is due, the zero time if there is none, and a
+// channel that is closed when another is added.
+func (q *queue) next() (time.Time, <-chan struct{}) {
+	if q.planned == nil {
+		q.planned = make(chan struct{})
+	}
+	if len(q.events) == 0 {
+		return time.Time{}, q.planned
+	}
+	return q.events[0].at, q.planned
 }
 
 // run does what is due by now.

@@ -59,6 +59,9 @@ func (p *earlierStates) touchNamed(x *exchange) {
 
 // remember writes down how what was touched is after an event.
 func (s *Server) remember(at time.Time) {
+	if len(s.earlier.touched) > 0 {
+		s.changes.count()
+	}
 	for id := range s.earlier.touched {
 		switch {
 		case strings.HasPrefix(id, groupPrefix):

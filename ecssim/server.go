@@ -32,6 +32,7 @@ type Server struct {
 	policies  map[string]Policy // by who
 	metadata  metadataService
 	queue     queue
+	changes   changes
 	limits    callLimits
 	faults    faultList
 	earlier   earlierStates

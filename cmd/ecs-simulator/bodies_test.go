@@ -35,6 +35,43 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// becomes waits until the link to a device is there, or is gone.
+func becomes(t *testing.T, link string, there bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); exists(link) != there; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is there: %t, want %t", link, !there, there)
+		}
+	}
+}
+
+func TestLinksComeAndGoWithoutACall(t *testing.T) {
+	need.Has(t, append(need.Programs("losetup", "blockdev", "partx"), need.LoopDevices)...)
+	dir := t.TempDir()
+	links := filepath.Join(dir, "links")
+	_, at := started(t, "--instance=i-1=cn-hangzhou-h/ecs.g7.large", "--bodies="+filepath.Join(dir, "bodies"), "--links=i-1="+links)
+	text, err := callAt(http.DefaultClient, at, "CreateDisk", "ZoneId", "cn-hangzhou-h", "DiskCategory", "cloud_essd", "Size", "20")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := diskID.FindStringSubmatch(text)[1]
+	for text = ""; !strings.Contains(text, "<Status>Available</Status>") && !strings.Contains(text, `"Status":"Available"`); time.Sleep(10 * time.Millisecond) {
+		if text, err = callAt(http.DefaultClient, at, "DescribeDisks"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(links, "virtio-"+strings.TrimPrefix(id, "d-"))
+	for _, step := range []struct {
+		action string
+		there  bool
+	}{{"AttachDisk", true}, {"DetachDisk", false}} {
+		if _, err := callAt(http.DefaultClient, at, step.action, "DiskId", id, "InstanceId", "i-1"); err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, link, step.there)
+	}
+}
+
 // aKilledSimulator is one with an attached disk, whose process is killed. It
 // returns the link to the disk's device, and its body.
 func aKilledSimulator(t *testing.T, bodies, links string) (link, body string) {
@@ -49,14 +86,7 @@ func aKilledSimulator(t *testing.T, bodies, links string) (link, body string) {
 		t.Fatal(err)
 	}
 	link, body = filepath.Join(links, "virtio-"+strings.TrimPrefix(id, "d-")), filepath.Join(bodies, id)
-	for deadline := time.Now().Add(10 * time.Second); !exists(link); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the disk has no link")
-		}
-		if _, err := callAt(http.DefaultClient, at, "DescribeDisks"); err != nil { // every call brings the devices up to date
-			t.Fatal(err)
-		}
-	}
+	becomes(t, link, true)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

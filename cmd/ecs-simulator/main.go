@@ -101,10 +101,11 @@ func (k keeper) close() error {
 // directory for them.
 func simulator(o options) (*ecssim.Server, keeper, error) {
 	var k keeper
+	failed := func(err error) { klog.ErrorS(err, "The bodies of disks can't be updated") }
 	if o.bodies != "" {
 		o.config.BeforeReply = func() {
 			if err := k.Update(); err != nil {
-				klog.ErrorS(err, "The bodies of disks can't be updated")
+				failed(err)
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func simulator(o options) (*ecssim.Server, keeper, error) {
 		return nil, k, inFlags(err)
 	}
 	if o.bodies != "" {
-		if k.Keeper, err = bodies.New(sim, o.bodies, o.links); err != nil {
+		if k.Keeper, err = bodies.New(sim, o.bodies, o.links, failed); err != nil {
 			return nil, k, fmt.Errorf("--bodies: %w", err)
 		}
 	}

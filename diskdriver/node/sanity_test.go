@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -102,26 +101,10 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 	if err != nil {
 		t.Fatal(err)
 	}
-	if keeper, err = bodies.New(sim, bodyDir, map[string]string{sanityNode: filepath.Join(dev, "disk/by-id")}); err != nil {
+	if keeper, err = bodies.New(sim, bodyDir, map[string]string{sanityNode: filepath.Join(dev, "disk/by-id")}, func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	var shows sync.WaitGroup
-	shows.Go(func() { // a device may come after the last reply that anybody waits for
-		for {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ended:
-				return
-			}
-			if err := keeper.Update(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	t.Cleanup(func() {
-		close(ended)
-		shows.Wait()
 		if err := keeper.Close(); err != nil {
 			t.Error(err)
 		}

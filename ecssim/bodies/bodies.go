@@ -5,6 +5,7 @@
 package bodies
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +27,9 @@ type Cloud interface {
 	Snapshots() []ecssim.SnapshotState
 	// Devices returns the data disks that the guest of an instance sees.
 	Devices(instance string) ([]ecssim.Device, error)
+	// AwaitChange waits until there were more changes than those seen, and
+	// returns how many there were. The error is that of ctx.
+	AwaitChange(ctx context.Context, seen int) (int, error)
 }
 
 // Keeper keeps the bodies as the cloud says.
@@ -34,6 +38,9 @@ type Keeper struct {
 	dir   string
 	links map[string]string // by instance: the directory of its links, as /dev/disk/by-id
 	lock  *os.File          // of dir
+
+	stop     context.CancelFunc // ends follower
+	follower sync.WaitGroup
 
 	mu     sync.Mutex
 	files  map[string]int   // GiB of each body, by the ID of its disk or snapshot
@@ -50,8 +57,10 @@ type drive struct {
 // New returns a Keeper that keeps bodies in dir, and makes the links of each
 // instance in a directory of its own. What an earlier process left in dir when
 // it was killed is removed: its loop devices, links and bodies. A directory
-// that another process uses is refused.
-func New(cloud Cloud, dir string, links map[string]string) (*Keeper, error) {
+// that another process uses is refused. Until Close the bodies are updated at every
+// change that the cloud tells of, also without a call; failed is told of updates that
+// fail.
+func New(cloud Cloud, dir string, links map[string]string, failed func(error)) (*Keeper, error) {
 	for _, d := range append(slices.Sorted(maps.Values(links)), dir) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("make a directory for the bodies of disks: %w", err)
@@ -61,7 +70,10 @@ func New(cloud Cloud, dir string, links map[string]string) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{cloud: cloud, dir: dir, links: links, lock: lock, files: map[string]int{}, drives: map[string]drive{}}, nil
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Keeper{cloud: cloud, dir: dir, links: links, lock: lock, stop: stop, files: map[string]int{}, drives: map[string]drive{}}
+	k.follower.Go(func() { k.follow(ctx, failed) })
+	return k, nil
 }
 
 // absolute returns the directories of links as every process finds them.
@@ -77,8 +89,8 @@ func absolute(links map[string]string) []string {
 	return dirs
 }
 
-// Update makes the bodies what the cloud says they are now. It is called after
-// every change, for a snapshot holds what its disk held then.
+// Update makes the bodies what the cloud says they are now. It is called before
+// every reply, for a snapshot holds what its disk held then.
 func (k *Keeper) Update() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,9 +98,25 @@ func (k *Keeper) Update() error {
 	return errors.Join(k.make(disks, shots), k.plug(), k.drop(disks, shots))
 }
 
+// follow updates the bodies at every change until ctx ends: a device may come after
+// the last reply.
+func (k *Keeper) follow(ctx context.Context, failed func(error)) {
+	for seen := 0; ; {
+		var err error
+		if seen, err = k.cloud.AwaitChange(ctx, seen); err != nil {
+			return
+		}
+		if err := k.Update(); err != nil {
+			failed(err)
+		}
+	}
+}
+
 // Close takes every device away from every instance and lets another process
 // use the directory. Bodies stay until then.
 func (k *Keeper) Close() error {
+	k.stop()
+	k.follower.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error

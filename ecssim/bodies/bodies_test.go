@@ -1,6 +1,7 @@
 package bodies
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -33,12 +34,17 @@ func (f *fake) Devices(instance string) ([]ecssim.Device, error) {
 	return devices, nil
 }
 
+func (f *fake) AwaitChange(ctx context.Context, _ int) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
 func TestADiskKeepsItsBytesWhereverItGoes(t *testing.T) {
 	need.Has(t, loops...)
 	dir := t.TempDir()
 	cloud := &fake{devices: map[string][]ecssim.Device{"i-1": nil, "i-2": nil}}
 	links := map[string]string{"i-1": filepath.Join(dir, "one"), "i-2": filepath.Join(dir, "two"), "i-3": filepath.Join(dir, "three")}
-	k, err := New(cloud, filepath.Join(dir, "bodies"), links)
+	k, err := New(cloud, filepath.Join(dir, "bodies"), links, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +105,7 @@ func TestPartitionsHaveTheirNamesWhileTheDiskIsThere(t *testing.T) {
 	dir := t.TempDir()
 	cloud := &fake{disks: []ecssim.DiskState{{ID: "d-a", Size: 1}}, devices: map[string][]ecssim.Device{"i-1": nil}}
 	links := map[string]string{"i-1": filepath.Join(dir, "one")}
-	k, err := New(cloud, filepath.Join(dir, "bodies"), links)
+	k, err := New(cloud, filepath.Join(dir, "bodies"), links, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
