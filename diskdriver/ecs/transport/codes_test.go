@@ -65,6 +65,10 @@ var attachingAnswers = []answer{
 	{attachDisk, 500, "InternalError", disk.UnknownOutcome},
 	{attachDisk, 400, "NeverHeardOf", disk.Unexpected},
 	{attachDisk, 503, "NeverHeardOf", disk.UnknownOutcome},
+	{attachDisk, 400, "InvalidNeverHeardOf", disk.Invalid},
+	{attachDisk, 403, "InvalidOperation.NeverHeardOf", disk.Unexpected},
+	{attachDisk, 403, "InvalidDiskStatus.NeverHeardOf", disk.Unexpected},
+	{attachDisk, 403, "InvalidAccountStatus.NeverHeardOf", disk.Unexpected},
 }
 
 // detachingAnswers lists the codes of DetachDisk.
