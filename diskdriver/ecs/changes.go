@@ -106,11 +106,7 @@ var taskForm = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 // Unexpected: it failed. Pending: ctx leaves no time to go on waiting.
 func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) error {
 	defer c.recent.Changed(id)
-	read := func(ctx context.Context) (sdkecs.Task, error) {
-		got, err := c.tasks.Once(ctx, task)
-		return got.Value, err // the zero Task as long as ECS doesn't show it
-	}
-	_, err := batch.Poll(ctx, taskPauses, read, func(t sdkecs.Task) (bool, error) {
+	_, err := c.tasks.Poll(ctx, task, taskPauses, func(t sdkecs.Task) (bool, error) {
 		switch t.TaskStatus {
 		case "Finished":
 			return true, nil
@@ -119,18 +115,16 @@ func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) e
 			return true, &disk.Error{Op: transport.ModifyDiskSpec.Name, Kind: disk.Unexpected, Err: why}
 		}
 		return false, nil
-	}, func(sdkecs.Task) error {
-		return &disk.Error{Op: transport.ModifyDiskSpec.Name, Kind: disk.Pending, Err: fmt.Errorf("task %s is not over yet", task)}
-	})
+	}, func(sdkecs.Task) string { return fmt.Sprintf("task %s is not over yet", task) })
 	return ofDisk(id, err)
 }
 
-// byID reads up to a hundred tasks.
+// byID reads up to a hundred tasks; those that ECS doesn't show yet are zero.
 func (c *changes) byID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]sdkecs.Task, error) {
 	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(texts(ids), ",") })
-	found := make(map[disk.TaskID]sdkecs.Task, len(tasks))
-	for _, t := range tasks {
-		found[disk.TaskID(t.TaskId)] = t
+	found := byKey(tasks, func(t sdkecs.Task) disk.TaskID { return disk.TaskID(t.TaskId) })
+	for _, id := range ids {
+		found[id] = found[id]
 	}
 	return found, err
 }

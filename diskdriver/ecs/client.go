@@ -115,7 +115,7 @@ func (c *Client) Account(secrets map[string]string) (*Client, error) {
 func (s *shared) client(keys credentials.Provider) *Client {
 	session, recent := s.transport.Session(keys), batch.NewRecent()
 	describe := &describer{session: session}
-	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, diskForm, describe.byID, s.metrics.observeBatch), recent, s.waits)
+	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describe.byID, s.metrics.observeBatch), recent, s.waits)
 	c := &Client{
 		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
 		attachments: &attachments{session: session, queues: instancequeue.New(s.metrics.countOperations), reads: reads, recent: recent},
@@ -134,18 +134,18 @@ func (s *shared) client(keys credentials.Provider) *Client {
 		Action: transport.DescribeDisks.Name, Size: math.MaxInt, InFlight: nameBatches, Describe: n.find,
 		Throttled: func() bool { return session.Throttled(transport.DescribeDisks.Name) },
 	})
-	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, snapshotForm, c.snapshots.byID, nil)
-	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, groupForm, c.groups.byID, nil)
-	c.tasks = newReader(session, transport.DescribeTasks.Name, taskForm, c.changes.byID, nil)
+	c.snapshots.reads = newReader(session, transport.DescribeSnapshots.Name, "snapshot", snapshotForm, c.snapshots.byID, nil)
+	c.groups.reads = newReader(session, transport.DescribeSnapshotGroups.Name, "snapshot group", groupForm, c.groups.byID, nil)
+	c.tasks = newReader(session, transport.DescribeTasks.Name, "task", taskForm, c.changes.byID, nil)
 	return c
 }
 
 // newReader returns a Reader whose calls are those of a Session.
 func newReader[K ~string, V any](
-	s *transport.Session, action string, form *regexp.Regexp, describe func(context.Context, []K) (map[K]V, error), observe func(int),
+	s *transport.Session, action, noun string, form *regexp.Regexp, describe func(context.Context, []K) (map[K]V, error), observe func(int),
 ) *batch.Reader[K, V] {
 	return batch.NewReader(batch.Config[K, V]{
-		Action: action, Form: form, Describe: describe, Throttled: func() bool { return s.Throttled(action) }, Observe: observe,
+		Action: action, Noun: noun, Form: form, Describe: describe, Throttled: func() bool { return s.Throttled(action) }, Observe: observe,
 	})
 }
 

@@ -56,6 +56,15 @@ func texts[T ~string](ids []T) []string {
 	return all
 }
 
+// byKey returns things by what tells them apart.
+func byKey[K comparable, V any](all []V, key func(V) K) map[K]V {
+	found := make(map[K]V, len(all))
+	for _, v := range all {
+		found[key(v)] = v
+	}
+	return found
+}
+
 var errCircle = errors.New("the pages of the answer go round in a circle")
 
 // jsonList returns IDs as the requests have them whose list is one parameter.

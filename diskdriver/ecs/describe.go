@@ -64,11 +64,7 @@ func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.D
 			return nil, err
 		}
 	}
-	found := make(map[disk.ID]disk.Disk, len(ids))
-	for _, shown := range reply.Disks.Disk {
-		found[disk.ID(shown.DiskId)] = fromECS(shown)
-	}
-	return found, nil
+	return byKey(disksFromECS(reply), func(d disk.Disk) disk.ID { return d.ID }), nil
 }
 
 // all reads every page of an answer.
@@ -81,11 +77,7 @@ func (d *describer) all(ctx context.Context, q query) ([]disk.Disk, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		page := make([]disk.Disk, len(reply.Disks.Disk))
-		for i, shown := range reply.Disks.Disk {
-			page[i] = fromECS(shown)
-		}
-		return page, reply.NextToken, nil
+		return disksFromECS(reply), reply.NextToken, nil
 	})
 }
 
@@ -137,6 +129,15 @@ func markNow(at *atomic.Pointer[time.Time]) {
 func within(at *atomic.Pointer[time.Time], span time.Duration) bool {
 	then := at.Load()
 	return then != nil && time.Since(*then) < span
+}
+
+// disksFromECS translates the disks of a reply.
+func disksFromECS(reply *sdkecs.DescribeDisksResponse) []disk.Disk {
+	disks := make([]disk.Disk, len(reply.Disks.Disk))
+	for i, shown := range reply.Disks.Disk {
+		disks[i] = fromECS(shown)
+	}
+	return disks
 }
 
 // fromECS translates a disk of ECS.

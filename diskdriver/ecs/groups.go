@@ -51,32 +51,13 @@ func (gs *groups) CreateGroup(ctx context.Context, spec disk.GroupSpec, token di
 // GetGroup reads one group with its members as DescribeSnapshots shows them.
 // NotFound: ECS doesn't show it.
 func (gs *groups) GetGroup(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-	groups, err := gs.byID(ctx, []disk.GroupID{id})
-	group, found := groups[id]
-	return shownGroup(id, batch.Observation[disk.Group]{Value: group, Found: found}, err)
-}
-
-// shownGroup is what a read says of a group.
-func shownGroup(id disk.GroupID, got batch.Observation[disk.Group], err error) (disk.Group, error) {
-	switch {
-	case err != nil:
-		return disk.Group{}, err
-	case !got.Found:
-		return disk.Group{}, &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot group %s", id)}
-	}
-	return got.Value, nil
+	return gs.reads.Shown(id)(gs.reads.Once(ctx, id))
 }
 
 // AwaitGroup is to groups what AwaitSnapshot is to snapshots: all who wait share
 // calls, one for ten groups and one for a hundred members.
 func (gs *groups) AwaitGroup(ctx context.Context, id disk.GroupID, seen func(disk.Group) (done bool, err error)) (disk.Group, error) {
-	read := func(ctx context.Context) (disk.Group, error) {
-		got, err := gs.reads.Once(ctx, id)
-		return shownGroup(id, got, err)
-	}
-	return batch.Poll(ctx, snapshotPauses, read, seen, func(disk.Group) error {
-		return &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.Pending, Err: fmt.Errorf("snapshot group %s is not cut yet", id)}
-	})
+	return gs.reads.Poll(ctx, id, snapshotPauses, seen, func(disk.Group) string { return fmt.Sprintf("snapshot group %s is not cut yet", id) })
 }
 
 // groupForm is the form of the IDs that ECS gives to groups.
@@ -103,11 +84,7 @@ func (gs *groups) byID(ctx context.Context, ids []disk.GroupID) (map[disk.GroupI
 	if err := gs.fill(ctx, all); err != nil {
 		return nil, err
 	}
-	found := make(map[disk.GroupID]disk.Group, len(all))
-	for _, group := range all {
-		found[group.ID] = group
-	}
-	return found, nil
+	return byKey(all, func(g disk.Group) disk.GroupID { return g.ID }), nil
 }
 
 // FindGroups returns every group that has all the tags, without what only

@@ -82,36 +82,15 @@ var snapshotForm = regexp.MustCompile(`^s-[0-9a-z]{1,60}$`)
 // doesn't show it.
 func (s *snapshots) GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
 	if !possibleID.MatchString(string(id)) {
-		return disk.Snapshot{}, noSnapshot(id)
+		return s.reads.Shown(id)(batch.Observation[disk.Snapshot]{}, nil)
 	}
-	got, err := s.reads.Get(ctx, id)
-	return shownSnapshot(id, got, err)
-}
-
-// shownSnapshot is what a shared read says of a snapshot.
-func shownSnapshot(id disk.SnapshotID, got batch.Observation[disk.Snapshot], err error) (disk.Snapshot, error) {
-	switch {
-	case err != nil:
-		return disk.Snapshot{}, err
-	case !got.Found:
-		return disk.Snapshot{}, noSnapshot(id)
-	}
-	return got.Value, nil
-}
-
-// noSnapshot is the error for a snapshot that a read doesn't show.
-func noSnapshot(id disk.SnapshotID) error {
-	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.NotFound, Err: fmt.Errorf("ECS shows no snapshot %s", id)}
+	return s.reads.Shown(id)(s.reads.Get(ctx, id))
 }
 
 // byID reads up to a hundred snapshots.
 func (s *snapshots) byID(ctx context.Context, ids []disk.SnapshotID) (map[disk.SnapshotID]disk.Snapshot, error) {
 	all, err := s.ListSnapshots(ctx, disk.SnapshotFilter{IDs: ids})
-	found := make(map[disk.SnapshotID]disk.Snapshot, len(all))
-	for _, shot := range all {
-		found[shot.ID] = shot
-	}
-	return found, err
+	return byKey(all, func(s disk.Snapshot) disk.SnapshotID { return s.ID }), err
 }
 
 // ListSnapshots returns every snapshot of the region that passes the filter,
@@ -180,14 +159,10 @@ var snapshotPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * ti
 // who wait share calls.
 func (s *snapshots) AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error) {
 	if !possibleID.MatchString(string(id)) {
-		return disk.Snapshot{}, noSnapshot(id)
+		return s.reads.Shown(id)(batch.Observation[disk.Snapshot]{}, nil)
 	}
-	read := func(ctx context.Context) (disk.Snapshot, error) {
-		got, err := s.reads.Once(ctx, id)
-		return shownSnapshot(id, got, err)
-	}
-	return batch.Poll(ctx, snapshotPauses, read, seen, func(last disk.Snapshot) error {
-		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Pending, Err: fmt.Errorf("snapshot %s is not there yet: %s", id, last.Phase())}
+	return s.reads.Poll(ctx, id, snapshotPauses, seen, func(last disk.Snapshot) string {
+		return fmt.Sprintf("snapshot %s is not there yet: %s", id, last.Phase())
 	})
 }
 

@@ -9,18 +9,17 @@ import (
 )
 
 // Poll reads a thing again and again until seen is done with it or has an error,
-// and returns it as it was seen last. The pauses are those between two reads; the
-// last one is repeated. NotFound: as many reads in a row as there are pauses
-// didn't show it. When ctx leaves no more time than to answer, the error is that
-// of late. A read that ECS throttles or doesn't answer ends nothing.
-func Poll[T any](
-	ctx context.Context, pauses []time.Duration, read func(context.Context) (T, error), seen func(T) (done bool, err error), late func(last T) error,
-) (T, error) {
+// and returns it as it was seen last; all who wait share calls. The pauses are
+// those between two reads; the last one is repeated. NotFound: as many reads in a
+// row as there are pauses didn't show it. Pending: ctx leaves no more time than to
+// answer; late says what is waited for. A read that ECS throttles or doesn't answer
+// ends nothing.
+func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, seen func(V) (done bool, err error), late func(last V) string) (V, error) {
 	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
-	var last T
+	var last V
 	for reads, absent := 0, 0; ; reads++ {
-		got, err := read(limited)
+		got, err := r.Shown(id)(r.Once(limited, id))
 		switch {
 		case err == nil:
 			absent, last = 0, got
@@ -37,7 +36,7 @@ func Poll[T any](
 		select {
 		case <-time.After(pauses[min(reads, len(pauses)-1)]):
 		case <-limited.Done():
-			return last, late(last)
+			return last, r.failed(disk.Pending, "%s", late(last))
 		}
 	}
 }

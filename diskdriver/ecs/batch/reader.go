@@ -47,8 +47,8 @@ type Reader[K ~string, V any] struct {
 
 // Config says how a Reader reads.
 type Config[K ~string, V any] struct {
-	// Action is that of the calls, for errors.
-	Action string
+	// Action is that of the calls, and Noun what they read, for errors.
+	Action, Noun string
 	// Form is that of the IDs that can share a call; nil for all. Each other ID
 	// has a call of its own, for ECS may refuse a call for one bad ID.
 	Form *regexp.Regexp
@@ -122,6 +122,17 @@ func (r *Reader[K, V]) Get(ctx context.Context, id K) (Observation[V], error) {
 func (r *Reader[K, V]) Once(ctx context.Context, id K) (Observation[V], error) {
 	now := time.Now()
 	return r.await(ctx, &request[K, V]{id: id, since: now, due: now, wanted: certain})
+}
+
+// Shown takes what a read shows of a thing and returns the thing. NotFound: the read
+// doesn't show it.
+func (r *Reader[K, V]) Shown(id K) func(Observation[V], error) (V, error) {
+	return func(got Observation[V], err error) (V, error) {
+		if err == nil && !got.Found {
+			err = r.failed(disk.NotFound, "ECS shows no %s %s", r.config.Noun, id)
+		}
+		return got.Value, err
+	}
 }
 
 // certain is for who wants to know how things are, whatever that is.

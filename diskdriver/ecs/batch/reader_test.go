@@ -118,16 +118,18 @@ func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 }
 
 func TestPollEnds(t *testing.T) {
+	there := map[disk.ID]disk.Disk{"d-bp1a": {ID: "d-bp1a"}}
 	for name, test := range map[string]struct {
-		read error
-		seen error
-		want disk.Kind
-		took time.Duration
+		shown map[disk.ID]disk.Disk
+		read  error
+		seen  error
+		want  disk.Kind
+		took  time.Duration
 	}{
-		"an error of the watcher": {seen: disk.Errorf(disk.Blocked, "no"), want: disk.Blocked},
+		"an error of the watcher": {shown: there, seen: disk.Errorf(disk.Blocked, "no"), want: disk.Blocked},
 		"refused for good":        {read: disk.Errorf(disk.Denied, "no"), want: disk.Denied},
-		"absent":                  {read: disk.Errorf(disk.NotFound, "no"), want: disk.NotFound, took: time.Second},
-		"in time to answer":       {want: disk.Pending, took: 8 * time.Second},
+		"absent":                  {want: disk.NotFound, took: time.Second},
+		"in time to answer":       {shown: there, want: disk.Pending, took: 8 * time.Second},
 		"throttled":               {read: disk.Errorf(disk.Throttled, "no"), want: disk.Pending, took: 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,10 +137,11 @@ func TestPollEnds(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				began := time.Now()
-				_, err := Poll(ctx, []time.Duration{time.Second, 2 * time.Second}, func(context.Context) (int, error) { return 1, test.read },
-					func(int) (bool, error) { return false, test.seen }, func(int) error { return disk.Errorf(disk.Pending, "late") })
+				r := readerOf(func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error) { return test.shown, test.read })
+				_, err := r.Poll(ctx, "d-bp1a", []time.Duration{time.Second, 2 * time.Second},
+					func(disk.Disk) (bool, error) { return false, test.seen }, func(disk.Disk) string { return "late" })
 				ecstest.WantKind(t, err, test.want)
-				if took := time.Since(began); took != test.took {
+				if took := time.Since(began).Truncate(100 * time.Millisecond); took != test.took {
 					t.Errorf("it took %v, want %v", took, test.took)
 				}
 			})
