@@ -27,8 +27,8 @@ const (
 	// yieldPart is the part of its share that a client leaves to all clients
 	// until late in the window.
 	yieldPart = 3
-	// lateTime is how long before its end that is. leastLateTime remains of it
-	// while the end is known roughly.
+	// lateTime is how long before its end that is, and leastLateTime what is counted
+	// on, for the end may be known roughly.
 	lateTime      = 15 * time.Second
 	leastLateTime = 8 * time.Second
 	// latePause is the mean time between two calls of a client then, however
@@ -39,9 +39,8 @@ const (
 	// which the client did not use its share, the share is forgotten.
 	unusedKept = 3
 
-	// leastMore and longestStreak bound by how much a share grows in a window.
-	leastMore     = 10
-	longestStreak = 4
+	// leastMore is by how much even a small share can grow in a window.
+	leastMore = 10
 	// acceptedPerRefusal is how many accepted calls allow one refusal.
 	acceptedPerRefusal = 30
 	// leastCredit is what every client may risk in a window, and maxCredit what
@@ -75,7 +74,6 @@ type windows struct {
 
 	seq      int       // grows with each window
 	opens    time.Time // when the present one opened; zero before the first call
-	ends     time.Time // from when on the next one may be open
 	sent     int       // calls sent in it
 	accepted int       // of these
 	yield    int       // calls of the share that are left until late
@@ -83,7 +81,6 @@ type windows struct {
 	ramp     int       // calls in flight at most while nothing else limits them
 
 	share  int     // calls that the last window accepted; 0 if none has refused any
-	streak int     // windows in a row that accepted all that was asked for beyond the share
 	unused int     // windows in a row that refused nothing, and in which fewer calls were sent than the share
 	credit float64 // refusals that may be risked
 
@@ -159,7 +156,6 @@ func (w *windows) width(now time.Time) int {
 		return min(w.ramp, max(startConcurrency, w.accepted/acceptedPerRefusal), w.concurrency)
 	case w.sent < w.share-w.yield:
 		return min(w.concurrency, w.share/burstWidth+1)
-	case !now.Before(w.ends): // a call could count for the next window
 	case w.sent < w.share:
 		return min(w.concurrency, w.share/lateWidth+1)
 	case w.credit > 0 && w.sent < w.share+w.more():
@@ -168,9 +164,8 @@ func (w *windows) width(now time.Time) int {
 	return 0
 }
 
-// more is how many calls beyond its share the client asks for in a window: as
-// many again, and more after each window that accepted them all.
-func (w *windows) more() int { return max(leastMore, w.share) << w.streak }
+// more is how many calls beyond its share the client asks for in a window.
+func (w *windows) more() int { return max(leastMore, w.share) }
 
 // roll begins a new window when its time has come. Of windows that nothing is
 // known of the likeliest start is that of a minute.
@@ -191,12 +186,6 @@ func (w *windows) roll(now time.Time) {
 // settle learns the share from a window that is over, and after which so many have
 // passed, itself counted.
 func (w *windows) settle(passed int) {
-	switch {
-	case w.refused:
-		w.streak = 0
-	case w.share > 0 && w.accepted >= w.share+w.more():
-		w.streak = min(w.streak+1, longestStreak)
-	}
 	if w.share > 0 && !w.refused {
 		w.share = max(w.share, w.accepted)
 	}
@@ -217,18 +206,8 @@ func (w *windows) begin(at time.Time) {
 		return
 	}
 	w.ramp = 1
-	if w.yield = 0; w.share >= yieldPart {
-		w.yield = int(float64(w.share)/yieldPart + rand.Float64())
-	}
-	w.ends = at.Add(window)
-	if w.sure {
-		w.ends = w.ends.Add(w.after.Sub(w.by))
-	}
-	w.late = at.Add(window - lateTime)
-	if latest := w.ends.Add(-leastLateTime); latest.Before(w.late) {
-		w.late = latest
-	}
-	w.late = w.late.Add(rand.N(w.latePause()))
+	w.yield = w.share / yieldPart
+	w.late = at.Add(window - lateTime + rand.N(w.latePause()))
 }
 
 func (w *windows) earn(credit float64) { w.credit = min(maxCredit, w.credit+credit) }
@@ -298,7 +277,7 @@ func (w *windows) refuse(s stamp, now time.Time) {
 func (w *windows) nextProbe(now time.Time) time.Time {
 	if w.sure {
 		first, surely := w.nextOpening(now)
-		switch within := likeliest(first, surely); {
+		switch within := first.Add(surely.Sub(first) / 2); {
 		case w.credit > -1 && surely.Sub(first) > narrow && within.After(now):
 			return within // accepted there, it shows an opening; without a refusal before it would show nothing
 		case w.refusals <= 2 || surely.Sub(now) < lastBackoff:
@@ -321,15 +300,6 @@ func (w *windows) nextProbe(now time.Time) time.Time {
 	}
 	w.refusals = 0
 	return minute.Add(rand.N(firstBackoff / 4))
-}
-
-// likeliest is where in a span a probe tells most of when a window opens: just
-// before a minute begins, if the span ends with that, or else in the middle.
-func likeliest(after, by time.Time) time.Time {
-	if minute := by.Truncate(window); by.Sub(minute) < narrow {
-		return minute.Add(-narrow / 2)
-	}
-	return after.Add(by.Sub(after) / 2)
 }
 
 // earliest is the soonest that a call may be sent before which so many others
