@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	sdkecs "github.com/aliyun/alibaba-cloud-sdk-go/services/ecs"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -71,23 +70,20 @@ func (a *attachments) Await(ctx context.Context, id disk.ID, seen func(disk.Disk
 	return a.reads.Await(ctx, a.recent.UnderWay(id), seen)
 }
 
-// Attach asks ECS to attach a disk to an instance, and reads the disk until seen says that it is done; it returns the disk as it was
-// seen last. With force a regional disk is taken from an instance of another zone.
+// Attach asks ECS to attach a disk to an instance, and reads the disk until seen
+// says that it is done; it returns the disk as it was seen last. With force a
+// regional disk is taken from an instance of another zone.
 //
-// Calls for one instance queue up (package instancequeue). A call that ECS is at work on already is not made again. Pending: ECS is
-// at work on it, or others are first; the same call later ends it. NodeFull: the instance takes no more. UnknownOutcome: ECS may or
-// may not attach it.
+// Calls for one instance queue up (package instancequeue). A call that ECS is at
+// work on already is not made again. Pending: ECS is at work on it, or others are
+// first; the same call later ends it. NodeFull: the instance takes no more.
+// UnknownOutcome: ECS may or may not attach it.
 func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id disk.ID, force bool, seen judge) (disk.Disk, error) {
-	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}, judge: seen}
+	o := &operation{role: a, action: transport.AttachDisk.Name, instance: instance, judge: seen,
+		asked: instancequeue.Operation{Verb: instancequeue.Attach, Disk: id}}
 	o.call = func() error {
-		_, err := transport.AttachDisk.SendInTurn(ctx, a.session, o.slot, func(r *sdkecs.AttachDiskRequest) {
-			r.InstanceId, r.DiskId = string(instance), string(id)
-			if force {
-				r.Force = requests.NewBoolean(true)
-			}
-			if o.bound {
-				r.DeleteWithInstance = requests.NewBoolean(true)
-			}
+		_, err := transport.AttachDisk.SendAdmitted(ctx, a.session, o.slot, func(r *sdkecs.AttachDiskRequest) {
+			r.InstanceId, r.DiskId, r.Force, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(force), trueOrUnset(o.bound)
 		})
 		return err
 	}
@@ -100,16 +96,14 @@ func (a *attachments) Attach(ctx context.Context, instance disk.InstanceID, id d
 	return o.run(ctx, batch.Change{Disk: id, Kind: batch.Attach})
 }
 
-// Detach asks ECS to detach a disk from an instance, and else is Attach; it returns no disk if ECS has
-// said that there is no such one.
+// Detach asks ECS to detach a disk from an instance, and else is Attach; it returns
+// no disk if ECS has said that there is no such one.
 func (a *attachments) Detach(ctx context.Context, instance disk.InstanceID, id disk.ID, seen judge) (disk.Disk, error) {
-	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}, judge: seen}
+	o := &operation{role: a, action: transport.DetachDisk.Name, instance: instance, judge: seen,
+		asked: instancequeue.Operation{Verb: instancequeue.Detach, Disk: id}}
 	o.call = func() error {
-		_, err := transport.DetachDisk.SendInTurn(ctx, a.session, o.slot, func(r *sdkecs.DetachDiskRequest) {
-			r.InstanceId, r.DiskId = string(instance), string(id)
-			if o.bound {
-				r.DeleteWithInstance = requests.NewBoolean(true)
-			}
+		_, err := transport.DetachDisk.SendAdmitted(ctx, a.session, o.slot, func(r *sdkecs.DetachDiskRequest) {
+			r.InstanceId, r.DiskId, r.DeleteWithInstance = string(instance), string(id), trueOrUnset(o.bound)
 		})
 		return err
 	}
@@ -208,7 +202,7 @@ func (o *operation) ask(ctx context.Context) error {
 			o.answered, o.took = time.Now(), o.age()
 			o.slot.Accepted()
 			return nil
-		case errors.Is(err, transport.ErrNotReady):
+		case errors.Is(err, transport.ErrNotAdmitted):
 		case busy:
 			o.slot.Refused(limit)
 		case code == boundCode && !o.bound:

@@ -20,9 +20,8 @@ import (
 
 // The codes by which a ModifyDiskSpec that changes nothing says what it would do.
 const (
-	wouldWork  = "DryRunOperation"
-	isSo       = "NoChangeInDiskCategoryAndPerformanceLevel"
-	notChanged = "" // it was accepted, which a dry run never is
+	wouldWork = "DryRunOperation"
+	isSo      = "NoChangeInDiskCategoryAndPerformanceLevel"
 )
 
 // changes changes disks in place.
@@ -41,13 +40,11 @@ func (c *changes) TryMove(ctx context.Context, id disk.ID, m disk.Move) error {
 		fillMove(r, id, m)
 		r.DryRun = requests.NewBoolean(true)
 	})
-	switch transport.CodeOf(err) {
-	case wouldWork, isSo:
+	switch code := transport.CodeOf(err); {
+	case code == wouldWork || code == isSo:
 		return nil
-	case notChanged:
-		if err == nil {
-			return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.UnknownOutcome, Err: errors.New("ECS took a dry run for a real one")}
-		}
+	case err == nil: // a dry run is never accepted
+		return &disk.Error{Op: transport.ModifyDiskSpec.Name, Disk: id, Kind: disk.UnknownOutcome, Err: errors.New("ECS took a dry run for a real one")}
 	}
 	return ofDisk(id, err)
 }

@@ -47,6 +47,14 @@ func timeFromECS(text string) time.Time {
 
 func integer(n int64) requests.Integer { return requests.Integer(strconv.FormatInt(n, 10)) }
 
+// trueOrUnset leaves a parameter out of a request unless it is true.
+func trueOrUnset(on bool) requests.Boolean {
+	if on {
+		return requests.NewBoolean(true)
+	}
+	return ""
+}
+
 // texts returns IDs as a request has them.
 func texts[T ~string](ids []T) []string {
 	all := make([]string, len(ids))

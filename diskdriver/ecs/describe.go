@@ -104,21 +104,20 @@ var errBlind = errors.New("ECS shows these credentials no disk at all, in the wh
 // checkSight returns nil if ECS shows the account any disk, if need be after one
 // more call, and else an error of Kind Denied.
 func (d *describer) checkSight(ctx context.Context) error {
+	blind := &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
 	switch {
 	case within(&d.sawDisks, evidenceLasts):
 		return nil
 	case within(&d.sawNo, blindLasts):
-		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
+		return blind
 	}
 	reply, err := d.page(ctx, anyDisk)
-	switch {
-	case err != nil:
+	if err != nil || len(reply.Disks.Disk) > 0 {
 		return err
-	case len(reply.Disks.Disk) > 0:
-		return nil
 	}
 	markNow(&d.sawNo)
-	return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, RequestID: reply.RequestId, Err: errBlind}
+	blind.RequestID = reply.RequestId
+	return blind
 }
 
 func markNow(at *atomic.Pointer[time.Time]) {

@@ -84,9 +84,7 @@ func fillCreate(r *sdkecs.CreateDiskRequest, spec disk.Spec, try disk.Attempt, t
 	if traits.IOPS && spec.ProvisionedIOPS > 0 {
 		r.ProvisionedIops = integer(spec.ProvisionedIOPS)
 	}
-	if traits.Bursting && spec.Bursting {
-		r.BurstingEnabled = requests.NewBoolean(true)
-	}
+	r.BurstingEnabled = trueOrUnset(traits.Bursting && spec.Bursting)
 	r.Tag = tagsToECS(spec.Tags, func(key, value string) sdkecs.CreateDiskTag { return sdkecs.CreateDiskTag{Key: key, Value: value} })
 }
 

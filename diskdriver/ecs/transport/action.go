@@ -100,14 +100,14 @@ func read[Q requests.AcsRequest, R responses.AcsResponse](
 // a fresh request, for the SDK keeps in a request what it signed. The errors are
 // those of the tables in codes.go.
 func (a Action[Q, R]) Send(ctx context.Context, s *Session, fill func(Q)) (R, error) {
-	return a.SendInTurn(ctx, s, always{}, fill)
+	return a.SendAdmitted(ctx, s, admitAll{}, fill)
 }
 
-// SendInTurn is Send for a call that needs leave at the moment when ECS's limits
-// have room for it. The error is ErrNotReady if it didn't get that.
-func (a Action[Q, R]) SendInTurn(ctx context.Context, s *Session, turn Turn, fill func(Q)) (R, error) {
+// SendAdmitted is Send for a call that has to be admitted at the moment when ECS's
+// limits have room for it. The error is ErrNotAdmitted if it isn't.
+func (a Action[Q, R]) SendAdmitted(ctx context.Context, s *Session, admission Admission, fill func(Q)) (R, error) {
 	var reply R
-	err := s.send(ctx, a.action, turn, func() (requests.AcsRequest, responses.AcsResponse) {
+	err := s.send(ctx, a.action, admission, func() (requests.AcsRequest, responses.AcsResponse) {
 		request := a.newRequest()
 		fill(request)
 		reply = a.newReply()
@@ -120,18 +120,18 @@ func (a Action[Q, R]) SendInTurn(ctx context.Context, s *Session, turn Turn, fil
 	return reply, nil
 }
 
-// Turn is asked at the moment when a call could be sent.
-type Turn interface {
+// Admission decides on a call at the moment when it could be sent.
+type Admission interface {
 	// Start says whether the call may be sent now, and counts it if so.
 	Start() bool
 	// Unsent takes that back: the call was throttled, and will come again.
 	Unsent()
 }
 
-type always struct{}
+type admitAll struct{}
 
-func (always) Start() bool { return true }
-func (always) Unsent()     {}
+func (admitAll) Start() bool { return true }
+func (admitAll) Unsent()     {}
 
 // isWhole says whether a reply holds what was asked for: ECS's gateway may answer
 // 200 with nothing in it. An ID must not be empty, and a list must be there, for

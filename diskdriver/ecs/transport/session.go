@@ -89,8 +89,8 @@ func (t *Transport) Session(keys credentials.Provider) *Session {
 // Throttled says whether ECS throttles an action just now.
 func (s *Session) Throttled(action string) bool { return s.limiters[action].Throttled() }
 
-// ErrNotReady ends a call that didn't get its turn.
-var ErrNotReady = fmt.Errorf("%w, for another call is first", ratelimit.ErrNotSent)
+// ErrNotAdmitted ends a call that its Admission held back.
+var ErrNotAdmitted = fmt.Errorf("%w, for another call is first", ratelimit.ErrNotSent)
 
 // ErrSuspended ends a call that would change something for a caller that may have
 // been replaced meanwhile.
@@ -100,21 +100,21 @@ var ErrSuspended = disk.Errorf(disk.Pending, "%w, for the driver did not run for
 type build func() (requests.AcsRequest, responses.AcsResponse)
 
 // send makes one call, again and again while it is throttled.
-func (s *Session) send(ctx context.Context, a action, turn Turn, build build) error {
+func (s *Session) send(ctx context.Context, a action, admission Admission, build build) error {
 	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	return s.limiters[a.Name].Do(limited, func() error {
 		if a.mutates && suspension.Happened(ctx) {
 			return ErrSuspended
 		}
-		if !turn.Start() {
-			return ErrNotReady
+		if !admission.Start() {
+			return ErrNotAdmitted
 		}
 		began := time.Now()
 		err := s.try(ctx, a, build)
 		s.transport.metrics.observe(a.Name, err, time.Since(began))
 		if err != nil && disk.KindOf(err) == disk.Throttled {
-			turn.Unsent()
+			admission.Unsent()
 		}
 		return err
 	})
