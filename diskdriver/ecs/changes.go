@@ -113,6 +113,10 @@ func (c *changes) AwaitTask(ctx context.Context, id disk.ID, task disk.TaskID) e
 		}
 		return false, nil
 	}, func(sdkecs.Task) string { return fmt.Sprintf("task %s is not over yet", task) })
+	var late *disk.Error
+	if errors.As(err, &late) && late.Kind == disk.Pending {
+		late.Op = transport.ModifyDiskSpec.Name // what the caller waits for
+	}
 	return ofDisk(id, err)
 }
 
