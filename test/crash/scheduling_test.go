@@ -200,7 +200,7 @@ func TestNodeThatGetsItsLabelsLateServesItsClaimInItsOwnZone(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner(onlyEvents...)
 	node := s.Nodes[2]
-	comes := s.withoutLabels(node, "unlabelled")
+	comes := s.withoutLabels(node, "unlabelled", onlyEvents...)
 	if n := s.count("CreateVolume"); n > 0 {
 		t.Fatalf("the driver was asked %d times for a node in no zone", n)
 	}

@@ -84,10 +84,22 @@ func (s *scene) claimOnNode(claim, node string) {
 	s.awaitEvent(namespace, claim, node)
 }
 
-func lackNodeLabels(s *scene, claim string) func() error { return s.withoutLabels(s.Nodes[0], claim) }
+// changeUnseen changes something while the provisioner is away: it can't go on for
+// a moment as if nothing had changed.
+func (s *scene) changeUnseen(change func(), args ...string) {
+	s.Helper()
+	s.kill(victims{provisioner: true})
+	change()
+	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
+}
+
+func lackNodeLabels(s *scene, claim string) func() error {
+	return s.withoutLabels(s.Nodes[0], claim, onlyEvents...)
+}
 
 // withoutLabels makes a claim for a node that is in no zone until comes is called.
-func (s *scene) withoutLabels(node lab.Node, claim string) (comes func() error) {
+// The provisioner is started anew with the arguments.
+func (s *scene) withoutLabels(node lab.Node, claim string, args ...string) (comes func() error) {
 	s.Helper()
 	label := func(ctx context.Context, value string) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s,%q:%s}}}`, topology.ZoneKey, value, topology.WellKnownZoneKey, value)
@@ -95,7 +107,7 @@ func (s *scene) withoutLabels(node lab.Node, claim string) (comes func() error) 
 		return err
 	}
 	put := func() error { return label(context.Background(), fmt.Sprintf("%q", node.Zone)) }
-	s.must(label(s.Context(), "null"))
+	s.changeUnseen(func() { s.must(label(s.Context(), "null")) }, args...)
 	s.Cleanup(func() { s.must(put()) })
 	s.claimOnNode(claim, node.Name)
 	return put
@@ -106,7 +118,7 @@ func lackCSINode(s *scene, claim string) func() error {
 	nodes := s.Client.StorageV1().CSINodes()
 	there, err := nodes.Get(s.Context(), node, metav1.GetOptions{})
 	s.must(err)
-	s.must(nodes.Delete(s.Context(), node, metav1.DeleteOptions{}))
+	s.changeUnseen(func() { s.must(nodes.Delete(s.Context(), node, metav1.DeleteOptions{})) }, onlyEvents...)
 	s.claimOnNode(claim, node)
 	return func() error {
 		there.ResourceVersion, there.UID = "", ""
@@ -118,17 +130,17 @@ func lackCSINode(s *scene, claim string) func() error {
 // lackClass has the class go while the provisioner is away: Kubernetes gives a claim to it only as long as there is one.
 func lackClass(s *scene, claim string) func() error {
 	s.makeClass("gone")
-	s.kill(victims{provisioner: true})
-	s.must(s.claim(s.Context(), claim, "gone"))
-	s.must(s.await(s.Context(), "the claim is the provisioner's", limit, func(ctx context.Context) error {
-		object, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})
-		if err == nil && object.Annotations["volume.kubernetes.io/storage-provisioner"] == "" {
-			err = errors.New("it is nobody's")
-		}
-		return err
-	}))
-	s.must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "gone", metav1.DeleteOptions{}))
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), onlyEvents...)...))
+	s.changeUnseen(func() {
+		s.must(s.claim(s.Context(), claim, "gone"))
+		s.must(s.await(s.Context(), "the claim is the provisioner's", limit, func(ctx context.Context) error {
+			object, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})
+			if err == nil && object.Annotations["volume.kubernetes.io/storage-provisioner"] == "" {
+				err = errors.New("it is nobody's")
+			}
+			return err
+		}))
+		s.must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "gone", metav1.DeleteOptions{}))
+	}, onlyEvents...)
 	s.must(s.claim(s.Context(), claim+"-witness", atOnce))
 	s.bound(claim + "-witness") // the provisioner has come to the claim before
 	s.passed()
