@@ -26,8 +26,9 @@ const (
 	// has to be judged.
 	judgeEvery = 10 * time.Millisecond
 	judgeMany  = 200
-	// companyTime is for how long a request whose answer is certain to be wanted waits for others.
+	// companyTime is for how long a request waits for others whose answer is all but certain to be wanted: by ripeOver or more.
 	companyTime = 100 * time.Millisecond
+	ripeOver    = 0.9
 )
 
 // Reader answers requests for single disks, or other things of one sort, with
@@ -79,7 +80,8 @@ type request[K ~string, V any] struct {
 	wanted func(now time.Time) float64 // how likely a read is to show what is waited for, from 0 to 1
 	until  time.Time                   // nobody needs the answer later; zero: there is no such time
 
-	value  float64 // of wanted, when it was judged
+	value  float64   // of wanted, when it was judged
+	ripe   time.Time // since when that has been at least ripeOver
 	batch  *call[K, V]
 	done   bool
 	answer chan Observation[V]
@@ -266,7 +268,9 @@ func (r *Reader[K, V]) isHeld() bool {
 // isWorthwhile says whether a batch is likely to show enough of the requests that fit into it what they wait for.
 func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 	for _, q := range r.ready {
-		q.value = q.wanted(now)
+		if q.value = q.wanted(now); q.value >= ripeOver && q.ripe.IsZero() {
+			q.ripe = now
+		}
 	}
 	slices.SortStableFunc(r.ready, func(a, b *request[K, V]) int {
 		return cmp.Or(cmp.Compare(b.value, a.value), a.since.Compare(b.since))
@@ -274,7 +278,7 @@ func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 	var sum float64
 	for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
 		sum += q.value
-		if q.value == 1 && now.Sub(q.due) >= companyTime {
+		if q.value >= ripeOver && now.Sub(q.ripe) >= companyTime {
 			return true
 		}
 	}
