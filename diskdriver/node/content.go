@@ -18,41 +18,41 @@ import (
 type content struct {
 	system string // of the file system or whatever else blkid knows, such as ext4 or LVM2_member
 	table  string // of the partitions, such as gpt
-	bytes  looks
+	bytes  rawContent
 }
 
-// looks is how the bytes of a device look where a file system, a partition
+// rawContent is how the bytes of a device look where a file system, a partition
 // table or a copy of either would be, and in places spread all over it.
-type looks int
+type rawContent int
 
 const (
-	someBytes looks = iota // something is there
-	zeros                  // nothing but zeros
-	noise                  // as after a write of random bytes, or of an encrypted disk that was never written to
-	remains                // a copy of a file system's head is there
+	someBytes      rawContent = iota // something is there
+	zeros                            // nothing but zeros
+	looksRandom                      // as after a write of random bytes, or of an encrypted disk that was never written to
+	superblockCopy                   // a copy of a file system's head is there
 )
 
 // inspect looks at a device. It writes nothing.
 func inspect(ctx context.Context, d device) (content, error) {
-	c, err := known(ctx, d.path)
+	c, err := probe(ctx, d.path)
 	if err != nil {
 		return c, err
 	}
-	c.bytes, err = survey(d)
+	c.bytes, err = scan(d)
 	return c, err
 }
 
 // blkidNothing is how blkid ends if it knows nothing of what it sees.
 const blkidNothing = 2
 
-// known asks blkid. It doesn't believe its cache.
-func known(ctx context.Context, path string) (content, error) {
+// probe asks blkid. It doesn't believe its cache.
+func probe(ctx context.Context, path string) (content, error) {
 	out, err := exec.CommandContext(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", path).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		if exit.ExitCode() == blkidNothing {
 			return content{}, nil
 		}
-		return content{}, disk.Errorf(disk.Blocked, "blkid can't tell what is on %s: %w: %s", path, err, words(exit.Stderr))
+		return content{}, disk.Errorf(disk.Blocked, "blkid can't tell what is on %s: %w: %s", path, err, oneLine(exit.Stderr))
 	}
 	if err != nil {
 		return content{}, fmt.Errorf("run blkid: %w", err)
@@ -71,22 +71,22 @@ func known(ctx context.Context, path string) (content, error) {
 }
 
 const (
-	piece     = 4 << 10
-	head      = 1 << 20 // looked at whole at the beginning and the end
-	scattered = 64      // pieces looked at in between
+	piece   = 4 << 10
+	head    = 1 << 20 // looked at whole at the beginning and the end
+	samples = 64      // pieces looked at in between
 )
 
-// survey reads the beginning, the end, where copies of a superblock are, and
+// scan reads the beginning, the end, where copies of a superblock are, and
 // pieces spread evenly over the device.
-func survey(d device) (looks, error) {
+func scan(d device) (rawContent, error) {
 	f, err := os.Open(d.path)
 	if err != nil {
 		return someBytes, fmt.Errorf("open the device: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	for _, copied := range superblocks(d.size) {
-		if is, err := copied.in(f); err != nil || is {
-			return remains, err
+		if is, err := copied.isPresent(f); err != nil || is {
+			return superblockCopy, err
 		}
 	}
 	zero, random := true, true
@@ -104,7 +104,7 @@ func survey(d device) (looks, error) {
 	if zero {
 		return zeros, nil
 	}
-	return noise, nil
+	return looksRandom, nil
 }
 
 // offsets returns where a device of a size is looked at.
@@ -116,16 +116,15 @@ func offsets(size int64) []int64 {
 			all = append(all, tail)
 		}
 	}
-	for i := range int64(scattered) {
-		all = append(all, size/scattered*i/piece*piece)
+	for i := range int64(samples) {
+		all = append(all, size/samples*i/piece*piece)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// isRandom says whether bytes look drawn by lot. Of 256 values about all come
-// up in 4 096 draws; text, code, numbers and what a file system writes use far
-// fewer.
+// isRandom says whether bytes look random. 4 096 random bytes have nearly all of the
+// 256 values; text, code, numbers and what a file system writes have far fewer.
 func isRandom(piece []byte) bool {
 	var seen [256]bool
 	values := 0
@@ -187,8 +186,8 @@ func isExt(head []byte) bool {
 // isXFS says whether bytes are a copy of an xfs superblock.
 func isXFS(head []byte) bool { return bytes.HasPrefix(head, []byte("XFSB")) }
 
-// in says whether the copy is there.
-func (s superblock) in(r io.ReaderAt) (bool, error) {
+// isPresent says whether the copy is there.
+func (s superblock) isPresent(r io.ReaderAt) (bool, error) {
 	found := make([]byte, 128)
 	if _, err := r.ReadAt(found, s.at); err != nil {
 		return false, fmt.Errorf("read the device: %w", err)
@@ -196,5 +195,5 @@ func (s superblock) in(r io.ReaderAt) (bool, error) {
 	return s.is(found), nil
 }
 
-// words puts a program's output into one line.
-func words(output []byte) string { return strings.Join(strings.Fields(string(output)), " ") }
+// oneLine puts a program's output into one line.
+func oneLine(output []byte) string { return strings.Join(strings.Fields(string(output)), " ") }

@@ -53,11 +53,11 @@ func (d device) name() string { return filepath.Base(d.path) }
 // find returns the disk with a serial number. A device may be late: it is
 // looked for until shortly before the deadline.
 func (ds devices) find(ctx context.Context, serial string) (device, error) {
-	limit := lookLimit(ctx)
+	limit := findDeadline(ctx)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		d, found, err := ds.look(serial)
+		d, found, err := ds.findOnce(serial)
 		switch {
 		case err != nil || found:
 			return d, err
@@ -72,8 +72,8 @@ func (ds devices) find(ctx context.Context, serial string) (device, error) {
 	}
 }
 
-// lookLimit returns when to stop looking and say so.
-func lookLimit(ctx context.Context) time.Time {
+// findDeadline returns when to stop looking and say so.
+func findDeadline(ctx context.Context) time.Time {
 	limit := time.Now().Add(lookFor)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-margin).Before(limit) {
 		return deadline.Add(-margin)
@@ -81,9 +81,9 @@ func lookLimit(ctx context.Context) time.Time {
 	return limit
 }
 
-// look looks once. A link that leads to a disk with another serial number is
+// findOnce looks once. A link that leads to a disk with another serial number is
 // one that udev has yet to take away.
-func (ds devices) look(serial string) (device, bool, error) {
+func (ds devices) findOnce(serial string) (device, bool, error) {
 	nodes, err := ds.nodes(serial)
 	if err != nil || len(nodes) == 0 {
 		return device{}, false, err
@@ -161,15 +161,15 @@ func (ds devices) isLocal(name string) bool {
 // it shows none.
 func (ds devices) serial(name string) string {
 	for _, file := range []string{"serial", "device/serial"} {
-		if word := ds.attribute(name, file); word != "" {
-			return word
+		if value := ds.attribute(name, file); value != "" {
+			return value
 		}
 	}
 	return ""
 }
 
 // serials returns the serial numbers of the cloud disks that the node sees, but
-// that of the one that it lives on.
+// that of the host's own disk.
 func (ds devices) serials(kubelet string) ([]string, error) {
 	found := map[string]string{} // by kernel name
 	for _, link := range links {
@@ -195,7 +195,7 @@ func (ds devices) serials(kubelet string) ([]string, error) {
 		}
 	}
 	for name := range found {
-		if host, err := ds.hostLivesOn(name, kubelet); err != nil || host || ds.isLocal(name) {
+		if host, err := ds.isHostDisk(name, kubelet); err != nil || host || ds.isLocal(name) {
 			delete(found, name)
 		}
 	}
@@ -205,8 +205,8 @@ func (ds devices) serials(kubelet string) ([]string, error) {
 // partOf is how udev marks the link to a partition.
 var partOf = regexp.MustCompile(`-part\d+$`)
 
-// hostLivesOn says whether a disk is the one that the host lives on.
-func (ds devices) hostLivesOn(name, kubelet string) (bool, error) {
+// isHostDisk says whether a disk holds the host's root or the kubelet's directory.
+func (ds devices) isHostDisk(name, kubelet string) (bool, error) {
 	d, err := open(filepath.Join(ds.dev, name))
 	if err != nil {
 		return false, err
@@ -235,8 +235,8 @@ func open(path string) (device, error) {
 	return device{path: path, number: number, size: size}, nil
 }
 
-// left says whether a device that was open once is there no more.
-func (d device) left() bool {
+// isGone says whether a device that was open once is there no more.
+func (d device) isGone() bool {
 	now, err := open(d.path)
 	return err != nil || now.number != d.number || now.size == 0
 }
@@ -283,7 +283,7 @@ func (d device) checkSize(attached int64) error {
 	return nil
 }
 
-// checkHost refuses the disk that the host itself lives on.
+// checkHost refuses the host's own disk.
 func (ds devices) checkHost(d device, parts []device, kubelet string) error {
 	for _, dir := range []string{"/", kubelet} {
 		var stat unix.Stat_t
@@ -299,9 +299,9 @@ func (ds devices) checkHost(d device, parts []device, kubelet string) error {
 	return nil
 }
 
-// claim refuses a device that somebody holds: a mount in any namespace, a
+// checkUnused refuses a device that somebody holds: a mount in any namespace, a
 // volume manager, another formatting. The kernel gives it to one at a time.
-func (d device) claim() error {
+func (d device) checkUnused() error {
 	f, err := os.OpenFile(d.path, os.O_RDONLY|unix.O_EXCL, 0)
 	switch {
 	case errors.Is(err, unix.EBUSY):

@@ -33,7 +33,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err != nil {
 		return nil, err
 	}
-	size, err := whole.await(ctx, req.GetCapacityRange().GetRequiredBytes())
+	size, err := whole.awaitSize(ctx, req.GetCapacityRange().GetRequiredBytes())
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *Server) volumeAt(field, path, volume string) (string, error) {
 	if _, err := os.Lstat(path); path != "" && errors.Is(err, os.ErrNotExist) {
 		return "", nothing
 	}
-	real, err := s.paths.wanted(field, path)
+	real, err := s.paths.resolve(field, path)
 	if err != nil {
 		return "", err
 	}
@@ -78,12 +78,12 @@ func (s *Server) deviceAt(path string) (whole device, part *device, err error) {
 		}
 		number = numberOf(m)
 	}
-	return s.devices.numbered(number)
+	return s.devices.byNumber(number)
 }
 
-// numbered returns the disk with a device number, and its partition if the
+// byNumber returns the disk with a device number, and its partition if the
 // number is that of one.
-func (ds devices) numbered(number uint64) (whole device, part *device, err error) {
+func (ds devices) byNumber(number uint64) (whole device, part *device, err error) {
 	link := filepath.Join(ds.sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))
 	dir, err := filepath.EvalSymlinks(link)
 	if err != nil {
@@ -100,9 +100,9 @@ func (ds devices) numbered(number uint64) (whole device, part *device, err error
 	return d, nil, nil
 }
 
-// await waits until the node sees the device at a size, and returns its size.
-func (d device) await(ctx context.Context, required int64) (int64, error) {
-	limit := lookLimit(ctx)
+// awaitSize waits until the node sees the device at a size, and returns its size.
+func (d device) awaitSize(ctx context.Context, required int64) (int64, error) {
+	limit := findDeadline(ctx)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -139,11 +139,11 @@ func (s *Server) expand(ctx context.Context, volume disk.ID, at string, whole de
 	if readOnly, err := d.isReadOnly(); err != nil || readOnly {
 		return err
 	}
-	return s.grow(volume, d, at)
+	return s.growFileSystem(volume, d, at)
 }
 
-// grow lets a mounted file system fill its device.
-func (s *Server) grow(volume disk.ID, d device, at string) error {
+// growFileSystem lets a mounted file system fill its device.
+func (s *Server) growFileSystem(volume disk.ID, d device, at string) error {
 	if _, err := mount.NewResizeFs(utilexec.New()).Resize(d.path, at); err != nil {
 		return &disk.Error{Disk: volume, Kind: disk.Unexpected, Err: fmt.Errorf("grow the file system: %w", err)}
 	}
@@ -160,7 +160,7 @@ func growOffline(ctx context.Context, u use, d device, system string) error {
 		return err
 	}
 	if out, err := exec.CommandContext(context.WithoutCancel(ctx), "resize2fs", d.path).CombinedOutput(); err != nil {
-		return disk.Errorf(disk.Unexpected, "resize2fs %s: %w: %s", d.path, err, words(out))
+		return disk.Errorf(disk.Unexpected, "resize2fs %s: %w: %s", d.path, err, oneLine(out))
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func growPartition(ctx context.Context, whole, part device) error {
 		out, err = exec.CommandContext(ctx, "partx", "--update", "--nr", number, whole.path).CombinedOutput()
 	}
 	if err != nil {
-		return disk.Errorf(disk.Unexpected, "grow partition %s of %s: %w: %s", number, whole.path, err, words(out))
+		return disk.Errorf(disk.Unexpected, "grow partition %s of %s: %w: %s", number, whole.path, err, oneLine(out))
 	}
 	return nil
 }

@@ -22,16 +22,16 @@ var formats = map[string][]string{
 	"xfs":  {"mkfs.xfs", "-f"},
 }
 
-// marks are files that say which disks a format has begun on. They outlive the
+// formatMarkers are files that say which disks a format has begun on. They outlive the
 // process, so that a format that was cut short isn't taken for data.
-type marks struct {
+type formatMarkers struct {
 	dir string
 }
 
-func (m marks) path(u use) string { return filepath.Join(m.dir, u.serial) }
+func (m formatMarkers) path(u use) string { return filepath.Join(m.dir, u.serial) }
 
 // set says that a format begins; it is on the node's disk when it returns.
-func (m marks) set(u use) error {
+func (m formatMarkers) set(u use) error {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return hostError("remember that a format begins", err)
 	}
@@ -59,15 +59,15 @@ func syncDir(dir string) error {
 }
 
 // clear says that the format has ended, or that the disk has left.
-func (m marks) clear(serial string) error {
+func (m formatMarkers) clear(serial string) error {
 	if err := os.Remove(filepath.Join(m.dir, serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("forget a format that has ended: %w", err)
 	}
 	return nil
 }
 
-// begun says whether a format of this disk has begun and not ended.
-func (m marks) begun(u use) bool {
+// isSet says whether a format of this disk has begun and not ended.
+func (m formatMarkers) isSet(u use) bool {
 	content, err := os.ReadFile(m.path(u))
 	return err == nil && string(content) == string(u.volume)+"\n"
 }
@@ -82,22 +82,22 @@ func (s *Server) format(ctx context.Context, u use, d device) error {
 	if err := s.marks.set(u); err != nil {
 		return err
 	}
-	args := slices.Concat(formats[system][1:], u.words(system), []string{d.path})
+	args := slices.Concat(formats[system][1:], u.mkfsArgs(system), []string{d.path})
 	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "system", system, "args", args)
 	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[system][0], args...).CombinedOutput()
 	if err != nil {
-		return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[system][0], args, err, words(out))}
+		return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[system][0], args, err, oneLine(out))}
 	}
 	return s.marks.clear(u.serial)
 }
 
 // What e2fsck's exit status says (its manual page).
 const (
-	fsckMended     = 1
+	fsckCorrected  = 1
 	fsckUnreadable = 8 // as with a damaged superblock; less is damage further in
 )
 
-// check mends a file system before it is mounted for writing. The log of xfs is
+// check repairs a file system before it is mounted for writing. The log of xfs is
 // replayed by mounting it.
 func check(ctx context.Context, u use, d device, system string) error {
 	if u.unchecked || u.readOnly || system == "xfs" {
@@ -106,20 +106,20 @@ func check(ctx context.Context, u use, d device, system string) error {
 	return fsck(ctx, u, d, "-p")
 }
 
-// fsck lets e2fsck mend what it can mend without asking.
+// fsck has e2fsck repair what it can repair without asking.
 func fsck(ctx context.Context, u use, d device, args ...string) error {
 	out, err := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", append(args, d.path)...).CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &exit) && exit.ExitCode() == fsckMended:
-		klog.InfoS("A file system was mended", "volume", u.volume, "device", d.path, "output", words(out))
+	case errors.As(err, &exit) && exit.ExitCode() == fsckCorrected:
+		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "output", oneLine(out))
 		return nil
 	case errors.As(err, &exit) && exit.ExitCode() < fsckUnreadable:
-		return u.blocked("e2fsck can't mend the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, words(out))
+		return u.blockedError("e2fsck can't repair the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, oneLine(out))
 	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckUnreadable:
-		return u.blocked("e2fsck can't read the file system of %s: %s; repair it by hand with a copy of its superblock (e2fsck -b), or restore a snapshot", d.path, words(out))
+		return u.blockedError("e2fsck can't read the file system of %s: %s; repair it by hand with a copy of its superblock (e2fsck -b), or restore a snapshot", d.path, oneLine(out))
 	}
-	return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck %v %s: %w: %s", args, d.path, err, words(out))}
+	return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck %v %s: %w: %s", args, d.path, err, oneLine(out))}
 }

@@ -19,62 +19,62 @@ const (
 	format                // make a file system
 )
 
-// next decides what to do with a device by what is on it. It never decides to
+// plan decides what to do with a device by what is on it. It never decides to
 // format what may be data: a doubt is an error that says what to do.
-func (u use) next(c content, partitions int, unfinished bool) (step, error) {
+func (u use) plan(c content, partitions int, unfinished bool) (step, error) {
 	switch {
 	case slices.Contains(disk.Filesystems(), c.system):
 		if u.system != "" && u.system != c.system {
-			return keep, u.blocked("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.system, u.system, c.system)
+			return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.system, u.system, c.system)
 		}
 		return keep, nil
 	case unfinished && c.table == "":
-		return u.make("a format was begun on this node and not finished")
-	case c.bytes == remains && c.system == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
-		return keep, u.damaged()
+		return u.planFormat("a format was begun on this node and not finished")
+	case c.bytes == superblockCopy && c.system == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
+		return keep, u.damagedError()
 	case c.system != "":
-		return keep, u.blocked("the disk holds %s, which is none of %s; if nothing on it is needed, wipe it", c.system, strings.Join(disk.Filesystems(), ", "))
+		return keep, u.blockedError("the disk holds %s, which is none of %s; if nothing on it is needed, wipe it", c.system, strings.Join(disk.Filesystems(), ", "))
 	case c.table != "" && partitions == 1:
 		return partition, nil
 	case c.table != "" && partitions > 1:
-		return keep, u.blocked("the disk has %d partitions, and it can't be told which is the volume; allowed is one", partitions)
-	case c.table != "" && !c.mistaken():
-		return keep, u.blocked("the disk has an empty partition table (%s); if nothing on it is needed, wipe it", c.table)
+		return keep, u.blockedError("the disk has %d partitions, and it can't be told which is the volume; allowed is one", partitions)
+	case c.table != "" && !c.isMisreadTable():
+		return keep, u.blockedError("the disk has an empty partition table (%s); if nothing on it is needed, wipe it", c.table)
 	case c.bytes == zeros:
-		return u.make("it is all zeros")
-	case c.bytes == noise && u.origin == disk.OriginEmpty:
-		return u.make("it was made empty and holds random bytes")
-	case c.bytes == noise:
-		return keep, u.blocked("the disk holds random bytes, which may be data; if it was never used, set volume attribute %s to %q", disk.OriginKey, disk.OriginEmpty)
-	case c.bytes == remains:
-		return keep, u.damaged()
+		return u.planFormat("it is all zeros")
+	case c.bytes == looksRandom && u.origin == disk.OriginEmpty:
+		return u.planFormat("it was made empty and holds random bytes")
+	case c.bytes == looksRandom:
+		return keep, u.blockedError("the disk holds random bytes, which may be data; if it was never used, set volume attribute %s to %q", disk.OriginKey, disk.OriginEmpty)
+	case c.bytes == superblockCopy:
+		return keep, u.damagedError()
 	default:
-		return keep, u.blocked("the disk holds bytes that are no file system, perhaps one that is damaged; restore a snapshot, or wipe the disk if nothing on it is needed")
+		return keep, u.blockedError("the disk holds bytes that are no file system, perhaps one that is damaged; restore a snapshot, or wipe the disk if nothing on it is needed")
 	}
 }
 
-// mistaken says whether a partition table is none: blkid takes random bytes for
+// isMisreadTable says whether a partition table is none: blkid takes random bytes for
 // an ancient one now and then.
-func (c content) mistaken() bool { return c.table == "atari" && c.bytes == noise }
+func (c content) isMisreadTable() bool { return c.table == "atari" && c.bytes == looksRandom }
 
-// make decides to format, unless there is a reason not to write.
-func (u use) make(why string) (step, error) {
+// planFormat decides to format, unless there is a reason not to write.
+func (u use) planFormat(why string) (step, error) {
 	switch {
 	case u.readOnly:
-		return keep, u.blocked("the disk has no file system (%s), and none is made as the node may not write to it; use the volume for writing once", why)
+		return keep, u.blockedError("the disk has no file system (%s), and none is made as the node may not write to it; use the volume for writing once", why)
 	case u.origin == disk.OriginSnapshot || u.origin == disk.OriginVolume:
-		return keep, u.blocked("the disk was made from a %s and has no file system (%s); what is restored is never formatted; use it as a block volume", u.origin, why)
+		return keep, u.blockedError("the disk was made from a %s and has no file system (%s); what is restored is never formatted; use it as a block volume", u.origin, why)
 	}
 	return format, nil
 }
 
-// damaged is the error of a disk on which there was a file system.
-func (u use) damaged() error {
-	return u.blocked("the head of the disk's file system is damaged and a copy of it is left; repair it (e2fsck -b, xfs_repair) or restore a snapshot")
+// damagedError is the error of a disk on which there was a file system.
+func (u use) damagedError() error {
+	return u.blockedError("the head of the disk's file system is damaged and a copy of it is left; repair it (e2fsck -b, xfs_repair) or restore a snapshot")
 }
 
-// blocked is the error of a disk whose state somebody has to change.
-func (u use) blocked(text string, args ...any) error {
+// blockedError is the error of a disk whose state somebody has to change.
+func (u use) blockedError(text string, args ...any) error {
 	err := disk.Errorf(disk.Blocked, text, args...)
 	return &disk.Error{Disk: u.volume, Kind: disk.Blocked, Err: err}
 }

@@ -26,7 +26,7 @@ func TestNothingIsFormattedOnAGuess(t *testing.T) {
 		{"zeros, from a snapshot", func(*rig, *medium) {}, origin(disk.OriginSnapshot), "made from a snapshot and has no file system"},
 		{"zeros, from a volume", func(*rig, *medium) {}, origin(disk.OriginVolume), "made from a volume and has no file system"},
 		{"zeros, for reading only", func(*rig, *medium) {}, readOnlyNode, "the node may not write to it"},
-		{"text in the middle", func(_ *rig, m *medium) { m.write(m.size/scattered*7, []byte("data")) }, nil, "bytes that are no file system"},
+		{"text in the middle", func(_ *rig, m *medium) { m.write(m.size/samples*7, []byte("data")) }, nil, "bytes that are no file system"},
 		{"an ext4 whose head was wiped", func(r *rig, m *medium) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
 		{"an ext4 whose head is random", func(r *rig, m *medium) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, randomBytes(1<<20)) }, nil, "head of the disk's file system is damaged"},
 		{"an xfs whose head was wiped", func(r *rig, m *medium) { r.sh("mkfs.xfs", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
@@ -133,14 +133,14 @@ func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
 	v := r.volume(m)
-	u, err := understand(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	u, err := parseUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
 	r.ok(err)
 	r.ok(r.server.marks.set(u))
 	m.write(1<<29, []byte("half of a file system"))
 	m.write(5000, []byte("half of a file system"))
 	r.restart()
 	r.ok(r.stage(v))
-	if r.server.marks.begun(u) {
+	if r.server.marks.isSet(u) {
 		t.Error("the mark is left")
 	}
 }

@@ -32,67 +32,67 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		if place.path == "" {
 			continue
 		}
-		ill, err := s.illness(ctx, place.field, place.path, req.GetVolumeId())
+		found, err := s.problemAt(ctx, place.field, place.path, req.GetVolumeId())
 		if err != nil {
 			return nil, err
 		}
-		if ill != nil && !slices.ContainsFunc(health.HealthStatuses, func(e *csi.VolumeHealth_VolumeHealthEntry) bool { return e.Reason == ill.Reason }) {
-			health.HealthStatuses = append(health.HealthStatuses, ill)
+		if found != nil && !slices.ContainsFunc(health.HealthStatuses, func(e *csi.VolumeHealth_VolumeHealthEntry) bool { return e.Reason == found.Reason }) {
+			health.HealthStatuses = append(health.HealthStatuses, found)
 		}
 	}
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
 }
 
-// illness says what is wrong at one place of a volume; nil if nothing is.
-func (s *Server) illness(ctx context.Context, field, path, volume string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+// problemAt says what is wrong at one place of a volume; nil if nothing is.
+func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
 	at, err := s.volumeAt(field, path, volume)
 	switch {
 	case disk.KindOf(err) == disk.NotFound:
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, notMounted, "nothing is mounted at %s", path), nil
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, notMounted, "nothing is mounted at %s", path), nil
 	case err != nil:
 		return nil, err
 	}
 	if number, block := blockAt(at); block {
-		if s.devices.gone(number) {
-			return ill(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
+		if s.devices.isGone(number) {
+			return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
 		}
 		return nil, nil
 	}
-	return s.illnessOfSystem(ctx, disk.ID(volume), at, path)
+	return s.fileSystemProblem(ctx, disk.ID(volume), at, path)
 }
 
-// gone says whether the node has no device with a number any more.
-func (ds devices) gone(number uint64) bool {
-	_, _, err := ds.numbered(number)
+// isGone says whether the node has no device with a number any more.
+func (ds devices) isGone(number uint64) bool {
+	_, _, err := ds.byNumber(number)
 	return err != nil
 }
 
-// illnessOfSystem says what is wrong with a mounted file system.
-func (s *Server) illnessOfSystem(ctx context.Context, volume disk.ID, at, path string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
+// fileSystemProblem says what is wrong with a mounted file system.
+func (s *Server) fileSystemProblem(ctx context.Context, volume disk.ID, at, path string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
 	m, mounted, err := s.mounts.at(at)
 	if err != nil || !mounted {
 		return nil, err
 	}
-	if s.devices.gone(numberOf(m)) {
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
+	if s.devices.isGone(numberOf(m)) {
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
 	}
 	measured, err := s.probes.measure(ctx, volume, numberOf(m), at)
 	switch {
 	case disk.KindOf(err) == disk.Unreachable:
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
 	case err != nil:
 		return nil, err
 	}
 	if complaint := measured.complaint(); complaint != "" {
-		return ill(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, complaint), nil
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, complaint), nil
 	}
 	stopped := slices.Contains(m.SuperOptions, "emergency_ro") || slices.Contains(m.SuperOptions, "ro") && !slices.Contains(m.MountOptions, "ro")
 	if stopped {
-		return ill(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
+		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
 	}
 	return nil, nil
 }
 
-func ill(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {
+func problem(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {
 	return &csi.VolumeHealth_VolumeHealthEntry{Status: status, Reason: reason, Message: fmt.Sprintf(message, args...)}
 }

@@ -71,8 +71,8 @@ func (m mounts) unmount(path string) error {
 	}
 }
 
-// leave unmounts a path and removes it. Nothing there is success.
-func (m mounts) leave(path string) error {
+// unmountAndRemove unmounts a path and removes it. Nothing there is success.
+func (m mounts) unmountAndRemove(path string) error {
 	if err := m.unmount(path); err != nil {
 		return err
 	}

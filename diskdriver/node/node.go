@@ -36,15 +36,15 @@ type Config struct {
 // those of a context that ended.
 type Server struct {
 	csi.UnimplementedNodeServer
-	driver  string
-	facts   Facts
-	paths   paths
-	devices devices
-	mounts  mounts
-	marks   marks
-	stalls  stalls
-	probes  probes
-	leaving leaving
+	driver    string
+	facts     Facts
+	paths     paths
+	devices   devices
+	mounts    mounts
+	marks     formatMarkers
+	stalls    stalls
+	probes    probes
+	unmounted unmountedDevices
 }
 
 // New returns a Server; its error names what is wrong in the Config.
@@ -69,6 +69,6 @@ func New(config Config) (*Server, error) {
 		paths:   paths{kubelet: config.KubeletDir},
 		devices: devices{dev: config.Dev, sys: config.Sys},
 		mounts:  mounts{mounter: mount.New(""), kubelet: config.KubeletDir},
-		marks:   marks{dir: filepath.Join(config.KubeletDir, "plugins", config.Driver, "formatting")},
+		marks:   formatMarkers{dir: filepath.Join(config.KubeletDir, "plugins", config.Driver, "formatting")},
 	}, nil
 }

@@ -18,10 +18,10 @@ type paths struct {
 	kubelet string
 }
 
-// existing returns the real path of a directory or file that the kubelet has
+// resolveExisting returns the real path of a directory or file that the kubelet has
 // made.
-func (p paths) existing(field, path string) (string, error) {
-	real, err := p.wanted(field, path)
+func (p paths) resolveExisting(field, path string) (string, error) {
+	real, err := p.resolve(field, path)
 	if err != nil {
 		return "", err
 	}
@@ -31,10 +31,10 @@ func (p paths) existing(field, path string) (string, error) {
 	return real, nil
 }
 
-// wanted returns the real path of what may exist or not; the directory it is in
+// resolve returns the real path of what may exist or not; the directory it is in
 // does.
-func (p paths) wanted(field, path string) (string, error) {
-	if err := p.form(field, path); err != nil {
+func (p paths) resolve(field, path string) (string, error) {
+	if err := p.checkForm(field, path); err != nil {
 		return "", err
 	}
 	root, err := filepath.EvalSymlinks(p.kubelet)
@@ -56,18 +56,18 @@ func (p paths) wanted(field, path string) (string, error) {
 	return real, nil
 }
 
-// gone says whether there can be nothing at a path, for the directory it is in
+// isAbsent says whether there can be nothing at a path, for the directory it is in
 // doesn't exist.
-func (p paths) gone(field, path string) (bool, error) {
-	if err := p.form(field, path); err != nil {
+func (p paths) isAbsent(field, path string) (bool, error) {
+	if err := p.checkForm(field, path); err != nil {
 		return false, err
 	}
 	_, err := os.Lstat(filepath.Dir(path))
 	return errors.Is(err, os.ErrNotExist), nil
 }
 
-// form refuses what is no clean absolute path.
-func (paths) form(field, path string) error {
+// checkForm refuses what is no clean absolute path.
+func (paths) checkForm(field, path string) error {
 	switch {
 	case path == "":
 		return disk.Errorf(disk.Invalid, "%s is missing", field)

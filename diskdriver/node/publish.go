@@ -15,18 +15,18 @@ import (
 // NodePublishVolume gives a staged volume to a Pod (CSI spec,
 // NodePublishVolume). A staging mount that was lost is made again.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	u, err := understand(req)
+	u, err := parseUse(req)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetStagingTargetPath() == "" {
 		return nil, disk.Errorf(disk.Blocked, "staging_target_path is missing: a volume is staged before it is published")
 	}
-	staging, err := s.paths.existing("staging_target_path", req.GetStagingTargetPath())
+	staging, err := s.paths.resolveExisting("staging_target_path", req.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
 	}
-	target, err := s.paths.wanted("target_path", req.GetTargetPath())
+	target, err := s.paths.resolve("target_path", req.GetTargetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *Server) publish(p publication) error {
 		return err
 	}
 	if p.alone && len(others) > 0 {
-		return p.blocked("the volume is for one Pod at a time and is published already at %v", pathsOf(others))
+		return p.blockedError("the volume is for one Pod at a time and is published already at %v", pathsOf(others))
 	}
 	done, err := s.published(p)
 	if err != nil || done {
@@ -69,7 +69,7 @@ func (s *Server) publish(p publication) error {
 }
 
 // others returns where other Pods have the volume.
-func (s *Server) others(p publication) ([]place, error) {
+func (s *Server) others(p publication) ([]mountPoint, error) {
 	uses, err := s.mounts.uses(p.device.number)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Server) others(p publication) ([]place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ofOthers(besides(uses, p.staging), placeAt(root, p.target)), nil
+	return withoutPod(withoutStaging(uses, p.staging), parseMountPoint(root, p.target)), nil
 }
 
 // published says whether the volume is at its target as asked for. Something
@@ -98,7 +98,7 @@ func (s *Server) published(p publication) (bool, error) {
 	}
 	switch {
 	case number != p.device.number:
-		return false, p.blocked("something else is mounted at %s; unmount it", p.target)
+		return false, p.blockedError("something else is mounted at %s; unmount it", p.target)
 	case readOnly != p.readOnly:
 		return false, &disk.Error{Disk: p.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is published at %s with read-only %v; asked for is %v", p.target, readOnly, p.readOnly)}
 	}
@@ -115,7 +115,7 @@ func (s *Server) publishSystem(p publication) error {
 		options = append(options, "ro")
 	}
 	if err := s.mounts.mounter.Mount(p.staging, p.target, "", options); err != nil {
-		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.staging, p.target, err), s.mounts.leave(p.target))
+		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.staging, p.target, err), s.mounts.unmountAndRemove(p.target))
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (s *Server) publishBlock(p publication, shared bool) error {
 		return err
 	}
 	if shared && readOnly != p.readOnly {
-		return p.blocked("another Pod of this node has the block volume with read-only %v; all Pods of a node have it the same way", readOnly)
+		return p.blockedError("another Pod of this node has the block volume with read-only %v; all Pods of a node have it the same way", readOnly)
 	}
 	if err := p.device.setReadOnly(p.readOnly); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Server) publishBlock(p publication, shared bool) error {
 	}
 	_ = f.Close()
 	if err := s.mounts.mounter.Mount(p.device.path, p.target, "", []string{"bind"}); err != nil {
-		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.device.path, p.target, err), s.mounts.leave(p.target))
+		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.device.path, p.target, err), s.mounts.unmountAndRemove(p.target))
 	}
 	return nil
 }
@@ -150,14 +150,14 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVo
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	if gone, err := s.paths.gone("target_path", req.GetTargetPath()); err != nil || gone {
+	if gone, err := s.paths.isAbsent("target_path", req.GetTargetPath()); err != nil || gone {
 		return &csi.NodeUnpublishVolumeResponse{}, err
 	}
-	target, err := s.paths.wanted("target_path", req.GetTargetPath())
+	target, err := s.paths.resolve("target_path", req.GetTargetPath())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mounts.leave(target); err != nil {
+	if err := s.mounts.unmountAndRemove(target); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil

@@ -15,11 +15,11 @@ import (
 // mounts its file system, which it makes if the disk is provably blank (CSI
 // spec, NodeStageVolume).
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	u, err := understand(req)
+	u, err := parseUse(req)
 	if err != nil {
 		return nil, err
 	}
-	staging, err := s.paths.existing("staging_target_path", req.GetStagingTargetPath())
+	staging, err := s.paths.resolveExisting("staging_target_path", req.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *Server) stage(ctx context.Context, u use, staging string) (device, erro
 		return device{}, err
 	}
 	d, err := s.stageDevice(ctx, u, whole, parts, staging)
-	if err != nil && whole.left() {
+	if err != nil && whole.isGone() {
 		err = &disk.Error{Disk: u.volume, Kind: disk.Pending, Err: fmt.Errorf("%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)}
 	}
 	return d, err
@@ -71,10 +71,10 @@ func (s *Server) stageBlock(u use, d device, staging string) error {
 	if err != nil {
 		return err
 	}
-	if len(besides(uses, staging)) > 0 {
+	if len(withoutStaging(uses, staging)) > 0 {
 		return nil
 	}
-	if err := d.claim(); err != nil {
+	if err := d.checkUnused(); err != nil {
 		return err
 	}
 	return d.setReadOnly(u.readOnly)
@@ -89,7 +89,7 @@ func (s *Server) staged(u use, devices []device, staging string) (device, bool, 
 	}
 	at := slices.IndexFunc(devices, func(d device) bool { return d.number == numberOf(m) })
 	if at < 0 {
-		return device{}, false, u.blocked("%s is mounted at %s, which is not the volume's device; unmount it", m.Source, staging)
+		return device{}, false, u.blockedError("%s is mounted at %s, which is not the volume's device; unmount it", m.Source, staging)
 	}
 	readOnly := slices.Contains(m.MountOptions, "ro")
 	switch {
@@ -114,7 +114,7 @@ func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []d
 		return d, nil
 	}
 	// What was restored from a smaller disk is as small.
-	online := s.grow(u.volume, d, staging)
+	online := s.growFileSystem(u.volume, d, staging)
 	if online == nil {
 		return d, nil
 	}
@@ -135,16 +135,16 @@ func (s *Server) prepare(ctx context.Context, u use, whole device, parts []devic
 		if err != nil {
 			return d, "", err
 		}
-		uses = besides(uses, staging)
-		if slices.ContainsFunc(uses, func(p place) bool { return !p.device }) {
-			c, err := known(ctx, d.path)
+		uses = withoutStaging(uses, staging)
+		if slices.ContainsFunc(uses, func(p mountPoint) bool { return !p.device }) {
+			c, err := probe(ctx, d.path)
 			return d, c.system, err
 		}
 		if len(uses) > 0 {
 			return d, "", &disk.Error{Disk: u.volume, Kind: disk.InUse, Err: fmt.Errorf("%s is published as a block volume at %v", d.path, pathsOf(uses))}
 		}
 	}
-	if err := whole.claim(); err != nil {
+	if err := whole.checkUnused(); err != nil {
 		return whole, "", err
 	}
 	if err := whole.setReadOnly(u.readOnly); err != nil {
@@ -159,7 +159,7 @@ func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (d
 	if err != nil {
 		return d, "", err
 	}
-	next, err := u.next(c, len(parts), s.marks.begun(u))
+	next, err := u.plan(c, len(parts), s.marks.isSet(u))
 	switch {
 	case err != nil:
 		return d, "", err
@@ -169,7 +169,7 @@ func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (d
 		if err := s.format(ctx, u, d); err != nil {
 			return d, "", err
 		}
-		if c, err = known(ctx, d.path); err != nil {
+		if c, err = probe(ctx, d.path); err != nil {
 			return d, "", err
 		}
 		return d, c.system, nil
@@ -186,14 +186,14 @@ func (s *Server) choosePartition(ctx context.Context, u use, d device) (device, 
 	if err := d.setReadOnly(u.readOnly); err != nil {
 		return d, "", err
 	}
-	c, err := known(ctx, d.path)
+	c, err := probe(ctx, d.path)
 	if err != nil {
 		return d, "", err
 	}
 	if !slices.Contains(disk.Filesystems(), c.system) {
-		return d, "", u.blocked("the disk's only partition holds no file system that is allowed but %q; format it by hand, or wipe the disk if nothing on it is needed", c.system)
+		return d, "", u.blockedError("the disk's only partition holds no file system that is allowed but %q; format it by hand, or wipe the disk if nothing on it is needed", c.system)
 	}
-	if _, err := u.next(c, 0, false); err != nil {
+	if _, err := u.plan(c, 0, false); err != nil {
 		return d, "", err
 	}
 	return d, c.system, check(ctx, u, d, c.system)
@@ -214,7 +214,7 @@ func (s *Server) mountSystem(u use, d device, system, staging string) error {
 		return nil
 	}
 	if u.readOnly {
-		return u.blocked("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
+		return u.blockedError("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
 	}
-	return u.blocked("mount %s: %w; if its file system is damaged, repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
+	return u.blockedError("mount %s: %w; if its file system is damaged, repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
 }

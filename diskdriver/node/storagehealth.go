@@ -36,7 +36,7 @@ func (s *Server) NodeGetStorageHealth(context.Context, *csi.NodeGetStorageHealth
 	var hanging []string
 	names := map[string]bool{}
 	for _, serial := range serials {
-		d, found, err := s.devices.look(serial)
+		d, found, err := s.devices.findOnce(serial)
 		if err != nil || !found {
 			continue // it comes or goes, or is for NodeStageVolume to complain about
 		}

@@ -105,7 +105,7 @@ func TestTheStorageOfANodeIsAsItsDisksAre(t *testing.T) {
 	}
 	names := map[string]string{}
 	for _, serial := range []string{"s1", "s2"} {
-		d, found, err := r.server.devices.look(serial)
+		d, found, err := r.server.devices.findOnce(serial)
 		if r.ok(err); !found {
 			t.Fatalf("no device of %s", serial)
 		}

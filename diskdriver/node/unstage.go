@@ -23,10 +23,10 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	volume := disk.ID(req.GetVolumeId())
-	if gone, err := s.paths.gone("staging_target_path", req.GetStagingTargetPath()); err != nil {
+	if gone, err := s.paths.isAbsent("staging_target_path", req.GetStagingTargetPath()); err != nil {
 		return nil, err
 	} else if !gone {
-		staging, err := s.paths.wanted("staging_target_path", req.GetStagingTargetPath())
+		staging, err := s.paths.resolve("staging_target_path", req.GetStagingTargetPath())
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +34,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 			return nil, err
 		}
 	}
-	if err := s.leaving.wait(ctx, volume); err != nil {
+	if err := s.unmounted.wait(ctx, volume); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnstageVolumeResponse{}, nil
@@ -53,13 +53,13 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if err != nil {
 		return err
 	}
-	if err := unpublished(volume, besides(uses, staging)); err != nil {
+	if err := unpublished(volume, withoutStaging(uses, staging)); err != nil {
 		return err
 	}
 	if err := s.mounts.unmount(staging); err != nil {
 		return err
 	}
-	s.leaving.add(volume, device{path: m.Source, number: numberOf(m)})
+	s.unmounted.add(volume, device{path: m.Source, number: numberOf(m)})
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 // bound when it staged a block volume. The kubelet removes the staging path
 // next, which has to be empty. What isn't that bind is left alone.
 func (s *Server) unstageBlock(volume disk.ID, staging string) error {
-	at := takenOver(volume, staging)
+	at := foreignStagingBind(volume, staging)
 	for {
 		_, mounted, err := s.mounts.at(at)
 		if err != nil {
@@ -100,14 +100,14 @@ func (s *Server) unpublishedBlock(volume disk.ID, number uint64, staging string)
 	if err != nil {
 		return err
 	}
-	own := placeAt(root, staging)
-	return unpublished(volume, slices.DeleteFunc(besides(uses, staging), func(p place) bool {
+	own := parseMountPoint(root, staging)
+	return unpublished(volume, slices.DeleteFunc(withoutStaging(uses, staging), func(p mountPoint) bool {
 		return !p.device || p.volume != "" && own.volume != "" && p.volume != own.volume
 	}))
 }
 
 // unpublished refuses to unstage a volume that a Pod has.
-func unpublished(volume disk.ID, uses []place) error {
+func unpublished(volume disk.ID, uses []mountPoint) error {
 	if len(uses) == 0 {
 		return nil
 	}
@@ -130,15 +130,15 @@ func removeEmpty(path string) error {
 	return nil
 }
 
-// leaving is the devices of volumes that were unmounted, until nobody holds
-// them: the mount may live on in another mount namespace, as of a container
+// unmountedDevices is the devices of volumes that were unmounted, until nobody holds
+// them: another mount namespace may still have the mount, as of a container
 // that was made while it was there.
-type leaving struct {
+type unmountedDevices struct {
 	mu      sync.Mutex
 	devices map[disk.ID]device
 }
 
-func (l *leaving) add(volume disk.ID, d device) {
+func (l *unmountedDevices) add(volume disk.ID, d device) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.devices == nil {
@@ -149,14 +149,14 @@ func (l *leaving) add(volume disk.ID, d device) {
 
 // wait returns when nobody holds the device of a volume any more. Held too long
 // is an error, and the next call waits again.
-func (l *leaving) wait(ctx context.Context, volume disk.ID) error {
+func (l *unmountedDevices) wait(ctx context.Context, volume disk.ID) error {
 	l.mu.Lock()
 	d, known := l.devices[volume]
 	l.mu.Unlock()
 	if !known {
 		return nil
 	}
-	limit := lookLimit(ctx)
+	limit := findDeadline(ctx)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -183,7 +183,7 @@ func (d device) released() error {
 	if number, is := blockAt(d.path); !is || number != d.number {
 		return nil
 	}
-	err := d.claim()
+	err := d.checkUnused()
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) {
 		return nil
 	}

@@ -27,16 +27,16 @@ type use struct {
 	origin    disk.Origin
 }
 
-// asked is what the requests to stage and to publish have in common.
-type asked interface {
+// volumeRequest is what the requests to stage and to publish have in common.
+type volumeRequest interface {
 	GetVolumeId() string
 	GetPublishContext() map[string]string
 	GetVolumeContext() map[string]string
 	GetVolumeCapability() *csi.VolumeCapability
 }
 
-// understand reads a request; its error names the field that is wrong.
-func understand(req asked) (use, error) {
+// parseUse reads a request; its error names the field that is wrong.
+func parseUse(req volumeRequest) (use, error) {
 	capability := req.GetVolumeCapability()
 	u := use{
 		volume:    disk.ID(req.GetVolumeId()),
@@ -98,19 +98,19 @@ func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
 	return mode == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 }
 
-// barredOptions would make another mount than the one of the disk. One that
+// forbiddenOptions would make another mount than the one of the disk. One that
 // ends in = or . is refused with whatever follows.
-var barredOptions = []string{"bind", "rbind", "move", "remount", "loop", "loop=", "offset=", "sizelimit=", "X-", "x-", "helper="}
+var forbiddenOptions = []string{"bind", "rbind", "move", "remount", "loop", "loop=", "offset=", "sizelimit=", "X-", "x-", "helper="}
 
 // checkOptions refuses a mount option that is several, or that says where to
 // mount instead of how. A comma inside of quotes is part of the option, as in
 // an SELinux context.
 func checkOptions(options []string) error {
 	for i, option := range options {
-		if option == "" || separated(option) {
+		if option == "" || hasSeparator(option) {
 			return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %q is not allowed: allowed is one option, with no comma, space or line break", i, option)
 		}
-		for _, barred := range barredOptions {
+		for _, barred := range forbiddenOptions {
 			if option == barred || (strings.HasSuffix(barred, "=") || strings.HasSuffix(barred, "-")) && strings.HasPrefix(option, barred) {
 				return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %q is not allowed: the driver says what is mounted where", i, option)
 			}
@@ -119,8 +119,8 @@ func checkOptions(options []string) error {
 	return nil
 }
 
-// separated says whether an option has a separator outside of quotes.
-func separated(option string) bool {
+// hasSeparator says whether an option has a separator outside of quotes.
+func hasSeparator(option string) bool {
 	quoted := false
 	for _, r := range option {
 		switch {

@@ -18,8 +18,8 @@ var lts419 = []xfsFeature{
 	{"-i", "sparse", "1"}, {"-i", "nrext64", "0"},
 }
 
-// words are the options of mkfs that the volume asks for.
-func (u use) words(system string) []string {
+// mkfsArgs are the options of mkfs that the volume asks for.
+func (u use) mkfsArgs(system string) []string {
 	if system != "xfs" {
 		return u.mkfs
 	}

@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// leavingTaints say that a node is about to go: set by the cluster autoscaler
+// departureTaints say that a node is about to go: set by the cluster autoscaler
 // and by Karpenter.
-var leavingTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+var departureTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
 
 // awaitEvery is how often a departing node looks whether its volumes have gone.
 const awaitEvery = 2 * time.Second
@@ -26,14 +26,14 @@ const awaitEvery = 2 * time.Second
 // Kubernetes waits for six minutes before it takes the disks away. The error
 // says how many are left when the context ends.
 func (s *Self) AwaitDeparture(ctx context.Context) error {
-	leaving, err := s.leaving(ctx)
-	if err != nil || !leaving {
+	departing, err := s.isDeparting(ctx)
+	if err != nil || !departing {
 		return err
 	}
 	tick := time.NewTicker(awaitEvery)
 	defer tick.Stop()
 	for left := -1; ; {
-		n, err := s.attached(ctx)
+		n, err := s.countAttached(ctx)
 		switch {
 		case err == nil && n == 0:
 			return nil
@@ -51,8 +51,8 @@ func (s *Self) AwaitDeparture(ctx context.Context) error {
 	}
 }
 
-// leaving says whether the node is being drained or removed.
-func (s *Self) leaving(ctx context.Context) (bool, error) {
+// isDeparting says whether the node is being drained or removed.
+func (s *Self) isDeparting(ctx context.Context) (bool, error) {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -61,11 +61,11 @@ func (s *Self) leaving(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("read Node %s: %w", s.name, err)
 	}
 	return node.DeletionTimestamp != nil || node.Spec.Unschedulable ||
-		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(leavingTaints, t.Key) }), nil
+		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(departureTaints, t.Key) }), nil
 }
 
-// attached counts the driver's volumes that are attached to the node.
-func (s *Self) attached(ctx context.Context) (int, error) {
+// countAttached counts the driver's volumes that are attached to the node.
+func (s *Self) countAttached(ctx context.Context) (int, error) {
 	list, err := s.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return 0, fmt.Errorf("list VolumeAttachments: %w", err)

@@ -54,13 +54,13 @@ func published(node *corev1.Node) (f Facts, ok bool) {
 	return f, f.Instance == id && f.Type != "" && f.Zone != ""
 }
 
-// known returns the facts as package disk knows them.
-func (f Facts) known() disk.Instance {
+// instance returns the facts as package disk knows them.
+func (f Facts) instance() disk.Instance {
 	return disk.Instance{Type: f.Type, Zone: f.Zone, DataDisks: f.DataDisks, Takes: f.Takes, Refuses: f.Refuses}
 }
 
-// complete says whether nothing is missing.
-func (f Facts) complete() bool { return f.DataDisks > 0 && len(f.Takes) > 0 }
+// isComplete says whether nothing is missing.
+func (f Facts) isComplete() bool { return f.DataDisks > 0 && len(f.Takes) > 0 }
 
 // text returns the facts as the annotation holds them.
 func (f Facts) text() string {
@@ -71,9 +71,9 @@ func (f Facts) text() string {
 	return string(text)
 }
 
-// revised returns the facts of an instance by what is known of its type now.
+// updated returns the facts of an instance by what is known of its type now.
 // What isn't known now but was before, of the same type in the same zone, stays.
-func (f Facts) revised(id disk.InstanceID, boot string, now disk.Instance) Facts {
+func (f Facts) updated(id disk.InstanceID, boot string, now disk.Instance) Facts {
 	if f.Instance != id || f.Type != now.Type || f.Zone != now.Zone {
 		f = Facts{Instance: id, Type: now.Type, Zone: now.Zone}
 	}
@@ -128,7 +128,7 @@ func trim(object any) (any, error) {
 	return kept, nil
 }
 
-// without returns the elements of all that are not among some.
-func without(all, some []disk.Category) []disk.Category {
+// difference returns the elements of all that are not among some.
+func difference(all, some []disk.Category) []disk.Category {
 	return slices.DeleteFunc(slices.Clone(all), func(c disk.Category) bool { return slices.Contains(some, c) })
 }

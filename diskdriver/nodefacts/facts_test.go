@@ -84,11 +84,11 @@ func TestFactsOfOneBootServeTheNextIfTheTypeIsTheSame(t *testing.T) {
 			Facts{Instance: "i-1", Boot: "b2", Type: "ecs.g8i.large", Zone: "cn-hangzhou-h"},
 		},
 	} {
-		if diff := cmp.Diff(test.want, old.revised("i-1", "b2", test.now)); diff != "" {
+		if diff := cmp.Diff(test.want, old.updated("i-1", "b2", test.now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := old.revised("i-2", "b2", disk.Instance{Type: "ecs.g7.large", Zone: "cn-hangzhou-h"}); got.DataDisks != 0 || got.Takes != nil {
+	if got := old.updated("i-2", "b2", disk.Instance{Type: "ecs.g7.large", Zone: "cn-hangzhou-h"}); got.DataDisks != 0 || got.Takes != nil {
 		t.Errorf("another instance inherits %+v", got)
 	}
 }

@@ -106,7 +106,7 @@ func (p *Publisher) Instance(id disk.InstanceID) (disk.Instance, bool) {
 		return disk.Instance{}, false
 	}
 	f, ok := Of(node)
-	return f.known(), ok
+	return f.instance(), ok
 }
 
 // refresh is how often a node is looked at again although nothing has happened

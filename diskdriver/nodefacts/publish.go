@@ -32,14 +32,14 @@ const (
 type publication struct {
 	*Publisher
 	queue workqueue.TypedRateLimitingInterface[string] // names of Nodes
-	types *catalogue
+	types *typeCache
 }
 
 // publish works on every Node once, and on each that changes, until the context
 // ends.
 func (p *Publisher) publish(ctx context.Context) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, longestPause)
-	w := &publication{Publisher: p, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}), types: newCatalogue(p.cloud)}
+	w := &publication{Publisher: p, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}), types: newTypeCache(p.cloud)}
 	heard, err := p.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { w.changed(nil, object) },
 		UpdateFunc: w.changed,
@@ -54,7 +54,7 @@ func (p *Publisher) publish(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), heard.HasSynced) {
 		return
 	}
-	for w.next(ctx) {
+	for w.processNext(ctx) {
 	}
 }
 
@@ -64,24 +64,24 @@ func (w *publication) changed(before, now any) {
 	if !ok {
 		return
 	}
-	if old, ok := before.(*corev1.Node); ok && old.ResourceVersion != node.ResourceVersion && alike(old, node) {
+	if old, ok := before.(*corev1.Node); ok && old.ResourceVersion != node.ResourceVersion && sameFacts(old, node) {
 		return
 	}
 	w.queue.Add(node.Name)
 }
 
-func alike(a, b *corev1.Node) bool {
+func sameFacts(a, b *corev1.Node) bool {
 	return a.UID == b.UID && a.Spec.ProviderID == b.Spec.ProviderID && a.Status.NodeInfo.BootID == b.Status.NodeInfo.BootID &&
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// next works on one batch, and returns false when there will be none any more.
-func (w *publication) next(ctx context.Context) bool {
-	names, ok := w.take(ctx)
+// processNext works on one batch, and returns false when there will be none any more.
+func (w *publication) processNext(ctx context.Context) bool {
+	names, ok := w.nextBatch(ctx)
 	if !ok {
 		return false
 	}
-	again := w.work(ctx, names)
+	again := w.process(ctx, names)
 	for _, name := range names {
 		if again[name] {
 			w.queue.AddRateLimited(name)
@@ -93,9 +93,9 @@ func (w *publication) next(ctx context.Context) bool {
 	return true
 }
 
-// take returns the names of the next batch. One that comes alone waits for a
+// nextBatch returns the names of the next batch. One that comes alone waits for a
 // moment: nodes come in groups.
-func (w *publication) take(ctx context.Context) (names []string, ok bool) {
+func (w *publication) nextBatch(ctx context.Context) (names []string, ok bool) {
 	name, ended := w.queue.Get()
 	if ended {
 		return nil, false
@@ -115,35 +115,35 @@ func (w *publication) take(ctx context.Context) (names []string, ok bool) {
 	return names, true
 }
 
-// subject is a Node and the instance that it stands for.
-type subject struct {
+// nodeInstance is a Node and the instance that it stands for.
+type nodeInstance struct {
 	node *corev1.Node
 	id   disk.InstanceID
 	now  disk.Instance
 }
 
-// work publishes the facts of nodes and returns those that must be looked at
+// process publishes the facts of nodes and returns those that must be looked at
 // again, for something isn't known or wasn't written.
-func (w *publication) work(ctx context.Context, names []string) (again map[string]bool) {
+func (w *publication) process(ctx context.Context, names []string) (again map[string]bool) {
 	again = make(map[string]bool)
-	subjects := w.subjects(names)
-	if err := w.locate(ctx, subjects); err != nil {
-		klog.ErrorS(err, "Types and zones of instances were not read", "nodes", len(subjects))
+	nodes := w.nodeInstances(names)
+	if err := w.readInstances(ctx, nodes); err != nil {
+		klog.ErrorS(err, "Types and zones of instances were not read", "nodes", len(nodes))
 	}
 	var instanceTypes []disk.InstanceType
-	for _, s := range subjects {
+	for _, s := range nodes {
 		if s.now.Type != "" && !slices.Contains(instanceTypes, s.now.Type) {
 			instanceTypes = append(instanceTypes, s.now.Type)
 		}
 	}
-	if err := w.types.learn(ctx, instanceTypes); err != nil {
+	if err := w.types.refresh(ctx, instanceTypes); err != nil {
 		klog.ErrorS(err, "What nodes can attach was not read in full")
 	}
-	for _, s := range subjects {
+	for _, s := range nodes {
 		if ctx.Err() != nil {
 			return again // whoever works next looks at every node
 		}
-		done, err := w.tell(ctx, s)
+		done, err := w.write(ctx, s)
 		if err != nil {
 			klog.ErrorS(err, "Node facts were not written", "node", s.node.Name)
 		}
@@ -152,9 +152,9 @@ func (w *publication) work(ctx context.Context, names []string) (again map[strin
 	return again
 }
 
-// subjects returns the Nodes that stand for an instance of the region.
-func (w *publication) subjects(names []string) []*subject {
-	var all []*subject
+// nodeInstances returns the Nodes that stand for an instance of the region.
+func (w *publication) nodeInstances(names []string) []*nodeInstance {
+	var all []*nodeInstance
 	for _, name := range names {
 		object, exists, err := w.nodes.GetStore().GetByKey(name)
 		if err != nil || !exists {
@@ -165,17 +165,17 @@ func (w *publication) subjects(names []string) []*subject {
 			continue
 		}
 		if id, region := identify(node); id != "" && (region == "" || region == w.config.Region) {
-			all = append(all, &subject{node: node, id: id})
+			all = append(all, &nodeInstance{node: node, id: id})
 		}
 	}
 	return all
 }
 
-// locate fills in the types and zones of instances: what is published and
+// readInstances fills in the types and zones of instances: what is published and
 // still holds, and the rest from ECS, with one call.
-func (w *publication) locate(ctx context.Context, subjects []*subject) error {
+func (w *publication) readInstances(ctx context.Context, nodes []*nodeInstance) error {
 	var unknown []disk.InstanceID
-	for _, s := range subjects {
+	for _, s := range nodes {
 		if f, ok := Of(s.node); ok {
 			s.now.Type, s.now.Zone = f.Type, f.Zone
 		} else {
@@ -190,7 +190,7 @@ func (w *publication) locate(ctx context.Context, subjects []*subject) error {
 		return err
 	}
 	var hidden []disk.InstanceID
-	for _, s := range subjects {
+	for _, s := range nodes {
 		if i, ok := found[s.id]; ok {
 			s.now = i
 		} else if s.now.Type == "" {
@@ -203,17 +203,17 @@ func (w *publication) locate(ctx context.Context, subjects []*subject) error {
 	return nil
 }
 
-// tell writes what is known of a Node, if it doesn't say so yet, and returns
+// write writes what is known of a Node, if it doesn't say so yet, and returns
 // whether that is all there is to know.
-func (w *publication) tell(ctx context.Context, s *subject) (complete bool, err error) {
+func (w *publication) write(ctx context.Context, s *nodeInstance) (complete bool, err error) {
 	if s.now.Type == "" || s.now.Zone == "" {
 		return false, nil
 	}
 	before, _ := published(s.node)
-	facts := before.revised(s.id, s.node.Status.NodeInfo.BootID, w.types.of(s.now.Type, s.now.Zone))
+	facts := before.updated(s.id, s.node.Status.NodeInfo.BootID, w.types.instance(s.now.Type, s.now.Zone))
 	patch, needed := patchOf(s.node, facts)
 	if !needed {
-		return facts.complete(), nil
+		return facts.isComplete(), nil
 	}
 	_, err = w.client.CoreV1().Nodes().Patch(ctx, s.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch {
@@ -225,5 +225,5 @@ func (w *publication) tell(ctx context.Context, s *subject) (complete bool, err 
 		return false, fmt.Errorf("patch %s: %w", patch, err)
 	}
 	klog.V(3).InfoS("Node facts are published", "node", s.node.Name, "facts", facts.text())
-	return facts.complete(), nil
+	return facts.isComplete(), nil
 }

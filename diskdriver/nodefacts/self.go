@@ -59,16 +59,16 @@ func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 	if !known || facts.DataDisks == 0 && s.limits.Volumes == 0 {
 		return disk.Node{}, disk.Errorf(disk.Pending, "Node %s has no annotation %s of instance %s as it runs now, with dataDisks; the controller of the driver (--node-facts) publishes it", s.name, Annotation, id)
 	}
-	places, err := s.places(id, facts, strangers(node, s.driver, serials))
+	places, err := s.allowedVolumes(id, facts, unknownDisks(node, s.driver, serials))
 	if err != nil {
 		return disk.Node{}, err
 	}
 	return disk.Node{ID: id, Segments: segments(node, facts, region), MaxVolumes: int64(places)}, nil
 }
 
-// places returns how many disks of the driver the node takes besides those of
+// allowedVolumes returns how many disks of the driver the node takes besides those of
 // others. None is an error, for Kubernetes would take it for no limit.
-func (s *Self) places(id disk.InstanceID, facts Facts, others []string) (int, error) {
+func (s *Self) allowedVolumes(id disk.InstanceID, facts Facts, others []string) (int, error) {
 	if s.limits.Volumes > 0 {
 		return s.limits.Volumes, nil
 	}
@@ -101,10 +101,10 @@ func segments(node *corev1.Node, facts Facts, region string) map[string]string {
 	return all
 }
 
-// strangers returns the serial numbers of disks that Kubernetes has attached
+// unknownDisks returns the serial numbers of disks that Kubernetes has attached
 // none of the driver's volumes by. A disk's serial number is its ID without d-
 // (ECS, DescribeDisks, SerialNumber).
-func strangers(node *corev1.Node, driver string, serials []string) []string {
+func unknownDisks(node *corev1.Node, driver string, serials []string) []string {
 	prefix := fmt.Sprintf("kubernetes.io/csi/%s^d-", driver)
 	ours := map[string]bool{}
 	for _, volume := range node.Status.VolumesInUse {

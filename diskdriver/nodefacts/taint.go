@@ -65,7 +65,7 @@ func (s *Self) Untaint(ctx context.Context) {
 func (s *Self) untaint(ctx context.Context, nodes, csiNodes cache.Store) error {
 	node, isNode := stored[*corev1.Node](nodes, s.name)
 	csiNode, isCSINode := stored[*storagev1.CSINode](csiNodes, s.name)
-	if !isNode || !isCSINode || !s.registered(csiNode) {
+	if !isNode || !isCSINode || !s.isRegistered(csiNode) {
 		return nil
 	}
 	patch := withoutTaint(node)
@@ -91,9 +91,9 @@ func stored[T any](store cache.Store, name string) (T, bool) {
 	return kept, err == nil && exists && ok
 }
 
-// registered says whether a CSINode shows the driver and how many volumes it
+// isRegistered says whether a CSINode shows the driver and how many volumes it
 // takes.
-func (s *Self) registered(csiNode *storagev1.CSINode) bool {
+func (s *Self) isRegistered(csiNode *storagev1.CSINode) bool {
 	return slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
 		return d.Name == s.driver && d.Allocatable != nil && d.Allocatable.Count != nil
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// place is where a device is seen below the kubelet's directory.
-type place struct {
+// mountPoint is where a device is seen below the kubelet's directory.
+type mountPoint struct {
 	path   string
 	device bool   // the device itself is bound there, as of a block volume; if not, its file system is mounted
 	pod    string // UID of the Pod that it is for; empty if the path doesn't say
@@ -30,9 +30,9 @@ var (
 	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
 )
 
-// placeAt reads a path below the kubelet's real root directory.
-func placeAt(root, path string) place {
-	p := place{path: path}
+// parseMountPoint reads a path below the kubelet's real root directory.
+func parseMountPoint(root, path string) mountPoint {
+	p := mountPoint{path: path}
 	rest, err := filepath.Rel(root, path)
 	if err != nil {
 		return p
@@ -55,7 +55,7 @@ func placeAt(root, path string) place {
 // system is mounted, or the device is bound for a Pod that is on the node. The
 // kernel knows a bound device by its number alone, which another disk may have
 // by now; so a bind for a Pod that has gone, or at a staging path, is none.
-func (m mounts) uses(number uint64) ([]place, error) {
+func (m mounts) uses(number uint64) ([]mountPoint, error) {
 	all, err := m.table()
 	if err != nil {
 		return nil, err
@@ -64,12 +64,12 @@ func (m mounts) uses(number uint64) ([]place, error) {
 	if err != nil {
 		return nil, err
 	}
-	var places []place
+	var points []mountPoint
 	for _, one := range all {
 		if !below(one.MountPoint, root) {
 			continue
 		}
-		p := placeAt(root, one.MountPoint)
+		p := parseMountPoint(root, one.MountPoint)
 		if mayBeDevice(one) {
 			block, is := blockAt(one.MountPoint)
 			p.device = is && block == number
@@ -77,23 +77,23 @@ func (m mounts) uses(number uint64) ([]place, error) {
 		if !p.device && numberOf(one) != number {
 			continue
 		}
-		if left, err := p.leftOver(root); err != nil {
+		if stale, err := p.isStale(root); err != nil {
 			return nil, err
-		} else if !left {
-			places = append(places, p)
+		} else if !stale {
+			points = append(points, p)
 		}
 	}
-	return places, nil
+	return points, nil
 }
 
-// remotes are how the types of file systems begin whose server may hang.
-var remotes = []string{"nfs", "cifs", "smb", "ceph", "fuse", "9p", "lustre", "afs"}
+// remoteFileSystems are how the types of file systems begin whose server may hang.
+var remoteFileSystems = []string{"nfs", "cifs", "smb", "ceph", "fuse", "9p", "lustre", "afs"}
 
 // mayBeDevice says whether a mount may be a device that is bound: no root of a
 // file system is one, and no server has the node's devices. What else is mounted
 // isn't looked at, for to ask a server that hangs takes for ever.
 func mayBeDevice(m mount.MountInfo) bool {
-	return m.Root != "/" && !slices.ContainsFunc(remotes, func(begin string) bool { return strings.HasPrefix(m.FsType, begin) })
+	return m.Root != "/" && !slices.ContainsFunc(remoteFileSystems, func(begin string) bool { return strings.HasPrefix(m.FsType, begin) })
 }
 
 // root is the kubelet's real root directory.
@@ -105,8 +105,8 @@ func (m mounts) root() (string, error) {
 	return root, nil
 }
 
-// leftOver says whether nobody can use a device by its bind.
-func (p place) leftOver(root string) (bool, error) {
+// isStale says whether nobody can use a device by its bind.
+func (p mountPoint) isStale(root string) (bool, error) {
 	if !p.device {
 		return false, nil
 	}
@@ -123,31 +123,33 @@ func (p place) leftOver(root string) (bool, error) {
 	return err != nil, nil
 }
 
-// besides returns the places without those that are the volume's own: its
+// withoutStaging returns the mount points without those that are the volume's own: its
 // staging path, and a device that is bound below it.
-func besides(places []place, staging string) []place {
-	return slices.DeleteFunc(slices.Clone(places), func(p place) bool {
+func withoutStaging(points []mountPoint, staging string) []mountPoint {
+	return slices.DeleteFunc(slices.Clone(points), func(p mountPoint) bool {
 		return p.path == staging || p.device && below(p.path, staging)
 	})
 }
 
-// ofOthers returns the places without a target and those of its Pod: the
+// withoutPod returns the mount points without a target and those of its Pod: the
 // kubelet binds a volume further, for the Pod's subPaths and its devices.
-func ofOthers(places []place, target place) []place {
-	return slices.DeleteFunc(slices.Clone(places), func(p place) bool {
+func withoutPod(points []mountPoint, target mountPoint) []mountPoint {
+	return slices.DeleteFunc(slices.Clone(points), func(p mountPoint) bool {
 		return p.path == target.path || target.pod != "" && p.pod == target.pod
 	})
 }
 
-// paths of places, for a message.
-func pathsOf(places []place) []string {
+// pathsOf returns the paths of mount points, for a message.
+func pathsOf(points []mountPoint) []string {
 	var paths []string
-	for _, p := range places {
+	for _, p := range points {
 		paths = append(paths, p.path)
 	}
 	return paths
 }
 
-// takenOver is where other drivers bind the device of a block volume when they
+// foreignStagingBind is where other drivers bind the device of a block volume when they
 // stage it.
-func takenOver(volume disk.ID, staging string) string { return filepath.Join(staging, string(volume)) }
+func foreignStagingBind(volume disk.ID, staging string) string {
+	return filepath.Join(staging, string(volume))
+}

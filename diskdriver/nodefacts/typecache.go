@@ -20,41 +20,41 @@ const (
 // anyType stands for what a zone has for any instance.
 const anyType disk.InstanceType = ""
 
-// catalogue is what ECS has said of instance types. It is used by one goroutine.
-type catalogue struct {
+// typeCache is what ECS has said of instance types. It is used by one goroutine.
+type typeCache struct {
 	cloud      Cloud
 	disks      map[disk.InstanceType]int
-	categories map[listing]map[disk.Zone][]disk.Category
+	categories map[categoryQuery]map[disk.Zone][]disk.Category
 	nextDisks  map[disk.InstanceType]time.Time // ECS isn't asked before
-	nextList   map[listing]time.Time
+	nextList   map[categoryQuery]time.Time
 }
 
-// listing is what one answer on categories is about.
-type listing struct {
+// categoryQuery is what one answer on categories is about.
+type categoryQuery struct {
 	instance disk.InstanceType
 	regional bool
 }
 
-func newCatalogue(cloud Cloud) *catalogue {
-	return &catalogue{
+func newTypeCache(cloud Cloud) *typeCache {
+	return &typeCache{
 		cloud:      cloud,
 		disks:      make(map[disk.InstanceType]int),
-		categories: make(map[listing]map[disk.Zone][]disk.Category),
+		categories: make(map[categoryQuery]map[disk.Zone][]disk.Category),
 		nextDisks:  make(map[disk.InstanceType]time.Time),
-		nextList:   make(map[listing]time.Time),
+		nextList:   make(map[categoryQuery]time.Time),
 	}
 }
 
-// learn asks ECS for what isn't known of the types, or was read long ago. What
+// refresh asks ECS for what isn't known of the types, or was read long ago. What
 // it doesn't get stays as it was; the error says what that is.
-func (c *catalogue) learn(ctx context.Context, types []disk.InstanceType) error {
+func (c *typeCache) refresh(ctx context.Context, types []disk.InstanceType) error {
 	if len(types) == 0 {
 		return nil
 	}
-	errs := []error{c.learnDisks(ctx, types)}
+	errs := []error{c.refreshDisks(ctx, types)}
 	for _, t := range append([]disk.InstanceType{anyType}, types...) {
 		for _, regional := range []bool{false, true} {
-			errs = append(errs, c.learnCategories(ctx, listing{t, regional}))
+			errs = append(errs, c.refreshCategories(ctx, categoryQuery{t, regional}))
 		}
 	}
 	if errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil }); len(errs) > 1 {
@@ -63,7 +63,7 @@ func (c *catalogue) learn(ctx context.Context, types []disk.InstanceType) error 
 	return errors.Join(errs...)
 }
 
-func (c *catalogue) learnDisks(ctx context.Context, types []disk.InstanceType) error {
+func (c *typeCache) refreshDisks(ctx context.Context, types []disk.InstanceType) error {
 	now := time.Now()
 	due := slices.DeleteFunc(slices.Clone(types), func(t disk.InstanceType) bool { return now.Before(c.nextDisks[t]) })
 	if len(due) == 0 {
@@ -82,9 +82,9 @@ func (c *catalogue) learnDisks(ctx context.Context, types []disk.InstanceType) e
 	return nil
 }
 
-// learnCategories reads one listing. An empty one says nothing: ECS answers
+// refreshCategories reads one listing. An empty one says nothing: ECS answers
 // so, too, if the type isn't sold just now, or isn't shown to these credentials.
-func (c *catalogue) learnCategories(ctx context.Context, l listing) error {
+func (c *typeCache) refreshCategories(ctx context.Context, l categoryQuery) error {
 	now := time.Now()
 	if now.Before(c.nextList[l]) {
 		return nil
@@ -106,20 +106,20 @@ func (c *catalogue) learnCategories(ctx context.Context, l listing) error {
 	return nil
 }
 
-// of returns what is known of the instances of a type in a zone. A category
+// instance returns what is known of the instances of a type in a zone. A category
 // that the zone has for others, and not for them, is one that they refuse.
-func (c *catalogue) of(t disk.InstanceType, zone disk.Zone) disk.Instance {
+func (c *typeCache) instance(t disk.InstanceType, zone disk.Zone) disk.Instance {
 	known := disk.Instance{Type: t, Zone: zone, DataDisks: c.disks[t]}
 	for _, part := range []struct {
 		zone     disk.Zone
 		regional bool
 	}{{zone, false}, {"", true}} {
-		own := c.categories[listing{t, part.regional}][part.zone]
+		own := c.categories[categoryQuery{t, part.regional}][part.zone]
 		if len(own) == 0 {
 			continue
 		}
 		known.Takes = append(known.Takes, own...)
-		known.Refuses = append(known.Refuses, without(c.categories[listing{anyType, part.regional}][part.zone], own)...)
+		known.Refuses = append(known.Refuses, difference(c.categories[categoryQuery{anyType, part.regional}][part.zone], own)...)
 	}
 	slices.Sort(known.Takes)
 	slices.Sort(known.Refuses)
