@@ -125,7 +125,9 @@ func (c *changes) byID(ctx context.Context, ids []disk.TaskID) (map[disk.TaskID]
 	tasks, err := c.describe(ctx, func(r *sdkecs.DescribeTasksRequest) { r.TaskIds = strings.Join(texts(ids), ",") })
 	found := byKey(tasks, func(t sdkecs.Task) disk.TaskID { return disk.TaskID(t.TaskId) })
 	for _, id := range ids {
-		found[id] = found[id]
+		if _, shown := found[id]; !shown {
+			found[id] = sdkecs.Task{}
+		}
 	}
 	return found, err
 }

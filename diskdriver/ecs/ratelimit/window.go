@@ -117,7 +117,7 @@ func (w *windows) room(now time.Time, inFlight int) (ok bool, at time.Time) {
 	case w.waitsTillLate(now):
 		return false, w.late
 	}
-	if width := w.width(now); width > 0 {
+	if width := w.width(); width > 0 {
 		return inFlight < width, time.Time{}
 	}
 	if inFlight > 0 {
@@ -150,7 +150,7 @@ func (w *windows) latePause() time.Duration {
 }
 
 // width is how many calls may be in flight.
-func (w *windows) width(now time.Time) int {
+func (w *windows) width() int {
 	switch {
 	case w.share == 0:
 		return min(w.ramp, max(startConcurrency, w.accepted/acceptedPerRefusal), w.concurrency)
