@@ -1,10 +1,12 @@
 package diskdriver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,9 +64,9 @@ var paces = []pace{
 	{"real, 1, cold", 1, ecssim.Serial, profileOf("real"), 1, 0, 26, 1.12},
 	{"real, 1, warm", 1, ecssim.Serial, profileOf("real"), 1, 4, 16, 1.10},
 	{"real, 100, serial", 100, ecssim.Serial, profileOf("real"), 1, 0, 6.5, 1.12},
-	{"real, 100, parallel", 100, ecssim.Parallel, profileOf("real"), 1, 0, 5.5, 1.2},
+	{"real, 100, parallel", 100, ecssim.Parallel, profileOf("real"), 1, 0, 5.5, 1.15},
 	{"drawn, 1, cold", 1, ecssim.Serial, drawnLatency, 5, 0, 35, 1.35},
-	{"drawn, 100, serial", 100, ecssim.Serial, drawnLatency, 3, 0, 8, 1.4},
+	{"drawn, 100, serial", 100, ecssim.Serial, drawnLatency, 3, 0, 8, 1.3},
 }
 
 // TestPaceOfLifecycles holds what a driver that has just started adds to ECS's own times against bounds, for an ECS of any
@@ -73,13 +75,23 @@ func TestPaceOfLifecycles(t *testing.T) {
 	for _, p := range paces {
 		for seed := range p.seeds {
 			t.Run(fmt.Sprintf("%s/seed=%d", p.name, seed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { p.run(t, seed) })
+				var rounds []outlay
+				for range 1 + 2*min(p.n-1, 1) { // the order of goroutines differs between those of a crowd
+					synctest.Test(t, func(t *testing.T) { rounds = append(rounds, p.run(t, seed)) })
+				}
+				slices.SortFunc(rounds, func(a, b outlay) int { return cmp.Compare(a.ofLimit, b.ofLimit) })
+				if m := rounds[len(rounds)/2]; m.calls > p.calls || m.ofLimit > p.ofLimit {
+					t.Errorf("the median is %.2f calls and %.2f of the limit; at most %g and %g are allowed", m.calls, m.ofLimit, p.calls, p.ofLimit)
+				}
 			})
 		}
 	}
 }
 
-func (p pace) run(t *testing.T, seed uint64) {
+// outlay is what the lifecycles of a pace took.
+type outlay struct{ calls, ofLimit float64 }
+
+func (p pace) run(t *testing.T, seed uint64) outlay {
 	config := ecssim.Config{Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-h"}, Latency: p.latency(seed), Queues: p.queues, LedgerSize: 100000, Seed: uint32(seed)}
 	instances := (p.n + 9) / 10
 	for i := range instances {
@@ -112,10 +124,9 @@ func (p pace) run(t *testing.T, seed uint64) {
 	calls := sim.Calls()[before:]
 	each := float64(len(calls)) / float64(p.n)
 	took, limit := time.Since(began), lifecycle.Limit(calls, config.Latency.API["DescribeDisks"], p.queues == ecssim.Serial)
-	text := fmt.Sprintf("%.2f calls a lifecycle, %v, %.2f of the %v that ECS needs", each, took.Round(time.Millisecond), took.Seconds()/limit.Seconds(), limit.Round(time.Millisecond))
-	if t.Log(text); each > p.calls || took.Seconds() > p.ofLimit*limit.Seconds() {
-		t.Errorf("%s; at most %g and %g are allowed", text, p.calls, p.ofLimit)
-	}
+	m := outlay{each, took.Seconds() / limit.Seconds()}
+	t.Logf("%.2f calls a lifecycle, %v, %.2f of the %v that ECS needs", m.calls, took.Round(time.Millisecond), m.ofLimit, limit.Round(time.Millisecond))
+	return m
 }
 
 // live calls a driver as the sidecars do, for all that happens to one volume.
