@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // attributes returns what the claim's VolumeAttributesClass asks for.
@@ -22,7 +24,7 @@ func (p *Provisioner) attributes(ctx context.Context, claim *v1.PersistentVolume
 	}
 	class, err := p.client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, Unchanged, absent(object{resource: attributesResource, name: name}, err)
+		return nil, Unchanged, watch.ReadError(watch.Object{Resource: watch.VolumeAttributesClasses, Name: name}, err)
 	}
 	if class.DriverName != p.config.DriverName {
 		return nil, Finished, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: it is of driver %s, not of %s", name, class.DriverName, p.config.DriverName)

@@ -27,6 +27,7 @@ import (
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/stock"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -92,7 +93,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			claims:  factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(),
 			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
 			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
-			waiting: newWaiting(), awaiting: newAwaiting(clients.Metadata), sources: newProtection(clients.Metadata, config),
+			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata), sources: newProtection(clients.Metadata, config),
 			refusals: stock.New(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, orders),
@@ -264,7 +265,7 @@ func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.lib.patience.heard(claim.UID, Ignored, nil)
 	c.lib.limiter.hopeless.Delete(string(claim.UID))
 	if c.p.journal.find(claim.UID) == nil {
-		c.p.awaiting.forget(string(claim.UID))
+		c.p.objects.Unsubscribe(string(claim.UID))
 	}
 }
 
@@ -444,7 +445,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		parts.Go(func() { c.withdrawCapacities(ctx) })
 	}
 	parts.Wait()
-	c.p.awaiting.stop()
+	c.p.objects.Stop()
 	stopJournal()
 	c.recorder.Shutdown()
 	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // referenceGrant is what is read of a ReferenceGrant (gateway.networking.k8s.io/v1beta1):
@@ -42,16 +44,16 @@ func (g *referenceGrant) allows(claim *v1.PersistentVolumeClaim, source *v1.Type
 
 // mayCross returns an error unless a ReferenceGrant in the source's namespace
 // lets the claim's namespace use it (Kubernetes: "Cross namespace data sources").
-func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeClaim, source object) error {
+func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) error {
 	if !p.config.CrossNamespace {
-		return fmt.Errorf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true", source.namespace)
+		return fmt.Errorf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true", source.Namespace)
 	}
 	if p.dynamic == nil {
 		return errors.New("ReferenceGrants can't be read: no client for them")
 	}
-	list, err := p.dynamic.Resource(grantsResource).Namespace(source.namespace).List(ctx, metav1.ListOptions{})
+	list, err := p.dynamic.Resource(watch.ReferenceGrants).Namespace(source.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("ReferenceGrants of namespace %s: %w", source.namespace, err)
+		return fmt.Errorf("ReferenceGrants of namespace %s: %w", source.Namespace, err)
 	}
 	version := ""
 	if err == nil {
@@ -63,8 +65,6 @@ func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeCl
 			}
 		}
 	}
-	return &wanting{
-		error:  fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s", source, source.namespace, claim.Namespace),
-		object: object{resource: grantsResource, namespace: source.namespace}, version: version,
-	}
+	err = fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s", source, source.Namespace, claim.Namespace)
+	return watch.NotReady(watch.Object{Resource: watch.ReferenceGrants, Namespace: source.Namespace}, version, err)
 }

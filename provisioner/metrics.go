@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/stock"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -138,7 +139,7 @@ func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
 	source := filledFromNothing
 	if o, filled := sourceObject(claim); filled {
 		source = filledFromClaim
-		if o.resource == snapshotsResource {
+		if o.Resource == watch.VolumeSnapshots {
 			source = filledFromSnapshot
 		}
 	}

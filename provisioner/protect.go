@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // The finalizers that keep a source while a volume is made of it, upstream
@@ -24,8 +26,8 @@ const (
 	snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 )
 
-func sourceFinalizer(o object) string {
-	if o.resource == snapshotsResource {
+func sourceFinalizer(o watch.Object) string {
+	if o.Resource == watch.VolumeSnapshots {
 		return snapshotFinalizer
 	}
 	return cloneFinalizer
@@ -35,20 +37,20 @@ func sourceFinalizer(o object) string {
 // them, and lets them go afterwards.
 type protection struct {
 	objects metadata.Interface
-	queue   workqueue.TypedRateLimitingInterface[object] // sources that nobody may need any more
+	queue   workqueue.TypedRateLimitingInterface[watch.Object] // sources that nobody may need any more
 
 	mu      sync.Mutex
 	freed   *sync.Cond
-	held    map[object]map[types.UID]bool // by claim
-	holds   map[types.UID]object
-	freeing map[object]bool
+	held    map[watch.Object]map[types.UID]bool // by claim
+	holds   map[types.UID]watch.Object
+	freeing map[watch.Object]bool
 }
 
 func newProtection(objects metadata.Interface, config Config) *protection {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[object](config.RetryStart, config.RetryMax)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[watch.Object](config.RetryStart, config.RetryMax)
 	s := &protection{
-		objects: objects, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[object]{Name: "sources"}),
-		held: map[object]map[types.UID]bool{}, holds: map[types.UID]object{}, freeing: map[object]bool{},
+		objects: objects, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[watch.Object]{Name: "sources"}),
+		held: map[watch.Object]map[types.UID]bool{}, holds: map[types.UID]watch.Object{}, freeing: map[watch.Object]bool{},
 	}
 	s.freed = sync.NewCond(&s.mu)
 	return s
@@ -56,7 +58,7 @@ func newProtection(objects metadata.Interface, config Config) *protection {
 
 // hold notes that an order for the claim needs the source. It waits while the
 // source is being let go, for its finalizer must be looked at anew then.
-func (s *protection) hold(claim types.UID, o object) {
+func (s *protection) hold(claim types.UID, o watch.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.freeing[o] {
@@ -100,28 +102,28 @@ func (p *Provisioner) protect(ctx context.Context, o *order) error {
 }
 
 // finalize puts the finalizer on a source that lacks it.
-func (s *protection) finalize(ctx context.Context, o object) error {
-	live, err := s.objects.Resource(o.resource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+func (s *protection) finalize(ctx context.Context, o watch.Object) error {
+	live, err := s.objects.Resource(o.Resource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		return absent(o, err)
+		return watch.ReadError(o, err)
 	case slices.Contains(live.Finalizers, sourceFinalizer(o)):
 		return nil
 	case live.DeletionTimestamp != nil:
-		return &wanting{fmt.Errorf("%s is being deleted", o), o, live.ResourceVersion}
+		return watch.NotReady(o, live.ResourceVersion, fmt.Errorf("%s is being deleted", o))
 	}
 	return s.write(ctx, o, live, append(live.Finalizers, sourceFinalizer(o)))
 }
 
 // write changes the finalizers of an object that is still what was read.
-func (s *protection) write(ctx context.Context, o object, read *metav1.PartialObjectMetadata, finalizers []string) error {
+func (s *protection) write(ctx context.Context, o watch.Object, read *metav1.PartialObjectMetadata, finalizers []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": read.UID, "resourceVersion": read.ResourceVersion, "finalizers": finalizers,
 	}})
 	if err != nil {
 		return err
 	}
-	if _, err := s.objects.Resource(o.resource).Namespace(o.namespace).Patch(ctx, o.name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := s.objects.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("the finalizer of %s: %w", o, err)
 	}
 	return nil
@@ -159,14 +161,14 @@ func (s *protection) next(ctx context.Context) bool {
 }
 
 // free takes the finalizer off a source that no order needs.
-func (s *protection) free(ctx context.Context, o object) error {
+func (s *protection) free(ctx context.Context, o watch.Object) error {
 	if !s.begin(o) {
 		return nil
 	}
 	defer s.end(o)
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	live, err := s.objects.Resource(o.resource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+	live, err := s.objects.Resource(o.Resource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound(err)
 	}
@@ -177,7 +179,7 @@ func (s *protection) free(ctx context.Context, o object) error {
 	return ignoreNotFound(s.write(ctx, o, live, left))
 }
 
-func (s *protection) begin(o object) bool {
+func (s *protection) begin(o watch.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.held[o]) > 0 {
@@ -187,7 +189,7 @@ func (s *protection) begin(o object) bool {
 	return true
 }
 
-func (s *protection) end(o object) {
+func (s *protection) end(o watch.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.freeing, o)
@@ -198,7 +200,7 @@ func (s *protection) end(o object) {
 // the finalizer by a process that ended too early.
 func (s *protection) claimChanged(claim *v1.PersistentVolumeClaim, driver string) {
 	if claim.DeletionTimestamp != nil && assigned(claim) == driver && slices.Contains(claim.Finalizers, cloneFinalizer) {
-		s.queue.Add(object{resource: claimsResource, namespace: claim.Namespace, name: claim.Name})
+		s.queue.Add(watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: claim.Namespace, Name: claim.Name})
 	}
 }
 
@@ -218,13 +220,13 @@ const sweepPage = 500
 func (p *Provisioner) sweepSnapshots(ctx context.Context) error {
 	options := metav1.ListOptions{Limit: sweepPage}
 	for {
-		list, err := p.sources.objects.Resource(snapshotsResource).List(ctx, options)
+		list, err := p.sources.objects.Resource(watch.VolumeSnapshots).List(ctx, options)
 		if err != nil {
 			return ignoreNotFound(err) // a cluster need not have snapshots
 		}
 		for i := range list.Items {
 			snapshot := &list.Items[i]
-			o := object{resource: snapshotsResource, namespace: snapshot.Namespace, name: snapshot.Name}
+			o := watch.Object{Resource: watch.VolumeSnapshots, Namespace: snapshot.Namespace, Name: snapshot.Name}
 			if slices.Contains(snapshot.Finalizers, snapshotFinalizer) && p.isOurSnapshot(ctx, o) {
 				p.sources.queue.Add(o)
 			}
@@ -237,12 +239,12 @@ func (p *Provisioner) sweepSnapshots(ctx context.Context) error {
 
 // isOurSnapshot says whether a snapshot is known to be this driver's: the
 // finalizer is the same for every driver's provisioner.
-func (p *Provisioner) isOurSnapshot(ctx context.Context, o object) bool {
+func (p *Provisioner) isOurSnapshot(ctx context.Context, o watch.Object) bool {
 	var snapshot volumeSnapshot
 	var content volumeSnapshotContent
 	if err := p.read(ctx, o, &snapshot); err != nil || snapshot.Status.Content == nil {
 		return false
 	}
-	err := p.read(ctx, object{resource: contentsResource, name: *snapshot.Status.Content}, &content)
+	err := p.read(ctx, watch.Object{Resource: watch.VolumeSnapshotContents, Name: *snapshot.Status.Content}, &content)
 	return err == nil && content.Spec.Driver == p.config.DriverName
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/provisioner/stock"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -64,7 +65,7 @@ type Provisioner struct {
 	topology   Topology
 	journal    *orders
 	waiting    *waiting
-	awaiting   *awaiting
+	objects    *watch.Objects
 	sources    *protection
 	metadata   metadata.Interface
 	dynamic    dynamic.Interface // nil: no snapshots, no sources of other namespaces
@@ -96,7 +97,7 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 	if err != nil && p.journal.find(claim.UID) == nil {
 		p.journal.cancel(claim.UID) // if it was foreseen, it has not come to that
 	}
-	p.awaiting.heed(string(claim.UID), err, func() { p.look(claim) })
+	p.objects.SubscribeError(string(claim.UID), err, func() { p.look(claim) })
 	return pv, outcome, err
 }
 

@@ -157,7 +157,7 @@ func (r *reclaimer) next(ctx context.Context) bool {
 	r.progress.work(types.UID(name))
 	defer r.progress.work(types.UID(name))
 	err := r.reclaim(ctx, name)
-	r.p.awaiting.heed("persistentvolume "+name, err, func() { r.file(name) })
+	r.p.objects.SubscribeError("persistentvolume "+name, err, func() { r.file(name) })
 	var shared *sharedError
 	if errors.As(err, &shared) { // the other's end, or its release, has it looked at again
 		klog.InfoS("A disk is kept", "persistentVolume", name, "why", err)

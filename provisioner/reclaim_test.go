@@ -17,6 +17,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 func TestMayDelete(t *testing.T) {
@@ -289,13 +291,13 @@ func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T)
 		change func(*v1.PersistentVolume)
 		live   []runtime.Object
 		want   string // of the error; nothing: it is deleted
-		waits  object
+		waits  watch.Object
 		secret string
 	}{
 		"of an old volume":     {change: old, live: []runtime.Object{class, secret}, secret: "v"},
 		"the class names none": {change: old, live: []runtime.Object{testClass(nil)}},
 		"the class is gone":    {change: old, want: "class essd is gone"},
-		"the Secret is gone":   {change: old, live: []runtime.Object{class}, want: "secret shop/disk-0f1e-data", waits: object{secretsResource, "shop", "disk-0f1e-data"}},
+		"the Secret is gone":   {change: old, live: []runtime.Object{class}, want: "secret shop/disk-0f1e-data", waits: watch.Object{Resource: watch.Secrets, Namespace: "shop", Name: "disk-0f1e-data"}},
 		"no class":             {change: func(*v1.PersistentVolume) {}},
 		"the volume says none": {change: func(pv *v1.PersistentVolume) { old(pv); pv.Annotations[annDeletionSecretName] = "" }, live: []runtime.Object{class, secret}},
 		"the volume says another": {
@@ -303,7 +305,7 @@ func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T)
 				old(pv)
 				pv.Annotations[annDeletionSecretName], pv.Annotations[annDeletionSecretNamespace] = "x", "vault"
 			},
-			live: []runtime.Object{class, secret}, want: "secret vault/x", waits: object{secretsResource, "vault", "x"},
+			live: []runtime.Object{class, secret}, want: "secret vault/x", waits: watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "x"},
 		},
 	}
 	for name, test := range tests {
@@ -312,8 +314,8 @@ func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T)
 			b, r := reclaimBench(t, pv, nil, append(test.live, pv.DeepCopy())...)
 			err := r.reclaim(t.Context(), "d-bp1")
 			if test.want != "" {
-				if !strings.Contains(text(err), test.want) || waitsFor(err) != test.waits || len(b.driver.deleted) > 0 {
-					t.Errorf("got %v, waiting for %v, deleted %v", err, waitsFor(err), b.driver.deleted)
+				if !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits || len(b.driver.deleted) > 0 {
+					t.Errorf("got %v, waiting for %v, deleted %v", err, notReadyObject(err), b.driver.deleted)
 				}
 				return
 			}

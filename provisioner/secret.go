@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // secretRefs are the Secrets of one volume, by the call that needs them; nil
@@ -164,7 +166,7 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (
 	}
 	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, absent(object{resource: secretsResource, namespace: ref.Namespace, name: ref.Name}, err)
+		return nil, watch.ReadError(watch.Object{Resource: watch.Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
 	}
 	data := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {

@@ -7,11 +7,12 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // allowModeChange on a VolumeSnapshotContent lets its volume mode be changed by
@@ -46,17 +47,17 @@ type volumeSnapshotContent struct {
 
 // sourceObject returns the object that the claim's volume is to be filled from,
 // and false if there is none, or one of a foreign kind.
-func sourceObject(claim *v1.PersistentVolumeClaim) (object, bool) {
+func sourceObject(claim *v1.PersistentVolumeClaim) (watch.Object, bool) {
 	source := dataSource(claim)
 	if source == nil || hasPopulator(claim) {
-		return object{}, false
+		return watch.Object{}, false
 	}
-	o := object{resource: claimsResource, namespace: ptr.Deref(source.Namespace, ""), name: source.Name}
+	o := watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: ptr.Deref(source.Namespace, ""), Name: source.Name}
 	if source.Kind == "VolumeSnapshot" {
-		o.resource = snapshotsResource
+		o.Resource = watch.VolumeSnapshots
 	}
-	if o.namespace == "" {
-		o.namespace = claim.Namespace
+	if o.Namespace == "" {
+		o.Namespace = claim.Namespace
 	}
 	return o, true
 }
@@ -69,30 +70,30 @@ func (p *Provisioner) content(ctx context.Context, claim *v1.PersistentVolumeCla
 	if !ok {
 		return nil, Unchanged, nil
 	}
-	if source.namespace != claim.Namespace {
+	if source.Namespace != claim.Namespace {
 		if err := p.mayCross(ctx, claim, source); err != nil {
 			return nil, Finished, err
 		}
 	}
-	if source.resource == snapshotsResource {
+	if source.Resource == watch.VolumeSnapshots {
 		return p.restore(ctx, claim, source)
 	}
 	return p.clone(ctx, claim, source)
 }
 
 // restore makes sure that a VolumeSnapshot is ready, ours and fits the claim.
-func (p *Provisioner) restore(ctx context.Context, claim *v1.PersistentVolumeClaim, source object) (*csi.VolumeContentSource, Outcome, error) {
+func (p *Provisioner) restore(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) (*csi.VolumeContentSource, Outcome, error) {
 	if !p.config.DriverRestores {
-		return nil, Finished, fmt.Errorf("claim.spec.dataSource is VolumeSnapshot %s: driver %s makes no snapshots; remove it", source.name, p.config.DriverName)
+		return nil, Finished, fmt.Errorf("claim.spec.dataSource is VolumeSnapshot %s: driver %s makes no snapshots; remove it", source.Name, p.config.DriverName)
 	}
 	var snapshot volumeSnapshot
 	if err := p.read(ctx, source, &snapshot); err != nil {
 		return nil, Unchanged, err
 	}
 	if err := isUsable(source, &snapshot); err != nil {
-		return nil, Unchanged, &wanting{err, source, snapshot.ResourceVersion}
+		return nil, Unchanged, watch.NotReady(source, snapshot.ResourceVersion, err)
 	}
-	bound := object{resource: contentsResource, name: *snapshot.Status.Content}
+	bound := watch.Object{Resource: watch.VolumeSnapshotContents, Name: *snapshot.Status.Content}
 	var content volumeSnapshotContent
 	if err := p.read(ctx, bound, &content); err != nil {
 		return nil, Unchanged, err
@@ -101,10 +102,10 @@ func (p *Provisioner) restore(ctx context.Context, claim *v1.PersistentVolumeCla
 		return nil, Finished, err
 	}
 	if ptr.Deref(content.Status.Handle, "") == "" {
-		return nil, Unchanged, &wanting{fmt.Errorf("%s has no snapshotHandle yet", bound), bound, content.ResourceVersion}
+		return nil, Unchanged, watch.NotReady(bound, content.ResourceVersion, fmt.Errorf("%s has no snapshotHandle yet", bound))
 	}
 	if least := snapshot.Status.RestoreSize; least != nil && requestOf(claim).Cmp(*least) < 0 {
-		return nil, Unchanged, fmt.Errorf("claim.spec.resources.requests.storage is %s, less than the %s of snapshot %s; ask for as much at least", requestOf(claim), least, source.name)
+		return nil, Unchanged, fmt.Errorf("claim.spec.resources.requests.storage is %s, less than the %s of snapshot %s; ask for as much at least", requestOf(claim), least, source.Name)
 	}
 	if err := p.mayChangeMode(claim, &content); err != nil {
 		return nil, Finished, err
@@ -115,7 +116,7 @@ func (p *Provisioner) restore(ctx context.Context, claim *v1.PersistentVolumeCla
 }
 
 // isUsable returns an error that says why a volume can't be made of the snapshot yet.
-func isUsable(source object, snapshot *volumeSnapshot) error {
+func isUsable(source watch.Object, snapshot *volumeSnapshot) error {
 	switch status := snapshot.Status; {
 	case snapshot.DeletionTimestamp != nil:
 		return fmt.Errorf("%s is being deleted", source)
@@ -156,19 +157,19 @@ func (p *Provisioner) mayChangeMode(claim *v1.PersistentVolumeClaim, content *vo
 }
 
 // clone makes sure that a claim is bound to a volume of ours that fits.
-func (p *Provisioner) clone(ctx context.Context, claim *v1.PersistentVolumeClaim, source object) (*csi.VolumeContentSource, Outcome, error) {
+func (p *Provisioner) clone(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) (*csi.VolumeContentSource, Outcome, error) {
 	if !p.config.DriverClones {
-		return nil, Finished, fmt.Errorf("claim.spec.dataSource is claim %s: driver %s copies no volumes; remove it", source.name, p.config.DriverName)
+		return nil, Finished, fmt.Errorf("claim.spec.dataSource is claim %s: driver %s copies no volumes; remove it", source.Name, p.config.DriverName)
 	}
-	from, err := p.client.CoreV1().PersistentVolumeClaims(source.namespace).Get(ctx, source.name, metav1.GetOptions{})
+	from, err := p.client.CoreV1().PersistentVolumeClaims(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, Unchanged, absent(source, err)
+		return nil, Unchanged, watch.ReadError(source, err)
 	}
 	switch {
 	case from.DeletionTimestamp != nil:
-		return nil, Unchanged, &wanting{fmt.Errorf("%s is being deleted", source), source, from.ResourceVersion}
+		return nil, Unchanged, watch.NotReady(source, from.ResourceVersion, fmt.Errorf("%s is being deleted", source))
 	case from.Status.Phase != v1.ClaimBound || from.Spec.VolumeName == "":
-		return nil, Unchanged, &wanting{fmt.Errorf("%s is not bound yet", source), source, from.ResourceVersion}
+		return nil, Unchanged, watch.NotReady(source, from.ResourceVersion, fmt.Errorf("%s is not bound yet", source))
 	case modeOf(from.Spec.VolumeMode) != modeOf(claim.Spec.VolumeMode):
 		return nil, Finished, fmt.Errorf("claim.spec.volumeMode is %s, that of %s is %s; a copy has the same", modeOf(claim.Spec.VolumeMode), source, modeOf(from.Spec.VolumeMode))
 	}
@@ -200,22 +201,13 @@ func modeOf(mode *v1.PersistentVolumeMode) v1.PersistentVolumeMode {
 }
 
 // read reads an object of a kind that is no part of Kubernetes itself.
-func (p *Provisioner) read(ctx context.Context, o object, into any) error {
+func (p *Provisioner) read(ctx context.Context, o watch.Object, into any) error {
 	if p.dynamic == nil {
 		return fmt.Errorf("%s: no client for it", o)
 	}
-	live, err := p.dynamic.Resource(o.resource).Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+	live, err := p.dynamic.Resource(o.Resource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	if err != nil {
-		return absent(o, err)
+		return watch.ReadError(o, err)
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, into)
-}
-
-// absent makes a wait out of an error that says that the object is not there.
-func absent(o object, err error) error {
-	err = fmt.Errorf("%s: %w", o, err)
-	if apierrors.IsNotFound(err) {
-		return &wanting{error: err, object: o}
-	}
-	return err
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 const snapshotGroup = "snapshot.storage.k8s.io"
@@ -55,13 +57,13 @@ func (b *bench) addSnapshot(t *testing.T, namespace string, changes ...func(snap
 	for _, change := range changes {
 		change(snapshot, content)
 	}
-	if _, err := b.dynamic.Resource(snapshotsResource).Namespace(namespace).Create(t.Context(), snapshot, metav1.CreateOptions{}); err != nil {
+	if _, err := b.dynamic.Resource(watch.VolumeSnapshots).Namespace(namespace).Create(t.Context(), snapshot, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.dynamic.Resource(contentsResource).Create(t.Context(), content, metav1.CreateOptions{}); err != nil {
+	if _, err := b.dynamic.Resource(watch.VolumeSnapshotContents).Create(t.Context(), content, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.addMetadata(t, snapshotsResource.GroupVersion().String(), "VolumeSnapshot", namespace)
+	b.addMetadata(t, watch.VolumeSnapshots.GroupVersion().String(), "VolumeSnapshot", namespace)
 }
 
 // addMetadata puts what is known of an object named src where finalizers are written.
@@ -75,9 +77,9 @@ func (b *bench) addMetadata(t *testing.T, version, kind, namespace string, final
 	}
 }
 
-func (b *bench) finalizers(t *testing.T, o object) []string {
+func (b *bench) finalizers(t *testing.T, o watch.Object) []string {
 	t.Helper()
-	read, err := b.metadata.Resource(o.resource).Namespace(o.namespace).Get(t.Context(), o.name, metav1.GetOptions{})
+	read, err := b.metadata.Resource(o.Resource).Namespace(o.Namespace).Get(t.Context(), o.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +116,7 @@ func sourceClaim(change ...func(*v1.PersistentVolumeClaim, *v1.PersistentVolume)
 func sources(c *Config) { c.DriverRestores, c.DriverClones = true, true }
 
 func TestSnapshotsThatAVolumeIsMadeOf(t *testing.T) {
+	source := watch.Object{Resource: watch.VolumeSnapshots, Namespace: "shop", Name: "src"}
 	type both = func(snapshot, content *unstructured.Unstructured)
 	snapshot := func(values map[string]any) both {
 		return func(s, _ *unstructured.Unstructured) { setFields(values)(s) }
@@ -127,8 +130,8 @@ func TestSnapshotsThatAVolumeIsMadeOf(t *testing.T) {
 		change  both
 		absent  bool
 		outcome Outcome
-		want    []string // nothing: it is made
-		waits   object   // for what
+		want    []string     // nothing: it is made
+		waits   watch.Object // for what
 	}{
 		"ready": {},
 		"no restore size": {
@@ -138,26 +141,26 @@ func TestSnapshotsThatAVolumeIsMadeOf(t *testing.T) {
 			config: func(c *Config) { c.DriverRestores = false }, outcome: Finished, want: []string{"claim.spec.dataSource", "makes no snapshots"},
 		},
 		"no such snapshot": {
-			absent: true, outcome: Unchanged, want: []string{"VolumeSnapshot shop/src", "not found"}, waits: object{snapshotsResource, "shop", "src"},
+			absent: true, outcome: Unchanged, want: []string{"VolumeSnapshot shop/src", "not found"}, waits: source,
 		},
 		"not bound": {
-			change: snapshot(map[string]any{"status": nil}), outcome: Unchanged, want: []string{"not bound"}, waits: object{snapshotsResource, "shop", "src"},
+			change: snapshot(map[string]any{"status": nil}), outcome: Unchanged, want: []string{"not bound"}, waits: source,
 		},
 		"not ready": {
-			change: snapshot(map[string]any{"status.readyToUse": false}), outcome: Unchanged, want: []string{"not ready to use yet"}, waits: object{snapshotsResource, "shop", "src"},
+			change: snapshot(map[string]any{"status.readyToUse": false}), outcome: Unchanged, want: []string{"not ready to use yet"}, waits: source,
 		},
 		"failed": {
 			change:  snapshot(map[string]any{"status.readyToUse": false, "status.error": map[string]any{"message": "no quota"}}),
-			outcome: Unchanged, want: []string{"not ready to use: no quota"}, waits: object{snapshotsResource, "shop", "src"},
+			outcome: Unchanged, want: []string{"not ready to use: no quota"}, waits: source,
 		},
 		"being deleted": {
-			change: snapshot(map[string]any{"metadata.deletionTimestamp": "2026-01-02T03:04:05Z"}), outcome: Unchanged, want: []string{"is being deleted"}, waits: object{snapshotsResource, "shop", "src"},
+			change: snapshot(map[string]any{"metadata.deletionTimestamp": "2026-01-02T03:04:05Z"}), outcome: Unchanged, want: []string{"is being deleted"}, waits: source,
 		},
 		"no content": {
-			change: snapshot(map[string]any{"status.boundVolumeSnapshotContentName": "other"}), outcome: Unchanged, want: []string{"VolumeSnapshotContent other"}, waits: object{contentsResource, "", "other"},
+			change: snapshot(map[string]any{"status.boundVolumeSnapshotContentName": "other"}), outcome: Unchanged, want: []string{"VolumeSnapshotContent other"}, waits: watch.Object{Resource: watch.VolumeSnapshotContents, Name: "other"},
 		},
 		"no handle": {
-			change: content(map[string]any{"status": nil}), outcome: Unchanged, want: []string{"no snapshotHandle yet"}, waits: object{contentsResource, "", "content"},
+			change: content(map[string]any{"status": nil}), outcome: Unchanged, want: []string{"no snapshotHandle yet"}, waits: watch.Object{Resource: watch.VolumeSnapshotContents, Name: "content"},
 		},
 		"another driver's": {
 			change: content(map[string]any{"spec.driver": "other"}), outcome: Finished, want: []string{"is of driver other"},
@@ -222,7 +225,7 @@ func TestSnapshotsThatAVolumeIsMadeOf(t *testing.T) {
 					t.Errorf("%v does not say %q", err, want)
 				}
 			}
-			if waits := waitsFor(err); waits != test.waits {
+			if waits := notReadyObject(err); waits != test.waits {
 				t.Errorf("it waits for %v, want %v", waits, test.waits)
 			}
 		})
@@ -230,14 +233,14 @@ func TestSnapshotsThatAVolumeIsMadeOf(t *testing.T) {
 }
 
 func TestClaimsThatAVolumeIsCopiedFrom(t *testing.T) {
-	src := object{claimsResource, "shop", "src"}
+	src := watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: "shop", Name: "src"}
 	tests := map[string]struct {
 		config  func(*Config)
 		change  func(*v1.PersistentVolumeClaim, *v1.PersistentVolume)
 		absent  bool
 		outcome Outcome
 		want    string // nothing: it is made
-		waits   object
+		waits   watch.Object
 	}{
 		"bound":                        {},
 		"a driver that copies nothing": {config: func(c *Config) { c.DriverClones = false }, outcome: Finished, want: "copies no volumes"},
@@ -298,8 +301,8 @@ func TestClaimsThatAVolumeIsCopiedFrom(t *testing.T) {
 				if err != nil || content.GetVolume().GetVolumeId() != "d-src" {
 					t.Errorf("got %v, %v", content, err)
 				}
-			case outcome != test.outcome || !strings.Contains(text(err), test.want) || waitsFor(err) != test.waits:
-				t.Errorf("got %v, %v, waiting for %v", outcome, err, waitsFor(err))
+			case outcome != test.outcome || !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits:
+				t.Errorf("got %v, %v, waiting for %v", outcome, err, notReadyObject(err))
 			}
 		})
 	}
@@ -341,7 +344,7 @@ func TestASourceOfAnotherNamespaceNeedsAGrant(t *testing.T) {
 			b.config.CrossNamespace = true
 			b.addSnapshot(t, "archive")
 			if test.grant != nil {
-				if _, err := b.dynamic.Resource(grantsResource).Namespace("archive").Create(t.Context(), test.grant, metav1.CreateOptions{}); err != nil {
+				if _, err := b.dynamic.Resource(watch.ReferenceGrants).Namespace("archive").Create(t.Context(), test.grant, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -349,8 +352,9 @@ func TestASourceOfAnotherNamespaceNeedsAGrant(t *testing.T) {
 			if (err == nil) != test.allowed {
 				t.Errorf("got %v", err)
 			}
-			if !test.allowed && (outcome != Finished || waitsFor(err) != object{grantsResource, "archive", ""} || !strings.Contains(text(err), "ReferenceGrant of namespace archive")) {
-				t.Errorf("got %v, %v, waiting for %v", outcome, err, waitsFor(err))
+			isTold := strings.Contains(text(err), "ReferenceGrant of namespace archive")
+			if !test.allowed && (outcome != Finished || notReadyObject(err) != watch.Object{Resource: watch.ReferenceGrants, Namespace: "archive"} || !isTold) {
+				t.Errorf("got %v, %v, waiting for %v", outcome, err, notReadyObject(err))
 			}
 		})
 	}
@@ -374,7 +378,7 @@ func TestASourceIsKeptForAsLongAsAnOrderNeedsIt(t *testing.T) {
 	b := newBench(t, []answer{unavailable()})
 	sources(&b.config)
 	b.addSnapshot(t, "shop")
-	source, claim := object{snapshotsResource, "shop", "src"}, testClaim(fromSnapshot)
+	source, claim := watch.Object{Resource: watch.VolumeSnapshots, Namespace: "shop", Name: "src"}, testClaim(fromSnapshot)
 	try := func() Outcome {
 		_, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1")
 		return outcome
@@ -429,7 +433,7 @@ func TestASourceOfARefusedOrderIsLetGo(t *testing.T) {
 		}
 	}
 	b.sources.next(t.Context())
-	if got := b.finalizers(t, object{snapshotsResource, "shop", "src"}); len(got) != 1 || len(b.sources.held) != 0 {
+	if got := b.finalizers(t, watch.Object{Resource: watch.VolumeSnapshots, Namespace: "shop", Name: "src"}); len(got) != 1 || len(b.sources.held) != 0 {
 		t.Errorf("finalizers %v, held %v", got, b.sources.held)
 	}
 }
@@ -444,7 +448,7 @@ func TestSourcesLeftByAProcessThatEndedAreLetGo(t *testing.T) {
 			snapshot, content := snapshotOf("shop")
 			setFields(map[string]any{"spec.driver": test.driver})(content)
 			for _, err := range []error{
-				b.dynamic.Tracker().Create(snapshotsResource, snapshot, "shop"), b.dynamic.Tracker().Create(contentsResource, content, ""),
+				b.dynamic.Tracker().Create(watch.VolumeSnapshots, snapshot, "shop"), b.dynamic.Tracker().Create(watch.VolumeSnapshotContents, content, ""),
 			} {
 				if err != nil {
 					t.Fatal(err)
@@ -457,7 +461,7 @@ func TestSourcesLeftByAProcessThatEndedAreLetGo(t *testing.T) {
 			if b.sources.queue.Len() > 0 {
 				b.sources.next(t.Context())
 			}
-			if got := b.finalizers(t, object{snapshotsResource, "shop", "src"}); len(got) != test.want {
+			if got := b.finalizers(t, watch.Object{Resource: watch.VolumeSnapshots, Namespace: "shop", Name: "src"}); len(got) != test.want {
 				t.Errorf("finalizers %v", got)
 			}
 		})
@@ -474,7 +478,7 @@ func TestSourcesLeftByAProcessThatEndedAreLetGo(t *testing.T) {
 		}
 		b.sources.claimChanged(claim, driverName)
 		b.sources.next(t.Context())
-		if got := b.finalizers(t, object{claimsResource, "shop", "src"}); len(got) != 1 {
+		if got := b.finalizers(t, watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: "shop", Name: "src"}); len(got) != 1 {
 			t.Errorf("finalizers %v", got)
 		}
 	})
@@ -489,11 +493,11 @@ func TestAttributesOfVolumes(t *testing.T) {
 		config  func(*Config)
 		outcome Outcome
 		want    string
-		waits   object
+		waits   watch.Object
 	}{
 		"of a class":         {class: "fast"},
 		"another driver's":   {class: "foreign", outcome: Finished, want: "is of driver other"},
-		"missing":            {class: "later", outcome: Unchanged, want: "not found", waits: object{attributesResource, "", "later"}},
+		"missing":            {class: "later", outcome: Unchanged, want: "not found", waits: watch.Object{Resource: watch.VolumeAttributesClasses, Name: "later"}},
 		"can't be modified":  {class: "fast", config: func(c *Config) { c.DriverModifies = false }, outcome: Finished, want: "cannot modify volumes"},
 		"switched off":       {class: "fast", config: func(c *Config) { c.AttributesClasses = false }, outcome: Finished, want: "VolumeAttributesClass=false"},
 		"none, by its empty": {class: ""},
@@ -510,8 +514,8 @@ func TestAttributesOfVolumes(t *testing.T) {
 				reservedPrefix + "controller-modify-secret-name": "m", reservedPrefix + "controller-modify-secret-namespace": "vault",
 			}), "node-1")
 			if test.want != "" {
-				if outcome != test.outcome || !strings.Contains(text(err), test.want) || waitsFor(err) != test.waits {
-					t.Errorf("got %v, %v, waiting for %v", outcome, err, waitsFor(err))
+				if outcome != test.outcome || !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits {
+					t.Errorf("got %v, %v, waiting for %v", outcome, err, notReadyObject(err))
 				}
 				return
 			}

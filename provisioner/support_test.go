@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
 
 	"github.com/topodisk/topodisk/provisioner/stock"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -198,7 +199,7 @@ func testConfig() Config {
 
 // listKinds are the kinds that the dynamic client lists.
 var listKinds = map[schema.GroupVersionResource]string{
-	snapshotsResource: "VolumeSnapshotList", contentsResource: "VolumeSnapshotContentList", grantsResource: "ReferenceGrantList",
+	watch.VolumeSnapshots: "VolumeSnapshotList", watch.VolumeSnapshotContents: "VolumeSnapshotContentList", watch.ReferenceGrants: "ReferenceGrantList",
 }
 
 func metadataScheme() *runtime.Scheme {
@@ -220,7 +221,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	j := newOrders(noStore{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
-		awaiting: newAwaiting(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(), firstCalls: newFirstCalls(),
+		objects: watch.NewObjects(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(), firstCalls: newFirstCalls(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume, volumesByHandle: handleOfVolume}),
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),

@@ -96,3 +96,13 @@ func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFun
 	go func() { c.store.Run(journalCtx, takenOver); close(done) }()
 	return func() { cancel(); <-done }
 }
+
+// sleep returns nil after d, or the context's error as soon as ctx has ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

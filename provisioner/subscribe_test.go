@@ -1,0 +1,44 @@
+package provisioner
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+// notReadyObject returns the object that an error waits for.
+func notReadyObject(err error) watch.Object {
+	var notReady *watch.NotReadyError
+	if errors.As(err, &notReady) {
+		return notReady.Object
+	}
+	return watch.Object{}
+}
+
+func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		woken := make(chan struct{}, 1)
+		b.objects, b.look = watch.NewObjects(b.metadata), func(*v1.PersistentVolumeClaim) { woken <- struct{}{} }
+		defer b.objects.Stop()
+		class := testClass(map[string]string{reservedPrefix + "provisioner-secret-name": "keys", reservedPrefix + "provisioner-secret-namespace": "vault"})
+		missing := watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "keys"}
+		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != Unchanged || notReadyObject(err) != missing {
+			t.Fatalf("got %v, %v", outcome, err)
+		}
+		synctest.Wait() // the watch is established
+		secret := &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "keys", ResourceVersion: "7"},
+		}
+		if err := b.metadata.Tracker().Add(secret); err != nil {
+			t.Fatal(err)
+		}
+		<-woken
+	})
+}
