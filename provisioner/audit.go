@@ -119,11 +119,11 @@ func audit(e evidence) (Audit, error) {
 	a := Audit{Cluster: cluster, Volumes: len(e.after)}
 	underWay := map[string]bool{}
 	for _, o := range e.orders {
-		if slices.ContainsFunc(slices.Concat(e.before, e.after), func(pv v1.PersistentVolume) bool { return o.isSavedAs(&pv) }) {
+		if slices.ContainsFunc(slices.Concat(e.before, e.after), func(pv v1.PersistentVolume) bool { return o.IsSavedAs(&pv) }) {
 			continue // it has ended, and leaves the journal with the next write
 		}
-		underWay[o.request.Name] = true
-		a.Findings = append(a.Findings, Finding{UnderWay, o.request.Name, "for claim " + o.claim.Namespace + "/" + o.claim.Name})
+		underWay[o.Create.Name] = true
+		a.Findings = append(a.Findings, Finding{UnderWay, o.Create.Name, "for claim " + o.Claim.Namespace + "/" + o.Claim.Name})
 	}
 	listed := map[string]bool{}
 	for _, entry := range e.disks {

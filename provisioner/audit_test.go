@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 func listed(id, cluster, name string, nodes ...string) *csi.ListVolumesResponse_Entry {
@@ -29,7 +31,7 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 	kept, lost, young := *testVolume("d-kept", made(time.Hour)), *testVolume("d-lost", made(time.Hour)), *testVolume("d-young", made(time.Second))
 	gone, late := *testVolume("d-gone", made(time.Hour)), *testVolume("d-late", made(time.Second))
 	o, ended := orderOf(t, 1), orderOf(t, 2)
-	kept.Annotations[annVolumeName] = ended.request.Name // its order is still in the journal
+	kept.Annotations[request.AnnVolumeName] = ended.Create.Name // its order is still in the journal
 	got, err := audit(evidence{
 		now:    now,
 		before: []v1.PersistentVolume{kept, lost, young, gone},
@@ -37,9 +39,9 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 			listed("d-kept", "c1", "disk-kept"),
 			listed("d-late", "c1", "disk-late"), // its PersistentVolume comes while the audit reads
 			listed("d-orphan", "c1", "disk-orphan", "i-1"),
-			listed("d-making", "c1", o.request.Name), // the journal knows of it
-			listed("d-other", "c2", "disk-other"),    // another cluster's
-			listed("d-hand", "c1", ""),               // made by hand
+			listed("d-making", "c1", o.Create.Name), // the journal knows of it
+			listed("d-other", "c2", "disk-other"),   // another cluster's
+			listed("d-hand", "c1", ""),              // made by hand
 		},
 		orders: []*order{o, ended},
 		after:  []v1.PersistentVolume{kept, lost, young, late}, // d-gone was deleted while the audit reads
@@ -50,7 +52,7 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 	want := Audit{Cluster: "c1", Disks: 4, Volumes: 4, Others: 2, Findings: []Finding{
 		{VolumeWithoutDisk, "d-lost", "PersistentVolume d-lost, Released, claim shop/data"},
 		{DiskWithoutVolume, "d-orphan", "cloud_essd, 20Gi, zone-a, made as disk-orphan, attached to i-1"},
-		{UnderWay, o.request.Name, "for claim " + o.claim.Namespace + "/" + o.claim.Name},
+		{UnderWay, o.Create.Name, "for claim " + o.Claim.Namespace + "/" + o.Claim.Name},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -167,7 +167,7 @@ func (c *capacities) class(name string) *storagev1.StorageClass {
 // zone is taken to have everything.
 func (c *capacities) askAll(ctx context.Context, class *storagev1.StorageClass, shown []*storagev1.CSIStorageCapacity) (sizes, error) {
 	before, known := sizesOf(shown), sizes{general: math.MaxInt64, zones: map[string]int64{}}
-	settings, err := c.p.settings(class)
+	settings, err := c.p.config.ClassSettings(class)
 	asks := err == nil && c.p.config.DriverTellsCapacity // no volume can be made of a class that is wrong, which each claim is told
 	var failed error
 	answer := func(where *csi.Topology, before int64) int64 {
@@ -177,7 +177,7 @@ func (c *capacities) askAll(ctx context.Context, class *storagev1.StorageClass, 
 		if failed != nil { // it would not answer now either
 			return before
 		}
-		said, err := c.ask(ctx, settings.parameters, where)
+		said, err := c.ask(ctx, settings.Parameters, where)
 		switch {
 		case status.Code(err) == codes.InvalidArgument:
 			return math.MaxInt64 // a claim is told what is wrong, if it comes that far

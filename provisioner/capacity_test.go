@@ -309,7 +309,7 @@ func TestADriverThatIsAwayHidesNoClass(t *testing.T) {
 func TestAWrongClassIsNotSoldOut(t *testing.T) {
 	for name, class := range map[string]*storagev1.StorageClass{
 		"to the driver":      testClass(map[string]string{"type": "cloud_nonsense"}),
-		"to the provisioner": testClass(map[string]string{strictTopologyKey: "perhaps"}),
+		"to the provisioner": testClass(map[string]string{"topodisk.io/strict-topology": "perhaps"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newCapacityBench(t, class)

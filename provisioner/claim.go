@@ -7,79 +7,26 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
-
-// Annotations that Kubernetes and a provisioner write for each other.
-const (
-	annStorageProvisioner     = "volume.kubernetes.io/storage-provisioner"
-	annBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
-	annSelectedNode           = "volume.kubernetes.io/selected-node"
-	annMigratedTo             = "pv.kubernetes.io/migrated-to"
-	annProvisionedBy          = "pv.kubernetes.io/provisioned-by"
-)
-
-// assigned returns the name of the provisioner that Kubernetes assigned to the claim.
-func assigned(claim *v1.PersistentVolumeClaim) string {
-	if name, ok := claim.Annotations[annStorageProvisioner]; ok {
-		return name
-	}
-	return claim.Annotations[annBetaStorageProvisioner]
-}
-
-// isOurs says whether the claim is for this driver and has no volume yet.
-func isOurs(claim *v1.PersistentVolumeClaim, driver string) bool {
-	return assigned(claim) == driver && claim.Spec.VolumeName == ""
-}
-
-// isTime says whether a first attempt may be made for the claim: a claim that
-// is being deleted needs no volume, and one with a data source of a foreign
-// kind gets its volume from that kind's populator.
-func isTime(claim *v1.PersistentVolumeClaim) bool {
-	return claim.DeletionTimestamp == nil && !hasPopulator(claim)
-}
-
-// dataSource returns what the claim's volume is to be filled from, or nil.
-func dataSource(claim *v1.PersistentVolumeClaim) *v1.TypedObjectReference {
-	if claim.Spec.DataSourceRef != nil {
-		return claim.Spec.DataSourceRef
-	}
-	if source := claim.Spec.DataSource; source != nil {
-		return &v1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
-	}
-	return nil
-}
-
-func hasPopulator(claim *v1.PersistentVolumeClaim) bool {
-	source := dataSource(claim)
-	if source == nil {
-		return false
-	}
-	switch group := ptr.Deref(source.APIGroup, ""); {
-	case group == "" && source.Kind == "PersistentVolumeClaim":
-		return false
-	case group == "snapshot.storage.k8s.io" && source.Kind == "VolumeSnapshot":
-		return false
-	}
-	return true
-}
 
 // tellOfMigration tells the owner of a claim that Kubernetes has migrated from
 // an in-tree plugin to this driver why nothing comes of it: no in-tree plugin was
 // ever this driver's, so its class has parameters that mean nothing here.
 func (p *Provisioner) tellOfMigration(claim *v1.PersistentVolumeClaim) {
-	if claim.Annotations[annMigratedTo] != p.config.DriverName || assigned(claim) == p.config.DriverName || claim.Spec.VolumeName != "" {
+	if claim.Annotations[request.AnnMigratedTo] != p.config.DriverName || request.ProvisionerOf(claim) == p.config.DriverName || claim.Spec.VolumeName != "" {
 		return
 	}
 	p.events.Eventf(claim, v1.EventTypeWarning, reasonMigration,
 		"the claim is for the in-tree plugin %s and marked as migrated to driver %s, which has no in-tree predecessor; make it anew with a class whose provisioner is %s",
-		assigned(claim), p.config.DriverName, p.config.DriverName)
+		request.ProvisionerOf(claim), p.config.DriverName, p.config.DriverName)
 }
 
 // tellOfPopulator tells the owner of a claim for whom its volume is left.
 func (p *Provisioner) tellOfPopulator(claim *v1.PersistentVolumeClaim) {
-	if hasPopulator(claim) {
-		source := dataSource(claim)
+	if request.HasPopulator(claim) {
+		source := request.DataSource(claim)
 		p.events.Eventf(claim, v1.EventTypeNormal, reasonPopulator, "the volume is left to the populator of %s %s", source.Kind, source.Name)
 	}
 }

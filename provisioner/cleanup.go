@@ -20,7 +20,7 @@ func (p *Provisioner) cleanUp(ctx context.Context, o *order, response *csi.Creat
 		return Background
 	}
 	if err := p.deleteUnowned(ctx, o, id); err != nil {
-		p.events.Eventf(o.claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", why, id, err)
+		p.events.Eventf(o.Claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", why, id, err)
 		return Background
 	}
 	return Finished
@@ -32,7 +32,7 @@ func (p *Provisioner) cleanUp(ctx context.Context, o *order, response *csi.Creat
 // then, too, if a PersistentVolume that somebody else has made stands for it.
 func (p *Provisioner) outcomeOfSave(ctx context.Context, o *order, err error) Outcome {
 	var taken *nameTakenError
-	if never := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || errors.As(err, &taken); !never || !p.claimIsGone(ctx, o.claim) {
+	if never := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || errors.As(err, &taken); !never || !p.claimIsGone(ctx, o.Claim) {
 		return Unchanged
 	}
 	err = p.deleteUnowned(ctx, o, o.made.VolumeId)
@@ -46,7 +46,7 @@ func (p *Provisioner) outcomeOfSave(ctx context.Context, o *order, err error) Ou
 	default:
 		klog.InfoS("A volume that no PersistentVolume can stand for was deleted, for its claim is gone", "volume", o.made.VolumeId)
 	}
-	p.journal.close(o.claim.UID)
+	p.journal.close(o.Claim.UID)
 	return Finished
 }
 

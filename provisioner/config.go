@@ -10,38 +10,21 @@ import (
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// PVNameSource says where the name of a PersistentVolume comes from.
-type PVNameSource string
-
-const (
-	// VolumeID names a PersistentVolume after the disk's ID.
-	VolumeID PVNameSource = "volume-id"
-	// VolumeName names a PersistentVolume after its CSI volume name, <prefix>-<claim UID>.
-	VolumeName PVNameSource = "volume-name"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // Config is everything that an operator may choose.
 type Config struct {
-	DriverName       string        // the CSI driver whose claims are provisioned
-	Identity         string        // this process, in the PersistentVolume's attributes
-	VolumeNamePrefix string        // CSI volume name = <prefix>-<claim UID>
-	VolumeNameUUID   int           // characters of the UID kept in the name; -1 keeps it as it is
-	PVNameSource     PVNameSource  // what a PersistentVolume is named after
-	Timeout          time.Duration // of one call to the driver
-	RetryStart       time.Duration // first wait after a failure; doubles with each one
-	RetryMax         time.Duration // longest wait between two attempts
-	Workers          int           // claims, and volumes, worked on at the same time
+	request.Options
 
-	SupportsTopology  bool // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
-	StrictTopology    bool // a selected node's own topology is the only one asked for
-	ImmediateTopology bool // Immediate claims without allowedTopologies are told all zones
+	Timeout    time.Duration // of one call to the driver
+	RetryStart time.Duration // first wait after a failure; doubles with each one
+	RetryMax   time.Duration // longest wait between two attempts
+	Workers    int           // claims, and volumes, worked on at the same time
 
-	ExtraCreateMetadata bool          // the claim's name and namespace go into the parameters
-	DefaultFSType       string        // for classes that name none
-	ExtraLabelPrefix    string        // labels of the selected node that go into its topology
-	NodeGrace           time.Duration // how long a selected node may be without the driver
+	SupportsTopology bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
+	NodeGrace        time.Duration // how long a selected node may be without the driver
 
 	CapacityThreads      int                    // capacities asked for at the same time
 	Capacity             bool                   // keep CSIStorageCapacity objects
@@ -50,7 +33,6 @@ type Config struct {
 	CapacityForImmediate bool                   // also for classes that bind at once
 	DriverTellsCapacity  bool                   // the driver's GET_CAPACITY
 	DriverListsVolumes   bool                   // the driver's LIST_VOLUMES
-	DriverTellsWriters   bool                   // the driver's SINGLE_NODE_MULTI_WRITER
 	DriverRestores       bool                   // the driver's CREATE_DELETE_SNAPSHOT
 	DriverClones         bool                   // the driver's CLONE_VOLUME
 	DriverModifies       bool                   // the driver's MODIFY_VOLUME
@@ -62,10 +44,6 @@ type Config struct {
 	RescheduleCodes       []codes.Code  // of CreateVolume, besides ResourceExhausted: the selected node can't have the volume
 	SourceThreads         int           // sources let go at the same time
 	SnapshotSweep         time.Duration // how often snapshots are looked for that keep a finalizer for nobody; 0 never
-	ClaimAnnotations      []string      // annotations of claims that are passed to the driver
-	ClaimLabelTags        []string      // labels of claims that become tags of their disks
-	NamespaceLabelTags    []string      // labels of namespaces that become tags of their claims' disks
-	ReadOnlyPublish       bool          // volumes of claims that are ReadOnlyMany alone are published for reading
 
 	Self *v1.ObjectReference // what events about this process are about; nil for nothing
 }
@@ -85,17 +63,10 @@ func ObjectName(driver string) string {
 // Validate returns an error that names the first field that is missing or
 // wrong, its value and what is allowed.
 func (c Config) Validate() error {
+	if err := c.Options.Validate(); err != nil {
+		return err
+	}
 	switch {
-	case c.DriverName == "":
-		return fmt.Errorf("the driver's name is missing")
-	case c.VolumeNamePrefix == "":
-		return fmt.Errorf("--volume-name-prefix is empty; it must be a DNS label such as disk")
-	case c.VolumeNamePrefix != strings.ToLower(c.VolumeNamePrefix):
-		return fmt.Errorf("--volume-name-prefix=%s has upper-case letters; it becomes part of object names, which have none", c.VolumeNamePrefix)
-	case c.VolumeNameUUID < -1 || c.VolumeNameUUID == 0 || c.VolumeNameUUID > 32:
-		return fmt.Errorf("--volume-name-uuid-length=%d; allowed are 1 to 32, or -1 for the whole UID", c.VolumeNameUUID)
-	case c.PVNameSource != VolumeID && c.PVNameSource != VolumeName:
-		return fmt.Errorf("--pv-name-source=%s; allowed are %s and %s", c.PVNameSource, VolumeID, VolumeName)
 	case c.Timeout <= 0:
 		return fmt.Errorf("--timeout=%s; it must be positive", c.Timeout)
 	case c.RetryStart <= 0:
@@ -115,10 +86,7 @@ func (c Config) Validate() error {
 	case c.Capacity && c.Namespace == "":
 		return fmt.Errorf("--enable-capacity needs a namespace for its objects: the Pod's own, or --leader-election-namespace")
 	}
-	if err := checkLabelTags("claim-label-tags", c.ClaimLabelTags); err != nil {
-		return err
-	}
-	return checkLabelTags("namespace-label-tags", c.NamespaceLabelTags)
+	return nil
 }
 
 // mayReschedule are the codes that an operator may have claims rescheduled for:

@@ -26,6 +26,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -274,7 +275,7 @@ func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 		c.rememberVolume(pv)
 		c.p.tellOfTwins(pv)
 	}
-	if pv.DeletionTimestamp != nil || !hasFinalizer(pv) {
+	if pv.DeletionTimestamp != nil || !request.HasFinalizer(pv) {
 		c.p.journal.volumeGoes(pv)
 	}
 	c.reclaimer.volumeChanged(pv)
@@ -292,7 +293,7 @@ func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
 	if err != nil || !exists {
 		return
 	}
-	if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && isOurs(claim, c.p.config.DriverName) {
+	if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && request.IsOurs(claim, c.p.config.DriverName) {
 		c.lib.claims.wake(claim)
 	}
 }
@@ -306,7 +307,7 @@ func (c *Controller) lookAtCapacities(class *storagev1.StorageClass) {
 func (c *Controller) classChanged(class *storagev1.StorageClass) {
 	c.lookAtCapacities(class)
 	for _, object := range c.lib.claims.SharedIndexInformer.GetStore().List() {
-		if claim := object.(*v1.PersistentVolumeClaim); pendingOfClass(claim, class, c.p.config.DriverName) {
+		if claim := object.(*v1.PersistentVolumeClaim); request.IsPendingOf(claim, class, c.p.config.DriverName) {
 			c.lib.claims.wake(claim)
 		}
 	}

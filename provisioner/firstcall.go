@@ -46,9 +46,9 @@ func (f *firstCalls) lead(now time.Time) {
 func (f *firstCalls) begin(ctx context.Context, o *order) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, asked := f.asked[o.claim.UID]
-	f.asked[o.claim.UID] = struct{}{}
-	if asked || o.unknown || o.foundAgain || !f.isOurs(o.claim) {
+	_, asked := f.asked[o.Claim.UID]
+	f.asked[o.Claim.UID] = struct{}{}
+	if asked || o.unknown || o.foundAgain || !f.isOurs(o.Claim) {
 		return ctx
 	}
 	return metadata.AppendToOutgoingContext(ctx, firstCallKey, "true")
@@ -62,7 +62,7 @@ func (f *firstCalls) isOurs(claim *v1.PersistentVolumeClaim) bool {
 // but for AlreadyExists.
 func (f *firstCalls) end(o *order, err error) {
 	if err != nil && outcomeOfCreate(err, false) == Finished && status.Code(err) != codes.AlreadyExists {
-		f.forget(o.claim.UID)
+		f.forget(o.Claim.UID)
 	}
 }
 

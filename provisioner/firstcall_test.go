@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // The driver looks for no disk if it hears that there is none, so it must be so.
@@ -34,7 +36,7 @@ func TestOnlyAFirstCallIsSaidToBeOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := testClaim(func(claim *v1.PersistentVolumeClaim) {
 				claim.CreationTimestamp = metav1.NewTime(benchStart.Add(-c.age))
-				claim.Annotations[annSelectedNode] = ""
+				claim.Annotations[request.AnnSelectedNode] = ""
 			})
 			b := newBench(t, c.answers, claim)
 			b.zones = inZone("zone-a")

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // A claim's order is clear before its turn comes: Kubernetes assigns the claim its
@@ -21,29 +23,31 @@ func (p *Provisioner) foresee(claim *v1.PersistentVolumeClaim) {
 		return
 	}
 	class := p.classAhead(claim)
-	if class == nil || dataSource(claim) != nil || attributesClassOf(claim) != nil || p.journal.volumeOf(claim.UID) != "" || p.journal.find(claim.UID) != nil {
+	if class == nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil || p.journal.volumeOf(claim.UID) != "" || p.journal.find(claim.UID) != nil {
 		return
 	}
-	claim, node := claim.DeepCopy(), claim.Annotations[annSelectedNode]
-	o, strict, err := p.plan(claim, class, node)
-	if err == nil && len(p.config.NamespaceLabelTags) > 0 && !p.showsNamespace(claim.Namespace) {
+	claim, node := claim.DeepCopy(), claim.Annotations[request.AnnSelectedNode]
+	plan, err := request.NewPlan(p.config.Options, claim, class, node)
+	if err != nil || len(p.config.NamespaceLabelTags) > 0 && !p.showsNamespace(claim.Namespace) {
 		return
 	}
-	if err == nil {
-		err = p.labelTags(context.Background(), o) // the caches know all of it
-	}
+	var in request.Inputs
+	in.NamespaceLabels, err = p.namespaceLabels(context.Background(), claim.Namespace) // from the cache
 	if err == nil && p.config.SupportsTopology {
-		o.request.AccessibilityRequirements, err = p.topology.Require(p.question(claim, class, node, strict))
+		in.Requirement, err = p.topology.Require(plan.Question())
 	}
-	if err == nil && !p.refusals.Refuses(o.want()) {
-		p.journal.prefetch(o)
+	if err != nil {
+		return
+	}
+	if r := plan.Request(in); !p.refusals.Refuses(stockWant(r)) {
+		p.journal.prefetch(r)
 	}
 }
 
 // classAhead returns the claim's class if its volume is, or is about to be, this
 // driver's to make.
 func (p *Provisioner) classAhead(claim *v1.PersistentVolumeClaim) *storagev1.StorageClass {
-	if by := assigned(claim); by != "" && by != p.config.DriverName || claim.Spec.StorageClassName == nil {
+	if by := request.ProvisionerOf(claim); by != "" && by != p.config.DriverName || claim.Spec.StorageClassName == nil {
 		return nil
 	}
 	object, exists, err := p.classes.GetByKey(*claim.Spec.StorageClassName)
@@ -52,7 +56,7 @@ func (p *Provisioner) classAhead(claim *v1.PersistentVolumeClaim) *storagev1.Sto
 	}
 	class := object.(*storagev1.StorageClass)
 	late := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-	if class.Provisioner != p.config.DriverName || late && claim.Annotations[annSelectedNode] == "" {
+	if class.Provisioner != p.config.DriverName || late && claim.Annotations[request.AnnSelectedNode] == "" {
 		return nil
 	}
 	return class

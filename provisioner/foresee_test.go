@@ -10,6 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // notedStore notes what it is told.
@@ -32,7 +34,7 @@ func (n *notedStore) Delete(key string)       { n.deleted = append(n.deleted, ke
 func (n *notedStore) DeleteLazily(key string) { n.lazily = append(n.lazily, key) }
 
 func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
-	unassigned := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annStorageProvisioner) }
+	unassigned := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) }
 	immediate := func(c *storagev1.StorageClass) { c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate) }
 	tests := map[string]struct {
 		claim     func(*v1.PersistentVolumeClaim)
@@ -45,7 +47,7 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 		"its node is selected":     {claim: unassigned, foreseen: true},
 		"it is new, and Immediate": {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }, class: immediate, foreseen: true},
 		"it has no node yet":       {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }},
-		"it is another's":          {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations[annStorageProvisioner] = "other" }},
+		"it is another's":          {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" }},
 		"its class is another's":   {class: func(c *storagev1.StorageClass) { c.Provisioner = "other" }},
 		"its class is unknown":     {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("none") }},
 		"it has no class":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }},
@@ -54,13 +56,15 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 		"it is filled from a snapshot": {claim: func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "nightly"}
 		}},
-		"it names attributes":                         {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") }},
-		"it is to be refused":                         {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }},
-		"it had a volume":                             {before: func(b *bench) { b.journal.rememberVolume("0f1e", "d-0") }},
-		"its order is under way":                      {before: func(b *bench) { b.journal.file(&order{claim: testClaim(), class: testClass(nil)}) }},
+		"it names attributes": {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") }},
+		"it is to be refused": {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }},
+		"it had a volume":     {before: func(b *bench) { b.journal.rememberVolume("0f1e", "d-0") }},
+		"its order is under way": {before: func(b *bench) {
+			b.journal.file(&order{Request: &request.Request{Claim: testClaim(), Class: testClass(nil)}})
+		}},
 		"its node has no zone":                        {before: func(b *bench) { b.zones.err = errString("no zone") }},
-		"there was no disk to be had there just now":  {before: func(b *bench) { b.refusals.Refused(plannedOrder(t, b).want(), b.now()) }},
-		"there was none to be had for it on its node": {before: func(b *bench) { b.refusals.RefusedClaim(plannedOrder(t, b).want(), b.now()) }},
+		"there was no disk to be had there just now":  {before: func(b *bench) { b.refusals.Refused(stockWant(plannedOrder(t, b).Request), b.now()) }},
+		"there was none to be had for it on its node": {before: func(b *bench) { b.refusals.RefusedClaim(stockWant(plannedOrder(t, b).Request), b.now()) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +92,8 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 			// Kubernetes writes the claim once more before its turn comes.
 			claim = claim.DeepCopy()
 			claim.ResourceVersion = "8"
-			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annStorageProvisioner, driverName)
-			if _, outcome, err := b.provision(t.Context(), claim, class, claim.Annotations[annSelectedNode]); outcome != Finished || err != nil {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, request.AnnStorageProvisioner, driverName)
+			if _, outcome, err := b.provision(t.Context(), claim, class, claim.Annotations[request.AnnSelectedNode]); outcome != Finished || err != nil {
 				t.Fatalf("%v, %v", outcome, err)
 			}
 			if !slices.Equal(store.prefetched, store.written) {

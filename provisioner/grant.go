@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -60,7 +61,7 @@ func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeCl
 		version = list.GetResourceVersion()
 		for _, item := range list.Items {
 			var grant referenceGrant
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &grant); err == nil && grant.allows(claim, dataSource(claim)) {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &grant); err == nil && grant.allows(claim, request.DataSource(claim)) {
 				return nil
 			}
 		}

@@ -3,78 +3,33 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 )
 
-// order is one volume asked of the driver. It is fixed at the first attempt:
-// every retry sends the same bytes, whatever has become of the claim, its
-// class or its node in the meantime.
+// order is a request under way.
 type order struct {
-	claim   *v1.PersistentVolumeClaim
-	class   *storagev1.StorageClass
-	node    string                   // the selected node; empty for Immediate
-	request *csi.CreateVolumeRequest // without secrets
-	secrets map[string]string        // as last read
-	refs    secretRefs               // for the other calls, into the PersistentVolume
-	fsType  string
+	*request.Request
 
-	foundAgain bool // in the journal, after the process that made the order had ended
-
-	unknown bool        // an earlier call may have made the volume
-	made    *csi.Volume // the driver's answer, once there is one
+	secrets    map[string]string // the values that CreateVolume needs, as last read
+	foundAgain bool              // in the journal, after the process that made the order had ended
+	unknown    bool              // an earlier call may have made the volume
+	made       *csi.Volume       // the driver's answer, once there is one
 }
 
-func (o *order) mayReschedule() bool {
-	return o.node != "" && o.request.AccessibilityRequirements != nil
-}
-
-// isSavedAs says whether the PersistentVolume stands for the order's volume.
-func (o *order) isSavedAs(pv *v1.PersistentVolume) bool {
-	return pv.Annotations[annVolumeName] == o.request.Name
-}
-
-func (o *order) requisite() []*csi.Topology {
-	return o.request.AccessibilityRequirements.GetRequisite()
-}
-
-// want is what the order wants of the stock.
-func (o *order) want() stock.Want {
-	return stock.Want{Class: o.class, Requisite: o.requisite(), Bytes: o.request.CapacityRange.GetRequiredBytes(), Claim: o.claim.UID, Node: o.node}
-}
-
-func (o *order) requestWithSecrets() *csi.CreateVolumeRequest {
-	if len(o.secrets) == 0 {
-		return o.request
-	}
-	request := proto.Clone(o.request).(*csi.CreateVolumeRequest)
-	request.Secrets = o.secrets
-	return request
-}
-
-// check returns an error if the driver's answer is not the volume asked for.
-func (o *order) check(response *csi.CreateVolumeResponse) error {
-	switch volume := response.GetVolume(); {
-	case volume.GetVolumeId() == "":
-		return fmt.Errorf("CreateVolume %s: the driver answered without a volume ID", o.request.Name)
-	case volume.CapacityBytes != 0 && volume.CapacityBytes < o.request.CapacityRange.RequiredBytes:
-		return fmt.Errorf("CreateVolume %s: volume %s has %d bytes, %d are required",
-			o.request.Name, volume.VolumeId, volume.CapacityBytes, o.request.CapacityRange.RequiredBytes)
-	case o.request.VolumeContentSource != nil && volume.ContentSource == nil:
-		return fmt.Errorf("CreateVolume %s: volume %s is empty, it was to be filled from %v", o.request.Name, volume.VolumeId, o.request.VolumeContentSource)
-	}
-	return nil
+// stockWant is what a request wants of the stock.
+func stockWant(r *request.Request) stock.Want {
+	return stock.Want{Class: r.Class, Requisite: r.Requisite(), Bytes: r.Create.CapacityRange.GetRequiredBytes(), Claim: r.Claim.UID, Node: r.Node}
 }
 
 // rememberedVolumes is how many claims with a PersistentVolume are remembered
@@ -138,22 +93,22 @@ func newOrders(s store) *orders {
 // begin files an order before the driver hears of it: what is not in the store
 // is not asked for, so no crash can make anybody forget a disk.
 func (j *orders) begin(ctx context.Context, o *order) error {
-	record, err := encode(o)
+	record, err := o.Encode()
 	if err != nil {
 		return err
 	}
-	if err := j.store.Put(ctx, string(o.claim.UID), record); err != nil {
-		j.store.Delete(string(o.claim.UID)) // it may have been written all the same, and nobody will be asked for it
+	if err := j.store.Put(ctx, string(o.Claim.UID), record); err != nil {
+		j.store.Delete(string(o.Claim.UID)) // it may have been written all the same, and nobody will be asked for it
 		return err
 	}
 	j.file(o)
 	return nil
 }
 
-// prefetch has the store write an order that will probably be begun soon.
-func (j *orders) prefetch(o *order) {
-	if record, err := encode(o); err == nil {
-		j.store.Prefetch(string(o.claim.UID), record)
+// prefetch has the store write a request that the driver will probably be asked soon.
+func (j *orders) prefetch(r *request.Request) {
+	if record, err := r.Encode(); err == nil {
+		j.store.Prefetch(string(r.Claim.UID), record)
 	}
 }
 
@@ -164,7 +119,7 @@ func (j *orders) cancel(claim types.UID) { j.store.Cancel(string(claim)) }
 func (j *orders) file(o *order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.open[o.claim.UID] = o
+	j.open[o.Claim.UID] = o
 }
 
 // close ends an order of which no PersistentVolume tells.
@@ -175,7 +130,7 @@ func (j *orders) close(claim types.UID) { j.end(claim, j.store.Delete) }
 // it may stay in the store for a while if the PersistentVolume can't go without us.
 func (j *orders) closeSaved(pv *v1.PersistentVolume) {
 	remove := j.store.Delete
-	if hasFinalizer(pv) {
+	if request.HasFinalizer(pv) {
 		remove = j.store.DeleteLazily
 	}
 	j.end(pv.Spec.ClaimRef.UID, remove)
@@ -226,8 +181,8 @@ func (j *orders) class(name string) *storagev1.StorageClass {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, o := range j.open {
-		if o.class.Name == name {
-			return o.class
+		if o.Class.Name == name {
+			return o.Class
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/defect"
 )
 
@@ -30,7 +31,7 @@ func within(limit time.Duration, ok func() bool) bool {
 // nobody knows whether a disk was made.
 func TestAnOrderOutlivesAClassOfTheSameName(t *testing.T) {
 	defect.Known(t, "P1", func() error {
-		x := play(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annSelectedNode) })
+		x := play(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
 		x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
 		x.createClass()
 		x.createClaim()

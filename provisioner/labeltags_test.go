@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // labelBench is a bench whose claims and namespaces have labels that become tags.
@@ -37,42 +39,6 @@ func tagsAsked(parameters map[string]string) map[string]string {
 	return tags
 }
 
-func TestAllowedLabelsBecomeTags(t *testing.T) {
-	for name, test := range map[string]struct {
-		claim, namespace, class, want map[string]string
-	}{
-		"none": {want: map[string]string{}},
-		"of both": {
-			claim: map[string]string{"example.com/stage": "test"}, namespace: map[string]string{"cost-center": "4711"},
-			want: map[string]string{"diskTags/example.com/stage": "test", "diskTags/cost-center": "4711"},
-		},
-		"others are left": {claim: map[string]string{"cost-center": "mine", "app": "x"}, namespace: map[string]string{"example.com/stage": "x"}, want: map[string]string{}},
-		"without a value": {claim: map[string]string{"team": ""}, want: map[string]string{"diskTags/team": ""}},
-		"the claim's":     {claim: map[string]string{"team": "web"}, namespace: map[string]string{"team": "shop"}, want: map[string]string{"diskTags/team": "web"}},
-		"the class's": {
-			claim: map[string]string{"team": "web"}, namespace: map[string]string{"cost-center": "4711"}, class: map[string]string{"diskTags/team": "db"},
-			want: map[string]string{"diskTags/team": "db", "diskTags/cost-center": "4711"},
-		},
-		"the class's list": {
-			claim: map[string]string{"team": "web"}, class: map[string]string{"diskTags": "a:b, team:db"}, want: map[string]string{"diskTags": "a:b, team:db"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := labelBench(t, []answer{made("d-1", 20*gib, "zone-a")})
-			if err := b.namespaces.Add(testNamespace(test.namespace)); err != nil {
-				t.Fatal(err)
-			}
-			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Labels = test.claim })
-			if _, _, err := b.provision(t.Context(), claim, testClass(test.class), "node-1"); err != nil {
-				t.Fatal(err)
-			}
-			if got := tagsAsked(b.driver.created[0].Parameters); !maps.Equal(got, test.want) {
-				t.Errorf("the driver was asked for %v, want %v", got, test.want)
-			}
-		})
-	}
-}
-
 // A call of unknown outcome is repeated with the tags that it had, whatever has
 // become of the labels; also by the process that takes the journal up.
 func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
@@ -92,17 +58,17 @@ func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, _ = b.provision(t.Context(), labelled("db"), testClass(nil), "node-1")
-	data, err := encode(b.journal.find("0f1e"))
+	data, err := b.journal.find("0f1e").Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken, err := decode(data)
+	taken, err := request.Decode(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := tagsAsked(b.driver.created[0].Parameters)
-	if len(first) != 2 || !maps.Equal(tagsAsked(b.driver.created[1].Parameters), first) || !maps.Equal(tagsAsked(taken.request.Parameters), first) {
-		t.Errorf("asked for %v, then %v; the journal has %v", first, tagsAsked(b.driver.created[1].Parameters), tagsAsked(taken.request.Parameters))
+	if len(first) != 2 || !maps.Equal(tagsAsked(b.driver.created[1].Parameters), first) || !maps.Equal(tagsAsked(taken.Create.Parameters), first) {
+		t.Errorf("asked for %v, then %v; the journal has %v", first, tagsAsked(b.driver.created[1].Parameters), tagsAsked(taken.Create.Parameters))
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,6 +26,7 @@ import (
 	libmetrics "sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller/metrics"
 
 	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // This file is all there is of sig-storage-lib-external-provisioner v6. The
@@ -245,7 +245,7 @@ func (l *library) ShouldProvision(_ context.Context, claim *v1.PersistentVolumeC
 		return false
 	}
 	l.p.tellOfPopulator(claim)
-	return isTime(claim)
+	return request.ShouldProvision(claim)
 }
 
 // observeDeletion counts a deletion under the library's names.
@@ -275,7 +275,7 @@ func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.Resourc
 	return c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
 			claim, ok := object.(*v1.PersistentVolumeClaim)
-			return ok && isOurs(claim, c.p.config.DriverName)
+			return ok && request.IsOurs(claim, c.p.config.DriverName)
 		},
 		Handler: &patientHandler{ResourceEventHandler: handler, limiter: c.limiter},
 	}, resync)
@@ -349,7 +349,7 @@ type claimsIndexer struct {
 func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
 	i.progress.work(types.UID(uid))
 	if o := i.journal.find(types.UID(uid)); o != nil {
-		return []any{o.claim}, nil
+		return []any{o.Claim}, nil
 	}
 	claims, err := i.Indexer.ByIndex(index, startOf(uid))
 	return withUID(claims, uid), err
@@ -398,7 +398,7 @@ func (s *volumesStore) GetByKey(key string) (any, bool, error) {
 		return volumes[0], true, nil
 	}
 	for _, pv := range volumes {
-		if o.isSavedAs(pv) {
+		if o.IsSavedAs(pv) {
 			s.journal.closeSaved(pv)
 			return pv, true, nil
 		}
@@ -506,9 +506,4 @@ func (c *reschedulableClaims) Update(ctx context.Context, claim *v1.PersistentVo
 		return claim, nil // the scheduler has chosen again, or the claim is gone
 	}
 	return patched, err
-}
-
-// pendingOfClass says whether the claim waits for a volume of the class.
-func pendingOfClass(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, driver string) bool {
-	return isOurs(claim, driver) && claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class.Name
 }

@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -291,7 +292,7 @@ func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
 	x.createClaim()
 	eventually(t, "the selected node was removed", func() bool {
 		claim, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Get(t.Context(), "data", metav1.GetOptions{})
-		return err == nil && claim.Annotations[annSelectedNode] == ""
+		return err == nil && claim.Annotations[request.AnnSelectedNode] == ""
 	})
 	for _, a := range x.done("patch", "persistentvolumeclaims", "") {
 		patch := a.(clienttesting.PatchAction)
@@ -327,7 +328,7 @@ func TestAClaimWithdrawnFromItsNodeIsStillDrivenToItsEnd(t *testing.T) {
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
-	x.updateClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annSelectedNode) })
+	x.updateClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
 	x.awaitAsked(3)
 	x.answerNow(made(id, 20*gib, "zone-a"))
 	x.awaitVolume(id)
@@ -339,7 +340,7 @@ func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
-	x.updateClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = "node-2" })
+	x.updateClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-2" })
 	x.awaitAsked(3)
 	x.answerNow(answer{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}, made(id, 20*gib, "zone-b"))
 	x.awaitVolume(id)
@@ -353,7 +354,7 @@ func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
 
 func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
 	name, id := anew("node-9"), anew("d-waited")
-	x := play(t, []answer{made(id, 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = name })
+	x := play(t, []answer{made(id, 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = name })
 	n, csiNode := node(name, "zone-a")
 	x.createNode(n)
 	x.createClaim()
@@ -370,7 +371,7 @@ func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
 
 func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
 	name := anew("node-8")
-	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[annSelectedNode] = name })
+	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = name })
 	n, _ := node(name, "")
 	n.Labels = nil
 	x.createNode(n)
@@ -437,7 +438,7 @@ func TestAnOrderEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
 			}
 			b.journal.file(o)
 			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume})
-			if err := volumes.Add(testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[annVolumeName] = c.annotation })); err != nil {
+			if err := volumes.Add(testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })); err != nil {
 				t.Fatal(err)
 			}
 			_, exists, err := (&volumesStore{Indexer: volumes, journal: b.journal}).GetByKey("pvc-0f1e")
@@ -561,7 +562,7 @@ func TestARescheduleThatCannotBeWrittenAsksTheDriverNoMore(t *testing.T) {
 	x.createClaim()
 	eventually(t, "the selected node was removed", func() bool {
 		claim, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Get(t.Context(), "data", metav1.GetOptions{})
-		return err == nil && claim.Annotations[annSelectedNode] == ""
+		return err == nil && claim.Annotations[request.AnnSelectedNode] == ""
 	})
 	if n := x.asked(); n != 1 {
 		t.Errorf("the driver was asked %d times, want once", n)

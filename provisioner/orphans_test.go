@@ -26,7 +26,7 @@ func TestDisksThatNothingStandsForAreCounted(t *testing.T) {
 	o := orderOf(t, 1)
 	b.journal.file(o)
 	l := &listing{disks: []*csi.ListVolumesResponse_Entry{
-		listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-other", "c2", "disk-3"), listed("d-making", "c1", o.request.Name),
+		listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-other", "c2", "disk-3"), listed("d-making", "c1", o.Create.Name),
 	}}
 	b.Provisioner.driver = l
 	if err := b.volumes.Add(testVolume("d-1")); err != nil {

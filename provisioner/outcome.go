@@ -73,8 +73,8 @@ func outcomeOfCreate(err error, mayReschedule bool) Outcome {
 // outcomeOf is outcomeOfCreate with the codes that the operator has added
 // to those that send the claim to another node.
 func (p *Provisioner) outcomeOf(o *order, err error) Outcome {
-	outcome := outcomeOfCreate(err, o.mayReschedule())
-	if outcome == Finished && o.mayReschedule() && p.sendsAway(err) {
+	outcome := outcomeOfCreate(err, o.MayReschedule())
+	if outcome == Finished && o.MayReschedule() && p.sendsAway(err) {
 		return Reschedule
 	}
 	return outcome

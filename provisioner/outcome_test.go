@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -46,7 +47,7 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 			err := status.Error(test.code, "x")
 			for _, unknown := range []bool{false, true} {
 				for node, want := range map[string]Outcome{"": test.immediate, "n": test.late} {
-					o := &order{node: node, unknown: unknown, request: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}
+					o := &order{unknown: unknown, Request: &request.Request{Node: node, Create: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}}
 					if got := newBench(t, nil).outcomeOf(o, err); got != want {
 						t.Errorf("node %q, unknown before %v: got %v, want %v", node, unknown, got, want)
 					}
@@ -94,7 +95,7 @@ func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 }
 
 func TestNoRescheduleWithoutTopology(t *testing.T) {
-	o := &order{node: "n", request: &csi.CreateVolumeRequest{}}
+	o := &order{Request: &request.Request{Node: "n", Create: &csi.CreateVolumeRequest{}}}
 	if got := newBench(t, nil).outcomeOf(o, status.Error(codes.ResourceExhausted, "x")); got != Finished {
 		t.Errorf("got %v", got)
 	}
@@ -153,9 +154,9 @@ func TestAnotherSelectedNodeStartsTheGraceAnew(t *testing.T) {
 func TestAfterACrashAnOrderWithoutItsSecretIsNotAskedWithOtherKeys(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	o := orderOf(t, 1)
-	o.refs.provisioner, o.unknown = &v1.SecretReference{Namespace: "vault", Name: "gone"}, true
+	o.Secrets.Provisioner, o.unknown = &v1.SecretReference{Namespace: "vault", Name: "gone"}, true
 	b.journal.file(o)
-	if _, outcome, err := b.provision(t.Context(), o.claim, o.class, "node-1"); outcome != Unchanged || err == nil {
+	if _, outcome, err := b.provision(t.Context(), o.Claim, o.Class, "node-1"); outcome != Unchanged || err == nil {
 		t.Errorf("got %v, %v", outcome, err)
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -89,14 +90,14 @@ func (s *protection) drop(claim types.UID) {
 
 // protect makes sure that the order's source, if it has one, outlives the order.
 func (p *Provisioner) protect(ctx context.Context, o *order) error {
-	source, ok := sourceObject(o.claim)
+	source, ok := sourceObject(o.Claim)
 	if !ok {
 		return nil
 	}
-	p.sources.hold(o.claim.UID, source)
+	p.sources.hold(o.Claim.UID, source)
 	err := p.sources.finalize(ctx, source)
 	if err != nil {
-		p.sources.drop(o.claim.UID)
+		p.sources.drop(o.Claim.UID)
 	}
 	return err
 }
@@ -199,7 +200,7 @@ func (s *protection) end(o watch.Object) {
 // claimChanged lets a claim of ours go that is being deleted and was left with
 // the finalizer by a process that ended too early.
 func (s *protection) claimChanged(claim *v1.PersistentVolumeClaim, driver string) {
-	if claim.DeletionTimestamp != nil && assigned(claim) == driver && slices.Contains(claim.Finalizers, cloneFinalizer) {
+	if claim.DeletionTimestamp != nil && request.ProvisionerOf(claim) == driver && slices.Contains(claim.Finalizers, cloneFinalizer) {
 		s.queue.Add(watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: claim.Namespace, Name: claim.Name})
 	}
 }

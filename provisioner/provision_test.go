@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -34,7 +35,7 @@ func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
 	class := testClass(map[string]string{
 		"type":                        "cloud_essd",
 		"topodisk.io/strict-topology": "false",
-		fsTypeKey:                     "xfs",
+		"csi.storage.k8s.io/fstype":   "xfs",
 		"csi.storage.k8s.io/provisioner-secret-name":      "${pvc.annotations['team']}-key",
 		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
 		"csi.storage.k8s.io/node-stage-secret-name":       "${pv.name}",
@@ -110,7 +111,7 @@ func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
 	b.zones.requirement, b.zones.err = nil, &topology.Error{Reason: topology.NodeGone, Node: "node-1"}
 	claim = testClaim(func(c *v1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("50Gi")
-		c.Annotations[annSelectedNode] = "node-2"
+		c.Annotations[request.AnnSelectedNode] = "node-2"
 	})
 	for _, want := range []Outcome{Background, Background, Finished} {
 		if _, outcome, err := b.provision(t.Context(), claim, testClass(map[string]string{"type": "cloud_auto"}), "node-2"); outcome != want {
@@ -264,50 +265,6 @@ func TestAClaimThatHadAVolumeIsAskedForBeforeItGetsAnother(t *testing.T) {
 				t.Errorf("%d CreateVolume calls", creates)
 			}
 		})
-	}
-}
-
-func TestNamesOfPersistentVolumes(t *testing.T) {
-	tests := []struct {
-		source   PVNameSource
-		id, want string
-	}{
-		{VolumeID, "d-bp1", "d-bp1"},
-		{VolumeName, "d-bp1", "disk-0f1e"},
-		{VolumeID, "/subscriptions/X/disks/y", "disk-0f1e"},
-		{VolumeID, "D_1", "disk-0f1e"},
-	}
-	for _, test := range tests {
-		b := newBench(t, []answer{made(test.id, 0, "zone-a")})
-		b.config.PVNameSource = test.source
-		pv, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-		if err != nil || pv.Name != test.want || pv.Spec.CSI.VolumeHandle != test.id {
-			t.Errorf("%s of %s: got %v, %v", test.source, test.id, pv, err)
-		}
-		if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*gib {
-			t.Errorf("a driver that tells no size made %d bytes", size.Value())
-		}
-	}
-}
-
-func TestAVolumeHasExactlyTheDriversSize(t *testing.T) {
-	b := newBench(t, []answer{made("d-bp1", 20*gib+4096, "zone-a")})
-	pv, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if size := pv.Spec.Capacity[v1.ResourceStorage]; size.Value() != 20*gib+4096 || size.Format != resource.BinarySI {
-		t.Errorf("got %s", &size)
-	}
-}
-
-func TestARetainedVolumeHasNoFinalizer(t *testing.T) {
-	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	class := testClass(nil)
-	class.ReclaimPolicy = ptr.To(v1.PersistentVolumeReclaimRetain)
-	pv, _, err := b.provision(t.Context(), testClaim(), class, "node-1")
-	if err != nil || len(pv.Finalizers) != 0 || pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
-		t.Errorf("got %v, %v", pv, err)
 	}
 }
 

@@ -2,12 +2,12 @@
 // PersistentVolumes, and Released PersistentVolumes into DeleteVolume calls.
 // It runs beside its CSI driver, in the same Pod, on one unix socket.
 //
-// A file holds one decision or one verb: claim.go (is this claim ours, is it
-// time), request.go (what the driver is asked), outcome.go (what an answer
-// means for the claim), volume.go (what the PersistentVolume says), reclaim.go
-// (may this disk be deleted), journal.go (which creates may be under way).
-// library.go alone knows the controller library underneath, and package csiconn the
-// driver's socket.
+// A file holds one decision or one verb: resolve.go (what has to be read for a
+// request), outcome.go (what an answer means for the claim), volume.go (saving the
+// PersistentVolume), reclaim.go (may this disk be deleted), journal.go (which creates
+// may be under way). Package request says what the driver is asked and what a
+// PersistentVolume says; library.go alone knows the controller library underneath,
+// and package csiconn the driver's socket.
 package provisioner
 
 import (
@@ -109,7 +109,7 @@ func (p *Provisioner) attempt(ctx context.Context, claim *v1.PersistentVolumeCla
 	if outcome, err := p.create(ctx, o); err != nil {
 		return nil, outcome, err
 	}
-	pv := p.volume(o)
+	pv := o.PersistentVolume(p.config.Options, o.made)
 	if err := p.save(ctx, o, pv); err != nil {
 		return nil, p.outcomeOfSave(ctx, o, err), err
 	}
@@ -143,13 +143,13 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 	if o.made != nil {
 		return Finished, nil
 	}
-	if p.journal.find(o.claim.UID) == nil {
-		if err := p.refusals.Ask(o.want()); err != nil {
+	if p.journal.find(o.Claim.UID) == nil {
+		if err := p.refusals.Ask(stockWant(o.Request)); err != nil {
 			p.metrics.skipped.Inc()
-			if o.mayReschedule() {
+			if o.MayReschedule() {
 				p.tellOfTie(ctx, o)
 			}
-			return outcomeOfWant(o.mayReschedule()), err
+			return outcomeOfWant(o.MayReschedule()), err
 		}
 		if err := p.open(ctx, o); err != nil {
 			return Unchanged, err
@@ -162,9 +162,9 @@ func (p *Provisioner) create(ctx context.Context, o *order) (Outcome, error) {
 			p.tellOfTie(ctx, o)
 		}
 		p.settle(o, outcome, maybeMade(err))
-		return outcome, fmt.Errorf("CreateVolume %s: %w", o.request.Name, err)
+		return outcome, fmt.Errorf("CreateVolume %s: %w", o.Create.Name, err)
 	}
-	if err := o.check(response); err != nil {
+	if err := o.Check(response); err != nil {
 		outcome := p.cleanUp(ctx, o, response, err)
 		p.settle(o, outcome, true)
 		return outcome, err
@@ -188,7 +188,7 @@ func (p *Provisioner) open(ctx context.Context, o *order) error {
 		return err
 	}
 	if err := p.journal.begin(ctx, o); err != nil {
-		p.sources.drop(o.claim.UID)
+		p.sources.drop(o.Claim.UID)
 		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)
 	}
 	return nil
@@ -199,22 +199,22 @@ func (p *Provisioner) call(ctx context.Context, o *order) (*csi.CreateVolumeResp
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
 	asked := p.now()
-	response, err := p.driver.CreateVolume(p.firstCalls.begin(ctx, o), o.requestWithSecrets())
+	response, err := p.driver.CreateVolume(p.firstCalls.begin(ctx, o), o.WithSecrets(o.secrets))
 	p.firstCalls.end(o, err)
 	switch {
 	case err == nil:
-		p.refusals.Served(o.want())
+		p.refusals.Served(stockWant(o.Request))
 	case status.Code(err) == codes.ResourceExhausted:
-		p.refusals.Refused(o.want(), asked)
+		p.refusals.Refused(stockWant(o.Request), asked)
 	case p.outcomeOf(o, err) == Reschedule:
-		p.refusals.RefusedClaim(o.want(), asked)
+		p.refusals.RefusedClaim(stockWant(o.Request), asked)
 	}
 	return response, err
 }
 
 // settle records what an attempt without a volume says of the next one.
 func (p *Provisioner) settle(o *order, outcome Outcome, maybeMade bool) {
-	p.metrics.outcome(o.class.Name, outcome)
+	p.metrics.outcome(o.Class.Name, outcome)
 	switch {
 	case outcome == Background && maybeMade:
 		p.journal.markUnknown(o)
@@ -222,6 +222,6 @@ func (p *Provisioner) settle(o *order, outcome Outcome, maybeMade bool) {
 	case outcome == Background, outcome == Unchanged && o.unknown:
 		return
 	}
-	p.journal.close(o.claim.UID)
-	p.lookAgain(o.claim)
+	p.journal.close(o.Claim.UID)
+	p.lookAgain(o.Claim)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -18,31 +17,33 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // mayDelete says whether the PersistentVolume's disk may be deleted: it was
 // made by this provisioner, its claim has let it go, and its policy is Delete.
 // One that is being deleted is still ours as long as it has our finalizer.
 func mayDelete(pv *v1.PersistentVolume, driver string) bool {
-	return isMadeBy(pv, driver) &&
+	return request.IsMadeBy(pv, driver) &&
 		pv.Status.Phase == v1.VolumeReleased &&
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete &&
-		(pv.DeletionTimestamp == nil || hasFinalizer(pv))
+		(pv.DeletionTimestamp == nil || request.HasFinalizer(pv))
 }
 
 // mayLetGo says whether a PersistentVolume that is being deleted only waits
 // for our finalizer although its disk is to be kept: its policy says so, or it
 // is available to any claim, and nobody knows whose data it has.
 func mayLetGo(pv *v1.PersistentVolume, driver string) bool {
-	return isMadeBy(pv, driver) && pv.DeletionTimestamp != nil && hasFinalizer(pv) &&
-		(pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete || wasNeverBound(pv) && claimUID(pv) == "")
+	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) &&
+		(pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete || wasNeverBound(pv) && request.ClaimUID(pv) == "")
 }
 
 // mayBeNeedless says whether a PersistentVolume is being deleted before it was
 // bound to the claim that it was made for: no Pod has ever had its disk.
 // Kubernetes binds no claim to it any more, and does not release it either.
 func mayBeNeedless(pv *v1.PersistentVolume, driver string) bool {
-	return isMadeBy(pv, driver) && pv.DeletionTimestamp != nil && hasFinalizer(pv) && wasNeverBound(pv) && claimUID(pv) != "" &&
+	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) && wasNeverBound(pv) && request.ClaimUID(pv) != "" &&
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 }
 
@@ -50,27 +51,12 @@ func mayBeNeedless(pv *v1.PersistentVolume, driver string) bool {
 // when provisioners set none, or its policy became Delete since it was made. It
 // must not go before its disk does.
 func mayProtect(pv *v1.PersistentVolume, driver string) bool {
-	return isMadeBy(pv, driver) && pv.DeletionTimestamp == nil && !hasFinalizer(pv) &&
+	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp == nil && !request.HasFinalizer(pv) &&
 		pv.Status.Phase == v1.VolumeBound && pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 }
 
 func wasNeverBound(pv *v1.PersistentVolume) bool {
 	return pv.Status.Phase == "" || pv.Status.Phase == v1.VolumePending || pv.Status.Phase == v1.VolumeAvailable
-}
-
-func claimUID(pv *v1.PersistentVolume) types.UID {
-	if pv.Spec.ClaimRef == nil {
-		return ""
-	}
-	return pv.Spec.ClaimRef.UID
-}
-
-func isMadeBy(pv *v1.PersistentVolume, driver string) bool {
-	return pv.Annotations[annProvisionedBy] == driver && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver
-}
-
-func hasFinalizer(pv *v1.PersistentVolume) bool {
-	return slices.Contains(pv.Finalizers, finalizer)
 }
 
 // deletionObserver hears of every finished attempt to delete a volume.
@@ -217,11 +203,11 @@ func (r *reclaimer) reclaim(ctx context.Context, name string) error {
 // isMade returns an error as long as a crash might have the volume made once
 // more: disk and PersistentVolume go only when nobody will look for them any more.
 func (r *reclaimer) isMade(ctx context.Context, pv *v1.PersistentVolume) error {
-	claim := claimUID(pv)
+	claim := request.ClaimUID(pv)
 	err := r.p.journal.isOver(ctx, claim)
 	if errors.Is(err, errUnderWay) {
 		if o := r.p.journal.find(claim); o != nil {
-			r.p.look(o.claim) // the order's end is known, since its volume is there
+			r.p.look(o.Claim) // the order's end is known, since its volume is there
 		}
 	}
 	return err
@@ -311,7 +297,7 @@ func (p *Provisioner) recheckNeedless(ctx context.Context, pv *v1.PersistentVolu
 	switch {
 	case err != nil || !needless:
 		return nil, err
-	case !p.isMadeForClaim(pv):
+	case !p.config.IsMadeForClaim(pv):
 		return nil, p.removeFinalizer(ctx, pv)
 	}
 	return pv, nil
@@ -331,29 +317,17 @@ func (p *Provisioner) isNeedless(ctx context.Context, pv *v1.PersistentVolume) (
 	return claim.UID == ref.UID && claim.Spec.VolumeName != pv.Name, nil
 }
 
-// isMadeForClaim says whether the PersistentVolume was made for the claim that it names.
-func (p *Provisioner) isMadeForClaim(pv *v1.PersistentVolume) bool {
-	ref := pv.Spec.ClaimRef
-	name, err := p.volumeName(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}})
-	return err == nil && (pv.Annotations[annVolumeName] == name || pv.Name == name)
-}
-
 // deletionSecrets reads the Secret that the PersistentVolume names for its
 // deletion, or its class if it is from a time when PersistentVolumes named none.
 func (p *Provisioner) deletionSecrets(ctx context.Context, pv *v1.PersistentVolume) (map[string]string, error) {
-	name, named := pv.Annotations[annDeletionSecretName]
-	namespace := pv.Annotations[annDeletionSecretNamespace]
-	switch {
-	case !named:
-		ref, err := p.classDeletionSecret(ctx, pv)
-		if err != nil {
+	ref, named := request.DeletionSecret(pv)
+	if !named {
+		var err error
+		if ref, err = p.classDeletionSecret(ctx, pv); err != nil {
 			return nil, err
 		}
-		return p.deletionSecret(ctx, pv, ref)
-	case name == "" || namespace == "":
-		return nil, nil
 	}
-	return p.deletionSecret(ctx, pv, &v1.SecretReference{Name: name, Namespace: namespace})
+	return p.deletionSecret(ctx, pv, ref)
 }
 
 // deletionSecret reads a Secret that a deletion needs. Without it nothing is
@@ -363,7 +337,7 @@ func (p *Provisioner) deletionSecret(ctx context.Context, pv *v1.PersistentVolum
 	secrets, err := p.readSecret(ctx, ref)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the disk of PersistentVolume %s is deleted with the keys of a Secret that is not there: %w; make it again, or, if the driver's own keys see the disk, annotate the PersistentVolume with %s and %s, both empty",
-			pv.Name, err, annDeletionSecretName, annDeletionSecretNamespace)
+			pv.Name, err, request.AnnDeletionSecretName, request.AnnDeletionSecretNamespace)
 	}
 	return secrets, err
 }
@@ -378,26 +352,18 @@ func (p *Provisioner) classDeletionSecret(ctx context.Context, pv *v1.Persistent
 	class, err := p.client.StorageV1().StorageClasses().Get(ctx, pv.Spec.StorageClassName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("class %s is gone, and PersistentVolume %s does not say with which Secret its disk is deleted; annotate it with %s and %s, empty for none",
-			pv.Spec.StorageClassName, pv.Name, annDeletionSecretName, annDeletionSecretNamespace)
+			pv.Spec.StorageClassName, pv.Name, request.AnnDeletionSecretName, request.AnnDeletionSecretNamespace)
 	}
 	if err != nil {
 		return nil, err
 	}
-	claim := &v1.PersistentVolumeClaim{}
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		claim.Name, claim.Namespace = ref.Name, ref.Namespace
-	}
-	volumeName := pv.Annotations[annVolumeName]
-	if volumeName == "" {
-		volumeName = pv.Name
-	}
-	return resolvePurpose(secretPurposes[0], class.Parameters, volumeName, claim)
+	return request.ClassDeletionSecret(class, pv)
 }
 
 // addFinalizer keeps the PersistentVolume until its disk is deleted, unless it is
 // being deleted by now.
 func (p *Provisioner) addFinalizer(ctx context.Context, pv *v1.PersistentVolume) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":[%q]}}`, pv.UID, finalizer)
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":[%q]}}`, pv.UID, request.Finalizer)
 	_, err := p.client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
 		klog.V(2).InfoS("A PersistentVolume can't be given the finalizer any more", "persistentVolume", pv.Name, "why", err)
@@ -409,7 +375,7 @@ func (p *Provisioner) addFinalizer(ctx context.Context, pv *v1.PersistentVolume)
 // removeFinalizer lets the PersistentVolume go, whatever other finalizers come
 // and go meanwhile.
 func (p *Provisioner) removeFinalizer(ctx context.Context, pv *v1.PersistentVolume) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, pv.UID, finalizer)
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, pv.UID, request.Finalizer)
 	_, err := p.client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

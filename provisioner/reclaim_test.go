@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -56,7 +57,7 @@ func TestMayDelete(t *testing.T) {
 			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRecycle
 		}},
 		"static":            {change: func(pv *v1.PersistentVolume) { pv.Annotations = nil }},
-		"made by another":   {change: func(pv *v1.PersistentVolume) { pv.Annotations[annProvisionedBy] = "other" }},
+		"made by another":   {change: func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnProvisionedBy] = "other" }},
 		"of another driver": {change: func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }},
 		"no CSI volume":     {change: func(pv *v1.PersistentVolume) { pv.Spec.CSI = nil }},
 	}
@@ -129,7 +130,7 @@ func (unflushedStore) Flush(context.Context, string) error { return errors.New("
 
 func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	pv := testVolume("d-bp1", func(pv *v1.PersistentVolume) {
-		pv.Annotations[annDeletionSecretName], pv.Annotations[annDeletionSecretNamespace] = "x", "vault"
+		pv.Annotations[request.AnnDeletionSecretName], pv.Annotations[request.AnnDeletionSecretNamespace] = "x", "vault"
 	})
 	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"k": []byte("v")}}
 	b, r := reclaimBench(t, pv, nil, pv.DeepCopy(), secret)
@@ -252,7 +253,7 @@ func TestABoundVolumeThatLacksTheFinalizerGetsIt(t *testing.T) {
 		t.Error(diff)
 	}
 	live, err := b.api.CoreV1().PersistentVolumes().Get(t.Context(), "d-bp1", metav1.GetOptions{})
-	if err != nil || !hasFinalizer(live) || len(live.Finalizers) != 2 {
+	if err != nil || !request.HasFinalizer(live) || len(live.Finalizers) != 2 {
 		t.Errorf("got %v, %v", live, err)
 	}
 }
@@ -281,11 +282,11 @@ func TestTheReclaimerEndsWhenItsCallsAreAnswered(t *testing.T) {
 
 func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T) {
 	class := testClass(map[string]string{
-		reservedPrefix + "provisioner-secret-name": "${pv.name}-${pvc.name}", reservedPrefix + "provisioner-secret-namespace": "${pvc.namespace}",
+		"csi.storage.k8s.io/provisioner-secret-name": "${pv.name}-${pvc.name}", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
 	})
 	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "disk-0f1e-data"}, Data: map[string][]byte{"k": []byte("v")}}
 	old := func(pv *v1.PersistentVolume) {
-		pv.Spec.StorageClassName, pv.Annotations[annVolumeName] = "essd", "disk-0f1e"
+		pv.Spec.StorageClassName, pv.Annotations[request.AnnVolumeName] = "essd", "disk-0f1e"
 	}
 	tests := map[string]struct {
 		change func(*v1.PersistentVolume)
@@ -299,11 +300,11 @@ func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T)
 		"the class is gone":    {change: old, want: "class essd is gone"},
 		"the Secret is gone":   {change: old, live: []runtime.Object{class}, want: "secret shop/disk-0f1e-data", waits: watch.Object{Resource: watch.Secrets, Namespace: "shop", Name: "disk-0f1e-data"}},
 		"no class":             {change: func(*v1.PersistentVolume) {}},
-		"the volume says none": {change: func(pv *v1.PersistentVolume) { old(pv); pv.Annotations[annDeletionSecretName] = "" }, live: []runtime.Object{class, secret}},
+		"the volume says none": {change: func(pv *v1.PersistentVolume) { old(pv); pv.Annotations[request.AnnDeletionSecretName] = "" }, live: []runtime.Object{class, secret}},
 		"the volume says another": {
 			change: func(pv *v1.PersistentVolume) {
 				old(pv)
-				pv.Annotations[annDeletionSecretName], pv.Annotations[annDeletionSecretNamespace] = "x", "vault"
+				pv.Annotations[request.AnnDeletionSecretName], pv.Annotations[request.AnnDeletionSecretNamespace] = "x", "vault"
 			},
 			live: []runtime.Object{class, secret}, want: "secret vault/x", waits: watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "x"},
 		},
@@ -328,7 +329,7 @@ func TestADiskIsDeletedWithTheSecretOfItsClassIfItsVolumeNamesNone(t *testing.T)
 
 func TestAVolumeDeletedBeforeItsClaimWasBoundToIt(t *testing.T) {
 	deleting := func(pv *v1.PersistentVolume) {
-		pv.DeletionTimestamp, pv.Status.Phase, pv.Annotations[annVolumeName] = ptr.To(metav1.Now()), v1.VolumeAvailable, "disk-0f1e"
+		pv.DeletionTimestamp, pv.Status.Phase, pv.Annotations[request.AnnVolumeName] = ptr.To(metav1.Now()), v1.VolumeAvailable, "disk-0f1e"
 	}
 	with := func(change func(*v1.PersistentVolume)) func(*v1.PersistentVolume) {
 		return func(pv *v1.PersistentVolume) { deleting(pv); change(pv) }
@@ -344,14 +345,14 @@ func TestAVolumeDeletedBeforeItsClaimWasBoundToIt(t *testing.T) {
 		"its claim has another":                {change: deleting, claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp2" }), deleted: true, letGo: true},
 		"its claim is gone, so it is released": {change: deleting},
 		"its claim is another now":             {change: deleting, claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "x" })},
-		"it was not made for this claim":       {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[annVolumeName] = "disk-old" }), claim: testClaim(), letGo: true},
+		"it was not made for this claim":       {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = "disk-old" }), claim: testClaim(), letGo: true},
 		"it is for any claim":                  {change: with(func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil }), letGo: true},
 		"it is retained": {change: with(func(pv *v1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
 		}), claim: testClaim(), letGo: true},
 		"it is bound":       {change: with(func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound }), claim: testClaim()},
 		"it is not deleted": {change: with(func(pv *v1.PersistentVolume) { pv.DeletionTimestamp = nil }), claim: testClaim()},
-		"another driver's":  {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[annProvisionedBy] = "other" }), claim: testClaim()},
+		"another driver's":  {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnProvisionedBy] = "other" }), claim: testClaim()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pv := testVolume("d-bp1", test.change)

@@ -2,162 +2,12 @@ package provisioner
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"os"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
-
-// secretRefs are the Secrets of one volume, by the call that needs them; nil
-// for a call that needs none.
-type secretRefs struct {
-	provisioner, controllerPublish, nodeStage, nodePublish, controllerExpand, nodeExpand, controllerModify *v1.SecretReference
-}
-
-// secretPurpose is one call that may need a Secret.
-type secretPurpose struct {
-	prefix string
-	old    string
-	field  func(*secretRefs) **v1.SecretReference
-}
-
-// secretPurposes lists the keys of a class: <prefix>secret-name and
-// <prefix>secret-namespace, or <old>Name and <old>Namespace from before CSI 1.0.
-// The key without a prefix is the default for all.
-var secretPurposes = []secretPurpose{
-	{"provisioner-", "csiProvisionerSecret", func(r *secretRefs) **v1.SecretReference { return &r.provisioner }},
-	{"controller-publish-", "csiControllerPublishSecret", func(r *secretRefs) **v1.SecretReference { return &r.controllerPublish }},
-	{"node-stage-", "csiNodeStageSecret", func(r *secretRefs) **v1.SecretReference { return &r.nodeStage }},
-	{"node-publish-", "csiNodePublishSecret", func(r *secretRefs) **v1.SecretReference { return &r.nodePublish }},
-	{"controller-expand-", "", func(r *secretRefs) **v1.SecretReference { return &r.controllerExpand }},
-	{"node-expand-", "", func(r *secretRefs) **v1.SecretReference { return &r.nodeExpand }},
-	{"controller-modify-", "", func(r *secretRefs) **v1.SecretReference { return &r.controllerModify }},
-}
-
-// secretKeys are the two parameters of a class that name a Secret.
-type secretKeys struct{ name, namespace string }
-
-var defaultSecretKeys = secretKeys{reservedPrefix + "secret-name", reservedPrefix + "secret-namespace"}
-
-// allSecretKeys lists the keys for every purpose, the default ones last.
-func allSecretKeys() []secretKeys {
-	var all []secretKeys
-	for _, purpose := range secretPurposes {
-		all = append(all, purposeKeys(purpose.prefix))
-		if purpose.old != "" {
-			all = append(all, secretKeys{purpose.old + "Name", purpose.old + "Namespace"})
-		}
-	}
-	return append(all, defaultSecretKeys)
-}
-
-func purposeKeys(prefix string) secretKeys {
-	return secretKeys{reservedPrefix + prefix + "secret-name", reservedPrefix + prefix + "secret-namespace"}
-}
-
-// isSecretKey says whether a key of a class is a reference to a Secret.
-func isSecretKey(key string) bool {
-	return slices.ContainsFunc(allSecretKeys(), func(k secretKeys) bool { return key == k.name || key == k.namespace })
-}
-
-// resolveSecrets returns the references of a class's parameters with their
-// templates filled in for the claim.
-func resolveSecrets(parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (secretRefs, error) {
-	var refs secretRefs
-	for _, purpose := range secretPurposes {
-		ref, err := resolvePurpose(purpose, parameters, volumeName, claim)
-		if err != nil {
-			return secretRefs{}, err
-		}
-		*purpose.field(&refs) = ref
-	}
-	return refs, nil
-}
-
-// resolvePurpose returns the reference for one call.
-func resolvePurpose(purpose secretPurpose, parameters map[string]string, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
-	keys := purposeKeys(purpose.prefix)
-	old := secretKeys{purpose.old + "Name", purpose.old + "Namespace"}
-	switch hasOld := purpose.old != "" && old.in(parameters); {
-	case keys.in(parameters) && hasOld:
-		return nil, fmt.Errorf("the class has parameters %s and %s; keep the former", keys.name, old.name)
-	case keys.in(parameters):
-	case hasOld:
-		keys = old
-	default:
-		keys = defaultSecretKeys
-	}
-	return resolveSecret(parameters, keys.name, keys.namespace, volumeName, claim)
-}
-
-// in says whether the parameters have one of the two keys.
-func (k secretKeys) in(parameters map[string]string) bool {
-	_, hasName := parameters[k.name]
-	_, hasNamespace := parameters[k.namespace]
-	return hasName || hasNamespace
-}
-
-func resolveSecret(parameters map[string]string, nameKey, namespaceKey, volumeName string, claim *v1.PersistentVolumeClaim) (*v1.SecretReference, error) {
-	nameTemplate, hasName := parameters[nameKey]
-	namespaceTemplate, hasNamespace := parameters[namespaceKey]
-	switch {
-	case !hasName && !hasNamespace:
-		return nil, nil
-	case !hasName:
-		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", namespaceKey, nameKey)
-	case !hasNamespace:
-		return nil, fmt.Errorf("the class has parameter %s but not %s; a Secret needs both", nameKey, namespaceKey)
-	}
-	tokens := map[string]string{"pv.name": volumeName, "pvc.namespace": claim.Namespace}
-	namespace, err := fillIn(namespaceKey, namespaceTemplate, tokens)
-	if err != nil {
-		return nil, err
-	}
-	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("parameter %s: %q becomes %q, which is no namespace: %s", namespaceKey, namespaceTemplate, namespace, problems[0])
-	}
-	tokens["pvc.name"] = claim.Name
-	for key, value := range claim.Annotations {
-		tokens["pvc.annotations['"+key+"']"] = value
-	}
-	name, err := fillIn(nameKey, nameTemplate, tokens)
-	if err != nil {
-		return nil, err
-	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, fmt.Errorf("parameter %s: %q becomes %q, which is no name of a Secret: %s", nameKey, nameTemplate, name, problems[0])
-	}
-	return &v1.SecretReference{Name: name, Namespace: namespace}, nil
-}
-
-// fillIn replaces ${token} in a template and refuses a token that has no value.
-func fillIn(key, template string, tokens map[string]string) (string, error) {
-	var unknown []string
-	filled := os.Expand(template, func(token string) string {
-		value, ok := tokens[token]
-		if !ok {
-			unknown = append(unknown, token)
-		}
-		return value
-	})
-	if len(unknown) > 0 {
-		allowed := slices.DeleteFunc(slices.Sorted(maps.Keys(tokens)), func(token string) bool {
-			return strings.HasPrefix(token, "pvc.annotations")
-		})
-		if _, named := tokens["pvc.name"]; named {
-			allowed = append(allowed, "pvc.annotations['KEY']")
-		}
-		return "", fmt.Errorf("parameter %s: %q has unknown token %q; allowed are %s", key, template, unknown[0], strings.Join(allowed, ", "))
-	}
-	return filled, nil
-}
 
 // readSecret returns the data of a Secret, read from the API server each time.
 func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
@@ -179,7 +29,7 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (
 // any more, what was read last serves: the order must come to its end. Without
 // either the driver is not asked, for it would take another account's keys.
 func (p *Provisioner) refreshSecrets(ctx context.Context, o *order) error {
-	secrets, err := p.readSecret(ctx, o.refs.provisioner)
+	secrets, err := p.readSecret(ctx, o.Secrets.Provisioner)
 	if err == nil {
 		o.secrets = secrets
 		return nil

@@ -106,7 +106,7 @@ func (p *Provisioner) givesUp(ctx context.Context, pv *v1.PersistentVolume) (boo
 		return mayDelete(pv, p.config.DriverName), nil
 	}
 	needless, err := p.isNeedless(ctx, pv)
-	return needless && p.isMadeForClaim(pv), err
+	return needless && p.config.IsMadeForClaim(pv), err
 }
 
 const (

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // second returns another PersistentVolume of disk d-bp1.
@@ -82,7 +84,7 @@ func TestASecondVolumeKeepsTheDisk(t *testing.T) {
 }
 
 // madeForClaim makes the PersistentVolume one that was made for the claim that it names.
-func madeForClaim(pv *v1.PersistentVolume) { pv.Annotations[annVolumeName] = "disk-0f1e" }
+func madeForClaim(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = "disk-0f1e" }
 
 func TestTheDiskGoesWithTheLastVolume(t *testing.T) {
 	other := second(func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -48,8 +49,8 @@ type volumeSnapshotContent struct {
 // sourceObject returns the object that the claim's volume is to be filled from,
 // and false if there is none, or one of a foreign kind.
 func sourceObject(claim *v1.PersistentVolumeClaim) (watch.Object, bool) {
-	source := dataSource(claim)
-	if source == nil || hasPopulator(claim) {
+	source := request.DataSource(claim)
+	if source == nil || request.HasPopulator(claim) {
 		return watch.Object{}, false
 	}
 	o := watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: ptr.Deref(source.Namespace, ""), Name: source.Name}

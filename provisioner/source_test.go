@@ -511,7 +511,7 @@ func TestAttributesOfVolumes(t *testing.T) {
 			}
 			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &test.class })
 			pv, outcome, err := b.provision(t.Context(), claim, testClass(map[string]string{
-				reservedPrefix + "controller-modify-secret-name": "m", reservedPrefix + "controller-modify-secret-namespace": "vault",
+				"csi.storage.k8s.io/controller-modify-secret-name": "m", "csi.storage.k8s.io/controller-modify-secret-namespace": "vault",
 			}), "node-1")
 			if test.want != "" {
 				if outcome != test.outcome || !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits {
@@ -528,7 +528,7 @@ func TestAttributesOfVolumes(t *testing.T) {
 			if got := ptr.Deref(pv.Spec.VolumeAttributesClassName, ""); got != test.class {
 				t.Errorf("the PersistentVolume names %q", got)
 			}
-			if pv.Annotations[annModifySecretName] != "m" || pv.Annotations[annModifySecretNamespace] != "vault" {
+			if pv.Annotations["volume.kubernetes.io/controller-modify-secret-name"] != "m" || pv.Annotations["volume.kubernetes.io/controller-modify-secret-namespace"] != "vault" {
 				t.Errorf("annotations %v", pv.Annotations)
 			}
 		})

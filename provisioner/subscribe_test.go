@@ -26,7 +26,7 @@ func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
 		woken := make(chan struct{}, 1)
 		b.objects, b.look = watch.NewObjects(b.metadata), func(*v1.PersistentVolumeClaim) { woken <- struct{}{} }
 		defer b.objects.Stop()
-		class := testClass(map[string]string{reservedPrefix + "provisioner-secret-name": "keys", reservedPrefix + "provisioner-secret-namespace": "vault"})
+		class := testClass(map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"})
 		missing := watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "keys"}
 		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != Unchanged || notReadyObject(err) != missing {
 			t.Fatalf("got %v, %v", outcome, err)

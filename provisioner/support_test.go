@@ -34,6 +34,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -189,11 +190,13 @@ var benchStart = time.Unix(1700000000, 0)
 
 func testConfig() Config {
 	return Config{
-		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: VolumeID,
+		Options: request.Options{
+			DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID,
+			StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
+		},
 		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
-		SupportsTopology: true, StrictTopology: true, ImmediateTopology: true,
-		DefaultFSType: "ext4", NodeGrace: time.Minute,
-		AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1, ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
+		SupportsTopology: true, NodeGrace: time.Minute,
+		AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1,
 	}
 }
 
@@ -238,7 +241,7 @@ func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeCl
 	claim := &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
-			Annotations: map[string]string{annStorageProvisioner: driverName, annSelectedNode: "node-1", "team": "blue"},
+			Annotations: map[string]string{request.AnnStorageProvisioner: driverName, request.AnnSelectedNode: "node-1", "team": "blue"},
 		},
 		Spec: v1.PersistentVolumeClaimSpec{
 			StorageClassName: ptr.To("essd"),
@@ -266,8 +269,8 @@ const gib = 1 << 30
 func testVolume(id string, change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
 	pv := &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: id, UID: types.UID("uid-" + id), Finalizers: []string{"kubernetes.io/pv-protection", finalizer},
-			Annotations: map[string]string{annProvisionedBy: driverName},
+			Name: id, UID: types.UID("uid-" + id), Finalizers: []string{"kubernetes.io/pv-protection", request.Finalizer},
+			Annotations: map[string]string{request.AnnProvisionedBy: driverName},
 		},
 		Spec: v1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,

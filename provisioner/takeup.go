@@ -11,6 +11,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // newStore returns the driver's journal.
@@ -33,22 +34,22 @@ func (c *Controller) takeUp(ctx context.Context) error {
 		return err
 	}
 	for _, o := range orders {
-		source, ok := sourceObject(o.claim)
-		saved, err := volumesOf(c.p.volumes, o.claim.UID)
-		if err == nil && slices.ContainsFunc(saved, o.isSavedAs) {
-			c.store.Delete(string(o.claim.UID))
+		source, ok := sourceObject(o.Claim)
+		saved, err := volumesOf(c.p.volumes, o.Claim.UID)
+		if err == nil && slices.ContainsFunc(saved, o.IsSavedAs) {
+			c.store.Delete(string(o.Claim.UID))
 			if ok {
 				c.p.sources.queue.Add(source)
 			}
 			continue
 		}
-		klog.InfoS("A volume was under way when the last process ended", "volume", o.request.Name, "claim", klog.KObj(o.claim))
+		klog.InfoS("A volume was under way when the last process ended", "volume", o.Create.Name, "claim", klog.KObj(o.Claim))
 		o.foundAgain = true
 		if ok {
-			c.p.sources.hold(o.claim.UID, source)
+			c.p.sources.hold(o.Claim.UID, source)
 		}
 		c.p.journal.file(o)
-		c.lib.claims.wake(o.claim)
+		c.lib.claims.wake(o.Claim)
 	}
 	return nil
 }
@@ -74,13 +75,13 @@ func readOrders(ctx context.Context, s *journal.Store) (orders []*order, unknown
 		return nil, 0, fmt.Errorf("the journal can't be read: %w", err)
 	}
 	for claim, record := range records {
-		o, err := decode(record)
+		r, err := request.Decode(record)
 		if err != nil {
 			s.Keep(claim, err)
 			unknown++
 			continue
 		}
-		orders = append(orders, o)
+		orders = append(orders, &order{Request: r, unknown: true}) // nobody knows what became of it
 	}
 	return orders, unknown, nil
 }

@@ -46,21 +46,21 @@ func (p *Provisioner) tellOfTie(ctx context.Context, o *order) {
 	if !p.isDueToLook(o) {
 		return
 	}
-	pods, err := p.podsWaiting(ctx, o.claim.Namespace)
+	pods, err := p.podsWaiting(ctx, o.Claim.Namespace)
 	if err != nil {
-		klog.ErrorS(err, "Whether a claim's Pod is tied to a zone can't be told", "claim", klog.KObj(o.claim))
+		klog.ErrorS(err, "Whether a claim's Pod is tied to a zone can't be told", "claim", klog.KObj(o.Claim))
 		return
 	}
 	for _, pod := range pods {
-		if !slices.Contains(pod[1:], o.claim.Name) {
+		if !slices.Contains(pod[1:], o.Claim.Name) {
 			continue
 		}
 		for _, other := range pod[1:] {
 			if pv := p.boundWithin(o, other); pv != nil {
-				p.events.Eventf(o.claim, v1.EventTypeWarning, reasonTied,
+				p.events.Eventf(o.Claim, v1.EventTypeWarning, reasonTied,
 					"Pod %s also has claim %s, whose volume %s is in %s, and there is no disk of class %s to be had there for claim %s: no other node will do. "+
 						"The Pod starts when the zone has stock again. Otherwise give claim %s a class with other disk types, or move claim %s to another zone by a snapshot",
-					pod[0], other, pv.Name, strings.Join(zonesOfVolume(pv), " and "), o.class.Name, o.claim.Name, o.claim.Name, other)
+					pod[0], other, pv.Name, strings.Join(zonesOfVolume(pv), " and "), o.Class.Name, o.Claim.Name, o.Claim.Name, other)
 				return
 			}
 		}
@@ -73,10 +73,10 @@ func (p *Provisioner) tellOfTie(ctx context.Context, o *order) {
 func (p *Provisioner) isDueToLook(o *order) bool {
 	p.ties.mu.Lock()
 	defer p.ties.mu.Unlock()
-	if at, seen := p.ties.looked.Get(o.claim.UID); seen && p.now().Sub(at.(time.Time)) < tiedEvery {
+	if at, seen := p.ties.looked.Get(o.Claim.UID); seen && p.now().Sub(at.(time.Time)) < tiedEvery {
 		return false
 	}
-	p.ties.looked.Add(o.claim.UID, p.now())
+	p.ties.looked.Add(o.Claim.UID, p.now())
 	return true
 }
 
@@ -122,7 +122,7 @@ func claimsOfPod(pod *v1.Pod) []string {
 // boundWithin returns the volume of a claim beside the order's if it can be
 // reached from none but the zones that the order was refused in.
 func (p *Provisioner) boundWithin(o *order, name string) *v1.PersistentVolume {
-	key := cache.ObjectName{Namespace: o.claim.Namespace, Name: name}.String()
+	key := cache.ObjectName{Namespace: o.Claim.Namespace, Name: name}.String()
 	object, exists, err := p.claims.GetByKey(key)
 	if err != nil || !exists {
 		return nil
@@ -146,7 +146,7 @@ func (p *Provisioner) boundWithin(o *order, name string) *v1.PersistentVolume {
 
 func zonesAsked(o *order) []string {
 	var zones []string
-	for _, term := range o.requisite() {
+	for _, term := range o.Requisite() {
 		zones = append(zones, topology.ZoneOfTerm(term))
 	}
 	return zones

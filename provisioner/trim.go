@@ -9,13 +9,15 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // trim returns what drops what nobody here reads before an object enters a
 // cache: memory grows with every claim and volume of the cluster, also those of
 // other drivers.
 func trim(driver string) func(any) (any, error) {
-	t := &trimmer{driver: driver, affinities: map[string]*v1.VolumeNodeAffinity{}, provisioned: map[string]string{annProvisionedBy: driver}}
+	t := &trimmer{driver: driver, affinities: map[string]*v1.VolumeNodeAffinity{}, provisioned: map[string]string{request.AnnProvisionedBy: driver}}
 	return func(object any) (any, error) {
 		accessor, err := meta.Accessor(object)
 		if err != nil {
@@ -69,19 +71,19 @@ func once(text string) string { return unique.Make(text).Value() }
 // so far, for its order is made from it. It gives such a claim the older of the two annotations that
 // name its provisioner, the only one that the library knows.
 func trimClaim(claim *v1.PersistentVolumeClaim, driver string) {
-	if isOurs(claim, driver) {
+	if request.IsOurs(claim, driver) {
 		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
-		claim.Annotations[annBetaStorageProvisioner] = assigned(claim)
+		claim.Annotations[request.AnnBetaStorageProvisioner] = request.ProvisionerOf(claim)
 		return
 	}
-	if assigned(claim) == "" && claim.Spec.VolumeName == "" {
+	if request.ProvisionerOf(claim) == "" && claim.Spec.VolumeName == "" {
 		delete(claim.Annotations, v1.LastAppliedConfigAnnotation)
 		return
 	}
 	if claim.Spec.VolumeName != "" && !slices.Contains(claim.Finalizers, cloneFinalizer) {
 		claim.Annotations, claim.Finalizers = nil, nil // nobody provisions it or protects it any more
 	}
-	trimMeta(&claim.ObjectMeta, annStorageProvisioner, annBetaStorageProvisioner, annMigratedTo)
+	trimMeta(&claim.ObjectMeta, request.AnnStorageProvisioner, request.AnnBetaStorageProvisioner, request.AnnMigratedTo)
 	claim.Spec = v1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
 	claim.Status = v1.PersistentVolumeClaimStatus{}
 }
@@ -96,20 +98,20 @@ type trimmer struct {
 }
 
 // ourFinalizers are the finalizers of a PersistentVolume that matter here.
-var ourFinalizers = []string{finalizer}
+var ourFinalizers = []string{request.Finalizer}
 
 func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
-	trimMeta(&pv.ObjectMeta, annProvisionedBy, annVolumeName)
+	trimMeta(&pv.ObjectMeta, request.AnnProvisionedBy, request.AnnVolumeName)
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.driver {
 		pv.Spec, pv.Status = v1.PersistentVolumeSpec{}, v1.PersistentVolumeStatus{}
 		return
 	}
-	if pv.Annotations[annProvisionedBy] == t.driver {
-		if pv.Annotations[annProvisionedBy] = t.driver; len(pv.Annotations) == 1 {
+	if pv.Annotations[request.AnnProvisionedBy] == t.driver {
+		if pv.Annotations[request.AnnProvisionedBy] = t.driver; len(pv.Annotations) == 1 {
 			pv.Annotations = t.provisioned
 		}
 	}
-	if hasFinalizer(pv) {
+	if request.HasFinalizer(pv) {
 		pv.Finalizers = ourFinalizers
 	} else {
 		pv.Finalizers = nil

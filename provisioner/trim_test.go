@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -22,7 +23,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	source := testClaim(func(c *v1.PersistentVolumeClaim) {
 		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", cloneFinalizer}
 	})
-	foreign := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annStorageProvisioner] = "other" })
+	foreign := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" })
 	ours := testVolume("d-1", func(pv *v1.PersistentVolume) {
 		pv.Annotations["x"], pv.ManagedFields = "y", managed
 		pv.Spec.CSI.VolumeAttributes = map[string]string{"type": "cloud_essd"}
@@ -40,7 +41,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 	unassigned := testClaim(func(c *v1.PersistentVolumeClaim) {
 		c.ManagedFields = managed
-		delete(c.Annotations, annStorageProvisioner)
+		delete(c.Annotations, request.AnnStorageProvisioner)
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
 	trimmed := trim(driverName)
@@ -57,13 +58,13 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	want := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[annBetaStorageProvisioner] = driverName })
+	want := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnBetaStorageProvisioner] = driverName })
 	same("a claim that waits", pending, want)
-	same("a claim that nobody was assigned to yet", unassigned, testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, annStorageProvisioner) }))
+	same("a claim that nobody was assigned to yet", unassigned, testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) }))
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string(nil))
 	same("a claim that is a source", source.Finalizers, []string{"kubernetes.io/pvc-protection", cloneFinalizer})
-	same("its annotations", source.Annotations, map[string]string{annStorageProvisioner: driverName})
+	same("its annotations", source.Annotations, map[string]string{request.AnnStorageProvisioner: driverName})
 	if ours.Spec.NodeAffinity != alike.Spec.NodeAffinity {
 		t.Error("volumes of one zone don't share their affinity")
 	}
@@ -71,7 +72,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	if foreign.UID != "0f1e" || foreign.ResourceVersion != "7" || bound.Labels != nil {
 		t.Errorf("got %+v, %+v", foreign.ObjectMeta, bound.ObjectMeta)
 	}
-	if !mayDelete(ours, driverName) || ours.Spec.CSI.VolumeHandle != "d-1" || ours.Spec.StorageClassName != "essd" || claimUID(ours) != "0f1e" {
+	if !mayDelete(ours, driverName) || ours.Spec.CSI.VolumeHandle != "d-1" || ours.Spec.StorageClassName != "essd" || request.ClaimUID(ours) != "0f1e" {
 		t.Errorf("a volume of ours: %+v", ours)
 	}
 	if ours.ManagedFields != nil || ours.Annotations["x"] != "" || ours.Spec.CSI.VolumeAttributes != nil || len(zonesOfVolume(ours)) != 1 {

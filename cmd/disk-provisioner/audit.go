@@ -17,6 +17,7 @@ import (
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // What `disk-provisioner audit` ends with.
@@ -104,7 +105,7 @@ func audit(ctx context.Context, args []string, out, help io.Writer) (provisioner
 	}
 	defer func() { _ = driver.Close() }()
 	found, err := provisioner.RunAudit(ctx, provisioner.Config{
-		DriverName: driver.Name(), Namespace: o.namespace, Timeout: o.timeout, DriverListsVolumes: driver.Can().ListVolumes,
+		Options: request.Options{DriverName: driver.Name()}, Namespace: o.namespace, Timeout: o.timeout, DriverListsVolumes: driver.Can().ListVolumes,
 	}, client, driver, o.clusterID)
 	if err != nil {
 		return found, err

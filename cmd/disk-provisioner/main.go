@@ -95,7 +95,7 @@ func run(ctx context.Context, o *options) error {
 	can := driver.Can()
 	o.config.SupportsTopology = can.Topology && o.topologyGate
 	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
-	o.config.DriverTellsWriters = can.SingleNodeMultiWriter
+	o.config.SingleNodeMultiWriter = can.SingleNodeMultiWriter
 	o.config.DriverRestores, o.config.DriverClones, o.config.DriverModifies = can.Snapshots, can.Clone, can.Modify
 	lease.Name = provisioner.ObjectName(driver.Name())
 	o.config.Self = lease.Reference()

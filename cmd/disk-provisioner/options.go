@@ -20,6 +20,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // errHelp says that the help was asked for and printed.
@@ -105,7 +106,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	o.cluster.AddFlags(f)
 	f.StringVar(&c.VolumeNamePrefix, "volume-name-prefix", "pvc", "CSI volume name = <prefix>-<claim UID>")
 	f.IntVar(&c.VolumeNameUUID, "volume-name-uuid-length", -1, "characters of the claim's UID that go into the CSI volume name, 1 to 32; -1 takes all, with dashes")
-	f.StringVar((*string)(&c.PVNameSource), "pv-name-source", string(provisioner.VolumeID), "what a PersistentVolume is named after: volume-id (the disk's ID) or volume-name (<prefix>-<claim UID>)")
+	f.StringVar((*string)(&c.PVNameSource), "pv-name-source", string(request.VolumeID), "what a PersistentVolume is named after: volume-id (the disk's ID) or volume-name (<prefix>-<claim UID>)")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of each call to the CSI driver")
 	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "wait after a first failure; doubles with each further one")
 	f.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute, "longest wait between two attempts")

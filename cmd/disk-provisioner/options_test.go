@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 func TestTheFlagsOfOldManifestsWarnAndWork(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTheFlagsOfOldManifestsWarnAndWork(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 	c := o.config
-	if c.VolumeNamePrefix != "disk" || !c.StrictTopology || c.Timeout != 150*time.Second || c.RetryStart != 500*time.Millisecond || c.PVNameSource != provisioner.VolumeID {
+	if c.VolumeNamePrefix != "disk" || !c.StrictTopology || c.Timeout != 150*time.Second || c.RetryStart != 500*time.Millisecond || c.PVNameSource != request.VolumeID {
 		t.Errorf("got %+v", c)
 	}
 	for _, flag := range []string{"--provisioner ", "--connection-timeout ", "--enable-leader-election ", "--leader-election-type ", "--metrics-address ", "--feature-gates"} {

@@ -108,6 +108,10 @@ var rules = map[string]rule{
 		allowed:   []string{csiSpec, csiLib, grpc, klog},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", clientGo + "/kubernetes", ecsSDK},
 	},
+	"provisioner/request": {
+		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
+		unreached: []string{clientGo},
+	},
 	"provisioner/watch": {
 		allowed:   []string{clientGo, klog, "k8s.io/apimachinery"},
 		unreached: []string{module + "/topology", csiSpec, grpc},

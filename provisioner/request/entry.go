@@ -1,4 +1,4 @@
-package provisioner
+package request
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 // that adds a field which an older one may leave aside keeps it.
 const entryFormat = 1
 
-// entry is an order as it stands in the journal: all that is needed to repeat
+// entry is a request as it stands in the journal: all that is needed to repeat
 // its request byte for byte and to write its PersistentVolume, but no secret.
 type entry struct {
 	Format  int        `json:"format,omitempty"` // absent is 1
@@ -49,66 +49,66 @@ type entryClass struct {
 	BindingMode   *storagev1.VolumeBindingMode      `json:"bindingMode,omitempty"`
 }
 
-// encode writes an order down.
-func encode(o *order) ([]byte, error) {
-	request, err := proto.MarshalOptions{Deterministic: true}.Marshal(o.request)
+// Encode returns the request as it stands in the journal.
+func (r *Request) Encode() ([]byte, error) {
+	create, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Create)
 	if err != nil {
 		return nil, err
 	}
 	refs := entryRefs{}
 	for _, purpose := range secretPurposes {
-		if ref := *purpose.field(&o.refs); ref != nil {
+		if ref := *purpose.field(&r.Secrets); ref != nil {
 			refs[purpose.prefix] = ref
 		}
 	}
 	return json.Marshal(entry{
-		Request: request, Node: o.node, FSType: o.fsType, Secrets: refs,
+		Request: create, Node: r.Node, FSType: r.FSType, Secrets: refs,
 		Claim: entryClaim{
-			Namespace: o.claim.Namespace, Name: o.claim.Name, UID: o.claim.UID,
-			SelectedNode: o.claim.Annotations[annSelectedNode], Created: o.claim.CreationTimestamp, Spec: o.claim.Spec,
+			Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID,
+			SelectedNode: r.Claim.Annotations[AnnSelectedNode], Created: r.Claim.CreationTimestamp, Spec: r.Claim.Spec,
 		},
 		Class: entryClass{
-			Name: o.class.Name, UID: o.class.UID, Provisioner: o.class.Provisioner,
-			ReclaimPolicy: o.class.ReclaimPolicy, MountOptions: o.class.MountOptions, BindingMode: o.class.VolumeBindingMode,
+			Name: r.Class.Name, UID: r.Class.UID, Provisioner: r.Class.Provisioner,
+			ReclaimPolicy: r.Class.ReclaimPolicy, MountOptions: r.Class.MountOptions, BindingMode: r.Class.VolumeBindingMode,
 		},
 	})
 }
 
-// decode reads an order. Nobody knows what became of it, so its outcome is unknown.
-func decode(data []byte) (*order, error) {
-	var r entry
-	if err := json.Unmarshal(data, &r); err != nil {
+// Decode reads a request that was encoded, by this version or an older one.
+func Decode(data []byte) (*Request, error) {
+	var e entry
+	if err := json.Unmarshal(data, &e); err != nil {
 		return nil, err
 	}
-	if r.Format > entryFormat {
-		return nil, fmt.Errorf("it has format %d; this version reads formats up to %d", r.Format, entryFormat)
+	if e.Format > entryFormat {
+		return nil, fmt.Errorf("it has format %d; this version reads formats up to %d", e.Format, entryFormat)
 	}
-	request := &csi.CreateVolumeRequest{}
-	if err := proto.Unmarshal(r.Request, request); err != nil {
+	create := &csi.CreateVolumeRequest{}
+	if err := proto.Unmarshal(e.Request, create); err != nil {
 		return nil, err
 	}
-	if r.Claim.UID == "" || request.GetName() == "" {
+	if e.Claim.UID == "" || create.GetName() == "" {
 		return nil, fmt.Errorf("it has no claim or no volume name")
 	}
-	o := &order{request: request, node: r.Node, fsType: r.FSType, unknown: true}
+	r := &Request{Create: create, Node: e.Node, FSType: e.FSType}
 	for _, purpose := range secretPurposes {
-		*purpose.field(&o.refs) = r.Secrets[purpose.prefix]
+		*purpose.field(&r.Secrets) = e.Secrets[purpose.prefix]
 	}
-	o.claim = &v1.PersistentVolumeClaim{
+	r.Claim = &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.Claim.Namespace, Name: r.Claim.Name, UID: r.Claim.UID, CreationTimestamp: r.Claim.Created,
-			Annotations: map[string]string{annStorageProvisioner: r.Class.Provisioner, annBetaStorageProvisioner: r.Class.Provisioner},
+			Namespace: e.Claim.Namespace, Name: e.Claim.Name, UID: e.Claim.UID, CreationTimestamp: e.Claim.Created,
+			Annotations: map[string]string{AnnStorageProvisioner: e.Class.Provisioner, AnnBetaStorageProvisioner: e.Class.Provisioner},
 		},
-		Spec: r.Claim.Spec,
+		Spec: e.Claim.Spec,
 	}
-	o.claim.Spec.StorageClassName = &r.Class.Name // an old claim may name it by annotation
-	if r.Claim.SelectedNode != "" {
-		o.claim.Annotations[annSelectedNode] = r.Claim.SelectedNode
+	r.Claim.Spec.StorageClassName = &e.Class.Name // an old claim may name it by annotation
+	if e.Claim.SelectedNode != "" {
+		r.Claim.Annotations[AnnSelectedNode] = e.Claim.SelectedNode
 	}
-	o.class = &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: r.Class.Name, UID: r.Class.UID},
-		Provisioner: r.Class.Provisioner, ReclaimPolicy: r.Class.ReclaimPolicy, MountOptions: r.Class.MountOptions,
-		VolumeBindingMode: r.Class.BindingMode,
+	r.Class = &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: e.Class.Name, UID: e.Class.UID},
+		Provisioner: e.Class.Provisioner, ReclaimPolicy: e.Class.ReclaimPolicy, MountOptions: e.Class.MountOptions,
+		VolumeBindingMode: e.Class.BindingMode,
 	}
-	return o, nil
+	return r, nil
 }

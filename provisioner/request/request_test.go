@@ -1,4 +1,4 @@
-package provisioner
+package request
 
 import (
 	"strings"
@@ -7,33 +7,61 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
-func TestAClaimOrClassThatNoVolumeCanServeIsRefusedByName(t *testing.T) {
-	source := func(group, kind string) func(*v1.PersistentVolumeClaim) {
-		return func(c *v1.PersistentVolumeClaim) {
-			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: &group, Kind: kind, Name: "src"}
-		}
+const (
+	driverName = "diskplugin.csi.alibabacloud.com"
+	gib        = 1 << 30
+)
+
+func testOptions() Options {
+	return Options{
+		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: VolumeID,
+		StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 	}
+}
+
+func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
+	claim := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
+			Annotations: map[string]string{AnnStorageProvisioner: driverName, AnnSelectedNode: "node-1", "team": "blue"},
+		},
+		Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("essd"),
+			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			VolumeMode:       ptr.To(v1.PersistentVolumeFilesystem),
+			Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")}},
+		},
+	}
+	for _, f := range change {
+		f(claim)
+	}
+	return claim
+}
+
+func testClass(parameters map[string]string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "essd"}, Provisioner: driverName, Parameters: parameters,
+		ReclaimPolicy: ptr.To(v1.PersistentVolumeReclaimDelete), MountOptions: []string{"noatime"},
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+}
+
+func TestNewPlanRefuses(t *testing.T) {
 	tests := map[string]struct {
 		claim      func(*v1.PersistentVolumeClaim)
 		parameters map[string]string
-		outcome    Outcome
 		want       []string
 	}{
 		"selector": {
 			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} },
 			want:  []string{"claim.spec.selector", "remove it"},
 		},
-		"attributes class": {
-			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("fast") },
-			want:  []string{"volumeAttributesClassName=fast"},
-		},
-		"clone":    {claim: source("", "PersistentVolumeClaim"), want: []string{"claim.spec.dataSource", "src"}},
-		"snapshot": {claim: source("snapshot.storage.k8s.io", "VolumeSnapshot"), want: []string{"claim.spec.dataSource", "src"}},
 		"annotation that is not passed": {
 			claim: func(c *v1.PersistentVolumeClaim) { c.Annotations["volume.alibabacloud.com/disk-id"] = "d-1" },
 			want:  []string{"annotation volume.alibabacloud.com/disk-id", "--claim-annotations=alibabacloud.com/kms-key-id", "make a PersistentVolume"},
@@ -113,41 +141,32 @@ func TestAClaimOrClassThatNoVolumeCanServeIsRefusedByName(t *testing.T) {
 			parameters: map[string]string{"csi.storage.k8s.io/secret-name": "-", "csi.storage.k8s.io/secret-namespace": "x"},
 			want:       []string{`"-"`, "no name of a Secret"},
 		},
-		"secret that is not there": {
-			parameters: map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"},
-			outcome:    Unchanged, // it may come
-			want:       []string{"secret vault/x", "not found"},
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil)
 			claim := testClaim()
 			if test.claim != nil {
 				test.claim(claim)
 			}
-			_, outcome, err := b.provision(t.Context(), claim, testClass(test.parameters), "node-1")
-			if outcome != test.outcome || err == nil {
-				t.Fatalf("got %v, %v", outcome, err)
+			_, err := NewPlan(testOptions(), claim, testClass(test.parameters), "node-1")
+			if err == nil {
+				t.Fatal("no error")
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q does not say %q", err, want)
 				}
 			}
-			if creates, _ := b.driver.calls(); creates != 0 {
-				t.Errorf("the driver was asked %d times", creates)
-			}
 		})
 	}
 }
 
-func TestWhatTheDriverIsAsked(t *testing.T) {
+func TestCreateVolumeRequest(t *testing.T) {
 	tests := map[string]struct {
-		claim  func(*v1.PersistentVolumeClaim)
-		class  map[string]string
-		config func(*Config)
-		check  func(t *testing.T, r *csi.CreateVolumeRequest)
+		claim   func(*v1.PersistentVolumeClaim)
+		class   map[string]string
+		options func(*Options)
+		check   func(t *testing.T, r *csi.CreateVolumeRequest)
 	}{
 		"a block volume has no file system": {
 			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) },
@@ -171,7 +190,7 @@ func TestWhatTheDriverIsAsked(t *testing.T) {
 			claim: func(c *v1.PersistentVolumeClaim) {
 				c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteOnce, v1.ReadOnlyMany}
 			},
-			config: func(c *Config) { c.DriverTellsWriters = true },
+			options: func(o *Options) { o.SingleNodeMultiWriter = true },
 			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
 				for i, want := range []csi.VolumeCapability_AccessMode_Mode{
 					csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
@@ -195,8 +214,8 @@ func TestWhatTheDriverIsAsked(t *testing.T) {
 			},
 		},
 		"a shorter UID": {
-			claim:  func(c *v1.PersistentVolumeClaim) { c.UID = "a8d5-42f0" },
-			config: func(c *Config) { c.VolumeNameUUID = 6 },
+			claim:   func(c *v1.PersistentVolumeClaim) { c.UID = "a8d5-42f0" },
+			options: func(o *Options) { o.VolumeNameUUID = 6 },
 			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
 				if r.Name != "disk-a8d542" {
 					t.Errorf("got %s", r.Name)
@@ -204,8 +223,8 @@ func TestWhatTheDriverIsAsked(t *testing.T) {
 			},
 		},
 		"the claim's name": {
-			class:  map[string]string{"type": "cloud_auto"},
-			config: func(c *Config) { c.ExtraCreateMetadata = true },
+			class:   map[string]string{"type": "cloud_auto"},
+			options: func(o *Options) { o.ExtraCreateMetadata = true },
 			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
 				want := map[string]string{"type": "cloud_auto", claimNameKey: "data", claimNamespaceKey: "shop", pvNameKey: "disk-0f1e"}
 				if diff := cmp.Diff(want, r.Parameters); diff != "" {
@@ -222,29 +241,21 @@ func TestWhatTheDriverIsAsked(t *testing.T) {
 				}
 			},
 		},
-		"no topology where the driver knows none": {
-			config: func(c *Config) { c.SupportsTopology = false },
-			check: func(t *testing.T, r *csi.CreateVolumeRequest) {
-				if r.AccessibilityRequirements != nil {
-					t.Errorf("got %v", r.AccessibilityRequirements)
-				}
-			},
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-			if test.config != nil {
-				test.config(&b.config)
+			options, claim := testOptions(), testClaim()
+			if test.options != nil {
+				test.options(&options)
 			}
-			claim := testClaim()
 			if test.claim != nil {
 				test.claim(claim)
 			}
-			if _, _, err := b.provision(t.Context(), claim, testClass(test.class), "node-1"); err != nil {
+			plan, err := NewPlan(options, claim, testClass(test.class), "node-1")
+			if err != nil {
 				t.Fatal(err)
 			}
-			test.check(t, b.driver.created[0])
+			test.check(t, plan.Request(Inputs{}).Create)
 		})
 	}
 }
@@ -259,36 +270,14 @@ func TestSecretTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := &v1.SecretReference{Name: "all-data", Namespace: "shop"}
-	want := secretRefs{provisioner: all, controllerPublish: all, nodeStage: all, controllerExpand: all, nodeExpand: all, controllerModify: all,
-		nodePublish: &v1.SecretReference{Name: "blue.disk-0f1e", Namespace: "x-shop"}}
-	if diff := cmp.Diff(want, refs, cmp.AllowUnexported(secretRefs{})); diff != "" {
+	want := SecretRefs{Provisioner: all, ControllerPublish: all, NodeStage: all, ControllerExpand: all, NodeExpand: all, ControllerModify: all,
+		NodePublish: &v1.SecretReference{Name: "blue.disk-0f1e", Namespace: "x-shop"}}
+	if diff := cmp.Diff(want, refs); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestASecretThatVanishesDoesNotStopAnOrderUnderWay(t *testing.T) {
-	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"k": []byte("v1")}}
-	b := newBench(t, []answer{unavailable()}, secret)
-	class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"})
-	try := func() { _, _, _ = b.provision(t.Context(), testClaim(), class, "node-1") }
-	try()
-	secret.Data["k"] = []byte("v2")
-	if _, err := b.api.CoreV1().Secrets("vault").Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	try()
-	if err := b.api.CoreV1().Secrets("vault").Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	try()
-	for i, want := range []string{"v1", "v2", "v2"} {
-		if got := b.driver.created[i].Secrets["k"]; got != want {
-			t.Errorf("call %d had %q, want %q", i, got, want)
-		}
-	}
-}
-
-func TestIsTime(t *testing.T) {
+func TestShouldProvision(t *testing.T) {
 	group := "cdi.kubevirt.io"
 	tests := map[string]struct {
 		claim *v1.PersistentVolumeClaim
@@ -304,7 +293,7 @@ func TestIsTime(t *testing.T) {
 		}), true},
 	}
 	for name, test := range tests {
-		if got := isTime(test.claim); got != test.want {
+		if got := ShouldProvision(test.claim); got != test.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
@@ -318,67 +307,36 @@ func TestIsOurs(t *testing.T) {
 		claim *v1.PersistentVolumeClaim
 		want  bool
 	}{
-		"today's annotation": {annotated(map[string]string{annStorageProvisioner: driverName}), true},
-		"the older one":      {annotated(map[string]string{annBetaStorageProvisioner: driverName}), true},
-		"today's wins":       {annotated(map[string]string{annStorageProvisioner: "other", annBetaStorageProvisioner: driverName}), false},
+		"today's annotation": {annotated(map[string]string{AnnStorageProvisioner: driverName}), true},
+		"the older one":      {annotated(map[string]string{AnnBetaStorageProvisioner: driverName}), true},
+		"today's wins":       {annotated(map[string]string{AnnStorageProvisioner: "other", AnnBetaStorageProvisioner: driverName}), false},
 		"none":               {annotated(nil), false},
 		"bound":              {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" }), false},
 	}
 	for name, test := range tests {
-		if got := isOurs(test.claim, driverName); got != test.want {
+		if got := IsOurs(test.claim, driverName); got != test.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }
 
-func TestConfigNamesWhatIsWrong(t *testing.T) {
-	if err := testConfig().Validate(); err != nil {
+func TestOptionsNameWhatIsWrong(t *testing.T) {
+	if err := testOptions().Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*Config){
-		"--volume-name-prefix":      func(c *Config) { c.VolumeNamePrefix = "" },
-		"--volume-name-prefix=Disk": func(c *Config) { c.VolumeNamePrefix = "Disk" },
-		"--volume-name-uuid-length": func(c *Config) { c.VolumeNameUUID = 33 },
-		"--pv-name-source=x":        func(c *Config) { c.PVNameSource = "x" },
-		"--timeout":                 func(c *Config) { c.Timeout = 0 },
-		"--retry-interval-start":    func(c *Config) { c.RetryStart = 0 },
-		"--retry-interval-max":      func(c *Config) { c.RetryMax = 0 },
-		"--worker-threads=0":        func(c *Config) { c.Workers = 0 },
-		"driver's name":             func(c *Config) { c.DriverName = "" },
+	for want, change := range map[string]func(*Options){
+		"--volume-name-prefix":      func(o *Options) { o.VolumeNamePrefix = "" },
+		"--volume-name-prefix=Disk": func(o *Options) { o.VolumeNamePrefix = "Disk" },
+		"--volume-name-uuid-length": func(o *Options) { o.VolumeNameUUID = 33 },
+		"--pv-name-source=x":        func(o *Options) { o.PVNameSource = "x" },
+		"--claim-label-tags":        func(o *Options) { o.ClaimLabelTags = []string{"no/label/key"} },
+		"--namespace-label-tags":    func(o *Options) { o.NamespaceLabelTags = []string{""} },
+		"driver's name":             func(o *Options) { o.DriverName = "" },
 	} {
-		c := testConfig()
-		change(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		o := testOptions()
+		change(&o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
-	}
-}
-
-func TestAllowedTopologiesThatAreNotWhatTheySeemAreToldOf(t *testing.T) {
-	allowed := []v1.TopologySelectorTerm{{}}
-	tests := map[string]struct {
-		zones   *zones
-		allowed []v1.TopologySelectorTerm
-		want    string // in the only event; empty for none
-	}{
-		"as they seem":          {zones: inZone("zone-a"), allowed: allowed},
-		"an empty term":         {zones: &zones{}, allowed: allowed, want: "empty term"},
-		"a zone without a node": {zones: &zones{requirement: inZone("zone-x").requirement, deserted: true}, allowed: allowed, want: "zone-x"},
-		"none are given":        {zones: &zones{}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-			b.topology = test.zones
-			class := testClass(nil)
-			class.AllowedTopologies = test.allowed
-			if _, _, err := b.provision(t.Context(), testClaim(), class, ""); err != nil {
-				t.Fatal(err)
-			}
-			events := b.drained()
-			if test.want == "" && len(events) > 0 || test.want != "" && (len(events) != 1 || !strings.Contains(events[0], test.want)) {
-				t.Errorf("events %q, want %q", events, test.want)
-			}
-		})
 	}
 }

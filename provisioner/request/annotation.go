@@ -1,4 +1,4 @@
-package provisioner
+package request
 
 import (
 	"fmt"
@@ -45,12 +45,12 @@ func effectOf(key string) (instead string, ok bool) {
 
 // passAnnotations adds the claim's allowed annotations to the parameters of its
 // class. A value that contradicts the class's is an error.
-func (p *Provisioner) passAnnotations(parameters map[string]string, claim *v1.PersistentVolumeClaim) error {
+func (o Options) passAnnotations(parameters map[string]string, claim *v1.PersistentVolumeClaim) error {
 	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
 		value := claim.Annotations[key]
-		if !slices.Contains(p.config.ClaimAnnotations, key) {
+		if !slices.Contains(o.ClaimAnnotations, key) {
 			if instead, ok := effectOf(key); ok {
-				return fmt.Errorf("annotation %s of the claim is not passed to the driver (--claim-annotations=%s); remove it: %s", key, strings.Join(p.config.ClaimAnnotations, ","), instead)
+				return fmt.Errorf("annotation %s of the claim is not passed to the driver (--claim-annotations=%s); remove it: %s", key, strings.Join(o.ClaimAnnotations, ","), instead)
 			}
 			continue
 		}

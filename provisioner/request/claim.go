@@ -1,0 +1,76 @@
+package request
+
+import (
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Annotations of claims that Kubernetes and a provisioner write for each other.
+const (
+	AnnStorageProvisioner     = "volume.kubernetes.io/storage-provisioner"
+	AnnBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+	AnnSelectedNode           = "volume.kubernetes.io/selected-node"
+	AnnMigratedTo             = "pv.kubernetes.io/migrated-to"
+)
+
+// ProvisionerOf returns the name of the provisioner that Kubernetes assigned to the claim.
+func ProvisionerOf(claim *v1.PersistentVolumeClaim) string {
+	if name, ok := claim.Annotations[AnnStorageProvisioner]; ok {
+		return name
+	}
+	return claim.Annotations[AnnBetaStorageProvisioner]
+}
+
+// IsOurs says whether the claim is for this driver and has no volume yet.
+func IsOurs(claim *v1.PersistentVolumeClaim, driver string) bool {
+	return ProvisionerOf(claim) == driver && claim.Spec.VolumeName == ""
+}
+
+// IsPendingOf says whether the claim is for this driver and waits for a volume of the class.
+func IsPendingOf(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, driver string) bool {
+	return IsOurs(claim, driver) && claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class.Name
+}
+
+// ShouldProvision says whether a first attempt may be made for the claim: a claim
+// that is being deleted needs no volume, and one with a data source of another
+// kind gets its volume from that kind's populator.
+func ShouldProvision(claim *v1.PersistentVolumeClaim) bool {
+	return claim.DeletionTimestamp == nil && !HasPopulator(claim)
+}
+
+// DataSource returns what the claim's volume is to be filled from, or nil.
+func DataSource(claim *v1.PersistentVolumeClaim) *v1.TypedObjectReference {
+	if claim.Spec.DataSourceRef != nil {
+		return claim.Spec.DataSourceRef
+	}
+	if source := claim.Spec.DataSource; source != nil {
+		return &v1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+	}
+	return nil
+}
+
+// HasPopulator says whether the claim's data source is neither a claim nor a
+// snapshot, so that a volume populator makes its volume.
+func HasPopulator(claim *v1.PersistentVolumeClaim) bool {
+	source := DataSource(claim)
+	if source == nil {
+		return false
+	}
+	switch group := ptr.Deref(source.APIGroup, ""); {
+	case group == "" && source.Kind == "PersistentVolumeClaim":
+		return false
+	case group == "snapshot.storage.k8s.io" && source.Kind == "VolumeSnapshot":
+		return false
+	}
+	return true
+}
+
+// AttributesClass returns the name of the claim's VolumeAttributesClass, nil for
+// none: only a claim may have an empty name there, a PersistentVolume may not.
+func AttributesClass(claim *v1.PersistentVolumeClaim) *string {
+	if ptr.Deref(claim.Spec.VolumeAttributesClassName, "") == "" {
+		return nil
+	}
+	return claim.Spec.VolumeAttributesClassName
+}

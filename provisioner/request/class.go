@@ -1,0 +1,88 @@
+package request
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Keys of a class's parameters that are for the provisioner.
+const (
+	reservedPrefix    = "csi.storage.k8s.io/"
+	ownPrefix         = "topodisk.io/"
+	fsTypeKey         = reservedPrefix + "fstype"
+	strictTopologyKey = ownPrefix + "strict-topology"
+)
+
+// Keys that --extra-create-metadata adds to the parameters.
+const (
+	claimNameKey      = reservedPrefix + "pvc/name"
+	claimNamespaceKey = reservedPrefix + "pvc/namespace"
+	pvNameKey         = reservedPrefix + "pv/name"
+)
+
+// ClassSettings are a class's parameters, sorted by whom they are for.
+type ClassSettings struct {
+	Parameters     map[string]string // for the driver
+	FSType         string
+	StrictTopology bool
+}
+
+// ClassSettings sorts a class's parameters. It returns an error if the driver must
+// not be asked for any volume of the class.
+func (o Options) ClassSettings(class *storagev1.StorageClass) (ClassSettings, error) {
+	s := ClassSettings{Parameters: map[string]string{}, FSType: o.DefaultFSType, StrictTopology: o.StrictTopology}
+	var fsTypeKeys []string
+	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
+		value := class.Parameters[key]
+		switch {
+		case strings.EqualFold(key, "fstype"):
+			fsTypeKeys = append(fsTypeKeys, key)
+			s.FSType = value
+			s.Parameters[key] = value
+		case key == fsTypeKey:
+			fsTypeKeys = append(fsTypeKeys, key)
+			s.FSType = value
+		case isSecretKey(key):
+		case key == strictTopologyKey:
+			strict, err := strconv.ParseBool(value)
+			if err != nil {
+				return s, fmt.Errorf("parameter %s=%q of class %s; allowed are true and false", key, value, class.Name)
+			}
+			s.StrictTopology = strict
+		case strings.HasPrefix(key, reservedPrefix), strings.HasPrefix(key, ownPrefix):
+			return s, fmt.Errorf("parameter %s of class %s is unknown; allowed of this prefix are %s", key, class.Name, strings.Join(ownKeys(), ", "))
+		default:
+			s.Parameters[key] = value
+		}
+	}
+	if len(fsTypeKeys) > 1 {
+		return s, fmt.Errorf("class %s names the file system more than once, by %s; keep one", class.Name, strings.Join(fsTypeKeys, " and "))
+	}
+	return s, nil
+}
+
+// ownKeys lists the parameters that the provisioner consumes.
+func ownKeys() []string {
+	keys := []string{strictTopologyKey, fsTypeKey}
+	for _, k := range allSecretKeys() {
+		if strings.HasPrefix(k.name, reservedPrefix) {
+			keys = append(keys, k.name, k.namespace)
+		}
+	}
+	return keys
+}
+
+func (o Options) addMetadata(parameters map[string]string, claim *v1.PersistentVolumeClaim, volumeName string) {
+	if !o.ExtraCreateMetadata {
+		return
+	}
+	parameters[claimNameKey] = claim.Name
+	parameters[claimNamespaceKey] = claim.Namespace
+	parameters[pvNameKey] = volumeName
+}

@@ -1,0 +1,108 @@
+package request
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// fullRequest is a request that uses all fields of an entry.
+func fullRequest(t *testing.T) *Request {
+	t.Helper()
+	class := testClass(map[string]string{
+		"type": "cloud_essd", fsTypeKey: "xfs",
+		"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault",
+	})
+	class.UID = "class-uid"
+	claim := testClaim(func(c *v1.PersistentVolumeClaim) {
+		c.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	})
+	plan, err := NewPlan(testOptions(), claim, class, "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := []*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}}
+	return plan.Request(Inputs{
+		Requirement:       &csi.TopologyRequirement{Requisite: terms, Preferred: terms},
+		Source:            &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "s-1"}}},
+		MutableParameters: map[string]string{"performanceLevel": "PL1"},
+	})
+}
+
+// Another version of this program reads what this one has written, and the other way.
+func TestTheFormOfEntriesStays(t *testing.T) {
+	want, err := os.ReadFile("testdata/request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := fullRequest(t).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestADecodedRequestIsTheOneEncoded(t *testing.T) {
+	r := fullRequest(t)
+	data, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Create, read.Create, protocmp.Transform()); diff != "" {
+		t.Errorf("request (-encoded +decoded):\n%s", diff)
+	}
+	if read.Node != "node-1" || !IsOurs(read.Claim, driverName) || read.Claim.Annotations[AnnSelectedNode] != "node-1" || read.Class.Name != r.Class.Name || read.Class.UID != r.Class.UID {
+		t.Errorf("decoded %+v", read)
+	}
+	r.Claim.ResourceVersion = "" // that of the claim is written as far as it is known
+	made := &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * gib, AccessibleTopology: r.Requisite()}
+	if diff := cmp.Diff(r.PersistentVolume(testOptions(), made), read.PersistentVolume(testOptions(), made)); diff != "" {
+		t.Errorf("PersistentVolume (-encoded +decoded):\n%s", diff)
+	}
+}
+
+// Whatever a record says, it is a request that is encoded again as it was decoded, or an error.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{``, `{}`, `null`, `[]`, `{"format":1}`, `{"format":2}`, `{"request":"CgR2b2wx","claim":{"uid":"u"}}`,
+		`{"request":"CgR2b2wx","node":"n","fsType":"xfs","secrets":{"csi.storage.k8s.io/provisioner-secret":{"name":"x","namespace":"y"}},"claim":{"namespace":"shop","name":"data","uid":"u","created":"2026-01-01T00:00:00Z"},"class":{"name":"essd","provisioner":"p"}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, record []byte) {
+		r, err := Decode(record)
+		if err != nil {
+			return
+		}
+		if r.Claim.UID == "" || r.Create.GetName() == "" || r.Class == nil {
+			t.Fatalf("%q is %+v", record, r)
+		}
+		again, err := r.Encode()
+		if err != nil {
+			t.Fatalf("%q can't be written again: %v", record, err)
+		}
+		if !json.Valid(again) {
+			t.Fatalf("%q is written as %q", record, again)
+		}
+		read, err := Decode(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r.Create, read.Create, protocmp.Transform()); diff != "" || read.Claim.UID != r.Claim.UID || read.Node != r.Node || read.Class.Name != r.Class.Name || read.Class.UID != r.Class.UID {
+			t.Errorf("%q is another request when it is decoded again: %s", record, diff)
+		}
+	})
+}
