@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,10 +105,10 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.recovery = newRecovery(c.p)
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	volumes, attachments := core.PersistentVolumes().Informer(), storage.VolumeAttachments().Informer()
-	if err := volumes.AddIndexers(cache.Indexers{volumesByClaim: claimOfVolume, volumesByHandle: handleOfVolume}); err != nil {
+	if err := volumes.AddIndexers(watch.VolumeIndexers()); err != nil {
 		return nil, err
 	}
-	if err := attachments.AddIndexers(cache.Indexers{attachmentsByVolume: attachedVolume}); err != nil {
+	if err := attachments.AddIndexers(watch.AttachmentIndexers()); err != nil {
 		return nil, err
 	}
 	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
@@ -410,6 +411,26 @@ func (c *Controller) fill(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// catchUp returns once the caches of claims and volumes are at least as new as
+// the moment of the call: whoever worked before this process may have saved
+// volumes that its watches haven't told of yet.
+func (c *Controller) catchUp(ctx context.Context) error {
+	live := func(resource string) metadata.ResourceInterface {
+		return c.metadata.Resource(v1.SchemeGroupVersion.WithResource(resource))
+	}
+	report := func(err error) error {
+		if lag := (*watch.LagError)(nil); errors.As(err, &lag) {
+			err = c.recovery.notFull(err.Error())
+		}
+		return c.recovery.note(stepCaches, err)
+	}
+	if err := watch.CatchUp(ctx, live("persistentvolumes"), c.p.volumes, report); err != nil {
+		return err
+	}
+	defer func() { go debug.FreeOSMemory() }() // what the caches were compared with
+	return watch.CatchUp(ctx, live("persistentvolumeclaims"), c.p.claims, report)
 }
 
 // Run works until ctx ends, and returns when all that was begun has an outcome.

@@ -27,6 +27,7 @@ import (
 
 	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // This file is all there is of sig-storage-lib-external-provisioner v6. The
@@ -335,7 +336,7 @@ func (c *claimsForLibrary) GetStore() cache.Store { return c.GetIndexer() }
 
 // AddIndexers is called for the index by UID.
 func (c *claimsForLibrary) AddIndexers(indexers cache.Indexers) error {
-	return c.SharedIndexInformer.AddIndexers(byStart(indexers))
+	return c.SharedIndexInformer.AddIndexers(watch.ByUIDPrefix(indexers))
 }
 
 type claimsIndexer struct {
@@ -351,8 +352,7 @@ func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
 	if o := i.journal.find(types.UID(uid)); o != nil {
 		return []any{o.Claim}, nil
 	}
-	claims, err := i.Indexer.ByIndex(index, startOf(uid))
-	return withUID(claims, uid), err
+	return watch.ClaimsWithUID(i.Indexer, index, uid)
 }
 
 // Update does nothing: the cache is the watch's alone.
@@ -389,7 +389,7 @@ func (s *volumesStore) GetByKey(key string) (any, bool, error) {
 		return nil, false, nil
 	}
 	claim := types.UID(key[len(prefix):])
-	volumes, err := volumesOf(s.Indexer, claim)
+	volumes, err := watch.VolumesOfClaim(s.Indexer, claim)
 	if err != nil || len(volumes) == 0 {
 		return nil, false, err
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -437,7 +438,7 @@ func TestAnOrderEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.journal.file(o)
-			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume})
+			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
 			if err := volumes.Add(testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })); err != nil {
 				t.Fatal(err)
 			}

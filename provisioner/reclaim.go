@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // mayDelete says whether the PersistentVolume's disk may be deleted: it was
@@ -66,7 +67,7 @@ type deletionObserver func(class string, start time.Time, err error)
 type reclaimer struct {
 	p           *Provisioner
 	volumes     cache.Indexer // PersistentVolumes by name
-	attachments cache.Indexer // VolumeAttachments, indexed by attachmentsByVolume
+	attachments cache.Indexer // VolumeAttachments
 	queue       workqueue.TypedRateLimitingInterface[string]
 	observe     deletionObserver
 	progress    *progress
@@ -76,17 +77,6 @@ type reclaimer struct {
 // rememberedEnds is for how many PersistentVolumes it is remembered that they are
 // over while the cache may still show them.
 const rememberedEnds = 4096
-
-const attachmentsByVolume = "volume"
-
-// attachedVolume is the index function of attachmentsByVolume.
-func attachedVolume(object any) ([]string, error) {
-	attachment, ok := object.(*storagev1.VolumeAttachment)
-	if !ok || attachment.Spec.Source.PersistentVolumeName == nil {
-		return nil, nil
-	}
-	return []string{*attachment.Spec.Source.PersistentVolumeName}, nil
-}
 
 func newReclaimer(p *Provisioner, volumes, attachments cache.Indexer, observe deletionObserver) *reclaimer {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryStart, p.config.RetryMax)
@@ -255,12 +245,11 @@ func (r *reclaimer) letGo(ctx context.Context, pv *v1.PersistentVolume) error {
 
 // isDetached returns an error naming a node that still holds the volume.
 func (r *reclaimer) isDetached(pv *v1.PersistentVolume) error {
-	objects, err := r.attachments.ByIndex(attachmentsByVolume, pv.Name)
+	attachments, err := watch.AttachmentsOfVolume(r.attachments, pv.Name)
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		attachment := object.(*storagev1.VolumeAttachment)
+	for _, attachment := range attachments {
 		if attachment.Spec.Attacher == r.p.config.DriverName {
 			return fmt.Errorf("persistentvolume %s is still attached to node %s", pv.Name, attachment.Spec.NodeName)
 		}

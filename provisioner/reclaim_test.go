@@ -81,8 +81,8 @@ func TestMayDelete(t *testing.T) {
 func reclaimBench(t *testing.T, cached *v1.PersistentVolume, attachments []*storagev1.VolumeAttachment, live ...runtime.Object) (*bench, *reclaimer) {
 	t.Helper()
 	b := newBench(t, nil, live...)
-	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByHandle: handleOfVolume})
-	attached := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{attachmentsByVolume: attachedVolume})
+	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
+	attached := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers())
 	for _, a := range attachments {
 		if err := attached.Add(a); err != nil {
 			t.Fatal(err)

@@ -3,50 +3,28 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // Several PersistentVolumes may name the same disk: one that an administrator made
 // by hand, or that a backup brought back. The disk is deleted with the last of them.
 
-// volumesByHandle indexes PersistentVolumes by how their volume handle ends.
-const volumesByHandle = "handle"
-
-// handleEnd is how many characters of a handle are a value of the index: the IDs
-// of disks begin alike and end at random (see uidindex.go for why not all).
-const handleEnd = 2
-
-func endOf(handle string) string { return handle[max(0, len(handle)-handleEnd):] }
-
-// handleOfVolume is the index function of volumesByHandle.
-func handleOfVolume(object any) ([]string, error) {
-	pv, ok := object.(*v1.PersistentVolume)
-	if !ok || pv.Spec.CSI == nil {
-		return nil, nil
-	}
-	return []string{endOf(pv.Spec.CSI.VolumeHandle)}, nil
-}
-
 // othersOf returns the other PersistentVolumes of the same driver that name the
-// disk of this one, in a cache with volumesByHandle.
-func othersOf(volumes cache.Indexer, pv *v1.PersistentVolume) (others []*v1.PersistentVolume, err error) {
-	source := pv.Spec.CSI
-	if source == nil {
+// disk of this one.
+func othersOf(volumes cache.Indexer, pv *v1.PersistentVolume) ([]*v1.PersistentVolume, error) {
+	if pv.Spec.CSI == nil {
 		return nil, nil
 	}
-	objects, err := volumes.ByIndex(volumesByHandle, endOf(source.VolumeHandle))
-	for _, object := range objects {
-		other := object.(*v1.PersistentVolume)
-		if other.UID != pv.UID && other.Spec.CSI.Driver == source.Driver && other.Spec.CSI.VolumeHandle == source.VolumeHandle {
-			others = append(others, other)
-		}
-	}
-	return others, err
+	all, err := watch.VolumesOfHandle(volumes, pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
+	return slices.DeleteFunc(all, func(other *v1.PersistentVolume) bool { return other.UID == pv.UID }), err
 }
 
 // sharedError says that a disk is kept because another PersistentVolume stands for it.
@@ -119,7 +97,7 @@ const (
 // cache is filled in the order of writes, so it then has every PersistentVolume that
 // was made before this one was changed last, which is before it was released.
 func (r *reclaimer) hasCaughtUp(ctx context.Context, pv *v1.PersistentVolume) error {
-	for end := time.Now().Add(lagMost); !isAsNew(r.volumes, pv.Name, pv.ResourceVersion); {
+	for end := time.Now().Add(lagMost); !watch.HasVersion(r.volumes, pv.Name, pv.ResourceVersion); {
 		if time.Now().After(end) {
 			return fmt.Errorf("the cache of PersistentVolumes lags behind the API server: it does not show %s as it is, and may lack another one of its disk", pv.Name)
 		}

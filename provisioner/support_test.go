@@ -226,7 +226,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
 		objects: watch.NewObjects(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(), firstCalls: newFirstCalls(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
-		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{volumesByClaim: claimOfVolume, volumesByHandle: handleOfVolume}),
+		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		events:  b.events, metrics: newMetrics(b.registry, j), now: func() time.Time { return b.clock },
 		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},

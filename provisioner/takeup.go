@@ -12,6 +12,7 @@ import (
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // newStore returns the driver's journal.
@@ -35,7 +36,7 @@ func (c *Controller) takeUp(ctx context.Context) error {
 	}
 	for _, o := range orders {
 		source, ok := sourceObject(o.Claim)
-		saved, err := volumesOf(c.p.volumes, o.Claim.UID)
+		saved, err := watch.VolumesOfClaim(c.p.volumes, o.Claim.UID)
 		if err == nil && slices.ContainsFunc(saved, o.IsSavedAs) {
 			c.store.Delete(string(o.Claim.UID))
 			if ok {

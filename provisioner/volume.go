@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // saveTimeout bounds one attempt to save a PersistentVolume.
@@ -25,7 +26,7 @@ func (p *Provisioner) tellOfTwins(pv *v1.PersistentVolume) {
 	if ref == nil || !request.IsMadeBy(pv, p.config.DriverName) {
 		return
 	}
-	volumes, err := volumesOf(p.volumes, ref.UID)
+	volumes, err := watch.VolumesOfClaim(p.volumes, ref.UID)
 	if err != nil || len(volumes) < 2 {
 		return
 	}

@@ -113,7 +113,7 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner/watch": {
-		allowed:   []string{clientGo, klog, "k8s.io/apimachinery"},
+		allowed:   []string{clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/topology", csiSpec, grpc},
 	},
 	"provisioner/stock": {

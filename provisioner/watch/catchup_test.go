@@ -1,7 +1,8 @@
-package provisioner
+package watch
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
 					live := test.live[min(asked, len(test.live)-1)]
 					asked++
 					if live == nil {
-						return true, nil, apierrors.NewInternalError(errString("etcd is slow"))
+						return true, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 					}
 					return true, list(live), nil
 				})
@@ -75,7 +76,7 @@ func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				err := awaitAsNew(ctx, client.Resource(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims")), store, func(error) error { return nil })
+				err := CatchUp(ctx, client.Resource(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims")), store, func(error) error { return nil })
 				if (err != nil) != test.never {
 					t.Errorf("got %v", err)
 				}

@@ -1,0 +1,117 @@
+package watch
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A cache.Indexer keeps a set for each value of an index, and a set of one takes more
+// memory than the object in it: indexes by whole UIDs and volume handles would add 14 MiB
+// to 34 MiB of 20 000 trimmed claims and volumes. So the values are some characters of
+// these, and a lookup compares the few objects that it finds.
+
+const (
+	// uidPrefix is how many characters of a UID are indexed: 4096 values.
+	uidPrefix = 3
+	// handleSuffix is how many characters of a volume handle are indexed: the IDs of
+	// disks begin alike and end at random.
+	handleSuffix = 2
+)
+
+func prefixOf(uid string) string { return uid[:min(len(uid), uidPrefix)] }
+
+func suffixOf(handle string) string { return handle[max(0, len(handle)-handleSuffix):] }
+
+// The names of the indexes.
+const (
+	byClaim  = "claim"  // PersistentVolumes by the UID of their claim
+	byHandle = "handle" // PersistentVolumes by volume handle
+	byVolume = "volume" // VolumeAttachments by the name of their PersistentVolume
+)
+
+// VolumeIndexers are the indexes of a cache of PersistentVolumes.
+func VolumeIndexers() cache.Indexers {
+	return cache.Indexers{byClaim: indexClaim, byHandle: indexHandle}
+}
+
+// AttachmentIndexers are the indexes of a cache of VolumeAttachments.
+func AttachmentIndexers() cache.Indexers { return cache.Indexers{byVolume: indexVolume} }
+
+func indexClaim(object any) ([]string, error) {
+	pv, ok := object.(*v1.PersistentVolume)
+	if !ok || pv.Spec.ClaimRef == nil {
+		return nil, nil
+	}
+	return []string{prefixOf(string(pv.Spec.ClaimRef.UID))}, nil
+}
+
+func indexHandle(object any) ([]string, error) {
+	pv, ok := object.(*v1.PersistentVolume)
+	if !ok || pv.Spec.CSI == nil {
+		return nil, nil
+	}
+	return []string{suffixOf(pv.Spec.CSI.VolumeHandle)}, nil
+}
+
+func indexVolume(object any) ([]string, error) {
+	attachment, ok := object.(*storagev1.VolumeAttachment)
+	if !ok || attachment.Spec.Source.PersistentVolumeName == nil {
+		return nil, nil
+	}
+	return []string{*attachment.Spec.Source.PersistentVolumeName}, nil
+}
+
+// VolumesOfClaim returns the PersistentVolumes whose claimRef has the UID.
+func VolumesOfClaim(volumes cache.Indexer, claim types.UID) ([]*v1.PersistentVolume, error) {
+	return find(volumes, byClaim, prefixOf(string(claim)), func(pv *v1.PersistentVolume) bool { return pv.Spec.ClaimRef.UID == claim })
+}
+
+// VolumesOfHandle returns the PersistentVolumes of a driver that have the volume handle.
+func VolumesOfHandle(volumes cache.Indexer, driver, handle string) ([]*v1.PersistentVolume, error) {
+	return find(volumes, byHandle, suffixOf(handle), func(pv *v1.PersistentVolume) bool {
+		return pv.Spec.CSI.Driver == driver && pv.Spec.CSI.VolumeHandle == handle
+	})
+}
+
+// AttachmentsOfVolume returns the VolumeAttachments of a PersistentVolume.
+func AttachmentsOfVolume(attachments cache.Indexer, name string) ([]*storagev1.VolumeAttachment, error) {
+	return find(attachments, byVolume, name, func(*storagev1.VolumeAttachment) bool { return true })
+}
+
+// find returns the objects that an index has for a value and that match.
+func find[T any](indexer cache.Indexer, index, value string, matches func(T) bool) ([]T, error) {
+	objects, err := indexer.ByIndex(index, value)
+	var found []T
+	for _, object := range objects {
+		if object := object.(T); matches(object) {
+			found = append(found, object)
+		}
+	}
+	return found, err
+}
+
+// ByUIDPrefix returns the indexers with values that are UIDs cut to their prefix. ClaimsWithUID
+// reads such an index.
+func ByUIDPrefix(indexers cache.Indexers) cache.Indexers {
+	cut := cache.Indexers{}
+	for name, uidsOf := range indexers {
+		cut[name] = func(object any) ([]string, error) {
+			uids, err := uidsOf(object)
+			for i, uid := range uids {
+				uids[i] = prefixOf(uid)
+			}
+			return uids, err
+		}
+	}
+	return cut
+}
+
+// ClaimsWithUID returns the claims that have the UID, by an index of ByUIDPrefix.
+func ClaimsWithUID(claims cache.Indexer, index, uid string) ([]any, error) {
+	objects, err := claims.ByIndex(index, prefixOf(uid))
+	return slices.DeleteFunc(objects, func(claim any) bool { return string(claim.(*v1.PersistentVolumeClaim).UID) != uid }), err
+}
