@@ -78,7 +78,7 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
 	}
-	orders, unknown, err := readOrders(ctx, newStore(client, config, func() {}))
+	orders, unknown, err := readOrders(ctx, newStore(client, nil, config, func() {}))
 	if err == nil && unknown > 0 {
 		err = fmt.Errorf("%d of the journal's records are of another version of disk-provisioner; use that", unknown)
 	}

@@ -56,11 +56,13 @@ type Controller struct {
 const resync = 15 * time.Minute
 
 // Clients are one client of the API server for each purpose, so that none waits
-// for another's rate limit. Metadata and Dynamic share the limit of Main: the
+// for another's rate limit. JournalMetadata shares the limit of Journal. Metadata and Dynamic share the limit of Main: the
 // former watches Nodes and what claims wait for, the latter reads what is no part
 // of Kubernetes itself.
 type Clients struct {
 	Main, Events, Journal, Capacity kubernetes.Interface
+
+	JournalMetadata metadata.Interface
 
 	Metadata metadata.Interface
 	Dynamic  dynamic.Interface
@@ -78,7 +80,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	var kept *journal.Store
 	orders := newOrders(noStore{})
 	if config.Namespace != "" {
-		kept = newStore(clients.Journal, config, commits.Inc)
+		kept = newStore(clients.Journal, clients.JournalMetadata, config, commits.Inc)
 		orders.store = kept
 	}
 	broadcaster := record.NewBroadcaster()

@@ -60,7 +60,8 @@ type store interface {
 	// Prefetch writes a record that will probably be put soon. Nobody is asked for
 	// it before it was put.
 	Prefetch(key string, record []byte)
-	// Cancel deletes a record that was prefetched and not put.
+	// Cancel deletes a record that was prefetched and not put, and ends its wait
+	// for room.
 	Cancel(key string)
 	// Delete deletes a record within seconds.
 	Delete(key string)
@@ -68,6 +69,9 @@ type store interface {
 	DeleteLazily(key string)
 	// Expedite has a record that was deleted lazily deleted within seconds.
 	Expedite(key string)
+	// AwaitRoom calls wake once there may be room for a record that Put refused
+	// with journal.ErrFull.
+	AwaitRoom(key string, wake func())
 	// Flush returns nil once a record that was deleted can't be read any more.
 	Flush(ctx context.Context, key string) error
 	// Size is the size of all records.
@@ -83,6 +87,7 @@ func (noStore) Cancel(string)                             {}
 func (noStore) Delete(string)                             {}
 func (noStore) DeleteLazily(string)                       {}
 func (noStore) Expedite(string)                           {}
+func (noStore) AwaitRoom(string, func())                  {}
 func (noStore) Flush(context.Context, string) error       { return nil }
 func (noStore) Size() int                                 { return 0 }
 

@@ -14,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // keepStore returns the journal of a process that is writing it.
@@ -30,7 +32,12 @@ func keepStore(t *testing.T, api *fake.Clientset, commits func()) *journal.Store
 		}
 		return false, nil, nil
 	})
-	s := journal.New(api, "kube-system", "journal", commits)
+	objects := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	objects.PrependReactor("get", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		configMap, err := api.CoreV1().ConfigMaps(action.GetNamespace()).Get(context.Background(), action.(clienttesting.GetAction).GetName(), metav1.GetOptions{})
+		return true, &metav1.PartialObjectMetadata{ObjectMeta: configMap.ObjectMeta}, err
+	})
+	s := journal.New(api, objects, "kube-system", "journal", commits)
 	_, err := s.Load(t.Context())
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,7 +93,7 @@ func TestAnOrderOfALaterVersionStays(t *testing.T) {
 		"uid-1": `{"format":2}`,
 	}
 	api := fake.NewClientset(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "journal-0", ResourceVersion: "1"}, Data: records})
-	s := journal.New(api, "kube-system", "journal", func() {})
+	s := journal.New(api, nil, "kube-system", "journal", func() {})
 	orders, unknown, err := readOrders(t.Context(), s)
 	if err != nil || unknown != 1 || len(orders) != 1 || orders[0].Claim.UID != "uid-0" {
 		t.Fatalf("read %d orders, %d of another version, %v", len(orders), unknown, err)
@@ -95,6 +102,50 @@ func TestAnOrderOfALaterVersionStays(t *testing.T) {
 		t.Errorf("the order of a later format was begun anew: %v", err)
 	}
 }
+
+// earlier is a record as versions with eight ConfigMaps write it.
+const earlier = `{"request":"CgpkaXNrLXVpZC0xEgYIgICAgFAaFRoCCAESDwoEZXh0NBIHbm9hdGltZTpSCicKJQobdG9wb2xvZ3kua3ViZXJuZXRlcy5pby96b25lEgZ6b25lLWESJwolCht0b3BvbG9neS5rdWJlcm5ldGVzLmlvL3pvbmUSBnpvbmUtYQ==","node":"node-1","fsType":"ext4","secrets":{},"claim":{"namespace":"shop","name":"data","uid":"uid-1","selectedNode":"node-1","created":null,"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"20Gi"}},"storageClassName":"essd","volumeMode":"Filesystem"}},"class":{"name":"essd","uid":"","provisioner":"diskplugin.csi.alibabacloud.com","reclaimPolicy":"Delete","mountOptions":["noatime"],"bindingMode":"WaitForFirstConsumer"}}`
+
+// An upgrade reads what those versions wrote, and they read what this one writes.
+func TestRecordsAreThoseOfEarlierVersions(t *testing.T) {
+	read, err := request.Decode([]byte(earlier))
+	must(t, err)
+	if read.Create.Name != "disk-uid-1" || read.Node != "node-1" || read.Claim.Name != "data" {
+		t.Errorf("read %+v", read)
+	}
+	for what, r := range map[string]*request.Request{"as it was read": read, "made anew": orderOf(t, 1).Request} {
+		if record, err := r.Encode(); err != nil || string(record) != earlier {
+			t.Errorf("%s it is %s, %v", what, record, err)
+		}
+	}
+}
+
+// A claim whose record finds no room is looked at when there is some.
+func TestAClaimWaitsForRoomInTheJournal(t *testing.T) {
+	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
+	full := &fullStore{}
+	b.journal.store = full
+	looked := 0
+	b.look = func(*v1.PersistentVolumeClaim) { looked++ }
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Unchanged || !errors.Is(err, journal.ErrFull) || full.wake == nil {
+		t.Fatalf("got %v, %v", outcome, err)
+	}
+	if creates, _ := b.driver.calls(); creates != 0 || looked != 0 {
+		t.Errorf("the driver was asked %d times, the claim looked at %d times", creates, looked)
+	}
+	if full.wake(); looked != 1 {
+		t.Errorf("with room the claim was looked at %d times", looked)
+	}
+}
+
+// fullStore has no room.
+type fullStore struct {
+	noStore
+	wake func()
+}
+
+func (*fullStore) Put(context.Context, string, []byte) error { return journal.ErrFull }
+func (f *fullStore) AwaitRoom(_ string, wake func())         { f.wake = wake }
 
 // failingStore takes no record.
 type failingStore struct{ noStore }

@@ -12,6 +12,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -98,6 +100,9 @@ func (p *Provisioner) provision(ctx context.Context, claim *v1.PersistentVolumeC
 		p.journal.cancel(claim.UID) // if it was foreseen, it has not come to that
 	}
 	p.objects.SubscribeError(string(claim.UID), err, func() { p.look(claim) })
+	if errors.Is(err, journal.ErrFull) {
+		p.journal.store.AwaitRoom(string(claim.UID), func() { p.look(claim) })
+	}
 	return pv, outcome, err
 }
 

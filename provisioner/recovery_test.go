@@ -40,7 +40,7 @@ func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
 		api := fake.NewClientset()
 		forbidden := apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
-		c.store = journal.New(api, "kube-system", "journal", func() {})
+		c.store = journal.New(api, nil, "kube-system", "journal", func() {})
 		begin := time.Now()
 		time.AfterFunc(time.Second/2, func() {
 			for what, check := range map[string]func() error{"healthy": c.Healthy, "ready": c.Recovered} {
@@ -70,7 +70,7 @@ func TestAJournalThatCanBeReadAgainIsNoFailure(t *testing.T) {
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return time.Now().Before(mended), nil, errors.New("etcd is slow")
 		})
-		c.store = journal.New(api, "kube-system", "journal", func() {})
+		c.store = journal.New(api, nil, "kube-system", "journal", func() {})
 		b.journal.store = c.store
 		must(t, c.takeUp(t.Context()))
 		must(t, errors.Join(c.Healthy(), c.Recovered()))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/internal/leader"
@@ -16,8 +17,8 @@ import (
 )
 
 // newStore returns the driver's journal.
-func newStore(client kubernetes.Interface, config Config, commits func()) *journal.Store {
-	return journal.New(client, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits)
+func newStore(client kubernetes.Interface, metadata metadata.Interface, config Config, commits func()) *journal.Store {
+	return journal.New(client, metadata, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits)
 }
 
 // journalPrefix begins the names of the journal's ConfigMaps; the driver's name

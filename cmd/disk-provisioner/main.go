@@ -167,8 +167,14 @@ func newClients(o *options, held func() error) (c clients, err error) {
 		if !want.free {
 			fence(config, held)
 		}
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(want.qps, want.burst)
 		if *want.client, err = kubernetes.NewForConfig(config); err != nil {
 			return c, err
+		}
+		if want.client == &c.Journal {
+			if c.JournalMetadata, err = metadata.NewForConfig(config); err != nil {
+				return c, err
+			}
 		}
 	}
 	return c, c.main(o, held)

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // When the shards are written.
@@ -28,6 +31,9 @@ const (
 	// lookForShards is how often it is looked whether the shards with records are
 	// still there, for who deletes one tells nobody.
 	lookForShards = 15 * time.Second
+	// avoidFailing is for how long new records avoid a shard that could not be
+	// written: it may have been made immutable.
+	avoidFailing = time.Minute
 	// CommitTimeout bounds one write of a shard.
 	CommitTimeout = 15 * time.Second
 )
@@ -53,6 +59,7 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 		begin := time.Now()
 		s.commit(context.WithoutCancel(ctx))
 		took = time.Since(begin)
+		s.wakeForRoom()
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.batchWindow()):
@@ -114,11 +121,11 @@ func (s *Store) lookForShards(ctx context.Context) {
 	s.looked = time.Now()
 	for _, h := range s.inUse() {
 		ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
-		live := &shard{name: h.name, entries: map[string]string{}}
-		if err := s.read(ctx, live); err == nil && live.version == "" {
+		_, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
+		cancel()
+		if apierrors.IsNotFound(err) {
 			s.isDeleted(h)
 		}
-		cancel()
 	}
 }
 
@@ -156,7 +163,7 @@ func (s *Store) begin() []*shard {
 	var shards []*shard
 	for _, h := range s.shards {
 		if h.dirty {
-			h.dirty, h.stale = false, time.Time{}
+			h.dirty, h.added, h.stale = false, 0, time.Time{}
 			h.writing = maps.Clone(h.entries)
 			shards = append(shards, h)
 		}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
 
@@ -17,11 +19,13 @@ import (
 type shard struct {
 	name    string
 	entries map[string]string // by key
-	bytes   int
-	version string    // as last read or written; empty if the ConfigMap isn't there
-	dirty   bool      // is to be written
-	stale   time.Time // since when it has less in it than the ConfigMap, which can wait for another reason to write; zero if it hasn't
-	failed  error     // why its last write has failed; nil if it hasn't
+	bytes   int               // of the entries
+	added   int               // of those that came since the last commit
+	version string            // as last read or written; empty if the ConfigMap isn't there
+	dirty   bool              // is to be written
+	stale   time.Time         // since when it has less in it than the ConfigMap, which can wait for another reason to write; zero if it hasn't
+	failed  error             // why the last commit has failed; nil if it hasn't
+	avoided time.Time         // until when new records go elsewhere, for a write has failed
 
 	saved   map[string]string // what the version holds
 	writing map[string]string // what is being written; nil for nothing
@@ -51,7 +55,6 @@ func (h *shard) holds(key, record string) bool {
 func (s *Store) save(ctx context.Context, h *shard) {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
-	s.commits()
 	err := s.isLost()
 	if err == nil {
 		err = s.resolve(ctx, h)
@@ -67,7 +70,7 @@ func (s *Store) save(ctx context.Context, h *shard) {
 	defer s.mu.Unlock()
 	h.failed = nil
 	if err != nil {
-		h.dirty = true // the next commit tries again
+		h.dirty, h.avoided = true, time.Now().Add(avoidFailing) // the next commit tries again
 		h.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, h.name, err)
 		return
 	}
@@ -92,26 +95,99 @@ func (s *Store) forgetDeleted(h *shard) {
 	})
 }
 
-// put writes a shard whole.
+// put makes the ConfigMap hold the entries.
 func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) error {
-	configMaps := s.client.CoreV1().ConfigMaps(s.namespace)
-	configMap := &v1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: s.namespace, ResourceVersion: h.version, Labels: map[string]string{managedByLabel: managedBy}},
-		Data:       entries,
+	d := differenceOf(h.saved, entries)
+	if len(d.changes) == 0 {
+		return nil
 	}
+	s.commits()
 	s.set(func() { h.tried = entries })
-	var written *v1.ConfigMap
-	var err error
-	if h.version == "" {
-		written, err = configMaps.Create(ctx, configMap, metav1.CreateOptions{})
-	} else {
-		written, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
-	}
+	version, err := s.send(ctx, h, entries, d)
 	if err != nil {
 		return err
 	}
-	s.set(func() { h.version, h.saved, h.tried = written.ResourceVersion, entries, nil })
+	s.set(func() { h.version, h.saved, h.tried, h.avoided = version, entries, nil, time.Time{} })
 	return nil
+}
+
+// send writes the entries whole, or what differs from the version that the shard
+// has, whichever is shorter, and returns the new version. The API server refuses
+// it if the ConfigMap has another version by now. Managed fields, which list every
+// entry once more, are not kept: nobody applies these objects.
+func (s *Store) send(ctx context.Context, h *shard, entries map[string]string, d difference) (version string, err error) {
+	if h.version != "" && d.bytes < d.whole {
+		version, err = s.patch(ctx, h, d)
+		if !apierrors.IsForbidden(err) { // by the Role of an earlier version, to which somebody is going back
+			return version, err
+		}
+	}
+	configMap := &v1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: h.name, Namespace: s.namespace, ResourceVersion: h.version, Labels: map[string]string{managedByLabel: managedBy},
+			ManagedFields: []metav1.ManagedFieldsEntry{{}},
+		},
+		Data: entries,
+	}
+	configMaps := s.client.CoreV1().ConfigMaps(s.namespace)
+	if h.version == "" {
+		configMap, err = configMaps.Create(ctx, configMap, metav1.CreateOptions{})
+	} else {
+		configMap, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return "", err
+	}
+	return configMap.ResourceVersion, nil
+}
+
+// patch has the answer in metadata alone: the ConfigMap may be large.
+func (s *Store) patch(ctx context.Context, h *shard, d difference) (version string, err error) {
+	body, err := d.patch(h.version)
+	if err != nil {
+		return "", err
+	}
+	written, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Patch(ctx, h.name, types.MergePatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return "", err
+	}
+	return written.ResourceVersion, nil
+}
+
+// configMaps is the resource.
+var configMaps = v1.SchemeGroupVersion.WithResource("configmaps")
+
+// difference is what makes one set of entries into another.
+type difference struct {
+	changes map[string]*string // by key; nil for an entry that is to go
+	bytes   int                // of the changes
+	whole   int                // of the entries that come of it
+}
+
+func differenceOf(from, to map[string]string) difference {
+	d := difference{changes: map[string]*string{}}
+	for key, record := range to {
+		d.whole += len(key) + len(record)
+		if old, ok := from[key]; !ok || old != record {
+			d.changes[key] = &record
+			d.bytes += len(key) + len(record)
+		}
+	}
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			d.changes[key] = nil
+			d.bytes += len(key)
+		}
+	}
+	return d
+}
+
+// patch returns the difference as a JSON merge patch of that version.
+func (d difference) patch(version string) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": version, "managedFields": []any{struct{}{}}},
+		"data":     d.changes,
+	})
 }
 
 func (s *Store) set(f func()) {

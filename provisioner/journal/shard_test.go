@@ -2,9 +2,12 @@ package journal
 
 import (
 	"errors"
+	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,7 +85,7 @@ func TestNewRecordsAvoidAFailingShard(t *testing.T) {
 			t.Error("they are not on the next shard")
 		}
 		api.set(func(api *fakeAPI) { api.broken = nil })
-		time.Sleep(2 * deleteDelay)
+		time.Sleep(avoidFailing)
 		synctest.Wait()
 		wrote(t, s, 3)
 		if s.where["key-3"] != s.shards[0] {
@@ -179,7 +182,7 @@ func TestOfTwoRecordsOfAKeyNoneReturns(t *testing.T) {
 			twin.Name = "journal-3"
 			api.kept["journal-3"] = twin
 		})
-		s := New(client, "kube-system", "journal", func() {})
+		s := newStore(client, func() {})
 		records, err := s.Load(t.Context())
 		if err != nil || len(records) != 1 {
 			t.Fatalf("%d records, %v", len(records), err)
@@ -190,4 +193,34 @@ func TestOfTwoRecordsOfAKeyNoneReturns(t *testing.T) {
 			t.Error("the record was deleted, and its other copy is left for the next leader")
 		}
 	})
+}
+
+// Whatever two states of a shard are, the API server makes one into the other by the patch.
+func FuzzPatch(f *testing.F) {
+	f.Add("a=1,b=2", "a=1,c=3")
+	f.Add("", `u={"request":"x<y>&\u2028"}`)
+	f.Add("u=v", "")
+	f.Fuzz(func(t *testing.T, from, to string) {
+		if !utf8.ValidString(from) || !utf8.ValidString(to) {
+			t.Skip("Put takes no such record")
+		}
+		saved, entries := parsed(from), parsed(to)
+		body, err := differenceOf(saved, entries).patch("7")
+		must(t, err)
+		now := &v1.ConfigMap{Data: maps.Clone(saved)}
+		if now, err = merge(now, body); err != nil || now.ResourceVersion != "7" || !maps.Equal(now.Data, entries) {
+			t.Errorf("%s makes %v of %v, want %v: %v", body, now.Data, saved, entries, err)
+		}
+	})
+}
+
+// parsed returns entries that are written as key=record,key=record.
+func parsed(text string) map[string]string {
+	entries := map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if key, record, ok := strings.Cut(part, "="); ok {
+			entries[key] = record
+		}
+	}
+	return entries
 }

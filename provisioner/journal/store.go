@@ -14,11 +14,20 @@
 // # Form
 //
 // Records are entries of the data of ConfigMaps, the shards: a key is the
-// entry's name. All records that wait for a write at the same moment are
-// written together, and what was deleted goes with them.
+// entry's name. All records that wait for a write at the same moment go to as few
+// shards as can be, and what was deleted from these goes with them. A shard is
+// written as a JSON merge patch of the entries that differ, so that a record
+// costs its own length, however many others there are; or whole if that is
+// shorter, as it is for few records. Each write names the version that it
+// changes. etcd stores the whole shard again with each, so shards stay small for
+// as long as there are few records.
+//
+// Versions before this one read and write the first eight shards, and only whole.
+// The others take what has no room there; those versions leave it alone.
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,37 +36,46 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 )
 
 const (
 	// shardBytes is how much a shard may hold; Kubernetes allows 1 MiB.
 	shardBytes = 768 << 10
-	// smallShard is how large a shard grows while another one is smaller: it is
-	// written whole for a single record.
+	// smallShard is how large a shard grows while another one is smaller: etcd
+	// stores it whole for a single record.
 	smallShard = 16 << 10
-	// maxShards bounds the journal; a record that finds no room waits.
-	maxShards = 8
+	// sameShard is how much one commit adds to a shard before it goes on to the
+	// next: each is a write.
+	sameShard = 64 << 10
+	// Shards is the number of ConfigMaps, which bounds the journal, and
+	// firstShards how many of them every version reads.
+	Shards, firstShards = 32, 8
+	// roomForOne is how much room there must be for each of those who wait for some.
+	roomForOne = 2 << 10
 	// maxPrefetched bounds the prefetched records. With fewer of them the callers
 	// wait for one commit after the other.
 	maxPrefetched = 1024
 )
 
 // Limit is how many bytes the journal takes.
-const Limit = maxShards * shardBytes
+const Limit = Shards * shardBytes
 
-// ErrFull says that no shard has room for the record.
+// ErrFull says that no shard has room for the record: see AwaitRoom.
 var ErrFull = errors.New("the journal is full")
 
 // Store is a journal. Load comes first, then Run; the other methods may be
 // called at any time after Load, by any number of goroutines.
 type Store struct {
 	client    kubernetes.Interface
+	metadata  metadata.Interface
 	namespace string
 	prefix    string
 	commits   func() // counts
@@ -69,6 +87,7 @@ type Store struct {
 	kept       map[string]*shard    // records that the caller can't read: they stay as they are
 	prefetched map[string]time.Time // records that nobody has put yet, and since when they are there
 	lead       time.Duration        // for how long the last of them that was put had been there
+	forRoom    []roomWaiter         // the first come first
 	waiting    []shardWaiter        // for the next commit
 	committing []shardWaiter        // for the one under way
 	looked     time.Time            // when the shards were last looked for
@@ -79,10 +98,11 @@ type Store struct {
 }
 
 // New returns the journal of the ConfigMaps whose names are the prefix, a hyphen
-// and a number. commits is called for every write.
-func New(client kubernetes.Interface, namespace, prefix string, commits func()) *Store {
+// and a number. Both clients are the same API server's; Load needs no metadata.
+// commits is called for every write.
+func New(client kubernetes.Interface, metadata metadata.Interface, namespace, prefix string, commits func()) *Store {
 	return &Store{
-		client: client, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {},
+		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {},
 		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
 		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
 	}
@@ -129,7 +149,7 @@ func (s *Store) newestFirst() []*shard {
 
 // readAll reads every shard, missing ones too: somebody may have deleted one in the middle.
 func (s *Store) readAll(ctx context.Context) ([]*shard, error) {
-	shards, errs := make([]*shard, maxShards), make([]error, maxShards)
+	shards, errs := make([]*shard, Shards), make([]error, Shards)
 	var all sync.WaitGroup
 	for n := range shards {
 		all.Go(func() {
@@ -138,7 +158,7 @@ func (s *Store) readAll(ctx context.Context) ([]*shard, error) {
 		})
 	}
 	all.Wait()
-	return shards, errors.Join(errs...)
+	return shards, cmp.Or(errs...) // one says enough
 }
 
 func (s *Store) read(ctx context.Context, h *shard) error {
@@ -171,6 +191,9 @@ func (s *Store) Keep(key string, why error) {
 // Put returns once the record can be read again after a crash. If it returns an
 // error the record may be there all the same.
 func (s *Store) Put(ctx context.Context, key string, record []byte) error {
+	if len(key)+len(record) > shardBytes || !utf8.Valid(record) {
+		return fmt.Errorf("a record of %d bytes can't be kept: it must be UTF-8, and of %d bytes at most", len(record), shardBytes-len(key))
+	}
 	done, err := s.enter(key, string(record))
 	if err != nil {
 		return err
@@ -209,10 +232,11 @@ func (s *Store) Prefetch(key string, record []byte) {
 	}
 }
 
-// Cancel deletes a record that was prefetched and not put.
+// Cancel deletes a record that was prefetched and not put, and ends its wait for room.
 func (s *Store) Cancel(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forRoom = slices.DeleteFunc(s.forRoom, func(w roomWaiter) bool { return w.key == key })
 	if _, ok := s.prefetched[key]; ok {
 		s.takeOut(key).dirty = true
 	}
@@ -267,6 +291,7 @@ func (s *Store) place(key, record string) *shard {
 	delete(s.deleted, key)
 	h.bytes += len(record) - len(h.entries[key])
 	h.entries[key] = record
+	h.added += len(record)
 	h.dirty = true
 	return h
 }
@@ -288,27 +313,76 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// roomFor returns the first shard that stays small, so that few shards are in
-// use, else the smallest one with room; one whose last write has failed only if
-// there is no other.
+// roomFor returns a shard with room: one of the first if it can be, and one whose
+// last write has failed only if there is no other.
 func (s *Store) roomFor(bytes int) *shard {
-	var smallest, failing *shard
-	for _, h := range s.shards {
-		switch fits := h.bytes+bytes <= shardBytes; {
-		case h.failed != nil:
-			if fits && failing == nil {
-				failing = h
-			}
-		case h.bytes+bytes <= smallShard:
+	for _, shards := range [][]*shard{s.shards[:firstShards], s.shards[firstShards:]} {
+		if h := bestOf(shards, bytes); h != nil {
 			return h
-		case fits && (smallest == nil || h.bytes < smallest.bytes):
+		}
+	}
+	for _, h := range s.shards {
+		if h.bytes+bytes <= shardBytes {
+			return h
+		}
+	}
+	return nil
+}
+
+// bestOf returns a shard that is written anyway, else the first that stays small,
+// so that few are in use, else the smallest; nil if none has room.
+func bestOf(shards []*shard, bytes int) *shard {
+	var small, smallest *shard
+	now := time.Now()
+	for _, h := range shards {
+		switch {
+		case now.Before(h.avoided) || h.bytes+bytes > shardBytes:
+		case h.dirty && h.added+bytes <= sameShard:
+			return h
+		case small == nil && h.bytes+bytes <= smallShard:
+			small = h
+		case smallest == nil || h.bytes < smallest.bytes:
 			smallest = h
 		}
 	}
-	if smallest == nil {
-		return failing
+	return cmp.Or(small, smallest)
+}
+
+// roomWaiter waits until the journal has room.
+type roomWaiter struct {
+	key  string
+	wake func()
+}
+
+// AwaitRoom calls wake once there may be room for a record that was refused with
+// ErrFull. Who finds none then waits anew.
+func (s *Store) AwaitRoom(key string, wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.forRoom, func(w roomWaiter) bool { return w.key == key }) {
+		s.forRoom = append(s.forRoom, roomWaiter{key, wake})
 	}
-	return smallest
+}
+
+// wakeForRoom wakes as many as there is room for. One that doesn't come leaves
+// its room to the next that is woken later.
+func (s *Store) wakeForRoom() {
+	for _, w := range s.takeForRoom() {
+		w.wake()
+	}
+}
+
+func (s *Store) takeForRoom() []roomWaiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, h := range s.shards {
+		n += (shardBytes - h.bytes) / roomForOne
+	}
+	n = min(n, len(s.forRoom))
+	woken := slices.Clone(s.forRoom[:n])
+	s.forRoom = slices.Delete(s.forRoom, 0, n)
+	return woken
 }
 
 // Delete deletes a record within seconds. Deleting one that is not there is a success.

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,33 +17,48 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// fakeAPI is a fake API server of ConfigMaps that enforces resource versions, as
+// fakeAPI is an API server of ConfigMaps that enforces resource versions, as
 // client-go's fake does not.
 type fakeAPI struct {
-	mu     sync.Mutex
-	kept   map[string]*v1.ConfigMap
-	writes int
-	before error            // the next write fails with this and has no effect
-	after  error            // the next write fails with this and has its effect
-	broken map[string]error // every write of the ConfigMap fails with this and has no effect
+	mu      sync.Mutex
+	kept    map[string]*v1.ConfigMap
+	writes  int
+	patches int              // of the writes
+	bytes   int              // of what was written, as JSON
+	looks   int              // at metadata
+	before  error            // the next write fails with this and has no effect
+	after   error            // the next write fails with this and has its effect
+	broken  map[string]error // every write of the ConfigMap fails with this and has no effect
 }
 
-func newAPI() (*fakeAPI, *fake.Clientset) {
-	api := &fakeAPI{kept: map[string]*v1.ConfigMap{}}
-	client := fake.NewClientset()
-	client.PrependReactor("*", "configmaps", api.react)
-	return api, client
+// clients are those of one API server.
+type clients struct {
+	*fake.Clientset
+	metadata *metadatafake.FakeMetadataClient
 }
+
+func newAPI() (*fakeAPI, clients) {
+	api := &fakeAPI{kept: map[string]*v1.ConfigMap{}}
+	c := clients{fake.NewClientset(), metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())}
+	c.PrependReactor("*", "configmaps", api.react)
+	c.metadata.PrependReactor("get", "configmaps", api.look)
+	c.metadata.PrependReactor("patch", "configmaps", api.patch)
+	return api, c
+}
+
+var group = v1.Resource("configmaps")
 
 func (api *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	api.mu.Lock()
 	defer api.mu.Unlock()
-	group := v1.Resource("configmaps")
 	if get, ok := action.(clienttesting.GetAction); ok && action.GetVerb() == "get" {
 		if api.kept[get.GetName()] == nil {
 			return true, nil, apierrors.NewNotFound(group, get.GetName())
@@ -49,30 +66,98 @@ func (api *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, er
 		return true, api.kept[get.GetName()].DeepCopy(), nil
 	}
 	configMap := action.(clienttesting.CreateAction).GetObject().(*v1.ConfigMap) // an update's object is got the same way
-	api.writes++
-	if err := api.before; err != nil {
-		api.before = nil
+	body, err := json.Marshal(configMap)
+	if err != nil {
 		return true, nil, err
 	}
-	if err := api.broken[configMap.Name]; err != nil {
+	written, err := api.write(action.GetVerb(), configMap.DeepCopy(), len(body))
+	return true, written, err
+}
+
+// look answers a question for metadata.
+func (api *fakeAPI) look(action clienttesting.Action) (bool, runtime.Object, error) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	api.looks++
+	name := action.(clienttesting.GetAction).GetName()
+	if api.kept[name] == nil {
+		return true, nil, apierrors.NewNotFound(group, name)
+	}
+	return true, &metav1.PartialObjectMetadata{ObjectMeta: api.kept[name].ObjectMeta}, nil
+}
+
+// patch applies a JSON merge patch, and answers with metadata.
+func (api *fakeAPI) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	a := action.(clienttesting.PatchAction)
+	now := api.kept[a.GetName()]
+	if now == nil || a.GetPatchType() != types.MergePatchType {
+		return true, nil, apierrors.NewNotFound(group, a.GetName())
+	}
+	configMap, err := merge(now, a.GetPatch())
+	if err != nil {
 		return true, nil, err
+	}
+	api.patches++
+	written, err := api.write("patch", configMap, len(a.GetPatch()))
+	if err != nil {
+		return true, nil, err
+	}
+	return true, &metav1.PartialObjectMetadata{ObjectMeta: written.ObjectMeta}, nil
+}
+
+// merge is what RFC 7396 says of a patch of version and data.
+func merge(now *v1.ConfigMap, body []byte) (*v1.ConfigMap, error) {
+	var patch struct {
+		Metadata struct{ ResourceVersion string }
+		Data     map[string]*string
+	}
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, err
+	}
+	configMap := now.DeepCopy()
+	configMap.ResourceVersion = patch.Metadata.ResourceVersion
+	for key, record := range patch.Data {
+		if record == nil {
+			delete(configMap.Data, key)
+		} else {
+			if configMap.Data == nil {
+				configMap.Data = map[string]string{}
+			}
+			configMap.Data[key] = *record
+		}
+	}
+	return configMap, nil
+}
+
+// write stores a ConfigMap. api.mu is held.
+func (api *fakeAPI) write(verb string, configMap *v1.ConfigMap, length int) (*v1.ConfigMap, error) {
+	api.writes++
+	api.bytes += length
+	if err := api.before; err != nil {
+		api.before = nil
+		return nil, err
+	}
+	if err := api.broken[configMap.Name]; err != nil {
+		return nil, err
 	}
 	now := api.kept[configMap.Name]
 	switch {
-	case action.GetVerb() == "create" && now != nil:
-		return true, nil, apierrors.NewAlreadyExists(group, configMap.Name)
-	case action.GetVerb() == "update" && now == nil:
-		return true, nil, apierrors.NewNotFound(group, configMap.Name)
-	case action.GetVerb() == "update" && now.ResourceVersion != configMap.ResourceVersion:
-		return true, nil, apierrors.NewConflict(group, configMap.Name, errors.New("it has changed"))
+	case verb == "create" && now != nil:
+		return nil, apierrors.NewAlreadyExists(group, configMap.Name)
+	case verb != "create" && now == nil:
+		return nil, apierrors.NewNotFound(group, configMap.Name)
+	case verb != "create" && now.ResourceVersion != configMap.ResourceVersion:
+		return nil, apierrors.NewConflict(group, configMap.Name, errors.New("it has changed"))
 	}
 	configMap.ResourceVersion = strconv.Itoa(api.writes)
-	api.kept[configMap.Name] = configMap.DeepCopy()
+	api.kept[configMap.Name] = configMap
 	if err := api.after; err != nil {
 		api.after = nil
-		return true, nil, err
+		return nil, err
 	}
-	return true, configMap, nil
+	return configMap.DeepCopy(), nil
 }
 
 func (api *fakeAPI) set(f func(*fakeAPI)) {
@@ -92,18 +177,28 @@ func (api *fakeAPI) entries() int {
 	return n
 }
 
+func newStore(client clients, commits func()) *Store {
+	return New(client, client.metadata, "kube-system", "journal", commits)
+}
+
+// loaded returns a journal that is not committing.
+func loaded(t *testing.T, client clients) *Store {
+	t.Helper()
+	s := newStore(client, func() {})
+	_, err := s.Load(t.Context())
+	must(t, err)
+	return s
+}
+
 // open returns a loaded journal that is committing.
-func open(t *testing.T, client *fake.Clientset) *Store {
+func open(t *testing.T, client clients) *Store {
 	t.Helper()
 	return openUntil(t, client, func(err error) { t.Errorf("taken over: %v", err) })
 }
 
-func openUntil(t *testing.T, client *fake.Clientset, takenOver func(error)) *Store {
+func openUntil(t *testing.T, client clients, takenOver func(error)) *Store {
 	t.Helper()
-	s := New(client, "kube-system", "journal", func() {})
-	if _, err := s.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := loaded(t, client)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { s.Run(ctx, takenOver); close(done) }()
@@ -178,26 +273,32 @@ func TestAFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 		},
 	}
 	for name, fail := range tests {
-		for _, existing := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, existing %v", name, existing), func(t *testing.T) {
+		for how, existing := range map[string]int{"create": 0, "update": 1, "patch": 5} {
+			t.Run(name+", "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api, client := newAPI()
 					s := open(t, client)
-					if existing {
-						if err := s.Put(t.Context(), key(9), record(9)); err != nil {
-							t.Fatal(err)
-						}
+					for n := range existing {
+						wrote(t, s, 9+n)
 					}
+					if how == "update" {
+						s.DeleteLazily(key(9))
+					}
+					patches := api.patches
 					api.set(fail)
-					if err := s.Put(t.Context(), key(1), record(1)); err == nil {
-						t.Fatal("no error")
+					err := s.Put(t.Context(), key(1), record(1))
+					if whole := name == "forbidden" && how == "patch"; (err == nil) != whole { // it is written whole if it may not be patched
+						t.Fatalf("got %v", err)
+					}
+					if (api.patches > patches) != (how == "patch") {
+						t.Errorf("%d patches", api.patches-patches)
 					}
 					if err := s.Put(t.Context(), key(2), record(2)); err != nil {
 						t.Fatal(err)
 					}
-					s.Delete("key-1")
-					s.Delete("key-2")
-					s.Delete("key-9")
+					for n := range 20 {
+						s.Delete(key(n))
+					}
 					time.Sleep(2 * deleteDelay)
 					synctest.Wait()
 					if n := api.entries(); n != 0 {
@@ -210,35 +311,42 @@ func TestAFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 }
 
 func TestAnotherWriterEndsThisOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api, client := newAPI()
-		var fatal error
-		s := openUntil(t, client, func(err error) { fatal = err })
-		if err := s.Put(t.Context(), key(1), record(1)); err != nil {
-			t.Fatal(err)
-		}
-		api.set(func(api *fakeAPI) {
-			api.kept["journal-0"].Data["key-other"], api.kept["journal-0"].ResourceVersion = "{}", "1000"
+	for how, existing := range map[string]int{"create": 0, "update": 1, "patch": 5} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, client := newAPI()
+				var fatal error
+				s := openUntil(t, client, func(err error) { fatal = err })
+				for n := range existing {
+					wrote(t, s, n)
+				}
+				if how == "update" {
+					s.DeleteLazily(key(0))
+				}
+				patches := api.patches
+				other := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "journal-0", ResourceVersion: "1000"}, Data: map[string]string{"key-other": "{}"}}
+				api.set(func(api *fakeAPI) { api.kept["journal-0"] = other })
+				for n := range 3 {
+					if err := s.Put(t.Context(), key(10+n), record(10+n)); err == nil {
+						t.Error("it was written over")
+					}
+				}
+				if !errors.Is(fatal, ErrTakenOver) || (api.patches > patches) != (how == "patch") {
+					t.Errorf("got %v after %d patches", fatal, api.patches-patches)
+				}
+				if got := api.kept["journal-0"].Data; !maps.Equal(got, map[string]string{"key-other": "{}"}) {
+					t.Errorf("the other's shard has %v", got)
+				}
+			})
 		})
-		for n := range 2 {
-			if err := s.Put(t.Context(), key(2+n), record(2+n)); err == nil {
-				t.Error("it was written over")
-			}
-		}
-		if !errors.Is(fatal, ErrTakenOver) {
-			t.Errorf("got %v", fatal)
-		}
-		if api.kept["journal-0"].Data["key-other"] != "{}" {
-			t.Error("the other's record is gone")
-		}
-	})
+	}
 }
 
 func TestRecordsOutliveTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := newAPI()
 		wrote(t, open(t, client), 0, 1, 2)
-		records, err := New(client, "kube-system", "journal", func() {}).Load(t.Context())
+		records, err := newStore(client, func() {}).Load(t.Context())
 		must(t, err)
 		if want := map[string][]byte{key(0): record(0), key(1): record(1), key(2): record(2)}; !reflect.DeepEqual(records, want) {
 			t.Errorf("read %s, want %s", records, want)
@@ -251,9 +359,7 @@ func TestAKeptRecordStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		wrote(t, open(t, client), 0, 1, 2)
-		s := New(client, "kube-system", "journal", func() {})
-		_, err := s.Load(t.Context())
-		must(t, err)
+		s := loaded(t, client)
 		s.Keep(key(1), errors.New("its format is 2"))
 		if err := s.Put(t.Context(), key(1), record(9)); err == nil || !strings.Contains(err.Error(), "key key-1 of ConfigMap kube-system/journal-0") {
 			t.Errorf("it was put anew: %v", err)
@@ -273,49 +379,170 @@ func TestAKeptRecordStays(t *testing.T) {
 
 func TestAFullJournalTakesNoRecord(t *testing.T) {
 	_, client := newAPI()
-	s := New(client, "kube-system", "journal", func() {})
-	if _, err := s.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := loaded(t, client)
 	large := strings.Repeat("x", shardBytes/2)
-	for n := range maxShards + 1 {
-		_, err := s.enter(fmt.Sprint(n), large)
-		if full := n >= maxShards; full != (err != nil) {
-			t.Fatalf("entry %d: %v", n, err)
+	for n := range Shards + 1 {
+		if _, err := s.enter(key(n), large); errors.Is(err, ErrFull) != (n == Shards) {
+			t.Fatalf("record %d: %v", n, err)
 		}
 	}
-	s.Delete("3")
+	s.Delete(key(3))
 	if _, err := s.enter("again", large); err != nil {
-		t.Errorf("after one has ended: %v", err)
+		t.Errorf("after one was deleted: %v", err)
+	}
+	for what, record := range map[string][]byte{"larger than a shard": make([]byte, shardBytes), "no UTF-8": {0xff}} {
+		if err := s.Put(t.Context(), "never", record); err == nil || errors.Is(err, ErrFull) {
+			t.Errorf("a record that is %s: %v, want an error that no room ends", what, err)
+		}
 	}
 }
 
-func TestShardsStaySmallAsLongAsThereIsAnother(t *testing.T) {
-	_, client := newAPI()
-	s := New(client, "kube-system", "journal", func() {})
-	if _, err := s.Load(t.Context()); err != nil {
-		t.Fatal(err)
+// sized returns a record as long as that of a claim is, nearly.
+func sized(n int) []byte {
+	return fmt.Appendf(nil, `{"record":%d,"request":%q}`, n, strings.Repeat("x", 800))
+}
+
+// putAll puts records side by side.
+func putAll(t *testing.T, s *Store, records int) {
+	t.Helper()
+	var all sync.WaitGroup
+	for n := range records {
+		all.Go(func() {
+			if err := s.Put(t.Context(), key(n), sized(n)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	all.Wait()
+}
+
+func TestTwentyThousandRecordsFit(t *testing.T) {
+	api, client := newAPI()
+	s := loaded(t, client)
+	for n := range 20000 {
+		_, err := s.enter(key(n), string(sized(n)))
+		must(t, err)
+	}
+	s.commit(t.Context())
+	records, err := newStore(client, func() {}).Load(t.Context())
+	if must(t, err); len(records) != 20000 || api.writes > Shards {
+		t.Errorf("%d records are read after %d writes", len(records), api.writes)
+	}
+}
+
+func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		s := open(t, client)
+		large := bytes.Repeat([]byte("x"), shardBytes-100)
+		for n := range Shards {
+			must(t, s.Put(t.Context(), key(n), large))
+		}
+		var woken []string
+		const waiting = 1000
+		for n := range waiting {
+			key := key(Shards + n)
+			if err := s.Put(t.Context(), key, sized(n)); !errors.Is(err, ErrFull) {
+				t.Fatalf("record %d: %v", n, err)
+			}
+			s.AwaitRoom(key, func() { woken = append(woken, key) })
+		}
+		s.Cancel(key(Shards)) // nobody wants it any more
+		time.Sleep(time.Minute)
+		if synctest.Wait(); len(woken) > 0 {
+			t.Fatalf("%d woken without room", len(woken))
+		}
+		s.DeleteLazily(key(3))
+		time.Sleep(deleteDelay)
+		synctest.Wait()
+		if fit := shardBytes / roomForOne; len(woken) != fit || woken[0] != key(Shards+1) {
+			t.Fatalf("%d woken, want %d, the first first", len(woken), fit)
+		}
+		must(t, s.Put(t.Context(), woken[0], sized(0)))
+		time.Sleep(deleteDelay) // the others that were woken don't come
+		synctest.Wait()
+		if len(woken) < waiting/2 {
+			t.Errorf("%d woken, though there is room", len(woken))
+		}
+	})
+}
+
+// What a record costs to write and to delete doesn't depend on how many others there are.
+func TestBytesWrittenPerRecord(t *testing.T) {
+	for _, others := range []int{1, 100, 4000} {
+		t.Run(fmt.Sprint(others), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, client := newAPI()
+				s := open(t, client)
+				putAll(t, s, others)
+				const records = 50
+				before := api.bytes
+				for n := range records {
+					must(t, s.Put(t.Context(), key(others+n), sized(others+n))) // in a commit of its own
+					s.DeleteLazily(key(others + n))
+				}
+				time.Sleep(2 * lazyDelay)
+				synctest.Wait()
+				each := (api.bytes - before) / records
+				if t.Logf("%d bytes for a record of %d", each, len(sized(others))); each > 2<<10 {
+					t.Error("want 2 KiB at most")
+				}
+				if api.entries() != others {
+					t.Errorf("%d records are left, want %d", api.entries(), others)
+				}
+			})
+		})
+	}
+}
+
+func TestShardsStaySmallAndCommitsAreFew(t *testing.T) {
 	entry := strings.Repeat("x", 1<<10)
-	enter := func(records int) (largest, used int) {
-		for n := range records {
-			if _, err := s.enter(fmt.Sprint(n), entry); err != nil {
-				t.Fatal(err)
+	for what, test := range map[string]struct {
+		records         int
+		together        bool
+		largest, shards int
+	}{
+		"few, one by one":  {40, false, smallShard, 3},
+		"many, one by one": {400, false, 60 << 10, firstShards},
+		"few, together":    {40, true, 42 << 10, 1},
+		"many, together":   {400, true, 66 << 10, 7},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, client := newAPI()
+			s := loaded(t, client)
+			for n := range test.records {
+				_, err := s.enter(key(n), entry)
+				must(t, err)
+				if !test.together {
+					s.begin()
+				}
 			}
-		}
-		for _, p := range s.shards {
-			largest = max(largest, p.bytes)
-			if p.bytes > 0 {
-				used++
+			largest, used := 0, 0
+			for _, h := range s.shards {
+				largest = max(largest, h.bytes)
+				if h.bytes > 0 {
+					used++
+				}
 			}
+			if largest > test.largest || used != test.shards {
+				t.Errorf("%d shards of %d bytes at most, want %d of %d", used, largest, test.shards, test.largest)
+			}
+		})
+	}
+}
+
+// Versions before the patches read the first shards alone.
+func TestTheFirstShardsAreFilledFirst(t *testing.T) {
+	_, client := newAPI()
+	s := loaded(t, client)
+	for n := range 7000 {
+		_, err := s.enter(key(n), string(sized(n)))
+		must(t, err)
+	}
+	for _, h := range s.shards[firstShards:] {
+		if h.bytes > 0 {
+			t.Errorf("%s has %d bytes", h.name, h.bytes)
 		}
-		return largest, used
-	}
-	if largest, used := enter(40); largest > smallShard || used != 3 {
-		t.Errorf("%d shards with 40 KiB, of %d bytes at most", used, largest)
-	}
-	if largest, used := enter(400); largest > 60<<10 || used != maxShards {
-		t.Errorf("%d shards with 400 KiB, of %d bytes at most", used, largest)
 	}
 }
 
@@ -361,10 +588,7 @@ func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
 func TestTheLastCommitLeavesWhatWasPut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
-		s := New(client, "kube-system", "journal", func() {})
-		if _, err := s.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		s := loaded(t, client)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { s.Run(ctx, func(error) {}); close(done) }()
@@ -554,10 +778,7 @@ func TestPutAfterADeleteBeingWritten(t *testing.T) {
 
 func TestPrefetchIsBounded(t *testing.T) {
 	_, client := newAPI()
-	s := New(client, "kube-system", "journal", func() {})
-	if _, err := s.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := loaded(t, client)
 	for n := range 2 * maxPrefetched {
 		s.Prefetch(key(n), record(n))
 	}

@@ -425,7 +425,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		},
 		"kube-system/topodisk-journal": {
 			"/configmaps[]: create",
-			"/configmaps[" + strings.Join(journalPages(), " ") + "]: get update",
+			"/configmaps[" + strings.Join(journalShards(), " ") + "]: get update patch",
 		},
 		"kube-system/topodisk-capacities": {
 			"/pods[]: get",
@@ -477,10 +477,10 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 	}
 }
 
-// journalPages are the names of the ConfigMaps that disk-provisioner keeps its journal in.
-func journalPages() []string {
+// journalShards are the names of the ConfigMaps that disk-provisioner keeps its journal in.
+func journalShards() []string {
 	var names []string
-	for n := range 8 {
+	for n := range 32 {
 		names = append(names, fmt.Sprintf("topodisk-journal-diskplugin-csi-alibabacloud-com-%d", n))
 	}
 	return names

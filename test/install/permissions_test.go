@@ -33,6 +33,7 @@ var rare = map[string]map[string]string{
 		"topodisk-capacities: delete csistoragecapacities.storage.k8s.io":                             "a zone that has stock again, or a class that goes",
 		"topodisk-capacities: update csistoragecapacities.storage.k8s.io":                             soldOut,
 		"topodisk-driver: patch events":                                                               again,
+		"topodisk-journal: patch configmaps by name":                                                  "several claims under way at the same time",
 		"topodisk-provisioner: get nodes":                                                             "a selected node that may be gone",
 		"topodisk-provisioner: get storageclasses.storage.k8s.io":                                     "a volume whose class names a Secret for its deletion",
 		"topodisk-provisioner: get volumeattributesclasses.storage.k8s.io":                            "a claim with a VolumeAttributesClass",
