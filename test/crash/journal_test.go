@@ -20,21 +20,28 @@ import (
 // firstPage is the ConfigMap that a journal of few orders is in.
 var firstPage = "topodisk-journal-" + strings.ReplaceAll(lab.DriverName, ".", "-") + "-0"
 
-func (s *scene) deletePage() {
+func (s *scene) deleteShard(name string) {
 	s.Helper()
-	s.must(s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(context.Background(), firstPage, metav1.DeleteOptions{})) // in clean-ups, too
+	s.must(s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(context.Background(), name, metav1.DeleteOptions{})) // in clean-ups, too
 }
 
-// awaitEntry waits until the journal has the order for a claim.
-func (s *scene) awaitEntry(claim types.UID) {
+// awaitEntry waits until the journal has the order for a claim, and returns the ConfigMap that has it.
+func (s *scene) awaitEntry(claim types.UID) (shard string) {
 	s.Helper()
 	s.must(s.await(s.Context(), "the journal has claim "+string(claim), limit, func(ctx context.Context) error {
-		page, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, firstPage, metav1.GetOptions{})
-		if err == nil && page.Data[string(claim)] == "" {
-			err = fmt.Errorf("it has %d others", len(page.Data))
+		list, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
+		if err != nil {
+			return err
 		}
-		return err
+		for _, configMap := range list.Items {
+			if configMap.Data[string(claim)] != "" {
+				shard = configMap.Name
+				return nil
+			}
+		}
+		return fmt.Errorf("none of its %d ConfigMaps has it", len(list.Items))
 	}))
+	return shard
 }
 
 func (s *scene) uid(claim string) types.UID {
@@ -51,7 +58,7 @@ func TestPageThatCannotBeWrittenHoldsUpNoOtherClaim(t *testing.T) {
 	s.bound("first")
 	_, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(s.Context(), firstPage, types.MergePatchType, []byte(`{"immutable":true}`), metav1.PatchOptions{})
 	s.must(err)
-	s.Cleanup(s.deletePage)
+	s.Cleanup(func() { s.deleteShard(firstPage) })
 	for n := range 5 {
 		name := fmt.Sprintf("next-%d", n)
 		s.must(s.claim(s.Context(), name, atOnce))
@@ -76,8 +83,7 @@ func TestDeletedJournalForgetsNoDisk(t *testing.T) {
 			s.bound(before)
 			h := s.withDiskUnheard(orphan, atOnce)
 			d, uid, restarts := s.onlyDisk(orphan), s.uid(orphan), s.restarts
-			s.awaitEntry(uid)
-			s.deletePage()
+			s.deleteShard(s.awaitEntry(uid))
 			test.after(s, before)
 			s.awaitEntry(uid)
 			if s.restarts != restarts || s.Topodisk().Ended(lab.ProvisionerName) {
