@@ -147,7 +147,7 @@ func (s *Store) patch(ctx context.Context, h *shard, d difference) (version stri
 	if err != nil {
 		return "", err
 	}
-	written, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Patch(ctx, h.name, types.MergePatchType, body, metav1.PatchOptions{})
+	written, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Patch(ctx, h.name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +182,7 @@ func differenceOf(from, to map[string]string) difference {
 	return d
 }
 
-// patch returns the difference as a JSON merge patch of that version.
+// patch returns the difference as a strategic merge patch of that version.
 func (d difference) patch(version string) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": version, "managedFields": []any{struct{}{}}},

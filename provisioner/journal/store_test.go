@@ -86,13 +86,13 @@ func (api *fakeAPI) look(action clienttesting.Action) (bool, runtime.Object, err
 	return true, &metav1.PartialObjectMetadata{ObjectMeta: api.kept[name].ObjectMeta}, nil
 }
 
-// patch applies a JSON merge patch, and answers with metadata.
+// patch applies a strategic merge patch, and answers with metadata.
 func (api *fakeAPI) patch(action clienttesting.Action) (bool, runtime.Object, error) {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	a := action.(clienttesting.PatchAction)
 	now := api.kept[a.GetName()]
-	if now == nil || a.GetPatchType() != types.MergePatchType {
+	if now == nil || a.GetPatchType() != types.StrategicMergePatchType {
 		return true, nil, apierrors.NewNotFound(group, a.GetName())
 	}
 	configMap, err := merge(now, a.GetPatch())
@@ -107,7 +107,7 @@ func (api *fakeAPI) patch(action clienttesting.Action) (bool, runtime.Object, er
 	return true, &metav1.PartialObjectMetadata{ObjectMeta: written.ObjectMeta}, nil
 }
 
-// merge is what RFC 7396 says of a patch of version and data.
+// merge is what a patch of version and data comes to.
 func merge(now *v1.ConfigMap, body []byte) (*v1.ConfigMap, error) {
 	var patch struct {
 		Metadata struct{ ResourceVersion string }
