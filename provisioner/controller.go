@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"runtime/debug"
 	"strings"
@@ -21,8 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/internal/leader"
@@ -35,25 +32,17 @@ import (
 
 // Controller is a Provisioner with everything that it watches.
 type Controller struct {
-	p          *Provisioner
-	index      *topology.Index
-	lib        *library
-	reclaimer  *reclaimer
-	capacity   *capacities    // nil without Config.Capacity
-	store      *journal.Store // nil without Config.Namespace
-	nodes      cache.SharedIndexInformer
-	namespaces cache.SharedIndexInformer // nil without Config.NamespaceLabelTags
-	metadata   metadata.Interface
-	leading    atomic.Bool
-	recovery   *recovery
-	factories  []informers.SharedInformerFactory
-	synced     []cache.InformerSynced
-	recorder   record.EventBroadcaster
+	p         *Provisioner
+	caches    *watch.Caches
+	index     *topology.Index
+	lib       *library
+	reclaimer *reclaimer
+	capacity  *capacities    // nil without Config.Capacity
+	store     *journal.Store // nil without Config.Namespace
+	leading   atomic.Bool
+	recovery  *recovery
+	recorder  record.EventBroadcaster
 }
-
-// resync is how often everything in the caches is looked at again although
-// nothing has happened to it, lest an oversight last for ever.
-const resync = 15 * time.Minute
 
 // Clients are one client of the API server for each purpose, so that none waits
 // for another's rate limit. JournalMetadata shares the limit of Journal. Metadata and Dynamic share the limit of Main: the
@@ -74,7 +63,12 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	client := clients.Main
+	caches, err := watch.NewCaches(watch.Config{
+		DriverName: config.DriverName, SourceFinalizer: cloneFinalizer, NamespaceLabels: config.NamespaceLabelTags,
+	}, clients.Main, clients.Metadata)
+	if err != nil {
+		return nil, err
+	}
 	index := topology.NewIndex(config.DriverName)
 	commits := newCommits(registry)
 	var kept *journal.Store
@@ -84,19 +78,14 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		orders.store = kept
 	}
 	broadcaster := record.NewBroadcaster()
-	trimmed := trim(config.DriverName)
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trimmed))
 	c := &Controller{
-		index:     index,
-		store:     kept,
-		metadata:  clients.Metadata,
-		recorder:  broadcaster,
-		factories: []informers.SharedInformerFactory{factory},
+		caches:   caches,
+		index:    index,
+		store:    kept,
+		recorder: broadcaster,
 		p: &Provisioner{
-			config: config, client: client, metadata: clients.Metadata, dynamic: clients.Dynamic, driver: driver, topology: index, journal: orders,
-			claims:  factory.Core().V1().PersistentVolumeClaims().Informer().GetIndexer(),
-			volumes: factory.Core().V1().PersistentVolumes().Informer().GetIndexer(),
-			classes: factory.Storage().V1().StorageClasses().Informer().GetStore(),
+			config: config, client: clients.Main, metadata: clients.Metadata, dynamic: clients.Dynamic, driver: driver, topology: index, journal: orders,
+			claims: caches.Claims.GetIndexer(), volumes: caches.Volumes.GetIndexer(), classes: caches.Classes.GetStore(),
 			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata), sources: newProtection(clients.Metadata, config),
 			refusals: stock.New(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
@@ -104,122 +93,45 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			now:     time.Now,
 		},
 	}
+	if caches.Namespaces != nil {
+		c.p.namespaces = caches.Namespaces.GetStore()
+	}
 	c.recovery = newRecovery(c.p)
-	core, storage := factory.Core().V1(), factory.Storage().V1()
-	volumes, attachments := core.PersistentVolumes().Informer(), storage.VolumeAttachments().Informer()
-	if err := volumes.AddIndexers(watch.VolumeIndexers()); err != nil {
-		return nil, err
-	}
-	if err := attachments.AddIndexers(watch.AttachmentIndexers()); err != nil {
-		return nil, err
-	}
-	claims, classes := core.PersistentVolumeClaims().Informer(), storage.StorageClasses().Informer()
 	patience := newPatience(time.Now)
 	events := eventsFolded(clients.Events, newEventMemory(time.Now), patience)
-	c.lib = newLibrary(c.p, client, events, patience, informerSet{claims: claims, volumes: volumes, classes: classes}, registry)
+	c.lib = newLibrary(c.p, clients.Main, events, patience, caches, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
 	orders.closed = c.p.sources.drop
-	c.reclaimer = newReclaimer(c.p, volumes.GetIndexer(), attachments.GetIndexer(), c.lib.observeDeletion)
+	c.reclaimer = newReclaimer(c.p, c.p.volumes, caches.Attachments.GetIndexer(), c.lib.observeDeletion)
 	if config.Capacity {
-		if err := c.keepCapacities(clients.Capacity, classes.GetStore()); err != nil {
+		if err := c.keepCapacities(clients.Capacity); err != nil {
 			return nil, err
 		}
 	}
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: events(metav1.NamespaceAll)})
-	nodes := metadatainformer.NewFilteredMetadataInformer(clients.Metadata, v1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
-	err := nodes.SetTransform(trimmed)
-	if err != nil {
-		return nil, err
-	}
-	c.nodes = nodes
-	if len(config.NamespaceLabelTags) > 0 {
-		if c.namespaces, err = watchNamespaces(clients.Metadata, config.NamespaceLabelTags); err != nil {
-			return nil, err
-		}
-		if err := c.namespaces.SetWatchErrorHandlerWithContext(c.recovery.watchFailed); err != nil {
-			return nil, err
-		}
-		c.p.namespaces = c.namespaces.GetStore()
-	}
-	return c, c.listen(claims, volumes, classes, attachments, nodes, storage.CSINodes().Informer())
+	return c, c.handleEvents()
 }
 
 // keepCapacities has CSIStorageCapacity objects kept, and watches those alone.
-func (c *Controller) keepCapacities(client kubernetes.Interface, classes cache.Store) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithNamespace(c.p.config.Namespace),
+func (c *Controller) keepCapacities(client kubernetes.Interface) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, watch.Resync, informers.WithNamespace(c.p.config.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ourObjects(c.p.config.DriverName) }))
 	objects := factory.Storage().V1().CSIStorageCapacities().Informer()
-	c.factories = append(c.factories, factory)
-	c.capacity = newCapacities(c.p, client, classes, objects.GetStore())
+	c.capacity = newCapacities(c.p, client, c.p.classes, objects.GetStore())
 	lookAgain := func(object *storagev1.CSIStorageCapacity) { c.capacity.queue.Add(object.StorageClassName) }
-	registration, err := objects.AddEventHandler(onEvent(lookAgain, lookAgain))
-	if err != nil {
-		return err
-	}
-	c.synced = append(c.synced, registration.HasSynced)
-	return nil
+	return errors.Join(c.caches.Add("CSIStorageCapacities", objects), c.caches.Handle(objects, watch.OnEvent(lookAgain, lookAgain)))
 }
 
-// listen tells the parts what they need to hear of.
-func (c *Controller) listen(claims, volumes, classes, attachments, nodes, csiNodes cache.SharedIndexInformer) error {
-	handlers := []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{claims, onEvent(c.claimChanged, c.claimGone)},
-		{volumes, onEvent(c.volumeChanged, c.volumeGone)},
-		{classes, onEvent(c.classChanged, c.lookAtCapacities)},
-		{attachments, onEvent(nil, c.reclaimer.attachmentGone)},
-		{nodes, cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(object any, _ bool) { c.nodeChanged(nil, object.(*metav1.PartialObjectMetadata)) },
-			UpdateFunc: func(old, now any) {
-				c.nodeChanged(old.(*metav1.PartialObjectMetadata), now.(*metav1.PartialObjectMetadata))
-			},
-			DeleteFunc: func(object any) { c.nodeGone(gone[*metav1.PartialObjectMetadata](object)) },
-		}},
-		{csiNodes, onEvent(c.csiNodeChanged, c.csiNodeGone)},
-	}
-	for _, h := range handlers {
-		if err := h.informer.SetWatchErrorHandlerWithContext(c.recovery.watchFailed); err != nil {
-			return err
-		}
-		registration, err := h.informer.AddEventHandler(h.handler)
-		if err != nil {
-			return err
-		}
-		c.synced = append(c.synced, registration.HasSynced)
-	}
-	return nil
-}
-
-// onEvent makes a handler out of one function for what is there and one for
-// what is gone. What was made anew while the watch was down is both.
-func onEvent[T metav1.Object](changed, removed func(T)) cache.ResourceEventHandler {
-	var handler cache.ResourceEventHandlerFuncs
-	if changed != nil {
-		handler.AddFunc = func(object any) { changed(object.(T)) }
-		handler.UpdateFunc = func(_, object any) { changed(object.(T)) }
-	}
-	if removed != nil {
-		handler.UpdateFunc = func(old, object any) {
-			if old, now := old.(T), object.(T); old.GetUID() != now.GetUID() {
-				removed(old)
-			}
-			if changed != nil {
-				changed(object.(T))
-			}
-		}
-		handler.DeleteFunc = func(object any) { removed(gone[T](object)) }
-	}
-	return handler
-}
-
-// gone returns the last known state of a deleted object.
-func gone[T any](object any) T {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	return object.(T)
+// handleEvents registers the handlers of events.
+func (c *Controller) handleEvents() error {
+	return errors.Join(
+		c.caches.Handle(c.caches.Claims, watch.OnEvent(c.claimChanged, c.claimGone)),
+		c.caches.Handle(c.caches.Volumes, watch.OnEvent(c.volumeChanged, c.volumeGone)),
+		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.lookAtCapacities)),
+		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.reclaimer.attachmentGone)),
+		c.caches.Handle(c.caches.Nodes, watch.OnUpdate(c.nodeChanged, c.nodeGone)),
+		c.caches.Handle(c.caches.CSINodes, watch.OnEvent(c.csiNodeChanged, c.csiNodeGone)),
+	)
 }
 
 func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
@@ -368,7 +280,7 @@ func (c *Controller) topologyChanged() {
 func (c *Controller) Start(ctx context.Context) error {
 	full, told := make(chan struct{}), make(chan struct{})
 	go func() { c.tellUntil(full); close(told) }()
-	err := c.fill(ctx)
+	err := c.caches.Fill(ctx)
 	close(full)
 	<-told
 	if err == nil {
@@ -384,55 +296,17 @@ func (c *Controller) tellUntil(full <-chan struct{}) {
 		case <-full:
 			return
 		case <-time.After(recoveryTell):
-			_ = c.recovery.note(stepCaches, c.recovery.notFull("the caches are not full")) // who stands by has no Lease to give up
+			_ = c.recovery.note(stepCaches, c.caches.NotFull()) // who stands by has no Lease to give up
 		}
 	}
 }
 
-func (c *Controller) fill(ctx context.Context) error {
-	always := context.WithoutCancel(ctx).Done()
-	go c.nodes.Run(always)
-	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced) {
-		return fmt.Errorf("the cache of Nodes did not fill: %w", context.Cause(ctx))
-	}
-	if c.namespaces != nil {
-		go c.namespaces.Run(always)
-		if !cache.WaitForCacheSync(ctx.Done(), c.namespaces.HasSynced) {
-			return fmt.Errorf("the cache of Namespaces did not fill: %w", context.Cause(ctx))
-		}
-	}
-	for _, factory := range c.factories {
-		factory.Start(always)
-		for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
-			if !ok {
-				return fmt.Errorf("the cache of %v did not fill: %w", kind, context.Cause(ctx))
-			}
-		}
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// catchUp returns once the caches of claims and volumes are at least as new as
-// the moment of the call: whoever worked before this process may have saved
-// volumes that its watches haven't told of yet.
+// catchUp returns once the caches of claims and volumes are at least as new as the
+// moment of the call: the process that led before may have saved volumes that the
+// watches haven't delivered yet.
 func (c *Controller) catchUp(ctx context.Context) error {
-	live := func(resource string) metadata.ResourceInterface {
-		return c.metadata.Resource(v1.SchemeGroupVersion.WithResource(resource))
-	}
-	report := func(err error) error {
-		if lag := (*watch.LagError)(nil); errors.As(err, &lag) {
-			err = c.recovery.notFull(err.Error())
-		}
-		return c.recovery.note(stepCaches, err)
-	}
-	if err := watch.CatchUp(ctx, live("persistentvolumes"), c.p.volumes, report); err != nil {
-		return err
-	}
 	defer func() { go debug.FreeOSMemory() }() // what the caches were compared with
-	return watch.CatchUp(ctx, live("persistentvolumeclaims"), c.p.claims, report)
+	return c.caches.CatchUp(ctx, func(err error) error { return c.recovery.note(stepCaches, err) })
 }
 
 // Run works until ctx ends, and returns when all that was begun has an outcome.

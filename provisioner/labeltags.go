@@ -3,14 +3,9 @@ package provisioner
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/cache"
 )
 
 var namespacesResource = v1.SchemeGroupVersion.WithResource("namespaces")
@@ -39,23 +34,4 @@ func (p *Provisioner) namespaceLabels(ctx context.Context, name string) (map[str
 func (p *Provisioner) showsNamespace(name string) bool {
 	_, exists, err := p.namespaces.GetByKey(name)
 	return err == nil && exists
-}
-
-// watchNamespaces returns an informer of namespaces that keeps the allowed labels
-// of each and nothing else.
-func watchNamespaces(client metadata.Interface, allowed []string) (cache.SharedIndexInformer, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(client, namespacesResource, metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
-	return informer, informer.SetTransform(func(object any) (any, error) {
-		namespace, ok := object.(*metav1.PartialObjectMetadata)
-		if !ok {
-			return object, nil // a tombstone has nothing to be trimmed
-		}
-		labels := namespace.Labels
-		trimMeta(&namespace.ObjectMeta)
-		namespace.Finalizers = nil
-		maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(allowed, key) })
-		shareKeys(labels)
-		namespace.Labels = labels
-		return namespace, nil
-	})
 }

@@ -95,29 +95,3 @@ func TestANewNamespacesLabelsAreAskedFor(t *testing.T) {
 		t.Errorf("the driver was asked for %v", got)
 	}
 }
-
-// Of a namespace no more is kept than the labels that are allowed.
-func TestNamespacesAreTrimmed(t *testing.T) {
-	b := labelBench(t, nil)
-	namespace := testNamespace(map[string]string{"team": "web", "secret-project": "x"})
-	namespace.Annotations = map[string]string{"note": "long"}
-	if err := b.metadata.Tracker().Add(namespace); err != nil {
-		t.Fatal(err)
-	}
-	informer, err := watchNamespaces(b.metadata, []string{"team"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go informer.Run(t.Context().Done())
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatal("no cache")
-	}
-	object, exists, err := informer.GetStore().GetByKey("shop")
-	if err != nil || !exists {
-		t.Fatal(exists, err)
-	}
-	got := object.(*metav1.PartialObjectMetadata)
-	if !maps.Equal(got.Labels, map[string]string{"team": "web"}) || got.Annotations != nil {
-		t.Errorf("kept: %v", got.ObjectMeta)
-	}
-}

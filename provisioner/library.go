@@ -69,14 +69,9 @@ type library struct {
 	active   sync.WaitGroup
 }
 
-// informerSet is what the library and the Provisioner watch.
-type informerSet struct {
-	claims, volumes, classes cache.SharedIndexInformer
-}
-
-func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, patience *patience, informers informerSet, registry prometheus.Registerer) *library {
+func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, patience *patience, caches *watch.Caches, registry prometheus.Registerer) *library {
 	l := &library{p: p, patience: patience, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now), limiter: newLimiter(p.config)}
-	l.claims = &claimsForLibrary{SharedIndexInformer: informers.claims, p: p, progress: l.progress, limiter: l.limiter}
+	l.claims = &claimsForLibrary{SharedIndexInformer: caches.Claims, p: p, progress: l.progress, limiter: l.limiter}
 	registry.MustRegister(
 		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
 		l.metrics.PersistentVolumeDeleteTotal, l.metrics.PersistentVolumeDeleteFailedTotal, l.metrics.PersistentVolumeDeleteDurationSeconds)
@@ -92,8 +87,8 @@ func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespa
 		controller.RateLimiter(l.limiter),
 		controller.CreateProvisionedPVLimiter(newLimiter(p.config)), // unused: volumes are saved before the library hears of them
 		controller.ClaimsInformer(l.claims),
-		controller.VolumesInformer(&volumesForLibrary{SharedIndexInformer: informers.volumes, journal: p.journal}),
-		controller.ClassesInformer(&classesForLibrary{SharedIndexInformer: informers.classes, journal: p.journal}),
+		controller.VolumesInformer(&volumesForLibrary{SharedIndexInformer: caches.Volumes, journal: p.journal}),
+		controller.ClassesInformer(&classesForLibrary{SharedIndexInformer: caches.Classes, journal: p.journal}),
 		controller.NodesLister(anyNode{}),
 		controller.MetricsInstance(l.metrics),
 	)

@@ -1,14 +1,12 @@
 package provisioner
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -37,11 +35,10 @@ type recovery struct {
 	now  func() time.Time
 	tell func(step string, err error)
 
-	mu      sync.Mutex
-	err     error     // nil while nothing fails
-	since   time.Time // when err was first met
-	leads   bool
-	watches error // the last that a watch has ended with
+	mu    sync.Mutex
+	err   error     // nil while nothing fails
+	since time.Time // when err was first met
+	leads bool
 }
 
 // lead says that the process holds the Lease by now.
@@ -97,24 +94,6 @@ func (r *recovery) checkLeader() error {
 		return nil
 	}
 	return r.check()
-}
-
-// watchFailed is the handler of watches that end with an error.
-func (r *recovery) watchFailed(ctx context.Context, reflector *cache.Reflector, err error) {
-	cache.DefaultWatchErrorHandler(ctx, reflector, err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watches = err
-}
-
-// notFull is what is wrong with caches that are not full, or lag.
-func (r *recovery) notFull(what string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.watches == nil {
-		return errors.New(what)
-	}
-	return fmt.Errorf("%s: %w", what, r.watches)
 }
 
 // reasonRecovery is the reason of the event that a process can't begin.

@@ -15,11 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
 // newcomer is a process that has just become the leader.
@@ -28,7 +27,9 @@ func newcomer(t *testing.T) (*bench, *Controller) {
 	b := newBench(t, nil)
 	b.now = time.Now
 	b.config.Self = &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
-	c := &Controller{p: b.Provisioner, metadata: b.metadata, lib: &library{progress: newProgress(time.Now)}}
+	caches, err := watch.NewCaches(watch.Config{DriverName: driverName}, b.api, b.metadata)
+	must(t, err)
+	c := &Controller{p: b.Provisioner, caches: caches, lib: &library{progress: newProgress(time.Now)}}
 	c.reclaimer, c.recovery = &reclaimer{p: b.Provisioner, progress: newProgress(time.Now)}, newRecovery(b.Provisioner)
 	c.recovery.lead()
 	return b, c
@@ -102,12 +103,9 @@ func TestCachesThatLagAreGivenUpOnlyWithoutProgress(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, c := newcomer(t)
-				store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-				c.p.claims = store
-				live := metadatafake.NewSimpleMetadataClient(metadataScheme())
-				c.metadata = live
-				live.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+				b, c := newcomer(t)
+				store := c.caches.Claims.GetStore()
+				b.metadata.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, versionsOf(5), nil
 				})
 				ctx, cancel := context.WithCancel(t.Context())

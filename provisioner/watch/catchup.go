@@ -27,18 +27,17 @@ const (
 	listPage = 2000
 )
 
-// LagError says how many objects a cache shows in an older version than the API server.
-type LagError struct{ Objects int }
+// lagError says how many objects a cache shows in an older version than the API server.
+type lagError struct{ objects int }
 
-// Error returns the number of objects.
-func (e *LagError) Error() string {
-	return fmt.Sprintf("the caches lag behind the API server by %d objects", e.Objects)
+func (e *lagError) Error() string {
+	return fmt.Sprintf("the caches lag behind the API server by %d objects", e.objects)
 }
 
-// CatchUp returns once the store has every object in a version that isn't older than the
-// API server's at the time of the call. It reports every second, with a LagError if there
+// catchUp returns once the store has every object in a version that isn't older than the
+// API server's at the time of the call. It reports every second, with a lagError if there
 // was no progress, and returns the error that report returns.
-func CatchUp(ctx context.Context, live metadata.ResourceInterface, store cache.Store, report func(error) error) error {
+func catchUp(ctx context.Context, live metadata.ResourceInterface, store cache.Store, report func(error) error) error {
 	var lagging map[string]string
 	least := math.MaxInt
 	for {
@@ -65,7 +64,7 @@ func CatchUp(ctx context.Context, live metadata.ResourceInterface, store cache.S
 		}
 		var lag error
 		if len(lagging) >= least {
-			lag = &LagError{len(lagging)}
+			lag = &lagError{len(lagging)}
 		}
 		least = len(lagging)
 		if err := report(lag); err != nil {

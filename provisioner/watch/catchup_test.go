@@ -76,7 +76,7 @@ func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				err := CatchUp(ctx, client.Resource(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims")), store, func(error) error { return nil })
+				err := catchUp(ctx, client.Resource(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims")), store, func(error) error { return nil })
 				if (err != nil) != test.never {
 					t.Errorf("got %v", err)
 				}

@@ -113,8 +113,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner/watch": {
-		allowed:   []string{clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
-		unreached: []string{module + "/topology", csiSpec, grpc},
+		allowed:   []string{module + "/provisioner/request", clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
 	"provisioner/stock": {
 		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},

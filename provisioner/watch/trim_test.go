@@ -1,17 +1,63 @@
-package provisioner
+package watch
 
 import (
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
+
+const (
+	driverName      = "diskplugin.csi.alibabacloud.com"
+	sourceFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
+)
+
+func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
+	claim := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
+			Annotations: map[string]string{request.AnnStorageProvisioner: driverName, request.AnnSelectedNode: "node-1", "team": "blue"},
+		},
+		Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("essd"),
+			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			VolumeMode:       ptr.To(v1.PersistentVolumeFilesystem),
+			Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")}},
+		},
+	}
+	for _, f := range change {
+		f(claim)
+	}
+	return claim
+}
+
+func testVolume(id string, change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
+	pv := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: id, UID: types.UID("uid-" + id), Finalizers: []string{"kubernetes.io/pv-protection", request.Finalizer},
+			Annotations: map[string]string{request.AnnProvisionedBy: driverName},
+		},
+		Spec: v1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &v1.ObjectReference{Namespace: "shop", Name: "data", UID: "0f1e"},
+			PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: id}},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeReleased},
+	}
+	for _, f := range change {
+		f(pv)
+	}
+	return pv
+}
 
 func TestTrimKeepsWhatIsRead(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{}}
@@ -21,17 +67,21 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	})
 	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Labels = "d-1", map[string]string{"a": "b"} })
 	source := testClaim(func(c *v1.PersistentVolumeClaim) {
-		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", cloneFinalizer}
+		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", sourceFinalizer}
 	})
 	foreign := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" })
 	ours := testVolume("d-1", func(pv *v1.PersistentVolume) {
 		pv.Annotations["x"], pv.ManagedFields = "y", managed
 		pv.Spec.CSI.VolumeAttributes = map[string]string{"type": "cloud_essd"}
-		pv.Spec.NodeAffinity, pv.Spec.StorageClassName = topology.NodeAffinity(made("d-1", 0, "zone-a").volume.AccessibleTopology), "essd"
+		pv.Spec.NodeAffinity, pv.Spec.StorageClassName = topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}}), "essd"
 	})
 	alike := ours.DeepCopy()
 	theirs := testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" })
-	n, csiNode := node("node-1", "zone-a")
+	n := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{topology.ZoneKey: "zone-a"}}}
+	csiNode := &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "i-node-1", TopologyKeys: []string{topology.ZoneKey}}}},
+	}
 	n.Annotations, n.ManagedFields = map[string]string{"a": "b"}, managed
 	csiNode.Spec.Drivers = append([]storagev1.CSINodeDriver{{Name: "other"}}, csiNode.Spec.Drivers...)
 	attachment := &storagev1.VolumeAttachment{
@@ -44,7 +94,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		delete(c.Annotations, request.AnnStorageProvisioner)
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
-	trimmed := trim(driverName)
+	trimmed := newTrimmer(Config{DriverName: driverName, SourceFinalizer: sourceFinalizer}).trim
 	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
 			if _, err := trimmed(object); err != nil {
@@ -63,7 +113,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	same("a claim that nobody was assigned to yet", unassigned, testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) }))
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string(nil))
-	same("a claim that is a source", source.Finalizers, []string{"kubernetes.io/pvc-protection", cloneFinalizer})
+	same("a claim that is a source", source.Finalizers, []string{"kubernetes.io/pvc-protection", sourceFinalizer})
 	same("its annotations", source.Annotations, map[string]string{request.AnnStorageProvisioner: driverName})
 	if ours.Spec.NodeAffinity != alike.Spec.NodeAffinity {
 		t.Error("volumes of one zone don't share their affinity")
@@ -72,10 +122,12 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	if foreign.UID != "0f1e" || foreign.ResourceVersion != "7" || bound.Labels != nil {
 		t.Errorf("got %+v, %+v", foreign.ObjectMeta, bound.ObjectMeta)
 	}
-	if !mayDelete(ours, driverName) || ours.Spec.CSI.VolumeHandle != "d-1" || ours.Spec.StorageClassName != "essd" || request.ClaimUID(ours) != "0f1e" {
+	isDeletable := request.IsMadeBy(ours, driverName) && request.HasFinalizer(ours) && ours.Status.Phase == v1.VolumeReleased &&
+		ours.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
+	if !isDeletable || ours.Spec.CSI.VolumeHandle != "d-1" || ours.Spec.StorageClassName != "essd" || request.ClaimUID(ours) != "0f1e" {
 		t.Errorf("a volume of ours: %+v", ours)
 	}
-	if ours.ManagedFields != nil || ours.Annotations["x"] != "" || ours.Spec.CSI.VolumeAttributes != nil || len(zonesOfVolume(ours)) != 1 {
+	if ours.ManagedFields != nil || ours.Annotations["x"] != "" || ours.Spec.CSI.VolumeAttributes != nil || ours.Spec.NodeAffinity == nil {
 		t.Errorf("a volume of ours: %+v", ours)
 	}
 	same("a volume of another driver", theirs.Spec, v1.PersistentVolumeSpec{})

@@ -1,10 +1,11 @@
-package provisioner
+package watch
 
 import (
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
@@ -17,18 +18,21 @@ func TestARelistTellsOfAClaimThatWasMadeAnew(t *testing.T) {
 	informer := cache.NewSharedIndexInformer(source, &v1.PersistentVolumeClaim{}, 0, cache.Indexers{})
 	gone := make(chan types.UID, 10)
 	changed := make(chan types.UID, 10)
-	_, err := informer.AddEventHandler(onEvent(
+	_, err := informer.AddEventHandler(OnEvent(
 		func(claim *v1.PersistentVolumeClaim) { changed <- claim.UID },
 		func(claim *v1.PersistentVolumeClaim) { gone <- claim.UID }))
 	must(t, err)
-	old := testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "old" })
+	claim := func(uid types.UID) *v1.PersistentVolumeClaim {
+		return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: uid}}
+	}
+	old := claim("old")
 	source.Add(old)
 	go informer.Run(t.Context().Done())
 	if uid := <-changed; uid != "old" {
 		t.Fatalf("the cache has %s", uid)
 	}
 	source.DeleteDropWatch(old)
-	source.AddDropWatch(testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "new" }))
+	source.AddDropWatch(claim("new"))
 	source.ResetWatch()
 	if uid := <-changed; uid != "new" {
 		t.Fatalf("the cache has %s", uid)

@@ -1,0 +1,164 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Resync is how often informers deliver every object again although it has not changed,
+// so that a missed event has no lasting effect.
+const Resync = 15 * time.Minute
+
+// Config says what the caches keep.
+type Config struct {
+	DriverName      string   // the CSI driver whose claims, volumes and CSINode entries are kept
+	SourceFinalizer string   // a bound claim keeps its finalizers and its provisioner's name if it has this finalizer
+	NamespaceLabels []string // the labels of Namespaces that are kept; Namespaces are not watched if there are none
+}
+
+// Caches are informers of trimmed objects that are filled together. An informer runs as
+// long as the process.
+type Caches struct {
+	Claims, Volumes, Classes, Attachments, CSINodes cache.SharedIndexInformer
+
+	Nodes      cache.SharedIndexInformer // metadata
+	Namespaces cache.SharedIndexInformer // metadata; nil without Config.NamespaceLabels
+
+	metadata metadata.Interface
+	stages   [][]namedInformer      // in the order in which they are filled
+	synced   []cache.InformerSynced // of the event handlers
+
+	mu         sync.Mutex
+	watchError error // the last error that a watch has ended with
+}
+
+type namedInformer struct {
+	name string
+	cache.SharedIndexInformer
+}
+
+// NewCaches returns caches that are not filled yet.
+func NewCaches(config Config, client kubernetes.Interface, meta metadata.Interface) (*Caches, error) {
+	trimmer := newTrimmer(config)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, Resync, informers.WithTransform(trimmer.trim))
+	core, storage := factory.Core().V1(), factory.Storage().V1()
+	c := &Caches{
+		Claims: core.PersistentVolumeClaims().Informer(), Volumes: core.PersistentVolumes().Informer(),
+		Classes: storage.StorageClasses().Informer(), Attachments: storage.VolumeAttachments().Informer(), CSINodes: storage.CSINodes().Informer(),
+		Nodes: metadataInformer(meta, "nodes"), metadata: meta,
+	}
+	errs := []error{c.Nodes.SetTransform(trimmer.trim), c.addStage(namedInformer{"Nodes", c.Nodes})}
+	if len(config.NamespaceLabels) > 0 {
+		c.Namespaces = metadataInformer(meta, "namespaces")
+		errs = append(errs, c.Namespaces.SetTransform(trimmer.trimNamespace), c.addStage(namedInformer{"Namespaces", c.Namespaces}))
+	}
+	errs = append(errs, c.Volumes.AddIndexers(VolumeIndexers()), c.Attachments.AddIndexers(AttachmentIndexers()), c.addStage(
+		namedInformer{"PersistentVolumeClaims", c.Claims}, namedInformer{"PersistentVolumes", c.Volumes}, namedInformer{"StorageClasses", c.Classes},
+		namedInformer{"VolumeAttachments", c.Attachments}, namedInformer{"CSINodes", c.CSINodes}))
+	return c, errors.Join(errs...)
+}
+
+func metadataInformer(client metadata.Interface, resource string) cache.SharedIndexInformer {
+	resources := v1.SchemeGroupVersion.WithResource(resource)
+	return metadatainformer.NewFilteredMetadataInformer(client, resources, metav1.NamespaceAll, Resync, cache.Indexers{}, nil).Informer()
+}
+
+// Add has Fill fill one more cache, after the others. The name is for errors.
+func (c *Caches) Add(name string, informer cache.SharedIndexInformer) error {
+	return c.addStage(namedInformer{name, informer})
+}
+
+// addStage has Fill fill informers at the same time, after those before them.
+func (c *Caches) addStage(stage ...namedInformer) error {
+	c.stages = append(c.stages, stage)
+	var errs []error
+	for _, informer := range stage {
+		errs = append(errs, informer.SetWatchErrorHandlerWithContext(c.watchFailed))
+	}
+	return errors.Join(errs...)
+}
+
+// Handle registers a handler. Fill returns only after it has handled what the cache was
+// filled with.
+func (c *Caches) Handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return err
+	}
+	c.synced = append(c.synced, registration.HasSynced)
+	return nil
+}
+
+// Fill starts the informers and returns once the caches are full, or an error if ctx
+// ends before that. The end of ctx doesn't stop the informers.
+func (c *Caches) Fill(ctx context.Context) error {
+	always := context.WithoutCancel(ctx).Done()
+	for _, stage := range c.stages {
+		for _, informer := range stage {
+			go informer.Run(always)
+		}
+		for _, informer := range stage {
+			if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				return fmt.Errorf("the cache of %s did not fill: %w", informer.name, context.Cause(ctx))
+			}
+		}
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// CatchUp returns once the caches of claims and volumes are at least as new as the
+// moment of the call. It passes report the error of every attempt that made no progress,
+// and nil after progress, and returns the error that report returns.
+func (c *Caches) CatchUp(ctx context.Context, report func(error) error) error {
+	explained := func(err error) error {
+		if lag := (*lagError)(nil); errors.As(err, &lag) {
+			err = c.explain(err)
+		}
+		return report(err)
+	}
+	for _, cached := range []struct {
+		resource string
+		informer cache.SharedIndexInformer
+	}{{"persistentvolumes", c.Volumes}, {"persistentvolumeclaims", c.Claims}} {
+		live := c.metadata.Resource(v1.SchemeGroupVersion.WithResource(cached.resource))
+		if err := catchUp(ctx, live, cached.informer.GetStore(), explained); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NotFull returns an error that says that the caches are not full, and why if that is known.
+func (c *Caches) NotFull() error { return c.explain(errors.New("the caches are not full")) }
+
+// watchFailed is the handler of watches that end with an error.
+func (c *Caches) watchFailed(ctx context.Context, reflector *cache.Reflector, err error) {
+	cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchError = err
+}
+
+// explain adds the last error of a watch.
+func (c *Caches) explain(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watchError == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, c.watchError)
+}

@@ -1,0 +1,71 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Of a namespace no more is kept than the labels that are allowed.
+func TestNamespacesAreTrimmed(t *testing.T) {
+	namespace := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "shop", Labels: map[string]string{"team": "web", "secret-project": "x"}, Annotations: map[string]string{"note": "long"},
+		},
+	}
+	client := metadatafake.NewSimpleMetadataClient(metadataScheme(), namespace)
+	caches, err := NewCaches(Config{DriverName: driverName, NamespaceLabels: []string{"team"}}, fake.NewClientset(), client)
+	must(t, err)
+	must(t, caches.Fill(t.Context()))
+	object, exists, err := caches.Namespaces.GetStore().GetByKey("shop")
+	if err != nil || !exists {
+		t.Fatal(exists, err)
+	}
+	got := object.(*metav1.PartialObjectMetadata)
+	if !maps.Equal(got.Labels, map[string]string{"team": "web"}) || got.Annotations != nil {
+		t.Errorf("kept: %v", got.ObjectMeta)
+	}
+}
+
+func TestCachesAreFullOnceHandlersHaveEverything(t *testing.T) {
+	api := fake.NewClientset(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "d-1"}}, &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "d-2"}})
+	caches, err := NewCaches(Config{DriverName: driverName}, api, metadatafake.NewSimpleMetadataClient(metadataScheme()))
+	must(t, err)
+	handled := make(chan string, 10)
+	must(t, caches.Handle(caches.Volumes, OnEvent(func(pv *v1.PersistentVolume) { handled <- pv.Name }, nil)))
+	must(t, caches.Fill(t.Context()))
+	if len(handled) != 2 {
+		t.Errorf("%d volumes were handled, want 2", len(handled))
+	}
+}
+
+func TestCachesThatDontFillSayWhy(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	api, lists := fake.NewClientset(), 0
+	api.PrependReactor("list", "storageclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if lists++; lists == 2 {
+			cancel() // the first failure is known
+		}
+		return true, nil, apierrors.NewForbidden(v1.Resource("storageclasses"), "", errors.New("no rule"))
+	})
+	caches, err := NewCaches(Config{DriverName: driverName}, api, metadatafake.NewSimpleMetadataClient(metadataScheme()))
+	must(t, err)
+	if err := caches.Fill(ctx); err == nil || !strings.Contains(err.Error(), "the cache of StorageClasses did not fill") {
+		t.Errorf("got %v", err)
+	}
+	if err := caches.NotFull(); !strings.Contains(err.Error(), "the caches are not full") || !strings.Contains(err.Error(), "no rule") {
+		t.Errorf("got %v", err)
+	}
+}
