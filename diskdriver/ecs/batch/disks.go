@@ -237,7 +237,7 @@ func (w *wait) note(got Observation[disk.Disk]) {
 // learn tells the schedule when the change was over. A read that was held up
 // says too little.
 func (w *wait) learn() {
-	if w.Kind == Unknown || w.Since.IsZero() || w.last.Received.Sub(w.last.Sent) >= time.Second {
+	if w.Kind == Unknown || w.Since.IsZero() || w.last.Received.Sub(w.last.Sent) >= heldUp {
 		return
 	}
 	seen := span{by: w.sent.Sub(w.Since)}

@@ -29,6 +29,10 @@ const (
 	// companyTime is for how long a request waits for others whose answer is all but certain to be wanted: by ripeOver or more.
 	companyTime = 100 * time.Millisecond
 	ripeOver    = 0.9
+	// laterTimes is at how many later times it is judged whether a batch had better be sent then.
+	laterTimes = 7
+	// heldUp is from when on a read took so long that its time says nothing of others.
+	heldUp = time.Second
 )
 
 // Reader answers requests for single disks, or other things of one sort, with
@@ -43,6 +47,7 @@ type Reader[K ~string, V any] struct {
 	inFlight int              // batches that were sent and have no answer
 	open     int              // requests that have no answer
 	judged   time.Time        // when it was last judged whether a batch is worthwhile
+	answer   time.Duration    // how long the last read took that was not held up
 	timer    *time.Timer
 }
 
@@ -265,7 +270,8 @@ func (r *Reader[K, V]) isHeld() bool {
 	return r.config.InFlight > 0 && r.inFlight >= r.config.InFlight || r.inFlight > 0 && r.config.Throttled()
 }
 
-// isWorthwhile says whether a batch is likely to show enough of the requests that fit into it what they wait for.
+// isWorthwhile says whether a batch is likely to show enough of the requests that fit into it what they wait for, and had better not
+// be sent a little later.
 func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 	for _, q := range r.ready {
 		if q.value = q.wanted(now); q.value >= ripeOver && q.ripe.IsZero() {
@@ -282,7 +288,25 @@ func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 			return true
 		}
 	}
-	return sum >= likelyOver*float64(min(r.open, r.config.Size))
+	return sum >= likelyOver*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum)
+}
+
+// isBetterLater says whether a batch saves more time than it costs if it is sent a little later, before one that is sent now could
+// be followed by the next: what ends until then is seen by it, and not by that next one, but what is over now, sum requests, is
+// seen later.
+func (r *Reader[K, V]) isBetterLater(now time.Time, sum float64) bool {
+	next := max(r.answer, shortestPause)
+	for i := range laterTimes {
+		later := next * time.Duration(i+1) / (laterTimes + 1)
+		var then float64
+		for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
+			then += q.wanted(now.Add(later))
+		}
+		if (then-sum)*float64(next-later) > sum*float64(later) {
+			return true
+		}
+	}
+	return false
 }
 
 // sendBatch sends a batch of the first requests of ready, and of all others for the same IDs.
@@ -337,6 +361,9 @@ func (r *Reader[K, V]) deliver(c *call[K, V], sent time.Time, shown map[K]V, err
 		q.answer <- Observation[V]{Sent: sent, Received: received, Value: v, Found: found, err: err}
 	}
 	r.inFlight--
+	if took := received.Sub(sent); err == nil && took < heldUp {
+		r.answer = took
+	}
 	r.dispatch()
 }
 

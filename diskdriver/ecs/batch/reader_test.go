@@ -3,7 +3,10 @@ package batch
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,6 +93,69 @@ func TestAnIDThatECSMayRefuseIsReadAlone(t *testing.T) {
 			t.Errorf("read alone were %v, want 1-2345", alone)
 		}
 	})
+}
+
+// lateness waits for changes, one after the other, and returns how much later than its end each was seen, beyond the time of a
+// read, and how many reads there were.
+func lateness(t *testing.T, answer time.Duration, lengths []time.Duration) (late []time.Duration, reads int) {
+	synctest.Test(t, func(t *testing.T) {
+		var over time.Time
+		disks := NewDisks(readerOf(func(_ context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
+			reads++
+			state := disk.Attaching
+			if !time.Now().Before(over) {
+				state = disk.Attached
+			}
+			time.Sleep(answer)
+			return map[disk.ID]disk.Disk{ids[0]: {ID: ids[0], State: state}}, nil
+		}), NewRecent(), NewWaits())
+		for _, length := range lengths {
+			over = time.Now().Add(length)
+			c := Change{Disk: "d-bp1a", Kind: Attach, Since: time.Now(), Reply: 400 * time.Millisecond}
+			if _, err := disks.Await(t.Context(), c, func(d disk.Disk) (bool, error) { return d.State == disk.Attached, nil }); err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, time.Since(over)-answer)
+		}
+	})
+	return late, reads
+}
+
+func TestFixedTimesAreReadJustAfterTheirEnd(t *testing.T) {
+	for _, length := range []time.Duration{300 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second, 4 * time.Second, 17 * time.Second} {
+		for _, answer := range []time.Duration{20 * time.Millisecond, 121 * time.Millisecond, 300 * time.Millisecond} {
+			late, reads := lateness(t, answer, slices.Repeat([]time.Duration{length}, 100))
+			slices.Sort(late)
+			if most := max(answer, shortestPause) / 2; late[50] > most || reads > 600 {
+				t.Errorf("changes that take %v, where a read takes %v, are seen %v late, want at most %v, with %d reads for a hundred", length, answer, late[50], most, reads)
+			}
+		}
+	}
+}
+
+func TestTimesThatVaryAreReadNoMoreOften(t *testing.T) {
+	for _, test := range []struct {
+		spread, median float64
+		answer, late   time.Duration
+		reads          int
+	}{
+		{.1, .4, 121 * time.Millisecond, 65 * time.Millisecond, 345},
+		{.1, 2, 121 * time.Millisecond, 80 * time.Millisecond, 520},
+		{.3, .4, 300 * time.Millisecond, 160 * time.Millisecond, 335},
+		{.5, .4, 20 * time.Millisecond, 55 * time.Millisecond, 640},
+		{.5, 2, 121 * time.Millisecond, 280 * time.Millisecond, 720},
+	} {
+		random := rand.New(rand.NewPCG(3, 4))
+		var lengths []time.Duration
+		for range 200 {
+			lengths = append(lengths, time.Duration(math.Exp(test.spread*random.NormFloat64())*test.median*float64(time.Second)))
+		}
+		late, reads := lateness(t, test.answer, lengths)
+		slices.Sort(late)
+		if late[100] > test.late || reads > test.reads {
+			t.Errorf("%+v: 200 changes are seen %v late, with %d reads", test, late[100], reads)
+		}
+	}
 }
 
 func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
