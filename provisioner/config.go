@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/source"
 )
 
 // Config is everything that an operator may choose.
@@ -42,8 +43,8 @@ type Config struct {
 	CrossNamespace        bool          // claims may name sources of other namespaces, with a ReferenceGrant
 	PreventModeConversion bool          // a restore keeps its snapshot's volume mode unless the snapshot allows another
 	RescheduleCodes       []codes.Code  // of CreateVolume, besides ResourceExhausted: the selected node can't have the volume
-	SourceThreads         int           // sources let go at the same time
-	SnapshotSweep         time.Duration // how often snapshots are looked for that keep a finalizer for nobody; 0 never
+	SourceThreads         int           // finalizers of sources removed at the same time
+	SnapshotSweep         time.Duration // how often snapshots are looked for that have an unneeded finalizer; 0 never
 
 	Self *v1.ObjectReference // what events about this process are about; nil for nothing
 }
@@ -87,6 +88,17 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--enable-capacity needs a namespace for its objects: the Pod's own, or --leader-election-namespace")
 	}
 	return nil
+}
+
+func (c Config) sourceOptions() source.Options {
+	return source.Options{
+		DriverName: c.DriverName, Snapshots: c.DriverRestores, Clones: c.DriverClones,
+		CrossNamespace: c.CrossNamespace, PreventModeConversion: c.PreventModeConversion,
+	}
+}
+
+func (c Config) protectionOptions() source.ProtectionOptions {
+	return source.ProtectionOptions{RetryStart: c.RetryStart, RetryMax: c.RetryMax, Workers: c.SourceThreads, Sweep: c.SnapshotSweep}
 }
 
 // mayReschedule are the codes that an operator may have claims rescheduled for:

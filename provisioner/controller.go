@@ -25,6 +25,7 @@ import (
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -64,7 +65,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		return nil, err
 	}
 	caches, err := watch.NewCaches(watch.Config{
-		DriverName: config.DriverName, SourceFinalizer: cloneFinalizer, NamespaceLabels: config.NamespaceLabelTags,
+		DriverName: config.DriverName, SourceFinalizer: source.CloneFinalizer, NamespaceLabels: config.NamespaceLabelTags,
 	}, clients.Main, clients.Metadata)
 	if err != nil {
 		return nil, err
@@ -84,9 +85,9 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		store:    kept,
 		recorder: broadcaster,
 		p: &Provisioner{
-			config: config, client: clients.Main, metadata: clients.Metadata, dynamic: clients.Dynamic, driver: driver, topology: index, journal: orders,
+			config: config, client: clients.Main, metadata: clients.Metadata, driver: driver, topology: index, journal: orders,
 			claims: caches.Claims.GetIndexer(), volumes: caches.Volumes.GetIndexer(), classes: caches.Classes.GetStore(),
-			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata), sources: newProtection(clients.Metadata, config),
+			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata),
 			refusals: stock.New(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, orders),
@@ -96,12 +97,14 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if caches.Namespaces != nil {
 		c.p.namespaces = caches.Namespaces.GetStore()
 	}
+	c.p.sources = source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
+	c.p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, c.p.sources)
 	c.recovery = newRecovery(c.p)
 	patience := newPatience(time.Now)
 	events := eventsFolded(clients.Events, newEventMemory(time.Now), patience)
 	c.lib = newLibrary(c.p, clients.Main, events, patience, caches, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
-	orders.closed = c.p.sources.drop
+	orders.closed = c.p.protection.Unprotect
 	c.reclaimer = newReclaimer(c.p, c.p.volumes, caches.Attachments.GetIndexer(), c.lib.observeDeletion)
 	if config.Capacity {
 		if err := c.keepCapacities(clients.Capacity); err != nil {
@@ -135,7 +138,7 @@ func (c *Controller) handleEvents() error {
 }
 
 func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
-	c.p.sources.claimChanged(claim, c.p.config.DriverName)
+	c.p.protection.ClaimChanged(claim)
 	if c.leading.Load() {
 		c.p.tellOfMigration(claim)
 		c.p.foresee(claim)
@@ -329,10 +332,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { c.lib.run(ctx) })
 	parts.Go(func() { c.reclaimer.run(ctx) })
-	parts.Go(func() { c.p.sources.run(ctx, c.p.config.SourceThreads) })
-	if c.p.config.SnapshotSweep > 0 && c.p.config.DriverRestores {
-		parts.Go(func() { c.p.sweepSources(ctx) })
-	}
+	parts.Go(func() { c.p.protection.Run(ctx) })
 	if c.p.config.DriverListsVolumes {
 		parts.Go(func() { c.p.countOrphans(ctx) })
 	}

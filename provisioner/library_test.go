@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -77,7 +78,7 @@ var theStage = sync.OnceValues(func() (*stage, error) {
 	n1, csiNode1 := node("node-1", "zone-a")
 	n2, csiNode2 := node("node-2", "zone-b")
 	s := &stage{
-		api: fake.NewClientset(csiNode1, csiNode2), metadata: metadatafake.NewSimpleMetadataClient(metadataScheme(), n1, n2),
+		api: fake.NewClientset(csiNode1, csiNode2), metadata: provisionertest.MetadataClient(n1, n2),
 		switchboard: &switchboard{scripts: map[string]*scriptedDriver{}},
 	}
 	c, err := NewController(testConfig(), Clients{Main: s.api, Events: s.api, Metadata: s.metadata}, s, prometheus.NewRegistry())

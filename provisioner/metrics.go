@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -136,14 +137,14 @@ const (
 )
 
 func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
-	source := filledFromNothing
-	if o, filled := sourceObject(claim); filled {
-		source = filledFromClaim
+	from := filledFromNothing
+	if o, filled := source.Of(claim); filled {
+		from = filledFromClaim
 		if o.Resource == watch.VolumeSnapshots {
-			source = filledFromSnapshot
+			from = filledFromSnapshot
 		}
 	}
-	m.boundSeconds.WithLabelValues(source).Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
+	m.boundSeconds.WithLabelValues(from).Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
 }
 
 func newCommits(registry prometheus.Registerer) prometheus.Counter {

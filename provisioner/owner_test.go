@@ -6,8 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestTheOwnerOfCapacities(t *testing.T) {
@@ -20,7 +21,7 @@ func TestTheOwnerOfCapacities(t *testing.T) {
 	by := func(kind, name string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID("uid-" + name), Controller: ptr.To(true)}
 	}
-	client := metadatafake.NewSimpleMetadataClient(metadataScheme(),
+	client := provisionertest.MetadataClient(
 		owned("v1", "Pod", "p", by("ReplicaSet", "rs")), owned("apps/v1", "ReplicaSet", "rs", by("Deployment", "d")), owned("v1", "Pod", "lone"))
 	for _, test := range []struct {
 		pod   string

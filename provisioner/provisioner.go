@@ -22,13 +22,13 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
@@ -68,9 +68,9 @@ type Provisioner struct {
 	journal    *orders
 	waiting    *waiting
 	objects    *watch.Objects
-	sources    *protection
+	sources    *source.Reader
+	protection *source.Protection
 	metadata   metadata.Interface
-	dynamic    dynamic.Interface // nil: no snapshots, no sources of other namespaces
 	refusals   *stock.Refusals
 	ties       *ties
 	claims     cache.Indexer // PersistentVolumeClaims, trimmed
@@ -189,11 +189,11 @@ func (p *Provisioner) isForgotten(claim *v1.PersistentVolumeClaim) bool {
 
 // open makes sure of what the order needs, before the driver hears of it.
 func (p *Provisioner) open(ctx context.Context, o *order) error {
-	if err := p.protect(ctx, o); err != nil {
+	if err := p.protection.Protect(ctx, o.Claim); err != nil {
 		return err
 	}
 	if err := p.journal.begin(ctx, o); err != nil {
-		p.sources.drop(o.Claim.UID)
+		p.protection.Unprotect(o.Claim.UID)
 		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)
 	}
 	return nil

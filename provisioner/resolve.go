@@ -2,12 +2,14 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/source"
 )
 
 // newOrder works out what to ask of the driver for the claim. An error comes
@@ -26,8 +28,8 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 	if in.Requirement, outcome, err = p.requirement(ctx, claim, class, node, plan); err != nil {
 		return nil, outcome, err
 	}
-	if in.Source, outcome, err = p.content(ctx, claim); err != nil {
-		return nil, outcome, err
+	if in.Source, err = p.sources.Content(ctx, claim); err != nil {
+		return nil, outcomeOfSource(err), err
 	}
 	if in.MutableParameters, outcome, err = p.attributes(ctx, claim); err != nil {
 		return nil, outcome, err
@@ -39,8 +41,18 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 	return o, Unchanged, nil
 }
 
+// outcomeOfSource says what it means that a claim's source can't be used.
+func outcomeOfSource(err error) Outcome {
+	if invalid := (*source.InvalidError)(nil); errors.As(err, &invalid) {
+		return Finished
+	}
+	return Unchanged
+}
+
 // requirement asks the topology where the volume may be.
-func (p *Provisioner) requirement(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string, plan *request.Plan) (*csi.TopologyRequirement, Outcome, error) {
+func (p *Provisioner) requirement(
+	ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string, plan *request.Plan,
+) (*csi.TopologyRequirement, Outcome, error) {
 	if !p.config.SupportsTopology {
 		return nil, Unchanged, nil
 	}
@@ -61,11 +73,13 @@ func (p *Provisioner) warnOfTopology(claim *v1.PersistentVolumeClaim, class *sto
 		return
 	}
 	if requirement == nil {
-		p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology, "allowedTopologies of class %s has an empty term, which allows every topology; remove it or name a zone", class.Name)
+		p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
+			"allowedTopologies of class %s has an empty term, which allows every topology; remove it or name a zone", class.Name)
 	}
 	for _, term := range requirement.GetRequisite() {
 		if !p.topology.Carried(term) {
-			p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology, "class %s allows %v, where no node has driver %s yet", class.Name, term.GetSegments(), p.config.DriverName)
+			p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
+				"class %s allows %v, where no node has driver %s yet", class.Name, term.GetSegments(), p.config.DriverName)
 		}
 	}
 }

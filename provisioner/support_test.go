@@ -21,26 +21,23 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
-
-const driverName = "diskplugin.csi.alibabacloud.com"
 
 // scriptedDriver answers CreateVolume calls in turn, the last answer again
 // and again, and records every request.
@@ -200,90 +197,56 @@ func testConfig() Config {
 	}
 }
 
-// listKinds are the kinds that the dynamic client lists.
-var listKinds = map[schema.GroupVersionResource]string{
-	watch.VolumeSnapshots: "VolumeSnapshotList", watch.VolumeSnapshotContents: "VolumeSnapshotContentList", watch.ReferenceGrants: "ReferenceGrantList",
-}
-
-func metadataScheme() *runtime.Scheme {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		panic(err)
-	}
-	return scheme
-}
-
 func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench {
 	t.Helper()
 	b := &bench{
 		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
 		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: benchStart,
-		metadata: metadatafake.NewSimpleMetadataClient(metadataScheme()), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds),
+		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
 	}
 	b.registry = prometheus.NewRegistry()
 	j := newOrders(noStore{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
-		objects: watch.NewObjects(nil), sources: newProtection(b.metadata, testConfig()), dynamic: b.dynamic, ties: newTies(), firstCalls: newFirstCalls(),
+		objects: watch.NewObjects(nil), ties: newTies(), firstCalls: newFirstCalls(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		events:  b.events, metrics: newMetrics(b.registry, j), now: func() time.Time { return b.clock },
 		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},
 	}
-	j.closed = b.sources.drop
-	t.Cleanup(b.sources.queue.ShutDown)
+	b.readSources(b.config)
+	j.closed = func(claim types.UID) { b.protection.Unprotect(claim) }
+	t.Cleanup(b.removeFinalizers)
 	b.refusals = stock.New(b.now)
 	return b
 }
 
-func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
-	claim := &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
-			Annotations: map[string]string{request.AnnStorageProvisioner: driverName, request.AnnSelectedNode: "node-1", "team": "blue"},
-		},
-		Spec: v1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("essd"),
-			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-			VolumeMode:       ptr.To(v1.PersistentVolumeFilesystem),
-			Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")}},
-		},
-	}
-	for _, f := range change {
-		f(claim)
-	}
-	return claim
+// readSources has the bench read sources as the configuration says.
+func (b *bench) readSources(config Config) {
+	b.config = config
+	b.sources = source.NewReader(config.sourceOptions(), b.api, b.dynamic)
+	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.sources)
 }
 
-func testClass(parameters map[string]string) *storagev1.StorageClass {
-	return &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "essd"}, Provisioner: driverName, Parameters: parameters,
-		ReclaimPolicy: ptr.To(v1.PersistentVolumeReclaimDelete), MountOptions: []string{"noatime"},
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
-	}
+// removeFinalizers removes the finalizers of sources that nobody uses any more. No
+// source is protected afterwards.
+func (b *bench) removeFinalizers() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b.protection.Run(ctx)
 }
 
-const gib = 1 << 30
+const (
+	driverName = provisionertest.DriverName
+	gib        = provisionertest.GiB
+)
 
-func testVolume(id string, change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
-	pv := &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: id, UID: types.UID("uid-" + id), Finalizers: []string{"kubernetes.io/pv-protection", request.Finalizer},
-			Annotations: map[string]string{request.AnnProvisionedBy: driverName},
-		},
-		Spec: v1.PersistentVolumeSpec{
-			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
-			ClaimRef:                      &v1.ObjectReference{Namespace: "shop", Name: "data", UID: "0f1e"},
-			PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: id}},
-		},
-		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeReleased},
-	}
-	for _, f := range change {
-		f(pv)
-	}
-	return pv
-}
+var (
+	testClaim  = provisionertest.Claim
+	testClass  = provisionertest.Class
+	testVolume = provisionertest.Volume
+)
 
 // drained returns the events recorded so far.
 func (b *bench) drained() []string {

@@ -36,20 +36,15 @@ func (c *Controller) takeUp(ctx context.Context) error {
 		return err
 	}
 	for _, o := range orders {
-		source, ok := sourceObject(o.Claim)
 		saved, err := watch.VolumesOfClaim(c.p.volumes, o.Claim.UID)
 		if err == nil && slices.ContainsFunc(saved, o.IsSavedAs) {
 			c.store.Delete(string(o.Claim.UID))
-			if ok {
-				c.p.sources.queue.Add(source)
-			}
+			c.p.protection.Recheck(o.Claim)
 			continue
 		}
 		klog.InfoS("A volume was under way when the last process ended", "volume", o.Create.Name, "claim", klog.KObj(o.Claim))
 		o.foundAgain = true
-		if ok {
-			c.p.sources.hold(o.Claim.UID, source)
-		}
+		c.p.protection.Recover(o.Claim)
 		c.p.journal.file(o)
 		c.lib.claims.wake(o.Claim)
 	}

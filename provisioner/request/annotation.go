@@ -50,7 +50,8 @@ func (o Options) passAnnotations(parameters map[string]string, claim *v1.Persist
 		value := claim.Annotations[key]
 		if !slices.Contains(o.ClaimAnnotations, key) {
 			if instead, ok := effectOf(key); ok {
-				return fmt.Errorf("annotation %s of the claim is not passed to the driver (--claim-annotations=%s); remove it: %s", key, strings.Join(o.ClaimAnnotations, ","), instead)
+				return fmt.Errorf("annotation %s of the claim is not passed to the driver (--claim-annotations=%s); remove it: %s",
+					key, strings.Join(o.ClaimAnnotations, ","), instead)
 			}
 			continue
 		}

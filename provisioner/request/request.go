@@ -8,6 +8,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -50,7 +51,8 @@ type Inputs struct {
 // or its class is changed.
 func NewPlan(options Options, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*Plan, error) {
 	if claim.Spec.Selector != nil {
-		return nil, fmt.Errorf("claim.spec.selector is set: a selector picks an existing volume, a new one cannot be made to match it; remove it, or name a class without a provisioner")
+		return nil, errors.New("claim.spec.selector is set: a selector picks an existing volume, a new one cannot be made to match it; " +
+			"remove it, or name a class without a provisioner")
 	}
 	name, err := options.VolumeName(claim)
 	if err != nil {

@@ -7,48 +7,27 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 const (
-	driverName = "diskplugin.csi.alibabacloud.com"
-	gib        = 1 << 30
+	driverName = provisionertest.DriverName
+	gib        = provisionertest.GiB
+)
+
+var (
+	testClaim = provisionertest.Claim
+	testClass = provisionertest.Class
 )
 
 func testOptions() Options {
 	return Options{
 		DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: VolumeID,
 		StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
-	}
-}
-
-func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
-	claim := &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
-			Annotations: map[string]string{AnnStorageProvisioner: driverName, AnnSelectedNode: "node-1", "team": "blue"},
-		},
-		Spec: v1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("essd"),
-			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-			VolumeMode:       ptr.To(v1.PersistentVolumeFilesystem),
-			Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")}},
-		},
-	}
-	for _, f := range change {
-		f(claim)
-	}
-	return claim
-}
-
-func testClass(parameters map[string]string) *storagev1.StorageClass {
-	return &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "essd"}, Provisioner: driverName, Parameters: parameters,
-		ReclaimPolicy: ptr.To(v1.PersistentVolumeReclaimDelete), MountOptions: []string{"noatime"},
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 }
 
@@ -90,7 +69,10 @@ func TestNewPlanRefuses(t *testing.T) {
 			},
 			want: []string{"csi.storage.k8s.io/provisioner-secret-name and csiProvisionerSecretName"},
 		},
-		"half a Secret by its old key": {parameters: map[string]string{"csiNodeStageSecretName": "a"}, want: []string{"csiNodeStageSecretName", "csiNodeStageSecretNamespace"}},
+		"half a Secret by its old key": {
+			parameters: map[string]string{"csiNodeStageSecretName": "a"},
+			want:       []string{"csiNodeStageSecretName", "csiNodeStageSecretNamespace"},
+		},
 		"access mode": {
 			claim: func(c *v1.PersistentVolumeClaim) { c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{"Sometimes"} },
 			want:  []string{`"Sometimes"`, "ReadWriteOnce"},
@@ -264,7 +246,8 @@ func TestSecretTemplates(t *testing.T) {
 	claim := testClaim()
 	refs, err := resolveSecrets(map[string]string{
 		"csi.storage.k8s.io/secret-name": "all-${pvc.name}", "csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
-		"csi.storage.k8s.io/node-publish-secret-name": "${pvc.annotations['team']}.${pv.name}", "csi.storage.k8s.io/node-publish-secret-namespace": "x-${pvc.namespace}",
+		"csi.storage.k8s.io/node-publish-secret-name":      "${pvc.annotations['team']}.${pv.name}",
+		"csi.storage.k8s.io/node-publish-secret-namespace": "x-${pvc.namespace}",
 	}, "disk-0f1e", claim)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,9 @@ func TestAllowedLabelsBecomeTags(t *testing.T) {
 			claim: map[string]string{"example.com/stage": "test"}, namespace: map[string]string{"cost-center": "4711"},
 			want: map[string]string{"diskTags/example.com/stage": "test", "diskTags/cost-center": "4711"},
 		},
-		"others are left": {claim: map[string]string{"cost-center": "mine", "app": "x"}, namespace: map[string]string{"example.com/stage": "x"}, want: map[string]string{}},
+		"others are left": {
+			claim: map[string]string{"cost-center": "mine", "app": "x"}, namespace: map[string]string{"example.com/stage": "x"}, want: map[string]string{},
+		},
 		"without a value": {claim: map[string]string{"team": ""}, want: map[string]string{"diskTags/team": ""}},
 		"the claim's":     {claim: map[string]string{"team": "web"}, namespace: map[string]string{"team": "shop"}, want: map[string]string{"diskTags/team": "web"}},
 		"the class's": {

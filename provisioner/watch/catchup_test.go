@@ -11,9 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
@@ -50,7 +51,7 @@ func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := metadatafake.NewSimpleMetadataClient(metadataScheme())
+				client := provisionertest.MetadataClient()
 				asked := 0
 				client.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 					live := test.live[min(asked, len(test.live)-1)]

@@ -116,6 +116,12 @@ var rules = map[string]rule{
 		allowed:   []string{module + "/provisioner/request", clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
+	"provisioner/source": {
+		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", csiSpec, klog, clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
+		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal"},
+	},
+	"provisioner/internal/provisionertest": {allowed: []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"}},
 	"provisioner/stock": {
 		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo},

@@ -1,4 +1,4 @@
-package provisioner
+package source
 
 import (
 	"context"
@@ -43,16 +43,17 @@ func (g *referenceGrant) allows(claim *v1.PersistentVolumeClaim, source *v1.Type
 	return from && to
 }
 
-// mayCross returns an error unless a ReferenceGrant in the source's namespace
+// checkGrant returns an error unless a ReferenceGrant in the source's namespace
 // lets the claim's namespace use it (Kubernetes: "Cross namespace data sources").
-func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) error {
-	if !p.config.CrossNamespace {
-		return fmt.Errorf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true", source.Namespace)
+func (r *Reader) checkGrant(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) error {
+	if !r.options.CrossNamespace {
+		return invalidf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true",
+			source.Namespace)
 	}
-	if p.dynamic == nil {
+	if r.dynamic == nil {
 		return errors.New("ReferenceGrants can't be read: no client for them")
 	}
-	list, err := p.dynamic.Resource(watch.ReferenceGrants).Namespace(source.Namespace).List(ctx, metav1.ListOptions{})
+	list, err := r.dynamic.Resource(watch.ReferenceGrants).Namespace(source.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("ReferenceGrants of namespace %s: %w", source.Namespace, err)
 	}
@@ -66,6 +67,7 @@ func (p *Provisioner) mayCross(ctx context.Context, claim *v1.PersistentVolumeCl
 			}
 		}
 	}
-	err = fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s", source, source.Namespace, claim.Namespace)
-	return watch.NotReady(watch.Object{Resource: watch.ReferenceGrants, Namespace: source.Namespace}, version, err)
+	err = fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s",
+		source, source.Namespace, claim.Namespace)
+	return &InvalidError{watch.NotReady(watch.Object{Resource: watch.ReferenceGrants, Namespace: source.Namespace}, version, err)}
 }

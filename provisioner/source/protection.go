@@ -1,0 +1,243 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+// The finalizers that keep a source while a volume is made of it, upstream
+// csi-provisioner's. That of claims is known to the cache that finds leftover ones.
+const (
+	CloneFinalizer    = "provisioner.storage.kubernetes.io/cloning-protection"
+	snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+)
+
+func finalizerOf(o watch.Object) string {
+	if o.Resource == watch.VolumeSnapshots {
+		return snapshotFinalizer
+	}
+	return CloneFinalizer
+}
+
+// removalTimeout bounds one attempt to remove a finalizer.
+const removalTimeout = 30 * time.Second
+
+// ProtectionOptions are what an operator may choose of a Protection.
+type ProtectionOptions struct {
+	RetryStart time.Duration // first wait after a failure to remove a finalizer; doubles with each one
+	RetryMax   time.Duration // longest wait between two attempts
+	Workers    int           // finalizers removed at the same time
+	Sweep      time.Duration // how often all snapshots are looked at; 0 never
+}
+
+// Protection keeps sources from being deleted while a volume is made of them.
+type Protection struct {
+	options ProtectionOptions
+	objects metadata.Interface
+	reader  *Reader
+	queue   workqueue.TypedRateLimitingInterface[watch.Object] // sources that may have an unneeded finalizer
+
+	mu       sync.Mutex
+	removed  *sync.Cond // the removal of a finalizer has ended
+	users    map[watch.Object]map[types.UID]bool
+	sources  map[types.UID]watch.Object // by the claim that uses it
+	removing map[watch.Object]bool
+}
+
+// NewProtection returns a Protection. It removes finalizers only while it runs.
+func NewProtection(options ProtectionOptions, objects metadata.Interface, reader *Reader) *Protection {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[watch.Object](options.RetryStart, options.RetryMax)
+	p := &Protection{
+		options: options, objects: objects, reader: reader,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[watch.Object]{Name: "sources"}),
+		users: map[watch.Object]map[types.UID]bool{}, sources: map[types.UID]watch.Object{}, removing: map[watch.Object]bool{},
+	}
+	p.removed = sync.NewCond(&p.mu)
+	return p
+}
+
+// Protect returns nil once the claim's source, if it has one, cannot be deleted
+// before Unprotect is called.
+func (p *Protection) Protect(ctx context.Context, claim *v1.PersistentVolumeClaim) error {
+	source, ok := Of(claim)
+	if !ok {
+		return nil
+	}
+	p.use(claim.UID, source)
+	err := p.addFinalizer(ctx, source)
+	if err != nil {
+		p.Unprotect(claim.UID)
+	}
+	return err
+}
+
+// Recover notes that the claim's source was protected by an earlier process.
+func (p *Protection) Recover(claim *v1.PersistentVolumeClaim) {
+	if source, ok := Of(claim); ok {
+		p.use(claim.UID, source)
+	}
+}
+
+// Recheck has the finalizer of the claim's source removed if no claim uses it.
+func (p *Protection) Recheck(claim *v1.PersistentVolumeClaim) {
+	if source, ok := Of(claim); ok {
+		p.queue.Add(source)
+	}
+}
+
+// Unprotect notes that no volume is made for the claim any more.
+func (p *Protection) Unprotect(claim types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	source, ok := p.sources[claim]
+	if !ok {
+		return
+	}
+	delete(p.sources, claim)
+	delete(p.users[source], claim)
+	if len(p.users[source]) == 0 {
+		delete(p.users, source)
+		p.queue.Add(source)
+	}
+}
+
+// ClaimChanged looks for claims of this driver that are being deleted and have the
+// finalizer of a process that ended before it could remove it.
+func (p *Protection) ClaimChanged(claim *v1.PersistentVolumeClaim) {
+	if claim.DeletionTimestamp != nil && request.ProvisionerOf(claim) == p.reader.options.DriverName && slices.Contains(claim.Finalizers, CloneFinalizer) {
+		p.queue.Add(watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: claim.Namespace, Name: claim.Name})
+	}
+}
+
+// use notes that the claim uses the source. It waits while the finalizer of the
+// source is being removed, which must be read anew then.
+func (p *Protection) use(claim types.UID, source watch.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.removing[source] {
+		p.removed.Wait()
+	}
+	if p.users[source] == nil {
+		p.users[source] = map[types.UID]bool{}
+	}
+	p.users[source][claim] = true
+	p.sources[claim] = source
+}
+
+// addFinalizer adds the finalizer to a source that lacks it.
+func (p *Protection) addFinalizer(ctx context.Context, source watch.Object) error {
+	live, err := p.objects.Resource(source.Resource).Namespace(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return watch.ReadError(source, err)
+	case slices.Contains(live.Finalizers, finalizerOf(source)):
+		return nil
+	case live.DeletionTimestamp != nil:
+		return watch.NotReady(source, live.ResourceVersion, fmt.Errorf("%s is being deleted", source))
+	}
+	return p.patch(ctx, source, live, append(live.Finalizers, finalizerOf(source)))
+}
+
+// patch changes the finalizers of an object that is still what was read.
+func (p *Protection) patch(ctx context.Context, source watch.Object, read *metav1.PartialObjectMetadata, finalizers []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": read.UID, "resourceVersion": read.ResourceVersion, "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	objects := p.objects.Resource(source.Resource).Namespace(source.Namespace)
+	if _, err := objects.Patch(ctx, source.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("the finalizer of %s: %w", source, err)
+	}
+	return nil
+}
+
+// Run removes finalizers until ctx ends.
+func (p *Protection) Run(ctx context.Context) {
+	var group utilwait.Group
+	for range p.options.Workers {
+		group.Start(func() {
+			for p.next(context.WithoutCancel(ctx)) {
+			}
+		})
+	}
+	if p.options.Sweep > 0 && p.reader.options.Snapshots {
+		group.Start(func() { utilwait.UntilWithContext(ctx, p.sweep, p.options.Sweep) })
+	}
+	<-ctx.Done()
+	p.queue.ShutDown()
+	group.Wait()
+}
+
+func (p *Protection) next(ctx context.Context) bool {
+	source, shutdown := p.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer p.queue.Done(source)
+	if err := p.removeFinalizer(ctx, source); err != nil {
+		if !apierrors.IsConflict(err) {
+			klog.ErrorS(err, "Removing the finalizer of a source failed, will retry", "object", source.String())
+		}
+		p.queue.AddRateLimited(source)
+		return true
+	}
+	p.queue.Forget(source)
+	return true
+}
+
+// removeFinalizer removes the finalizer of a source that no claim uses.
+func (p *Protection) removeFinalizer(ctx context.Context, source watch.Object) error {
+	if !p.beginRemoval(source) {
+		return nil
+	}
+	defer p.endRemoval(source)
+	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	live, err := p.objects.Resource(source.Resource).Namespace(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	if err == nil {
+		others := slices.DeleteFunc(slices.Clone(live.Finalizers), func(f string) bool { return f == finalizerOf(source) })
+		if len(others) == len(live.Finalizers) {
+			return nil
+		}
+		err = p.patch(ctx, source, live, others)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (p *Protection) beginRemoval(source watch.Object) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.users[source]) > 0 {
+		return false
+	}
+	p.removing[source] = true
+	return true
+}
+
+func (p *Protection) endRemoval(source watch.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.removing, source)
+	p.removed.Broadcast()
+}

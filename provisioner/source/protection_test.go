@@ -1,0 +1,140 @@
+package source
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+var (
+	snapshotSource = watch.Object{Resource: watch.VolumeSnapshots, Namespace: "shop", Name: "src"}
+	claimSource    = watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: "shop", Name: "src"}
+)
+
+// addMetadata adds an object to the API server where finalizers are written.
+func (b *bench) addMetadata(t *testing.T, object *metav1.PartialObjectMetadata) {
+	t.Helper()
+	if err := b.metadata.Tracker().Add(object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFinalizers compares the finalizers that a source has beside a foreign one.
+func (b *bench) wantFinalizers(t *testing.T, o watch.Object, want ...string) {
+	t.Helper()
+	read, err := b.metadata.Resource(o.Resource).Namespace(o.Namespace).Get(t.Context(), o.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want = append([]string{"other"}, want...); !slices.Equal(read.Finalizers, want) {
+		t.Errorf("finalizers %v, want %v", read.Finalizers, want)
+	}
+}
+
+func TestASourceIsProtectedUntilItsLastClaimEnds(t *testing.T) {
+	b := newBench(t)
+	b.addMetadata(t, provisionertest.SnapshotMetadata("shop"))
+	first := provisionertest.Claim(provisionertest.FromSnapshot)
+	second := provisionertest.Claim(provisionertest.FromSnapshot, func(c *v1.PersistentVolumeClaim) { c.UID = "second" })
+	for _, claim := range []*v1.PersistentVolumeClaim{first, second, first} {
+		if err := b.Protect(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wantFinalizers(t, snapshotSource, snapshotFinalizer)
+	b.Unprotect(first.UID)
+	if n := b.queue.Len(); n != 0 {
+		t.Errorf("%d sources are queued while a claim uses them", n)
+	}
+	b.Recheck(first)
+	b.next(t.Context())
+	b.wantFinalizers(t, snapshotSource, snapshotFinalizer)
+	b.Unprotect(second.UID)
+	b.next(t.Context())
+	b.wantFinalizers(t, snapshotSource)
+}
+
+func TestARecoveredSourceStaysProtected(t *testing.T) {
+	b := newBench(t)
+	b.addMetadata(t, provisionertest.SnapshotMetadata("shop", snapshotFinalizer))
+	claim := provisionertest.Claim(provisionertest.FromSnapshot)
+	b.Recover(claim)
+	b.Recheck(claim)
+	b.next(t.Context())
+	b.wantFinalizers(t, snapshotSource, snapshotFinalizer)
+}
+
+func TestProtectFails(t *testing.T) {
+	deleted := provisionertest.SnapshotMetadata("shop")
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	for name, test := range map[string]struct {
+		object *metav1.PartialObjectMetadata
+		slow   bool
+		waits  watch.Object
+	}{
+		"no such source":          {waits: snapshotSource},
+		"it is being deleted":     {object: deleted, waits: snapshotSource},
+		"it can't be written now": {object: provisionertest.SnapshotMetadata("shop"), slow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			if test.object != nil {
+				b.addMetadata(t, test.object)
+			}
+			if test.slow {
+				b.metadata.PrependReactor("patch", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, errors.New("etcd is slow")
+				})
+			}
+			err := b.Protect(t.Context(), provisionertest.Claim(provisionertest.FromSnapshot))
+			if err == nil || notReadyObject(err) != test.waits || len(b.users) != 0 || len(b.sources) != 0 {
+				t.Errorf("got %v, waiting for %v; in use: %v", err, notReadyObject(err), b.users)
+			}
+		})
+	}
+}
+
+func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
+	for driver, want := range map[string][]string{provisionertest.DriverName: nil, "other": {snapshotFinalizer}} {
+		t.Run("a snapshot of "+driver, func(t *testing.T) {
+			b := newBench(t)
+			b.addSnapshot(t, "shop", func(_, content *unstructured.Unstructured) {
+				provisionertest.SetFields(content, map[string]any{"spec.driver": driver})
+			})
+			b.addMetadata(t, provisionertest.SnapshotMetadata("shop", snapshotFinalizer))
+			if err := b.enqueueSnapshots(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if b.queue.Len() > 0 {
+				b.next(t.Context())
+			}
+			b.wantFinalizers(t, snapshotSource, want...)
+		})
+	}
+	t.Run("a claim that is being deleted", func(t *testing.T) {
+		b := newBench(t)
+		b.addMetadata(t, provisionertest.Metadata("v1", "PersistentVolumeClaim", "shop", CloneFinalizer))
+		claim, _ := sourceClaim(func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) {
+			c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{CloneFinalizer}
+		})
+		foreign := claim.DeepCopy()
+		foreign.Annotations["volume.kubernetes.io/storage-provisioner"] = "other"
+		b.ClaimChanged(foreign)
+		if b.queue.Len() != 0 {
+			t.Error("another driver's claim is queued")
+		}
+		b.ClaimChanged(claim)
+		b.next(t.Context())
+		b.wantFinalizers(t, claimSource)
+	})
+}
