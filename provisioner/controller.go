@@ -15,7 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
@@ -38,8 +38,8 @@ type Controller struct {
 	index     *topology.Index
 	lib       *library
 	reclaimer *reclaimer
-	capacity  *capacities    // nil without Config.Capacity
-	store     *journal.Store // nil without Config.Namespace
+	capacity  *capacity.Controller // nil without Config.Capacity
+	store     *journal.Store       // nil without Config.Namespace
 	leading   atomic.Bool
 	recovery  *recovery
 	recorder  record.EventBroadcaster
@@ -107,7 +107,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	orders.closed = c.p.protection.Unprotect
 	c.reclaimer = newReclaimer(c.p, c.p.volumes, caches.Attachments.GetIndexer(), c.lib.observeDeletion)
 	if config.Capacity {
-		if err := c.keepCapacities(clients.Capacity); err != nil {
+		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err
 		}
 	}
@@ -115,14 +115,21 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	return c, c.handleEvents()
 }
 
-// keepCapacities has CSIStorageCapacity objects kept, and watches those alone.
-func (c *Controller) keepCapacities(client kubernetes.Interface) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, watch.Resync, informers.WithNamespace(c.p.config.Namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ourObjects(c.p.config.DriverName) }))
-	objects := factory.Storage().V1().CSIStorageCapacities().Informer()
-	c.capacity = newCapacities(c.p, client, c.p.classes, objects.GetStore())
-	lookAgain := func(object *storagev1.CSIStorageCapacity) { c.capacity.queue.Add(object.StorageClassName) }
-	return errors.Join(c.caches.Add("CSIStorageCapacities", objects), c.caches.Handle(objects, watch.OnEvent(lookAgain, lookAgain)))
+// publishCapacities has CSIStorageCapacity objects kept.
+func (c *Controller) publishCapacities(client kubernetes.Interface) error {
+	config := c.p.config
+	objects := capacity.NewInformer(client, config.DriverName, config.Namespace, watch.Resync)
+	c.capacity = capacity.NewController(capacity.Config{
+		DriverName: config.DriverName, Namespace: config.Namespace, Owner: config.CapacityOwner,
+		Threads: config.CapacityThreads, PollInterval: config.CapacityPoll, Timeout: config.Timeout, RetryStart: config.RetryStart, RetryMax: config.RetryMax,
+		ForImmediate: config.CapacityForImmediate, GetCapacity: config.DriverTellsCapacity,
+		Parameters: func(class *storagev1.StorageClass) (map[string]string, error) {
+			settings, err := config.ClassSettings(class)
+			return settings.Parameters, err
+		},
+	}, client, c.p.driver, c.p.topology, c.p.refusals, c.p.classes, objects.GetStore(), c.p.now)
+	changed := func(object *storagev1.CSIStorageCapacity) { c.capacity.Enqueue(object.StorageClassName) }
+	return errors.Join(c.caches.Add("CSIStorageCapacities", objects), c.caches.Handle(objects, watch.OnEvent(changed, changed)))
 }
 
 // handleEvents registers the handlers of events.
@@ -130,7 +137,7 @@ func (c *Controller) handleEvents() error {
 	return errors.Join(
 		c.caches.Handle(c.caches.Claims, watch.OnEvent(c.claimChanged, c.claimGone)),
 		c.caches.Handle(c.caches.Volumes, watch.OnEvent(c.volumeChanged, c.volumeGone)),
-		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.lookAtCapacities)),
+		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.enqueueCapacity)),
 		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.reclaimer.attachmentGone)),
 		c.caches.Handle(c.caches.Nodes, watch.OnUpdate(c.nodeChanged, c.nodeGone)),
 		c.caches.Handle(c.caches.CSINodes, watch.OnEvent(c.csiNodeChanged, c.csiNodeGone)),
@@ -216,14 +223,14 @@ func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
 	}
 }
 
-func (c *Controller) lookAtCapacities(class *storagev1.StorageClass) {
+func (c *Controller) enqueueCapacity(class *storagev1.StorageClass) {
 	if c.capacity != nil {
-		c.capacity.queue.Add(class.Name)
+		c.capacity.Enqueue(class.Name)
 	}
 }
 
 func (c *Controller) classChanged(class *storagev1.StorageClass) {
-	c.lookAtCapacities(class)
+	c.enqueueCapacity(class)
 	for _, object := range c.lib.claims.SharedIndexInformer.GetStore().List() {
 		if claim := object.(*v1.PersistentVolumeClaim); request.IsPendingOf(claim, class, c.p.config.DriverName) {
 			c.lib.claims.wake(claim)
@@ -338,9 +345,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	switch {
 	case c.capacity != nil:
-		parts.Go(func() { c.capacity.run(ctx) })
+		parts.Go(func() { c.capacity.Run(ctx) })
 	case c.p.config.Namespace != "":
-		parts.Go(func() { c.withdrawCapacities(ctx) })
+		parts.Go(func() {
+			config := c.p.config
+			capacity.WithdrawWithRetries(ctx, c.p.client, config.DriverName, config.Namespace, config.RetryStart, config.RetryMax)
+		})
 	}
 	parts.Wait()
 	c.p.objects.Stop()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/lru"
@@ -104,4 +105,10 @@ func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.E
 		f.memory.wasNotWritten(event)
 	}
 	return patched, err
+}
+
+// PodReference names the Pod of this process, for events. kubectl describe shows
+// those that have its UID.
+func PodReference(namespace, name, uid string) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)}
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -36,15 +37,13 @@ import (
 
 // Driver is what the provisioner asks of the CSI driver.
 type Driver interface {
+	capacity.Driver
 	// CreateVolume makes a volume or finds the one of the same name. An error
 	// that outcome.go calls final says that none exists or comes to exist, from
 	// earlier calls neither; AlreadyExists, that the one that does is another.
 	CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error)
 	// DeleteVolume deletes a volume; deleting one that is gone is a success.
 	DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error)
-	// GetCapacity says how large a volume a zone has to give. It is called only
-	// if Config.DriverTellsCapacity.
-	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
 	// ListVolumes lists what the driver can see, with the CSI volume name in
 	// the context of each. It is called only if Config.DriverListsVolumes.
 	ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error)

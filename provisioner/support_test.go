@@ -1,11 +1,9 @@
 package provisioner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -49,12 +47,8 @@ type scriptedDriver struct {
 	first    []bool // of created, whether it was said to be the first call
 	deleted  []*csi.DeleteVolumeRequest
 	onDelete func()
-	capacity map[string]int64 // by zone
-	listed   []string         // volume names, a page each; nil for no answer
+	listed   []string // volume names, a page each; nil for no answer
 	lists    int
-
-	capacityCode codes.Code // of zones that capacity doesn't have; Unavailable if none
-	capacities   int        // questions for one
 }
 
 type answer struct {
@@ -106,18 +100,8 @@ func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeReq
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-func (d *scriptedDriver) GetCapacity(_ context.Context, in *csi.GetCapacityRequest, _ ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.capacities++
-	bytes, ok := d.capacity[in.GetAccessibleTopology().GetSegments()[topology.WellKnownZoneKey]]
-	if in.AccessibleTopology == nil && len(d.capacity) > 0 {
-		bytes, ok = slices.Max(slices.Collect(maps.Values(d.capacity))), true
-	}
-	if !ok {
-		return nil, status.Error(cmp.Or(d.capacityCode, codes.Unavailable), "no answer is scripted")
-	}
-	return &csi.GetCapacityResponse{AvailableCapacity: bytes}, nil
+func (d *scriptedDriver) GetCapacity(context.Context, *csi.GetCapacityRequest, ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "not in these tests")
 }
 
 func (d *scriptedDriver) ListVolumes(_ context.Context, in *csi.ListVolumesRequest, _ ...grpc.CallOption) (*csi.ListVolumesResponse, error) {

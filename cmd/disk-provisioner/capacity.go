@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
-	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/capacity"
 )
 
 // driverNameByDefault is the driver's own default.
@@ -74,7 +74,7 @@ func capacityOff(ctx context.Context, args []string, out, help io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
-	deleted, err := provisioner.WithdrawCapacities(ctx, client, o.driver, o.namespace)
+	deleted, err := capacity.Withdraw(ctx, client, o.driver, o.namespace)
 	if err != nil {
 		return err
 	}

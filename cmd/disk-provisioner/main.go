@@ -24,6 +24,7 @@ import (
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
 )
 
@@ -134,7 +135,7 @@ func findOwner(ctx context.Context, o *options, objects metadata.Interface) (err
 		klog.InfoS("CSIStorageCapacity objects have no owner, for the environment has no POD_NAME: they stay when this program is removed")
 		return nil
 	}
-	if o.config.CapacityOwner, err = provisioner.Owner(ctx, objects, podNamespace(), pod, o.ownerLevel); err != nil {
+	if o.config.CapacityOwner, err = capacity.Owner(ctx, objects, podNamespace(), pod, o.ownerLevel); err != nil {
 		return fmt.Errorf("the owner of CSIStorageCapacity objects (--capacity-ownerref-level=%d): %w", o.ownerLevel, err)
 	}
 	return nil

@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // Of a namespace no more is kept than the labels that are allowed.
@@ -24,8 +25,8 @@ func TestNamespacesAreTrimmed(t *testing.T) {
 			Name: "shop", Labels: map[string]string{"team": "web", "secret-project": "x"}, Annotations: map[string]string{"note": "long"},
 		},
 	}
-	client := metadatafake.NewSimpleMetadataClient(metadataScheme(), namespace)
-	caches, err := NewCaches(Config{DriverName: driverName, NamespaceLabels: []string{"team"}}, fake.NewClientset(), client)
+	client := provisionertest.MetadataClient(namespace)
+	caches, err := NewCaches(Config{DriverName: provisionertest.DriverName, NamespaceLabels: []string{"team"}}, fake.NewClientset(), client)
 	must(t, err)
 	must(t, caches.Fill(t.Context()))
 	object, exists, err := caches.Namespaces.GetStore().GetByKey("shop")
@@ -40,7 +41,7 @@ func TestNamespacesAreTrimmed(t *testing.T) {
 
 func TestCachesAreFullOnceHandlersHaveEverything(t *testing.T) {
 	api := fake.NewClientset(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "d-1"}}, &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "d-2"}})
-	caches, err := NewCaches(Config{DriverName: driverName}, api, metadatafake.NewSimpleMetadataClient(metadataScheme()))
+	caches, err := NewCaches(Config{DriverName: provisionertest.DriverName}, api, provisionertest.MetadataClient())
 	must(t, err)
 	handled := make(chan string, 10)
 	must(t, caches.Handle(caches.Volumes, OnEvent(func(pv *v1.PersistentVolume) { handled <- pv.Name }, nil)))
@@ -60,7 +61,7 @@ func TestCachesThatDontFillSayWhy(t *testing.T) {
 		}
 		return true, nil, apierrors.NewForbidden(v1.Resource("storageclasses"), "", errors.New("no rule"))
 	})
-	caches, err := NewCaches(Config{DriverName: driverName}, api, metadatafake.NewSimpleMetadataClient(metadataScheme()))
+	caches, err := NewCaches(Config{DriverName: provisionertest.DriverName}, api, provisionertest.MetadataClient())
 	must(t, err)
 	if err := caches.Fill(ctx); err == nil || !strings.Contains(err.Error(), "the cache of StorageClasses did not fill") {
 		t.Errorf("got %v", err)

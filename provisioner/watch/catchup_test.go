@@ -24,7 +24,8 @@ func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
 	list := func(versions map[string]string) *metav1.List {
 		l := &metav1.List{}
 		for name, version := range versions {
-			l.Items = append(l.Items, runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}})
+			meta := metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}
+			l.Items = append(l.Items, runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: meta}})
 		}
 		return l
 	}

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
 // P12: while the watch is down a claim is deleted and made anew; the list that follows
@@ -23,7 +24,7 @@ func TestARelistTellsOfAClaimThatWasMadeAnew(t *testing.T) {
 		func(claim *v1.PersistentVolumeClaim) { gone <- claim.UID }))
 	must(t, err)
 	claim := func(uid types.UID) *v1.PersistentVolumeClaim {
-		return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: uid}}
+		return provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.UID = uid })
 	}
 	old := claim("old")
 	source.Add(old)

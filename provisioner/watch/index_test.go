@@ -24,7 +24,9 @@ func TestUIDsWithOnePrefixAreToldApart(t *testing.T) {
 	}}))
 	for _, uid := range uids {
 		must(t, claims.Add(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-" + string(uid), UID: uid}}))
-		must(t, volumes.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "for-" + string(uid)}, Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{UID: uid}}}))
+		must(t, volumes.Add(&v1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "for-" + string(uid)}, Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{UID: uid}},
+		}))
 	}
 	must(t, volumes.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "for-nobody"}}))
 	for _, uid := range append(uids, "0f1e", "0f1e-3", "a") {
@@ -49,7 +51,9 @@ func TestHandlesWithOneSuffixAreToldApart(t *testing.T) {
 		"a": {Driver: "ours", VolumeHandle: "d-1xy"}, "b": {Driver: "ours", VolumeHandle: "d-2xy"},
 		"c": {Driver: "other", VolumeHandle: "d-1xy"}, "d": {Driver: "ours", VolumeHandle: "y"},
 	} {
-		must(t, volumes.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{CSI: source}}}))
+		must(t, volumes.Add(&v1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{CSI: source}},
+		}))
 	}
 	for handle, want := range map[string]string{"d-1xy": "a", "d-2xy": "b", "y": "d", "xy": ""} {
 		got, err := VolumesOfHandle(volumes, "ours", handle)

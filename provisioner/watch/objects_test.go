@@ -7,19 +7,12 @@ import (
 	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-)
 
-func metadataScheme() *runtime.Scheme {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		panic(err)
-	}
-	return scheme
-}
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+)
 
 func secretIn(name string) Object { return Object{Secrets, "vault", name} }
 
@@ -51,7 +44,7 @@ func checkWatches(t *testing.T, client *metadatafake.FakeMetadataClient, want in
 
 func TestSubscribersHearOfAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := metadatafake.NewSimpleMetadataClient(metadataScheme())
+		client := provisionertest.MetadataClient()
 		o := NewObjects(client)
 		defer o.Stop()
 		notified := make(chan string, 10)
@@ -86,7 +79,7 @@ func TestSubscribersHearOfAChange(t *testing.T) {
 }
 
 func TestWatchesAreBounded(t *testing.T) {
-	o := NewObjects(metadatafake.NewSimpleMetadataClient(metadataScheme()))
+	o := NewObjects(provisionertest.MetadataClient())
 	defer o.Stop()
 	for i := range maxWatches + 10 {
 		o.SubscribeError(fmt.Sprint(i), notReady(fmt.Sprint(i), ""), func() {})
@@ -99,7 +92,7 @@ func TestWatchesAreBounded(t *testing.T) {
 // P16: the object may change between the subscriber's read and its subscription.
 func TestALateSubscriberIsNotifiedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := metadatafake.NewSimpleMetadataClient(metadataScheme())
+		client := provisionertest.MetadataClient()
 		o := NewObjects(client)
 		defer o.Stop()
 		notified := make(chan string, 10)
@@ -143,7 +136,7 @@ func TestALateSubscriberIsNotifiedAtOnce(t *testing.T) {
 
 // P5: a watch begins with the objects that exist, which is no change to who has listed them.
 func TestListedObjectsAreNoChange(t *testing.T) {
-	client := metadatafake.NewSimpleMetadataClient(metadataScheme())
+	client := provisionertest.MetadataClient()
 	replayed := apiwatch.NewFake()
 	client.PrependWatchReactor("referencegrants", clienttesting.DefaultWatchReactor(replayed, nil))
 	o := NewObjects(client)

@@ -7,94 +7,55 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
-const (
-	driverName      = "diskplugin.csi.alibabacloud.com"
-	sourceFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
-)
-
-func testClaim(change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
-	claim := &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "data", Namespace: "shop", UID: "0f1e", ResourceVersion: "7",
-			Annotations: map[string]string{request.AnnStorageProvisioner: driverName, request.AnnSelectedNode: "node-1", "team": "blue"},
-		},
-		Spec: v1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("essd"),
-			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-			VolumeMode:       ptr.To(v1.PersistentVolumeFilesystem),
-			Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("20Gi")}},
-		},
-	}
-	for _, f := range change {
-		f(claim)
-	}
-	return claim
-}
-
-func testVolume(id string, change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
-	pv := &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: id, UID: types.UID("uid-" + id), Finalizers: []string{"kubernetes.io/pv-protection", request.Finalizer},
-			Annotations: map[string]string{request.AnnProvisionedBy: driverName},
-		},
-		Spec: v1.PersistentVolumeSpec{
-			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
-			ClaimRef:                      &v1.ObjectReference{Namespace: "shop", Name: "data", UID: "0f1e"},
-			PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: id}},
-		},
-		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeReleased},
-	}
-	for _, f := range change {
-		f(pv)
-	}
-	return pv
-}
+const sourceFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
 
 func TestTrimKeepsWhatIsRead(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{}}
-	pending := testClaim(func(c *v1.PersistentVolumeClaim) {
+	pending := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 		c.ManagedFields = managed
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
-	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Labels = "d-1", map[string]string{"a": "b"} })
-	source := testClaim(func(c *v1.PersistentVolumeClaim) {
+	bound := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Labels = "d-1", map[string]string{"a": "b"} })
+	source := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 		c.Spec.VolumeName, c.Finalizers = "d-2", []string{"kubernetes.io/pvc-protection", sourceFinalizer}
 	})
-	foreign := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" })
-	ours := testVolume("d-1", func(pv *v1.PersistentVolume) {
+	foreign := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" })
+	ours := provisionertest.Volume("d-1", func(pv *v1.PersistentVolume) {
 		pv.Annotations["x"], pv.ManagedFields = "y", managed
 		pv.Spec.CSI.VolumeAttributes = map[string]string{"type": "cloud_essd"}
-		pv.Spec.NodeAffinity, pv.Spec.StorageClassName = topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}}), "essd"
+		pv.Spec.NodeAffinity = topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}})
+		pv.Spec.StorageClassName = "essd"
 	})
 	alike := ours.DeepCopy()
-	theirs := testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" })
+	theirs := provisionertest.Volume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" })
 	n := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{topology.ZoneKey: "zone-a"}}}
 	csiNode := &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
-		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "i-node-1", TopologyKeys: []string{topology.ZoneKey}}}},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: provisionertest.DriverName, NodeID: "i-node-1", TopologyKeys: []string{topology.ZoneKey}}}},
 	}
 	n.Annotations, n.ManagedFields = map[string]string{"a": "b"}, managed
 	csiNode.Spec.Drivers = append([]storagev1.CSINodeDriver{{Name: "other"}}, csiNode.Spec.Drivers...)
 	attachment := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"a": "b"}},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("d-1")}},
-		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: provisionertest.DriverName, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("d-1")},
+		},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true},
 	}
-	unassigned := testClaim(func(c *v1.PersistentVolumeClaim) {
+	unassigned := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
 		c.ManagedFields = managed
 		delete(c.Annotations, request.AnnStorageProvisioner)
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
-	trimmed := newTrimmer(Config{DriverName: driverName, SourceFinalizer: sourceFinalizer}).trim
+	trimmed := newTrimmer(Config{DriverName: provisionertest.DriverName, SourceFinalizer: sourceFinalizer}).trim
 	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
 			if _, err := trimmed(object); err != nil {
@@ -108,13 +69,16 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	want := testClaim(func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnBetaStorageProvisioner] = driverName })
+	want := provisionertest.Claim(func(c *v1.PersistentVolumeClaim) {
+		c.Annotations[request.AnnBetaStorageProvisioner] = provisionertest.DriverName
+	})
 	same("a claim that waits", pending, want)
-	same("a claim that nobody was assigned to yet", unassigned, testClaim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) }))
+	want = provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) })
+	same("a claim that nobody was assigned to yet", unassigned, want)
 	same("a bound claim", bound.Spec, v1.PersistentVolumeClaimSpec{VolumeName: "d-1"})
 	same("its annotations", bound.Annotations, map[string]string(nil))
 	same("a claim that is a source", source.Finalizers, []string{"kubernetes.io/pvc-protection", sourceFinalizer})
-	same("its annotations", source.Annotations, map[string]string{request.AnnStorageProvisioner: driverName})
+	same("its annotations", source.Annotations, map[string]string{request.AnnStorageProvisioner: provisionertest.DriverName})
 	if ours.Spec.NodeAffinity != alike.Spec.NodeAffinity {
 		t.Error("volumes of one zone don't share their affinity")
 	}
@@ -122,7 +86,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	if foreign.UID != "0f1e" || foreign.ResourceVersion != "7" || bound.Labels != nil {
 		t.Errorf("got %+v, %+v", foreign.ObjectMeta, bound.ObjectMeta)
 	}
-	isDeletable := request.IsMadeBy(ours, driverName) && request.HasFinalizer(ours) && ours.Status.Phase == v1.VolumeReleased &&
+	isDeletable := request.IsMadeBy(ours, provisionertest.DriverName) && request.HasFinalizer(ours) && ours.Status.Phase == v1.VolumeReleased &&
 		ours.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 	if !isDeletable || ours.Spec.CSI.VolumeHandle != "d-1" || ours.Spec.StorageClassName != "essd" || request.ClaimUID(ours) != "0f1e" {
 		t.Errorf("a volume of ours: %+v", ours)
@@ -135,7 +99,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	if n.Annotations != nil || n.ManagedFields != nil {
 		t.Errorf("a node: %+v", n)
 	}
-	if len(csiNode.Spec.Drivers) != 1 || csiNode.Spec.Drivers[0].Name != driverName {
+	if len(csiNode.Spec.Drivers) != 1 || csiNode.Spec.Drivers[0].Name != provisionertest.DriverName {
 		t.Errorf("a CSINode: %+v", csiNode.Spec)
 	}
 	if attachment.Status.Attached || attachment.Annotations != nil || *attachment.Spec.Source.PersistentVolumeName != "d-1" || attachment.Spec.NodeName != "node-1" {

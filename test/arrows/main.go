@@ -112,6 +112,10 @@ var rules = map[string]rule{
 		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
 		unreached: []string{clientGo},
 	},
+	"provisioner/capacity": {
+		allowed:   []string{module + "/provisioner/stock", module + "/topology", csiSpec, grpc, clientGo, klog, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
+		unreached: []string{module + "/provisioner/watch", module + "/provisioner/journal", module + "/provisioner/csiconn"},
+	},
 	"provisioner/watch": {
 		allowed:   []string{module + "/provisioner/request", clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/csiconn"},

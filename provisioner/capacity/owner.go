@@ -1,22 +1,14 @@
-package provisioner
+package capacity
 
 import (
 	"context"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
-
-// PodReference names the Pod of this process, for events. kubectl describe shows
-// those that have its UID.
-func PodReference(namespace, name, uid string) *v1.ObjectReference {
-	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)}
-}
 
 // Owner returns a reference to the object that is level owners above a Pod: 0
 // for the Pod itself, 1 for its ReplicaSet, 2 for that one's Deployment.

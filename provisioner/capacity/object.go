@@ -1,4 +1,4 @@
-package provisioner
+package capacity
 
 import (
 	"crypto/sha256"
@@ -22,26 +22,26 @@ const (
 	managedBy      = "disk-provisioner"
 )
 
-// ourObjects selects the CSIStorageCapacity objects that are ours.
-func ourObjects(driver string) string {
+// selectorOf selects the CSIStorageCapacity objects that are ours.
+func selectorOf(driver string) string {
 	return driverLabel + "=" + driver + "," + managedByLabel + "=" + managedBy
 }
 
-// scope is what one CSIStorageCapacity object speaks of: a class in one zone, or
-// in all places but some zones. A node without a zone label is such a place.
+// scope is what one CSIStorageCapacity object is about: a class in one zone, or
+// everywhere except in some zones, also on nodes without a zone label.
 type scope struct {
-	class string
-	zone  string   // empty in the scope of a general object
-	but   []string // sorted
+	class  string
+	zone   string   // empty in the scope of a general object
+	except []string // sorted
 }
 
-// name is the same for the same scope at all times, so that no object is made
-// twice, and differs for different ones, for the scope of an object is for good.
-// The name of a zone's object is the one that earlier versions gave it.
+// name is a hash of the scope: equal scopes have one object, and different ones have
+// different objects, for the scope of an object is immutable. The name of a zone's object
+// is the one that earlier versions gave it.
 func (s scope) name(driver string) string {
 	where := s.zone
-	if len(s.but) > 0 {
-		where = "!" + strings.Join(s.but, ",") // no zone's name begins so
+	if len(s.except) > 0 {
+		where = "!" + strings.Join(s.except, ",") // no zone's name begins so
 	}
 	sum := sha256.Sum256([]byte(driver + "/" + s.class + "/" + where))
 	return "topodisk-" + hex.EncodeToString(sum[:10])
@@ -52,9 +52,9 @@ func (s scope) selector() *metav1.LabelSelector {
 	switch {
 	case s.zone != "":
 		return &metav1.LabelSelector{MatchLabels: map[string]string{topology.WellKnownZoneKey: s.zone}}
-	case len(s.but) > 0:
+	case len(s.except) > 0:
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: topology.WellKnownZoneKey, Operator: metav1.LabelSelectorOpNotIn, Values: s.but},
+			{Key: topology.WellKnownZoneKey, Operator: metav1.LabelSelectorOpNotIn, Values: s.except},
 		}}
 	}
 	return &metav1.LabelSelector{} // every node
@@ -68,13 +68,13 @@ func scopeOf(object *storagev1.CSIStorageCapacity) scope {
 	return s
 }
 
-// object returns an object that says how large a volume is to be had in its scope.
-func (c *capacities) object(s scope, bytes int64) *storagev1.CSIStorageCapacity {
+// newObject returns an object that says how large a volume there is in its scope.
+func (c Config) newObject(s scope, bytes int64) *storagev1.CSIStorageCapacity {
 	quantity := resource.NewQuantity(bytes, resource.BinarySI)
 	return &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: s.name(c.p.config.DriverName), Namespace: c.p.config.Namespace,
-			Labels: map[string]string{driverLabel: c.p.config.DriverName, managedByLabel: managedBy}, OwnerReferences: c.owners(),
+			Name: s.name(c.DriverName), Namespace: c.Namespace,
+			Labels: map[string]string{driverLabel: c.DriverName, managedByLabel: managedBy}, OwnerReferences: c.owners(),
 		},
 		StorageClassName:  s.class,
 		NodeTopology:      s.selector(),
@@ -83,13 +83,13 @@ func (c *capacities) object(s scope, bytes int64) *storagev1.CSIStorageCapacity 
 	}
 }
 
-// owners returns who the objects go with: without it they would outlive this
-// program, and the scheduler would go on believing them.
-func (c *capacities) owners() []metav1.OwnerReference {
-	if c.p.config.CapacityOwner == nil {
+// owners returns the owner whose deletion deletes the objects: without one they outlive
+// this program, and the scheduler goes on believing them.
+func (c Config) owners() []metav1.OwnerReference {
+	if c.Owner == nil {
 		return nil
 	}
-	return []metav1.OwnerReference{*c.p.config.CapacityOwner}
+	return []metav1.OwnerReference{*c.Owner}
 }
 
 // objectsOf returns the objects of a class.
@@ -103,20 +103,20 @@ func objectsOf(class string, objects []any) []*storagev1.CSIStorageCapacity {
 	return found
 }
 
-// sameObjects says whether what is there is what is wanted.
-func sameObjects(wanted, shown []*storagev1.CSIStorageCapacity) bool {
-	return len(wanted) == len(shown) && !slices.ContainsFunc(wanted, func(want *storagev1.CSIStorageCapacity) bool {
-		return !slices.ContainsFunc(shown, func(now *storagev1.CSIStorageCapacity) bool { return now.Name == want.Name && sameObject(now, want) })
+// equalObjects says whether the objects that exist are the desired ones.
+func equalObjects(desired, shown []*storagev1.CSIStorageCapacity) bool {
+	return len(desired) == len(shown) && !slices.ContainsFunc(desired, func(want *storagev1.CSIStorageCapacity) bool {
+		return !slices.ContainsFunc(shown, func(now *storagev1.CSIStorageCapacity) bool { return now.Name == want.Name && equalObject(now, want) })
 	})
 }
 
-// sameObject compares all of an object of one name that ever changes.
-func sameObject(a, b *storagev1.CSIStorageCapacity) bool {
+// equalObject compares what is mutable of an object.
+func equalObject(a, b *storagev1.CSIStorageCapacity) bool {
 	return equality.Semantic.DeepEqual(a.Capacity, b.Capacity) && equality.Semantic.DeepEqual(a.MaximumVolumeSize, b.MaximumVolumeSize) &&
 		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }
 
-// sizes are those of the largest volumes that are to be had of a class, in bytes.
+// sizes are those of the largest volumes that there are of a class, in bytes.
 type sizes struct {
 	general int64            // in any zone
 	zones   map[string]int64 // in each zone that is, or may be, an exception
@@ -137,8 +137,8 @@ func sizesOf(objects []*storagev1.CSIStorageCapacity) sizes {
 	return said
 }
 
-// of returns what is to be had in a zone: everything, unless it is known to have less.
-func (s sizes) of(zone string) int64 {
+// in returns the size in a zone: unlimited, unless it is known to have less.
+func (s sizes) in(zone string) int64 {
 	if bytes, ok := s.zones[zone]; ok {
 		return bytes
 	}

@@ -1,68 +1,124 @@
-package provisioner
+package capacity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
 
-// capacityBench is capacities whose cache shows just what the API server has.
-type capacityBench struct {
-	*bench
-	*capacities
-	t       *testing.T
-	classes cache.Store
+// scriptedDriver answers with the capacities of zones.
+type scriptedDriver struct {
+	capacity map[string]int64 // by zone
+	code     codes.Code       // of zones that capacity doesn't have; Unavailable if none
+	calls    int
 }
 
-func newCapacityBench(t *testing.T, classes ...*storagev1.StorageClass) *capacityBench {
+func (d *scriptedDriver) GetCapacity(_ context.Context, in *csi.GetCapacityRequest, _ ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
+	d.calls++
+	bytes, ok := d.capacity[in.GetAccessibleTopology().GetSegments()[topology.WellKnownZoneKey]]
+	if in.AccessibleTopology == nil && len(d.capacity) > 0 {
+		bytes, ok = slices.Max(slices.Collect(maps.Values(d.capacity))), true
+	}
+	if !ok {
+		return nil, status.Error(cmp.Or(d.code, codes.Unavailable), "no answer is scripted")
+	}
+	return &csi.GetCapacityResponse{AvailableCapacity: bytes}, nil
+}
+
+// nodeZones is a Topology of nodes in some zones.
+type nodeZones []string
+
+func (z nodeZones) Require(topology.Question) (*csi.TopologyRequirement, error) {
+	if len(z) == 0 {
+		return nil, &topology.Error{Reason: topology.NoTopology, Err: errors.New("no node")}
+	}
+	return &csi.TopologyRequirement{Requisite: terms(z...)}, nil
+}
+
+func terms(zones ...string) (terms []*csi.Topology) {
+	for _, zone := range zones {
+		terms = append(terms, &csi.Topology{Segments: map[string]string{topology.WellKnownZoneKey: zone}})
+	}
+	return terms
+}
+
+// bench is a Controller whose cache shows just what the API server has.
+type bench struct {
+	*Controller
+	t        *testing.T
+	api      *fake.Clientset
+	scripted *scriptedDriver
+	clock    time.Time
+}
+
+func newBench(t *testing.T, classes ...*storagev1.StorageClass) *bench {
 	t.Helper()
-	b := newBench(t, []answer{soldOutAnswer()}, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}})
-	b.config.CapacityThreads = 2
-	b.config.Capacity, b.config.CapacityPoll, b.config.Namespace = true, time.Minute, "kube-system"
-	b.zones.requirement.Requisite = append(b.zones.requirement.Requisite, inZone("zone-b").requirement.Requisite...)
+	b := &bench{
+		t: t, scripted: &scriptedDriver{}, clock: time.Unix(1700000000, 0),
+		api: fake.NewClientset(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: provisionertest.DriverName}}),
+	}
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	for _, class := range classes {
 		if err := store.Add(class); err != nil {
 			t.Fatal(err)
 		}
 	}
-	objects := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	return &capacityBench{bench: b, capacities: newCapacities(b.Provisioner, b.api, store, objects), t: t, classes: store}
+	now := func() time.Time { return b.clock }
+	b.Controller = NewController(Config{
+		DriverName: provisionertest.DriverName, Namespace: "kube-system", Threads: 2, PollInterval: time.Minute, Timeout: 10 * time.Second,
+		RetryStart: time.Hour, RetryMax: time.Hour, // no retry comes while a test works the queue off
+		Parameters: func(class *storagev1.StorageClass) (map[string]string, error) {
+			if class.Parameters["wrong"] != "" {
+				return nil, errors.New("no volume can be made of the class")
+			}
+			return class.Parameters, nil
+		},
+	}, b.api, b.scripted, nodeZones{"zone-a", "zone-b"}, stock.New(now), store, cache.NewStore(cache.MetaNamespaceKeyFunc), now)
+	t.Cleanup(b.queue.ShutDown)
+	return b
 }
 
 // tellsCapacity has the driver say how much there is in each zone.
-func (b *capacityBench) tellsCapacity(said map[string]int64) {
-	b.config.DriverTellsCapacity, b.driver.capacity = true, said
+func (b *bench) tellsCapacity(said map[string]int64) {
+	b.config.GetCapacity, b.scripted.capacity = true, said
 }
 
 // work works the queue off, and leaves the cache as it is.
-func (b *capacityBench) work() {
+func (b *bench) work() {
 	b.t.Helper()
-	b.refresh()
+	b.enqueueAll()
 	for b.queue.Len() > 0 {
-		b.next(b.t.Context())
+		b.processNext(b.t.Context())
 	}
 }
 
 // settle works the queue off and lets the cache catch up.
-func (b *capacityBench) settle() {
+func (b *bench) settle() {
 	b.t.Helper()
 	b.work()
 	var now []any
@@ -74,7 +130,7 @@ func (b *capacityBench) settle() {
 	}
 }
 
-func (b *capacityBench) written() []storagev1.CSIStorageCapacity {
+func (b *bench) written() []storagev1.CSIStorageCapacity {
 	b.t.Helper()
 	list, err := b.api.StorageV1().CSIStorageCapacities("kube-system").List(b.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -103,7 +159,7 @@ func reads(objects []storagev1.CSIStorageCapacity, class, zone string) int64 {
 }
 
 // checkReads checks what the scheduler reads of class essd.
-func (b *capacityBench) checkReads(objects int, want map[string]int64) {
+func (b *bench) checkReads(objects int, want map[string]int64) {
 	b.t.Helper()
 	written := b.written()
 	if len(written) != objects {
@@ -116,16 +172,16 @@ func (b *capacityBench) checkReads(objects int, want map[string]int64) {
 	}
 }
 
-func (b *capacityBench) isAnnounced() bool {
+func (b *bench) isEnabled() bool {
 	b.t.Helper()
-	driver, err := b.api.StorageV1().CSIDrivers().Get(b.t.Context(), driverName, metav1.GetOptions{})
+	driver, err := b.api.StorageV1().CSIDrivers().Get(b.t.Context(), provisionertest.DriverName, metav1.GetOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return ptr.Deref(driver.Spec.StorageCapacity, false)
 }
 
-func objectActions(b *capacityBench, verb string) int {
+func objectActions(b *bench, verb string) int {
 	n := 0
 	for _, a := range b.api.Actions() {
 		if a.Matches(verb, "csistoragecapacities") {
@@ -138,22 +194,22 @@ func objectActions(b *capacityBench, verb string) int {
 const all = math.MaxInt64
 
 func TestOneObjectAClassSpeaksOfEverywhere(t *testing.T) {
-	immediate, foreign := testClass(nil), testClass(nil)
+	immediate, foreign := provisionertest.Class(nil), provisionertest.Class(nil)
 	immediate.Name, immediate.VolumeBindingMode = "immediate", ptr.To(storagev1.VolumeBindingImmediate)
 	foreign.Name, foreign.Provisioner = "foreign", "other.csi"
-	b := newCapacityBench(t, testClass(nil), immediate, foreign)
+	b := newBench(t, provisionertest.Class(nil), immediate, foreign)
 	for range 2 { // the second look changes nothing
 		b.settle()
 	}
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, "zone-never-seen": all, nowhere: all})
 	object := b.written()[0]
-	if object.Labels[driverLabel] != driverName || object.Labels[managedByLabel] != managedBy {
+	if object.Labels[driverLabel] != provisionertest.DriverName || object.Labels[managedByLabel] != managedBy {
 		t.Errorf("labels %v", object.Labels)
 	}
 	if creates, lists := objectActions(b, "create"), objectActions(b, "list"); creates != 1 || lists != 5 {
 		t.Errorf("%d objects were made with %d lists, of which four are the test's; want 1 and 5", creates, lists)
 	}
-	b.config.CapacityForImmediate = true
+	b.config.ForImmediate = true
 	b.settle()
 	if n := len(b.written()); n != 2 {
 		t.Errorf("with immediate classes: %d objects", n)
@@ -161,41 +217,38 @@ func TestOneObjectAClassSpeaksOfEverywhere(t *testing.T) {
 }
 
 func TestWithoutNodesAClassHasItsObject(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
-	b.bench.zones.requirement, b.bench.zones.err = nil, &topology.Error{Reason: topology.NoTopology, Err: errors.New("no node")}
+	b := newBench(t, provisionertest.Class(nil))
+	b.topology = nodeZones{}
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, nowhere: all})
 }
 
 func TestTheSchedulerIsToldOnlyOnceTheObjectsAreThere(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
-	if err := b.announce(t.Context(), announcement); err != nil || b.isAnnounced() {
+	b := newBench(t, provisionertest.Class(nil))
+	if err := b.syncCSIDriver(t.Context(), csiDriver); err != nil || b.isEnabled() {
 		t.Fatalf("announced without objects: %v", err)
 	}
 	b.settle()
-	if err := b.announce(t.Context(), announcement); err != nil || !b.isAnnounced() {
+	if err := b.syncCSIDriver(t.Context(), csiDriver); err != nil || !b.isEnabled() {
 		t.Errorf("not announced: %v", err)
 	}
 	patches := len(b.api.Actions())
-	if err := b.announce(t.Context(), announcement); err != nil || len(b.api.Actions()) != patches+1 {
+	if err := b.syncCSIDriver(t.Context(), csiDriver); err != nil || len(b.api.Actions()) != patches+1 {
 		t.Errorf("announced again: %v", b.api.Actions()[patches:])
 	}
 }
 
 // sellOut has the driver refuse 20 GiB of class essd in zone-a.
-func (b *capacityBench) sellOut() {
-	both := b.bench.zones.requirement
-	b.bench.zones.requirement = inZone("zone-a").requirement
-	_, _, _ = b.provision(b.t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
-	b.bench.zones.requirement = both
+func (b *bench) sellOut() {
+	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: terms("zone-a"), Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, b.clock)
 }
 
 func TestASoldOutZoneIsAnExceptionForAWhile(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	b.sellOut()
 	b.settle()
-	b.checkReads(2, map[string]int64{"zone-a": 20*gib - 1, "zone-b": all, "zone-never-seen": all, nowhere: all})
+	b.checkReads(2, map[string]int64{"zone-a": 20*provisionertest.GiB - 1, "zone-b": all, "zone-never-seen": all, nowhere: all})
 	b.clock = b.clock.Add(stock.FirstPause)
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
@@ -212,25 +265,26 @@ func TestNoZoneIsUncoveredBetweenTwoWrites(t *testing.T) {
 		{"zone-a": 32 << 40, "zone-b": 32 << 40, "zone-c": 32 << 40},
 		{"zone-a": 64 << 40, "zone-b": 0, "zone-c": 32 << 40},
 	}
-	b := newCapacityBench(t, testClass(nil))
-	b.bench.zones.requirement.Requisite = append(b.bench.zones.requirement.Requisite, inZone("zone-c").requirement.Requisite...)
+	b := newBench(t, provisionertest.Class(nil))
+	b.topology = nodeZones{"zone-a", "zone-b", "zone-c"}
 	b.tellsCapacity(words[0])
 	b.settle()
 	places := []string{"zone-a", "zone-b", "zone-c", "zone-never-seen", nowhere}
 	for from := range words {
 		for to := range words {
-			b.driver.capacity = words[from]
+			b.scripted.capacity = words[from]
 			b.settle()
 			begin := b.written()
 			var steps [][]storagev1.CSIStorageCapacity
 			b.api.PrependReactor("*", "csistoragecapacities", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				list, err := b.api.Tracker().List(storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"), storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"), "kube-system")
+				resource, kind := storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"), storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity")
+				list, err := b.api.Tracker().List(resource, kind, "kube-system")
 				if err == nil {
 					steps = append(steps, list.(*storagev1.CSIStorageCapacityList).Items) // before each request: after the one before it
 				}
 				return false, nil, err
 			})
-			b.driver.capacity = words[to]
+			b.scripted.capacity = words[to]
 			b.settle()
 			b.api.ReactionChain = b.api.ReactionChain[1:]
 			end := b.written()
@@ -253,7 +307,7 @@ func TestNoZoneIsUncoveredBetweenTwoWrites(t *testing.T) {
 
 // The cache shows neither what was written nor what was deleted last.
 func TestALateCacheLeavesNoClassUncovered(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	first := b.objects.List()
 	b.sellOut()
@@ -267,54 +321,54 @@ func TestALateCacheLeavesNoClassUncovered(t *testing.T) {
 }
 
 func TestARefusalForWhatOneNodeTakesSaysNothingOfItsZone(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
-	b.bench.zones.requirement = inZone("zone-a").requirement
-	b.bench.zones.requirement.Requisite[0].Segments["node.csi.alibabacloud.com/disktype.cloud_essd"] = "available"
-	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
-	if most := b.refusals.Most(testClass(nil), "zone-a"); most != math.MaxInt64 {
+	b := newBench(t, provisionertest.Class(nil))
+	requisite := terms("zone-a")
+	requisite[0].Segments["node.csi.alibabacloud.com/disktype.cloud_essd"] = "available"
+	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: requisite, Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, b.clock)
+	if most := b.refusals.Most(provisionertest.Class(nil), "zone-a"); most != math.MaxInt64 {
 		t.Errorf("got %d", most)
 	}
 }
 
 func TestTheDriversWordCounts(t *testing.T) {
-	b := newCapacityBench(t, testClass(map[string]string{"type": "cloud_essd"}))
+	b := newBench(t, provisionertest.Class(map[string]string{"type": "cloud_essd"}))
 	b.tellsCapacity(map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40, "zone-never-seen": 64 << 40, nowhere: 64 << 40})
-	b.driver.capacity = map[string]int64{"zone-b": 64 << 40} // of zone-a it doesn't say any more
+	b.scripted.capacity = map[string]int64{"zone-b": 64 << 40} // of zone-a it doesn't say any more
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
-	b.driver.capacity = nil // nor anything
+	b.scripted.capacity = nil // nor anything
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40, nowhere: 64 << 40})
-	b.driver.capacity = map[string]int64{"zone-a": 0, "zone-b": 0}
+	b.scripted.capacity = map[string]int64{"zone-a": 0, "zone-b": 0}
 	b.settle()
 	b.checkReads(3, map[string]int64{"zone-a": 0, "zone-b": 0, "zone-never-seen": all, nowhere: all})
-	b.driver.capacity = map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40}
+	b.scripted.capacity = map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40}
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40})
 }
 
 func TestADriverThatIsAwayHidesNoClass(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.tellsCapacity(nil)
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
-	if b.driver.capacities != 1 {
-		t.Errorf("a driver that doesn't answer was asked %d times for one class", b.driver.capacities)
+	if b.scripted.calls != 1 {
+		t.Errorf("a driver that doesn't answer was asked %d times for one class", b.scripted.calls)
 	}
 }
 
 // A class that the driver can't read must not look sold out: the claim's event says what is wrong with it.
 func TestAWrongClassIsNotSoldOut(t *testing.T) {
 	for name, class := range map[string]*storagev1.StorageClass{
-		"to the driver":      testClass(map[string]string{"type": "cloud_nonsense"}),
-		"to the provisioner": testClass(map[string]string{"topodisk.io/strict-topology": "perhaps"}),
+		"to the driver":      provisionertest.Class(map[string]string{"type": "cloud_nonsense"}),
+		"to the provisioner": provisionertest.Class(map[string]string{"topodisk.io/strict-topology": "perhaps"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newCapacityBench(t, class)
+			b := newBench(t, class)
 			b.tellsCapacity(nil)
-			b.driver.capacityCode = codes.InvalidArgument
+			b.scripted.code = codes.InvalidArgument
 			b.settle()
 			b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
 		})
@@ -322,22 +376,22 @@ func TestAWrongClassIsNotSoldOut(t *testing.T) {
 }
 
 func TestAZoneScaledToZeroKeepsItsException(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.tellsCapacity(map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
 	b.settle()
-	b.bench.zones.requirement = inZone("zone-b").requirement
+	b.topology = nodeZones{"zone-b"}
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
-	b.driver.capacity["zone-a"] = 64 << 40
+	b.scripted.capacity["zone-a"] = 64 << 40
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": 64 << 40, "zone-b": 64 << 40})
 }
 
 // before writes the objects of the version before exceptions: one a zone.
-func (b *capacityBench) before(said map[string]int64) {
+func (b *bench) before(said map[string]int64) {
 	b.t.Helper()
 	for zone, bytes := range said {
-		object := b.object(scope{class: "essd", zone: zone}, bytes)
+		object := b.config.newObject(scope{class: "essd", zone: zone}, bytes)
 		if _, err := b.api.StorageV1().CSIStorageCapacities("kube-system").Create(b.t.Context(), object, metav1.CreateOptions{}); err != nil {
 			b.t.Fatal(err)
 		}
@@ -348,7 +402,7 @@ func (b *capacityBench) before(said map[string]int64) {
 }
 
 func TestObjectsOfTheVersionBeforeAreTakenOver(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.before(map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40})
 	b.tellsCapacity(map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40})
 	b.settle()
@@ -359,11 +413,11 @@ func TestObjectsOfTheVersionBeforeAreTakenOver(t *testing.T) {
 }
 
 func TestObjectsOfClassesThatAreGoneGo(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	b.sellOut()
 	b.settle()
-	if err := b.classes.Delete(testClass(nil)); err != nil {
+	if err := b.classes.Delete(provisionertest.Class(nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.settle()
@@ -373,51 +427,57 @@ func TestObjectsOfClassesThatAreGoneGo(t *testing.T) {
 func TestNothingSoldOutIsAnObjectAClass(t *testing.T) {
 	var classes []*storagev1.StorageClass
 	for _, name := range []string{"essd", "other"} {
-		class := testClass(nil)
+		class := provisionertest.Class(nil)
 		class.Name = name
 		classes = append(classes, class)
 	}
-	b := newCapacityBench(t, classes...)
-	said := map[string]int64{}
+	b := newBench(t, classes...)
+	zones, said := nodeZones{"zone-a", "zone-b"}, map[string]int64{}
 	for n := range 20 {
-		zone := fmt.Sprintf("zone-%d", n)
-		said[zone] = 64 << 40
-		b.bench.zones.requirement.Requisite = append(b.bench.zones.requirement.Requisite, inZone(zone).requirement.Requisite...)
+		zones = append(zones, fmt.Sprintf("zone-%d", n))
 	}
-	said["zone-a"], said["zone-b"] = 64<<40, 64<<40
+	for _, zone := range zones {
+		said[zone] = 64 << 40
+	}
+	b.topology = zones
 	b.tellsCapacity(said)
 	b.settle()
 	b.checkReads(2, map[string]int64{"zone-0": 64 << 40, "zone-19": 64 << 40})
 }
 
 func TestCapacitiesEndWithTheirContext(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { b.run(ctx); close(done) }()
-	eventually(t, "an object was made", func() bool { return objectActions(b, "create") == 1 })
-	cancel()
-	<-done
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, provisionertest.Class(nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { b.Run(ctx); close(done) }()
+		synctest.Wait()
+		if creates := objectActions(b, "create"); creates != 1 {
+			t.Errorf("%d objects were made", creates)
+		}
+		cancel()
+		<-done
+	})
 }
 
 func TestWithdrawnCapacitiesLeaveNothing(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
+	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	b.sellOut()
 	b.settle()
-	foreign := b.object(scope{class: "essd", zone: "zone-c"}, 0)
-	foreign.Name, foreign.Labels = "foreign", map[string]string{driverLabel: driverName, managedByLabel: "external-provisioner"}
+	foreign := b.config.newObject(scope{class: "essd", zone: "zone-c"}, 0)
+	foreign.Name, foreign.Labels = "foreign", map[string]string{driverLabel: provisionertest.DriverName, managedByLabel: "external-provisioner"}
 	if _, err := b.api.StorageV1().CSIStorageCapacities("kube-system").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.announce(t.Context(), announcement); err != nil || !b.isAnnounced() {
+	if err := b.syncCSIDriver(t.Context(), csiDriver); err != nil || !b.isEnabled() {
 		t.Fatalf("not announced: %v", err)
 	}
 	b.api.ClearActions()
 	for _, want := range []int{2, 0} {
-		deleted, err := WithdrawCapacities(t.Context(), b.api, driverName, "kube-system")
-		if err != nil || deleted != want || b.isAnnounced() {
-			t.Fatalf("%d deleted, want %d; announced %v, %v", deleted, want, b.isAnnounced(), err)
+		deleted, err := Withdraw(t.Context(), b.api, provisionertest.DriverName, "kube-system")
+		if err != nil || deleted != want || b.isEnabled() {
+			t.Fatalf("%d deleted, want %d; announced %v, %v", deleted, want, b.isEnabled(), err)
 		}
 	}
 	if left := b.written(); len(left) != 1 || left[0].Name != "foreign" {
@@ -447,30 +507,30 @@ func TestWithdrawingGoesAsFarAsItMay(t *testing.T) {
 		"patch driver":  {"patch", "csidrivers", true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newCapacityBench(t, testClass(nil))
+			b := newBench(t, provisionertest.Class(nil))
 			b.tellsCapacity(map[string]int64{"zone-a": 1 << 40, "zone-b": 1 << 40})
 			b.settle()
-			if err := b.announce(t.Context(), announcement); err != nil {
+			if err := b.syncCSIDriver(t.Context(), csiDriver); err != nil {
 				t.Fatal(err)
 			}
 			b.api.PrependReactor(test.verb, test.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("forbidden here")
 			})
-			if _, err := WithdrawCapacities(t.Context(), b.api, driverName, "kube-system"); err == nil {
+			if _, err := Withdraw(t.Context(), b.api, provisionertest.DriverName, "kube-system"); err == nil {
 				t.Error("no error")
 			}
 			b.api.ReactionChain = b.api.ReactionChain[1:]
-			if b.isAnnounced() != test.announced || len(b.written()) != test.left {
-				t.Errorf("announced %v, %d objects are left", b.isAnnounced(), len(b.written()))
+			if b.isEnabled() != test.announced || len(b.written()) != test.left {
+				t.Errorf("announced %v, %d objects are left", b.isEnabled(), len(b.written()))
 			}
 		})
 	}
 }
 
 func TestRaisedObjectsAreNotRaisedAgain(t *testing.T) {
-	b := newCapacityBench(t, testClass(nil))
-	object := b.object(scope{class: "essd"}, all)
-	if err := raise(t.Context(), b.api, object); err != nil || objectActions(b, "update") != 0 {
+	b := newBench(t, provisionertest.Class(nil))
+	object := b.config.newObject(scope{class: "essd"}, all)
+	if err := removeLimit(t.Context(), b.api, object); err != nil || objectActions(b, "update") != 0 {
 		t.Errorf("%v, %d updates", err, objectActions(b, "update"))
 	}
 	if q := resource.NewQuantity(all, resource.BinarySI); q.Cmp(*object.Capacity) != 0 {

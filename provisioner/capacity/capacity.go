@@ -1,0 +1,212 @@
+// Package capacity tells the scheduler by CSIStorageCapacity objects how large a volume
+// each class can have where. A class has one general object for every place, and one for
+// each zone that has less, which the general object excludes (Kubernetes: "Storage
+// Capacity"). So a zone without a node, and a node that an autoscaler only plans, never
+// count as full.
+package capacity
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/stock"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// Config is what an operator and the driver's capabilities say of capacities.
+type Config struct {
+	DriverName   string
+	Namespace    string                 // of the objects
+	Owner        *metav1.OwnerReference // of the objects; nil for none
+	Threads      int                    // classes worked on at the same time
+	PollInterval time.Duration          // how often the driver is asked about every class
+	Timeout      time.Duration          // of one call to the driver
+	RetryStart   time.Duration          // back-off after a first failure; doubles with each one
+	RetryMax     time.Duration          // longest back-off
+	ForImmediate bool                   // also for classes that bind at once
+	GetCapacity  bool                   // the driver's GET_CAPACITY
+
+	// Parameters returns the parameters of a class for the driver. An error says that no
+	// volume can be made of the class.
+	Parameters func(*storagev1.StorageClass) (map[string]string, error)
+}
+
+// Driver is what is asked of the CSI driver.
+type Driver interface {
+	// GetCapacity says how large a volume there is in a topology, or anywhere. It is called only if Config.GetCapacity.
+	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
+}
+
+// Topology is what is asked of the cluster's zones.
+type Topology interface {
+	// Require says where a volume may be.
+	Require(topology.Question) (*csi.TopologyRequirement, error)
+}
+
+// csiDriver is the key of the queue for the CSIDriver object. No class has an empty name.
+const csiDriver = ""
+
+// Controller keeps the CSIStorageCapacity objects of every class up to date, and the
+// storageCapacity of the CSIDriver object true.
+type Controller struct {
+	config   Config
+	client   kubernetes.Interface
+	driver   Driver
+	topology Topology
+	refusals *stock.Refusals
+	classes  cache.Store
+	objects  cache.Store // CSIStorageCapacity objects, by NewInformer
+	now      func() time.Time
+	queue    workqueue.TypedRateLimitingInterface[string] // names of classes, and csiDriver
+
+	enabled atomic.Bool // storageCapacity of the CSIDriver was set
+}
+
+// NewInformer returns an informer of the CSIStorageCapacity objects that a Controller
+// of the driver has written.
+func NewInformer(client kubernetes.Interface, driver, namespace string, resync time.Duration) cache.SharedIndexInformer {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selectorOf(driver) }))
+	return factory.Storage().V1().CSIStorageCapacities().Informer()
+}
+
+// NewController returns a Controller that writes nothing before Run. It hears of new
+// refusals by itself; Enqueue tells it of classes and objects.
+func NewController(
+	config Config, client kubernetes.Interface, driver Driver, zones Topology, refusals *stock.Refusals, classes, objects cache.Store, now func() time.Time,
+) *Controller {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryStart, config.RetryMax)
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "capacities"})
+	c := &Controller{
+		config: config, client: client, driver: driver, topology: zones, refusals: refusals, classes: classes, objects: objects, now: now, queue: queue,
+	}
+	refusals.OnChange(c.refusalChanged)
+	return c
+}
+
+// Run works until ctx ends. It looks at every class at once, and again every poll interval.
+func (c *Controller) Run(ctx context.Context) {
+	var group utilwait.Group
+	for range c.config.Threads {
+		group.StartWithContext(ctx, func(ctx context.Context) {
+			for c.processNext(ctx) {
+			}
+		})
+	}
+	group.StartWithContext(ctx, c.poll)
+	<-ctx.Done()
+	c.queue.ShutDown()
+	group.Wait()
+}
+
+// Enqueue has a class looked at, as it or one of its objects has changed.
+func (c *Controller) Enqueue(class string) { c.queue.Add(class) }
+
+func (c *Controller) poll(ctx context.Context) {
+	utilwait.UntilWithContext(ctx, func(context.Context) {
+		c.enqueueAll()
+		c.queue.Add(csiDriver)
+	}, c.config.PollInterval)
+}
+
+// enqueueAll has every class looked at, and every name of a class that objects are left of.
+func (c *Controller) enqueueAll() {
+	for _, object := range c.classes.List() {
+		if class := object.(*storagev1.StorageClass); c.isPublished(class) {
+			c.queue.Add(class.Name)
+		}
+	}
+	for _, object := range c.objects.List() {
+		c.queue.Add(object.(*storagev1.CSIStorageCapacity).StorageClassName)
+	}
+}
+
+// refusalChanged has the class looked at now, and again when the refusal has ended.
+func (c *Controller) refusalChanged(class string, until time.Time) {
+	c.queue.Add(class)
+	if left := until.Sub(c.now()); left > 0 {
+		c.queue.AddAfter(class, left)
+	}
+}
+
+// isPublished says whether a class should have objects.
+func (c *Controller) isPublished(class *storagev1.StorageClass) bool {
+	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	return class.Provisioner == c.config.DriverName && (waits || c.config.ForImmediate)
+}
+
+func (c *Controller) processNext(ctx context.Context) bool {
+	key, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(key)
+	sync := c.syncClass
+	if key == csiDriver {
+		sync = c.syncCSIDriver
+	}
+	if err := sync(ctx, key); err != nil {
+		klog.ErrorS(err, "Updating the CSIStorageCapacity objects of a class failed", "class", key)
+		c.queue.AddRateLimited(key)
+		return true
+	}
+	c.queue.Forget(key)
+	if !c.enabled.Load() && key != csiDriver {
+		c.queue.Add(csiDriver)
+	}
+	return true
+}
+
+// syncClass makes the objects of a class the desired ones, and writes nothing if they are.
+func (c *Controller) syncClass(ctx context.Context, name string) error {
+	shown := objectsOf(name, c.objects.List())
+	desired, err := c.desired(ctx, name, shown)
+	if equalObjects(desired, shown) {
+		return err
+	}
+	return errors.Join(err, c.write(ctx, name, desired))
+}
+
+// desired returns the objects that a class should have, those of zones first: none if the
+// class is gone or not published. With an error about what could not be read it returns
+// what follows from the rest.
+func (c *Controller) desired(ctx context.Context, name string, shown []*storagev1.CSIStorageCapacity) ([]*storagev1.CSIStorageCapacity, error) {
+	class := c.class(name)
+	if class == nil {
+		return nil, nil
+	}
+	known, err := c.query(ctx, class, shown)
+	var desired []*storagev1.CSIStorageCapacity
+	var exceptions []string
+	for _, zone := range slices.Sorted(maps.Keys(known.zones)) {
+		if bytes := min(known.zones[zone], c.refusals.Most(class, zone)); bytes < known.general {
+			exceptions = append(exceptions, zone)
+			desired = append(desired, c.config.newObject(scope{class: name, zone: zone}, bytes))
+		}
+	}
+	return append(desired, c.config.newObject(scope{class: name, except: exceptions}, known.general)), err
+}
+
+// class returns a published class, else nil.
+func (c *Controller) class(name string) *storagev1.StorageClass {
+	object, exists, err := c.classes.GetByKey(name)
+	if err != nil || !exists || !c.isPublished(object.(*storagev1.StorageClass)) {
+		return nil
+	}
+	return object.(*storagev1.StorageClass)
+}
