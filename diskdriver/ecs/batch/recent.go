@@ -7,19 +7,15 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-const (
-	// recentKept is for how long what is known of a disk is kept that nothing happens to.
-	recentKept = time.Minute
-	// observationKept is for how long all that a read showed is kept.
-	observationKept = 2 * time.Second
-)
+// recentKept is for how long what is known of a disk is kept that nothing happens to.
+const recentKept = time.Minute
 
 // Recent is what this process has just learned of disks: what the last read showed of each, and the change that it has begun.
 // Both are hints of a moment: a read, or ECS's answer to the next call, has the last word. It is safe for concurrent use.
 type Recent struct {
 	mu       sync.Mutex
 	disks    expiring[knowledge]
-	observed expiring[Observation[disk.Disk]]
+	observed expiring[Observation[disk.Disk]] // large, and many in a crowd: kept while they are fresh
 }
 
 type knowledge struct {
@@ -29,28 +25,28 @@ type knowledge struct {
 
 // NewRecent returns a Recent that knows nothing.
 func NewRecent() *Recent {
-	return &Recent{disks: expiring[knowledge]{kept: recentKept}, observed: expiring[Observation[disk.Disk]]{kept: observationKept}}
+	return &Recent{}
 }
 
 // Begin notes a change of a disk.
 func (r *Recent) Begin(c Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.disks.get(c.Disk).underWay = c
+	r.disks.keep(c.Disk, recentKept).underWay = c
 }
 
 // End forgets the change of a disk.
 func (r *Recent) End(id disk.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.disks.get(id).underWay = Change{}
+	r.disks.keep(id, recentKept).underWay = Change{}
 }
 
 // UnderWay returns the change of a disk that is under way, or one of which nothing is known.
 func (r *Recent) UnderWay(id disk.ID) Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.disks.get(id).underWay
+	c := r.disks.keep(id, recentKept).underWay
 	c.Disk = id
 	return c
 }
@@ -59,14 +55,14 @@ func (r *Recent) UnderWay(id disk.ID) Change {
 func (r *Recent) Changed(id disk.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.disks.get(id).changed = time.Now()
+	r.disks.keep(id, recentKept).changed = time.Now()
 }
 
 // saw notes what a read showed of a disk.
 func (r *Recent) saw(id disk.ID, o Observation[disk.Disk]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	*r.observed.get(id) = o
+	*r.observed.keep(id, o.Received.Sub(o.Sent)) = o
 }
 
 // fresh returns a disk as a read showed it that has just come back, if no call has changed it since that was sent: it says as
@@ -74,41 +70,43 @@ func (r *Recent) saw(id disk.ID, o Observation[disk.Disk]) {
 func (r *Recent) fresh(id disk.ID) (disk.Disk, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.observed.get(id)
-	ok := o.err == nil && o.Found && o.Sent.After(r.disks.get(id).changed) && time.Since(o.Received) < o.Received.Sub(o.Sent)
+	seen := r.observed.values[id]
+	if seen == nil {
+		return disk.Disk{}, false
+	}
+	o := seen.value
+	ok := o.err == nil && o.Found && o.Sent.After(r.disks.keep(id, recentKept).changed) && time.Since(o.Received) < o.Received.Sub(o.Sent)
 	return o.Value, ok
 }
 
-// expiring keeps a value for each disk that was asked for in a span of time, and
-// some longer.
+// expiring keeps values of disks, each for a span of time, and some longer.
 type expiring[V any] struct {
-	kept   time.Duration
 	values map[disk.ID]*expiringValue[V]
 	swept  time.Time
 }
 
 type expiringValue[V any] struct {
 	value V
-	used  time.Time
+	until time.Time
 }
 
-// get returns the value of a disk, the zero one if there was none.
-func (e *expiring[V]) get(id disk.ID) *V {
+// keep returns the value of a disk, the zero one if there was none, which is kept for a span of time from now.
+func (e *expiring[V]) keep(id disk.ID, kept time.Duration) *V {
 	now := time.Now()
-	if now.Sub(e.swept) > e.kept {
-		kept := make(map[disk.ID]*expiringValue[V])
+	if e.values == nil || now.Sub(e.swept) > kept {
+		values := make(map[disk.ID]*expiringValue[V])
 		for other, v := range e.values {
-			if now.Sub(v.used) <= e.kept {
-				kept[other] = v
+			if !v.until.Before(now) {
+				values[other] = v
 			}
 		}
-		e.values, e.swept = kept, now
+		e.values, e.swept = values, now
 	}
 	v := e.values[id]
 	if v == nil {
 		v = &expiringValue[V]{}
 		e.values[id] = v
 	}
-	v.used = now
+	v.until = now.Add(kept)
 	return &v.value
 }

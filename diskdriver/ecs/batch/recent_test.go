@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,26 @@ func TestWhatIsKnownExpires(t *testing.T) {
 		r.Changed("d-renewed")
 		if len(r.disks.values) != 1 {
 			t.Errorf("%d disks are known, want the one that was changed just now", len(r.disks.values))
+		}
+	})
+}
+
+func TestObservationsAreKeptWhileTheyAreFresh(t *testing.T) {
+	const each, took = 20, 120 * time.Millisecond // every 10 ms
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecent()
+		for i := range 500 {
+			time.Sleep(10 * time.Millisecond)
+			for j := range each {
+				id, now := disk.ID(fmt.Sprintf("d-%dx%d", i, j)), time.Now()
+				r.saw(id, Observation[disk.Disk]{Sent: now.Add(-took), Received: now, Found: true, Value: disk.Disk{ID: id}})
+			}
+			if n, most := len(r.observed.values), 3*each*int(took/(10*time.Millisecond)); n > most {
+				t.Fatalf("%d disks are kept after %d were seen, want at most %d", n, (i+1)*each, most)
+			}
+		}
+		if _, ok := r.fresh("d-490x0"); !ok {
+			t.Error("what a read has just shown is gone")
 		}
 	})
 }
