@@ -171,8 +171,12 @@ func TestAReleasedLeaseIsTakenAtOnce(t *testing.T) {
 		if err != nil || lease.Labels["team"] != "storage" {
 			t.Errorf("the Lease has labels %v, %v", lease.Labels, err)
 		}
+		stopped := time.Now()
 		stop()
 		<-tookOver
+		if after := time.Since(stopped); after > time.Second {
+			t.Errorf("taken %s after it was released", after)
+		}
 		stopSecond()
 		for range 2 {
 			if err := <-ended; err != nil {
@@ -254,7 +258,7 @@ func TestALeaseThatNobodyRenewsIsTakenAsSoonAsItExpires(t *testing.T) {
 		lease.Spec.RenewTime = &last // for the last time
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		must(t, err)
-		if after := (<-leads).Sub(last.Time); after < time.Second {
+		if after := (<-leads).Sub(last.Time); after < time.Second || after > 2*time.Second {
 			t.Errorf("taken %s after it was renewed for a second", after)
 		}
 		stop()
