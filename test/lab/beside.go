@@ -2,8 +2,13 @@ package lab
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,7 +63,8 @@ func (l *Lab) InstallBeside(ctx context.Context, path, name string) (*Beside, er
 	return b, err
 }
 
-// rename puts another release's name in the place of one, wherever it is a whole value or the beginning of a name.
+// rename puts another release's name in the place of one, wherever it is a whole value or the beginning of a name; but not
+// where a Role names objects, for programs name those after the driver.
 func rename(value any, from, to string) any {
 	switch v := value.(type) {
 	case string:
@@ -67,7 +73,9 @@ func rename(value any, from, to string) any {
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = rename(v[key], from, to)
+			if key != "resourceNames" {
+				v[key] = rename(v[key], from, to)
+			}
 		}
 	case []any:
 		for i := range v {
@@ -89,4 +97,64 @@ func (b *Beside) Start(container, path string, env, args []string) (*Process, er
 		name: b.install.deployment.Name + "-" + container, path: path, args: slices.Concat(flags, []string{"--kubeconfig=" + b.Kubeconfig}, args),
 		env: append([]string{"POD_NAME=" + b.pod, "NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace}, env...),
 	})
+}
+
+// BesideController is a Pod of the Deployment as processes of this machine: disk-driver and, on its socket, disk-provisioner.
+type BesideController struct {
+	lab                 *Lab
+	driver, provisioner *Process
+}
+
+// StartController starts the Pod with the programs of a directory, and returns when both are alive: disk-provisioner has the
+// Deployment's flags and then args.
+func (b *Beside) StartController(ctx context.Context, programs string, args ...string) (*BesideController, error) {
+	t := b.lab.topodisk
+	var driverPort, provisionerPort int
+	if err := freePorts(&driverPort, &provisionerPort); err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(b.lab.Dir, b.install.deployment.Name+".sock")
+	c := &BesideController{lab: b.lab}
+	var err error
+	if c.driver, err = b.Start(driverName, filepath.Join(programs, driverName), nil, t.cloudArgs(socket, driverPort)); err != nil {
+		return nil, err
+	}
+	if err := t.awaitPage(ctx, c.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
+		return nil, errors.Join(err, c.end(syscall.SIGKILL))
+	}
+	flags := append([]string{"--csi-address=" + socket, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", provisionerPort), "--v=4"}, args...)
+	if c.provisioner, err = b.Start("csi-provisioner", filepath.Join(programs, ProvisionerName), nil, flags); err != nil {
+		return nil, errors.Join(err, c.end(syscall.SIGKILL))
+	}
+	if err := t.awaitPage(ctx, c.provisioner, fmt.Sprintf("http://127.0.0.1:%d/healthz", provisionerPort)); err != nil {
+		return nil, errors.Join(err, c.end(syscall.SIGKILL))
+	}
+	return c, nil
+}
+
+// Kill ends both programs in the middle of whatever they do.
+func (c *BesideController) Kill() error { return c.end(syscall.SIGKILL) }
+
+// Drain ends the provisioner and then the driver with SIGTERM, and gives both the time that a Pod has.
+func (c *BesideController) Drain() error { return c.end(syscall.SIGTERM) }
+
+func (c *BesideController) end(sig syscall.Signal) error {
+	limit := time.After(podGrace)
+	for _, p := range []*Process{c.provisioner, c.driver} {
+		if p == nil {
+			continue
+		}
+		c.lab.MayEnd(p)
+		if err := p.signal(sig); err != nil {
+			return err
+		}
+		select {
+		case <-p.done:
+			c.lab.processes.stop(p, syscall.SIGKILL)
+		case <-limit:
+			c.lab.processes.stop(p, syscall.SIGKILL)
+			return fmt.Errorf("%s runs %s after %s", p.Name, podGrace, sig)
+		}
+	}
+	return nil
 }

@@ -208,8 +208,15 @@ func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
 // driverArgs are the installation's flags for a driver that serves CSI at a socket, and its health and metrics at a port.
 func (t *Topodisk) driverArgs(socket string, port int) ([]string, error) {
 	flags, err := t.install.args(driverName)
-	return append(flags, "--endpoint=unix://"+socket, "--kubeconfig="+t.kubeconfig, "--ecs-endpoint="+t.ecs, "--cluster-id="+ClusterID,
-		"--region="+t.lab.Nodes[0].Region, "--credentials-dir="+t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4"), err
+	return append(append(flags, "--kubeconfig="+t.kubeconfig), t.cloudArgs(socket, port)...), err
+}
+
+// cloudArgs are a driver's flags that say where it serves, and what its cloud is.
+func (t *Topodisk) cloudArgs(socket string, port int) []string {
+	return []string{
+		"--endpoint=unix://" + socket, "--ecs-endpoint=" + t.ecs, "--cluster-id=" + ClusterID, "--region=" + t.lab.Nodes[0].Region,
+		"--credentials-dir=" + t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4",
+	}
 }
 
 // StartProvisioner starts a disk-provisioner under a name of its own, with the installation's flags and then args,

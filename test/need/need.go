@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // Thing is something that a machine may lack.
@@ -66,6 +68,20 @@ func look(name string) (string, error) {
 		}
 	}
 	return "", err
+}
+
+// Commit is a commit in the clone's history.
+func Commit(hash string) Thing {
+	return Thing{"commit " + hash, func() error {
+		root, err := programs.FindRoot()
+		if err != nil {
+			return err
+		}
+		if err := programs.CheckCommit(root, hash); err != nil {
+			return lack{"a full clone", err}
+		}
+		return nil
+	}}
 }
 
 // Knows says whether a program is one that a machine may lack.

@@ -65,3 +65,11 @@ func TestRootsPartOfPathIsForEverybody(t *testing.T) {
 		t.Errorf("user %d, losetup in no directory of PATH: %v", os.Geteuid(), err)
 	}
 }
+
+func TestAShallowCloneIsToldWhatItLacks(t *testing.T) {
+	t.Setenv("CI", "true")
+	const absent = "0123456789abcdef0123456789abcdef01234567"
+	if got := lacks(Commit(absent)); !strings.Contains(got.failed, "needs commit "+absent+" (a full clone): ") || !strings.Contains(got.failed, "git fetch --unshallow") {
+		t.Errorf("in CI, without the commit: %+v", got)
+	}
+}
