@@ -3,13 +3,14 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/deletion"
 )
 
 // cleanUp deletes a volume that the driver made wrongly. Nothing is under way
@@ -36,10 +37,11 @@ func (p *Provisioner) outcomeOfSave(ctx context.Context, o *order, err error) Ou
 		return Unchanged
 	}
 	err = p.deleteUnowned(ctx, o, o.made.VolumeId)
-	var owned *ownedError
+	var owned *deletion.OwnedError
 	switch {
 	case errors.As(err, &owned):
-		klog.InfoS("A volume is left to a PersistentVolume that somebody else has made, for its claim is gone", "volume", o.made.VolumeId, "persistentVolume", owned.pv)
+		klog.InfoS("A volume is left to a PersistentVolume that somebody else has made, for its claim is gone",
+			"volume", o.made.VolumeId, "persistentVolume", owned.PersistentVolume)
 	case err != nil:
 		klog.ErrorS(err, "A volume that no PersistentVolume can stand for could not be deleted", "volume", o.made.VolumeId)
 		return Unchanged
@@ -56,25 +58,10 @@ func (p *Provisioner) claimIsGone(ctx context.Context, claim *v1.PersistentVolum
 	return apierrors.IsNotFound(err) || err == nil && live.UID != claim.UID
 }
 
-// ownedError says that a PersistentVolume stands for a volume.
-type ownedError struct{ pv string }
-
-func (e *ownedError) Error() string { return fmt.Sprintf("PersistentVolume %s stands for it", e.pv) }
-
 // deleteUnowned deletes a volume, unless a PersistentVolume stands for it.
 func (p *Provisioner) deleteUnowned(ctx context.Context, o *order, id string) error {
-	volumes, err := p.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, pv := range volumes.Items {
-		if pv.Spec.CSI != nil && pv.Spec.CSI.VolumeHandle == id { // whatever driver it names: a disk's ID is unique
-			return &ownedError{pv.Name}
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
-	defer cancel()
-	if _, err = p.driver.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id, Secrets: o.secrets}); err == nil {
+	err := p.deleter.DeleteUnowned(ctx, id, o.secrets)
+	if err == nil {
 		p.metrics.leaks.WithLabelValues(endDeleted).Inc()
 	}
 	return err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/capacity"
+	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
@@ -33,16 +34,16 @@ import (
 
 // Controller is a Provisioner with everything that it watches.
 type Controller struct {
-	p         *Provisioner
-	caches    *watch.Caches
-	index     *topology.Index
-	lib       *library
-	reclaimer *reclaimer
-	capacity  *capacity.Controller // nil without Config.Capacity
-	store     *journal.Store       // nil without Config.Namespace
-	leading   atomic.Bool
-	recovery  *recovery
-	recorder  record.EventBroadcaster
+	p        *Provisioner
+	caches   *watch.Caches
+	index    *topology.Index
+	lib      *library
+	deletion *deletion.Controller
+	capacity *capacity.Controller // nil without Config.Capacity
+	store    *journal.Store       // nil without Config.Namespace
+	leading  atomic.Bool
+	recovery *recovery
+	recorder record.EventBroadcaster
 }
 
 // Clients are one client of the API server for each purpose, so that none waits
@@ -87,6 +88,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		p: &Provisioner{
 			config: config, client: clients.Main, metadata: clients.Metadata, driver: driver, topology: index, journal: orders,
 			claims: caches.Claims.GetIndexer(), volumes: caches.Volumes.GetIndexer(), classes: caches.Classes.GetStore(),
+			deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout), secrets: &secrets{clients.Main},
 			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata),
 			refusals: stock.New(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
@@ -105,7 +107,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.lib = newLibrary(c.p, clients.Main, events, patience, caches, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
 	orders.closed = c.p.protection.Unprotect
-	c.reclaimer = newReclaimer(c.p, c.p.volumes, caches.Attachments.GetIndexer(), c.lib.observeDeletion)
+	c.deletion = c.p.newDeletion(caches.Attachments.GetIndexer(), c.lib.observeDeletion)
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err
@@ -138,7 +140,7 @@ func (c *Controller) handleEvents() error {
 		c.caches.Handle(c.caches.Claims, watch.OnEvent(c.claimChanged, c.claimGone)),
 		c.caches.Handle(c.caches.Volumes, watch.OnEvent(c.volumeChanged, c.volumeGone)),
 		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.enqueueCapacity)),
-		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.reclaimer.attachmentGone)),
+		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.deletion.AttachmentDeleted)),
 		c.caches.Handle(c.caches.Nodes, watch.OnUpdate(c.nodeChanged, c.nodeGone)),
 		c.caches.Handle(c.caches.CSINodes, watch.OnEvent(c.csiNodeChanged, c.csiNodeGone)),
 	)
@@ -203,13 +205,13 @@ func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
 	if pv.DeletionTimestamp != nil || !request.HasFinalizer(pv) {
 		c.p.journal.volumeGoes(pv)
 	}
-	c.reclaimer.volumeChanged(pv)
+	c.deletion.VolumeChanged(pv)
 }
 
 // volumeGone has a claim looked at again that is left without a volume: as long as its volume was there, nobody made another.
 func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
 	c.p.journal.volumeGoes(pv)
-	c.reclaimer.othersGoOn(pv)
+	c.deletion.VolumeDeleted(pv)
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
 		return
@@ -338,7 +340,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	stopJournal := c.keepJournal(ctx, end)
 	var parts sync.WaitGroup
 	parts.Go(func() { c.lib.run(ctx) })
-	parts.Go(func() { c.reclaimer.run(ctx) })
+	parts.Go(func() { c.deletion.Run(ctx) })
 	parts.Go(func() { c.p.protection.Run(ctx) })
 	if c.p.config.DriverListsVolumes {
 		parts.Go(func() { c.p.countOrphans(ctx) })

@@ -15,14 +15,12 @@ import (
 // Reasons of events, upstream csi-provisioner's where it has one.
 const (
 	reasonCleanupFailed = "ProvisioningCleanupFailed"
-	reasonDeleteFailed  = "VolumeFailedDelete"
 	reasonBegun         = "Provisioning" // the library's, before every attempt
 	reasonTopology      = "ProvisioningTopology"
 	reasonPopulator     = "ExternalPopulator"
 	reasonMigration     = "ProvisioningRefused"
 	reasonTied          = "ProvisioningTied"
 	reasonTwins         = "ProvisionedTwice"
-	reasonKept          = "VolumeKept"
 )
 
 const (

@@ -200,26 +200,31 @@ func TestAnOrderThatCouldNotBeWrittenIsNotInTheJournal(t *testing.T) {
 func TestTheDiskStaysUntilTheJournalHasForgottenIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
-		pv := testVolume("d-bp1")
-		b, r := reclaimBench(t, pv, nil, pv.DeepCopy())
-		defer r.queue.ShutDown()
+		b := newBench(t, nil)
 		b.journal.store = keepStore(t, api, func() {})
 		o := orderOf(t, 1)
-		o.Claim.UID = pv.Spec.ClaimRef.UID
 		must(t, b.journal.begin(t.Context(), o))
 		looked := false
 		b.look = func(*v1.PersistentVolumeClaim) { looked = true }
-		if err := r.reclaim(t.Context(), "d-bp1"); !errors.Is(err, errUnderWay) || !looked || len(b.driver.deleted) > 0 {
-			t.Errorf("while the order is under way: %v, looked at again %v, deleted %v", err, looked, b.driver.deleted)
+		s := &settler{b.Provisioner}
+		if err := s.Settle(t.Context(), o.Claim.UID); !errors.Is(err, errUnderWay) || !looked {
+			t.Errorf("while the order is under way: %v, looked at again %v", err, looked)
 		}
 		b.journal.close(o.Claim.UID)
-		left := -1
-		b.driver.onDelete = func() { left = len(recordsOf(t, api)) }
-		if err := r.reclaim(t.Context(), "d-bp1"); err != nil || left != 0 {
-			t.Errorf("%v; when the disk was deleted the journal had %d records, want none", err, left)
+		if err := s.Settle(t.Context(), o.Claim.UID); err != nil || len(recordsOf(t, api)) != 0 {
+			t.Errorf("%v; the journal has %v, want nothing", err, recordsOf(t, api))
+		}
+		b.journal.store = unflushedStore{}
+		if err := s.Settle(t.Context(), o.Claim.UID); err == nil {
+			t.Error("no error, though the journal can't be written")
 		}
 	})
 }
+
+// unflushedStore can't be written.
+type unflushedStore struct{ noStore }
+
+func (unflushedStore) Flush(context.Context, string) error { return errors.New("away") }
 
 func TestWhatWasPrefetchedIsOutBeforeADiskGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -54,23 +54,3 @@ func TestAnOrderOutlivesAClassOfTheSameName(t *testing.T) {
 		return nil
 	})
 }
-
-// Volumes come and go while this process stands by.
-func TestAStandBysQueueDoesNotGrow(t *testing.T) {
-	defect.Known(t, "P4", func() error {
-		b, r := reclaimBench(t, testVolume("d-bp0"), nil)
-		defer r.queue.ShutDown()
-		c := &Controller{p: b.Provisioner, reclaimer: r, lib: &library{}}
-		for n := range 500 {
-			pv := testVolume(fmt.Sprintf("d-%d", n))
-			must(t, r.volumes.Add(pv))
-			c.volumeChanged(pv)
-			must(t, r.volumes.Delete(pv))
-			c.volumeGone(pv)
-		}
-		if left := r.queue.Len(); left > 0 {
-			return fmt.Errorf("%d volumes that are gone are queued", left)
-		}
-		return nil
-	})
-}

@@ -26,6 +26,7 @@ import (
 	libmetrics "sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller/metrics"
 
 	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/internal/liveness"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -38,7 +39,7 @@ import (
 //	          comes to its end with the same arguments, whatever becomes of the claim
 //	volumes   a claim's volume is found by claimRef, whatever its name; the library
 //	          writes nothing into the cache and hears nothing of volumes, for
-//	          deletion is the reclaimer's
+//	          deletion is package deletion's
 //	classes   a deleted class is still there for the orders made from it
 //	nodes     every node exists: topology decides what a missing one means
 //	client    a PersistentVolume is saved by then; a claim is rescheduled by a
@@ -58,7 +59,7 @@ type library struct {
 	controller *controller.ProvisionController
 	claims     *claimsForLibrary
 	metrics    libmetrics.Metrics
-	progress   *progress
+	liveness   *liveness.Monitor
 	limiter    *limiter
 	patience   *patience
 
@@ -70,8 +71,8 @@ type library struct {
 }
 
 func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, patience *patience, caches *watch.Caches, registry prometheus.Registerer) *library {
-	l := &library{p: p, patience: patience, metrics: libmetrics.New(libmetrics.ControllerSubsystem), progress: newProgress(p.now), limiter: newLimiter(p.config)}
-	l.claims = &claimsForLibrary{SharedIndexInformer: caches.Claims, p: p, progress: l.progress, limiter: l.limiter}
+	l := &library{p: p, patience: patience, metrics: libmetrics.New(libmetrics.ControllerSubsystem), liveness: liveness.New(p.now), limiter: newLimiter(p.config)}
+	l.claims = &claimsForLibrary{SharedIndexInformer: caches.Claims, p: p, liveness: l.liveness, limiter: l.limiter}
 	registry.MustRegister(
 		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
 		l.metrics.PersistentVolumeDeleteTotal, l.metrics.PersistentVolumeDeleteFailedTotal, l.metrics.PersistentVolumeDeleteDurationSeconds)
@@ -150,8 +151,8 @@ func (l *limiter) Forget(claim any) {
 // run works until ctx ends, and returns when the last claim worked on has an
 // outcome.
 func (l *library) run(ctx context.Context) {
-	l.progress.begin()
-	defer l.progress.end()
+	l.liveness.Start()
+	defer l.liveness.Stop()
 	go l.controller.Run(context.WithoutCancel(ctx)) // never returns
 	<-ctx.Done()
 	l.mu.Lock()
@@ -179,7 +180,7 @@ func (l *library) Provision(ctx context.Context, options controller.ProvisionOpt
 		return nil, controller.ProvisioningNoChange, err
 	}
 	defer l.active.Done()
-	defer l.progress.work(options.PVC.UID)
+	defer l.liveness.Worked(string(options.PVC.UID))
 	defer func() {
 		if r := recover(); r != nil {
 			klog.ErrorS(nil, "A panic while provisioning", "panic", r, "stack", string(debug.Stack()))
@@ -223,10 +224,10 @@ func libraryError(outcome Outcome, err error) error {
 
 // Delete implements the library's Provisioner. It is never called: see ShouldDelete.
 func (l *library) Delete(context.Context, *v1.PersistentVolume) error {
-	return &controller.IgnoredError{Reason: "volumes are deleted by the reclaimer"}
+	return &controller.IgnoredError{Reason: "volumes are deleted by another controller"}
 }
 
-// ShouldDelete implements the library's DeletionGuard: deletion is the reclaimer's.
+// ShouldDelete implements the library's DeletionGuard: deletion is package deletion's.
 func (l *library) ShouldDelete(context.Context, *v1.PersistentVolume) bool { return false }
 
 // SupportsBlock implements the library's BlockProvisioner.
@@ -258,7 +259,7 @@ func (l *library) observeDeletion(class string, start time.Time, err error) {
 type claimsForLibrary struct {
 	cache.SharedIndexInformer
 	p        *Provisioner
-	progress *progress
+	liveness *liveness.Monitor
 	limiter  *limiter
 	handler  cache.ResourceEventHandler
 }
@@ -266,7 +267,7 @@ type claimsForLibrary struct {
 // AddEventHandlerWithResyncPeriod lets only claims through that are for this
 // driver, and keeps the handler for wake.
 func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	handler = &countedHandler{ResourceEventHandler: handler, progress: c.progress}
+	handler = &countedHandler{ResourceEventHandler: handler, liveness: c.liveness}
 	c.handler = handler
 	return c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
@@ -295,16 +296,16 @@ func (h *patientHandler) OnUpdate(old, object any) {
 // countedHandler notes what the library puts into its queue.
 type countedHandler struct {
 	cache.ResourceEventHandler
-	progress *progress
+	liveness *liveness.Monitor
 }
 
 func (h *countedHandler) OnAdd(object any, isInInitialList bool) {
-	h.progress.enqueue(object.(*v1.PersistentVolumeClaim).UID)
+	h.liveness.Queued(string(object.(*v1.PersistentVolumeClaim).UID))
 	h.ResourceEventHandler.OnAdd(object, isInInitialList)
 }
 
 func (h *countedHandler) OnUpdate(old, object any) {
-	h.progress.enqueue(object.(*v1.PersistentVolumeClaim).UID)
+	h.liveness.Queued(string(object.(*v1.PersistentVolumeClaim).UID))
 	h.ResourceEventHandler.OnUpdate(old, object)
 }
 
@@ -324,7 +325,7 @@ func (c *claimsForLibrary) wakeIfChanged(claim *v1.PersistentVolumeClaim) {
 }
 
 func (c *claimsForLibrary) GetIndexer() cache.Indexer {
-	return &claimsIndexer{Indexer: c.SharedIndexInformer.GetIndexer(), journal: c.p.journal, progress: c.progress}
+	return &claimsIndexer{Indexer: c.SharedIndexInformer.GetIndexer(), journal: c.p.journal, liveness: c.liveness}
 }
 
 func (c *claimsForLibrary) GetStore() cache.Store { return c.GetIndexer() }
@@ -337,13 +338,13 @@ func (c *claimsForLibrary) AddIndexers(indexers cache.Indexers) error {
 type claimsIndexer struct {
 	cache.Indexer
 	journal  *orders
-	progress *progress
+	liveness *liveness.Monitor
 }
 
 // ByIndex is asked for a claim by its UID, when a worker begins with it. As long as an order is under way
 // for it, the claim is what it was when the order was made.
 func (i *claimsIndexer) ByIndex(index, uid string) ([]any, error) {
-	i.progress.work(types.UID(uid))
+	i.liveness.Worked(uid)
 	if o := i.journal.find(types.UID(uid)); o != nil {
 		return []any{o.Claim}, nil
 	}
@@ -359,7 +360,7 @@ type volumesForLibrary struct {
 	journal *orders
 }
 
-// AddEventHandlerWithResyncPeriod registers nothing: deletion is the reclaimer's.
+// AddEventHandlerWithResyncPeriod registers nothing: deletion is package deletion's.
 func (volumesForLibrary) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }

@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/topodisk/topodisk/provisioner/internal/liveness"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -403,7 +404,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
 	b.topology = nil
-	l := &library{p: b.Provisioner, patience: newPatience(b.now), progress: newProgress(b.now), limiter: newLimiter(b.config)}
+	l := &library{p: b.Provisioner, patience: newPatience(b.now), liveness: liveness.New(b.now), limiter: newLimiter(b.config)}
 	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
 	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("got %v, %v", state, err)
@@ -528,7 +529,7 @@ func TestAResyncCutsNoPauseShort(t *testing.T) {
 
 func TestTheLibraryWritesIntoNoCache(t *testing.T) {
 	b := newBench(t, nil)
-	claims := &claimsIndexer{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), journal: b.journal, progress: newProgress(b.now)}
+	claims := &claimsIndexer{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), journal: b.journal, liveness: liveness.New(b.now)}
 	volumes := &volumesStore{Indexer: b.volumes, journal: b.journal}
 	if err := b.volumes.Add(testVolume("d-1")); err != nil {
 		t.Fatal(err)

@@ -4,10 +4,10 @@
 //
 // A file holds one decision or one verb: resolve.go (what has to be read for a
 // request), outcome.go (what an answer means for the claim), volume.go (saving the
-// PersistentVolume), reclaim.go (may this disk be deleted), journal.go (which creates
-// may be under way). Package request says what the driver is asked and what a
-// PersistentVolume says; library.go alone knows the controller library underneath,
-// and package csiconn the driver's socket.
+// PersistentVolume), journal.go (which creates may be under way). Package request says
+// what the driver is asked and what a PersistentVolume says, source what volumes are
+// filled from, deletion which disks are deleted; library.go alone knows the controller
+// library underneath, and package csiconn the driver's socket.
 package provisioner
 
 import (
@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/provisioner/capacity"
+	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -38,12 +39,11 @@ import (
 // Driver is what the provisioner asks of the CSI driver.
 type Driver interface {
 	capacity.Driver
+	deletion.Driver
 	// CreateVolume makes a volume or finds the one of the same name. An error
 	// that outcome.go calls final says that none exists or comes to exist, from
 	// earlier calls neither; AlreadyExists, that the one that does is another.
 	CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error)
-	// DeleteVolume deletes a volume; deleting one that is gone is a success.
-	DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error)
 	// ListVolumes lists what the driver can see, with the CSI volume name in
 	// the context of each. It is called only if Config.DriverListsVolumes.
 	ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error)
@@ -69,6 +69,8 @@ type Provisioner struct {
 	objects    *watch.Objects
 	sources    *source.Reader
 	protection *source.Protection
+	deleter    *deletion.Deleter
+	secrets    *secrets
 	metadata   metadata.Interface
 	refusals   *stock.Refusals
 	ties       *ties

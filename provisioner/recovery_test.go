@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/provisioner/internal/liveness"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -29,8 +30,9 @@ func newcomer(t *testing.T) (*bench, *Controller) {
 	b.config.Self = &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
 	caches, err := watch.NewCaches(watch.Config{DriverName: driverName}, b.api, b.metadata)
 	must(t, err)
-	c := &Controller{p: b.Provisioner, caches: caches, lib: &library{progress: newProgress(time.Now)}}
-	c.reclaimer, c.recovery = &reclaimer{p: b.Provisioner, progress: newProgress(time.Now)}, newRecovery(b.Provisioner)
+	c := &Controller{p: b.Provisioner, caches: caches, lib: &library{liveness: liveness.New(time.Now)}}
+	c.deletion, c.recovery = b.newDeletion(caches.Attachments.GetIndexer(), nil), newRecovery(b.Provisioner)
+	t.Cleanup(func() { c.deletion.Run(endedContext()) }) // ends its queue
 	c.recovery.lead()
 	return b, c
 }

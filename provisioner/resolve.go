@@ -35,7 +35,7 @@ func (p *Provisioner) newOrder(ctx context.Context, claim *v1.PersistentVolumeCl
 		return nil, outcome, err
 	}
 	o := &order{Request: plan.Request(in)}
-	if o.secrets, err = p.readSecret(ctx, o.Secrets.Provisioner); err != nil {
+	if o.secrets, err = p.secrets.Read(ctx, o.Secrets.Provisioner); err != nil {
 		return nil, Unchanged, err
 	}
 	return o, Unchanged, nil

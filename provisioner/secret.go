@@ -5,16 +5,21 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// readSecret returns the data of a Secret, read from the API server each time.
-func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
+// secrets reads Secrets from the API server each time: none is kept in memory for
+// longer than it is needed.
+type secrets struct{ client kubernetes.Interface }
+
+// Read returns the data of a Secret, nothing for no reference.
+func (s *secrets) Read(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
 	}
-	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := s.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, watch.ReadError(watch.Object{Resource: watch.Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
 	}
@@ -29,7 +34,7 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *v1.SecretReference) (
 // any more, what was read last serves: the order must come to its end. Without
 // either the driver is not asked, for it would take another account's keys.
 func (p *Provisioner) refreshSecrets(ctx context.Context, o *order) error {
-	secrets, err := p.readSecret(ctx, o.Secrets.Provisioner)
+	secrets, err := p.secrets.Read(ctx, o.Secrets.Provisioner)
 	if err == nil {
 		o.secrets = secrets
 		return nil

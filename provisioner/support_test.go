@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
 
+	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
@@ -199,6 +200,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		events:  b.events, metrics: newMetrics(b.registry, j), now: func() time.Time { return b.clock },
 		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},
 	}
+	b.secrets, b.deleter = &secrets{b.api}, deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
 	b.readSources(b.config)
 	j.closed = func(claim types.UID) { b.protection.Unprotect(claim) }
 	t.Cleanup(b.removeFinalizers)
@@ -216,9 +218,13 @@ func (b *bench) readSources(config Config) {
 // removeFinalizers removes the finalizers of sources that nobody uses any more. No
 // source is protected afterwards.
 func (b *bench) removeFinalizers() {
+	b.protection.Run(endedContext())
+}
+
+func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	b.protection.Run(ctx)
+	return ctx
 }
 
 const (

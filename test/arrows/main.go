@@ -125,6 +125,13 @@ var rules = map[string]rule{
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal"},
 	},
+	"provisioner/deletion": {
+		allowed: []string{module + "/provisioner/internal/liveness", module + "/provisioner/request", module + "/provisioner/watch",
+			csiSpec, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
+		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
+			module + "/provisioner/csiconn", module + "/internal"},
+	},
+	"provisioner/internal/liveness":        {},
 	"provisioner/internal/provisionertest": {allowed: []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"}},
 	"provisioner/stock": {
 		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},

@@ -29,7 +29,7 @@ var said = map[string]string{
 	"held back because ECS throttles":                                                             "diskdriver/ecs/ratelimit/*.go",
 	"ECSDoesNotAnswer":                                                                            "cmd/disk-driver/*.go",
 	"disk without PersistentVolume":                                                               "provisioner/*.go",
-	"VolumeKept":                                                                                  "provisioner/*.go",
+	"VolumeKept":                                                                                  "provisioner/deletion/*.go",
 	"nothing is provisioned or deleted yet":                                                       "provisioner/*.go",
 	"PersistentVolume without disk":                                                               "provisioner/*.go",
 }

@@ -1,4 +1,4 @@
-package provisioner
+package liveness
 
 import (
 	"strings"
@@ -8,36 +8,36 @@ import (
 
 func TestAQueueThatNobodyServesIsNoticed(t *testing.T) {
 	clock := time.Unix(1700000000, 0)
-	p := newProgress(func() time.Time { return clock })
+	m := New(func() time.Time { return clock })
 	check := func(what string, ill bool) {
 		t.Helper()
-		if err := p.check(time.Minute); (err != nil) != ill {
+		if err := m.Check(time.Minute); (err != nil) != ill {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	p.enqueue("a")
+	m.Queued("a")
 	clock = clock.Add(time.Hour)
-	check("a stand-by serves nothing", false)
-	p.begin()
+	check("a queue without workers", false)
+	m.Start()
 	check("it has just begun", false)
 	clock = clock.Add(time.Minute)
 	check("a minute is not too long", false)
 	clock = clock.Add(time.Second)
 	check("it is now", true)
-	if err := p.check(time.Minute); !strings.Contains(text(err), "1 objects are queued") {
+	if err := m.Check(time.Minute); err == nil || !strings.Contains(err.Error(), "1 objects are queued") {
 		t.Errorf("got %v", err)
 	}
-	p.enqueue("b")
-	p.work("a")
+	m.Queued("b")
+	m.Worked("a")
 	check("a worker has begun", false)
 	clock = clock.Add(2 * time.Minute)
 	check("and another object waits since", true)
-	p.work("b")
+	m.Worked("b")
 	clock = clock.Add(time.Hour)
 	check("nothing is queued", false)
-	p.enqueue("c")
+	m.Queued("c")
 	check("it is queued just now", false)
 	clock = clock.Add(2 * time.Minute)
-	p.end()
+	m.Stop()
 	check("it has ended", false)
 }

@@ -1,0 +1,208 @@
+// Package deletion deletes the volumes of PersistentVolumes that are released, and
+// then the PersistentVolumes. No volume is deleted because of what a cache shows
+// alone, nor while it is attached, while an attempt to provision it may still be
+// under way, or while another PersistentVolume stands for it.
+package deletion
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+
+	"github.com/topodisk/topodisk/provisioner/internal/liveness"
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+// Reasons of events about PersistentVolumes.
+const (
+	reasonFailed = "VolumeFailedDelete" // upstream csi-provisioner's
+	reasonKept   = "VolumeKept"
+)
+
+// Options are what an operator may choose of deletions.
+type Options struct {
+	Request    request.Options // what PersistentVolumes are made with
+	Workers    int             // PersistentVolumes worked on at the same time
+	RetryStart time.Duration   // first wait after a failure; doubles with each one
+	RetryMax   time.Duration   // longest wait between two attempts
+}
+
+// Secrets are the Secrets of the cluster.
+type Secrets interface {
+	// Read returns the data of a Secret as it is now, nothing for no reference, and a
+	// watch.NotReadyError if it does not exist.
+	Read(ctx context.Context, ref *v1.SecretReference) (map[string]string, error)
+}
+
+// Attempts are the attempts to provision volumes.
+type Attempts interface {
+	// Settle returns nil once nothing can have the claim's volume made once more, not
+	// even a restart. It wakes an attempt that is under way, and returns an error.
+	Settle(ctx context.Context, claim types.UID) error
+}
+
+// Dependencies are what a Controller works with.
+type Dependencies struct {
+	Client      kubernetes.Interface
+	Volumes     cache.Indexer // PersistentVolumes, with watch.VolumeIndexers
+	Attachments cache.Indexer // VolumeAttachments, with watch.AttachmentIndexers
+	Objects     *watch.Objects
+	Deleter     *Deleter
+	Secrets     Secrets
+	Attempts    Attempts
+	Events      record.EventRecorder
+	Now         func() time.Time
+
+	// Observe is called after each attempt that has deleted a volume or failed.
+	Observe func(class string, start time.Time, err error)
+}
+
+// Controller deletes the volumes of PersistentVolumes.
+type Controller struct {
+	Dependencies
+	options  Options
+	queue    workqueue.TypedRateLimitingInterface[string] // names of PersistentVolumes
+	liveness *liveness.Monitor
+	finished *lru.Cache // UIDs of PersistentVolumes whose finalizer was removed
+}
+
+// rememberedFinished is for how many PersistentVolumes it is remembered that nothing
+// is left to do while the cache may still show them.
+const rememberedFinished = 4096
+
+// New returns a Controller. It deletes nothing before it runs.
+func New(options Options, dependencies Dependencies) *Controller {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](options.RetryStart, options.RetryMax)
+	return &Controller{
+		Dependencies: dependencies, options: options, liveness: liveness.New(dependencies.Now), finished: lru.New(rememberedFinished),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "volumes"}),
+	}
+}
+
+// VolumeChanged queues a PersistentVolume that may have something to be done, and
+// those that have waited for it to release their common volume.
+func (c *Controller) VolumeChanged(pv *v1.PersistentVolume) {
+	driver := c.options.Request.DriverName
+	deletes := mayDelete(pv, driver) || mayBeUnused(pv, driver)
+	if deletes || mayRelease(pv, driver) || needsFinalizer(pv, driver) {
+		c.enqueue(pv.Name)
+	}
+	if deletes {
+		c.enqueueOthers(pv)
+	}
+}
+
+// VolumeDeleted queues the PersistentVolumes that have waited for the end of this one.
+func (c *Controller) VolumeDeleted(pv *v1.PersistentVolume) { c.enqueueOthers(pv) }
+
+// AttachmentDeleted queues the PersistentVolume of a VolumeAttachment that no longer exists.
+func (c *Controller) AttachmentDeleted(attachment *storagev1.VolumeAttachment) {
+	if name := attachment.Spec.Source.PersistentVolumeName; name != nil {
+		c.enqueue(*name)
+	}
+}
+
+func (c *Controller) enqueue(name string) {
+	c.liveness.Queued(name)
+	c.queue.Add(name)
+}
+
+// CheckLiveness returns an error if the queue was not served for longer than limit.
+func (c *Controller) CheckLiveness(limit time.Duration) error { return c.liveness.Check(limit) }
+
+// Run works until ctx ends, and returns when the last call to the driver is answered.
+func (c *Controller) Run(ctx context.Context) {
+	c.liveness.Start()
+	defer c.liveness.Stop()
+	var group utilwait.Group
+	for range c.options.Workers {
+		group.Start(func() {
+			for c.next(context.WithoutCancel(ctx)) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	group.Wait()
+}
+
+func (c *Controller) next(ctx context.Context) bool {
+	name, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(name)
+	c.liveness.Worked(name)
+	defer c.liveness.Worked(name)
+	err := c.sync(ctx, name)
+	c.Objects.SubscribeError("persistentvolume "+name, err, func() { c.enqueue(name) })
+	var shared *sharedError
+	switch {
+	case errors.As(err, &shared): // the other's deletion, or its release, queues it again
+		klog.InfoS("A volume is kept", "persistentVolume", name, "reason", err)
+		c.queue.Forget(name)
+	case err != nil:
+		klog.ErrorS(err, "Deleting a volume failed, will retry", "persistentVolume", name)
+		c.queue.AddRateLimited(name)
+	default:
+		c.queue.Forget(name)
+	}
+	return true
+}
+
+// sync does for one PersistentVolume what is to be done, as far as the cache shows.
+func (c *Controller) sync(ctx context.Context, name string) error {
+	object, exists, err := c.Volumes.GetByKey(name)
+	if err != nil || !exists {
+		return err
+	}
+	pv, driver := object.(*v1.PersistentVolume), c.options.Request.DriverName
+	if _, finished := c.finished.Get(pv.UID); finished {
+		return nil
+	}
+	switch {
+	case mayRelease(pv, driver):
+		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv)); err != nil {
+			return err
+		}
+		return c.release(ctx, pv)
+	case needsFinalizer(pv, driver):
+		return c.addFinalizer(ctx, pv)
+	case mayDelete(pv, driver), mayBeUnused(pv, driver):
+		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv)); err != nil {
+			return err
+		}
+		return c.deleteAndReport(ctx, pv)
+	}
+	return nil
+}
+
+// deleteAndReport deletes a volume, with events about a failure.
+func (c *Controller) deleteAndReport(ctx context.Context, pv *v1.PersistentVolume) error {
+	start := c.Now()
+	deleted, err := c.deleteVolume(ctx, pv)
+	var shared *sharedError
+	switch {
+	case errors.As(err, &shared):
+		c.Events.Event(pv, v1.EventTypeWarning, reasonKept, err.Error())
+		return err
+	case err != nil:
+		c.Events.Event(pv, v1.EventTypeWarning, reasonFailed, err.Error())
+	}
+	if deleted || err != nil {
+		c.Observe(pv.Spec.StorageClassName, start, err)
+	}
+	return err
+}

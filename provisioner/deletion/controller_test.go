@@ -1,0 +1,469 @@
+package deletion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/test/defect"
+)
+
+// scriptedDriver answers DeleteVolume calls in turn, in the end with success.
+type scriptedDriver struct {
+	mu       sync.Mutex
+	answers  []error
+	deleted  []*csi.DeleteVolumeRequest
+	onDelete func()
+}
+
+func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeRequest, _ ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deleted = append(d.deleted, proto.Clone(in).(*csi.DeleteVolumeRequest))
+	if d.onDelete != nil {
+		d.onDelete()
+	}
+	if len(d.answers) > 0 {
+		err := d.answers[0]
+		d.answers = d.answers[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func (d *scriptedDriver) calls() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.deleted)
+}
+
+// liveSecrets reads Secrets from an API server.
+type liveSecrets struct{ client kubernetes.Interface }
+
+func (s liveSecrets) Read(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := s.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, watch.ReadError(watch.Object{Resource: watch.Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
+	}
+	data := map[string]string{}
+	for key, value := range secret.Data {
+		data[key] = string(value)
+	}
+	return data, nil
+}
+
+// attempts are under way as long as err is set.
+type attempts struct{ err error }
+
+func (a *attempts) Settle(context.Context, types.UID) error { return a.err }
+
+// bench is a Controller with a cache of its own and an API server that may differ from it.
+type bench struct {
+	*Controller
+	driver   *scriptedDriver
+	api      *fake.Clientset
+	events   *record.FakeRecorder
+	attempts *attempts
+}
+
+func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.VolumeAttachment, live ...runtime.Object) *bench {
+	t.Helper()
+	b := &bench{driver: &scriptedDriver{}, api: fake.NewClientset(live...), events: record.NewFakeRecorder(100), attempts: &attempts{}}
+	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
+	attachments := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers())
+	for _, a := range attached {
+		must(t, attachments.Add(a))
+	}
+	must(t, volumes.Add(cached))
+	options := Options{
+		Request: request.Options{DriverName: provisionertest.DriverName, VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID},
+		Workers: 2, RetryStart: time.Millisecond, RetryMax: time.Second,
+	}
+	b.Controller = New(options, Dependencies{
+		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, b.driver, 10*time.Second),
+		Secrets: liveSecrets{b.api}, Attempts: b.attempts, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
+	})
+	t.Cleanup(b.queue.ShutDown)
+	return b
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drainedEvents returns the events recorded so far.
+func (b *bench) drainedEvents() []string {
+	var events []string
+	for {
+		select {
+		case event := <-b.events.Events:
+			events = append(events, event)
+		default:
+			return events
+		}
+	}
+}
+
+// notReadyObject returns the object that an error waits for.
+func notReadyObject(err error) watch.Object {
+	var notReady *watch.NotReadyError
+	if errors.As(err, &notReady) {
+		return notReady.Object
+	}
+	return watch.Object{}
+}
+
+// steps lists what was done, in order.
+func (b *bench) steps() []string {
+	var list []string
+	for _, action := range b.api.Actions() {
+		switch a := action.(type) {
+		case clienttesting.PatchAction:
+			list = append(list, "patch "+a.GetName()+" "+string(a.GetPatch()))
+		default:
+			list = append(list, action.GetVerb()+" "+action.GetResource().Resource)
+		}
+	}
+	return list
+}
+
+func TestNothingIsDoneWhileAnAttemptIsUnderWay(t *testing.T) {
+	for name, change := range map[string]func(*v1.PersistentVolume){
+		"released": func(*v1.PersistentVolume) {},
+		"retained and being deleted": func(pv *v1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = v1.PersistentVolumeReclaimRetain, ptr.To(metav1.Now())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1", change)
+			b := newBench(t, pv, nil, pv.DeepCopy())
+			b.attempts.err = errors.New("under way")
+			if err := b.sync(t.Context(), "d-bp1"); !errors.Is(err, b.attempts.err) || len(b.steps()) != 0 || b.driver.calls() != 0 {
+				t.Errorf("%v; done was %v, with %d calls of DeleteVolume", err, b.steps(), b.driver.calls())
+			}
+			b.attempts.err = nil
+			if err := b.sync(t.Context(), "d-bp1"); err != nil || len(b.steps()) == 0 {
+				t.Errorf("%v; done was %v", err, b.steps())
+			}
+		})
+	}
+}
+
+// Volumes come and go while this process stands by.
+func TestAStandBysQueueDoesNotGrow(t *testing.T) {
+	defect.Known(t, "P4", func() error {
+		b := newBench(t, provisionertest.Volume("d-bp0"), nil)
+		for n := range 500 {
+			pv := provisionertest.Volume(fmt.Sprintf("d-%d", n))
+			must(t, b.Volumes.Add(pv))
+			b.VolumeChanged(pv)
+			must(t, b.Volumes.Delete(pv))
+			b.VolumeDeleted(pv)
+		}
+		if left := b.queue.Len(); left > 0 {
+			return fmt.Errorf("%d volumes that are gone are queued", left)
+		}
+		return nil
+	})
+}
+
+func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
+	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
+		pv.Annotations[request.AnnDeletionSecretName], pv.Annotations[request.AnnDeletionSecretNamespace] = "x", "vault"
+	})
+	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"k": []byte("v")}}
+	b := newBench(t, pv, nil, pv.DeepCopy(), secret)
+	before := 0
+	b.driver.onDelete = func() { before = len(b.api.Actions()) }
+	if err := b.sync(t.Context(), "d-bp1"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"get persistentvolumes", "get secrets", "delete persistentvolumes",
+		`patch d-bp1 {"metadata":{"uid":"uid-d-bp1","$deleteFromPrimitiveList/finalizers":["external-provisioner.volume.kubernetes.io/finalizer"]}}`,
+	}
+	if diff := cmp.Diff(want, b.steps()); diff != "" {
+		t.Error(diff)
+	}
+	if before != 2 {
+		t.Errorf("DeleteVolume came after %d API calls, want 2", before)
+	}
+	if got := b.driver.deleted[0]; got.VolumeId != "d-bp1" || got.Secrets["k"] != "v" {
+		t.Errorf("got %v", got)
+	}
+	// The cache shows it being deleted for a moment longer.
+	still := pv.DeepCopy()
+	still.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if err := errors.Join(b.Volumes.Update(still), b.sync(t.Context(), "d-bp1")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, b.steps()); diff != "" {
+		t.Errorf("what is over was asked for again: %s", diff)
+	}
+}
+
+func TestNoDiskIsDeletedOnTheWordOfACacheAlone(t *testing.T) {
+	for name, live := range map[string]func(*v1.PersistentVolume){
+		"the policy was changed to Retain": func(pv *v1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+		},
+		"it is bound again":                  func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound },
+		"it is another one of the same name": func(pv *v1.PersistentVolume) { pv.UID = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, provisionertest.Volume("d-bp1"), nil, provisionertest.Volume("d-bp1", live))
+			if err := b.sync(t.Context(), "d-bp1"); err != nil {
+				t.Fatal(err)
+			}
+			if deletes := b.driver.calls(); deletes != 0 {
+				t.Error("the disk was deleted")
+			}
+		})
+	}
+	t.Run("it is gone", func(t *testing.T) {
+		b := newBench(t, provisionertest.Volume("d-bp1"), nil)
+		if err := b.sync(t.Context(), "d-bp1"); err != nil {
+			t.Fatal(err)
+		}
+		if deletes := b.driver.calls(); deletes != 0 {
+			t.Error("the disk was deleted")
+		}
+	})
+}
+
+func TestAnAttachedDiskIsNotDeleted(t *testing.T) {
+	attachment := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "csi-1"},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: provisionertest.DriverName, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("d-bp1")},
+		},
+	}
+	b := newBench(t, provisionertest.Volume("d-bp1"), []*storagev1.VolumeAttachment{attachment}, provisionertest.Volume("d-bp1"))
+	err := b.sync(t.Context(), "d-bp1")
+	if err == nil || !strings.Contains(err.Error(), "node-1") {
+		t.Errorf("got %v", err)
+	}
+	if deletes := b.driver.calls(); deletes != 0 {
+		t.Error("the disk was deleted")
+	}
+	b.AttachmentDeleted(attachment)
+	if b.queue.Len() != 1 {
+		t.Error("the end of the attachment did not have the volume looked at again")
+	}
+}
+
+func TestAFailedDeletionLeavesThePersistentVolume(t *testing.T) {
+	b := newBench(t, provisionertest.Volume("d-bp1"), nil, provisionertest.Volume("d-bp1"))
+	b.driver.answers = []error{status.Error(codes.FailedPrecondition, "in use")}
+	if err := b.sync(t.Context(), "d-bp1"); err == nil {
+		t.Fatal("no error")
+	}
+	if diff := cmp.Diff([]string{"get persistentvolumes"}, b.steps()); diff != "" {
+		t.Error(diff)
+	}
+	if events := b.drainedEvents(); len(events) != 1 || !strings.Contains(events[0], "VolumeFailedDelete") || !strings.Contains(events[0], "in use") {
+		t.Errorf("events %q", events)
+	}
+}
+
+func TestARetainedVolumeIsLetGoWithoutItsDisk(t *testing.T) {
+	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = v1.PersistentVolumeReclaimRetain, ptr.To(metav1.Now())
+	})
+	b := newBench(t, pv, nil, pv.DeepCopy())
+	if err := b.sync(t.Context(), "d-bp1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.steps(); len(got) != 1 || !strings.HasPrefix(got[0], "patch d-bp1") {
+		t.Errorf("got %q", got)
+	}
+	if deletes := b.driver.calls(); deletes != 0 {
+		t.Error("the disk was deleted")
+	}
+}
+
+func TestABoundVolumeThatLacksTheFinalizerGetsIt(t *testing.T) {
+	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
+		pv.Status.Phase, pv.Finalizers = v1.VolumeBound, []string{"kubernetes.io/pv-protection"}
+	})
+	b := newBench(t, pv, nil, pv.DeepCopy())
+	b.VolumeChanged(pv)
+	b.next(t.Context())
+	want := []string{`patch d-bp1 {"metadata":{"uid":"uid-d-bp1","finalizers":["external-provisioner.volume.kubernetes.io/finalizer"]}}`}
+	if diff := cmp.Diff(want, b.steps()); diff != "" {
+		t.Error(diff)
+	}
+	live, err := b.api.CoreV1().PersistentVolumes().Get(t.Context(), "d-bp1", metav1.GetOptions{})
+	if err != nil || !request.HasFinalizer(live) || len(live.Finalizers) != 2 {
+		t.Errorf("got %v, %v", live, err)
+	}
+}
+
+func TestRunEndsWhenItsCallsAreAnswered(t *testing.T) {
+	b := newBench(t, provisionertest.Volume("d-bp1"), nil, provisionertest.Volume("d-bp1"))
+	entered, release := make(chan struct{}), make(chan struct{})
+	b.driver.onDelete = func() { close(entered); <-release }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { b.Run(ctx); close(done) }()
+	b.VolumeChanged(provisionertest.Volume("d-bp1"))
+	<-entered
+	cancel()
+	select {
+	case <-done:
+		t.Fatal("it ended with a call under way")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	<-done
+	if got := b.steps(); len(got) != 3 {
+		t.Errorf("the volume under way was not brought to its end: %q", got)
+	}
+}
+
+func TestTheSecretOfADeletion(t *testing.T) {
+	class := provisionertest.Class(map[string]string{
+		"csi.storage.k8s.io/provisioner-secret-name": "${pv.name}-${pvc.name}", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+	})
+	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "disk-0f1e-data"}, Data: map[string][]byte{"k": []byte("v")}}
+	old := func(pv *v1.PersistentVolume) {
+		pv.Spec.StorageClassName, pv.Annotations[request.AnnVolumeName] = "essd", "disk-0f1e"
+	}
+	tests := map[string]struct {
+		change func(*v1.PersistentVolume)
+		live   []runtime.Object
+		want   string // of the error; nothing: it is deleted
+		waits  watch.Object
+		secret string
+	}{
+		"of an old volume":     {change: old, live: []runtime.Object{class, secret}, secret: "v"},
+		"the class names none": {change: old, live: []runtime.Object{provisionertest.Class(nil)}},
+		"the class is gone":    {change: old, want: "class essd is gone"},
+		"the Secret is gone": {
+			change: old, live: []runtime.Object{class}, want: "secret shop/disk-0f1e-data",
+			waits: watch.Object{Resource: watch.Secrets, Namespace: "shop", Name: "disk-0f1e-data"},
+		},
+		"no class": {change: func(*v1.PersistentVolume) {}},
+		"the volume says none": {
+			change: func(pv *v1.PersistentVolume) { old(pv); pv.Annotations[request.AnnDeletionSecretName] = "" },
+			live:   []runtime.Object{class, secret},
+		},
+		"the volume says another": {
+			change: func(pv *v1.PersistentVolume) {
+				old(pv)
+				pv.Annotations[request.AnnDeletionSecretName], pv.Annotations[request.AnnDeletionSecretNamespace] = "x", "vault"
+			},
+			live: []runtime.Object{class, secret}, want: "secret vault/x", waits: watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "x"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1", test.change)
+			b := newBench(t, pv, nil, append(test.live, pv.DeepCopy())...)
+			err := b.sync(t.Context(), "d-bp1")
+			if test.want != "" {
+				if !strings.Contains(fmt.Sprint(err), test.want) || notReadyObject(err) != test.waits || len(b.driver.deleted) > 0 {
+					t.Errorf("got %v, waiting for %v, deleted %v", err, notReadyObject(err), b.driver.deleted)
+				}
+				return
+			}
+			if err != nil || len(b.driver.deleted) != 1 || b.driver.deleted[0].Secrets["k"] != test.secret {
+				t.Errorf("got %v, deleted %v", err, b.driver.deleted)
+			}
+		})
+	}
+}
+
+func TestAVolumeDeletedBeforeItsClaimWasBoundToIt(t *testing.T) {
+	deleting := func(pv *v1.PersistentVolume) {
+		pv.DeletionTimestamp, pv.Status.Phase, pv.Annotations[request.AnnVolumeName] = ptr.To(metav1.Now()), v1.VolumeAvailable, "disk-0f1e"
+	}
+	with := func(change func(*v1.PersistentVolume)) func(*v1.PersistentVolume) {
+		return func(pv *v1.PersistentVolume) { deleting(pv); change(pv) }
+	}
+	for name, test := range map[string]struct {
+		change            func(*v1.PersistentVolume)
+		claim             *v1.PersistentVolumeClaim
+		deleted, released bool
+	}{
+		"its claim is without it": {change: deleting, claim: provisionertest.Claim(), deleted: true, released: true},
+		"it is pending": {
+			change: with(func(pv *v1.PersistentVolume) { pv.Status.Phase = "" }),
+			claim:  provisionertest.Claim(), deleted: true, released: true,
+		},
+		"its claim is about to be bound": {change: deleting, claim: provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" })},
+		"its claim has another": {
+			change: deleting,
+			claim:  provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp2" }), deleted: true, released: true,
+		},
+		"its claim is gone, so it is released": {change: deleting},
+		"its claim is another now":             {change: deleting, claim: provisionertest.Claim(func(c *v1.PersistentVolumeClaim) { c.UID = "x" })},
+		"it was not made for this claim": {
+			change: with(func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = "disk-old" }),
+			claim:  provisionertest.Claim(), released: true,
+		},
+		"it is for any claim": {change: with(func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef = nil }), released: true},
+		"it is retained": {change: with(func(pv *v1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+		}), claim: provisionertest.Claim(), released: true},
+		"it is bound":       {change: with(func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound }), claim: provisionertest.Claim()},
+		"it is not deleted": {change: with(func(pv *v1.PersistentVolume) { pv.DeletionTimestamp = nil }), claim: provisionertest.Claim()},
+		"another driver's":  {change: with(func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnProvisionedBy] = "other" }), claim: provisionertest.Claim()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1", test.change)
+			live := []runtime.Object{pv.DeepCopy()}
+			if test.claim != nil {
+				live = append(live, test.claim)
+			}
+			b := newBench(t, pv, nil, live...)
+			b.VolumeChanged(pv)
+			for b.queue.Len() > 0 {
+				b.next(t.Context())
+			}
+			if got := len(b.driver.deleted) > 0; got != test.deleted {
+				t.Errorf("its disk was deleted: %v", got)
+			}
+			patched := false
+			for _, step := range b.steps() {
+				patched = patched || strings.HasPrefix(step, "patch d-bp1")
+			}
+			if patched != test.released {
+				t.Errorf("it was let go: %v", patched)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package deletion
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+// deleteVolume deletes the volume first and its PersistentVolume last, so that a crash
+// in between leaves a PersistentVolume that says what is to be done. It returns false
+// without an error if the volume is not to be deleted after all.
+func (c *Controller) deleteVolume(ctx context.Context, cached *v1.PersistentVolume) (deleted bool, err error) {
+	if err := c.checkDetached(cached); err != nil {
+		return false, err
+	}
+	pv, err := c.reread(ctx, cached)
+	if err != nil || pv == nil {
+		return false, err
+	}
+	secrets, err := c.secrets(ctx, pv)
+	if err != nil {
+		return false, err
+	}
+	if err := c.checkShared(ctx, pv); err != nil {
+		return false, err
+	}
+	if err := c.Deleter.delete(ctx, pv.Spec.CSI.VolumeHandle, secrets); err != nil {
+		return false, fmt.Errorf("DeleteVolume %s: %w", pv.Spec.CSI.VolumeHandle, err)
+	}
+	err = c.Client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pv.UID))})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	return true, c.release(ctx, pv)
+}
+
+// checkDetached returns an error naming a node that the volume is attached to.
+func (c *Controller) checkDetached(pv *v1.PersistentVolume) error {
+	attachments, err := watch.AttachmentsOfVolume(c.Attachments, pv.Name)
+	if err != nil {
+		return err
+	}
+	for _, attachment := range attachments {
+		if attachment.Spec.Attacher == c.options.Request.DriverName {
+			return fmt.Errorf("persistentvolume %s is still attached to node %s", pv.Name, attachment.Spec.NodeName)
+		}
+	}
+	return nil
+}
+
+// reread returns the PersistentVolume as it is now, or nil if its volume may not be
+// deleted any more.
+func (c *Controller) reread(ctx context.Context, cached *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	pv, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, cached.Name, metav1.GetOptions{})
+	driver := c.options.Request.DriverName
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case pv.UID != cached.UID:
+		return nil, nil
+	case mayDelete(pv, driver):
+		return pv, nil
+	case mayBeUnused(pv, driver):
+		return c.checkUnused(ctx, pv)
+	}
+	return nil, nil
+}
+
+// checkUnused returns the PersistentVolume if its claim is without it, and nil if
+// Kubernetes is about to bind or release it. One that was not made for its claim may
+// have been brought here with data: it is released without its volume.
+func (c *Controller) checkUnused(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	unused, err := c.isUnused(ctx, pv)
+	switch {
+	case err != nil || !unused:
+		return nil, err
+	case !c.options.Request.IsMadeForClaim(pv):
+		return nil, c.removeFinalizer(ctx, pv)
+	}
+	return pv, nil
+}
+
+// isUnused says whether the claim of a PersistentVolume that was never bound exists,
+// and is without it.
+func (c *Controller) isUnused(ctx context.Context, pv *v1.PersistentVolume) (bool, error) {
+	ref := pv.Spec.ClaimRef
+	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return claim.UID == ref.UID && claim.Spec.VolumeName != pv.Name, nil
+}
+
+// secrets returns the data of the Secret that the PersistentVolume names for its
+// deletion, or its class if the PersistentVolume is from before provisioners noted one.
+// Without it nothing is deleted: other keys may not see the volume, which would be
+// taken for deleted, and nobody would know of it any more.
+func (c *Controller) secrets(ctx context.Context, pv *v1.PersistentVolume) (map[string]string, error) {
+	ref, named := request.DeletionSecret(pv)
+	if !named {
+		var err error
+		if ref, err = c.secretOfClass(ctx, pv); err != nil {
+			return nil, err
+		}
+	}
+	secrets, err := c.Secrets.Read(ctx, ref)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("the disk of PersistentVolume %s is deleted with the keys of a Secret that is not there: %w; "+
+			"make it again, or, if the driver's own keys see the disk, annotate the PersistentVolume with %s and %s, both empty",
+			pv.Name, err, request.AnnDeletionSecretName, request.AnnDeletionSecretNamespace)
+	}
+	return secrets, err
+}
+
+// secretOfClass returns the Secret that the PersistentVolume's class names.
+func (c *Controller) secretOfClass(ctx context.Context, pv *v1.PersistentVolume) (*v1.SecretReference, error) {
+	if pv.Spec.StorageClassName == "" {
+		return nil, nil
+	}
+	class, err := c.Client.StorageV1().StorageClasses().Get(ctx, pv.Spec.StorageClassName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("class %s is gone, and PersistentVolume %s does not say with which Secret its disk is deleted; "+
+			"annotate it with %s and %s, empty for none",
+			pv.Spec.StorageClassName, pv.Name, request.AnnDeletionSecretName, request.AnnDeletionSecretNamespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return request.ClassDeletionSecret(class, pv)
+}

@@ -1,0 +1,68 @@
+// Package liveness notices queues that nobody serves.
+package liveness
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Monitor is told what enters a queue and when workers begin and end with it. It is
+// safe for concurrent use.
+type Monitor struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	running bool
+	queued  map[string]struct{} // keys that no worker has begun with since they were queued
+	last    time.Time           // when a worker last began or ended with a key, or the first key was queued
+}
+
+// New returns a Monitor of a queue without workers.
+func New(now func() time.Time) *Monitor {
+	return &Monitor{now: now, queued: map[string]struct{}{}}
+}
+
+// Start notes that workers serve the queue from now on.
+func (m *Monitor) Start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running, m.last = true, m.now()
+}
+
+// Stop notes that the workers have ended.
+func (m *Monitor) Stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running = false
+}
+
+// Queued notes that a key was added to the queue.
+func (m *Monitor) Queued(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.queued) == 0 {
+		m.last = m.now()
+	}
+	m.queued[key] = struct{}{}
+}
+
+// Worked notes that a worker has begun or ended with a key.
+func (m *Monitor) Worked(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.queued, key)
+	m.last = m.now()
+}
+
+// Check returns an error if something has been queued for longer than limit and no
+// worker has begun or ended with anything meanwhile.
+func (m *Monitor) Check(limit time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	idle := m.now().Sub(m.last)
+	if !m.running || len(m.queued) == 0 || idle <= limit {
+		return nil
+	}
+	return fmt.Errorf("%d objects are queued, and for %s no worker has begun or ended one", len(m.queued), idle.Round(time.Second))
+}
