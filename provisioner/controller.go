@@ -90,7 +90,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			claims: caches.Claims.GetIndexer(), volumes: caches.Volumes.GetIndexer(), classes: caches.Classes.GetStore(),
 			deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout), secrets: &secrets{clients.Main},
 			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata),
-			refusals: stock.New(time.Now), ties: newTies(), firstCalls: newFirstCalls(),
+			refusals: stock.New(time.Now), waitingPods: newWaitingPods(time.Now), firstCalls: newFirstCalls(),
 			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
 			metrics: newMetrics(registry, orders),
 			now:     time.Now,

@@ -60,28 +60,28 @@ type Topology interface {
 // Provisioner provisions one claim at a time per UID and holds what must be
 // remembered between the attempts for it.
 type Provisioner struct {
-	config     Config
-	client     kubernetes.Interface
-	driver     Driver
-	topology   Topology
-	journal    *orders
-	waiting    *waiting
-	objects    *watch.Objects
-	sources    *source.Reader
-	protection *source.Protection
-	deleter    *deletion.Deleter
-	secrets    *secrets
-	metadata   metadata.Interface
-	refusals   *stock.Refusals
-	ties       *ties
-	claims     cache.Indexer // PersistentVolumeClaims, trimmed
-	classes    cache.Store   // StorageClasses
-	volumes    cache.Indexer // PersistentVolumes, trimmed
-	namespaces cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
-	firstCalls *firstCalls
-	events     record.EventRecorder
-	metrics    *metrics
-	now        func() time.Time
+	config      Config
+	client      kubernetes.Interface
+	driver      Driver
+	topology    Topology
+	journal     *orders
+	waiting     *waiting
+	objects     *watch.Objects
+	sources     *source.Reader
+	protection  *source.Protection
+	deleter     *deletion.Deleter
+	secrets     *secrets
+	metadata    metadata.Interface
+	refusals    *stock.Refusals
+	waitingPods *waitingPods
+	claims      cache.Indexer // PersistentVolumeClaims, trimmed
+	classes     cache.Store   // StorageClasses
+	volumes     cache.Indexer // PersistentVolumes, trimmed
+	namespaces  cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
+	firstCalls  *firstCalls
+	events      record.EventRecorder
+	metrics     *metrics
+	now         func() time.Time
 
 	// look has a claim looked at now.
 	look func(*v1.PersistentVolumeClaim)

@@ -193,7 +193,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	j := newOrders(noStore{})
 	b.Provisioner = &Provisioner{
 		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
-		objects: watch.NewObjects(nil), ties: newTies(), firstCalls: newFirstCalls(),
+		objects: watch.NewObjects(nil), firstCalls: newFirstCalls(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),
@@ -204,7 +204,7 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	b.readSources(b.config)
 	j.closed = func(claim types.UID) { b.protection.Unprotect(claim) }
 	t.Cleanup(b.removeFinalizers)
-	b.refusals = stock.New(b.now)
+	b.refusals, b.waitingPods = stock.New(b.now), newWaitingPods(b.now)
 	return b
 }
 

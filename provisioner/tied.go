@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
@@ -16,94 +18,139 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// A Pod with two claims can go only where the volume of the one that is bound
-// is. If the other's zone has nothing to give, the scheduler sends it there
-// again and again, and nobody can help but the Pod's owner.
+// A Pod with two claims can only go where the volume of the bound one is. If the zone of
+// that has no disk for the other one, the scheduler selects a node there again and again,
+// and only the owner of the Pod can help.
 
-const (
-	tiedEvery  = 5 * time.Minute  // a claim is looked at for it again
-	tiedClaims = 4096             // are remembered to have been looked at
-	podsLast   = 30 * time.Second // a list of waiting Pods serves its namespace
-)
-
-// ties remembers which claims were looked at, and a namespace's waiting Pods.
-type ties struct {
-	mu     sync.Mutex
-	looked *lru.Cache // claim UID -> time
-	pods   map[string]waitingPods
+// tiedFacts are what tells whether a refused claim's Pod is tied to the zones of the refusal.
+type tiedFacts struct {
+	claim, class string                 // the refused claim
+	zones        []string               // where it was refused
+	pods         []podClaims            // the Pods of its namespace that wait for a node
+	volumes      map[string]boundVolume // of the bound claims of its namespace, by the claim's name
 }
 
-type waitingPods struct {
-	claims [][]string // the names of each Pod's claims, its own name first
-	at     time.Time
+// podClaims are a Pod and the claims that it uses.
+type podClaims struct {
+	pod    string
+	claims []string
 }
 
-func newTies() *ties { return &ties{looked: lru.New(tiedClaims), pods: map[string]waitingPods{}} }
+// boundVolume is a PersistentVolume and the zones that it can be reached from; none if it is not zonal.
+type boundVolume struct {
+	name  string
+	zones []string
+}
 
-// tellOfTie tells the owner of a claim that was refused in the order's zones
-// for want of stock which other claim of its Pod keeps it there.
+// tiedMessage tells the owner of a Pod which volume keeps it in the zones where its other
+// claim was refused. It is empty if no Pod has such a volume.
+func tiedMessage(f tiedFacts) string {
+	refused := func(zone string) bool { return slices.Contains(f.zones, zone) }
+	for _, pod := range f.pods {
+		if !slices.Contains(pod.claims, f.claim) {
+			continue
+		}
+		for _, other := range pod.claims {
+			volume := f.volumes[other]
+			if len(volume.zones) == 0 || slices.ContainsFunc(volume.zones, func(zone string) bool { return !refused(zone) }) {
+				continue
+			}
+			return fmt.Sprintf("Pod %s also has claim %s, whose volume %s is in %s, and there is no disk of class %s to be had there for claim %s: "+
+				"no other node will do. The Pod starts when the zone has stock again. Otherwise give claim %s a class with other disk types, or move claim %s to another zone by a snapshot",
+				pod.pod, other, volume.name, strings.Join(volume.zones, " and "), f.class, f.claim, f.claim, other)
+		}
+	}
+	return ""
+}
+
+// tellOfTie tells the owner of a claim that was refused for want of stock which other
+// claim of its Pod keeps it in the zones of the refusal.
 func (p *Provisioner) tellOfTie(ctx context.Context, o *order) {
-	if !p.isDueToLook(o) {
+	if !p.waitingPods.isDue(o.Claim) {
 		return
 	}
-	pods, err := p.podsWaiting(ctx, o.Claim.Namespace)
+	pods, err := p.waitingPods.list(ctx, p.client, o.Claim.Namespace)
 	if err != nil {
 		klog.ErrorS(err, "Whether a claim's Pod is tied to a zone can't be told", "claim", klog.KObj(o.Claim))
 		return
 	}
+	facts := tiedFacts{claim: o.Claim.Name, class: o.Class.Name, pods: pods, volumes: map[string]boundVolume{}}
+	for _, term := range o.Requisite() {
+		facts.zones = append(facts.zones, topology.ZoneOfTerm(term))
+	}
 	for _, pod := range pods {
-		if !slices.Contains(pod[1:], o.Claim.Name) {
-			continue
-		}
-		for _, other := range pod[1:] {
-			if pv := p.boundWithin(o, other); pv != nil {
-				p.events.Eventf(o.Claim, v1.EventTypeWarning, reasonTied,
-					"Pod %s also has claim %s, whose volume %s is in %s, and there is no disk of class %s to be had there for claim %s: no other node will do. "+
-						"The Pod starts when the zone has stock again. Otherwise give claim %s a class with other disk types, or move claim %s to another zone by a snapshot",
-					pod[0], other, pv.Name, strings.Join(zonesOfVolume(pv), " and "), o.Class.Name, o.Claim.Name, o.Claim.Name, other)
-				return
+		for _, claim := range pod.claims {
+			if pv := volumeOfClaim(p.claims, p.volumes, o.Claim.Namespace, claim); pv != nil {
+				facts.volumes[claim] = boundVolume{name: pv.Name, zones: zonesOfVolume(pv)}
 			}
 		}
 	}
+	if message := tiedMessage(facts); message != "" {
+		p.events.Event(o.Claim, v1.EventTypeWarning, reasonTied, message)
+	}
 }
 
-// isDueToLook says whether the claim was not looked at for a while. The first
-// refusal counts: a scheduler that knows what zones have to give chooses no node
+const (
+	checkEvery    = 5 * time.Minute  // between two checks of a claim
+	checkedClaims = 4096             // of which the last check is remembered
+	podsExpire    = 30 * time.Second // a list of waiting Pods serves its namespace for so long
+)
+
+// waitingPods lists the Pods that wait for a node, once for many claims.
+type waitingPods struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	checked *lru.Cache         // claim UID -> time
+	lists   map[string]podList // by namespace
+}
+
+type podList struct {
+	pods []podClaims
+	at   time.Time
+}
+
+func newWaitingPods(now func() time.Time) *waitingPods {
+	return &waitingPods{now: now, checked: lru.New(checkedClaims), lists: map[string]podList{}}
+}
+
+// isDue says whether the claim was not checked for a while, and takes it for checked
+// then. The first refusal counts: a scheduler that regards capacities selects no node
 // for such a Pod again.
-func (p *Provisioner) isDueToLook(o *order) bool {
-	p.ties.mu.Lock()
-	defer p.ties.mu.Unlock()
-	if at, seen := p.ties.looked.Get(o.Claim.UID); seen && p.now().Sub(at.(time.Time)) < tiedEvery {
+func (w *waitingPods) isDue(claim *v1.PersistentVolumeClaim) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, seen := w.checked.Get(claim.UID); seen && w.now().Sub(at.(time.Time)) < checkEvery {
 		return false
 	}
-	p.ties.looked.Add(o.Claim.UID, p.now())
+	w.checked.Add(claim.UID, w.now())
 	return true
 }
 
-// podsWaiting returns the claims of each Pod of the namespace that waits for a node.
-func (p *Provisioner) podsWaiting(ctx context.Context, namespace string) ([][]string, error) {
-	p.ties.mu.Lock()
-	defer p.ties.mu.Unlock() // one list serves all who come meanwhile
-	if known, ok := p.ties.pods[namespace]; ok && p.now().Sub(known.at) < podsLast {
-		return known.claims, nil
+// list returns the Pods of a namespace that wait for a node and have several claims.
+func (w *waitingPods) list(ctx context.Context, client kubernetes.Interface, namespace string) ([]podClaims, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock() // concurrent calls share one list
+	if known, ok := w.lists[namespace]; ok && w.now().Sub(known.at) < podsExpire {
+		return known.pods, nil
 	}
-	list, err := p.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", ResourceVersion: "0"})
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", ResourceVersion: "0"})
 	if err != nil {
 		return nil, err
 	}
-	var claims [][]string
+	var pods []podClaims
 	for i := range list.Items {
-		if names := claimsOfPod(&list.Items[i]); len(names) > 1 {
-			claims = append(claims, append([]string{list.Items[i].Name}, names...))
+		if claims := claimsOfPod(&list.Items[i]); len(claims) > 1 {
+			pods = append(pods, podClaims{pod: list.Items[i].Name, claims: claims})
 		}
 	}
-	for other, known := range p.ties.pods {
-		if p.now().Sub(known.at) >= podsLast {
-			delete(p.ties.pods, other)
+	for other, known := range w.lists {
+		if w.now().Sub(known.at) >= podsExpire {
+			delete(w.lists, other)
 		}
 	}
-	p.ties.pods[namespace] = waitingPods{claims, p.now()}
-	return claims, nil
+	w.lists[namespace] = podList{pods, w.now()}
+	return pods, nil
 }
 
 func claimsOfPod(pod *v1.Pod) []string {
@@ -119,37 +166,17 @@ func claimsOfPod(pod *v1.Pod) []string {
 	return names
 }
 
-// boundWithin returns the volume of a claim beside the order's if it can be
-// reached from none but the zones that the order was refused in.
-func (p *Provisioner) boundWithin(o *order, name string) *v1.PersistentVolume {
-	key := cache.ObjectName{Namespace: o.Claim.Namespace, Name: name}.String()
-	object, exists, err := p.claims.GetByKey(key)
+// volumeOfClaim returns the PersistentVolume that a claim is bound to, nil for none.
+func volumeOfClaim(claims, volumes cache.Store, namespace, name string) *v1.PersistentVolume {
+	claim, exists, err := claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
 	if err != nil || !exists {
 		return nil
 	}
-	object, exists, err = p.volumes.GetByKey(object.(*v1.PersistentVolumeClaim).Spec.VolumeName)
+	pv, exists, err := volumes.GetByKey(claim.(*v1.PersistentVolumeClaim).Spec.VolumeName)
 	if err != nil || !exists {
 		return nil
 	}
-	pv := object.(*v1.PersistentVolume)
-	zones := zonesOfVolume(pv)
-	for _, zone := range zones {
-		if !slices.Contains(zonesAsked(o), zone) {
-			return nil
-		}
-	}
-	if len(zones) == 0 {
-		return nil
-	}
-	return pv
-}
-
-func zonesAsked(o *order) []string {
-	var zones []string
-	for _, term := range o.Requisite() {
-		zones = append(zones, topology.ZoneOfTerm(term))
-	}
-	return zones
+	return pv.(*v1.PersistentVolume)
 }
 
 // zonesOfVolume returns the zones that the volume's affinity names.
