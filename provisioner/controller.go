@@ -102,9 +102,9 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.p.sources = source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
 	c.p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, c.p.sources)
 	c.recovery = newRecovery(c.p)
-	patience := newPatience(time.Now)
-	events := eventsFolded(clients.Events, newEventMemory(time.Now), patience)
-	c.lib = newLibrary(c.p, clients.Main, events, patience, caches, registry)
+	transient := newTransientFailures(time.Now)
+	events := eventsFolded(clients.Events, newEventMemory(time.Now), transient)
+	c.lib = newLibrary(c.p, clients.Main, events, transient, caches, registry)
 	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
 	orders.closed = c.p.protection.Unprotect
 	c.deletion = c.p.newDeletion(caches.Attachments.GetIndexer(), c.lib.observeDeletion)
@@ -190,8 +190,8 @@ func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
 	c.p.waiting.remove(claim.UID)
 	c.p.journal.cancel(claim.UID)
 	c.lib.rescheduled.Delete(claim.UID)
-	c.lib.patience.heard(claim.UID, Ignored, nil)
-	c.lib.limiter.hopeless.Delete(string(claim.UID))
+	c.lib.transient.record(claim.UID, Ignored, nil)
+	c.lib.limiter.invalid.Delete(string(claim.UID))
 	if c.p.journal.find(claim.UID) == nil {
 		c.p.objects.Unsubscribe(string(claim.UID))
 	}

@@ -33,11 +33,11 @@ const (
 // eventFold stands before the API server and lets the same event through once
 // a foldFor: the count that is written then has all in between. It writes
 // nothing of what is told before every attempt, for the outcome is told anyway,
-// and nothing of a wait that ends by itself until it has lasted.
+// and nothing of a transient failure unless it persists.
 type eventFold struct {
 	corev1client.EventInterface
-	memory   *eventMemory
-	patience *patience
+	memory    *eventMemory
+	transient *transientFailures
 }
 
 type eventMemory struct {
@@ -70,9 +70,9 @@ func (m *eventMemory) wasNotWritten(event *v1.Event) {
 }
 
 // eventsFolded returns the events of a client, folded.
-func eventsFolded(client kubernetes.Interface, memory *eventMemory, patience *patience) func(namespace string) corev1client.EventInterface {
+func eventsFolded(client kubernetes.Interface, memory *eventMemory, transient *transientFailures) func(namespace string) corev1client.EventInterface {
 	return func(namespace string) corev1client.EventInterface {
-		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory, patience: patience}
+		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory, transient: transient}
 	}
 }
 
@@ -82,7 +82,7 @@ func isNoise(event *v1.Event) bool {
 
 // CreateWithEventNamespace writes an event for the first time.
 func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
-	if isNoise(event) || f.isLeftForLater(event) || !f.memory.isDue(event) {
+	if isNoise(event) || f.isDeferred(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
 	created, err := f.CreateWithEventNamespaceWithContext(context.Background(), event)
@@ -95,7 +95,7 @@ func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error)
 // PatchWithEventNamespace writes that an event has happened again. NotFound has
 // the caller write it for the first time.
 func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
-	if isNoise(event) || f.isLeftForLater(event) || !f.memory.isDue(event) {
+	if isNoise(event) || f.isDeferred(event) || !f.memory.isDue(event) {
 		return event, nil
 	}
 	patched, err := f.PatchWithEventNamespaceWithContext(context.Background(), event, data)

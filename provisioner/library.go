@@ -61,7 +61,7 @@ type library struct {
 	metrics    libmetrics.Metrics
 	liveness   *liveness.Monitor
 	limiter    *limiter
-	patience   *patience
+	transient  *transientFailures
 
 	rescheduled sync.Map // claim UID -> node that the claim is to be moved off
 
@@ -70,8 +70,11 @@ type library struct {
 	active   sync.WaitGroup
 }
 
-func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, patience *patience, caches *watch.Caches, registry prometheus.Registerer) *library {
-	l := &library{p: p, patience: patience, metrics: libmetrics.New(libmetrics.ControllerSubsystem), liveness: liveness.New(p.now), limiter: newLimiter(p.config)}
+func newLibrary(
+	p *Provisioner, client kubernetes.Interface, events func(namespace string) corev1client.EventInterface, transient *transientFailures, caches *watch.Caches,
+	registry prometheus.Registerer,
+) *library {
+	l := &library{p: p, transient: transient, metrics: libmetrics.New(libmetrics.ControllerSubsystem), liveness: liveness.New(p.now), limiter: newLimiter(p.config)}
 	l.claims = &claimsForLibrary{SharedIndexInformer: caches.Claims, p: p, liveness: l.liveness, limiter: l.limiter}
 	registry.MustRegister(
 		l.metrics.PersistentVolumeClaimProvisionTotal, l.metrics.PersistentVolumeClaimProvisionFailedTotal, l.metrics.PersistentVolumeClaimProvisionDurationSeconds,
@@ -96,55 +99,55 @@ func newLibrary(p *Provisioner, client kubernetes.Interface, events func(namespa
 	return l
 }
 
-// limiter says how long a claim waits for its next attempt. One that no volume
-// can serve as it is (InvalidArgument) waits for as long as any: the events of the
-// claim and its class have it looked at at once. One whose volume may exist
-// (Aborted) waits no longer than longestDoubt, for that shows by itself, and soon.
+// limiter is the back-off of claims. A claim for which no volume can be made as it is
+// (InvalidArgument) gets the longest one at once: a change of the claim or its class
+// triggers an attempt anyway. One whose volume may exist (Aborted) gets maxUnknown at
+// most, for the driver soon knows.
 type limiter struct {
 	workqueue.TypedRateLimiter[any]
-	longest  time.Duration
-	hopeless sync.Map // claim UID
-	doubtful sync.Map // claim UID
+	longest time.Duration
+	invalid sync.Map // claim UID
+	unknown sync.Map // claim UID
 }
 
-// longestDoubt is the longest pause before the driver is asked again whether it has
+// maxUnknown is the longest back-off before the driver is asked again whether it has
 // made a volume.
-const longestDoubt = 20 * time.Second
+const maxUnknown = 20 * time.Second
 
 func newLimiter(c Config) *limiter {
 	return &limiter{TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[any](c.RetryStart, c.RetryMax), longest: c.RetryMax}
 }
 
-// judge hears how the last attempt for a claim ended.
-func (l *limiter) judge(claim types.UID, outcome Outcome, err error) {
+// record notes how the last attempt for a claim ended.
+func (l *limiter) record(claim types.UID, outcome Outcome, err error) {
 	if outcome == Background && status.Code(err) == codes.Aborted {
-		l.doubtful.Store(string(claim), true)
+		l.unknown.Store(string(claim), true)
 	} else {
-		l.doubtful.Delete(string(claim))
+		l.unknown.Delete(string(claim))
 	}
 	if outcome == Finished && status.Code(err) == codes.InvalidArgument {
-		l.hopeless.Store(string(claim), true)
+		l.invalid.Store(string(claim), true)
 		return
 	}
-	l.hopeless.Delete(string(claim))
+	l.invalid.Delete(string(claim))
 }
 
-// When returns the pause.
+// When returns the back-off before the next attempt.
 func (l *limiter) When(claim any) time.Duration {
 	pause := l.TypedRateLimiter.When(claim)
-	if _, ok := l.hopeless.Load(claim); ok {
+	if _, ok := l.invalid.Load(claim); ok {
 		return l.longest
 	}
-	if _, ok := l.doubtful.Load(claim); ok {
-		return min(pause, longestDoubt)
+	if _, ok := l.unknown.Load(claim); ok {
+		return min(pause, maxUnknown)
 	}
 	return pause
 }
 
 // Forget is called when a claim needs no further attempt.
 func (l *limiter) Forget(claim any) {
-	l.hopeless.Delete(claim)
-	l.doubtful.Delete(claim)
+	l.invalid.Delete(claim)
+	l.unknown.Delete(claim)
 	l.TypedRateLimiter.Forget(claim)
 }
 
@@ -176,7 +179,7 @@ func (l *library) enter() bool {
 func (l *library) Provision(ctx context.Context, options controller.ProvisionOptions) (pv *v1.PersistentVolume, state controller.ProvisioningState, err error) {
 	if !l.enter() {
 		err = &csiconn.NotAsked{Err: errors.New("this provisioner is shutting down")}
-		l.patience.heard(options.PVC.UID, Unchanged, err)
+		l.transient.record(options.PVC.UID, Unchanged, err)
 		return nil, controller.ProvisioningNoChange, err
 	}
 	defer l.active.Done()
@@ -192,8 +195,8 @@ func (l *library) Provision(ctx context.Context, options controller.ProvisionOpt
 		node = options.SelectedNode.Name
 	}
 	pv, outcome, err := l.p.provision(ctx, options.PVC.DeepCopy(), options.StorageClass, node)
-	l.limiter.judge(options.PVC.UID, outcome, err)
-	l.patience.heard(options.PVC.UID, outcome, err)
+	l.limiter.record(options.PVC.UID, outcome, err)
+	l.transient.record(options.PVC.UID, outcome, err)
 	if _, exists, err := l.p.claims.Get(options.PVC); err == nil && !exists {
 		l.p.waiting.remove(options.PVC.UID) // it was told to be gone while it was begun to wait
 	}
@@ -274,18 +277,18 @@ func (c *claimsForLibrary) AddEventHandlerWithResyncPeriod(handler cache.Resourc
 			claim, ok := object.(*v1.PersistentVolumeClaim)
 			return ok && request.IsOurs(claim, c.p.config.DriverName)
 		},
-		Handler: &patientHandler{ResourceEventHandler: handler, limiter: c.limiter},
+		Handler: &backoffHandler{ResourceEventHandler: handler, limiter: c.limiter},
 	}, resync)
 }
 
-// patientHandler keeps a resync from the library if the claim waits for its next
-// attempt already: the library would not wait any longer.
-type patientHandler struct {
+// backoffHandler drops the resync of a claim in back-off: the library would end the
+// back-off.
+type backoffHandler struct {
 	cache.ResourceEventHandler
 	limiter *limiter
 }
 
-func (h *patientHandler) OnUpdate(old, object any) {
+func (h *backoffHandler) OnUpdate(old, object any) {
 	before, now := old.(*v1.PersistentVolumeClaim), object.(*v1.PersistentVolumeClaim)
 	if before.ResourceVersion == now.ResourceVersion && h.limiter.NumRequeues(string(now.UID)) > 0 {
 		return

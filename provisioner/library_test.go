@@ -404,7 +404,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
 	b.topology = nil
-	l := &library{p: b.Provisioner, patience: newPatience(b.now), liveness: liveness.New(b.now), limiter: newLimiter(b.config)}
+	l := &library{p: b.Provisioner, transient: newTransientFailures(b.now), liveness: liveness.New(b.now), limiter: newLimiter(b.config)}
 	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
 	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("got %v, %v", state, err)
@@ -413,7 +413,7 @@ func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 
 func TestNothingIsBegunWhileDraining(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	l := &library{p: b.Provisioner, patience: newPatience(b.now), draining: true}
+	l := &library{p: b.Provisioner, transient: newTransientFailures(b.now), draining: true}
 	if _, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil))); err == nil || state != stateOf(Unchanged) {
 		t.Errorf("got %v, %v", state, err)
 	}
@@ -456,7 +456,7 @@ func TestTheLongestPauseIsForWhatNoVolumeCanServe(t *testing.T) {
 	config := testConfig()
 	l := newLimiter(config)
 	wait := func(outcome Outcome, code codes.Code) time.Duration {
-		l.judge("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
+		l.record("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
 		return l.When("c")
 	}
 	if pause := wait(Finished, codes.Internal); pause != config.RetryStart {
@@ -486,12 +486,12 @@ func TestADoubtfulVolumeIsAskedForSoonAgain(t *testing.T) {
 	l := newLimiter(config)
 	wait := func(outcome Outcome, code codes.Code) (pause time.Duration) {
 		for range 10 {
-			l.judge("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
+			l.record("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
 			pause = l.When("c")
 		}
 		return pause
 	}
-	if pause := wait(Background, codes.Aborted); pause != longestDoubt {
+	if pause := wait(Background, codes.Aborted); pause != maxUnknown {
 		t.Errorf("after Aborted: %s", pause)
 	}
 	if pause := wait(Background, codes.Unavailable); pause != config.RetryMax {
@@ -510,7 +510,7 @@ func (c *counted) OnUpdate(any, any) { c.updates++ }
 func TestAResyncCutsNoPauseShort(t *testing.T) {
 	l := newLimiter(testConfig())
 	told := &counted{}
-	h := &patientHandler{ResourceEventHandler: told, limiter: l}
+	h := &backoffHandler{ResourceEventHandler: told, limiter: l}
 	claim, changed := testClaim(), testClaim(func(c *v1.PersistentVolumeClaim) { c.ResourceVersion = "8" })
 	h.OnUpdate(claim, claim)
 	if told.updates != 1 {

@@ -96,10 +96,9 @@ func outcomeOfWant(mayReschedule bool) Outcome {
 // maybeMade says whether the error leaves open that the call has made a volume.
 func maybeMade(err error) bool { return outcomeOfCreate(err, false) == Background }
 
-// endsByItself says whether the error is that of an attempt that was not begun
-// for want of something that is about to come: the driver, on its socket or on the
-// selected node, or another leader.
-func endsByItself(err error) bool {
+// isTransient says whether the error ends by itself: the driver is absent, on its socket
+// or on the selected node, or another replica leads.
+func isTransient(err error) bool {
 	reason, ok := topology.ReasonOf(err)
 	return csiconn.IsNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver) || ok && reason == topology.NodeUnready
 }

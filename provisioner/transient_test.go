@@ -21,7 +21,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-func TestAWaitThatEndsByItselfIsToldWhenItLasts(t *testing.T) {
+func TestATransientFailureIsToldIfItPersists(t *testing.T) {
 	notBack := &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}
 	tests := map[string]struct {
 		err     error
@@ -38,14 +38,14 @@ func TestAWaitThatEndsByItselfIsToldWhenItLasts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api, patience := fake.NewClientset(), newPatience(time.Now)
+				api, transient := fake.NewClientset(), newTransientFailures(time.Now)
 				broadcaster := record.NewBroadcaster()
 				defer broadcaster.Shutdown()
-				broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventsFolded(api, newEventMemory(time.Now), patience)(metav1.NamespaceAll)})
+				broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventsFolded(api, newEventMemory(time.Now), transient)(metav1.NamespaceAll)})
 				recorder := broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "test"})
 				claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "uid"}}
 				fails := func() {
-					patience.heard(claim.UID, test.outcome, test.err)
+					transient.record(claim.UID, test.outcome, test.err)
 					recorder.Event(claim, v1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume: "+test.err.Error())
 				}
 				events := func() int {
@@ -62,7 +62,7 @@ func TestAWaitThatEndsByItselfIsToldWhenItLasts(t *testing.T) {
 					early = 1
 				}
 				fails()
-				patience.heard(claim.UID, Finished, nil) // before the event comes to be written
+				transient.record(claim.UID, Finished, nil) // before the event comes to be written
 				if got := events(); got != early {
 					t.Errorf("%d events at once, want %d", got, early)
 				}
@@ -71,12 +71,12 @@ func TestAWaitThatEndsByItselfIsToldWhenItLasts(t *testing.T) {
 					t.Errorf("%d events of a wait that is over, want %d", got, early)
 				}
 				fails() // another wait begins
-				time.Sleep(tellAfter / 2)
+				time.Sleep(transientPeriod / 2)
 				fails()
 				if got := events(); got != early {
 					t.Errorf("%d events of a wait that has not lasted, want %d", got, early)
 				}
-				time.Sleep(tellAfter) // with no further attempt
+				time.Sleep(transientPeriod) // with no further attempt
 				if got := events(); got != 1 {
 					t.Errorf("%d events of a wait that lasts, want 1", got)
 				}
