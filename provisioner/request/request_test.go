@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/topology"
 )
 
 const (
@@ -320,6 +321,52 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 		change(&o)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestWithSecretsLeavesTheRequestAsItIs(t *testing.T) {
+	r := fullRequest(t)
+	if got := r.WithSecrets(nil); got != r.Create {
+		t.Errorf("without secrets the request is copied: %v", got)
+	}
+	if got := r.WithSecrets(map[string]string{"k": "v"}); got.Secrets["k"] != "v" || got.Name != r.Create.Name || r.Create.Secrets != nil {
+		t.Errorf("sent %v; kept %v", got, r.Create)
+	}
+}
+
+func TestMayReschedule(t *testing.T) {
+	r := fullRequest(t)
+	if !r.MayReschedule() {
+		t.Error("not with a selected node")
+	}
+	immediate := *r
+	if immediate.Node = ""; immediate.MayReschedule() {
+		t.Error("without a selected node")
+	}
+	r.Create.AccessibilityRequirements = nil
+	if r.MayReschedule() {
+		t.Error("without topology")
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	allowed := []v1.TopologySelectorTerm{{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"zone-a"}}}}}
+	options := testOptions()
+	options.ExtraLabelPrefix = "disktype."
+	for parameter, strict := range map[string]bool{"": true, "false": false} {
+		class := testClass(nil)
+		class.AllowedTopologies = allowed
+		if parameter != "" {
+			class.Parameters = map[string]string{strictTopologyKey: parameter}
+		}
+		plan, err := NewPlan(options, testClaim(), class, "node-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := topology.Question{ClaimName: "data", SelectedNode: "node-1", Allowed: allowed, Strict: strict, Immediate: true, ExtraLabelPrefix: "disktype."}
+		if diff := cmp.Diff(want, plan.Question()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", parameter, diff)
 		}
 	}
 }

@@ -1,12 +1,15 @@
 package request
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -56,5 +59,106 @@ func TestARetainedVolumeHasNoFinalizer(t *testing.T) {
 	pv := volumeFor(t, testOptions(), class, &csi.Volume{VolumeId: "d-bp1"})
 	if len(pv.Finalizers) != 0 || pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
 		t.Errorf("got %v", pv)
+	}
+}
+
+func TestOnlyReadOnlyManyIsPublishedForReading(t *testing.T) {
+	options := testOptions()
+	options.ReadOnlyPublish = true
+	for _, test := range []struct {
+		modes []v1.PersistentVolumeAccessMode
+		want  bool
+	}{
+		{[]v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}, true},
+		{[]v1.PersistentVolumeAccessMode{v1.ReadOnlyMany, v1.ReadWriteOnce}, false},
+	} {
+		plan, err := NewPlan(options, testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.AccessModes = test.modes }), testClass(nil), "node-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pv := plan.Request(Inputs{}).PersistentVolume(options, &csi.Volume{VolumeId: "d-bp1"})
+		if pv.Spec.CSI.ReadOnly != test.want {
+			t.Errorf("%v: read-only %v", test.modes, pv.Spec.CSI.ReadOnly)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	snapshot := &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "s-1"}}}
+	for name, test := range map[string]struct {
+		source *csi.VolumeContentSource
+		made   *csi.Volume
+		want   string // in the error; nothing for none
+	}{
+		"as large as asked for":      {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * gib}},
+		"of a size that is not said": {made: &csi.Volume{VolumeId: "d-bp1"}},
+		"larger":                     {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 40 * gib}},
+		"smaller":                    {made: &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20*gib - 1}, want: "are required"},
+		"no answer":                  {want: "without a volume ID"},
+		"without an ID":              {made: &csi.Volume{CapacityBytes: 20 * gib}, want: "without a volume ID"},
+		"filled":                     {source: snapshot, made: &csi.Volume{VolumeId: "d-bp1", ContentSource: snapshot}},
+		"empty":                      {source: snapshot, made: &csi.Volume{VolumeId: "d-bp1"}, want: "d-bp1 is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, err := NewPlan(testOptions(), testClaim(), testClass(nil), "node-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = plan.Request(Inputs{Source: test.source}).Check(&csi.CreateVolumeResponse{Volume: test.made})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatAPersistentVolumeWasMadeFor(t *testing.T) {
+	r := fullRequest(t)
+	saved := r.PersistentVolume(testOptions(), &csi.Volume{VolumeId: "d-bp1"})
+	byName := saved.DeepCopy()
+	byName.Name, byName.Annotations = "disk-0f1e", map[string]string{AnnProvisionedBy: driverName}
+	another := saved.DeepCopy()
+	another.Spec.ClaimRef.UID = "other"
+	static := saved.DeepCopy()
+	static.Annotations = nil
+	for name, test := range map[string]struct {
+		pv                          *v1.PersistentVolume
+		isSaved, isMade, isForClaim bool
+	}{
+		"the request's":               {saved, true, true, true},
+		"one that is named after it":  {byName, false, true, true},
+		"one of another claim by now": {another, true, true, false},
+		"a static one":                {static, false, false, false},
+	} {
+		if got := r.IsSavedAs(test.pv); got != test.isSaved {
+			t.Errorf("%s: IsSavedAs %v", name, got)
+		}
+		if got := IsMadeBy(test.pv, driverName); got != test.isMade {
+			t.Errorf("%s: IsMadeBy %v", name, got)
+		}
+		if got := testOptions().IsMadeForClaim(test.pv); got != test.isForClaim {
+			t.Errorf("%s: IsMadeForClaim %v", name, got)
+		}
+	}
+}
+
+func TestDeletionSecret(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        *v1.SecretReference
+		named       bool
+	}{
+		"before Secrets were noted": {},
+		"none":                      {annotations: map[string]string{AnnDeletionSecretName: "", AnnDeletionSecretNamespace: ""}, named: true},
+		"half of one":               {annotations: map[string]string{AnnDeletionSecretName: "x"}, named: true},
+		"one": {
+			annotations: map[string]string{AnnDeletionSecretName: "x", AnnDeletionSecretNamespace: "vault"},
+			want:        &v1.SecretReference{Name: "x", Namespace: "vault"}, named: true,
+		},
+	} {
+		ref, named := DeletionSecret(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}})
+		if diff := cmp.Diff(test.want, ref); diff != "" || named != test.named {
+			t.Errorf("%s: named %v, (-want +got):\n%s", name, named, diff)
+		}
 	}
 }
