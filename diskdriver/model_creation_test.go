@@ -85,9 +85,13 @@ type creationDriver struct {
 	calls int // of ECS, until the fate
 }
 
-// evidenceLasts is for how long a disk that was shown proves to diskdriver/ecs that
-// the keys may list. A read that shows nothing is believed so long after they may not.
+// evidenceLasts is for how long a disk that was shown says to diskdriver/ecs that the keys may list. So long after they may not
+// a driver believes that a name which it doesn't know has no disk, and sends a create, which makes a second one if ECS has
+// forgotten the token of the first.
 const evidenceLasts = 10 * time.Second
+
+// rememberedForEver is the life of a token that outlives every walk.
+const rememberedForEver = 1000 * time.Hour
 
 // fate is what happens to one call of ECS.
 type fate string
@@ -200,7 +204,7 @@ func (w *creationWalk) begin() {
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"}, AccessKeys: map[string]string{"story": "secret"},
 		Seed:      w.Uint32(),
 		Latency:   ecssim.Latency{API: map[string]time.Duration{"": 200 * time.Millisecond}},
-		TokenLife: []time.Duration{time.Nanosecond, 5 * time.Minute, 6 * time.Minute, 10 * time.Minute, 1000 * time.Hour}[w.IntN(5)],
+		TokenLife: []time.Duration{time.Nanosecond, 5 * time.Minute, 6 * time.Minute, 10 * time.Minute, rememberedForEver}[w.IntN(5)],
 	}
 	var err error
 	w.sim, err = ecssim.New(w.config)
@@ -230,9 +234,12 @@ func (w *creationWalk) happen() {
 		w.stock([]string{"a", "b"}[w.IntN(2)], w.pick(0, 0, ecssim.Unlimited))
 	case 2:
 		if w.blind = !w.blind; w.blind {
+			w.lists()
 			w.tell("the keys may not list any more")
 			w.must(w.sim.AddFault(ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultNothing}))
-			time.Sleep(evidenceLasts)
+			if w.config.TokenLife < rememberedForEver {
+				time.Sleep(evidenceLasts)
+			}
 		} else {
 			w.tell("the keys may list again")
 			w.sim.ClearFaults()
@@ -244,6 +251,14 @@ func (w *creationWalk) happen() {
 		w.tell("driver %d is started again", w.active)
 		w.kill()
 		w.start(w.active)
+	}
+}
+
+// lists lets the drivers see other disks.
+func (w *creationWalk) lists() {
+	for _, d := range w.drivers {
+		_, err := invoke(context.Background(), d.driver, "ListVolumes", &csi.ListVolumesRequest{})
+		w.must(err)
 	}
 }
 

@@ -85,7 +85,7 @@ type forgetful struct {
 	made []disk.Token
 }
 
-func (f *forgetful) Named(context.Context, string) ([]disk.Disk, error) { return nil, nil }
+func (f *forgetful) Named(context.Context, string, bool) ([]disk.Disk, error) { return nil, nil }
 
 func (f *forgetful) List(context.Context) ([]disk.Disk, error) { panic("no such list") }
 

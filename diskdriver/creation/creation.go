@@ -104,6 +104,10 @@ func (r *Record) MayExist() bool { return !r.arrived.IsZero() }
 // none. It means nothing if there may be none anyway.
 func (r *Record) Provable() time.Time { return r.arrived.Add(Visible) }
 
+// Proves says whether a read by name that leaves at the time, and shows no disk,
+// changes the answer of MayExist.
+func (r *Record) Proves(left time.Time) bool { return r.MayExist() && !left.Before(r.Provable()) }
+
 // tokenTells says whether a create under the token leads to every disk that may
 // have been made: what the last read could not show is so young that ECS
 // remembers its token until the create arrives.
@@ -121,7 +125,7 @@ func (r *Record) Looked(left time.Time, found bool) {
 		return
 	}
 	r.absent = left
-	if left.Before(r.Provable()) {
+	if !r.Proves(left) {
 		return
 	}
 	if r.used {

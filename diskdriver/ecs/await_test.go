@@ -262,7 +262,7 @@ func TestNotFoundIsBelievedOnlyIfDisksAreShownAtAll(t *testing.T) {
 		}
 		_, err = c.Await(t.Context(), "d-bp1a", isAvailable)
 		wantKind(t, err, disk.Denied)
-		_, err = c.Named(t.Context(), "vol-1")
+		_, err = c.Named(t.Context(), "vol-1", false)
 		wantKind(t, err, disk.Denied)
 		_, err = create(t.Context(), c, "vol-1")
 		wantKind(t, err, disk.UnknownOutcome)

@@ -36,7 +36,7 @@ func namedQuery(name, clusterID string) query {
 }
 
 // describer reads disks, and knows whether the account may see any. It remembers
-// when ECS last showed a disk, any disk, and when it last showed none: to an
+// when the last read left by which ECS showed a disk, any disk, and when it last showed none: to an
 // account without the permission to see disks ECS answers with an empty list and
 // no error (ECS API, DescribeInstances, and users' reports of DescribeDisks). So
 // an answer that lacks a disk says that it's gone only if others are shown.
@@ -60,7 +60,7 @@ func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.D
 			Err: fmt.Errorf("the answer breaks off: it shows %d of %d disks", len(reply.Disks.Disk), reply.TotalCount)}
 	}
 	if len(reply.Disks.Disk) == 0 {
-		if err := d.checkSight(ctx); err != nil {
+		if err := d.checkSight(ctx, time.Now().Add(-evidenceLasts)); err != nil {
 			return nil, err
 		}
 	}
@@ -84,9 +84,10 @@ func (d *describer) all(ctx context.Context, q query) ([]disk.Disk, error) {
 // page makes one DescribeDisks. A reply without a list of disks is no
 // answer: read as an empty list it would say that disks are gone.
 func (d *describer) page(ctx context.Context, q query) (*sdkecs.DescribeDisksResponse, error) {
+	left := time.Now()
 	reply, err := transport.DescribeDisks.Send(ctx, d.session, q)
 	if err == nil && len(reply.Disks.Disk) > 0 {
-		markNow(&d.sawDisks)
+		d.sawDisks.Store(&left)
 	}
 	return reply, err
 }
@@ -101,33 +102,24 @@ const (
 var errBlind = errors.New("ECS shows these credentials no disk at all, in the whole region, so whether this one is gone can't be told; " +
 	"is ecs:DescribeDisks allowed for all disks?")
 
-// checkSight returns nil if ECS shows the account any disk, if need be after one
-// more call, and else an error of Kind Denied.
-func (d *describer) checkSight(ctx context.Context) error {
+// checkSight returns nil if ECS shows the account any disk, by a read that left
+// since then, if need be by one more, and else an error of Kind Denied.
+func (d *describer) checkSight(ctx context.Context, since time.Time) error {
 	blind := &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
-	switch {
-	case within(&d.sawDisks, evidenceLasts):
+	if saw := d.sawDisks.Load(); saw != nil && !saw.Before(since) {
 		return nil
-	case within(&d.sawNo, blindLasts):
+	}
+	if saw := d.sawNo.Load(); saw != nil && time.Since(*saw) < blindLasts {
 		return blind
 	}
 	reply, err := d.page(ctx, anyDisk)
 	if err != nil || len(reply.Disks.Disk) > 0 {
 		return err
 	}
-	markNow(&d.sawNo)
+	now := time.Now()
+	d.sawNo.Store(&now)
 	blind.RequestID = reply.RequestId
 	return blind
-}
-
-func markNow(at *atomic.Pointer[time.Time]) {
-	now := time.Now()
-	at.Store(&now)
-}
-
-func within(at *atomic.Pointer[time.Time], span time.Duration) bool {
-	then := at.Load()
-	return then != nil && time.Since(*then) < span
 }
 
 // disksFromECS translates the disks of a reply.

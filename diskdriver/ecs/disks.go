@@ -122,8 +122,8 @@ func notAnID(id disk.ID) error {
 // Named reads every disk of this cluster whose tag disk.VolumeNameTag is the CSI
 // volume name, by ID; a crowd shares calls. None is no error, and no proof
 // either: ECS may show a new tag late. Denied: ECS shows no disk at all, as to
-// Get.
-func (ds *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
+// Get; with proof it must have shown one later than it didn't show these.
+func (ds *disks) Named(ctx context.Context, name string, proof bool) ([]disk.Disk, error) {
 	if name == "" {
 		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Invalid, Err: errors.New("the volume name is empty")}
 	}
@@ -136,7 +136,11 @@ func (ds *disks) Named(ctx context.Context, name string) ([]disk.Disk, error) {
 		return d.Tags[disk.VolumeNameTag] != name || d.Tags[disk.ClusterTag] != ds.clusterID
 	})
 	if len(named) == 0 {
-		return nil, ds.describe.checkSight(ctx)
+		since := got.Received.Add(-evidenceLasts)
+		if proof {
+			since = got.Received
+		}
+		return nil, ds.describe.checkSight(ctx, since)
 	}
 	slices.SortFunc(named, func(a, b disk.Disk) int { return cmp.Compare(a.ID, b.ID) })
 	return named, nil

@@ -360,7 +360,7 @@ func TestNamedReadsEveryPageAndNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]int{"twin": same, "single": 1, "none": 0} {
-			got, err := c.Named(t.Context(), name)
+			got, err := c.Named(t.Context(), name, false)
 			if err != nil || len(got) != want {
 				t.Errorf("Named(%s): %d disks, %v; want %d", name, len(got), err, want)
 			}
@@ -372,7 +372,7 @@ func TestNamedReadsEveryPageAndNothingElse(t *testing.T) {
 				seen[d.ID] = true
 			}
 		}
-		_, err := c.Named(t.Context(), "")
+		_, err := c.Named(t.Context(), "", false)
 		wantKind(t, err, disk.Invalid)
 		if unknown := sim.State().UnknownParams; len(unknown) != 0 {
 			t.Errorf("ECS doesn't know %v", unknown)
@@ -393,7 +393,7 @@ func TestACrowdOfNamesSharesAList(t *testing.T) {
 		for i := range 2 * n {
 			all.Go(func() {
 				name := fmt.Sprintf("vol-%d", i)
-				named, err := c.Named(t.Context(), name)
+				named, err := c.Named(t.Context(), name, false)
 				if want := i < n; err != nil || (len(named) == 1) != want || want && named[0].Name != name {
 					t.Errorf("%s: %v, %v", name, named, err)
 				}
@@ -414,7 +414,7 @@ func TestACrowdOfNamesSharesAList(t *testing.T) {
 				if i%2 == 0 {
 					ctx = short
 				}
-				if _, err := c.Named(ctx, fmt.Sprintf("vol-%d", i)); (err != nil) != (i%2 == 0) {
+				if _, err := c.Named(ctx, fmt.Sprintf("vol-%d", i), false); (err != nil) != (i%2 == 0) {
 					t.Errorf("vol-%d: %v", i, err)
 				}
 			})
@@ -423,7 +423,7 @@ func TestACrowdOfNamesSharesAList(t *testing.T) {
 		if reads := calls(sim, "DescribeDisks") - before; reads > nameBatches+3 {
 			t.Errorf("%d names took %d reads", nameBatches+3, reads)
 		}
-		if _, err := c.Named(t.Context(), "vol-1"); err != nil {
+		if _, err := c.Named(t.Context(), "vol-1", false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -433,7 +433,7 @@ func TestPagesThatGoRoundInACircleEnd(t *testing.T) {
 	c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		return answerWith(r, 200, `{"RequestId":"R1","NextToken":"again","Disks":{"Disk":[]}}`), nil
 	})})
-	_, err := c.Named(t.Context(), "vol-1")
+	_, err := c.Named(t.Context(), "vol-1", false)
 	wantKind(t, err, disk.Unexpected)
 }
 

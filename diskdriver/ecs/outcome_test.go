@@ -29,7 +29,7 @@ var operations = []struct {
 	{"Delete", "DeleteDisk", true, func(ctx context.Context, c *Client) error { return c.Delete(ctx, "d-bp1aaaaaaaaaaaaaaaaa") }},
 	{"Get", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, "d-bp1aaaaaaaaaaaaaaaaa"); return err }},
 	{"Get alone", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, "1-2345"); return err }},
-	{"Named", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Named(ctx, "vol-1"); return err }},
+	{"Named", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Named(ctx, "vol-1", false); return err }},
 	{"Check", "DescribeDisks", false, func(ctx context.Context, c *Client) error { return c.Check(ctx) }},
 }
 

@@ -107,7 +107,7 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 			group, err := await(ctx, id)
 			return group, answerOfWait(err), err
 		},
-		Find: func(ctx context.Context) (disk.Group, bool, error) {
+		Find: func(ctx context.Context, _ bool) (disk.Group, bool, error) {
 			groups, err := g.ecs.FindGroups(ctx, spec.Marks)
 			switch {
 			case err != nil:

@@ -53,7 +53,7 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 			shot, err := await(ctx, id)
 			return shot, answerOfWait(err), err
 		},
-		Find: func(ctx context.Context) (disk.Snapshot, bool, error) {
+		Find: func(ctx context.Context, _ bool) (disk.Snapshot, bool, error) {
 			shots, err := t.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: spec.Marks})
 			switch {
 			case err != nil:

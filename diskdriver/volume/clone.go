@@ -32,7 +32,7 @@ type temporaries struct {
 	snapshots Snapshots
 	taker     Taker
 	disks     Disks
-	named     func(ctx context.Context, name string) (disk.Disk, bool, error)
+	named     func(ctx context.Context, name string, proof bool) (disk.Disk, bool, error)
 }
 
 // take makes the snapshot that a copy is made from, and waits until it can
@@ -108,7 +108,7 @@ func (t temporaries) needless(ctx context.Context, shot disk.Snapshot, name stri
 	if shot.State == disk.Failed {
 		return "it has failed"
 	}
-	d, found, err := t.named(ctx, name)
+	d, found, err := t.named(ctx, name, false)
 	switch {
 	case err != nil:
 		return ""

@@ -110,7 +110,9 @@ func (c *creator) conclude(ctx context.Context, name string, refused error) erro
 
 // finder is an executor.Maker of the volume's disk that makes none.
 func (c *creator) finder(name string) executor.Maker[disk.Disk] {
-	return executor.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context) (disk.Disk, bool, error) { return c.named(ctx, name) }}
+	return executor.Maker[disk.Disk]{Records: c.creations, Name: name, Find: func(ctx context.Context, proof bool) (disk.Disk, bool, error) {
+		return c.named(ctx, name, proof)
+	}}
 }
 
 // volumeOf finds or makes the disk of an order. What an earlier call has left
@@ -248,8 +250,8 @@ func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creat
 
 // named returns the one disk that carries the volume's name. Failing to read
 // leaves open whether there is one.
-func (c *creator) named(ctx context.Context, name string) (disk.Disk, bool, error) {
-	disks, err := c.ecs.Named(ctx, name)
+func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk, bool, error) {
+	disks, err := c.ecs.Named(ctx, name, proof)
 	switch {
 	case err != nil:
 		return disk.Disk{}, false, executor.Unread(err)

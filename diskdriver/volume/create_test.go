@@ -38,7 +38,9 @@ func (s *scripted) Create(_ context.Context, _ disk.Spec, try disk.Attempt, toke
 	return disk.Disk{}, s.answers[len(s.tries)-1]
 }
 
-func (s *scripted) Named(context.Context, string) ([]disk.Disk, error) { return s.named, s.unread }
+func (s *scripted) Named(context.Context, string, bool) ([]disk.Disk, error) {
+	return s.named, s.unread
+}
 
 const cluster = "c1"
 

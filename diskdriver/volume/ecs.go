@@ -40,8 +40,9 @@ type Disks interface {
 
 	// Named returns every disk of this cluster that is tagged with the CSI
 	// volume name. None is no error. Denied: the account sees no disk at all,
-	// so that none says nothing.
-	Named(ctx context.Context, name string) ([]disk.Disk, error)
+	// so that none says nothing. Without proof that is told from what it saw a
+	// moment ago.
+	Named(ctx context.Context, name string, proof bool) ([]disk.Disk, error)
 
 	// List returns every data disk of the region, whoever made it, each once
 	// and sorted by ID.

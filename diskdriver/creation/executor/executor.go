@@ -39,8 +39,8 @@ func Begin(ctx context.Context, records *creation.Table, name string) {
 type Maker[T any] struct {
 	Records *creation.Table
 	Name    string // by which the Record and the client token go
-	// Find looks for what an earlier call has made. None is no error.
-	Find func(ctx context.Context) (made T, found bool, err error)
+	// Find looks for what an earlier call has made. None is no error. With proof it must be certain that one would be shown.
+	Find func(ctx context.Context, proof bool) (made T, found bool, err error)
 	// Prepare gets what the first create needs; nil: nothing.
 	Prepare func(ctx context.Context) error
 	// Make sends a create. Refused without an error says that the next one differs.
@@ -93,7 +93,8 @@ func (m Maker[T]) Obtain(ctx context.Context) (T, error) {
 // Look looks for the thing, and reports what that has shown.
 func (m Maker[T]) Look(ctx context.Context) (T, bool, error) {
 	left := time.Now()
-	made, found, err := m.Find(ctx)
+	record := m.Records.Of(m.Name, left)
+	made, found, err := m.Find(ctx, record.Proves(left))
 	if err == nil {
 		m.Records.Update(m.Name, time.Now(), func(r *creation.Record) { r.Looked(left, found) })
 	}
