@@ -25,6 +25,7 @@ type order struct {
 	foundAgain bool              // in the journal, after the process that made the order had ended
 	unknown    bool              // an earlier call may have made the volume
 	made       *csi.Volume       // the driver's answer, once there is one
+	endReason  string            // why an operator wants it ended, empty if nobody does; orders.mu guards it
 }
 
 // stockWant is what a request wants of the stock.
@@ -72,6 +73,8 @@ type store interface {
 	// AwaitRoom calls wake once there may be room for a record that Put refused
 	// with journal.ErrFull.
 	AwaitRoom(key string, wake func())
+	// RejectEnd takes an operator's request to end a record back.
+	RejectEnd(key string)
 	// Flush returns nil once a record that was deleted can't be read any more.
 	Flush(ctx context.Context, key string) error
 	// Size is the size of all records.
@@ -88,6 +91,7 @@ func (noStore) Delete(string)                             {}
 func (noStore) DeleteLazily(string)                       {}
 func (noStore) Expedite(string)                           {}
 func (noStore) AwaitRoom(string, func())                  {}
+func (noStore) RejectEnd(string)                          {}
 func (noStore) Flush(context.Context, string) error       { return nil }
 func (noStore) Size() int                                 { return 0 }
 

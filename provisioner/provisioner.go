@@ -132,6 +132,9 @@ func (p *Provisioner) attempt(ctx context.Context, claim *v1.PersistentVolumeCla
 // attempt on, or works out a new one.
 func (p *Provisioner) order(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*order, Outcome, error) {
 	if o := p.journal.find(claim.UID); o != nil {
+		if err := p.endAsRequested(o); err != nil {
+			return nil, Finished, err
+		}
 		return o, Unchanged, p.refreshSecrets(ctx, o)
 	}
 	if volume := p.journal.volumeOf(claim.UID); volume != "" {

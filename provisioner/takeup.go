@@ -91,6 +91,7 @@ func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFun
 	journalCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
+	c.store.OnEndRequest(c.endRequested)
 	go func() { c.store.Run(journalCtx, takenOver); close(done) }()
 	return func() { cancel(); <-done }
 }

@@ -36,6 +36,9 @@ func commands() []cli.Command {
 	return []cli.Command{
 		{Name: "audit", Summary: "print the disks without a PersistentVolume and the PersistentVolumes without a disk", Run: mainOfAudit},
 		{Name: "capacity off", Summary: "undo --enable-capacity where no disk-provisioner will run again", Run: mainOfCapacityOff},
+		{Name: journalList.name, Summary: "print the volumes under way, and those of unknown outcome", Run: journalList.main},
+		{Name: journalShow.name, Summary: "print what is known of one of them, by its claim's UID", Run: journalShow.main},
+		{Name: journalEnd.name, Summary: "end one whose outcome can't be proved, with a reason", Run: journalEnd.main},
 	}
 }
 

@@ -13,6 +13,9 @@ func TestTheFlagsPageIsCurrent(t *testing.T) {
 	golden.Flags(t, "../../docs/flags.md", "disk-provisioner", golden.Help(t))
 	golden.Flags(t, "../../docs/flags.md", "disk-provisioner audit", golden.Help(t, "audit"))
 	golden.Flags(t, "../../docs/flags.md", "disk-provisioner capacity off", golden.Help(t, "capacity", "off"))
+	for _, command := range []string{"list", "show", "end"} {
+		golden.Flags(t, "../../docs/flags.md", "disk-provisioner journal "+command, golden.Help(t, "journal", command))
+	}
 }
 
 // U8: --help names the commands, and a command's own --help its own flags.

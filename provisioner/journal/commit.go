@@ -29,7 +29,7 @@ const (
 	// and aheadMost is how long it waits at most.
 	aheadShare, leadShare, aheadMost = 4, 4, 250 * time.Millisecond
 	// lookForShards is how often it is looked whether the shards with records are
-	// still there, for who deletes one tells nobody.
+	// still there, and what they ask for, for who deletes or annotates one tells nobody.
 	lookForShards = 15 * time.Second
 	// avoidFailing is for how long new records avoid a shard that could not be
 	// written: it may have been made immutable.
@@ -59,6 +59,7 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 		begin := time.Now()
 		s.commit(context.WithoutCancel(ctx))
 		took = time.Since(begin)
+		s.tellEndRequests()
 		s.wakeForRoom()
 		select {
 		case <-ctx.Done():
@@ -112,8 +113,8 @@ func (s *Store) expediteOverdue() {
 	}
 }
 
-// lookForShards has a shard written again that somebody has deleted: a crash would
-// forget its records, and nothing else may be written for long.
+// lookForShards has a shard written again that somebody has deleted, for a crash would
+// forget its records, and notes requests to end records: nothing else may be written for long.
 func (s *Store) lookForShards(ctx context.Context) {
 	if time.Since(s.looked) < lookForShards {
 		return
@@ -121,10 +122,13 @@ func (s *Store) lookForShards(ctx context.Context) {
 	s.looked = time.Now()
 	for _, h := range s.inUse() {
 		ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
-		_, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
+		live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
 		cancel()
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err):
 			s.isDeleted(h)
+		case err == nil:
+			s.set(func() { h.noteEndRequests(endRequestsOf(live.Annotations)) })
 		}
 	}
 }

@@ -30,6 +30,10 @@ type shard struct {
 	saved   map[string]string // what the version holds
 	writing map[string]string // what is being written; nil for nothing
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
+
+	endRequests map[string]string // that the version has: reasons by key
+	told        map[string]bool   // keys of those that were told of
+	rejected    []string          // keys of those that are to be taken out
 }
 
 // shardWaiter waits for a commit of one shard.
@@ -62,9 +66,14 @@ func (s *Store) save(ctx context.Context, h *shard) {
 	if err == nil {
 		err = s.put(ctx, h, h.writing)
 	}
-	if h.version != "" && apierrors.IsNotFound(err) {
+	switch {
+	case h.version != "" && apierrors.IsNotFound(err):
 		s.isDeleted(h)
 		err = s.put(ctx, h, h.writing)
+	case apierrors.IsConflict(err): // the records are the same if somebody has written metadata alone
+		if err = s.resolve(ctx, h); err == nil {
+			err = s.put(ctx, h, h.writing)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +107,8 @@ func (s *Store) forgetDeleted(h *shard) {
 // put makes the ConfigMap hold the entries.
 func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) error {
 	d := differenceOf(h.saved, entries)
-	if len(d.changes) == 0 {
+	s.set(func() { d.annotations = h.answered(entries) })
+	if len(d.changes) == 0 && len(d.annotations) == 0 {
 		return nil
 	}
 	s.commits()
@@ -107,7 +117,10 @@ func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) er
 	if err != nil {
 		return err
 	}
-	s.set(func() { h.version, h.saved, h.tried, h.avoided = version, entries, nil, time.Time{} })
+	s.set(func() {
+		h.version, h.saved, h.tried, h.avoided = version, entries, nil, time.Time{}
+		h.forgetAnswered(d.annotations)
+	})
 	return nil
 }
 
@@ -129,6 +142,7 @@ func (s *Store) send(ctx context.Context, h *shard, entries map[string]string, d
 		},
 		Data: entries,
 	}
+	s.set(func() { configMap.Annotations = h.openRequests(d.annotations) })
 	configMaps := s.client.CoreV1().ConfigMaps(s.namespace)
 	if h.version == "" {
 		configMap, err = configMaps.Create(ctx, configMap, metav1.CreateOptions{})
@@ -162,6 +176,8 @@ type difference struct {
 	changes map[string]*string // by key; nil for an entry that is to go
 	bytes   int                // of the changes
 	whole   int                // of the entries that come of it
+
+	annotations []string // that are to go
 }
 
 func differenceOf(from, to map[string]string) difference {
@@ -184,10 +200,15 @@ func differenceOf(from, to map[string]string) difference {
 
 // patch returns the difference as a strategic merge patch of that version.
 func (d difference) patch(version string) ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": version, "managedFields": []any{struct{}{}}},
-		"data":     d.changes,
-	})
+	meta := map[string]any{"resourceVersion": version, "managedFields": []any{struct{}{}}}
+	if len(d.annotations) > 0 {
+		gone := map[string]any{}
+		for _, name := range d.annotations {
+			gone[name] = nil
+		}
+		meta["annotations"] = gone
+	}
+	return json.Marshal(map[string]any{"metadata": meta, "data": d.changes})
 }
 
 func (s *Store) set(f func()) {
@@ -219,6 +240,7 @@ func (s *Store) resolve(ctx context.Context, h *shard) error {
 	}
 	s.set(func() {
 		h.version, h.saved, h.tried = live.version, live.entries, nil
+		h.noteEndRequests(live.endRequests)
 		s.forgetDeleted(h)
 	})
 	return nil
@@ -228,5 +250,8 @@ func (s *Store) resolve(ctx context.Context, h *shard) error {
 // Lease is held nobody else writes one, so all of the shard is written anew.
 func (s *Store) isDeleted(h *shard) {
 	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", s.namespace+"/"+h.name)
-	s.set(func() { h.version, h.saved, h.tried, h.dirty = "", nil, nil, true })
+	s.set(func() {
+		h.version, h.saved, h.tried, h.dirty = "", nil, nil, true
+		h.noteEndRequests(nil)
+	})
 }

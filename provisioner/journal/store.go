@@ -94,8 +94,11 @@ type Store struct {
 	looked     time.Time            // when the shards were last looked for
 	lost       error                // that somebody else writes; nil if nobody does
 	notify     func(error)          // is told of lost
-	wanted     chan struct{}        // someone waits for a commit
-	ahead      chan struct{}        // there is something to write that nobody waits for
+
+	endRequested func(key, reason string)
+
+	wanted chan struct{} // someone waits for a commit
+	ahead  chan struct{} // there is something to write that nobody waits for
 }
 
 // New returns the journal of the ConfigMaps whose names are the prefix, a hyphen
@@ -103,7 +106,7 @@ type Store struct {
 // commits is called for every write.
 func New(client kubernetes.Interface, metadata metadata.Interface, namespace, prefix string, commits func()) *Store {
 	return &Store{
-		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {},
+		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {}, endRequested: func(string, string) {},
 		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
 		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
 	}
@@ -171,7 +174,7 @@ func (s *Store) read(ctx context.Context, h *shard) error {
 		return err
 	}
 	maps.Copy(h.entries, configMap.Data)
-	h.version = configMap.ResourceVersion
+	h.version, h.endRequests = configMap.ResourceVersion, endRequestsOf(configMap.Annotations)
 	return nil
 }
 

@@ -65,6 +65,9 @@ func (api *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, er
 		}
 		return true, api.kept[get.GetName()].DeepCopy(), nil
 	}
+	if a, ok := action.(clienttesting.PatchAction); ok {
+		return api.annotate(a)
+	}
 	configMap := action.(clienttesting.CreateAction).GetObject().(*v1.ConfigMap) // an update's object is got the same way
 	body, err := json.Marshal(configMap)
 	if err != nil {
@@ -107,17 +110,43 @@ func (api *fakeAPI) patch(action clienttesting.Action) (bool, runtime.Object, er
 	return true, &metav1.PartialObjectMetadata{ObjectMeta: written.ObjectMeta}, nil
 }
 
-// merge is what a patch of version and data comes to.
+// annotate applies a merge patch, of whatever version there is. api.mu is held.
+func (api *fakeAPI) annotate(a clienttesting.PatchAction) (bool, runtime.Object, error) {
+	now := api.kept[a.GetName()]
+	if now == nil {
+		return true, nil, apierrors.NewNotFound(group, a.GetName())
+	}
+	configMap, err := merge(now, a.GetPatch())
+	if err != nil {
+		return true, nil, err
+	}
+	written, err := api.write("patch", configMap, len(a.GetPatch()))
+	return true, written, err
+}
+
+// merge is what a patch of version, annotations and data comes to.
 func merge(now *v1.ConfigMap, body []byte) (*v1.ConfigMap, error) {
 	var patch struct {
-		Metadata struct{ ResourceVersion string }
-		Data     map[string]*string
+		Metadata struct {
+			ResourceVersion string
+			Annotations     map[string]*string
+		}
+		Data map[string]*string
 	}
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return nil, err
 	}
 	configMap := now.DeepCopy()
-	configMap.ResourceVersion = patch.Metadata.ResourceVersion
+	if patch.Metadata.ResourceVersion != "" {
+		configMap.ResourceVersion = patch.Metadata.ResourceVersion
+	}
+	for name, value := range patch.Metadata.Annotations {
+		if value == nil {
+			delete(configMap.Annotations, name)
+		} else {
+			metav1.SetMetaDataAnnotation(&configMap.ObjectMeta, name, *value)
+		}
+	}
 	for key, record := range patch.Data {
 		if record == nil {
 			delete(configMap.Data, key)

@@ -46,7 +46,8 @@ func TestTheFlagsPageHasASectionForEachCommand(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(pages(t)["docs/flags.md"], -1) {
 		got = append(got, match[1])
 	}
-	if want := []string{"disk-driver", "disk-driver check", "disk-provisioner", "disk-provisioner audit", "disk-provisioner capacity off"}; !slices.Equal(got, want) {
+	if want := []string{"disk-driver", "disk-driver check", "disk-provisioner", "disk-provisioner audit", "disk-provisioner capacity off",
+		"disk-provisioner journal list", "disk-provisioner journal show", "disk-provisioner journal end"}; !slices.Equal(got, want) {
 		t.Errorf("docs/flags.md has sections for %q, want %q", got, want)
 	}
 }

@@ -78,6 +78,7 @@ func (s *scene) picksUpItsVolumes() {
 		s.Errorf("the file holds %q, want kept", got)
 	}
 	s.follow("docs/how-it-decides.md", "audit")
+	s.follow("docs/how-it-decides.md", "journal list")
 	s.kubectl("apply -f deploy/examples/modify.yaml")
 	s.kubectl("wait --for=jsonpath={.status.currentVolumeAttributesClassName}=fast pvc/notes", limit)
 	s.kubectl("delete pod reader --now")

@@ -171,6 +171,11 @@ func (t *Topodisk) openGate(context.Context) (err error) {
 	return nil
 }
 
+// Program is the path of one of topodisk's programs.
+func (t *Topodisk) Program(name string) string {
+	return filepath.Join(t.lab.opts.Programs.Topodisk, name)
+}
+
 // Kubeconfig is the file that driver and provisioner are given, with the permissions that are installed.
 func (t *Topodisk) Kubeconfig() string { return t.kubeconfig }
 
@@ -263,7 +268,7 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 	if t.running[name] != nil {
 		return fmt.Errorf("%s runs already", name)
 	}
-	path := filepath.Join(t.lab.opts.Programs.Topodisk, program)
+	path := t.Program(program)
 	var env []string
 	if t.lab.opts.Watched {
 		env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/topodisk/topodisk/cmd/internal/cli"
+	"github.com/topodisk/topodisk/provisioner"
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+// What `disk-provisioner journal list|show|end` ends with.
+const (
+	journalDone    = 0
+	journalRefused = 1
+	journalFailed  = 2
+)
+
+// maxReason is the longest --reason in characters: it stands in an event and in the log.
+const maxReason = 200
+
+// journalCommand is what one of the commands does.
+type journalCommand struct {
+	name, usage string
+	takesClaim  bool
+	takesReason bool
+	run         func(context.Context, *provisioner.Records, *journalOptions, io.Writer) error
+}
+
+var journalList = journalCommand{
+	name:  "journal list",
+	usage: "disk-provisioner journal list prints the journal's records: the volumes that are being made, or of which nobody knows yet whether they were.",
+	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
+		return r.List(ctx, out, o.events)
+	},
+}
+
+var journalShow = journalCommand{
+	name: "journal show", takesClaim: true,
+	usage: "disk-provisioner journal show CLAIM-UID prints what is known of a record: the request, and claim and PersistentVolume as they are now.",
+	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
+		return r.Show(ctx, out, o.claim, o.events)
+	},
+}
+
+var journalEnd = journalCommand{
+	name: "journal end", takesClaim: true, takesReason: true,
+	usage: "disk-provisioner journal end CLAIM-UID --reason=TEXT has the leader end a record whose outcome can't be proved: the request is not\n" +
+		"repeated any more, and a disk that was made all the same stays in ECS, where disk-provisioner audit finds it.\n" +
+		"It ends with 0 if the record is ended, with 1 if that is refused or no leader has done it, and with 2 if it failed.",
+	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
+		if err := r.End(ctx, o.claim, o.reason, o.wait); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(out, "The record of claim %s is ended.\n", o.claim)
+		return err
+	},
+}
+
+// main runs the command and returns the exit code.
+func (c journalCommand) main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return c.mainOn(ctx, args, os.Stdout, os.Stderr)
+}
+
+func (c journalCommand) mainOn(ctx context.Context, args []string, out, diagnostics io.Writer) int {
+	err := c.do(ctx, args, out, diagnostics)
+	if err == nil || errors.Is(err, errHelp) {
+		return journalDone
+	}
+	fmt.Fprintf(diagnostics, "disk-provisioner %s: %v\n", c.name, err)
+	var refused *provisioner.RefusedError
+	if errors.As(err, &refused) || errors.Is(err, provisioner.ErrNotEnded) {
+		return journalRefused
+	}
+	return journalFailed
+}
+
+// journalOptions are the command line of one of the commands.
+type journalOptions struct {
+	claim, reason     string
+	wait              time.Duration
+	events            bool
+	driver, namespace string
+	cluster           cli.Cluster
+	log               cli.Log
+}
+
+// parse reads the command line, and prints the help to out.
+func (c journalCommand) parse(args []string, out io.Writer) (*journalOptions, error) {
+	o := &journalOptions{}
+	f := pflag.NewFlagSet("disk-provisioner "+c.name, pflag.ContinueOnError)
+	cli.SetUsage(f, out, c.usage)
+	f.StringVar(&o.driver, "driver-name", driverNameByDefault, "name of the driver whose journal it is")
+	f.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the journal; the Pod's own if empty")
+	if c.takesReason {
+		f.StringVar(&o.reason, "reason", "", "why the record is ended: it stands in the log and in an event on the claim")
+		f.DurationVar(&o.wait, "wait", time.Minute, "how long the leader may take")
+	} else {
+		f.BoolVar(&o.events, "events", false, "read the last outcome from the claims' events, which the account must be allowed to list; disk-provisioner's isn't")
+	}
+	o.cluster.AddFlags(f)
+	o.log.AddFlags(f)
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if err := c.takeClaim(o, f.Args()); err != nil {
+		return nil, err
+	}
+	if o.namespace == "" {
+		o.namespace = podNamespace()
+	}
+	switch {
+	case o.driver == "":
+		return nil, errors.New("--driver-name is empty; it is the driver's flag of that name, such as " + driverNameByDefault)
+	case c.takesReason && !isReason(o.reason):
+		return nil, &provisioner.RefusedError{Field: "--reason", Value: o.reason, Allowed: fmt.Sprintf("allowed is a line of text of 1 to %d characters", maxReason)}
+	case c.takesReason && o.wait < 0:
+		return nil, fmt.Errorf("--wait=%s; it must not be negative", o.wait)
+	}
+	return o, o.log.Validate()
+}
+
+// isReason says whether a text may stand in an event and in a line of the log.
+func isReason(text string) bool {
+	return strings.TrimSpace(text) != "" && utf8.RuneCountInString(text) <= maxReason && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// takeClaim takes the arguments that are no flags.
+func (c journalCommand) takeClaim(o *journalOptions, args []string) error {
+	switch {
+	case !c.takesClaim && len(args) > 0:
+		return fmt.Errorf("argument %q is not allowed: allowed are flags", args[0])
+	case c.takesClaim && len(args) != 1:
+		return fmt.Errorf("arguments are %q; allowed is one CLAIM-UID, as `disk-provisioner journal list` shows it", args)
+	case c.takesClaim:
+		o.claim = args[0]
+	}
+	return nil
+}
+
+func (c journalCommand) do(ctx context.Context, args []string, out, help io.Writer) error {
+	o, err := c.parse(args, help)
+	if err != nil {
+		return err
+	}
+	o.log.Start(os.Stderr)
+	config, err := o.cluster.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = journalQPS, journalBurst
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
+	}
+	records, err := provisioner.ReadRecords(ctx, provisioner.Config{Options: request.Options{DriverName: o.driver}, Namespace: o.namespace}, client)
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, records, o, out)
+}

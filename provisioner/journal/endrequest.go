@@ -1,0 +1,146 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// endAnnotation begins the annotation of a shard by which somebody who doesn't
+// hold the Lease asks its holder to end a record. The record's key follows; the
+// value is the reason. Other metadata of a shard means nothing.
+const endAnnotation = "journal.topodisk.io/end."
+
+// ErrNoRecord says that the journal has no record of the key.
+var ErrNoRecord = errors.New("the journal has no such record")
+
+// endRequestsOf returns the reasons of a ConfigMap's requests, by key.
+func endRequestsOf(annotations map[string]string) map[string]string {
+	requests := map[string]string{}
+	for name, reason := range annotations {
+		if key, ok := strings.CutPrefix(name, endAnnotation); ok {
+			requests[key] = reason
+		}
+	}
+	return requests
+}
+
+// OnEndRequest sets what Run calls for each request to end a record. It answers by
+// deleting the record or by RejectEnd, at once or later. Set it before Run.
+func (s *Store) OnEndRequest(f func(key, reason string)) { s.endRequested = f }
+
+// RejectEnd takes a request back: its record stays.
+func (s *Store) RejectEnd(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.shards {
+		if _, ok := h.endRequests[key]; ok {
+			h.rejected, h.dirty = append(h.rejected, key), true
+		}
+	}
+}
+
+// noteEndRequests notes what a shard's ConfigMap asks for by now. s.mu is held.
+func (h *shard) noteEndRequests(requests map[string]string) {
+	h.endRequests = requests
+	maps.DeleteFunc(h.told, func(key string, _ bool) bool { _, ok := requests[key]; return !ok })
+	for key := range requests {
+		if _, ok := h.entries[key]; !ok {
+			h.dirty = true // it is taken out again
+		}
+	}
+}
+
+// answered returns the annotations of requests that were answered, once the shard
+// has these entries. s.mu is held.
+func (h *shard) answered(entries map[string]string) (annotations []string) {
+	for key := range h.endRequests {
+		if _, ok := entries[key]; !ok || slices.Contains(h.rejected, key) {
+			annotations = append(annotations, endAnnotation+key)
+		}
+	}
+	return annotations
+}
+
+// openRequests are the annotations of the others.
+func (h *shard) openRequests(answered []string) map[string]string {
+	open := map[string]string{}
+	for key, reason := range h.endRequests {
+		open[endAnnotation+key] = reason
+	}
+	for _, name := range answered {
+		delete(open, name)
+	}
+	return open
+}
+
+// forgetAnswered forgets requests whose annotations are gone. s.mu is held.
+func (h *shard) forgetAnswered(annotations []string) {
+	for _, name := range annotations {
+		key := strings.TrimPrefix(name, endAnnotation)
+		delete(h.endRequests, key)
+		delete(h.told, key)
+		h.rejected = slices.DeleteFunc(h.rejected, func(rejected string) bool { return rejected == key })
+	}
+}
+
+// tellEndRequests tells of each request once.
+func (s *Store) tellEndRequests() {
+	for key, reason := range s.untoldEndRequests() {
+		s.endRequested(key, reason)
+	}
+}
+
+func (s *Store) untoldEndRequests() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	untold := map[string]string{}
+	for _, h := range s.shards {
+		for key, reason := range h.endRequests {
+			if _, ok := h.entries[key]; !ok || h.told[key] {
+				continue
+			}
+			if h.told == nil {
+				h.told = map[string]bool{}
+			}
+			h.told[key], untold[key] = true, reason
+		}
+	}
+	return untold
+}
+
+// Record says where a record is that Load has read, and why somebody has asked to
+// end it; the reason is empty if nobody has.
+func (s *Store) Record(key string) (configMap, endReason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.shards {
+		if _, ok := h.entries[key]; ok {
+			return h.name, h.endRequests[key]
+		}
+	}
+	return "", ""
+}
+
+// RequestEnd asks whoever holds the Lease to end a record that Load has read.
+func (s *Store) RequestEnd(ctx context.Context, key, reason string) error {
+	name, _ := s.Record(key)
+	if name == "" {
+		return ErrNoRecord
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{endAnnotation + key: reason}}})
+	if err != nil {
+		return err
+	}
+	if _, err := s.client.CoreV1().ConfigMaps(s.namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("the request can't be written to ConfigMap %s/%s: %w", s.namespace, name, err)
+	}
+	return nil
+}

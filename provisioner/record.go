@@ -1,0 +1,302 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+// What an operator sees of the journal, and how a record is ended whose outcome
+// nobody can prove. None of this needs the driver or the Lease.
+
+// Records are those of the journal, as a command reads them.
+type Records struct {
+	config Config
+	client kubernetes.Interface
+	store  *journal.Store
+	all    []Record
+}
+
+// Record is one of them.
+type Record struct {
+	UID       string           // of the claim
+	ConfigMap string           // that holds it
+	Request   *request.Request // nil if this version can't read it
+	Problem   error            // why it can't
+	EndReason string           // of a request to end it that the leader has not answered yet
+}
+
+// RefusedError says what of an operator's request is wrong, and what is allowed.
+type RefusedError struct{ Field, Value, Allowed string }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s is %q; %s", e.Field, e.Value, e.Allowed)
+}
+
+// refuse refuses a claim's UID.
+func refuse(uid, allowed string, args ...any) *RefusedError {
+	return &RefusedError{"CLAIM-UID", uid, fmt.Sprintf(allowed, args...)}
+}
+
+// ErrNotEnded says that a request to end a record was made and not heeded.
+var ErrNotEnded = errors.New("the record is not ended")
+
+// ReadRecords reads the journal. Config needs DriverName and Namespace.
+func ReadRecords(ctx context.Context, config Config, client kubernetes.Interface) (*Records, error) {
+	r := &Records{config: config, client: client, store: newStore(client, nil, config, func() {})}
+	records, err := r.store.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the journal can't be read: %w", err)
+	}
+	for uid, text := range records {
+		record := Record{UID: uid}
+		record.ConfigMap, record.EndReason = r.store.Record(uid)
+		record.Request, record.Problem = request.Decode(text)
+		r.all = append(r.all, record)
+	}
+	slices.SortFunc(r.all, func(x, y Record) int { return cmp.Or(cmp.Compare(x.claim(), y.claim()), cmp.Compare(x.UID, y.UID)) })
+	return r, nil
+}
+
+// claim is the claim's name, for people.
+func (r Record) claim() string {
+	if r.Request == nil {
+		return "?"
+	}
+	return r.Request.Claim.Namespace + "/" + r.Request.Claim.Name
+}
+
+// of returns the record of a claim.
+func (r *Records) of(uid string) (Record, error) {
+	i := slices.IndexFunc(r.all, func(record Record) bool { return record.UID == uid })
+	if i < 0 {
+		return Record{}, refuse(uid, "allowed are the UIDs of the journal's %d records: see `disk-provisioner journal list`", len(r.all))
+	}
+	return r.all[i], nil
+}
+
+// List prints a line for each record. With events it reads the last outcome from
+// the claims' events, for which the account needs a right that disk-provisioner lacks.
+func (r *Records) List(ctx context.Context, out io.Writer, events bool) error {
+	fmt.Fprintf(out, "%d records in namespace %s for driver %s\n", len(r.all), r.config.Namespace, r.config.DriverName)
+	if len(r.all) == 0 {
+		return nil
+	}
+	last, err := r.lastFailures(ctx, "", events)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CLAIM-UID\tCLAIM\tVOLUME\tCLASS\tNODE\tCLAIM CREATED\tLAST OUTCOME")
+	for _, record := range r.all {
+		if record.Request == nil {
+			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\tunreadable: %v\n", record.UID, record.Problem)
+			continue
+		}
+		q := record.Request
+		row := []string{record.UID, record.claim(), q.Create.Name, q.Class.Name, cmp.Or(q.Node, "-"), created(q), outcomeOfRecord(record, last)}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	return table.Flush()
+}
+
+func created(q *request.Request) string {
+	if q.Claim.CreationTimestamp.IsZero() {
+		return "?"
+	}
+	return q.Claim.CreationTimestamp.UTC().Format(time.RFC3339)
+}
+
+// outcomeOfRecord is what is known of a record's last attempt, in one line; last is
+// nil if events were not read.
+func outcomeOfRecord(record Record, last map[string]v1.Event) string {
+	event, told := last[record.UID]
+	text := "no event tells it"
+	switch {
+	case last == nil:
+		text = "not read; see --events"
+	case told:
+		text = strings.ReplaceAll(event.Message, "\n", " ")
+	}
+	if record.EndReason != "" {
+		text += "; to be ended: " + record.EndReason
+	}
+	return text
+}
+
+// lastFailures returns the last event of a failure for each claim, by its UID: of
+// one claim or, if uid is empty, of all; nil if events are not to be read.
+func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (map[string]v1.Event, error) {
+	if !events {
+		return nil, nil //nolint:nilnil // that is no error
+	}
+	selector := fields.Set{"reason": "ProvisioningFailed"}
+	if uid != "" {
+		selector["involvedObject.uid"] = uid
+	}
+	list, err := r.client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
+	if err != nil {
+		return nil, fmt.Errorf("the last outcome can't be read: %w", err)
+	}
+	last := map[string]v1.Event{}
+	for _, e := range list.Items {
+		uid := string(e.InvolvedObject.UID)
+		if before, ok := last[uid]; !ok || before.LastTimestamp.Before(&e.LastTimestamp) {
+			last[uid] = e
+		}
+	}
+	return last, nil
+}
+
+// Show prints all that is known of a record: the request, which has no secret, and
+// claim and PersistentVolume as they are now. About events see List.
+func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bool) error {
+	record, err := r.of(uid)
+	if err != nil {
+		return err
+	}
+	last, err := r.lastFailures(ctx, uid, events)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s:\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("claim UID", "%s", record.UID)
+	row("ConfigMap", "%s/%s", r.config.Namespace, record.ConfigMap)
+	if record.Request == nil {
+		row("unreadable", "%v", record.Problem)
+		return table.Flush()
+	}
+	q := record.Request
+	row("claim", "%s, created %s", record.claim(), created(q))
+	row("volume name", "%s", q.Create.Name)
+	row("class", "%s", q.Class.Name)
+	row("node", "%s", cmp.Or(q.Node, "none selected"))
+	if ref := q.Secrets.Provisioner; ref != nil {
+		row("Secret", "%s/%s", ref.Namespace, ref.Name)
+	}
+	state, _, err := r.claimNow(ctx, q.Claim)
+	if err != nil {
+		state = fmt.Sprintf("unknown: %v", err)
+	}
+	row("claim now", "%s", state)
+	pv, err := r.volumeOf(ctx, record)
+	switch {
+	case err != nil:
+		row("PersistentVolume now", "unknown: %v", err)
+	case pv != nil:
+		row("PersistentVolume now", "%s, %s", pv.Name, pv.Status.Phase)
+	default:
+		row("PersistentVolume now", "none")
+	}
+	row("last outcome", "%s", outcomeOfRecord(record, last))
+	if event, ok := last[uid]; ok {
+		row("told", "%d times, last %s", max(event.Count, 1), event.LastTimestamp.UTC().Format(time.RFC3339))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "request:\n%s\n", protojson.MarshalOptions{Multiline: true, Indent: "  "}.Format(q.Create))
+	return err
+}
+
+// claimNow says what has become of the claim, and whether it still wants a volume.
+func (r *Records) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim) (state string, wants bool, err error) {
+	now, err := r.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "gone", false, nil
+	case err != nil:
+		return "", false, err
+	case now.UID != claim.UID:
+		return fmt.Sprintf("gone; another claim has its name, with UID %s", now.UID), false, nil
+	case now.DeletionTimestamp != nil:
+		return string(now.Status.Phase) + ", is being deleted", false, nil
+	}
+	return string(now.Status.Phase), true, nil
+}
+
+// volumeOf returns the PersistentVolume that stands for a record, or nil.
+func (r *Records) volumeOf(ctx context.Context, record Record) (*v1.PersistentVolume, error) {
+	volumes, err := r.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, pv := range volumes.Items {
+		if ref := pv.Spec.ClaimRef; ref != nil && string(ref.UID) == record.UID || record.Request.IsSavedAs(&pv) {
+			return &pv, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none, which is no error
+}
+
+// End asks the leader to end a record, and waits until it has. It returns a
+// RefusedError if that is not to be done, ErrNotEnded if it was not done.
+func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duration) error {
+	record, err := r.of(uid)
+	if err != nil {
+		return err
+	}
+	if record.Request == nil {
+		return &RefusedError{"the record's form", record.Problem.Error(), "allowed are records that this version reads: use the version that wrote it"}
+	}
+	pv, err := r.volumeOf(ctx, record)
+	if err != nil {
+		return fmt.Errorf("whether a PersistentVolume stands for %s: %w", record.Request.Create.Name, err)
+	}
+	if pv != nil {
+		return refuse(uid, "PersistentVolume %s stands for its volume, so the leader ends the record; allowed are records without one", pv.Name)
+	}
+	if _, wants, err := r.claimNow(ctx, record.Request.Claim); err != nil {
+		return fmt.Errorf("whether claim %s still wants a volume: %w", record.claim(), err)
+	} else if wants {
+		return refuse(uid, "claim %s still wants a volume, which would only be asked for anew; allowed are records whose claim is deleted", record.claim())
+	}
+	if err := r.store.RequestEnd(ctx, uid, reason); err != nil {
+		return err
+	}
+	return r.awaitEnd(ctx, uid, wait)
+}
+
+// endPoll is how often it is looked whether a record is ended.
+const endPoll = time.Second
+
+func (r *Records) awaitEnd(ctx context.Context, uid string, wait time.Duration) error {
+	deadline := time.Now().Add(wait)
+	for {
+		now, err := ReadRecords(ctx, r.config, r.client)
+		if err != nil {
+			return err
+		}
+		record, err := now.of(uid)
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // there is no such record any more
+		case record.EndReason == "":
+			return fmt.Errorf("%w: the leader has taken the request back, or its version doesn't know such requests; its log and the claim's events say more", ErrNotEnded)
+		case !time.Now().Before(deadline):
+			return fmt.Errorf("%w within %s: no leader has heeded the request; who leads next does, with the same reason", ErrNotEnded, wait)
+		}
+		if err := sleep(ctx, endPoll); err != nil {
+			return err
+		}
+	}
+}
