@@ -30,9 +30,10 @@ test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and m
 test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
 	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
-test-long: ## run what is too long for `make test`: 50 000 random steps and 2 000 000 walks of a name (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, the simulator's memory (8 minutes)
+test-long: ## run what is too long for `make test`: 50 000 random steps and 2 000 000 walks of a name, 100 000 of a claim (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, the simulator's memory (8 minutes)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestCreationModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestRecordModel ./diskdriver/creation -args -long -seed $(SEED)
+	$(GO) test -count=1 -timeout 30m -run TestModel ./provisioner/attempt -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestSanity ./diskdriver/node -args -long
 	$(GO) test -count=1 -timeout 30m -run TestPlanted ./test/cloudcheck -args -seeds 5
 	$(GO) test -count=1 -timeout 10m -run TestMemoryComesBack ./cmd/ecs-simulator -args -long
@@ -56,7 +57,7 @@ arrows: ## check that every package imports only what it may
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for both programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./provisioner/attempt
 
 docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS (make test does too)
 	$(PAGES)

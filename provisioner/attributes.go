@@ -12,22 +12,22 @@ import (
 )
 
 // attributes returns what the claim's VolumeAttributesClass asks for.
-func (p *Provisioner) attributes(ctx context.Context, claim *v1.PersistentVolumeClaim) (map[string]string, Outcome, error) {
+func (p *Provisioner) attributes(ctx context.Context, claim *v1.PersistentVolumeClaim) (map[string]string, error) {
 	name := ptr.Deref(claim.Spec.VolumeAttributesClassName, "")
 	switch {
 	case name == "":
-		return nil, Unchanged, nil
+		return nil, nil
 	case !p.config.AttributesClasses:
-		return nil, Finished, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: --feature-gates=VolumeAttributesClass=false switches it off", name)
+		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: --feature-gates=VolumeAttributesClass=false switches it off", name)
 	case !p.config.DriverModifies:
-		return nil, Finished, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: driver %s cannot modify volumes; remove it", name, p.config.DriverName)
+		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: driver %s cannot modify volumes; remove it", name, p.config.DriverName)
 	}
 	class, err := p.client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, Unchanged, watch.ReadError(watch.Object{Resource: watch.VolumeAttributesClasses, Name: name}, err)
+		return nil, watch.ReadError(watch.Object{Resource: watch.VolumeAttributesClasses, Name: name}, err)
 	}
 	if class.DriverName != p.config.DriverName {
-		return nil, Finished, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: it is of driver %s, not of %s", name, class.DriverName, p.config.DriverName)
+		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: it is of driver %s, not of %s", name, class.DriverName, p.config.DriverName)
 	}
-	return class.Parameters, Unchanged, nil
+	return class.Parameters, nil
 }

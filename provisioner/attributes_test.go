@@ -19,17 +19,16 @@ func TestAttributesOfVolumes(t *testing.T) {
 	foreign := class.DeepCopy()
 	foreign.Name, foreign.DriverName = "foreign", "other"
 	tests := map[string]struct {
-		class   string
-		config  func(*Config)
-		outcome Outcome
-		want    string
-		waits   watch.Object
+		class  string
+		config func(*Config)
+		want   string
+		waits  watch.Object
 	}{
 		"of a class":         {class: "fast"},
-		"another driver's":   {class: "foreign", outcome: Finished, want: "is of driver other"},
-		"missing":            {class: "later", outcome: Unchanged, want: "not found", waits: watch.Object{Resource: watch.VolumeAttributesClasses, Name: "later"}},
-		"can't be modified":  {class: "fast", config: func(c *Config) { c.DriverModifies = false }, outcome: Finished, want: "cannot modify volumes"},
-		"switched off":       {class: "fast", config: func(c *Config) { c.AttributesClasses = false }, outcome: Finished, want: "VolumeAttributesClass=false"},
+		"another driver's":   {class: "foreign", want: "is of driver other"},
+		"missing":            {class: "later", want: "not found", waits: watch.Object{Resource: watch.VolumeAttributesClasses, Name: "later"}},
+		"can't be modified":  {class: "fast", config: func(c *Config) { c.DriverModifies = false }, want: "cannot modify volumes"},
+		"switched off":       {class: "fast", config: func(c *Config) { c.AttributesClasses = false }, want: "VolumeAttributesClass=false"},
 		"none, by its empty": {class: ""},
 	}
 	for name, test := range tests {
@@ -40,12 +39,12 @@ func TestAttributesOfVolumes(t *testing.T) {
 				test.config(&b.config)
 			}
 			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &test.class })
-			pv, outcome, err := b.provision(t.Context(), claim, testClass(map[string]string{
+			pv, _, err := b.provision(t.Context(), claim, testClass(map[string]string{
 				"csi.storage.k8s.io/controller-modify-secret-name": "m", "csi.storage.k8s.io/controller-modify-secret-namespace": "vault",
 			}), "node-1")
 			if test.want != "" {
-				if outcome != test.outcome || !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits {
-					t.Errorf("got %v, %v, waiting for %v", outcome, err, notReadyObject(err))
+				if !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits {
+					t.Errorf("got %v, waiting for %v", err, notReadyObject(err))
 				}
 				return
 			}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -78,7 +79,7 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
 	}
-	orders, unknown, err := readOrders(ctx, newStore(client, nil, config, func() {}))
+	requests, unknown, err := readRequests(ctx, newStore(client, nil, config, func() {}))
 	if err == nil && unknown > 0 {
 		err = fmt.Errorf("%d of the journal's records are of another version of disk-provisioner; use that", unknown)
 	}
@@ -89,7 +90,7 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, err
 	}
-	return audit(evidence{cluster: cluster, before: before, after: after, disks: disks, orders: orders, now: time.Now()})
+	return audit(evidence{cluster: cluster, before: before, after: after, disks: disks, requests: requests, now: time.Now()})
 }
 
 // evidence is what an audit has read, in this order: the PersistentVolumes, the
@@ -99,7 +100,7 @@ type evidence struct {
 	cluster       string
 	before, after []v1.PersistentVolume
 	disks         []*csi.ListVolumesResponse_Entry
-	orders        []*order
+	requests      []*request.Request
 	now           time.Time
 }
 
@@ -118,7 +119,7 @@ func audit(e evidence) (Audit, error) {
 	}
 	a := Audit{Cluster: cluster, Volumes: len(e.after)}
 	underWay := map[string]bool{}
-	for _, o := range e.orders {
+	for _, o := range e.requests {
 		if slices.ContainsFunc(slices.Concat(e.before, e.after), func(pv v1.PersistentVolume) bool { return o.IsSavedAs(&pv) }) {
 			continue // it has ended, and leaves the journal with the next write
 		}

@@ -30,7 +30,7 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 	}
 	kept, lost, young := *testVolume("d-kept", made(time.Hour)), *testVolume("d-lost", made(time.Hour)), *testVolume("d-young", made(time.Second))
 	gone, late := *testVolume("d-gone", made(time.Hour)), *testVolume("d-late", made(time.Second))
-	o, ended := orderOf(t, 1), orderOf(t, 2)
+	o, ended := requestFor(t, 1), requestFor(t, 2)
 	kept.Annotations[request.AnnVolumeName] = ended.Create.Name // its order is still in the journal
 	got, err := audit(evidence{
 		now:    now,
@@ -43,8 +43,8 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 			listed("d-other", "c2", "disk-other"),   // another cluster's
 			listed("d-hand", "c1", ""),              // made by hand
 		},
-		orders: []*order{o, ended},
-		after:  []v1.PersistentVolume{kept, lost, young, late}, // d-gone was deleted while the audit reads
+		requests: []*request.Request{o, ended},
+		after:    []v1.PersistentVolume{kept, lost, young, late}, // d-gone was deleted while the audit reads
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestAnOrderEndsThoughItsNameIsTaken(t *testing.T) {
 			if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil {
 				t.Fatal("no error")
 			}
-			if all, _ := b.journal.underWay(); (all == 0) != test.ends {
+			if all := b.open(); (all == 0) != test.ends {
 				t.Errorf("%d orders are under way", all)
 			}
 			if _, deletes := b.driver.calls(); deletes != test.wantDeletes {

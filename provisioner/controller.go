@@ -22,9 +22,11 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/lib6"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
@@ -37,7 +39,8 @@ type Controller struct {
 	p        *Provisioner
 	caches   *watch.Caches
 	index    *topology.Index
-	lib      *library
+	exec     *executor
+	library  *lib6.Controller
 	deletion *deletion.Controller
 	capacity *capacity.Controller // nil without Config.Capacity
 	store    *journal.Store       // nil without Config.Namespace
@@ -74,10 +77,10 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	index := topology.NewIndex(config.DriverName)
 	commits := newCommits(registry)
 	var kept *journal.Store
-	orders := newOrders(noStore{})
+	var records store = noStore{}
 	if config.Namespace != "" {
 		kept = newStore(clients.Journal, clients.JournalMetadata, config, commits.Inc)
-		orders.store = kept
+		records = kept
 	}
 	broadcaster := record.NewBroadcaster()
 	c := &Controller{
@@ -86,28 +89,30 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		store:    kept,
 		recorder: broadcaster,
 		p: &Provisioner{
-			config: config, client: clients.Main, metadata: clients.Metadata, driver: driver, topology: index, journal: orders,
+			config: config, client: clients.Main, metadata: clients.Metadata, driver: driver, topology: index, store: records,
 			claims: caches.Claims.GetIndexer(), volumes: caches.Volumes.GetIndexer(), classes: caches.Classes.GetStore(),
 			deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout), secrets: &secrets{clients.Main},
-			waiting: newWaiting(), objects: watch.NewObjects(clients.Metadata),
-			refusals: stock.New(time.Now), waitingPods: newWaitingPods(time.Now), firstCalls: newFirstCalls(),
-			events:  broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
-			metrics: newMetrics(registry, orders),
-			now:     time.Now,
+			objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now), waitingPods: newWaitingPods(time.Now), duplicates: newDuplicates(),
+			events: broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
+			now:    time.Now,
 		},
 	}
+	c.exec = newExecutor(c.p)
+	c.p.attempts = c.exec.table
+	c.p.metrics = newMetrics(registry, c.exec.table, records)
 	if caches.Namespaces != nil {
 		c.p.namespaces = caches.Namespaces.GetStore()
 	}
 	c.p.sources = source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
 	c.p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, c.p.sources)
 	c.recovery = newRecovery(c.p)
-	transient := newTransientFailures(time.Now)
-	events := eventsFolded(clients.Events, newEventMemory(time.Now), transient)
-	c.lib = newLibrary(c.p, clients.Main, events, transient, caches, registry)
-	c.p.look, c.p.lookAgain = c.lib.claims.wake, c.lib.claims.wakeIfChanged
-	orders.closed = c.p.protection.Unprotect
-	c.deletion = c.p.newDeletion(caches.Attachments.GetIndexer(), c.lib.observeDeletion)
+	c.library = lib6.New(lib6.Config{
+		DriverName: config.DriverName, Workers: config.Workers, Starter: c.exec, Client: clients.Main,
+		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
+	})
+	events := eventsFolded(clients.Events, newEventMemory(time.Now))
+	c.deletion = c.exec.newDeletion(caches.Attachments.GetIndexer())
+	c.exec.recheckDeletion = c.deletion.Recheck
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err
@@ -139,90 +144,101 @@ func (c *Controller) handleEvents() error {
 	return errors.Join(
 		c.caches.Handle(c.caches.Claims, watch.OnEvent(c.claimChanged, c.claimGone)),
 		c.caches.Handle(c.caches.Volumes, watch.OnEvent(c.volumeChanged, c.volumeGone)),
-		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.enqueueCapacity)),
+		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.classChanged)),
 		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.deletion.AttachmentDeleted)),
 		c.caches.Handle(c.caches.Nodes, watch.OnUpdate(c.nodeChanged, c.nodeGone)),
 		c.caches.Handle(c.caches.CSINodes, watch.OnEvent(c.csiNodeChanged, c.csiNodeGone)),
 	)
 }
 
-func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
-	c.p.protection.ClaimChanged(claim)
-	if c.leading.Load() {
-		c.p.tellOfMigration(claim)
-		c.p.foresee(claim)
-	}
-}
-
-// lead says that from now on this process speaks to the owners of claims.
+// lead says that from now on this process provisions and deletes, and speaks to the owners of claims: until then nothing is
+// queued, for nobody would take it off.
 func (c *Controller) lead() {
 	c.leading.Store(true)
-	c.p.firstCalls.lead(c.p.now())
-	for _, object := range c.p.claims.List() {
-		c.p.tellOfMigration(object.(*v1.PersistentVolumeClaim))
-		c.p.foresee(object.(*v1.PersistentVolumeClaim))
-	}
+	c.exec.table.Lead(c.p.now())
 	for _, object := range c.p.volumes.List() {
-		c.rememberVolume(object.(*v1.PersistentVolume))
-		c.p.tellOfTwins(object.(*v1.PersistentVolume))
+		c.volumeChanged(object.(*v1.PersistentVolume))
+	}
+	for _, object := range c.p.claims.List() {
+		c.claimChanged(object.(*v1.PersistentVolumeClaim))
 	}
 }
 
-// rememberVolume notes that a claim has had a PersistentVolume, for as long as the
-// cache shows the claim without: once it has shown that the claim is bound, it
-// never shows less.
-func (c *Controller) rememberVolume(pv *v1.PersistentVolume) {
+func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
+	if c.leading.Load() {
+		c.p.protection.ClaimChanged(claim)
+		c.p.notifyMigration(claim)
+		c.showClaim(claim)
+	}
+}
+
+// showClaim tells the claim's Record. A claim that has none gets one ahead of its turn if its request can be prefetched.
+func (c *Controller) showClaim(claim *v1.PersistentVolumeClaim) {
+	if changed := (attempt.ClaimChanged{Claim: claim}); !c.exec.table.Post(claim.UID, changed) && c.p.classAhead(claim) != nil {
+		c.exec.table.Begin(claim.UID, changed)
+	}
+}
+
+// showVolume tells the Record of the PersistentVolume's claim. As long as the cache shows the claim without a volume, the
+// Record remembers that it has one: once the cache has shown that the claim is bound, it never shows less.
+func (c *Controller) showVolume(pv *v1.PersistentVolume) {
 	ref := pv.Spec.ClaimRef
-	if ref == nil {
+	if ref == nil || ref.UID == "" {
 		return
 	}
-	object, exists, err := c.p.claims.GetByKey(ref.Namespace + "/" + ref.Name)
-	if err == nil && exists {
-		if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && claim.Spec.VolumeName != "" {
-			return
-		}
+	seen := attempt.VolumeSeen{Volume: pv}
+	if claim := c.p.claimOf(pv); claim != nil && claim.Spec.VolumeName == "" || claim == nil && mayBeBound(pv) {
+		c.exec.table.Begin(ref.UID, seen)
+		return
 	}
-	c.p.journal.rememberVolume(ref.UID, pv.Name)
+	c.exec.table.Post(ref.UID, seen)
+}
+
+// mayBeBound says whether Kubernetes may be about to bind a claim to the PersistentVolume, or has just done so.
+func mayBeBound(pv *v1.PersistentVolume) bool {
+	return pv.Status.Phase != v1.VolumeReleased && pv.Status.Phase != v1.VolumeFailed
+}
+
+// claimOf returns the claim that the PersistentVolume is for as the cache shows it, nil if it doesn't.
+func (p *Provisioner) claimOf(pv *v1.PersistentVolume) *v1.PersistentVolumeClaim {
+	object, exists, err := p.claims.GetByKey(pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name)
+	if err != nil || !exists || object.(*v1.PersistentVolumeClaim).UID != pv.Spec.ClaimRef.UID {
+		return nil
+	}
+	return object.(*v1.PersistentVolumeClaim)
 }
 
 func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
-	c.p.firstCalls.forget(claim.UID)
-	c.p.waiting.remove(claim.UID)
-	c.p.journal.cancel(claim.UID)
-	c.lib.rescheduled.Delete(claim.UID)
-	c.lib.transient.record(claim.UID, Ignored, nil)
-	c.lib.limiter.invalid.Delete(string(claim.UID))
-	if c.p.journal.find(claim.UID) == nil {
-		c.p.objects.Unsubscribe(string(claim.UID))
-	}
+	c.exec.table.Post(claim.UID, attempt.ClaimGone{})
 }
 
 func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
-	if c.leading.Load() {
-		c.rememberVolume(pv)
-		c.p.tellOfTwins(pv)
+	if !c.leading.Load() {
+		return
 	}
+	c.showVolume(pv)
+	c.p.notifyDuplicates(pv)
 	if pv.DeletionTimestamp != nil || !request.HasFinalizer(pv) {
-		c.p.journal.volumeGoes(pv)
+		c.volumeGoes(pv)
 	}
 	c.deletion.VolumeChanged(pv)
 }
 
-// volumeGone has a claim looked at again that is left without a volume: as long as its volume was there, nobody made another.
+// volumeGoes hears that a claim's PersistentVolume is about to go, or can go without us: no record of the journal may lean on it
+// any more.
+func (c *Controller) volumeGoes(pv *v1.PersistentVolume) {
+	if claim := request.ClaimUID(pv); claim != "" {
+		c.p.store.Expedite(string(claim))
+	}
+}
+
 func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
-	c.p.journal.volumeGoes(pv)
+	if !c.leading.Load() {
+		return
+	}
+	c.volumeGoes(pv)
 	c.deletion.VolumeDeleted(pv)
-	ref := pv.Spec.ClaimRef
-	if ref == nil {
-		return
-	}
-	object, exists, err := c.p.claims.GetByKey(ref.Namespace + "/" + ref.Name)
-	if err != nil || !exists {
-		return
-	}
-	if claim := object.(*v1.PersistentVolumeClaim); claim.UID == ref.UID && request.IsOurs(claim, c.p.config.DriverName) {
-		c.lib.claims.wake(claim)
-	}
+	c.exec.table.Post(request.ClaimUID(pv), attempt.VolumeGone{Name: pv.Name})
 }
 
 func (c *Controller) enqueueCapacity(class *storagev1.StorageClass) {
@@ -233,11 +249,7 @@ func (c *Controller) enqueueCapacity(class *storagev1.StorageClass) {
 
 func (c *Controller) classChanged(class *storagev1.StorageClass) {
 	c.enqueueCapacity(class)
-	for _, object := range c.lib.claims.SharedIndexInformer.GetStore().List() {
-		if claim := object.(*v1.PersistentVolumeClaim); request.IsPendingOf(claim, class, c.p.config.DriverName) {
-			c.lib.claims.wake(claim)
-		}
-	}
+	c.exec.table.ClassChanged(class.Name)
 }
 
 // nodeChanged ignores the heartbeat: only labels matter.
@@ -247,7 +259,7 @@ func (c *Controller) nodeChanged(old, now *metav1.PartialObjectMetadata) {
 	}
 	c.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
 	if old == nil || !sameButFor(c.p.config.ExtraLabelPrefix, old.Labels, now.Labels) {
-		c.topologyChanged()
+		c.exec.table.NodeChanged(now.Name)
 	}
 }
 
@@ -265,25 +277,17 @@ func sameButFor(prefix string, a, b map[string]string) bool {
 
 func (c *Controller) nodeGone(node *metav1.PartialObjectMetadata) {
 	c.index.DeleteNode(node.Name)
-	c.topologyChanged()
+	c.exec.table.NodeChanged(node.Name)
 }
 
 func (c *Controller) csiNodeChanged(node *storagev1.CSINode) {
 	c.index.SetCSINode(node)
-	c.topologyChanged()
+	c.exec.table.NodeChanged(node.Name)
 }
 
 func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
 	c.index.DeleteCSINode(node.Name)
-	c.topologyChanged()
-}
-
-// topologyChanged has looked at again what a Node or CSINode may have changed.
-// That is no capacity: what is said of all zones is said of a new one, too.
-func (c *Controller) topologyChanged() {
-	for _, claim := range c.p.waiting.all() {
-		c.lib.claims.wake(claim)
-	}
+	c.exec.table.NodeChanged(node.Name)
 }
 
 // Start fills the caches, for a stand-by with warm caches takes over without
@@ -291,7 +295,7 @@ func (c *Controller) topologyChanged() {
 // as long as the process lives: what is under way when ctx ends needs them.
 func (c *Controller) Start(ctx context.Context) error {
 	full, told := make(chan struct{}), make(chan struct{})
-	go func() { c.tellUntil(full); close(told) }()
+	go func() { c.reportUntil(full); close(told) }()
 	err := c.caches.Fill(ctx)
 	close(full)
 	<-told
@@ -301,8 +305,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return err
 }
 
-// tellUntil tells every now and then that the caches are not full, until they are.
-func (c *Controller) tellUntil(full <-chan struct{}) {
+// reportUntil tells every now and then that the caches are not full, until they are.
+func (c *Controller) reportUntil(full <-chan struct{}) {
 	for {
 		select {
 		case <-full:
@@ -328,7 +332,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.recovery.lead()
-	for _, step := range []func(context.Context) error{c.catchUp, c.takeUp} {
+	for _, step := range []func(context.Context) error{c.catchUp, c.recoverAttempts} {
 		switch err := step(ctx); {
 		case errors.Is(err, ErrCannotRecover):
 			return err
@@ -337,9 +341,12 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	c.lead()
+	if err := c.library.Run(ctx); err != nil {
+		return err
+	}
 	stopJournal := c.keepJournal(ctx, end)
 	var parts sync.WaitGroup
-	parts.Go(func() { c.lib.run(ctx) })
+	parts.Go(func() { c.exec.run(ctx) })
 	parts.Go(func() { c.deletion.Run(ctx) })
 	parts.Go(func() { c.p.protection.Run(ctx) })
 	if c.p.config.DriverListsVolumes {

@@ -4,17 +4,19 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
 func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
 	for what, test := range map[string]struct {
 		claim *v1.PersistentVolumeClaim // as the cache shows it; nil for none
-		want  string
+		want  attempt.Phase
 	}{
-		"a claim that is still shown without": {testClaim(), "d-1"},
-		"a claim that is not shown at all":    {nil, "d-1"},
-		"a claim that is shown bound":         {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), ""},
-		"another claim of the same name":      {testClaim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "other", "d-0" }), "d-1"},
+		"a claim that is still shown without": {testClaim(), attempt.Saved},
+		"a claim that is not shown at all":    {nil, attempt.Saved},
+		"a claim that is shown bound":         {testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }), attempt.New},
+		"another claim of the same name":      {testClaim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "other", "d-0" }), attempt.Saved},
 	} {
 		b := newBench(t, nil)
 		if test.claim != nil {
@@ -22,9 +24,10 @@ func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		(&Controller{p: b.Provisioner}).rememberVolume(testVolume("d-1"))
-		if got := b.journal.volumeOf("0f1e"); got != test.want {
-			t.Errorf("%s: %q is remembered, want %q", what, got, test.want)
+		(&Controller{p: b.Provisioner, exec: b.exec}).showVolume(testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable }))
+		b.exec.work(t.Context(), "0f1e")
+		if got := b.attempts.Phase("0f1e"); got != test.want {
+			t.Errorf("%s: the Record is %v, want %v", what, got, test.want)
 		}
 	}
 }

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
 // rejecting notes which requests are taken back.
@@ -23,35 +25,27 @@ type rejecting struct {
 
 func (r *rejecting) RejectEnd(key string) { r.rejected = append(r.rejected, key) }
 
-// unprovable is a bench on which nobody knows whether the claim has a volume; the cache shows the claims of shown.
-func unprovable(t *testing.T, answers []answer, shown ...*v1.PersistentVolumeClaim) (*bench, *rejecting) {
+// unprovable is a bench on which nobody knows whether the claim has a volume. The claim is gone.
+func unprovable(t *testing.T, answers ...answer) (*bench, *rejecting) {
 	t.Helper()
 	b, store := newBench(t, answers), &rejecting{}
-	b.journal.store = store
-	for _, claim := range shown {
-		must(t, b.claims.Add(claim))
-	}
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || b.journal.find(testClaim().UID) == nil {
+	b.store = store
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || b.open() != 1 {
 		t.Fatalf("%v, %v", outcome, err)
 	}
 	b.drained()
 	return b, store
 }
 
-var unknownOutcome = []answer{{err: status.Error(codes.Aborted, "it may have been made before")}}
+var unknownOutcome = answer{err: status.Error(codes.Aborted, "it may have been made before")}
 
-func TestAnOperatorEndsAnOrder(t *testing.T) {
+func TestAnOperatorEndsARecord(t *testing.T) {
 	b, store := unprovable(t, unknownOutcome)
-	c := &Controller{p: b.Provisioner}
-	looked := 0
-	b.look = func(*v1.PersistentVolumeClaim) { looked++ }
-	c.endRequested(string(testClaim().UID), "the keys may not list disks")
-	if b.journal.find(testClaim().UID) == nil || looked != 1 {
-		t.Fatalf("it has ended beside an attempt that may be under way, or is not looked at (%d times)", looked)
-	}
-	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	if outcome != Finished || !errors.Is(err, errRecordEnded) || b.journal.find(testClaim().UID) != nil || len(store.rejected) > 0 {
-		t.Errorf("%v, %v; rejected %q", outcome, err, store.rejected)
+	b.attempts.Post("0f1e", attempt.ClaimGone{})
+	b.exec.endRequested("0f1e", "the keys may not list disks")
+	b.exec.work(t.Context(), "0f1e")
+	if b.open() != 0 || len(store.rejected) > 0 {
+		t.Errorf("%d are open; rejected %q", b.open(), store.rejected)
 	}
 	if creates, _ := b.driver.calls(); creates != 1 {
 		t.Errorf("the driver was asked %d times", creates)
@@ -64,27 +58,27 @@ func TestAnOperatorEndsAnOrder(t *testing.T) {
 
 func TestARecordThatIsNeededIsNotEnded(t *testing.T) {
 	for what, test := range map[string]struct {
-		shown []*v1.PersistentVolumeClaim
-		made  *csi.Volume
-		says  string
+		answer answer
+		says   string
 	}{
-		"the claim wants a volume": {[]*v1.PersistentVolumeClaim{testClaim()}, nil, "its claim still wants a volume"},
-		"the volume is known":      {nil, &csi.Volume{VolumeId: "d-bp1", CapacityBytes: 20 * gib}, "volume d-bp1 was made"},
+		"the claim wants a volume": {unknownOutcome, "its claim still wants a volume"},
+		"the volume is known":      {made("d-bp1", 20*gib, "zone-a"), "volume d-bp1 was made"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			b, store := unprovable(t, unknownOutcome, test.shown...)
-			o := b.journal.find(testClaim().UID)
-			o.made = test.made
-			(&Controller{p: b.Provisioner}).endRequested(string(testClaim().UID), "no proof")
-			if err := b.endAsRequested(o); err != nil || b.journal.find(testClaim().UID) != o {
-				t.Errorf("it has ended: %v", err)
-			}
+			b, store := newBench(t, []answer{test.answer}), &rejecting{}
+			b.store = store
+			b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("etcd is slow") })
+			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			b.drained()
+			b.exec.endRequested("0f1e", "no proof")
+			b.exec.work(t.Context(), "0f1e")
 			events := strings.Join(b.drained(), "\n")
-			if !strings.Contains(events, "ProvisioningNotEnded") || !strings.Contains(events, test.says) || len(store.rejected) != 1 {
-				t.Errorf("events %q, rejected %q", events, store.rejected)
+			if b.open() != 1 || !strings.Contains(events, "ProvisioningNotEnded") || !strings.Contains(events, test.says) || len(store.rejected) != 1 {
+				t.Errorf("%d are open, events %q, rejected %q", b.open(), events, store.rejected)
 			}
-			if err := b.endAsRequested(o); err != nil || len(store.rejected) != 1 {
-				t.Errorf("one request was heeded twice: %v, %q", err, store.rejected)
+			b.exec.work(t.Context(), "0f1e")
+			if len(store.rejected) != 1 {
+				t.Errorf("one request was heeded twice: %q", store.rejected)
 			}
 		})
 	}
@@ -92,8 +86,8 @@ func TestARecordThatIsNeededIsNotEnded(t *testing.T) {
 
 func TestAnEndOfWhatIsNotUnderWayIsRejected(t *testing.T) {
 	b, store := newBench(t, nil), &rejecting{}
-	b.journal.store = store
-	(&Controller{p: b.Provisioner}).endRequested("uid-9", "no proof")
+	b.store = store
+	b.exec.endRequested("uid-9", "no proof")
 	if len(store.rejected) != 1 || store.rejected[0] != "uid-9" {
 		t.Errorf("rejected %q", store.rejected)
 	}
@@ -102,7 +96,7 @@ func TestAnEndOfWhatIsNotUnderWayIsRejected(t *testing.T) {
 // records is the journal of an API server that has one record of each version.
 func records(t *testing.T, objects ...runtime.Object) *Records {
 	t.Helper()
-	record, err := orderOf(t, 1).Encode()
+	record, err := requestFor(t, 1).Encode()
 	must(t, err)
 	name := journalPrefix + ObjectName(driverName) + "-0"
 	shard := &v1.ConfigMap{

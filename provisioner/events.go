@@ -15,12 +15,13 @@ import (
 // Reasons of events, upstream csi-provisioner's where it has one.
 const (
 	reasonCleanupFailed = "ProvisioningCleanupFailed"
-	reasonBegun         = "Provisioning" // the library's, before every attempt
+	reasonFailed        = "ProvisioningFailed"
+	reasonSucceeded     = "ProvisioningSucceeded"
 	reasonTopology      = "ProvisioningTopology"
 	reasonPopulator     = "ExternalPopulator"
 	reasonMigration     = "ProvisioningRefused"
 	reasonTied          = "ProvisioningTied"
-	reasonTwins         = "ProvisionedTwice"
+	reasonDuplicates    = "ProvisionedTwice"
 )
 
 const (
@@ -31,13 +32,10 @@ const (
 )
 
 // eventFold stands before the API server and lets the same event through once
-// a foldFor: the count that is written then has all in between. It writes
-// nothing of what is told before every attempt, for the outcome is told anyway,
-// and nothing of a transient failure unless it persists.
+// a foldFor: the count that is written then has all in between.
 type eventFold struct {
 	corev1client.EventInterface
-	memory    *eventMemory
-	transient *transientFailures
+	memory *eventMemory
 }
 
 type eventMemory struct {
@@ -70,19 +68,15 @@ func (m *eventMemory) wasNotWritten(event *v1.Event) {
 }
 
 // eventsFolded returns the events of a client, folded.
-func eventsFolded(client kubernetes.Interface, memory *eventMemory, transient *transientFailures) func(namespace string) corev1client.EventInterface {
+func eventsFolded(client kubernetes.Interface, memory *eventMemory) func(namespace string) corev1client.EventInterface {
 	return func(namespace string) corev1client.EventInterface {
-		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory, transient: transient}
+		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory}
 	}
-}
-
-func isNoise(event *v1.Event) bool {
-	return event.Type == v1.EventTypeNormal && event.Reason == reasonBegun
 }
 
 // CreateWithEventNamespace writes an event for the first time.
 func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
-	if isNoise(event) || f.isDeferred(event) || !f.memory.isDue(event) {
+	if !f.memory.isDue(event) {
 		return event, nil
 	}
 	created, err := f.CreateWithEventNamespaceWithContext(context.Background(), event)
@@ -95,7 +89,7 @@ func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error)
 // PatchWithEventNamespace writes that an event has happened again. NotFound has
 // the caller write it for the first time.
 func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
-	if isNoise(event) || f.isDeferred(event) || !f.memory.isDue(event) {
+	if !f.memory.isDue(event) {
 		return event, nil
 	}
 	patched, err := f.PatchWithEventNamespaceWithContext(context.Background(), event, data)

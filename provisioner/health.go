@@ -13,7 +13,7 @@ func (c *Controller) Healthy() error {
 		return err
 	}
 	limit := c.p.config.Timeout + saveTimeout + journal.CommitTimeout + time.Minute // longer than any attempt
-	if err := c.lib.liveness.Check(limit); err != nil {
+	if err := c.exec.liveness.Check(limit); err != nil {
 		return err
 	}
 	return c.deletion.CheckLiveness(limit)

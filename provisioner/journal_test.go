@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -59,25 +61,21 @@ func recordsOf(t *testing.T, api *fake.Clientset) map[string]string {
 	return records
 }
 
-func orderOf(t *testing.T, n int) *order {
+func requestFor(t *testing.T, n int) *request.Request {
 	t.Helper()
-	o, _, err := newBench(t, nil).newOrder(t.Context(), claimOf(n, "20Gi"), testClass(nil), "node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return newBench(t, nil).planned(t, claimOf(n, "20Gi"), testClass(nil)).Request
 }
 
 func TestTheJournalHasNoSecret(t *testing.T) {
 	b := newBench(t, nil, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"key": []byte("hush")}})
 	class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"})
-	o, _, err := b.newOrder(t.Context(), testClaim(), class, "node-1")
-	must(t, err)
+	class.Name = "essd"
+	resolved := b.planned(t, testClaim(), class)
 	store := &notedStore{}
-	b.journal.store = store
-	must(t, b.journal.begin(t.Context(), o))
-	if o.secrets["key"] != "hush" || len(store.written) != 1 || !strings.Contains(store.written[0], "vault") {
-		t.Fatalf("secrets %v, written %q", o.secrets, store.written)
+	b.store = store
+	must(t, b.writeJournal(t.Context(), resolved.Request))
+	if resolved.Secrets["key"] != "hush" || len(store.written) != 1 || !strings.Contains(store.written[0], "vault") {
+		t.Fatalf("secrets %v, written %q", resolved.Secrets, store.written)
 	}
 	if strings.Contains(store.written[0], "hush") || strings.Contains(store.written[0], "aHVzaA") {
 		t.Error("the journal has a secret")
@@ -86,7 +84,7 @@ func TestTheJournalHasNoSecret(t *testing.T) {
 
 // A later version's fields are passed over, and what it has written in another format nobody begins anew.
 func TestAnOrderOfALaterVersionStays(t *testing.T) {
-	known, err := orderOf(t, 0).Encode()
+	known, err := requestFor(t, 0).Encode()
 	must(t, err)
 	records := map[string]string{
 		"uid-0": strings.Replace(string(known), "{", `{"since":{"version":2},`, 1),
@@ -94,11 +92,13 @@ func TestAnOrderOfALaterVersionStays(t *testing.T) {
 	}
 	api := fake.NewClientset(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "journal-0", ResourceVersion: "1"}, Data: records})
 	s := journal.New(api, nil, "kube-system", "journal", func() {})
-	orders, unknown, err := readOrders(t.Context(), s)
+	orders, unknown, err := readRequests(t.Context(), s)
 	if err != nil || unknown != 1 || len(orders) != 1 || orders[0].Claim.UID != "uid-0" {
 		t.Fatalf("read %d orders, %d of another version, %v", len(orders), unknown, err)
 	}
-	if err := newOrders(s).begin(t.Context(), orderOf(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
+	b := newBench(t, nil)
+	b.store = s
+	if err := b.writeJournal(t.Context(), requestFor(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
 		t.Errorf("the order of a later format was begun anew: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestRecordsAreThoseOfEarlierVersions(t *testing.T) {
 	if read.Create.Name != "disk-uid-1" || read.Node != "node-1" || read.Claim.Name != "data" {
 		t.Errorf("read %+v", read)
 	}
-	for what, r := range map[string]*request.Request{"as it was read": read, "made anew": orderOf(t, 1).Request} {
+	for what, r := range map[string]*request.Request{"as it was read": read, "made anew": requestFor(t, 1)} {
 		if record, err := r.Encode(); err != nil || string(record) != earlier {
 			t.Errorf("%s it is %s, %v", what, record, err)
 		}
@@ -124,17 +124,19 @@ func TestRecordsAreThoseOfEarlierVersions(t *testing.T) {
 func TestAClaimWaitsForRoomInTheJournal(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	full := &fullStore{}
-	b.journal.store = full
-	looked := 0
-	b.look = func(*v1.PersistentVolumeClaim) { looked++ }
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Unchanged || !errors.Is(err, journal.ErrFull) || full.wake == nil {
+	b.store = full
+	looked := func() int { return b.exec.queue.Len() }
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Unchanged || !errors.Is(err, journal.ErrFull) || full.wake == nil {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
-	if creates, _ := b.driver.calls(); creates != 0 || looked != 0 {
-		t.Errorf("the driver was asked %d times, the claim looked at %d times", creates, looked)
+	if creates, _ := b.driver.calls(); creates != 0 {
+		t.Errorf("the driver was asked %d times", creates)
 	}
-	if full.wake(); looked != 1 {
-		t.Errorf("with room the claim was looked at %d times", looked)
+	claim, _ := b.exec.queue.Get() // that it was started
+	b.exec.queue.Done(claim)
+	before := looked()
+	if full.wake(); before != 0 || looked() != 1 {
+		t.Errorf("with room %d claims are queued, before %d", looked(), before)
 	}
 }
 
@@ -156,8 +158,8 @@ func (failingStore) Put(context.Context, string, []byte) error {
 
 func TestTheDriverIsNotAskedBeforeTheJournalHasTheOrder(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	b.journal.store = failingStore{}
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Unchanged || err == nil {
+	b.store = failingStore{}
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Unchanged || err == nil {
 		t.Errorf("got %v, %v", outcome, err)
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {
@@ -170,7 +172,8 @@ func TestAnOrderThatCouldNotBeWrittenIsNotInTheJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fake.NewClientset()
-				j := newOrders(keepStore(t, api, func() {}))
+				b := newBench(t, nil)
+				b.store = keepStore(t, api, func() {})
 				failed := false
 				api.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					if failed {
@@ -184,7 +187,7 @@ func TestAnOrderThatCouldNotBeWrittenIsNotInTheJournal(t *testing.T) {
 					}
 					return true, nil, errors.New("away")
 				})
-				if err := j.begin(t.Context(), orderOf(t, 1)); err == nil || j.find("uid-1") != nil {
+				if _, outcome, err := b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1"); outcome != attempt.Unchanged || err == nil || b.open() != 0 {
 					t.Fatal("begun, though the journal could not be written")
 				}
 				time.Sleep(time.Minute)
@@ -200,22 +203,23 @@ func TestAnOrderThatCouldNotBeWrittenIsNotInTheJournal(t *testing.T) {
 func TestTheDiskStaysUntilTheJournalHasForgottenIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
-		b := newBench(t, nil)
-		b.journal.store = keepStore(t, api, func() {})
-		o := orderOf(t, 1)
-		must(t, b.journal.begin(t.Context(), o))
-		looked := false
-		b.look = func(*v1.PersistentVolumeClaim) { looked = true }
-		s := &settler{b.Provisioner}
-		if err := s.Settle(t.Context(), o.Claim.UID); !errors.Is(err, errUnderWay) || !looked {
-			t.Errorf("while the order is under way: %v, looked at again %v", err, looked)
+		b := newBench(t, []answer{unavailable(), refused(codes.Internal)})
+		b.store = keepStore(t, api, func() {})
+		claim := claimOf(1, "20Gi")
+		if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != attempt.Background {
+			t.Fatalf("got %v", outcome)
 		}
-		b.journal.close(o.Claim.UID)
-		if err := s.Settle(t.Context(), o.Claim.UID); err != nil || len(recordsOf(t, api)) != 0 {
+		taken, _ := b.exec.queue.Get() // that it was started
+		b.exec.queue.Done(taken)
+		if err := b.exec.Settle(t.Context(), claim.UID); !errors.Is(err, errUnderWay) || b.exec.queue.Len() != 1 {
+			t.Errorf("while the attempt is under way: %v, %d claims are queued", err, b.exec.queue.Len())
+		}
+		b.exec.work(t.Context(), claim.UID)
+		if err := b.exec.Settle(t.Context(), claim.UID); err != nil || len(recordsOf(t, api)) != 0 {
 			t.Errorf("%v; the journal has %v, want nothing", err, recordsOf(t, api))
 		}
-		b.journal.store = unflushedStore{}
-		if err := s.Settle(t.Context(), o.Claim.UID); err == nil {
+		b.store = unflushedStore{}
+		if err := b.exec.Settle(t.Context(), claim.UID); err == nil {
 			t.Error("no error, though the journal can't be written")
 		}
 	})
@@ -229,13 +233,15 @@ func (unflushedStore) Flush(context.Context, string) error { return errors.New("
 func TestWhatWasPrefetchedIsOutBeforeADiskGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
-		j := newOrders(keepStore(t, api, func() {}))
-		j.prefetch(orderOf(t, 1).Request)
+		b := newBench(t, nil)
+		b.store = keepStore(t, api, func() {})
+		must(t, b.classes.Add(testClass(nil)))
+		b.prefetch(t.Context(), claimOf(1, "20Gi"))
 		time.Sleep(time.Second)
 		if n := len(recordsOf(t, api)); n != 1 {
 			t.Fatalf("%d records, want the one that was prefetched", n)
 		}
-		if err := j.isOver(t.Context(), "uid-1"); err != nil || len(recordsOf(t, api)) != 0 {
+		if err := b.exec.Settle(t.Context(), "uid-1"); err != nil || len(recordsOf(t, api)) != 0 {
 			t.Errorf("%v; in the journal: %v", err, recordsOf(t, api))
 		}
 	})

@@ -1,7 +1,6 @@
 package provisioner
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/request"
-	"github.com/topodisk/topodisk/test/defect"
 )
 
 // within says whether something happens soon.
@@ -27,30 +25,27 @@ func within(limit time.Duration, ok func() bool) bool {
 	return true
 }
 
-// A class is deleted and made anew under its name, for another provisioner, while
+// P1: a class is deleted and made anew under its name, for another provisioner, while
 // nobody knows whether a disk was made.
 func TestAnOrderOutlivesAClassOfTheSameName(t *testing.T) {
-	defect.Known(t, "P1", func() error {
-		x := play(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
-		x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
-		x.createClass()
-		x.createClaim()
-		x.awaitAsked(2)
-		classes := x.api.StorageV1().StorageClasses()
-		must(t, classes.Delete(t.Context(), x.class.Name, metav1.DeleteOptions{}))
-		anew := x.class.DeepCopy()
-		anew.UID, anew.Provisioner = "another", "another.csi.example.com"
-		_, err := classes.Create(t.Context(), anew, metav1.CreateOptions{})
-		must(t, err)
-		eventually(t, "the cache has the other class", func() bool {
-			object, exists, err := x.c.p.classes.GetByKey(anew.Name)
-			return err == nil && exists && object.(*storagev1.StorageClass).UID == anew.UID
-		})
-		volume := "d-" + x.claim.Name
-		x.answerNow(made(volume, 20*gib, "zone-a"))
-		if !within(5*time.Second, func() bool { return x.hasVolume(volume) }) {
-			return fmt.Errorf("the order is under way, and the driver is not asked any more: %d calls in all", x.asked())
-		}
-		return nil
+	x := play(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
+	x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+	x.createClass()
+	x.createClaim()
+	x.awaitAsked(2)
+	classes := x.api.StorageV1().StorageClasses()
+	must(t, classes.Delete(t.Context(), x.class.Name, metav1.DeleteOptions{}))
+	anew := x.class.DeepCopy()
+	anew.UID, anew.Provisioner = "another", "another.csi.example.com"
+	_, err := classes.Create(t.Context(), anew, metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, "the cache has the other class", func() bool {
+		object, exists, err := x.c.p.classes.GetByKey(anew.Name)
+		return err == nil && exists && object.(*storagev1.StorageClass).UID == anew.UID
 	})
+	volume := "d-" + x.claim.Name
+	x.answerNow(made(volume, 20*gib, "zone-a"))
+	if !within(5*time.Second, func() bool { return x.hasVolume(volume) }) {
+		t.Errorf("the volume is under way, and the driver is not asked any more: %d calls in all", x.asked())
+	}
 }

@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -51,14 +52,14 @@ func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
 		return testClaim(func(c *v1.PersistentVolumeClaim) { c.Labels = map[string]string{"team": team} })
 	}
 	_, outcome, err := b.provision(t.Context(), labelled("web"), testClass(nil), "node-1")
-	if outcome != Background || !errors.Is(err, lost) {
+	if outcome != attempt.Background || !errors.Is(err, lost) {
 		t.Fatalf("%v %v", outcome, err)
 	}
 	if err := b.namespaces.Update(testNamespace(map[string]string{"cost-center": "1"})); err != nil {
 		t.Fatal(err)
 	}
 	_, _, _ = b.provision(t.Context(), labelled("db"), testClass(nil), "node-1")
-	data, err := b.journal.find("0f1e").Encode()
+	data, err := b.attempts.Request("0f1e").Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestANewNamespacesLabelsAreAskedFor(t *testing.T) {
 		return true, testNamespace(map[string]string{"cost-center": "4711"}), nil
 	})
 	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
-	if outcome != Unchanged || err == nil || !strings.Contains(err.Error(), "--namespace-label-tags") || len(b.driver.created) > 0 {
+	if outcome != attempt.Unchanged || err == nil || !strings.Contains(err.Error(), "--namespace-label-tags") || len(b.driver.created) > 0 {
 		t.Fatalf("%v %v, and %d calls; want none before the labels are read", outcome, err, len(b.driver.created))
 	}
 	broken = false

@@ -23,12 +23,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/topodisk/topodisk/provisioner/internal/liveness"
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
-	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -210,14 +208,7 @@ func (x *scene) awaitVolume(name string) {
 }
 
 // isWaiting says whether the claim waits for a Node or CSINode.
-func (x *scene) isWaiting() bool {
-	for _, claim := range x.c.p.waiting.all() {
-		if claim.UID == x.claim.UID {
-			return true
-		}
-	}
-	return false
-}
+func (x *scene) isWaiting() bool { return x.c.exec.table.Phase(x.claim.UID) == attempt.Waiting }
 
 // done lists what was done in the claim's namespace, or to the object named.
 func (x *scene) done(verb, resource, name string) []clienttesting.Action {
@@ -266,7 +257,7 @@ func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
 	other := play(t, []answer{made(later, 20*gib, "zone-a")})
 	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
-		x.c.lib.claims.wake(x.claim)
+		x.c.claimChanged(x.claim)
 	}
 	other.createClaim()
 	other.awaitVolume(later) // by now the queue has been through the earlier claim
@@ -404,147 +395,56 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
 	b.topology = nil
-	l := &library{p: b.Provisioner, transient: newTransientFailures(b.now), liveness: liveness.New(b.now), limiter: newLimiter(b.config)}
-	_, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil)))
-	if err == nil || state != stateOf(Unchanged) || !strings.Contains(err.Error(), "internal error") {
-		t.Errorf("got %v, %v", state, err)
+	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	if err == nil || outcome != attempt.Unchanged || !strings.Contains(err.Error(), "internal error") {
+		t.Errorf("got %v, %v", outcome, err)
 	}
 }
 
 func TestNothingIsBegunWhileDraining(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	l := &library{p: b.Provisioner, transient: newTransientFailures(b.now), draining: true}
-	if _, state, err := l.Provision(t.Context(), provisionOptions(testClaim(), testClass(nil))); err == nil || state != stateOf(Unchanged) {
-		t.Errorf("got %v, %v", state, err)
-	}
-	if l.ShouldProvision(t.Context(), testClaim()) {
+	b.exec.queue.ShutDown()
+	if b.exec.ShouldStart(testClaim()) {
 		t.Error("a claim was taken")
-	}
-	if creates, _ := b.driver.calls(); creates != 0 {
-		t.Error("the driver was asked")
 	}
 }
 
-func TestAnOrderEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
+func TestAnAttemptEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotation string
-		open       bool
+		open       int
 	}{
-		"its own":         {"disk-0f1e", false},
-		"somebody else's": {"", true},
+		"its own":         {"disk-0f1e", 0},
+		"somebody else's": {"", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil)
-			o, _, err := b.newOrder(t.Context(), testClaim(), testClass(nil), "node-1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.journal.file(o)
-			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
-			if err := volumes.Add(testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })); err != nil {
-				t.Fatal(err)
-			}
-			_, exists, err := (&volumesStore{Indexer: volumes, journal: b.journal}).GetByKey("pvc-0f1e")
-			if err != nil || exists == c.open || (b.journal.find("0f1e") != nil) != c.open {
-				t.Errorf("exists %v, %v; order open %v, want %v", exists, err, b.journal.find("0f1e") != nil, c.open)
+			b := newBench(t, []answer{unavailable()})
+			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			b.attempts.Post("0f1e", attempt.VolumeSeen{Volume: testVolume("d-bp1", func(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = c.annotation })})
+			b.exec.work(t.Context(), "0f1e")
+			if open := b.open(); open != c.open {
+				t.Errorf("%d volumes are under way, want %d", open, c.open)
 			}
 		})
 	}
 }
 
-func TestTheLongestPauseIsForWhatNoVolumeCanServe(t *testing.T) {
-	config := testConfig()
-	l := newLimiter(config)
-	wait := func(outcome Outcome, code codes.Code) time.Duration {
-		l.record("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
-		return l.When("c")
-	}
-	if pause := wait(Finished, codes.Internal); pause != config.RetryStart {
-		t.Errorf("after another error: %s", pause)
-	}
-	if pause := wait(Finished, codes.InvalidArgument); pause != config.RetryMax {
-		t.Errorf("after InvalidArgument: %s", pause)
-	}
-	if pause := wait(Reschedule, codes.InvalidArgument); pause != 4*config.RetryStart {
-		t.Errorf("after one of the node: %s", pause)
-	}
-	if pause := wait(Background, codes.InvalidArgument); pause != 8*config.RetryStart {
-		t.Errorf("after one that proves nothing: %s", pause)
-	}
-	wait(Finished, codes.InvalidArgument)
-	l.Forget("c")
-	if pause := l.When("c"); pause != config.RetryStart {
-		t.Errorf("forgotten: %s", pause)
-	}
-}
-
-// A volume that may exist shows within a minute and a half, so the pause stops
-// growing long before --retry-interval-max.
-func TestADoubtfulVolumeIsAskedForSoonAgain(t *testing.T) {
-	config := testConfig()
-	config.RetryStart, config.RetryMax = time.Second, 5*time.Minute
-	l := newLimiter(config)
-	wait := func(outcome Outcome, code codes.Code) (pause time.Duration) {
-		for range 10 {
-			l.record("c", outcome, fmt.Errorf("wrapped: %w", status.Error(code, "no")))
-			pause = l.When("c")
-		}
-		return pause
-	}
-	if pause := wait(Background, codes.Aborted); pause != maxUnknown {
-		t.Errorf("after Aborted: %s", pause)
-	}
-	if pause := wait(Background, codes.Unavailable); pause != config.RetryMax {
-		t.Errorf("after Unavailable: %s", pause)
-	}
-}
-
-// counted counts what is told of claims.
-type counted struct {
-	cache.ResourceEventHandlerFuncs
-	updates int
-}
-
-func (c *counted) OnUpdate(any, any) { c.updates++ }
-
 func TestAResyncCutsNoPauseShort(t *testing.T) {
-	l := newLimiter(testConfig())
-	told := &counted{}
-	h := &backoffHandler{ResourceEventHandler: told, limiter: l}
-	claim, changed := testClaim(), testClaim(func(c *v1.PersistentVolumeClaim) { c.ResourceVersion = "8" })
-	h.OnUpdate(claim, claim)
-	if told.updates != 1 {
-		t.Error("a claim that waits for nothing is not looked at again")
-	}
-	l.When(string(claim.UID))
-	h.OnUpdate(claim, claim)
-	if told.updates != 1 {
-		t.Error("a resync cuts the pause short")
-	}
-	h.OnUpdate(claim, changed)
-	if told.updates != 2 {
-		t.Error("a change is not heard of")
-	}
-}
-
-func TestTheLibraryWritesIntoNoCache(t *testing.T) {
-	b := newBench(t, nil)
-	claims := &claimsIndexer{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), journal: b.journal, liveness: liveness.New(b.now)}
-	volumes := &volumesStore{Indexer: b.volumes, journal: b.journal}
-	if err := b.volumes.Add(testVolume("d-1")); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{claims.Update(testClaim()), volumes.Add(testVolume("d-2")), volumes.Delete(testVolume("d-1"))} {
-		if err != nil {
-			t.Error(err)
+	b := newBench(t, []answer{refused(codes.Internal)})
+	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	claim := testClaim()
+	c := &Controller{p: b.Provisioner, exec: b.exec}
+	for _, test := range []struct {
+		version string
+		calls   int
+	}{{"7", 1}, {"8", 2}} {
+		claim = claim.DeepCopy()
+		claim.ResourceVersion = test.version
+		c.showClaim(claim)
+		b.exec.work(t.Context(), claim.UID)
+		if calls, _ := b.driver.calls(); calls != test.calls {
+			t.Errorf("version %s was shown: %d calls, want %d", test.version, calls, test.calls)
 		}
-	}
-	if len(claims.List()) != 0 || len(b.volumes.List()) != 1 {
-		t.Errorf("the caches hold %v and %v", claims.List(), b.volumes.List())
-	}
-	registration, err := volumesForLibrary{}.AddEventHandlerWithResyncPeriod(nil, 0)
-	if registration != nil || err != nil {
-		t.Errorf("the library hears of volumes: %v, %v", registration, err)
 	}
 }
 
@@ -583,7 +483,7 @@ func TestARefusedClaimThatIsDeletedIsDropped(t *testing.T) {
 		time.Sleep(2 * testConfig().RetryMax)
 		return x.asked() == before
 	})
-	if o := x.c.p.journal.find(x.claim.UID); o != nil {
+	if r := x.c.exec.table.Request(x.claim.UID); r != nil {
 		t.Error("it is in the journal")
 	}
 }

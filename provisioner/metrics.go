@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/lib6"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -30,10 +32,13 @@ type metrics struct {
 
 	recoveryFailures *prometheus.CounterVec
 	orphans          prometheus.Gauge
+
+	library lib6.Metrics // under the library's names
 }
 
-func newMetrics(registry prometheus.Registerer, j *orders) *metrics {
+func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records store) *metrics {
 	m := &metrics{
+		library: lib6.NewMetrics(),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
 			Help: "CreateVolume calls that returned no volume, by StorageClass and by what that means for the claim.",
@@ -78,19 +83,22 @@ func newMetrics(registry prometheus.Registerer, j *orders) *metrics {
 	for _, end := range []string{endSaved, endDeleted} {
 		m.leaks.WithLabelValues(end)
 	}
+	registry.MustRegister(
+		m.library.PersistentVolumeClaimProvisionTotal, m.library.PersistentVolumeClaimProvisionFailedTotal, m.library.PersistentVolumeClaimProvisionDurationSeconds,
+		m.library.PersistentVolumeDeleteTotal, m.library.PersistentVolumeDeleteFailedTotal, m.library.PersistentVolumeDeleteDurationSeconds)
 	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds, m.recoveryFailures, m.orphans,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",
-		}, func() float64 { all, _ := j.underWay(); return float64(all) }),
+		}, func() float64 { all, _ := attempts.Open(); return float64(all) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_unknown",
 			Help: "Volumes in flight of which an earlier call may have made the disk: their request is repeated in the background.",
-		}, func() float64 { _, unknown := j.underWay(); return float64(unknown) }),
+		}, func() float64 { _, doubtful := attempts.Open(); return float64(doubtful) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_journal_size_bytes",
 			Help: "Size of the journal's entries.",
-		}, func() float64 { return float64(j.store.Size()) }),
+		}, func() float64 { return float64(records.Size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_journal_limit_bytes",
 			Help: "Size up to which the journal takes entries; claims wait while it is full.",
@@ -125,7 +133,7 @@ func rescheduleReason(err error) string {
 	return "refused"
 }
 
-func (m *metrics) outcome(class string, o Outcome) {
+func (m *metrics) outcome(class string, o attempt.Outcome) {
 	m.outcomes.WithLabelValues(class, o.String()).Inc()
 }
 
@@ -154,4 +162,14 @@ func newCommits(registry prometheus.Registerer) prometheus.Counter {
 	})
 	registry.MustRegister(commits)
 	return commits
+}
+
+// deleted counts an attempt to delete a volume.
+func (m *metrics) deleted(class string, start time.Time, err error) {
+	if err != nil {
+		m.library.PersistentVolumeDeleteFailedTotal.WithLabelValues(class).Inc()
+		return
+	}
+	m.library.PersistentVolumeDeleteTotal.WithLabelValues(class).Inc()
+	m.library.PersistentVolumeDeleteDurationSeconds.WithLabelValues(class).Observe(time.Since(start).Seconds())
 }

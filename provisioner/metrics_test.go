@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/test/golden"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -38,7 +39,7 @@ func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 				labels = append(labels, l.GetValue())
 			}
 			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			if key := strings.TrimPrefix(family.GetName(), "topodisk_provisioner_"); value != 0 && key != "journal_limit_bytes" {
+			if key := strings.TrimPrefix(family.GetName(), "topodisk_provisioner_"); value != 0 && key != "journal_limit_bytes" && !strings.HasPrefix(key, "controller_") {
 				all[key+"{"+strings.Join(labels, ",")+"}"] = value
 			}
 		}
@@ -67,8 +68,12 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 		"a claim gets its volume": {[]answer{made("d-1", 0, "zone-a")},
 			func(b *bench) { _ = b.claims.Add(testClaim()); try(b, testClaim()) },
 			map[string]float64{"provision_duration_seconds{none}": 1}},
-		"a claim is gone by then": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) { try(b, testClaim()) },
-			map[string]float64{"provision_duration_seconds{none}": 1, "leaks_prevented_total{saved}": 1}},
+		"a claim is gone by then": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) {
+			must(t, b.classes.Add(class))
+			b.attempts.Begin("0f1e", attempt.Recovered{Request: b.planned(t, testClaim(), class).Request})
+			b.attempts.Post("0f1e", attempt.ClaimGone{})
+			b.exec.work(t.Context(), "0f1e")
+		}, map[string]float64{"provision_duration_seconds{none}": 1, "leaks_prevented_total{saved}": 1}},
 		"a claim is filled from a snapshot": {nil, func(b *bench) { b.metrics.bound(filled("VolumeSnapshot", ptr.To("snapshot.storage.k8s.io")), b.clock) },
 			map[string]float64{"provision_duration_seconds{VolumeSnapshot}": 1}},
 		"a claim is filled from another": {nil, func(b *bench) { b.metrics.bound(filled("PersistentVolumeClaim", nil), b.clock) },
@@ -96,7 +101,7 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			b.tellOfTwins(testVolume("d-2"))
+			b.notifyDuplicates(testVolume("d-2"))
 		}, map[string]float64{"duplicate_volumes_total{}": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,14 +117,15 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 func TestTheJournalIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		j := newOrders(keepStore(t, fake.NewClientset(), newCommits(registry).Inc))
-		newMetrics(registry, j)
-		must(t, j.begin(t.Context(), orderOf(t, 1)))
+		b := newBench(t, []answer{unavailable(), refused(codes.Internal)})
+		b.store = keepStore(t, fake.NewClientset(), newCommits(registry).Inc)
+		b.metrics = newMetrics(registry, b.attempts, b.store)
+		_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 		got := measured(t, registry)
 		if got["journal_writes_total{}"] != 1 || got["journal_size_bytes{}"] < 100 || got["creates_in_flight{}"] != 1 {
 			t.Errorf("with an order: %v", got)
 		}
-		j.close("uid-1")
+		_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if got := measured(t, registry); got["journal_writes_total{}"] != 2 || got["journal_size_bytes{}"] != 0 || got["creates_in_flight{}"] != 0 {

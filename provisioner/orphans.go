@@ -40,7 +40,7 @@ func (p *Provisioner) auditOnce(ctx context.Context, seen *orphans) error {
 	if e.disks, err = listAll(ctx, p.driver, p.config.Timeout); err != nil {
 		return err
 	}
-	e.orders, e.after, e.now = p.journal.all(), p.ownVolumes(), p.now()
+	e.requests, e.after, e.now = p.attempts.Requests(), p.ownVolumes(), p.now()
 	a, err := audit(e)
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
 // listing is a driver that lists these disks, or fails.
@@ -23,8 +25,10 @@ func (l *listing) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.
 
 func TestDisksThatNothingStandsForAreCounted(t *testing.T) {
 	b := newBench(t, nil)
-	o := orderOf(t, 1)
-	b.journal.file(o)
+	o := requestFor(t, 1)
+	b.driver.creates = []answer{unavailable()}
+	b.attempts.Begin(o.Claim.UID, attempt.Recovered{Request: o})
+	b.exec.work(t.Context(), o.Claim.UID)
 	l := &listing{disks: []*csi.ListVolumesResponse_Entry{
 		listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-other", "c2", "disk-3"), listed("d-making", "c1", o.Create.Name),
 	}}

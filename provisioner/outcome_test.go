@@ -1,79 +1,33 @@
 package provisioner
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
-	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
 func refused(code codes.Code) answer { return answer{err: status.Error(code, "no")} }
 
-// A final code ends what earlier calls have left open, too.
-func TestOutcomeOfEveryCode(t *testing.T) {
-	tests := []struct {
-		code            codes.Code
-		immediate, late Outcome
-	}{
-		{code: codes.ResourceExhausted, immediate: Finished, late: Reschedule},
-		{code: codes.AlreadyExists, immediate: Finished, late: Finished},
-		{code: codes.Canceled, immediate: Background, late: Background},
-		{code: codes.DeadlineExceeded, immediate: Background, late: Background},
-		{code: codes.Unavailable, immediate: Background, late: Background},
-		{code: codes.Aborted, immediate: Background, late: Background},
-		{code: codes.Unknown, immediate: Background, late: Background},
-		{code: codes.InvalidArgument, immediate: Finished, late: Finished},
-		{code: codes.NotFound, immediate: Finished, late: Finished},
-		{code: codes.PermissionDenied, immediate: Finished, late: Finished},
-		{code: codes.Unauthenticated, immediate: Finished, late: Finished},
-		{code: codes.FailedPrecondition, immediate: Finished, late: Finished},
-		{code: codes.OutOfRange, immediate: Finished, late: Finished},
-		{code: codes.Unimplemented, immediate: Finished, late: Finished},
-		{code: codes.Internal, immediate: Finished, late: Finished},
-		{code: codes.DataLoss, immediate: Finished, late: Finished},
-	}
-	for _, test := range tests {
-		t.Run(test.code.String(), func(t *testing.T) {
-			err := status.Error(test.code, "x")
-			for _, unknown := range []bool{false, true} {
-				for node, want := range map[string]Outcome{"": test.immediate, "n": test.late} {
-					o := &order{unknown: unknown, Request: &request.Request{Node: node, Create: &csi.CreateVolumeRequest{AccessibilityRequirements: &csi.TopologyRequirement{}}}}
-					if got := newBench(t, nil).outcomeOf(o, err); got != want {
-						t.Errorf("node %q, unknown before %v: got %v, want %v", node, unknown, got, want)
-					}
-				}
-			}
-		})
-	}
-}
-
-func TestAnErrorThatIsNoStatusIsInTheBackground(t *testing.T) {
-	if got := outcomeOfCreate(errors.New("connection reset"), true); got != Background {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 	away := answer{err: &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}}
 	for name, test := range map[string]struct {
 		answers []answer
-		open    int // orders left under way after the call that was not made
-		last    Outcome
+		open    int // volumes left under way after the call that was not made
+		last    attempt.Outcome
 	}{
-		"the first one":          {[]answer{away, soldOutAnswer()}, 0, Reschedule},
-		"after an unknown one":   {[]answer{unavailable(), away, refused(codes.InvalidArgument)}, 1, Finished},
-		"after a final refusal":  {[]answer{refused(codes.Internal), away, soldOutAnswer()}, 0, Reschedule},
-		"after one that is lost": {[]answer{{}, away, refused(codes.InvalidArgument)}, 1, Finished},
+		"the first one":          {[]answer{away, soldOutAnswer()}, 0, attempt.Reschedule},
+		"after an unknown one":   {[]answer{unavailable(), away, refused(codes.InvalidArgument)}, 1, attempt.Finished},
+		"after a final refusal":  {[]answer{refused(codes.Internal), away, soldOutAnswer()}, 0, attempt.Reschedule},
+		"after one that is lost": {[]answer{{}, away, refused(codes.InvalidArgument)}, 1, attempt.Finished},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.answers)
@@ -85,19 +39,12 @@ func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 						t.Errorf("the last one: got %v, want %v", outcome, test.last)
 					}
 				case csiconn.IsNotAsked(test.answers[i].err):
-					if all, _ := b.journal.underWay(); outcome != Unchanged || status.Code(err) != codes.Unavailable || all != test.open {
+					if all := b.open(); outcome != attempt.Unchanged || status.Code(err) != codes.Unavailable || all != test.open {
 						t.Errorf("got %v, %v; %d orders are under way, want %d", outcome, err, all, test.open)
 					}
 				}
 			}
 		})
-	}
-}
-
-func TestNoRescheduleWithoutTopology(t *testing.T) {
-	o := &order{Request: &request.Request{Node: "n", Create: &csi.CreateVolumeRequest{}}}
-	if got := newBench(t, nil).outcomeOf(o, status.Error(codes.ResourceExhausted, "x")); got != Finished {
-		t.Errorf("got %v", got)
 	}
 }
 
@@ -107,16 +54,16 @@ func TestOutcomeOfTopology(t *testing.T) {
 		reason  topology.Reason
 		nodes   []runtime.Object
 		waited  time.Duration
-		outcome Outcome
+		outcome attempt.Outcome
 	}{
-		"the class is malformed":                     {reason: topology.Invalid, outcome: Finished},
-		"the class does not allow the node":          {reason: topology.NodeNotAllowed, outcome: Reschedule},
-		"no node is known yet":                       {reason: topology.NoTopology, waited: time.Hour, outcome: Unchanged},
-		"the node is gone":                           {reason: topology.NodeGone, outcome: Reschedule},
-		"the cache lags, the node is there":          {reason: topology.NodeGone, nodes: []runtime.Object{node}, outcome: Unchanged},
-		"the driver may be about to register":        {reason: topology.NodeUnready, nodes: []runtime.Object{node}, waited: 59 * time.Second, outcome: Unchanged},
-		"the driver never came":                      {reason: topology.NodeUnready, nodes: []runtime.Object{node}, waited: time.Minute, outcome: Reschedule},
-		"the node is there, its CSINode never comes": {reason: topology.NodeGone, nodes: []runtime.Object{node}, waited: time.Minute, outcome: Reschedule},
+		"the class is malformed":                     {reason: topology.Invalid, outcome: attempt.Unchanged},
+		"the class does not allow the node":          {reason: topology.NodeNotAllowed, outcome: attempt.Reschedule},
+		"no node is known yet":                       {reason: topology.NoTopology, waited: time.Hour, outcome: attempt.Unchanged},
+		"the node is gone":                           {reason: topology.NodeGone, outcome: attempt.Reschedule},
+		"the cache lags, the node is there":          {reason: topology.NodeGone, nodes: []runtime.Object{node}, outcome: attempt.Unchanged},
+		"the driver may be about to register":        {reason: topology.NodeUnready, nodes: []runtime.Object{node}, waited: 59 * time.Second, outcome: attempt.Unchanged},
+		"the driver never came":                      {reason: topology.NodeUnready, nodes: []runtime.Object{node}, waited: time.Minute, outcome: attempt.Reschedule},
+		"the node is there, its CSINode never comes": {reason: topology.NodeGone, nodes: []runtime.Object{node}, waited: time.Minute, outcome: attempt.Reschedule},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +72,7 @@ func TestOutcomeOfTopology(t *testing.T) {
 			claim := testClaim()
 			_, outcome, err := b.provision(t.Context(), claim, testClass(nil), "node-1")
 			if test.waited > 0 {
-				if outcome != Unchanged {
+				if outcome != attempt.Unchanged {
 					t.Fatalf("at first: got %v", outcome)
 				}
 				b.clock = b.clock.Add(test.waited)
@@ -146,17 +93,18 @@ func TestAnotherSelectedNodeStartsTheGraceAnew(t *testing.T) {
 	b.zones.err = &topology.Error{Reason: topology.NodeUnready}
 	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 	b.clock = b.clock.Add(time.Hour)
-	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-2"); outcome != Unchanged {
+	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-2"); outcome != attempt.Unchanged {
 		t.Errorf("got %v", outcome)
 	}
 }
 
 func TestAfterACrashAnOrderWithoutItsSecretIsNotAskedWithOtherKeys(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	o := orderOf(t, 1)
-	o.Secrets.Provisioner, o.unknown = &v1.SecretReference{Namespace: "vault", Name: "gone"}, true
-	b.journal.file(o)
-	if _, outcome, err := b.provision(t.Context(), o.Claim, o.Class, "node-1"); outcome != Unchanged || err == nil {
+	r := requestFor(t, 1)
+	r.Secrets.Provisioner = &v1.SecretReference{Namespace: "vault", Name: "gone"}
+	b.attempts.Begin(r.Claim.UID, attempt.Recovered{Request: r})
+	b.exec.work(t.Context(), r.Claim.UID)
+	if _, outcome, err := b.result(b.actions); outcome != attempt.Unchanged || err == nil {
 		t.Errorf("got %v, %v", outcome, err)
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {

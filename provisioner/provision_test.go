@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -42,7 +43,7 @@ func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
 		"csi.storage.k8s.io/node-stage-secret-namespace":  "vault",
 	})
 	pv, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1")
-	if err != nil || outcome != Finished {
+	if err != nil || outcome != attempt.Finished {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
 	wantRequest := &csi.CreateVolumeRequest{
@@ -96,7 +97,7 @@ func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
 	if err != nil || saved.Spec.ClaimRef.UID != "0f1e" {
 		t.Errorf("saved: %v, %v", saved, err)
 	}
-	if all, _ := b.journal.underWay(); all != 0 {
+	if all := b.open(); all != 0 {
 		t.Errorf("%d orders are still under way", all)
 	}
 }
@@ -104,7 +105,7 @@ func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
 func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
 	b := newBench(t, []answer{unavailable(), {err: status.Error(codes.Aborted, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
 	claim := testClaim()
-	if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != Background {
+	if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != attempt.Background {
 		t.Fatalf("got %v", outcome)
 	}
 	// Everything that the first request was made from is different or gone.
@@ -113,7 +114,7 @@ func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
 		c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("50Gi")
 		c.Annotations[request.AnnSelectedNode] = "node-2"
 	})
-	for _, want := range []Outcome{Background, Background, Finished} {
+	for _, want := range []attempt.Outcome{attempt.Background, attempt.Background, attempt.Finished} {
 		if _, outcome, err := b.provision(t.Context(), claim, testClass(map[string]string{"type": "cloud_auto"}), "node-2"); outcome != want {
 			t.Fatalf("got %v (%v), want %v", outcome, err, want)
 		}
@@ -129,7 +130,7 @@ func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
 
 func TestAFinalRefusalIsForgotten(t *testing.T) {
 	b := newBench(t, []answer{{err: status.Error(codes.InvalidArgument, "type=x")}, made("d-bp1", 50*gib, "zone-a")})
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Finished || !strings.Contains(text(err), "type=x") {
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Finished || !strings.Contains(text(err), "type=x") {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
 	claim := testClaim(func(c *v1.PersistentVolumeClaim) {
@@ -145,7 +146,7 @@ func TestAFinalRefusalIsForgotten(t *testing.T) {
 
 func TestASmallVolumeIsDeletedAgain(t *testing.T) {
 	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a"), made("d-bp1", 20*gib, "zone-a")})
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Finished || err == nil {
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Finished || err == nil {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
 	if _, deletes := b.driver.calls(); deletes != 1 || b.driver.deleted[0].VolumeId != "d-small" {
@@ -159,17 +160,17 @@ func TestASmallVolumeIsDeletedAgain(t *testing.T) {
 func TestASmallVolumeThatStaysIsToldAndTriedAgain(t *testing.T) {
 	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")})
 	b.driver.deletes = []error{status.Error(codes.Unavailable, "lost")}
-	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Background {
+	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Background {
 		t.Fatalf("got %v", outcome)
 	}
-	if events := b.drained(); len(events) != 1 || !strings.Contains(events[0], "ProvisioningCleanupFailed") || !strings.Contains(events[0], "d-small") {
+	if events := b.drained(); len(events) != 2 || !strings.Contains(events[0], "ProvisioningCleanupFailed") || !strings.Contains(events[0], "d-small") {
 		t.Errorf("events %q", events)
 	}
 }
 
 func TestASmallVolumeThatSomebodyOwnsIsNotDeleted(t *testing.T) {
 	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")}, testVolume("d-small"))
-	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Background {
+	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Background {
 		t.Fatalf("got %v", outcome)
 	}
 	if _, deletes := b.driver.calls(); deletes != 0 {
@@ -181,7 +182,7 @@ func TestAnAnswerWithoutAnIDIsUnknown(t *testing.T) {
 	for name, reply := range map[string]answer{"no volume": {}, "no ID": {volume: &csi.Volume{}}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{reply})
-			if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Background || err == nil {
+			if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Background || err == nil {
 				t.Errorf("got %v, %v", outcome, err)
 			}
 		})
@@ -196,7 +197,7 @@ func TestAVolumeThatCannotBeSavedIsNotMadeAgain(t *testing.T) {
 		return failures >= 0, nil, apierrors.NewInternalError(errString("etcd is slow"))
 	})
 	for range 3 {
-		if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != Unchanged || !strings.Contains(text(err), "d-bp1") {
+		if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Unchanged || !strings.Contains(text(err), "d-bp1") {
 			t.Fatalf("got %v, %v", outcome, err)
 		}
 	}
@@ -242,26 +243,27 @@ func TestAClaimThatHadAVolumeIsAskedForBeforeItGetsAnother(t *testing.T) {
 	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" })
 	tests := map[string]struct {
 		live    []runtime.Object
-		outcome Outcome
+		outcome attempt.Outcome
 	}{
-		"bound by now":  {live: []runtime.Object{bound}, outcome: Ignored},
-		"gone by now":   {outcome: Ignored},
-		"another one":   {live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, outcome: Ignored},
-		"still without": {live: []runtime.Object{testClaim()}, outcome: Finished},
-		"not bound yet": {live: []runtime.Object{testClaim(), testVolume("d-bp0")}, outcome: Ignored},
+		"bound by now":  {live: []runtime.Object{bound}, outcome: attempt.Unchanged},
+		"gone by now":   {outcome: attempt.Unchanged},
+		"another one":   {live: []runtime.Object{testClaim(func(c *v1.PersistentVolumeClaim) { c.UID = "other" })}, outcome: attempt.Unchanged},
+		"still without": {live: []runtime.Object{testClaim()}, outcome: attempt.Finished},
+		"not bound yet": {live: []runtime.Object{testClaim(), testVolume("d-bp0")}, outcome: attempt.Unchanged},
 		"its volume is another's by now": {
-			live: []runtime.Object{testClaim(), testVolume("d-bp0", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" })}, outcome: Finished,
+			live: []runtime.Object{testClaim(), testVolume("d-bp0", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "other" })}, outcome: attempt.Finished,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, test.live...)
-			b.journal.rememberVolume("0f1e", "d-bp0")
+			b.attempts.Begin("0f1e", attempt.VolumeSeen{Volume: testVolume("d-bp0", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable })})
+			b.attempts.Post("0f1e", attempt.VolumeGone{Name: "d-bp0"})
 			_, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 			if outcome != test.outcome {
 				t.Errorf("got %v, want %v", outcome, test.outcome)
 			}
-			if creates, _ := b.driver.calls(); (creates == 1) != (test.outcome == Finished) {
+			if creates, _ := b.driver.calls(); (creates == 1) != (test.outcome == attempt.Finished) {
 				t.Errorf("%d CreateVolume calls", creates)
 			}
 		})
@@ -295,21 +297,21 @@ func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
 			if creates, deletes := b.driver.calls(); creates != 1 || (deletes == 1) != test.deleted {
 				t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
 			}
-			if all, _ := b.journal.underWay(); (all == 0) != test.deleted {
+			if all := b.open(); (all == 0) != test.deleted {
 				t.Errorf("%d orders are under way", all)
 			}
 		})
 	}
 }
 
-func TestTwoVolumesForOneClaimAreToldOnce(t *testing.T) {
+func TestDuplicatesAreReportedOnce(t *testing.T) {
 	b := newBench(t, nil)
 	b.events.IncludeObject = true
 	tell := func(pv *v1.PersistentVolume) {
 		if err := b.volumes.Add(pv); err != nil {
 			t.Fatal(err)
 		}
-		b.tellOfTwins(pv)
+		b.notifyDuplicates(pv)
 	}
 	tell(testVolume("d-1"))
 	tell(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/topodisk/topodisk/provisioner/internal/liveness"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -30,8 +29,8 @@ func newcomer(t *testing.T) (*bench, *Controller) {
 	b.config.Self = &v1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "lease"}
 	caches, err := watch.NewCaches(watch.Config{DriverName: driverName}, b.api, b.metadata)
 	must(t, err)
-	c := &Controller{p: b.Provisioner, caches: caches, lib: &library{liveness: liveness.New(time.Now)}}
-	c.deletion, c.recovery = b.newDeletion(caches.Attachments.GetIndexer(), nil), newRecovery(b.Provisioner)
+	c := &Controller{p: b.Provisioner, caches: caches, exec: b.exec}
+	c.deletion, c.recovery = b.exec.newDeletion(caches.Attachments.GetIndexer()), newRecovery(b.Provisioner)
 	t.Cleanup(func() { c.deletion.Run(endedContext()) }) // ends its queue
 	c.recovery.lead()
 	return b, c
@@ -52,7 +51,7 @@ func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
 				}
 			}
 		})
-		err := c.takeUp(t.Context())
+		err := c.recoverAttempts(t.Context())
 		if took := time.Since(begin); !errors.Is(err, ErrCannotRecover) || took < recoveryLimit || took > recoveryLimit+2*time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
@@ -74,8 +73,8 @@ func TestAJournalThatCanBeReadAgainIsNoFailure(t *testing.T) {
 			return time.Now().Before(mended), nil, errors.New("etcd is slow")
 		})
 		c.store = journal.New(api, nil, "kube-system", "journal", func() {})
-		b.journal.store = c.store
-		must(t, c.takeUp(t.Context()))
+		b.store = c.store
+		must(t, c.recoverAttempts(t.Context()))
 		must(t, errors.Join(c.Healthy(), c.Recovered()))
 	})
 }
@@ -134,7 +133,7 @@ func TestAStandByWithoutCachesIsAliveAndNotReady(t *testing.T) {
 		b, c := newcomer(t)
 		c.recovery = newRecovery(b.Provisioner)
 		full, told := make(chan struct{}), make(chan struct{})
-		go func() { c.tellUntil(full); close(told) }()
+		go func() { c.reportUntil(full); close(told) }()
 		time.Sleep(2 * recoveryLimit)
 		synctest.Wait()
 		if err := c.Recovered(); !strings.Contains(text(err), "the caches are not full") {

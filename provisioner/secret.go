@@ -29,18 +29,3 @@ func (s *secrets) Read(ctx context.Context, ref *v1.SecretReference) (map[string
 	}
 	return data, nil
 }
-
-// refreshSecrets rereads the Secret of an order under way. If it can't be read
-// any more, what was read last serves: the order must come to its end. Without
-// either the driver is not asked, for it would take another account's keys.
-func (p *Provisioner) refreshSecrets(ctx context.Context, o *order) error {
-	secrets, err := p.secrets.Read(ctx, o.Secrets.Provisioner)
-	if err == nil {
-		o.secrets = secrets
-		return nil
-	}
-	if o.secrets != nil {
-		return nil
-	}
-	return err
-}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -36,17 +37,18 @@ func TestManyClaimsForASoldOutZoneCostFewCalls(t *testing.T) {
 	for second := range seconds {
 		for n := range 20 { // the scheduler sends each of them again every 50 s
 			_, outcome, err := b.provision(t.Context(), claimOf((second*20+n)%claims, "20Gi"), class, "node-1")
-			if outcome != Reschedule || err == nil {
+			if outcome != attempt.Reschedule || err == nil {
 				t.Fatalf("got %v, %v", outcome, err)
 			}
 		}
 		b.clock = b.clock.Add(time.Second)
+		b.drained()
 	}
 	calls, _ := b.driver.calls()
 	if calls > seconds/30 || calls < seconds/70 {
 		t.Errorf("%d calls in %d s, want about one a minute", calls, seconds)
 	}
-	if all, _ := b.journal.underWay(); all != 0 {
+	if all := b.open(); all != 0 {
 		t.Errorf("%d orders are under way", all)
 	}
 }
@@ -56,7 +58,7 @@ func TestARestockedZoneServesAtOnce(t *testing.T) {
 	class := testClass(nil)
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), class, "node-1")
 	_, outcome, err := b.provision(t.Context(), claimOf(2, "20Gi"), class, "node-1")
-	if outcome != Reschedule || !strings.Contains(text(err), "asked again at 22:13:25 UTC") {
+	if outcome != attempt.Reschedule || !strings.Contains(text(err), "asked again at 22:13:25 UTC") {
 		t.Errorf("right after: %v, %v", outcome, err)
 	}
 	b.clock = b.clock.Add(stock.FirstPause)
@@ -111,7 +113,7 @@ func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
 func TestWithoutASelectedNodeARefusedClaimWaits(t *testing.T) {
 	b := newBench(t, []answer{soldOutAnswer()})
 	for range 2 {
-		if _, outcome, err := b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), ""); outcome != Finished || err == nil {
+		if _, outcome, err := b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), ""); outcome == attempt.Reschedule || err == nil {
 			t.Errorf("got %v, %v", outcome, err)
 		}
 	}
@@ -122,7 +124,7 @@ func TestWithoutASelectedNodeARefusedClaimWaits(t *testing.T) {
 
 func TestCodesThatTheOperatorTakesForTheNodes(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.InvalidArgument)})
-	try := func(n int, node string) Outcome {
+	try := func(n int, node string) attempt.Outcome {
 		_, outcome, _ := b.provision(t.Context(), claimOf(n, "20Gi"), testClass(nil), node)
 		return outcome
 	}
@@ -132,24 +134,25 @@ func TestCodesThatTheOperatorTakesForTheNodes(t *testing.T) {
 			t.Errorf("asked %d times, want %d", creates, want)
 		}
 	}
-	if outcome := try(1, "node-1"); outcome != Finished {
+	if outcome := try(1, "node-1"); outcome != attempt.Finished {
 		t.Errorf("without the code: %v", outcome)
 	}
 	b.config.RescheduleCodes = []codes.Code{codes.InvalidArgument}
-	if outcome := try(1, ""); outcome != Finished {
+	b.restart()
+	if outcome := try(1, ""); outcome != attempt.Finished {
 		t.Errorf("without a node: %v", outcome)
 	}
 	asked(2)
 	for range 10 { // the scheduler sends the same claim to the same node again and again
-		if outcome := try(1, "node-1"); outcome != Reschedule {
+		if outcome := try(1, "node-1"); outcome != attempt.Reschedule {
 			t.Errorf("got %v", outcome)
 		}
 	}
 	asked(3)
-	if outcome := try(1, "node-2"); outcome != Reschedule {
+	if outcome := try(1, "node-2"); outcome != attempt.Reschedule {
 		t.Errorf("another node: %v", outcome)
 	}
-	if outcome := try(2, "node-1"); outcome != Reschedule {
+	if outcome := try(2, "node-1"); outcome != attempt.Reschedule {
 		t.Errorf("another claim: %v", outcome)
 	}
 	asked(5)

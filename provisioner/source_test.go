@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -42,7 +43,7 @@ func TestAVolumeThatShouldBeFilledAndIsEmptyIsDeletedAgain(t *testing.T) {
 	b := newBench(t, []answer{made("d-empty", 0, "zone-a")})
 	b.addSnapshot(t)
 	_, outcome, err := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
-	if outcome != Finished || !strings.Contains(text(err), "d-empty is empty") {
+	if outcome != attempt.Finished || !strings.Contains(text(err), "d-empty is empty") {
 		t.Errorf("got %v, %v", outcome, err)
 	}
 	if _, deletes := b.driver.calls(); deletes != 1 {
@@ -55,11 +56,11 @@ func TestASourceIsProtectedWhileAnOrderNeedsIt(t *testing.T) {
 	b := newBench(t, []answer{unavailable()})
 	b.addSnapshot(t)
 	claim := testClaim(fromSnapshot)
-	try := func() Outcome {
+	try := func() attempt.Outcome {
 		_, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1")
 		return outcome
 	}
-	if outcome := try(); outcome != Background || b.driver.created[0].VolumeContentSource.GetSnapshot().GetSnapshotId() != "s-1" {
+	if outcome := try(); outcome != attempt.Background || b.driver.created[0].VolumeContentSource.GetSnapshot().GetSnapshotId() != "s-1" {
 		t.Fatalf("got %v, asked for %v", outcome, b.driver.created[0])
 	}
 	if !b.isProtected(t) {
@@ -67,7 +68,7 @@ func TestASourceIsProtectedWhileAnOrderNeedsIt(t *testing.T) {
 	}
 	filled.volume.ContentSource = b.driver.created[0].VolumeContentSource
 	b.driver.creates = []answer{filled}
-	if outcome := try(); outcome != Finished {
+	if outcome := try(); outcome != attempt.Finished {
 		t.Fatalf("got %v", outcome)
 	}
 	if b.removeFinalizers(); b.isProtected(t) {
@@ -82,10 +83,10 @@ func TestTheDriverIsNotAskedBeforeTheSourceIsProtected(t *testing.T) {
 		return true, nil, errString("etcd is slow")
 	})
 	_, outcome, err := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
-	if creates, _ := b.driver.calls(); outcome != Unchanged || !strings.Contains(text(err), "the finalizer of VolumeSnapshot shop/src") || creates != 0 {
+	if creates, _ := b.driver.calls(); outcome != attempt.Unchanged || !strings.Contains(text(err), "the finalizer of VolumeSnapshot shop/src") || creates != 0 {
 		t.Errorf("got %v, %v; the driver was asked %d times", outcome, err, creates)
 	}
-	if all, _ := b.journal.underWay(); all != 0 {
+	if all := b.open(); all != 0 {
 		t.Errorf("%d orders are under way", all)
 	}
 }
@@ -95,7 +96,7 @@ func TestASourceOfARefusedOrderIsReleased(t *testing.T) {
 	b.addSnapshot(t)
 	for range 2 { // the second time the driver is not even asked
 		_, outcome, _ := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
-		if outcome != Reschedule {
+		if outcome != attempt.Reschedule {
 			t.Fatalf("got %v", outcome)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -23,12 +23,11 @@ func notReadyObject(err error) watch.Object {
 func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
-		woken := make(chan struct{}, 1)
-		b.objects, b.look = watch.NewObjects(b.metadata), func(*v1.PersistentVolumeClaim) { woken <- struct{}{} }
+		b.objects = watch.NewObjects(b.metadata)
 		defer b.objects.Stop()
 		class := testClass(map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"})
 		missing := watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "keys"}
-		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != Unchanged || notReadyObject(err) != missing {
+		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != attempt.Unchanged || notReadyObject(err) != missing {
 			t.Fatalf("got %v, %v", outcome, err)
 		}
 		synctest.Wait() // the watch is established
@@ -39,6 +38,8 @@ func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
 		if err := b.metadata.Tracker().Add(secret); err != nil {
 			t.Fatal(err)
 		}
-		<-woken
+		if claim, _ := b.exec.queue.Get(); claim != "0f1e" {
+			t.Errorf("claim %q was woken", claim)
+		}
 	})
 }

@@ -27,8 +27,9 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
+	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -165,7 +166,68 @@ type bench struct {
 	metadata *metadatafake.FakeMetadataClient
 	dynamic  *dynamicfake.FakeDynamicClient
 	registry *prometheus.Registry
+
+	exec    *executor
+	actions []attempt.Action // that were done
 }
+
+// provision makes one attempt for the claim and returns the volume that came of it, and what the driver's answer
+// means, or attempt.Unchanged if there was none; the error is that of the attempt.
+func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*v1.PersistentVolume, attempt.Outcome, error) {
+	class, claim = class.DeepCopy(), claim.DeepCopy()
+	claim.Spec.StorageClassName = &class.Name
+	delete(claim.Annotations, request.AnnSelectedNode)
+	if node == "" {
+		class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+	} else {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, request.AnnSelectedNode, node)
+	}
+	if err := b.classes.Add(class); err != nil {
+		return nil, attempt.Finished, err
+	}
+	begin := len(b.actions)
+	switch b.attempts.Phase(claim.UID) {
+	case attempt.New, attempt.Prefetched, attempt.Unselected:
+		b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
+	case attempt.Waiting:
+		claim.ResourceVersion = strconv.Itoa(100 + begin)
+		b.attempts.Post(claim.UID, attempt.ClaimChanged{Claim: claim})
+	default:
+		b.attempts.Post(claim.UID, attempt.Woken{})
+	}
+	b.exec.work(ctx, claim.UID)
+	return b.result(b.actions[begin:])
+}
+
+// result is what actions tell of an attempt.
+func (b *bench) result(actions []attempt.Action) (pv *v1.PersistentVolume, outcome attempt.Outcome, err error) {
+	outcome = attempt.Unchanged
+	for _, action := range actions {
+		switch a := action.(type) {
+		case attempt.CountFailure:
+			err = a.Err
+		case attempt.CountAnswer:
+			outcome = a.Outcome
+		case attempt.CountReschedule:
+			outcome = attempt.Reschedule
+		case attempt.SaveVolume:
+			pv = a.Request.PersistentVolume(b.config.Options, a.Volume)
+		case attempt.Report:
+			return pv, attempt.Finished, nil
+		}
+	}
+	return nil, outcome, err
+}
+
+// restart forgets all claims, as a new process does.
+func (b *bench) restart() {
+	b.exec = newExecutor(b.Provisioner)
+	b.exec.trace = func(_ types.UID, action attempt.Action) { b.actions = append(b.actions, action) }
+	b.attempts = b.exec.table
+}
+
+// open is the number of volumes under way.
+func (b *bench) open() int { all, _ := b.attempts.Open(); return all }
 
 // benchStart is when a bench's clock begins.
 var benchStart = time.Unix(1700000000, 0)
@@ -186,23 +248,23 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 	t.Helper()
 	b := &bench{
 		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
-		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(100), clock: benchStart,
+		api: fake.NewClientset(objects...), events: record.NewFakeRecorder(1_000), clock: benchStart,
 		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
 	}
 	b.registry = prometheus.NewRegistry()
-	j := newOrders(noStore{})
 	b.Provisioner = &Provisioner{
-		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, journal: j, waiting: newWaiting(),
-		objects: watch.NewObjects(nil), firstCalls: newFirstCalls(),
+		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, store: noStore{},
+		objects: watch.NewObjects(nil), duplicates: newDuplicates(),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		events:  b.events, metrics: newMetrics(b.registry, j), now: func() time.Time { return b.clock },
-		lookAgain: func(*v1.PersistentVolumeClaim) {}, look: func(*v1.PersistentVolumeClaim) {},
+		events:  b.events, now: func() time.Time { return b.clock },
 	}
 	b.secrets, b.deleter = &secrets{b.api}, deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
+	b.restart()
+	b.metrics = newMetrics(b.registry, b.attempts, b.store)
+	t.Cleanup(func() { b.exec.queue.ShutDown() })
 	b.readSources(b.config)
-	j.closed = func(claim types.UID) { b.protection.Unprotect(claim) }
 	t.Cleanup(b.removeFinalizers)
 	b.refusals, b.waitingPods = stock.New(b.now), newWaitingPods(b.now)
 	return b
@@ -263,7 +325,3 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func text(err error) string { return fmt.Sprint(err) }
-
-func provisionOptions(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) controller.ProvisionOptions {
-	return controller.ProvisionOptions{PVC: claim, StorageClass: class, SelectedNode: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}}
-}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -63,9 +64,9 @@ func tiedMessage(f tiedFacts) string {
 	return ""
 }
 
-// tellOfTie tells the owner of a claim that was refused for want of stock which other
+// notifyTied tells the owner of a claim that was refused for want of stock which other
 // claim of its Pod keeps it in the zones of the refusal.
-func (p *Provisioner) tellOfTie(ctx context.Context, o *order) {
+func (p *Provisioner) notifyTied(ctx context.Context, o *request.Request) {
 	if !p.waitingPods.isDue(o.Claim) {
 		return
 	}

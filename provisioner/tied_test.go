@@ -92,6 +92,7 @@ func TestAPodThatIsTiedToASoldOutZoneIsTold(t *testing.T) {
 			b := newBench(t, []answer{soldOutAnswer()}, test.pod)
 			other := testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = "logs", "other", "d-logs" })
 			pv := testVolume("d-logs", func(pv *v1.PersistentVolume) {
+				pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "logs", "other"
 				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, test.zone).volume.AccessibleTopology)
 			})
 			for _, err := range []error{b.claims.Add(other), b.volumes.Add(pv)} {

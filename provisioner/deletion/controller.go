@@ -7,6 +7,7 @@ package deletion
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -76,6 +77,7 @@ type Controller struct {
 	queue    workqueue.TypedRateLimitingInterface[string] // names of PersistentVolumes
 	liveness *liveness.Monitor
 	finished *lru.Cache // UIDs of PersistentVolumes whose finalizer was removed
+	running  atomic.Bool
 }
 
 // rememberedFinished is for how many PersistentVolumes it is remembered that nothing
@@ -114,7 +116,14 @@ func (c *Controller) AttachmentDeleted(attachment *storagev1.VolumeAttachment) {
 	}
 }
 
+// Recheck queues a PersistentVolume whose deletion may have waited for the end of an attempt.
+func (c *Controller) Recheck(name string) { c.enqueue(name) }
+
+// enqueue queues nothing before the Controller runs, for nobody would take it off.
 func (c *Controller) enqueue(name string) {
+	if !c.running.Load() {
+		return
+	}
 	c.liveness.Queued(name)
 	c.queue.Add(name)
 }
@@ -123,9 +132,14 @@ func (c *Controller) enqueue(name string) {
 func (c *Controller) CheckLiveness(limit time.Duration) error { return c.liveness.Check(limit) }
 
 // Run works until ctx ends, and returns when the last call to the driver is answered.
+// It begins with all that the cache shows.
 func (c *Controller) Run(ctx context.Context) {
+	c.running.Store(true)
 	c.liveness.Start()
 	defer c.liveness.Stop()
+	for _, pv := range c.Volumes.List() {
+		c.VolumeChanged(pv.(*v1.PersistentVolume))
+	}
 	var group utilwait.Group
 	for range c.options.Workers {
 		group.Start(func() {

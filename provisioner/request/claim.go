@@ -32,6 +32,15 @@ func IsPendingOf(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass,
 	return IsOurs(claim, driver) && claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class.Name
 }
 
+// ClassName returns the name of the claim's class, nothing for none. An old claim
+// names it by annotation.
+func ClassName(claim *v1.PersistentVolumeClaim) string {
+	if name, ok := claim.Annotations[v1.BetaStorageClassAnnotation]; ok {
+		return name
+	}
+	return ptr.Deref(claim.Spec.StorageClassName, "")
+}
+
 // ShouldProvision says whether a first attempt may be made for the claim: a claim
 // that is being deleted needs no volume, and one with a data source of another
 // kind gets its volume from that kind's populator.

@@ -1,8 +1,6 @@
 package watch
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,10 +26,14 @@ func suffixOf(handle string) string { return handle[max(0, len(handle)-handleSuf
 
 // The names of the indexes.
 const (
+	byUID    = "uid"    // PersistentVolumeClaims by UID
 	byClaim  = "claim"  // PersistentVolumes by the UID of their claim
 	byHandle = "handle" // PersistentVolumes by volume handle
 	byVolume = "volume" // VolumeAttachments by the name of their PersistentVolume
 )
+
+// ClaimIndexers are the indexes of a cache of PersistentVolumeClaims.
+func ClaimIndexers() cache.Indexers { return cache.Indexers{byUID: indexUID} }
 
 // VolumeIndexers are the indexes of a cache of PersistentVolumes.
 func VolumeIndexers() cache.Indexers {
@@ -40,6 +42,14 @@ func VolumeIndexers() cache.Indexers {
 
 // AttachmentIndexers are the indexes of a cache of VolumeAttachments.
 func AttachmentIndexers() cache.Indexers { return cache.Indexers{byVolume: indexVolume} }
+
+func indexUID(object any) ([]string, error) {
+	claim, ok := object.(*v1.PersistentVolumeClaim)
+	if !ok {
+		return nil, nil
+	}
+	return []string{prefixOf(string(claim.UID))}, nil
+}
 
 func indexClaim(object any) ([]string, error) {
 	pv, ok := object.(*v1.PersistentVolume)
@@ -94,24 +104,7 @@ func find[T any](indexer cache.Indexer, index, value string, matches func(T) boo
 	return found, err
 }
 
-// ByUIDPrefix returns the indexers with values that are UIDs cut to their prefix. ClaimsWithUID
-// reads such an index.
-func ByUIDPrefix(indexers cache.Indexers) cache.Indexers {
-	cut := cache.Indexers{}
-	for name, uidsOf := range indexers {
-		cut[name] = func(object any) ([]string, error) {
-			uids, err := uidsOf(object)
-			for i, uid := range uids {
-				uids[i] = prefixOf(uid)
-			}
-			return uids, err
-		}
-	}
-	return cut
-}
-
-// ClaimsWithUID returns the claims that have the UID, by an index of ByUIDPrefix.
-func ClaimsWithUID(claims cache.Indexer, index, uid string) ([]any, error) {
-	objects, err := claims.ByIndex(index, prefixOf(uid))
-	return slices.DeleteFunc(objects, func(claim any) bool { return string(claim.(*v1.PersistentVolumeClaim).UID) != uid }), err
+// ClaimsWithUID returns the claims that have the UID.
+func ClaimsWithUID(claims cache.Indexer, uid types.UID) ([]*v1.PersistentVolumeClaim, error) {
+	return find(claims, byUID, prefixOf(string(uid)), func(claim *v1.PersistentVolumeClaim) bool { return claim.UID == uid })
 }

@@ -19,9 +19,7 @@ func must(t *testing.T, err error) {
 func TestUIDsWithOnePrefixAreToldApart(t *testing.T) {
 	uids := []types.UID{"0f1e-1", "0f1e-2", "0f2", "0f", ""}
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, VolumeIndexers())
-	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, ByUIDPrefix(cache.Indexers{"uid": func(object any) ([]string, error) {
-		return []string{string(object.(*v1.PersistentVolumeClaim).UID)}, nil
-	}}))
+	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, ClaimIndexers())
 	for _, uid := range uids {
 		must(t, claims.Add(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-" + string(uid), UID: uid}}))
 		must(t, volumes.Add(&v1.PersistentVolume{
@@ -38,8 +36,8 @@ func TestUIDsWithOnePrefixAreToldApart(t *testing.T) {
 		if err != nil || len(pvs) != want || want == 1 && pvs[0].Name != "for-"+string(uid) {
 			t.Errorf("the volumes of claim %q are %v, %v", uid, pvs, err)
 		}
-		of, err := ClaimsWithUID(claims, "uid", string(uid))
-		if err != nil || len(of) != want || want == 1 && of[0].(*v1.PersistentVolumeClaim).Name != "of-"+string(uid) {
+		of, err := ClaimsWithUID(claims, uid)
+		if err != nil || len(of) != want || want == 1 && of[0].Name != "of-"+string(uid) {
 			t.Errorf("the claims with UID %q are %v, %v", uid, of, err)
 		}
 	}

@@ -100,6 +100,14 @@ var rules = map[string]rule{
 		allowed:   []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", klog, "github.com/google/uuid"},
 		unreached: []string{module + "/provisioner", module + "/diskdriver"},
 	},
+	"provisioner/attempt": {
+		allowed:   []string{module + "/provisioner/request", csiSpec, grpc + "/codes", grpc + "/status", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
+		unreached: []string{clientGo},
+	},
+	"provisioner/lib6": {
+		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
+	},
 	"provisioner/journal": {
 		allowed:   []string{clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/topology", csiSpec, grpc},

@@ -153,6 +153,16 @@ func inZone(zone string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{topology.WellKnownZoneKey: zone} }
 }
 
+// onNode has the scheduler choose that node and no other.
+func onNode(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		it := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}}}}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{it}},
+		}}
+	}
+}
+
 // ratherIn has the scheduler choose a node of those zones as long as it may.
 func ratherIn(zones []string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {

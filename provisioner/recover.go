@@ -6,11 +6,13 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -25,38 +27,48 @@ func newStore(client kubernetes.Interface, metadata metadata.Interface, config C
 // and a number follow.
 const journalPrefix = "topodisk-journal-"
 
-// takeUp reads the journal and files every order in it that has no PersistentVolume
-// yet: it is repeated until its end is known.
-func (c *Controller) takeUp(ctx context.Context) error {
+// recoverAttempts reads the journal: a request in it that has no PersistentVolume
+// yet is repeated until its end is known.
+func (c *Controller) recoverAttempts(ctx context.Context) error {
 	if c.store == nil {
 		return nil
 	}
-	orders, err := c.readJournal(ctx)
+	requests, err := c.readJournal(ctx)
 	if err != nil {
 		return err
 	}
-	for _, o := range orders {
-		saved, err := watch.VolumesOfClaim(c.p.volumes, o.Claim.UID)
-		if err == nil && slices.ContainsFunc(saved, o.IsSavedAs) {
-			c.store.Delete(string(o.Claim.UID))
-			c.p.protection.Recheck(o.Claim)
-			continue
-		}
-		klog.InfoS("A volume was under way when the last process ended", "volume", o.Create.Name, "claim", klog.KObj(o.Claim))
-		o.foundAgain = true
-		c.p.protection.Recover(o.Claim)
-		c.p.journal.file(o)
-		c.lib.claims.wake(o.Claim)
+	for _, r := range requests {
+		c.recover(r)
 	}
 	return nil
 }
 
+// recover has a request repeated until its end is known, unless its PersistentVolume tells that.
+func (c *Controller) recover(r *request.Request) {
+	saved, err := watch.VolumesOfClaim(c.p.volumes, r.Claim.UID)
+	if err == nil && slices.ContainsFunc(saved, r.IsSavedAs) {
+		c.store.Delete(string(r.Claim.UID))
+		c.p.protection.Recheck(r.Claim)
+		return
+	}
+	klog.InfoS("A volume was under way when the last process ended", "volume", r.Create.Name, "claim", klog.KObj(r.Claim))
+	c.p.protection.Recover(r.Claim)
+	table := c.exec.table
+	table.Begin(r.Claim.UID, attempt.Recovered{Request: r})
+	object, exists, err := c.p.claims.Get(r.Claim)
+	if err == nil && exists && object.(*v1.PersistentVolumeClaim).UID == r.Claim.UID {
+		table.Post(r.Claim.UID, attempt.ClaimChanged{Claim: object.(*v1.PersistentVolumeClaim)})
+	} else {
+		table.Post(r.Claim.UID, attempt.ClaimGone{})
+	}
+}
+
 // readJournal reads the journal for as long as it takes, or until that has failed for too long.
-func (c *Controller) readJournal(ctx context.Context) ([]*order, error) {
+func (c *Controller) readJournal(ctx context.Context) ([]*request.Request, error) {
 	for {
-		orders, _, err := readOrders(ctx, c.store)
+		requests, _, err := readRequests(ctx, c.store)
 		if end := c.recovery.note(stepJournal, err); end != nil || err == nil {
-			return orders, end
+			return requests, end
 		}
 		if err := sleep(ctx, time.Second); err != nil {
 			return nil, err
@@ -64,9 +76,9 @@ func (c *Controller) readJournal(ctx context.Context) ([]*order, error) {
 	}
 }
 
-// readOrders returns all orders of the journal, and how many of its records are
+// readRequests returns all requests of the journal, and how many of its records are
 // of another version; those are kept.
-func readOrders(ctx context.Context, s *journal.Store) (orders []*order, unknown int, err error) {
+func readRequests(ctx context.Context, s *journal.Store) (requests []*request.Request, unknown int, err error) {
 	records, err := s.Load(ctx)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the journal can't be read: %w", err)
@@ -78,9 +90,9 @@ func readOrders(ctx context.Context, s *journal.Store) (orders []*order, unknown
 			unknown++
 			continue
 		}
-		orders = append(orders, &order{Request: r, unknown: true}) // nobody knows what became of it
+		requests = append(requests, r)
 	}
-	return orders, unknown, nil
+	return requests, unknown, nil
 }
 
 // keepJournal commits the journal until stop is called; a writer beside this one ends everything.
@@ -91,7 +103,7 @@ func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFun
 	journalCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
-	c.store.OnEndRequest(c.endRequested)
+	c.store.OnEndRequest(c.exec.endRequested)
 	go func() { c.store.Run(journalCtx, takenOver); close(done) }()
 	return func() { cancel(); <-done }
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -33,7 +34,7 @@ func (n *notedStore) Cancel(key string)       { n.cancelled = append(n.cancelled
 func (n *notedStore) Delete(key string)       { n.deleted = append(n.deleted, key) }
 func (n *notedStore) DeleteLazily(key string) { n.lazily = append(n.lazily, key) }
 
-func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
+func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 	unassigned := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) }
 	immediate := func(c *storagev1.StorageClass) { c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate) }
 	tests := map[string]struct {
@@ -51,26 +52,31 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 		"its class is another's":   {class: func(c *storagev1.StorageClass) { c.Provisioner = "other" }},
 		"its class is unknown":     {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("none") }},
 		"it has no class":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }},
-		"it has a volume":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }, dismissed: true},
-		"it is being deleted":      {claim: func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, dismissed: true},
+		"it has a volume":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }},
+		"it is being deleted":      {claim: func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
 		"it is filled from a snapshot": {claim: func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "nightly"}
 		}},
 		"it names attributes": {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("gold") }},
 		"it is to be refused": {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }},
-		"it had a volume":     {before: func(b *bench) { b.journal.rememberVolume("0f1e", "d-0") }},
-		"its order is under way": {before: func(b *bench) {
-			b.journal.file(&order{Request: &request.Request{Claim: testClaim(), Class: testClass(nil)}})
+		"it has a PersistentVolume": {before: func(b *bench) {
+			b.attempts.Begin("0f1e", attempt.VolumeSeen{Volume: testVolume("d-0")})
+			b.exec.work(t.Context(), "0f1e")
+		}},
+		"its volume is under way": {before: func(b *bench) {
+			b.driver.creates = []answer{unavailable()}
+			b.attempts.Begin("0f1e", attempt.Recovered{Request: plannedRequest(t, b)})
+			b.exec.work(t.Context(), "0f1e")
 		}},
 		"its node has no zone":                        {before: func(b *bench) { b.zones.err = errString("no zone") }},
-		"there was no disk to be had there just now":  {before: func(b *bench) { b.refusals.Refused(stockWant(plannedOrder(t, b).Request), b.now()) }},
-		"there was none to be had for it on its node": {before: func(b *bench) { b.refusals.RefusedClaim(stockWant(plannedOrder(t, b).Request), b.now()) }},
+		"there was no disk to be had there just now":  {before: func(b *bench) { b.refusals.Refused(stockWant(plannedRequest(t, b)), b.now()) }},
+		"there was none to be had for it on its node": {before: func(b *bench) { b.refusals.RefusedClaim(stockWant(plannedRequest(t, b)), b.now()) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
 			store := &notedStore{}
-			b.journal.store = store
+			b.store = store
 			claim, class := testClaim(), testClass(map[string]string{"type": "cloud_essd"})
 			if test.claim != nil {
 				test.claim(claim)
@@ -82,7 +88,8 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 			if test.before != nil {
 				test.before(b)
 			}
-			b.foresee(claim)
+			(&Controller{p: b.Provisioner, exec: b.exec}).showClaim(claim)
+			b.exec.work(t.Context(), claim.UID)
 			if got := len(store.prefetched) == 1; got != test.foreseen || (len(store.cancelled) == 1) != test.dismissed {
 				t.Fatalf("foreseen %v, dismissed %v", store.prefetched, store.cancelled)
 			}
@@ -93,7 +100,7 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 			claim = claim.DeepCopy()
 			claim.ResourceVersion = "8"
 			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, request.AnnStorageProvisioner, driverName)
-			if _, outcome, err := b.provision(t.Context(), claim, class, claim.Annotations[request.AnnSelectedNode]); outcome != Finished || err != nil {
+			if _, outcome, err := b.provision(t.Context(), claim, class, claim.Annotations[request.AnnSelectedNode]); outcome != attempt.Finished || err != nil {
 				t.Fatalf("%v, %v", outcome, err)
 			}
 			if !slices.Equal(store.prefetched, store.written) {
@@ -103,31 +110,42 @@ func TestAnOrderIsForeseenWhenTheCachesKnowAllOfIt(t *testing.T) {
 	}
 }
 
-func plannedOrder(t *testing.T, b *bench) *order {
+func plannedRequest(t *testing.T, b *bench) *request.Request {
 	t.Helper()
-	o, _, err := b.newOrder(t.Context(), testClaim(), testClass(nil), "node-1")
-	must(t, err)
-	return o
+	return b.planned(t, testClaim(), testClass(nil)).Request
 }
 
-func TestWhatWasForeseenIsDismissedIfItDoesNotComeToThat(t *testing.T) {
+// planned is what is to be asked of the driver for the claim.
+func (b *bench) planned(t *testing.T, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) attempt.Resolved {
+	t.Helper()
+	must(t, b.classes.Add(class))
+	resolved := b.resolve(t.Context(), claim)
+	must(t, resolved.Err)
+	return resolved
+}
+
+func TestAPrefetchedRequestIsCancelled(t *testing.T) {
 	b := newBench(t, nil)
 	store := &notedStore{}
-	b.journal.store, b.zones.err = store, errString("no zone")
+	b.store = store
+	must(t, b.classes.Add(testClass(nil)))
+	(&Controller{p: b.Provisioner, exec: b.exec}).showClaim(testClaim())
+	b.exec.work(t.Context(), "0f1e")
+	b.zones.err = errString("no zone")
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || !slices.Equal(store.cancelled, []string{"0f1e"}) {
 		t.Errorf("%v, dismissed %v", err, store.cancelled)
 	}
 }
 
-func TestAnOrderLeansOnItsVolumeOnlyIfThatCannotGoWithoutUs(t *testing.T) {
+func TestARecordIsErasedLazilyIfItsVolumeStays(t *testing.T) {
 	for policy, leans := range map[v1.PersistentVolumeReclaimPolicy]bool{v1.PersistentVolumeReclaimDelete: true, v1.PersistentVolumeReclaimRetain: false} {
 		t.Run(string(policy), func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
 			store := &notedStore{}
-			b.journal.store = store
+			b.store = store
 			class := testClass(nil)
 			class.ReclaimPolicy = &policy
-			if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != Finished || err != nil {
+			if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != attempt.Finished || err != nil {
 				t.Fatalf("%v, %v", outcome, err)
 			}
 			if len(store.lazily) == 1 != leans || len(store.deleted) == 1 == leans {

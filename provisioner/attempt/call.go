@@ -1,0 +1,143 @@
+package attempt
+
+// How the driver is asked, and what its answers mean.
+
+func (e Protected) apply(r *Record) {
+	if e.Err != nil || !r.isWanted() || r.pv != "" {
+		r.do(Unprotect{})
+	}
+	switch {
+	case r.isNeedless():
+	case e.Err != nil:
+		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor})
+	default:
+		r.write()
+	}
+}
+
+func (e Written) apply(r *Record) {
+	r.prefetched = false
+	switch {
+	case r.saved != nil:
+		r.finish(r.saved)
+	case e.Err != nil:
+		r.close(false)
+		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor, passing: e.Passing})
+	case !r.isWanted() || r.pv != "":
+		r.close(false)
+		r.isNeedless()
+	default:
+		r.call()
+	}
+}
+
+// repeat makes the same call again.
+func (r *Record) repeat() {
+	r.began = r.now
+	if r.request.Secrets.Provisioner == nil {
+		r.call()
+		return
+	}
+	r.act(ReadingSecrets, ReadSecrets{Request: r.request})
+}
+
+func (e SecretsRead) apply(r *Record) {
+	switch {
+	case e.Err == nil:
+		r.secrets = e.Secrets
+	case r.secrets == nil: // without them the driver would take another account's keys
+		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor})
+		return
+	}
+	r.call()
+}
+
+// call asks the driver. Only of a claim that was made since this process leads can it
+// know that nobody else has asked before.
+func (r *Record) call() {
+	since := r.limits.LeadingSince()
+	young := !since.IsZero() && r.request.Claim.CreationTimestamp.After(since.Add(clockSkew))
+	r.act(Calling, CallDriver{Request: r.request, Secrets: r.secrets, First: young && !r.mayExist})
+}
+
+func (e Answer) apply(r *Record) {
+	asked := r.request
+	if e.Err != nil && r.saved != nil {
+		r.finish(r.saved)
+		return
+	}
+	if e.Err == nil {
+		r.do(NoteServed{Request: asked})
+		r.answered(e)
+		return
+	}
+	outcome := OutcomeOf(e.Err, e.NotAsked, asked.MayReschedule(), r.limits.RescheduleCodes)
+	outOfStock := isOutOfStock(e.Err) && !e.NotAsked
+	switch {
+	case outOfStock:
+		r.do(NoteRefusal{Request: asked, Sent: e.Sent})
+	case outcome == Reschedule:
+		r.do(NoteRefusal{Request: asked, Sent: e.Sent, OfClaim: true})
+	}
+	r.do(CountAnswer{Request: asked, Outcome: outcome})
+	err := wrap("CreateVolume "+asked.Create.Name, e.Err)
+	switch outcome {
+	case Background:
+		r.mayExist, r.doubtful = true, true
+		r.fail(failure{err: err, outcome: Background, isPending: isPending(e.Err)})
+		return
+	case Unchanged:
+		if !r.doubtful {
+			r.close(false)
+		}
+		r.fail(failure{err: err, passing: true})
+		return
+	}
+	r.mayExist = isAnotherVolume(e.Err)
+	r.close(false)
+	switch {
+	case outcome == Reschedule && outOfStock:
+		r.outOfStock(asked, err)
+	case outcome == Reschedule:
+		r.reschedule(err)
+	default:
+		r.fail(failure{err: err, hopeless: isInvalid(e.Err)})
+	}
+}
+
+// answered goes on with a volume of the driver's.
+func (r *Record) answered(e Answer) {
+	r.mayExist, r.doubtful = true, true
+	if err := r.request.Check(e.Response); err != nil {
+		r.misfit = err
+		if id := e.Response.GetVolume().GetVolumeId(); id != "" {
+			r.act(CleaningUp, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: id})
+			return
+		}
+		r.do(CountAnswer{Request: r.request, Outcome: Background})
+		r.fail(failure{err: err, outcome: Background})
+		return
+	}
+	r.volume = e.Response.GetVolume()
+	r.save()
+}
+
+// cleanedUp ends an attempt whose volume is not the one asked for.
+func (r *Record) cleanedUp(e VolumeDeleted) {
+	err := r.misfit
+	outcome := Background
+	switch {
+	case e.Err != nil:
+		r.do(NotifyCleanup{Claim: r.attempted, Why: err, ID: e.ID, Err: e.Err})
+	case e.Owner != "":
+		r.do(NotifyCleanup{Claim: r.attempted, Why: err, ID: e.ID, Err: errOwned(e.Owner)})
+	default:
+		outcome = Finished
+	}
+	r.do(CountAnswer{Request: r.request, Outcome: outcome})
+	if outcome == Finished {
+		r.mayExist = false
+		r.close(false)
+	}
+	r.fail(failure{err: err, outcome: outcome})
+}

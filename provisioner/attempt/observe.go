@@ -1,0 +1,80 @@
+package attempt
+
+// What the watches tell of, and the passing of time.
+
+func (e Started) apply(r *Record) {
+	r.claim = e.Claim
+	switch {
+	case r.phase == New, r.phase == Prefetched, r.phase == Waiting, r.phase == Unselected, r.phase == Saved && r.pv == "":
+		r.begin()
+	case r.phase.inAction() && !r.open:
+		r.again = true
+	}
+}
+
+func (e ClaimChanged) apply(r *Record) {
+	if r.claim != nil && r.claim.ResourceVersion == e.Claim.ResourceVersion {
+		return // a resync, or the event of which the Record was told otherwise
+	}
+	r.claim = e.Claim
+	r.changed()
+}
+
+func (ClaimGone) apply(r *Record) {
+	r.gone = true
+	r.changed()
+}
+
+func (Woken) apply(r *Record) { r.wake() }
+
+func (ClassChanged) apply(r *Record) {
+	if r.phase == Unselected {
+		r.changed()
+		return
+	}
+	r.wake()
+}
+
+func (Tick) apply(r *Record) { r.tick() }
+
+func (e VolumeSeen) apply(r *Record) {
+	stands := r.request != nil && r.open && r.request.IsSavedAs(e.Volume)
+	switch {
+	case stands && r.phase.inAction():
+		r.saved = e.Volume
+	case stands:
+		r.finish(e.Volume)
+	case r.phase.inAction(), r.open:
+		r.pv = e.Volume.Name // somebody else's
+	case r.phase == Ended:
+	default:
+		r.hasVolume(e.Volume.Name)
+	}
+}
+
+func (e VolumeGone) apply(r *Record) {
+	if r.pv != e.Name {
+		return
+	}
+	r.pv, r.had = "", e.Name
+	if r.phase == Saved {
+		r.changed()
+	}
+}
+
+// An operator's request is heeded when no action is under way.
+func (e EndRequested) apply(r *Record) {
+	r.endReason = e.Reason
+	if !r.phase.inAction() {
+		r.endAsRequested()
+	}
+}
+
+func (e Recovered) apply(r *Record) {
+	if r.open || r.phase.inAction() {
+		return
+	}
+	r.claim, r.attempted, r.request = e.Request.Claim, e.Request.Claim, e.Request
+	r.open, r.mayExist, r.doubtful, r.recovered, r.prefetched = true, true, true, true, false
+	r.repeat()
+}

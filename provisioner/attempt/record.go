@@ -1,0 +1,322 @@
+// Package attempt decides what is done for a claim that wants a volume, and when.
+//
+// There is one [Record] per claim. It is a state machine without I/O, without a
+// clock and without locks: [Record.Step] takes one event and returns the actions
+// that follow from it. At most one of these has a result, which is the Record's
+// next event; the others are done and forgotten. A [Table] holds the Records of all
+// claims under one lock.
+//
+// A Record exists from the first event of a claim that concerns the provisioner
+// until the claim is bound or gone and no volume can exist that nobody owns.
+package attempt
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+// Phase is where a Record stands.
+type Phase int
+
+// The phases in which a Record waits for an event.
+const (
+	// New is the phase of a Record that has seen no event.
+	New Phase = iota
+	// Prefetched says that the claim's turn has not come; the journal may have its request already.
+	Prefetched
+	// Waiting says that no volume is under way. The next attempt begins when something that the claim depends on changes,
+	// or when its back-off ends.
+	Waiting
+	// Unselected says that no attempt can be made until the claim or its class changes: the claim has no selected node, or is not
+	// for this provisioner at present.
+	Unselected
+	// Doubtful says that a volume may exist: the same request is repeated until an answer is final.
+	Doubtful
+	// Unsaved says that the volume exists, and that its PersistentVolume could not be saved yet.
+	Unsaved
+	// Saved says that a PersistentVolume stands for the claim, which is not bound to it yet.
+	Saved
+	// Ended says that nothing is left to do.
+	Ended
+)
+
+// The phases in which an action is under way whose result is the next event that matters.
+const (
+	Resolving Phase = iota + Ended + 1
+	CheckingNode
+	CheckingVolume
+	Protecting
+	Journaling
+	ReadingSecrets
+	Calling
+	CleaningUp
+	Saving
+	CheckingClaim
+	Deleting
+	Unselecting
+)
+
+var phaseNames = [...]string{
+	"New", "Prefetched", "Waiting", "Unselected", "Doubtful", "Unsaved", "Saved", "Ended",
+	"Resolving", "CheckingNode", "CheckingVolume", "Protecting", "Journaling", "ReadingSecrets", "Calling", "CleaningUp", "Saving", "CheckingClaim",
+	"Deleting", "Unselecting",
+}
+
+// String returns the phase's name.
+func (p Phase) String() string {
+	if p < 0 || int(p) >= len(phaseNames) {
+		return fmt.Sprintf("phase %d", int(p))
+	}
+	return phaseNames[p]
+}
+
+// inAction says whether an action is under way.
+func (p Phase) inAction() bool { return p > Ended }
+
+// Record is all that is known of the attempts for one claim.
+type Record struct {
+	limits *Limits
+	phase  Phase
+
+	claim *v1.PersistentVolumeClaim // as last seen; nil if only a PersistentVolume has told of it
+	gone  bool                      // the claim no longer exists
+	pv    string                    // the PersistentVolume that stands for the claim
+	had   string                    // one that stood for it: the API server is asked before another volume is made
+
+	attempted *v1.PersistentVolumeClaim // the claim as the attempt began with it
+	began     time.Time                 // when it began
+	request   *request.Request
+	open      bool                 // the journal may have the request, and the driver may have been asked: it is fixed
+	secrets   map[string]string    // as last read
+	volume    *csi.Volume          // that the driver has made
+	misfit    error                // what is wrong with it
+	saved     *v1.PersistentVolume // seen to stand for the volume while an action was under way
+
+	prefetched bool  // the journal may have a request of a claim whose turn has not come
+	mayExist   bool  // a call may have made a volume of the claim's name, or there has been one
+	doubtful   bool  // an earlier call of this request may have made the volume
+	recovered  bool  // the request is from the journal of an earlier process
+	unselects  error // why the selected node is being removed
+
+	endReason string // why an operator wants the open request ended; empty if nobody does
+
+	again      bool // something has changed while an action was under way
+	failures   int  // since the last attempt that ended without one
+	notBefore  time.Time
+	subscribed bool
+	unplaced   *Unplaced
+	node       string    // that has had no zone for the claim
+	nodeSince  time.Time // since when
+	held       time.Time // since when the claim waits for what comes by itself; zero: it doesn't
+	untold     error     // why, until that is told
+
+	now     time.Time // of the event
+	actions []Action  // that it has led to
+}
+
+// Limits are the durations and codes that decisions depend on.
+type Limits struct {
+	// RetryStart and RetryMax bound the pause between two attempts, which doubles with every failure.
+	RetryStart, RetryMax time.Duration
+	// NodeGrace is for how long a selected node may be without the driver.
+	NodeGrace time.Duration
+	// RescheduleCodes are gRPC codes that send a claim to another node, besides ResourceExhausted.
+	RescheduleCodes []codes.Code
+	// LeadingSince returns since when this process provisions alone; zero: it doesn't.
+	LeadingSince func() time.Time
+}
+
+const (
+	// longestDoubt is the longest pause before the driver is asked again whether it has made a volume.
+	longestDoubt = 20 * time.Second
+	// tellAfter is how long a claim waits for what comes by itself before its owner is told: a driver is back sooner from a
+	// restart or an upgrade.
+	tellAfter = 15 * time.Second
+	// checkSavedEvery is how often it is looked whether a claim that isn't bound still has its PersistentVolume, lest a missed
+	// event leave it without one for ever.
+	checkSavedEvery = 15 * time.Minute
+	// clockSkew is more than the clocks of two nodes are apart that keep time.
+	clockSkew = 2 * time.Second
+)
+
+// NewRecord returns the Record of a claim of which no event has come.
+func NewRecord(limits *Limits) *Record { return &Record{limits: limits} }
+
+// Phase returns where the Record stands.
+func (r *Record) Phase() Phase { return r.phase }
+
+// IsOpen says whether a volume may be under way for the claim: the journal may have its request.
+func (r *Record) IsOpen() bool { return r.open }
+
+// IsDoubtful says whether an earlier call of the open request may have made the volume.
+func (r *Record) IsDoubtful() bool { return r.open && r.doubtful && r.volume == nil }
+
+// Request returns the open request, or nil.
+func (r *Record) Request() *request.Request {
+	if !r.open {
+		return nil
+	}
+	return r.request
+}
+
+// Unplaced says what topology change may help the claim; nil for none.
+func (r *Record) Unplaced() *Unplaced { return r.unplaced }
+
+// Step takes an event at the given time and returns what is to be done, in this
+// order. The last action may have a result, which is to be the Record's next event but
+// for those of the watches; until then no other action with a result is returned.
+func (r *Record) Step(e Event, now time.Time) []Action {
+	r.now, r.actions = now, nil
+	e.apply(r)
+	actions := r.actions
+	r.actions = nil
+	return actions
+}
+
+// steps takes several events. While an action is under way they lead to none with a result.
+func (r *Record) steps(events []Event, now time.Time) (actions []Action) {
+	for _, e := range events {
+		actions = append(actions, r.Step(e, now)...)
+	}
+	return actions
+}
+
+// do adds an action.
+func (r *Record) do(a Action) { r.actions = append(r.actions, a) }
+
+// act begins an action that has a result.
+func (r *Record) act(phase Phase, a Action) {
+	r.phase = phase
+	r.do(a)
+}
+
+// isWanted says whether the claim, as last seen, is without a volume and is to get one.
+func (r *Record) isWanted() bool {
+	return !r.gone && r.claim != nil && r.claim.DeletionTimestamp == nil && r.claim.Spec.VolumeName == ""
+}
+
+// changed notes that the claim is another one now.
+func (r *Record) changed() {
+	switch {
+	case r.open, r.phase == Ended:
+		// the request stays what it is
+	case r.phase.inAction():
+		r.again = true
+	case r.phase == Saved && r.claim == nil && !r.gone:
+		// it has not been seen yet
+	case !r.isWanted():
+		r.end()
+	case r.phase == Saved && r.pv != "":
+		// it is about to be bound
+	case r.phase == New, r.phase == Prefetched:
+		r.phase, r.prefetched = Prefetched, true
+		r.do(Prefetch{Claim: r.claim})
+	default:
+		r.begin()
+	}
+}
+
+// wake notes that something has changed that the claim may wait for.
+func (r *Record) wake() {
+	switch {
+	case r.phase.inAction():
+		r.again = true
+	case r.phase == Waiting, r.phase == Doubtful, r.phase == Unsaved:
+		r.retry()
+	}
+}
+
+// retry makes the next attempt of a Record that waits.
+func (r *Record) retry() {
+	r.again = false
+	switch r.phase {
+	case Doubtful:
+		r.repeat()
+	case Unsaved:
+		r.save()
+	case Saved:
+		r.had, r.pv = r.pv, ""
+		r.begin()
+	default:
+		r.begin()
+	}
+}
+
+// tick looks whether a pause is over.
+func (r *Record) tick() {
+	if r.phase.inAction() {
+		return
+	}
+	switch r.phase {
+	case Waiting, Doubtful, Unsaved, Saved:
+	default:
+		return
+	}
+	switch {
+	case !r.now.Before(r.notBefore) && r.claim == nil:
+		r.end()
+		return
+	case !r.now.Before(r.notBefore):
+		r.retry()
+		return
+	case r.untold != nil && !r.now.Before(r.held.Add(tellAfter)):
+		r.notify(r.untold)
+	}
+	r.requeue()
+}
+
+// requeue asks for a tick when the next pause ends.
+func (r *Record) requeue() {
+	next := r.notBefore
+	if tell := r.held.Add(tellAfter); r.untold != nil && tell.Before(next) {
+		next = tell
+	}
+	r.do(RequeueAfter{next.Sub(r.now)})
+}
+
+// end forgets the claim.
+func (r *Record) end() {
+	r.again = false
+	r.rest(Ended)
+}
+
+// rest waits in a phase without a back-off, unless something has changed meanwhile.
+func (r *Record) rest(p Phase) {
+	r.phase = p
+	r.unplaced = nil
+	r.request, r.secrets = nil, nil
+	r.unsubscribe()
+	r.calm()
+	r.dropPrefetched()
+	r.endAsRequested()
+	if r.again {
+		r.again = false
+		r.changed()
+	}
+}
+
+// dropPrefetched deletes a request that was written ahead of its turn.
+func (r *Record) dropPrefetched() {
+	if r.prefetched {
+		r.prefetched = false
+		r.do(CancelPrefetch{})
+	}
+}
+
+func (r *Record) subscribe(to any) {
+	r.subscribed = true
+	r.do(Subscribe{To: to})
+}
+
+func (r *Record) unsubscribe() {
+	if r.subscribed {
+		r.subscribed = false
+		r.do(Unsubscribe{})
+	}
+}

@@ -1,0 +1,54 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/metadata"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/deletion"
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/stock"
+)
+
+// firstCallKey is the gRPC metadata of a CreateVolume for a name of which no volume
+// exists or comes to exist from an earlier call: it spares the driver looking for one.
+const firstCallKey = "topodisk-first-call"
+
+// createVolume makes the call.
+func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) attempt.Answer {
+	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
+	defer cancel()
+	if a.First {
+		ctx = metadata.AppendToOutgoingContext(ctx, firstCallKey, "true")
+	}
+	answer := attempt.Answer{Sent: p.now()}
+	answer.Response, answer.Err = p.driver.CreateVolume(ctx, a.Request.WithSecrets(a.Secrets))
+	answer.NotAsked = csiconn.IsNotAsked(answer.Err)
+	return answer
+}
+
+// stockWant is what a request wants of the stock.
+func stockWant(r *request.Request) stock.Want {
+	return stock.Want{Class: r.Class, Requisite: r.Requisite(), Bytes: r.Create.CapacityRange.GetRequiredBytes(), Claim: r.Claim.UID, Node: r.Node}
+}
+
+// deleteUnowned deletes a volume, unless a PersistentVolume stands for it.
+func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned) attempt.VolumeDeleted {
+	err := p.deleter.DeleteUnowned(ctx, a.ID, a.Secrets)
+	var owned *deletion.OwnedError
+	switch {
+	case errors.As(err, &owned):
+		klog.InfoS("A volume is left to the PersistentVolume that stands for it", "volume", a.ID, "persistentVolume", owned.PersistentVolume)
+		return attempt.VolumeDeleted{ID: a.ID, Owner: owned.PersistentVolume}
+	case err != nil:
+		klog.ErrorS(err, "A volume that no PersistentVolume can stand for could not be deleted", "volume", a.ID)
+		return attempt.VolumeDeleted{ID: a.ID, Err: err}
+	}
+	klog.InfoS("A volume that no PersistentVolume can stand for was deleted", "volume", a.ID)
+	p.metrics.leaks.WithLabelValues(endDeleted).Inc()
+	return attempt.VolumeDeleted{ID: a.ID}
+}

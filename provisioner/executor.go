@@ -1,0 +1,265 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/internal/liveness"
+	"github.com/topodisk/topodisk/provisioner/journal"
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+// executor does what the Records of claims decide. A worker takes a claim off the
+// queue, has its Record take in what has happened, and does what follows until the
+// Record rests; the queue keeps two workers from one claim.
+type executor struct {
+	p        *Provisioner
+	table    *attempt.Table
+	queue    workqueue.TypedDelayingInterface[types.UID]
+	liveness *liveness.Monitor
+	// recheckDeletion has the deletion of a PersistentVolume looked at.
+	recheckDeletion func(name string)
+	// trace is told of every action before it is done.
+	trace func(claim types.UID, action attempt.Action)
+}
+
+func newExecutor(p *Provisioner) *executor {
+	e := &executor{
+		p: p, liveness: liveness.New(p.now), recheckDeletion: func(string) {},
+		trace: func(claim types.UID, action attempt.Action) {
+			klog.V(5).InfoS("Action", "claim", claim, "action", action)
+		},
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
+	}
+	e.table = attempt.NewTable(attempt.Limits{
+		RetryStart: p.config.RetryStart, RetryMax: p.config.RetryMax, NodeGrace: p.config.NodeGrace, RescheduleCodes: p.config.RescheduleCodes,
+	}, e.enqueue)
+	return e
+}
+
+func (e *executor) enqueue(claim types.UID) {
+	e.liveness.Queued(string(claim))
+	e.queue.Add(claim)
+}
+
+// run works until ctx ends, and returns when the last claim worked on rests.
+func (e *executor) run(ctx context.Context) {
+	e.liveness.Start()
+	defer e.liveness.Stop()
+	var group utilwait.Group
+	for range e.p.config.Workers {
+		group.Start(func() {
+			for e.next(context.WithoutCancel(ctx)) {
+			}
+		})
+	}
+	<-ctx.Done()
+	e.queue.ShutDown()
+	group.Wait()
+}
+
+func (e *executor) next(ctx context.Context) bool {
+	claim, shutdown := e.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer e.queue.Done(claim)
+	e.liveness.Worked(string(claim))
+	defer e.liveness.Worked(string(claim))
+	e.work(ctx, claim)
+	return true
+}
+
+// work does what is to be done for the claim until it rests.
+func (e *executor) work(ctx context.Context, claim types.UID) {
+	actions := e.table.Next(claim, e.p.now())
+	for {
+		result := e.do(ctx, claim, actions)
+		if result == nil {
+			return
+		}
+		actions = e.table.Result(claim, result, e.p.now())
+	}
+}
+
+// do does the actions and returns the result of the last one, if it has one.
+func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Action) (result attempt.Event) {
+	for _, action := range actions {
+		e.trace(claim, action)
+		if result = e.act(ctx, action); result == nil {
+			e.handle(ctx, claim, action)
+		}
+	}
+	return result
+}
+
+// act does an action that has a result; nil for another one. A panic is the failure of
+// the action: whether a call was carried out is then unknown.
+func (e *executor) act(ctx context.Context, action attempt.Action) (result attempt.Event) {
+	p := e.p
+	defer func() {
+		if r := recover(); r != nil {
+			klog.ErrorS(nil, "A panic while provisioning", "action", action, "panic", r, "stack", string(debug.Stack()))
+			result = failed(action, fmt.Errorf("internal error: %v", r))
+		}
+	}()
+	switch a := action.(type) {
+	case attempt.Resolve:
+		return p.resolve(ctx, a.Claim)
+	case attempt.CheckVolume:
+		return p.checkVolume(ctx, a)
+	case attempt.CheckNode:
+		return attempt.NodeChecked{Gone: p.nodeIsGone(ctx, a.Name)}
+	case attempt.Protect:
+		err := p.protection.Protect(ctx, a.Request.Claim)
+		return attempt.Protected{Err: err, WaitsFor: waitsFor(err)}
+	case attempt.WriteJournal:
+		err := p.writeJournal(ctx, a.Request)
+		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Passing: isPassing(err)}
+	case attempt.ReadSecrets:
+		secrets, err := p.secrets.Read(ctx, a.Request.Secrets.Provisioner)
+		return attempt.SecretsRead{Secrets: secrets, Err: err, WaitsFor: waitsFor(err)}
+	case attempt.CallDriver:
+		return p.createVolume(ctx, a)
+	case attempt.SaveVolume:
+		return p.saveVolume(ctx, a)
+	case attempt.DeleteUnowned:
+		return p.deleteUnowned(ctx, a)
+	case attempt.CheckClaim:
+		return attempt.ClaimChecked{Gone: p.claimIsGone(ctx, a.Claim)}
+	case attempt.RemoveSelectedNode:
+		return attempt.NodeRemoved{Err: p.removeSelectedNode(ctx, a.Claim, a.Node)}
+	}
+	return nil
+}
+
+// failed is the result of an action that has failed by itself.
+func failed(action attempt.Action, err error) attempt.Event {
+	switch a := action.(type) {
+	case attempt.Resolve:
+		return attempt.Resolved{Verdict: attempt.NotYet, Err: err}
+	case attempt.CheckVolume:
+		return attempt.VolumeChecked{Err: err}
+	case attempt.CheckNode:
+		return attempt.NodeChecked{}
+	case attempt.Protect:
+		return attempt.Protected{Err: err}
+	case attempt.WriteJournal:
+		return attempt.Written{Err: err}
+	case attempt.ReadSecrets:
+		return attempt.SecretsRead{Err: err}
+	case attempt.CallDriver:
+		return attempt.Answer{Err: err}
+	case attempt.SaveVolume:
+		return attempt.VolumeSaved{Err: err}
+	case attempt.DeleteUnowned:
+		return attempt.VolumeDeleted{ID: a.ID, Err: err}
+	case attempt.CheckClaim:
+		return attempt.ClaimChecked{}
+	}
+	return attempt.NodeRemoved{Err: err}
+}
+
+// handle does an action that has no result.
+func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.Action) {
+	p, key := e.p, string(claim)
+	switch a := action.(type) {
+	case attempt.Prefetch:
+		p.prefetch(ctx, a.Claim)
+	case attempt.CancelPrefetch:
+		p.store.Cancel(key)
+	case attempt.EraseJournal:
+		if a.Lazily {
+			p.store.DeleteLazily(key)
+		} else {
+			p.store.Delete(key)
+		}
+	case attempt.Unprotect:
+		p.protection.Unprotect(claim)
+	case attempt.Subscribe:
+		e.subscribe(claim, a.To.(error))
+	case attempt.Unsubscribe:
+		p.objects.Unsubscribe(key)
+	case attempt.RequeueAfter:
+		e.queue.AddAfter(claim, a.Pause)
+	case attempt.ExplainTie:
+		p.notifyTied(ctx, a.Request)
+	case attempt.NoteServed:
+		p.refusals.Served(stockWant(a.Request))
+	case attempt.NoteRefusal:
+		if a.OfClaim {
+			p.refusals.RefusedClaim(stockWant(a.Request), a.Sent)
+		} else {
+			p.refusals.Refused(stockWant(a.Request), a.Sent)
+		}
+	case attempt.ReportEnd:
+		e.reportEnd(claim, a)
+	case attempt.WakeDeletion:
+		e.recheckDeletion(a.Volume)
+	default:
+		p.report(action)
+	}
+}
+
+// subscribe has the claim woken when that changes which the error names.
+func (e *executor) subscribe(claim types.UID, to error) {
+	wake := func() { e.table.Post(claim, attempt.Woken{}) }
+	e.p.objects.SubscribeError(string(claim), to, wake)
+	if errors.Is(to, journal.ErrFull) {
+		e.p.store.AwaitRoom(string(claim), wake)
+	}
+}
+
+// waitsFor is the error if it says what must change, and else nil.
+func waitsFor(err error) any {
+	var notReady *watch.NotReadyError
+	if errors.As(err, &notReady) || errors.Is(err, journal.ErrFull) {
+		return err
+	}
+	return nil
+}
+
+// isPassing says whether the error is that of an attempt that was not made for want of
+// something that is about to come: the driver on its socket, or another leader.
+func isPassing(err error) bool {
+	return csiconn.IsNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver)
+}
+
+// writeJournal writes the request where it outlives this process.
+func (p *Provisioner) writeJournal(ctx context.Context, r *request.Request) error {
+	record, err := r.Encode()
+	if err == nil {
+		err = p.store.Put(ctx, string(r.Claim.UID), record)
+	}
+	if err != nil {
+		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)
+	}
+	return nil
+}
+
+// ShouldStart says whether a first attempt is to be made for a claim that is this provisioner's.
+func (e *executor) ShouldStart(claim *v1.PersistentVolumeClaim) bool {
+	switch e.table.Phase(claim.UID) {
+	case attempt.New, attempt.Prefetched:
+		e.p.notifyPopulator(claim)
+		return request.ShouldProvision(claim) && !e.queue.ShuttingDown()
+	}
+	return false
+}
+
+// Start hands a claim to its Record.
+func (e *executor) Start(claim *v1.PersistentVolumeClaim) {
+	e.table.Begin(claim.UID, attempt.Started{Claim: claim.DeepCopy()})
+}

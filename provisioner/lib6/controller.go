@@ -1,0 +1,231 @@
+// Package lib6 is all there is of sig-storage-lib-external-provisioner v6.
+//
+// The library keeps a queue of claims and decides which of them are this
+// provisioner's and have come to their turn. For each it calls Provision, which hands
+// the claim over to the Starter and tells the library to ignore it: nothing else goes
+// through the library, neither retries nor events, metrics or PersistentVolumes.
+//
+// What it relies on, by the lines of controller/controller.go in v6.3.0, each pinned
+// by a test:
+//
+//	635   constructing the controller writes into the scheme that every client reads, so it is constructed before any of them works
+//	708   constructing it registers its handler of claims: that is kept back until this process leads
+//	735   constructing it registers a handler of volumes: none is registered here
+//	1050  a claim that is in no cache, and not in progress, is dropped
+//	1152  a claim with a volume is dropped without an error, and so is one that ShouldProvision refuses (1157)
+//	1164  the claim's provisioner is known by the older one of its two annotations alone (83): package watch keeps both alike
+//	1171  the class may bind late, and must exist (1167): every class exists here, and says nothing of that
+//	1338  a PersistentVolume named pvc-UID would end the claim: none is shown here
+//	1367  the class must name this provisioner: every class here does
+//	1380  the selected node must exist: every node does here
+//	1399  an event is written before each attempt: it goes nowhere
+//	1403  an IgnoredError that is not wrapped ends the attempt without an event, and without a retry (1094)
+package lib6
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller"
+	libmetrics "sigs.k8s.io/sig-storage-lib-external-provisioner/v6/controller/metrics"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+// libraryVersion is the Kubernetes version the library is told, only to switch off
+// what it did for old ones.
+const libraryVersion = "v1.30.0"
+
+// Starter takes over claims that have come to their turn.
+type Starter interface {
+	// ShouldStart says whether the claim, which is this provisioner's and has no volume, is to be started now.
+	ShouldStart(claim *v1.PersistentVolumeClaim) bool
+	// Start takes the claim over. It returns at once.
+	Start(claim *v1.PersistentVolumeClaim)
+}
+
+// Config is what the library is given.
+type Config struct {
+	DriverName string
+	Workers    int
+	Starter    Starter
+	Client     kubernetes.Interface // of which nothing is called
+	// Claims, Volumes and Classes are watched by somebody else. Claims has watch.ClaimIndexers.
+	Claims, Volumes, Classes cache.SharedIndexInformer
+}
+
+// Controller is the library's.
+type Controller struct {
+	library *controller.ProvisionController
+	claims  *claims
+}
+
+// New returns a Controller that does nothing yet. No client may be at work meanwhile.
+func New(c Config) *Controller {
+	claims := &claims{SharedIndexInformer: c.Claims, driver: c.DriverName}
+	return &Controller{claims: claims, library: controller.NewProvisionController(
+		silentClient{c.Client},
+		c.DriverName,
+		provisioner{c.Starter},
+		libraryVersion,
+		controller.LeaderElection(false), // the lock that it would use no longer exists in Kubernetes
+		controller.Threadiness(c.Workers),
+		controller.ClaimsInformer(claims),
+		controller.VolumesInformer(volumes{c.Volumes}),
+		controller.ClassesInformer(classes{SharedIndexInformer: c.Classes, driver: c.DriverName}),
+		controller.NodesLister(anyNode{}),
+		controller.MetricsInstance(NewMetrics()), // nobody sees them
+	)}
+}
+
+// Run has the library work until the process ends: it can't be stopped. It hears of
+// claims from now on, so that nobody queues them for a process that stands by.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.claims.register(); err != nil {
+		return err
+	}
+	go c.library.Run(context.WithoutCancel(ctx))
+	return nil
+}
+
+// Metrics are the metrics of the library's names.
+type Metrics = libmetrics.Metrics
+
+// NewMetrics returns metrics of the library's names, for who provisions and deletes in its place.
+func NewMetrics() Metrics { return libmetrics.New(libmetrics.ControllerSubsystem) }
+
+// provisioner is what the library calls.
+type provisioner struct{ starter Starter }
+
+// started has the library take the claim for another provisioner's.
+const started = "the claim has been taken over"
+
+// Provision implements controller.Provisioner.
+func (p provisioner) Provision(_ context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
+	p.starter.Start(options.PVC)
+	return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: started}
+}
+
+// Delete implements controller.Provisioner. It is never called: see ShouldDelete.
+func (provisioner) Delete(context.Context, *v1.PersistentVolume) error {
+	return &controller.IgnoredError{Reason: "volumes are deleted by another controller"}
+}
+
+// ShouldProvision implements controller.Qualifier.
+func (p provisioner) ShouldProvision(_ context.Context, claim *v1.PersistentVolumeClaim) bool {
+	return p.starter.ShouldStart(claim)
+}
+
+// ShouldDelete implements controller.DeletionGuard.
+func (provisioner) ShouldDelete(context.Context, *v1.PersistentVolume) bool { return false }
+
+// SupportsBlock implements controller.BlockProvisioner.
+func (provisioner) SupportsBlock(context.Context) bool { return true }
+
+// claims is the informer of claims as the library sees it: with this provisioner's alone.
+type claims struct {
+	cache.SharedIndexInformer
+	driver  string
+	handler cache.ResourceEventHandler // the library's
+	resync  time.Duration
+}
+
+// AddEventHandlerWithResyncPeriod keeps the library's handler for register.
+func (c *claims) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	c.handler, c.resync = handler, resync
+	return nil, nil
+}
+
+// register has the library hear of claims, but not of those of other provisioners.
+func (c *claims) register() error {
+	ours := func(object any) bool {
+		claim, ok := object.(*v1.PersistentVolumeClaim)
+		return ok && request.IsOurs(claim, c.driver)
+	}
+	_, err := c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{FilterFunc: ours, Handler: c.handler}, c.resync)
+	return err
+}
+
+// AddIndexers is called for the library's index by UID: there is one already.
+func (*claims) AddIndexers(cache.Indexers) error { return nil }
+
+func (c *claims) GetIndexer() cache.Indexer { return claimsIndexer{c.SharedIndexInformer.GetIndexer()} }
+
+type claimsIndexer struct{ cache.Indexer }
+
+// ByIndex is called with the library's one index.
+func (i claimsIndexer) ByIndex(_, uid string) (objects []any, err error) {
+	found, err := watch.ClaimsWithUID(i.Indexer, types.UID(uid))
+	for _, claim := range found {
+		objects = append(objects, claim)
+	}
+	return objects, err
+}
+
+// volumes is an informer of PersistentVolumes that shows none: whether a claim has one is not the library's to say.
+type volumes struct{ cache.SharedIndexInformer }
+
+// AddEventHandlerWithResyncPeriod registers nothing.
+func (volumes) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return nil, nil
+}
+
+func (volumes) GetStore() cache.Store { return cache.NewStore(cache.MetaNamespaceKeyFunc) }
+
+// classes is an informer of StorageClasses that shows any class as this provisioner's: what a class is, and whether it is there
+// at all, is looked at by who takes the claim over.
+type classes struct {
+	cache.SharedIndexInformer
+	driver string
+}
+
+func (c classes) GetStore() cache.Store { return anyClass{driver: c.driver} }
+
+type anyClass struct {
+	cache.Store
+	driver string
+}
+
+func (c anyClass) GetByKey(name string) (any, bool, error) {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: c.driver}, true, nil
+}
+
+// anyNode is a lister in which every node exists.
+type anyNode struct{}
+
+func (anyNode) List(labels.Selector) ([]*v1.Node, error) { return nil, nil }
+
+func (anyNode) Get(name string) (*v1.Node, error) {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+var _ corelisters.NodeLister = anyNode{}
+
+// silentClient is a client whose events go nowhere: the library's only event is Provisioning, before the attempt.
+type silentClient struct{ kubernetes.Interface }
+
+func (c silentClient) CoreV1() corev1client.CoreV1Interface { return silentCore{c.Interface.CoreV1()} }
+
+type silentCore struct{ corev1client.CoreV1Interface }
+
+func (c silentCore) Events(namespace string) corev1client.EventInterface {
+	return silentEvents{c.CoreV1Interface.Events(namespace)}
+}
+
+type silentEvents struct{ corev1client.EventInterface }
+
+func (silentEvents) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) { return event, nil }
+
+func (silentEvents) PatchWithEventNamespace(event *v1.Event, _ []byte) (*v1.Event, error) {
+	return event, nil
+}

@@ -1,0 +1,36 @@
+package provisioner
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+// report tells and counts what has become of an attempt.
+func (p *Provisioner) report(action attempt.Action) {
+	m := p.metrics
+	switch a := action.(type) {
+	case attempt.Notify:
+		p.events.Eventf(a.Claim, v1.EventTypeWarning, reasonFailed, "failed to provision volume with StorageClass %q: %v", a.Class, a.Err)
+	case attempt.NotifyCleanup:
+		p.events.Eventf(a.Claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", a.Why, a.ID, a.Err)
+	case attempt.Report:
+		p.events.Eventf(a.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", a.Volume)
+		m.library.PersistentVolumeClaimProvisionTotal.WithLabelValues(request.ClassName(a.Claim)).Inc()
+		m.library.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(request.ClassName(a.Claim)).Observe(a.Took.Seconds())
+		m.bound(a.Claim, p.now())
+	case attempt.CountFailure:
+		klog.InfoS("Provisioning failed, it is tried again", "claim", klog.KObj(a.Claim), "err", a.Err)
+		m.library.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(a.Class).Inc()
+	case attempt.CountAnswer:
+		m.outcome(a.Request.Class.Name, a.Outcome)
+	case attempt.CountSkipped:
+		m.skipped.Inc()
+	case attempt.CountReschedule:
+		m.reschedules.WithLabelValues(rescheduleReason(a.Err)).Inc()
+	case attempt.CountLeak:
+		m.leaks.WithLabelValues(endSaved).Inc()
+	}
+}

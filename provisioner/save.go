@@ -1,0 +1,75 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+// saveTimeout bounds one attempt to save a PersistentVolume.
+const saveTimeout = 30 * time.Second
+
+// saveVolume writes the PersistentVolume. One of the same name is ours only if it is
+// for the same claim and the same volume; anything else is an error, and the
+// disk is left alone.
+func (p *Provisioner) saveVolume(ctx context.Context, a attempt.SaveVolume) attempt.VolumeSaved {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	pv := a.Request.PersistentVolume(p.config.Options, a.Volume)
+	_, err := p.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		err = p.compareSaved(ctx, pv)
+	}
+	if err == nil {
+		return attempt.VolumeSaved{Volume: pv}
+	}
+	p.metrics.saveFailures.Inc()
+	var taken *nameTakenError
+	never := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || errors.As(err, &taken)
+	return attempt.VolumeSaved{Err: fmt.Errorf("volume %s is made, its PersistentVolume cannot be saved: %w", a.Volume.VolumeId, err), Never: never}
+}
+
+// nameTakenError says that a PersistentVolume for another claim, or for none, has the name.
+type nameTakenError struct{ text string }
+
+func (e *nameTakenError) Error() string { return e.text }
+
+func (p *Provisioner) compareSaved(ctx context.Context, pv *v1.PersistentVolume) error {
+	saved, err := p.client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	switch {
+	case saved.DeletionTimestamp != nil:
+		return fmt.Errorf("a PersistentVolume %s is still being deleted", pv.Name)
+	case request.ClaimUID(saved) != pv.Spec.ClaimRef.UID:
+		return &nameTakenError{fmt.Sprintf("PersistentVolume %s exists already and is not for claim %s/%s",
+			pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)}
+	case saved.Spec.CSI == nil || saved.Spec.CSI.Driver != pv.Spec.CSI.Driver || saved.Spec.CSI.VolumeHandle != pv.Spec.CSI.VolumeHandle:
+		return fmt.Errorf("PersistentVolume %s exists already with another volume than %s", pv.Name, pv.Spec.CSI.VolumeHandle)
+	}
+	return nil
+}
+
+// removeSelectedNode sends the claim back to the scheduler. It removes the node only if
+// it is still the one that failed: a newer choice of the scheduler stays.
+func (p *Provisioner) removeSelectedNode(ctx context.Context, claim *v1.PersistentVolumeClaim, node string) error {
+	patch := fmt.Sprintf(`[
+		{"op":"test","path":"/metadata/uid","value":%q},
+		{"op":"test","path":"/metadata/annotations/volume.kubernetes.io~1selected-node","value":%q},
+		{"op":"remove","path":"/metadata/annotations/volume.kubernetes.io~1selected-node"}]`, claim.UID, node)
+	_, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return nil // the scheduler has chosen again, or the claim is gone
+	}
+	return err
+}
