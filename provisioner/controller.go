@@ -20,6 +20,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/internal/leader"
 	"github.com/topodisk/topodisk/provisioner/attempt"
@@ -290,6 +291,15 @@ func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
 	c.exec.table.NodeChanged(node.Name)
 }
 
+// wakeOnReturn has all that waits for the driver tried again when that is back, with as many calls at a time as there are workers.
+func (c *Controller) wakeOnReturn(ctx context.Context) {
+	for c.p.driver.AwaitReturn(ctx) == nil {
+		klog.InfoS("The driver is back")
+		c.exec.table.DriverBack()
+		c.deletion.RecheckAll()
+	}
+}
+
 // Start fills the caches, for a stand-by with warm caches takes over without
 // delay, and returns an error if ctx ends before they are full. They are kept
 // as long as the process lives: what is under way when ctx ends needs them.
@@ -349,6 +359,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	parts.Go(func() { c.exec.run(ctx) })
 	parts.Go(func() { c.deletion.Run(ctx) })
 	parts.Go(func() { c.p.protection.Run(ctx) })
+	parts.Go(func() { c.wakeOnReturn(ctx) })
 	if c.p.config.DriverListsVolumes {
 		parts.Go(func() { c.p.countOrphans(ctx) })
 	}

@@ -55,7 +55,10 @@ func (s *switchboard) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequ
 	return s.find(in.VolumeId).DeleteVolume(ctx, in, opts...)
 }
 
-func (s *switchboard) Session() int { return 1 }
+func (s *switchboard) AwaitReturn(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
 
 func (s *switchboard) GetCapacity(context.Context, *csi.GetCapacityRequest, ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "not in these tests")

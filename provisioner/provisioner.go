@@ -41,6 +41,8 @@ type Driver interface {
 	// ListVolumes lists what the driver can see, with the CSI volume name in
 	// the context of each. It is called only if Config.DriverListsVolumes.
 	ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error)
+	// AwaitReturn returns nil once the driver has gone away and answers again.
+	AwaitReturn(ctx context.Context) error
 }
 
 // Topology is what the provisioner asks of the cluster's zones.

@@ -125,6 +125,11 @@ func (d *scriptedDriver) ListVolumes(_ context.Context, in *csi.ListVolumesReque
 	return response, nil
 }
 
+func (d *scriptedDriver) AwaitReturn(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (d *scriptedDriver) calls() (creates, deletes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -123,6 +123,28 @@ func (c *Connection) Probe(ctx context.Context) (bool, error) {
 	return rpc.Probe(ctx, c.conn)
 }
 
+// lookForDriver is how often it is looked whether a driver that was away answers again.
+const lookForDriver = time.Second
+
+// AwaitReturn returns nil once the driver has gone away and answers again, or the
+// context's error when that ends.
+func (c *Connection) AwaitReturn(ctx context.Context) error {
+	for state := c.conn.GetState(); state == connectivity.Ready; state = c.conn.GetState() {
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return ctx.Err()
+		}
+	}
+	c.distrust()
+	for {
+		if err := sleep(ctx, lookForDriver); err != nil {
+			return err
+		}
+		if c.verify(ctx) == nil {
+			return ctx.Err()
+		}
+	}
+}
+
 // awaitReady probes until the driver is ready, or has answered that it is not
 // for longer than patience allows.
 func (c *Connection) awaitReady(ctx context.Context) error {

@@ -213,6 +213,36 @@ func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
 
 // TestADriverThatEndsIsHeardOut ends a driver, which takes no new calls then, while it makes a volume. Another one is on
 // the socket before it answers.
+// P8: whoever waits for the driver hears when it is back, though nobody calls it meanwhile.
+func TestTheReturnOfTheDriverIsNoticed(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	stop := serve(t, socket, &plugin{name: driverName})
+	c, err := connect(t.Context(), socket, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	back := make(chan error, 1)
+	go func() { back <- c.AwaitReturn(t.Context()) }()
+	stop()
+	eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
+	select {
+	case err := <-back:
+		t.Fatalf("it is back while it is away: %v", err)
+	case <-time.After(2 * lookForDriver):
+	}
+	serve(t, socket, &plugin{name: driverName})
+	if err := <-back; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { back <- c.AwaitReturn(ctx) }()
+	cancel()
+	if err := <-back; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestADriverThatEndsIsHeardOut(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	p := &plugin{name: driverName, held: make(chan struct{})}

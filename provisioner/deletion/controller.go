@@ -119,6 +119,13 @@ func (c *Controller) AttachmentDeleted(attachment *storagev1.VolumeAttachment) {
 // Recheck queues a PersistentVolume whose deletion may have waited for the end of an attempt.
 func (c *Controller) Recheck(name string) { c.enqueue(name) }
 
+// RecheckAll queues every PersistentVolume that has something to be done, without waiting for its back-off.
+func (c *Controller) RecheckAll() {
+	for _, pv := range c.Volumes.List() {
+		c.VolumeChanged(pv.(*v1.PersistentVolume))
+	}
+}
+
 // enqueue queues nothing before the Controller runs, for nobody would take it off.
 func (c *Controller) enqueue(name string) {
 	if !c.running.Load() {
@@ -137,9 +144,7 @@ func (c *Controller) Run(ctx context.Context) {
 	c.running.Store(true)
 	c.liveness.Start()
 	defer c.liveness.Stop()
-	for _, pv := range c.Volumes.List() {
-		c.VolumeChanged(pv.(*v1.PersistentVolume))
-	}
+	c.RecheckAll()
 	var group utilwait.Group
 	for range c.options.Workers {
 		group.Start(func() {
