@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +154,73 @@ func TestALimitThatChangesIsFoundAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// setPhase lets the windows begin at another time, with a new one at once.
+func (a *account) setPhase(phase time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.phase, a.used = phase, map[int64]int{}
+}
+
+func TestASilenceAfterRefusalsTeachesNothing(t *testing.T) {
+	const limit, runs = 60, 20
+	var refused int
+	var took time.Duration
+	for i := range runs {
+		synctest.Test(t, func(t *testing.T) {
+			a, l := newAccount(limit, time.Duration(i)*time.Minute/runs), testLimiter()
+			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+			defer cancel()
+			var all sync.WaitGroup
+			for range 2 * limit {
+				all.Go(func() { _ = l.Do(ctx, a.call) })
+			}
+			all.Wait()
+			time.Sleep(200 * time.Second)
+			before := a.refusals()
+			took += crowd(t, a, l, 4*limit) / runs
+			refused += a.refusals() - before
+		})
+	}
+	if mean := float64(refused) / runs; mean > 30 || took > 6*time.Minute {
+		t.Errorf("%d calls after it took %v, with %.1f refused, want at most 6m and 30", 4*limit, took, mean)
+	}
+}
+
+func TestWindowsThatMoveAreFoundAmongOtherClients(t *testing.T) {
+	const limit, clients, runs, minutes = 120, 4, 8, 10
+	var calls atomic.Int64
+	for i := range runs {
+		synctest.Test(t, func(t *testing.T) {
+			a, l := newAccount(limit, time.Duration(i)*time.Minute/runs), testLimiter()
+			crowd(t, a, l, 5*limit)
+			a.setPhase(a.phase + 5*time.Second)
+			ctx, cancel := context.WithCancel(context.Background())
+			began := time.Now()
+			time.AfterFunc((6+minutes)*time.Minute, cancel)
+			var all sync.WaitGroup
+			for client := range clients {
+				of := l
+				if client > 0 {
+					of = testLimiter()
+				}
+				for range limit {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							if of.Do(ctx, a.call) == nil && client == 0 && time.Since(began) > 6*time.Minute {
+								calls.Add(1)
+							}
+						}
+					})
+				}
+			}
+			all.Wait()
+		})
+	}
+	if mean, least := float64(calls.Load())/runs, float64(limit*minutes/clients/2); mean < least {
+		t.Errorf("the client that knew the windows before made %.0f calls in %d minutes, want at least half its part, %.0f", mean, minutes, least)
 	}
 }
 

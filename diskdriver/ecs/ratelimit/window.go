@@ -120,9 +120,6 @@ func (w *windows) room(now time.Time, inFlight int) (ok bool, at time.Time) {
 	if width := w.width(); width > 0 {
 		return inFlight < width, time.Time{}
 	}
-	if inFlight > 0 {
-		return false, time.Time{} // their answers tell more
-	}
 	w.closeUnrefused(now)
 	return false, w.notBefore
 }
@@ -368,7 +365,7 @@ func (w *windows) locate(at time.Time) {
 func (w *windows) fit(at time.Time) {
 	k := at.Sub(w.after).Truncate(window)
 	w.after, w.by = w.after.Add(k), w.by.Add(k)
-	if !w.refused || at.Sub(w.last) >= window {
+	if !w.refused {
 		return
 	}
 	if w.last.After(w.after) {
