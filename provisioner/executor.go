@@ -85,6 +85,7 @@ func (e *executor) next(ctx context.Context) bool {
 // work does what is to be done for the claim until it rests.
 func (e *executor) work(ctx context.Context, claim types.UID) {
 	actions := e.table.Next(claim, e.p.now())
+	defer e.table.Done(claim)
 	for {
 		result := e.do(ctx, claim, actions)
 		if result == nil {

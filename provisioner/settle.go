@@ -27,7 +27,7 @@ var errUnderWay = errors.New("the volume of this claim is still being made")
 // Settle returns nil once no crash can have a volume of the claim made again: its disk
 // goes only when nobody will look for it any more.
 func (e *executor) Settle(ctx context.Context, claim types.UID) error {
-	if e.table.Request(claim) != nil {
+	if !e.table.IsSettled(claim) {
 		e.table.Post(claim, attempt.Woken{}) // its end is known, since its volume is there
 		return errUnderWay
 	}

@@ -84,9 +84,11 @@ type world struct {
 
 	table   *Table
 	queued  bool
+	working bool                      // a worker has the claim
 	inCache *v1.PersistentVolumeClaim // as the watch has shown it
 	pvCache map[string]*v1.PersistentVolume
-	pending Action // in action
+	pending Action   // in action
+	todo    []Action // not done yet
 	wakeAt  time.Time
 	since   time.Time
 }
@@ -135,7 +137,7 @@ func (w *world) chance(of float64) bool { return !w.calm && w.random.Float64() <
 
 // start begins a process that leads: its caches are as new as the API server's state.
 func (w *world) start() {
-	w.watch, w.pending, w.queued, w.wakeAt = nil, nil, false, time.Time{}
+	w.watch, w.pending, w.todo, w.queued, w.working, w.wakeAt = nil, nil, nil, false, false, time.Time{}
 	w.inCache, w.pvCache = w.claim, map[string]*v1.PersistentVolume{}
 	w.since = w.now
 	w.table = NewTable(Limits{RetryStart: time.Second, RetryMax: 5 * time.Minute, NodeGrace: time.Minute}, func(types.UID) { w.queued = true })
@@ -236,8 +238,10 @@ func (w *world) publishVolume(name string) {
 // happen lets one thing happen.
 func (w *world) happen() {
 	switch n := w.random.IntN(100); {
-	case n < 30:
+	case n < 25:
 		w.work()
+	case n < 35:
+		w.doNext()
 	case n < 50:
 		w.finishAction()
 	case n < 65:
@@ -315,7 +319,7 @@ func (w *world) deleteVolume() {
 			w.publishVolume(pv.Name)
 			return
 		}
-		if w.table.Request(modelClaim) != nil {
+		if !w.table.IsSettled(modelClaim) {
 			w.table.Post(modelClaim, Woken{})
 			return
 		}
@@ -325,7 +329,10 @@ func (w *world) deleteVolume() {
 		} else {
 			w.note("disk and PV %s are deleted", pv.Name)
 		}
-		w.journal = nil // it was flushed
+		if w.journal != nil && w.table.Phase(modelClaim) != Prefetched {
+			w.fail("PersistentVolume %s goes while the journal has its request", pv.Name)
+		}
+		w.journal = nil // what was prefetched is cancelled
 		delete(w.disks, pv.Name)
 		delete(w.pvs, pv.Name)
 		w.publishVolume(pv.Name)
@@ -359,9 +366,10 @@ func (w *world) runLate() {
 
 // work is a worker that takes the claim off the queue.
 func (w *world) work() {
-	if !w.queued || w.pending != nil {
+	if !w.queued || w.working {
 		return
 	}
+	w.working = true
 	w.queued = false
 	w.table.mu.Lock()
 	var before Phase
@@ -386,38 +394,69 @@ func (w *world) work() {
 
 func (w *world) do(actions []Action) {
 	for i, a := range actions {
-		switch a := a.(type) {
-		case Prefetch:
-			if w.random.IntN(2) == 0 && w.journal == nil {
-				w.journal = w.requestOf(a.Claim)
-			}
-		case CancelPrefetch, EraseJournal:
-			w.journal = nil
-		case ReportEnd:
-			if a.Kept == "" { // nothing stands for it from now on: an operator has said so
-				clear(w.making)
-				for id := range w.disks {
-					if w.pvs[id] == nil {
-						w.kept = append(w.kept, w.disks[id])
-						delete(w.disks, id)
-					}
+		if hasResult(a) && i != len(actions)-1 {
+			w.fail("%v is followed by %v", a, actions[i+1:])
+		}
+	}
+	w.todo = actions
+	if w.random.IntN(2) == 0 {
+		for w.pending == nil && w.working {
+			w.doNext()
+		}
+	}
+}
+
+func hasResult(a Action) bool {
+	switch a.(type) {
+	case Resolve, CheckVolume, CheckNode, Protect, WriteJournal, ReadSecrets, CallDriver, DeleteUnowned, SaveVolume, CheckClaim, RemoveSelectedNode:
+		return true
+	}
+	return false
+}
+
+// doNext does the next action, or finds that all are done.
+func (w *world) doNext() {
+	switch {
+	case !w.working || w.pending != nil:
+	case len(w.todo) == 0:
+		w.working = false
+		w.table.Done(modelClaim)
+	default:
+		next := w.todo[0]
+		w.todo = w.todo[1:]
+		w.doOne(next)
+	}
+}
+
+func (w *world) doOne(action Action) {
+	if hasResult(action) {
+		w.pending = action
+	}
+	switch a := action.(type) {
+	case CallDriver:
+		w.send(a)
+	case Prefetch:
+		if w.random.IntN(2) == 0 && w.journal == nil {
+			w.journal = w.requestOf(a.Claim)
+		}
+	case CancelPrefetch, EraseJournal:
+		w.journal = nil
+	case ReportEnd:
+		if a.Kept == "" { // nothing stands for it from now on: an operator has said so
+			clear(w.making)
+			for id := range w.disks {
+				if w.pvs[id] == nil {
+					w.kept = append(w.kept, w.disks[id])
+					delete(w.disks, id)
 				}
 			}
-		case RequeueAfter:
-			if a.Pause < 0 {
-				w.fail("a pause of %v", a.Pause)
-			}
-			if at := w.now.Add(a.Pause); w.wakeAt.IsZero() || at.Before(w.wakeAt) { // as a delaying queue does
-				w.wakeAt = at
-			}
-		case Resolve, CheckVolume, CheckNode, Protect, WriteJournal, ReadSecrets, CallDriver, DeleteUnowned, SaveVolume, CheckClaim, RemoveSelectedNode:
-			if i != len(actions)-1 {
-				w.fail("%v is followed by %v", a, actions[i+1:])
-			}
-			w.pending = a
-			if call, ok := a.(CallDriver); ok {
-				w.send(call)
-			}
+		}
+	case RequeueAfter:
+		if a.Pause < 0 {
+			w.fail("a pause of %v", a.Pause)
+		}
+		if at := w.now.Add(a.Pause); w.wakeAt.IsZero() || at.Before(w.wakeAt) { // as a delaying queue does
+			w.wakeAt = at
 		}
 	}
 }
@@ -706,6 +745,9 @@ func (w *world) settle() {
 			w.runLate()
 		}
 		w.finishAction()
+		for w.working && w.pending == nil {
+			w.doNext()
+		}
 		w.work()
 		w.check()
 		if w.claim != nil && w.claim.DeletionTimestamp == nil && w.claim.Spec.VolumeName == "" && selectedNode(w.claim) == "" {

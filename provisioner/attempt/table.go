@@ -26,6 +26,7 @@ type Table struct {
 type entry struct {
 	record   *Record
 	inbox    []Event
+	working  bool      // from Next to Done: actions of the Record may not be done yet
 	unplaced *Unplaced // as it is filed
 }
 
@@ -87,7 +88,8 @@ func (t *Table) post(claim types.UID, e Event, begin bool) bool {
 }
 
 // Next takes all events of a claim and returns what is to be done. Its pause may be
-// over as well: the queue hands a claim out once for both.
+// over as well: the queue hands a claim out once for both. Done follows when all is
+// done, that which Result returns, too.
 func (t *Table) Next(claim types.UID, now time.Time) []Action {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,6 +97,7 @@ func (t *Table) Next(claim types.UID, now time.Time) []Action {
 	if !ok {
 		return nil
 	}
+	at.working = true
 	actions := at.record.steps(at.take(Tick{}), now)
 	t.file(claim, at)
 	return actions
@@ -110,10 +113,20 @@ func (t *Table) Result(claim types.UID, e Event, now time.Time) []Action {
 	return actions
 }
 
+// Done notes that all actions of a claim are done.
+func (t *Table) Done(claim types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, ok := t.records[claim]; ok {
+		at.working = false
+		t.file(claim, at)
+	}
+}
+
 // file brings what is known of all Records up to date. t.mu is held.
 func (t *Table) file(claim types.UID, at *entry) {
 	unplaced := at.record.Unplaced()
-	ended := at.record.Phase() == Ended && len(at.inbox) == 0
+	ended := at.record.Phase() == Ended && len(at.inbox) == 0 && !at.working
 	if at.unplaced != nil && (ended || unplaced == nil || *unplaced != *at.unplaced) {
 		claims := t.unplaced[at.unplaced.Node]
 		if delete(claims, claim); len(claims) == 0 {
@@ -180,6 +193,14 @@ func (t *Table) Phase(claim types.UID) Phase {
 		return at.record.phase
 	}
 	return New
+}
+
+// IsSettled says whether no volume is under way for the claim, and all is done that follows from that.
+func (t *Table) IsSettled(claim types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok := t.records[claim]
+	return !ok || !at.working && !at.record.IsOpen()
 }
 
 // Request returns the open request of a claim, or nil.

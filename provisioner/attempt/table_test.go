@@ -35,6 +35,7 @@ func (q *queued) start(uid types.UID, class, node string, result Event) {
 	q.Begin(uid, Started{claim})
 	q.Next(uid, q.now)
 	q.Result(uid, result, q.now)
+	q.Done(uid)
 }
 
 // woken returns the claims that come into the queue by what is done.
@@ -77,6 +78,7 @@ func TestNobodyIsWokenForNothing(t *testing.T) {
 	q.start("served", "fast", "node-1", Resolved{Verdict: NodeUnready, Err: errors.New("no driver")})
 	q.Post("gone", ClaimGone{})
 	q.Next("gone", q.now)
+	q.Done("gone")
 	q.Post("served", Woken{})
 	q.Next("served", q.now)
 	q.Result("served", Resolved{Verdict: NotYet, Err: errors.New("no secret")}, q.now)
@@ -96,7 +98,10 @@ func TestEventsCountBeforeTheResult(t *testing.T) {
 	q.Begin("c", Started{claim})
 	q.Next("c", q.now)
 	q.Post("c", ClaimGone{})
-	if actions := q.Result("c", Resolved{Verdict: Invalid, Err: status.Error(codes.InvalidArgument, "no")}, q.now); len(actions) != 0 || q.Phase("c") != New {
+	if actions := q.Result("c", Resolved{Verdict: Invalid, Err: status.Error(codes.InvalidArgument, "no")}, q.now); len(actions) != 0 || q.Phase("c") != Ended || q.IsSettled("c") {
 		t.Errorf("for a claim that is gone: %v, its Record is %v", actions, q.Phase("c"))
+	}
+	if q.Done("c"); q.Phase("c") != New || !q.IsSettled("c") {
+		t.Errorf("after all is done its Record is %v", q.Phase("c"))
 	}
 }
