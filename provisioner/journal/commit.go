@@ -18,9 +18,16 @@ const (
 	deleteDelay = 2 * time.Second
 	// lazyDelay is how long records may stay that were deleted lazily.
 	lazyDelay = time.Minute
-	// gatherDelay is how long a commit of prefetched records waits for more of them. A Put
-	// ends it: nobody waits for it.
-	gatherDelay = 20 * time.Millisecond
+	// batchEach is how long a commit waits for others to go with it, for each
+	// record in the journal, and batchMost how long at most: a few don't wait for
+	// each other, and many cost few commits.
+	batchEach, batchMost = 200 * time.Microsecond, 20 * time.Millisecond
+	// aheadShare is how many times as long as the last commit took the next one
+	// waits that nobody waits for: an API server that is slow is not asked for more
+	// than it has to do. leadShare is the part of the time for which records have
+	// lately been prefetched before they were put that it waits, if that is longer,
+	// and aheadMost is how long it waits at most.
+	aheadShare, leadShare, aheadMost = 4, 4, 250 * time.Millisecond
 	// lookForShards is how often it is looked whether the shards with records are
 	// still there, and what they ask for, for who deletes or annotates one tells nobody.
 	lookForShards = 15 * time.Second
@@ -36,6 +43,7 @@ const (
 // that was put since is written then.
 func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 	s.set(func() { s.notify = takenOver })
+	var took time.Duration
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,24 +51,44 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 			return
 		case <-s.wanted:
 		case <-s.ahead:
-			s.gather(ctx)
+			s.leaveTime(ctx, min(max(aheadShare*took, s.lastLead()/leadShare), aheadMost))
 		case <-time.After(deleteDelay):
 			s.expediteOverdue()
 		}
 		s.lookForShards(context.WithoutCancel(ctx))
+		begin := time.Now()
 		s.commit(context.WithoutCancel(ctx))
+		took = time.Since(begin)
 		s.tellEndRequests()
 		s.wakeForRoom()
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.batchWindow()):
+		}
 	}
 }
 
-// gather waits for gatherDelay, or until someone waits for a commit.
-func (s *Store) gather(ctx context.Context) {
+// leaveTime waits until someone waits for a commit, or for so long.
+func (s *Store) leaveTime(ctx context.Context, most time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-s.wanted:
-	case <-time.After(gatherDelay):
+	case <-time.After(most):
 	}
+}
+
+// lastLead is for how long the last record that was put had been prefetched.
+func (s *Store) lastLead() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lead
+}
+
+// batchWindow is how long the next commit waits.
+func (s *Store) batchWindow() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(time.Duration(len(s.where))*batchEach, batchMost)
 }
 
 // commitAll leaves nothing that was deleted, or prefetched and not put.

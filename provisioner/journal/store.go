@@ -84,15 +84,16 @@ type Store struct {
 	mu         sync.Mutex
 	shards     []*shard
 	where      map[string]*shard
-	deleted    map[string]*shard   // records that the ConfigMaps may still hold
-	kept       map[string]*shard   // records that the caller can't read: they stay as they are
-	prefetched map[string]struct{} // records that nobody has put yet
-	forRoom    []roomWaiter        // the first come first
-	waiting    []shardWaiter       // for the next commit
-	committing []shardWaiter       // for the one under way
-	looked     time.Time           // when the shards were last looked for
-	lost       error               // that somebody else writes; nil if nobody does
-	notify     func(error)         // is told of lost
+	deleted    map[string]*shard    // records that the ConfigMaps may still hold
+	kept       map[string]*shard    // records that the caller can't read: they stay as they are
+	prefetched map[string]time.Time // records that nobody has put yet, and since when they are there
+	lead       time.Duration        // for how long the last of them that was put had been there
+	forRoom    []roomWaiter         // the first come first
+	waiting    []shardWaiter        // for the next commit
+	committing []shardWaiter        // for the one under way
+	looked     time.Time            // when the shards were last looked for
+	lost       error                // that somebody else writes; nil if nobody does
+	notify     func(error)          // is told of lost
 
 	endRequested func(key, reason string)
 
@@ -106,7 +107,7 @@ type Store struct {
 func New(client kubernetes.Interface, metadata metadata.Interface, namespace, prefix string, commits func()) *Store {
 	return &Store{
 		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {}, endRequested: func(string, string) {},
-		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]struct{}{},
+		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
 		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
 	}
 }
@@ -219,15 +220,18 @@ func (s *Store) Prefetch(key string, record []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.where[key]
-	_, again := s.prefetched[key]
+	since, again := s.prefetched[key]
 	switch {
 	case s.kept[key] != nil,
 		h != nil && (!again || h.entries[key] == string(record)),
 		h == nil && len(s.prefetched) >= maxPrefetched:
 		return
 	}
+	if !again {
+		since = time.Now()
+	}
 	if s.place(key, string(record)) != nil {
-		s.prefetched[key] = struct{}{}
+		s.prefetched[key] = since
 		signal(s.ahead)
 	}
 }
@@ -247,7 +251,10 @@ func (s *Store) Cancel(key string) {
 func (s *Store) enter(key, record string) (<-chan error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.prefetched, key)
+	if since, ok := s.prefetched[key]; ok {
+		s.lead = time.Since(since)
+		delete(s.prefetched, key)
+	}
 	if h := s.kept[key]; h != nil {
 		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is a record that this version of disk-provisioner can't read: let the version that wrote it end it", key, s.namespace, h.name)
 	}

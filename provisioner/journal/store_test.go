@@ -206,12 +206,6 @@ func (api *fakeAPI) entries() int {
 	return n
 }
 
-// awaitCommit returns once a record that was just prefetched is being written, or was.
-func awaitCommit() {
-	time.Sleep(gatherDelay)
-	synctest.Wait()
-}
-
 func newStore(client clients, commits func()) *Store {
 	return New(client, client.metadata, "kube-system", "journal", commits)
 }
@@ -274,7 +268,7 @@ func TestDeleteGoesWithTheNextCommitOrSoonAlone(t *testing.T) {
 		}
 		writes := api.writes
 		s.Delete("key-0")
-		time.Sleep(gatherDelay)
+		time.Sleep(batchMost)
 		synctest.Wait()
 		if api.writes != writes {
 			t.Error("a strike alone was written at once")
@@ -630,7 +624,7 @@ func TestTheLastCommitLeavesWhatWasPut(t *testing.T) {
 		wrote(t, s, 0, 1)
 		s.Prefetch(key(2), record(2))
 		s.DeleteLazily("key-1")
-		awaitCommit()
+		synctest.Wait()
 		cancel()
 		<-done
 		if api.entries() != 1 || !api.has("key-0") {
@@ -645,7 +639,7 @@ func TestAPrefetchedRecordIsNotWrittenAgain(t *testing.T) {
 		s := open(t, client)
 		s.Prefetch(key(1), record(1))
 		s.Prefetch(key(1), record(1))
-		awaitCommit()
+		synctest.Wait()
 		if api.writes != 1 || !api.has("key-1") {
 			t.Fatalf("%d writes, %d entries", api.writes, api.entries())
 		}
@@ -681,7 +675,7 @@ func TestPutWaitsForARecordBeingWritten(t *testing.T) {
 				api.set(func(api *fakeAPI) { api.before = fails })
 				s := open(t, client)
 				s.Prefetch(key(1), record(1))
-				awaitCommit()
+				synctest.Wait()
 				got := make(chan error, 1)
 				go func() { got <- s.Put(t.Context(), key(1), record(1)) }()
 				synctest.Wait()
@@ -702,9 +696,9 @@ func TestPutWaitsForARecordBeingWritten(t *testing.T) {
 	}
 }
 
-// Prefetched records are gathered, and written at once when somebody waits for one.
-func TestPrefetchedRecordsAreGathered(t *testing.T) {
-	const slow, each, records = 5 * time.Millisecond, 5 * time.Millisecond, 200
+// A slow API server is asked seldom for what nobody waits for, and at once for what somebody does.
+func TestPrefetchLeavesASlowAPIServerTime(t *testing.T) {
+	const slow, records = 30 * time.Millisecond, 40
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := open(t, client)
@@ -712,9 +706,9 @@ func TestPrefetchedRecordsAreGathered(t *testing.T) {
 		begin := time.Now()
 		for n := range records {
 			s.Prefetch(key(n), record(n))
-			time.Sleep(each)
+			time.Sleep(slow / 2)
 		}
-		most := int(time.Since(begin)/(gatherDelay+slow)) + 1
+		most := int(time.Since(begin)/((aheadShare+1)*slow)) + 2
 		api.set(func(api *fakeAPI) {
 			if api.writes > most {
 				t.Errorf("%d writes in %s, want %d at most", api.writes, time.Since(begin), most)
@@ -727,30 +721,42 @@ func TestPrefetchedRecordsAreGathered(t *testing.T) {
 		s.Prefetch(key(records+2), record(records+2))
 		begin = time.Now()
 		wrote(t, s, records+2)
-		if took := time.Since(begin); took > slow {
+		if took := time.Since(begin); took > 2*slow {
 			t.Errorf("who waited was told after %s", took)
 		}
 	})
 }
 
-// A record that was prefetched long enough before it is put is written by then, whatever
-// the API server takes for a write.
-func TestPutOfAPrefetchedRecordWaitsForNothing(t *testing.T) {
-	for _, slow := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond, time.Second} {
-		t.Run(slow.String(), func(t *testing.T) {
+// Where records are prefetched long before they are put, many are written at once, and still before that.
+func TestRecordsPrefetchedLongAheadShareWrites(t *testing.T) {
+	const each, records = 20 * time.Millisecond, 200
+	for _, lead := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
+		t.Run(lead.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, client := newAPI()
+				api, client := newAPI()
 				s := open(t, client)
-				s.commits = func() { time.Sleep(slow) }
-				for n := range 10 {
+				s.commits = func() { time.Sleep(time.Millisecond) }
+				var turns sync.WaitGroup
+				for n := range records {
 					s.Prefetch(key(n), record(n))
-					time.Sleep(gatherDelay + slow)
-					begin := time.Now()
-					must(t, s.Put(t.Context(), key(n), record(n)))
-					if took := time.Since(begin); took > 0 {
-						t.Errorf("record %d was put after %s", n, took)
-					}
+					turns.Go(func() {
+						time.Sleep(lead)
+						begin := time.Now()
+						if err := s.Put(t.Context(), key(n), record(n)); err != nil || lead > 0 && time.Since(begin) > 0 {
+							t.Errorf("record %d: %v after %s", n, err, time.Since(begin))
+						}
+					})
+					time.Sleep(each)
 				}
+				turns.Wait()
+				between := min(lead/leadShare, aheadMost)
+				most := min(records, int(lead/each+records*each/max(between, each))) + 2 // before the first turn nothing is known
+				api.set(func(api *fakeAPI) {
+					if api.writes > most {
+						t.Errorf("%d writes, want %d at most", api.writes, most)
+					}
+					t.Logf("%d writes for %d records", api.writes, records)
+				})
 			})
 		})
 	}
@@ -762,11 +768,12 @@ func TestPutOfAStandingRecordWaitsForNoCommit(t *testing.T) {
 		_, client := newAPI()
 		s := open(t, client)
 		s.Prefetch(key(1), record(1))
-		awaitCommit()
+		synctest.Wait() // it was written
 		held := make(chan struct{})
-		client.metadata.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+		client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
 		s.Prefetch(key(2), record(2))
-		awaitCommit() // the commit of the other one is under way
+		time.Sleep(batchMost)
+		synctest.Wait() // the commit of the other one is under way
 		defer close(held)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
