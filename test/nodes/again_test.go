@@ -53,8 +53,15 @@ func (s *scene) restarted(pod string) {
 	s.Helper()
 	before, err := s.Client.CoreV1().Pods(s.namespace).Get(s.Context(), pod, metav1.GetOptions{})
 	s.must(err)
+	const startTime = "cut -d' ' -f22 /proc/1/stat" // of the container's first process
+	var started string
+	s.await("the container of Pod "+pod+" answers", soon, func(context.Context) (bool, error) {
+		var err error
+		started, err = s.try(pod, startTime)
+		return err == nil, err
+	})
 	s.await("the container of Pod "+pod+" can be ended", soon, func(context.Context) (bool, error) {
-		_, err := s.try(pod, "kill 1")
+		_, err := s.try(pod, "[ $("+startTime+") != "+started+" ] || kill 1") // the answer may be lost with the container
 		return err == nil, err
 	})
 	s.await("Pod "+pod+" runs again", late, func(ctx context.Context) (bool, error) {
