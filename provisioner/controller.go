@@ -41,7 +41,7 @@ type Controller struct {
 	caches   *watch.Caches
 	index    *topology.Index
 	exec     *executor
-	library  *lib6.Controller
+	starter  *lib6.Controller
 	deletion *deletion.Controller
 	capacity *capacity.Controller // nil without Config.Capacity
 	store    *journal.Store       // nil without Config.Namespace
@@ -107,7 +107,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	c.p.sources = source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
 	c.p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, c.p.sources)
 	c.recovery = newRecovery(c.p)
-	c.library = lib6.New(lib6.Config{
+	c.starter = lib6.New(lib6.Config{
 		DriverName: config.DriverName, Workers: config.Workers, Starter: c.exec, Client: clients.Main,
 		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
 	})
@@ -351,7 +351,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	c.lead()
-	if err := c.library.Run(ctx); err != nil {
+	if err := c.starter.Run(ctx); err != nil {
 		return err
 	}
 	stopJournal := c.keepJournal(ctx, end)

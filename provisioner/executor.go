@@ -99,23 +99,29 @@ func (e *executor) work(ctx context.Context, claim types.UID) {
 func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Action) (result attempt.Event) {
 	for _, action := range actions {
 		e.trace(claim, action)
-		if result = e.act(ctx, action); result == nil {
-			e.handle(ctx, claim, action)
-		}
+		result = e.doOne(ctx, claim, action)
 	}
 	return result
 }
 
-// act does an action that has a result; nil for another one. A panic is the failure of
+// doOne does an action, and returns its result if it has one. A panic is the failure of
 // the action: whether a call was carried out is then unknown.
-func (e *executor) act(ctx context.Context, action attempt.Action) (result attempt.Event) {
-	p := e.p
+func (e *executor) doOne(ctx context.Context, claim types.UID, action attempt.Action) (result attempt.Event) {
 	defer func() {
 		if r := recover(); r != nil {
 			klog.ErrorS(nil, "A panic while provisioning", "action", action, "panic", r, "stack", string(debug.Stack()))
 			result = failed(action, fmt.Errorf("internal error: %v", r))
 		}
 	}()
+	if result = e.act(ctx, action); result == nil {
+		e.handle(ctx, claim, action)
+	}
+	return result
+}
+
+// act does an action that has a result; nil for another one.
+func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event {
+	p := e.p
 	switch a := action.(type) {
 	case attempt.Resolve:
 		return p.resolve(ctx, a.Claim)
@@ -146,7 +152,7 @@ func (e *executor) act(ctx context.Context, action attempt.Action) (result attem
 	return nil
 }
 
-// failed is the result of an action that has failed by itself.
+// failed is the result of an action that has failed by itself; nil for one that has no result.
 func failed(action attempt.Action, err error) attempt.Event {
 	switch a := action.(type) {
 	case attempt.Resolve:
@@ -169,8 +175,10 @@ func failed(action attempt.Action, err error) attempt.Event {
 		return attempt.VolumeDeleted{ID: a.ID, Err: err}
 	case attempt.CheckClaim:
 		return attempt.ClaimChecked{}
+	case attempt.RemoveSelectedNode:
+		return attempt.NodeRemoved{Err: err}
 	}
-	return attempt.NodeRemoved{Err: err}
+	return nil
 }
 
 // handle does an action that has no result.

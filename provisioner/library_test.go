@@ -404,6 +404,17 @@ func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	}
 }
 
+func TestAPanicOfAnActionWithoutAResultIsNoEnd(t *testing.T) {
+	b := newBench(t, []answer{refused(codes.InvalidArgument)})
+	b.Provisioner.events = nil // Notify panics
+	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || outcome != attempt.Finished {
+		t.Errorf("got %v, %v", outcome, err)
+	}
+	if phase := b.attempts.Phase("0f1e"); phase != attempt.Waiting || !b.attempts.IsSettled("0f1e") {
+		t.Errorf("the Record is %v", phase)
+	}
+}
+
 func TestNothingIsBegunWhileDraining(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	b.exec.queue.ShutDown()

@@ -33,12 +33,12 @@ type metrics struct {
 	recoveryFailures *prometheus.CounterVec
 	orphans          prometheus.Gauge
 
-	library lib6.Metrics // under the library's names
+	upstream lib6.Metrics // under the library's names
 }
 
 func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records store) *metrics {
 	m := &metrics{
-		library: lib6.NewMetrics(),
+		upstream: lib6.NewMetrics(),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
 			Help: "CreateVolume calls that returned no volume, by StorageClass and by what that means for the claim.",
@@ -84,8 +84,8 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 		m.leaks.WithLabelValues(end)
 	}
 	registry.MustRegister(
-		m.library.PersistentVolumeClaimProvisionTotal, m.library.PersistentVolumeClaimProvisionFailedTotal, m.library.PersistentVolumeClaimProvisionDurationSeconds,
-		m.library.PersistentVolumeDeleteTotal, m.library.PersistentVolumeDeleteFailedTotal, m.library.PersistentVolumeDeleteDurationSeconds)
+		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal, m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
+		m.upstream.PersistentVolumeDeleteTotal, m.upstream.PersistentVolumeDeleteFailedTotal, m.upstream.PersistentVolumeDeleteDurationSeconds)
 	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds, m.recoveryFailures, m.orphans,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
@@ -167,9 +167,9 @@ func newCommits(registry prometheus.Registerer) prometheus.Counter {
 // deleted counts an attempt to delete a volume.
 func (m *metrics) deleted(class string, start time.Time, err error) {
 	if err != nil {
-		m.library.PersistentVolumeDeleteFailedTotal.WithLabelValues(class).Inc()
+		m.upstream.PersistentVolumeDeleteFailedTotal.WithLabelValues(class).Inc()
 		return
 	}
-	m.library.PersistentVolumeDeleteTotal.WithLabelValues(class).Inc()
-	m.library.PersistentVolumeDeleteDurationSeconds.WithLabelValues(class).Observe(time.Since(start).Seconds())
+	m.upstream.PersistentVolumeDeleteTotal.WithLabelValues(class).Inc()
+	m.upstream.PersistentVolumeDeleteDurationSeconds.WithLabelValues(class).Observe(time.Since(start).Seconds())
 }

@@ -18,12 +18,12 @@ func (p *Provisioner) report(action attempt.Action) {
 		p.events.Eventf(a.Claim, v1.EventTypeWarning, reasonCleanupFailed, "%v; volume %s could not be deleted again: %v", a.Why, a.ID, a.Err)
 	case attempt.Report:
 		p.events.Eventf(a.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", a.Volume)
-		m.library.PersistentVolumeClaimProvisionTotal.WithLabelValues(request.ClassName(a.Claim)).Inc()
-		m.library.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(request.ClassName(a.Claim)).Observe(a.Took.Seconds())
+		m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(request.ClassName(a.Claim)).Inc()
+		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(request.ClassName(a.Claim)).Observe(a.Took.Seconds())
 		m.bound(a.Claim, p.now())
 	case attempt.CountFailure:
 		klog.InfoS("Provisioning failed, it is tried again", "claim", klog.KObj(a.Claim), "err", a.Err)
-		m.library.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(a.Class).Inc()
+		m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(a.Class).Inc()
 	case attempt.CountAnswer:
 		m.outcome(a.Request.Class.Name, a.Outcome)
 	case attempt.CountSkipped:

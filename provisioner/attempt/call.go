@@ -109,7 +109,7 @@ func (e Answer) apply(r *Record) {
 func (r *Record) answered(e Answer) {
 	r.mayExist, r.doubtful = true, true
 	if err := r.request.Check(e.Response); err != nil {
-		r.misfit = err
+		r.cause = err
 		if id := e.Response.GetVolume().GetVolumeId(); id != "" {
 			r.act(CleaningUp, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: id})
 			return
@@ -124,7 +124,7 @@ func (r *Record) answered(e Answer) {
 
 // cleanedUp ends an attempt whose volume is not the one asked for.
 func (r *Record) cleanedUp(e VolumeDeleted) {
-	err := r.misfit
+	err := r.cause
 	outcome := Background
 	switch {
 	case e.Err != nil:

@@ -116,13 +116,13 @@ func (r *Record) count(f failure) {
 	if r.held.IsZero() {
 		r.held = r.now
 	}
-	if r.untold = f.err; !r.now.Before(r.held.Add(tellAfter)) {
+	if r.deferred = f.err; !r.now.Before(r.held.Add(notifyAfter)) {
 		r.notify(f.err)
 	}
 }
 
 func (r *Record) notify(err error) {
-	r.untold = nil
+	r.deferred = nil
 	if !r.isWanted() && !r.open {
 		return // nobody reads it
 	}
@@ -130,7 +130,7 @@ func (r *Record) notify(err error) {
 }
 
 // calm notes that the claim does not wait for what comes by itself.
-func (r *Record) calm() { r.held, r.untold = time.Time{}, nil }
+func (r *Record) calm() { r.held, r.deferred = time.Time{}, nil }
 
 // class returns the name of the class that the attempt is made for.
 func (r *Record) class() string {

@@ -62,7 +62,7 @@ func (e VolumeGone) apply(r *Record) {
 	}
 }
 
-// An operator's request is heeded when no action is under way.
+// An operator's request takes effect when no action is under way.
 func (e EndRequested) apply(r *Record) {
 	r.endReason = e.Reason
 	if !r.phase.inAction() {

@@ -95,14 +95,13 @@ type Record struct {
 	open      bool                 // the journal may have the request, and the driver may have been asked: it is fixed
 	secrets   map[string]string    // as last read
 	volume    *csi.Volume          // that the driver has made
-	misfit    error                // what is wrong with it
+	cause     error                // why the attempt fails, while an action finds out what follows from that
 	saved     *v1.PersistentVolume // seen to stand for the volume while an action was under way
 
-	prefetched bool  // the journal may have a request of a claim whose turn has not come
-	mayExist   bool  // a call may have made a volume of the claim's name, or there has been one
-	doubtful   bool  // an earlier call of this request may have made the volume
-	recovered  bool  // the request is from the journal of an earlier process
-	unselects  error // why the selected node is being removed
+	prefetched bool // the journal may have a request of a claim whose turn has not come
+	mayExist   bool // a call may have made a volume of the claim's name, or there has been one
+	doubtful   bool // an earlier call of this request may have made the volume
+	recovered  bool // the request is from the journal of an earlier process
 
 	endReason string // why an operator wants the open request ended; empty if nobody does
 
@@ -114,7 +113,7 @@ type Record struct {
 	node       string    // that has had no zone for the claim
 	nodeSince  time.Time // since when
 	held       time.Time // since when the claim waits for what comes by itself; zero: it doesn't
-	untold     error     // why, until that is told
+	deferred   error     // why, until its owner is notified
 
 	now     time.Time // of the event
 	actions []Action  // that it has led to
@@ -135,9 +134,9 @@ type Limits struct {
 const (
 	// longestDoubt is the longest pause before the driver is asked again whether it has made a volume.
 	longestDoubt = 20 * time.Second
-	// tellAfter is how long a claim waits for what comes by itself before its owner is told: a driver is back sooner from a
+	// notifyAfter is how long a claim waits for what comes by itself before its owner is notified: a driver is back sooner from a
 	// restart or an upgrade.
-	tellAfter = 15 * time.Second
+	notifyAfter = 15 * time.Second
 	// checkSavedEvery is how often it is looked whether a claim that isn't bound still has its PersistentVolume, lest a missed
 	// event leave it without one for ever.
 	checkSavedEvery = 15 * time.Minute
@@ -265,8 +264,8 @@ func (r *Record) tick() {
 	case !r.now.Before(r.notBefore):
 		r.retry()
 		return
-	case r.untold != nil && !r.now.Before(r.held.Add(tellAfter)):
-		r.notify(r.untold)
+	case r.deferred != nil && !r.now.Before(r.held.Add(notifyAfter)):
+		r.notify(r.deferred)
 	}
 	r.requeue()
 }
@@ -274,7 +273,7 @@ func (r *Record) tick() {
 // requeue asks for a tick when the next pause ends.
 func (r *Record) requeue() {
 	next := r.notBefore
-	if tell := r.held.Add(tellAfter); r.untold != nil && tell.Before(next) {
+	if tell := r.held.Add(notifyAfter); r.deferred != nil && tell.Before(next) {
 		next = tell
 	}
 	r.do(RequeueAfter{next.Sub(r.now)})

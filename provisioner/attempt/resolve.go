@@ -70,7 +70,7 @@ func (e Resolved) apply(r *Record) {
 		r.fail(failure{err: e.Err})
 	case NodeGone:
 		r.missesNode()
-		r.unselects = e.Err
+		r.cause = e.Err
 		r.act(CheckingNode, CheckNode{Name: r.node})
 	case NodeUnready:
 		if r.missesNode() < r.limits.NodeGrace {
@@ -99,7 +99,7 @@ func (r *Record) missesNode() time.Duration {
 }
 
 func (e NodeChecked) apply(r *Record) {
-	err := r.unselects
+	err := r.cause
 	if r.isNeedless() {
 		return
 	}

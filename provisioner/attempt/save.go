@@ -19,7 +19,7 @@ func (e VolumeSaved) apply(r *Record) {
 	case e.Err == nil:
 		r.finish(e.Volume)
 	case e.Never:
-		r.misfit = e.Err
+		r.cause = e.Err
 		r.act(CheckingClaim, CheckClaim{Claim: r.request.Claim})
 	default:
 		r.fail(failure{err: e.Err})
@@ -30,7 +30,7 @@ func (e VolumeSaved) apply(r *Record) {
 // can get: only once nobody asks for it any more is it deleted.
 func (e ClaimChecked) apply(r *Record) {
 	if !e.Gone {
-		r.fail(failure{err: r.misfit})
+		r.fail(failure{err: r.cause})
 		return
 	}
 	r.act(Deleting, DeleteUnowned{Request: r.request, Secrets: r.secrets, ID: r.volume.GetVolumeId()})
@@ -41,7 +41,7 @@ func (e VolumeDeleted) apply(r *Record) {
 		r.cleanedUp(e)
 		return
 	}
-	err := r.misfit
+	err := r.cause
 	if e.Err != nil {
 		r.fail(failure{err: err})
 		return

@@ -52,19 +52,10 @@ func (t *Table) Lead(now time.Time) {
 	t.since = now
 }
 
-// begins says whether an event is the first of a claim that has no Record.
-func begins(e Event) bool {
-	switch e.(type) {
-	case Started, Recovered, VolumeSeen, ClaimChanged:
-		return true
-	}
-	return false
-}
-
 // Begin posts an event, for a claim that has no Record, too. It is for Started,
 // Recovered, for a claim whose request may be prefetched and for a PersistentVolume
 // whose claim isn't known to be bound.
-func (t *Table) Begin(claim types.UID, e Event) { t.post(claim, e, begins(e)) }
+func (t *Table) Begin(claim types.UID, e Event) { t.post(claim, e, true) }
 
 // Post posts an event if the claim has a Record, and says whether it has one.
 func (t *Table) Post(claim types.UID, e Event) bool { return t.post(claim, e, false) }

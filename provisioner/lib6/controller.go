@@ -66,14 +66,14 @@ type Config struct {
 
 // Controller is the library's.
 type Controller struct {
-	library *controller.ProvisionController
-	claims  *claims
+	provision *controller.ProvisionController
+	claims    *claims
 }
 
 // New returns a Controller that does nothing yet. No client may be at work meanwhile.
 func New(c Config) *Controller {
 	claims := &claims{SharedIndexInformer: c.Claims, driver: c.DriverName}
-	return &Controller{claims: claims, library: controller.NewProvisionController(
+	return &Controller{claims: claims, provision: controller.NewProvisionController(
 		silentClient{c.Client},
 		c.DriverName,
 		provisioner{c.Starter},
@@ -94,7 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.claims.register(); err != nil {
 		return err
 	}
-	go c.library.Run(context.WithoutCancel(ctx))
+	go c.provision.Run(context.WithoutCancel(ctx))
 	return nil
 }
 
