@@ -12,22 +12,22 @@ import (
 )
 
 // attributes returns what the claim's VolumeAttributesClass asks for.
-func (p *Provisioner) attributes(ctx context.Context, claim *v1.PersistentVolumeClaim) (map[string]string, error) {
+func (r *resolver) attributes(ctx context.Context, claim *v1.PersistentVolumeClaim) (map[string]string, error) {
 	name := ptr.Deref(claim.Spec.VolumeAttributesClassName, "")
 	switch {
 	case name == "":
 		return nil, nil
-	case !p.config.AttributesClasses:
+	case !r.config.AttributesClasses:
 		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: --feature-gates=VolumeAttributesClass=false switches it off", name)
-	case !p.config.DriverModifies:
-		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: driver %s cannot modify volumes; remove it", name, p.config.DriverName)
+	case !r.config.DriverModifies:
+		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: driver %s cannot modify volumes; remove it", name, r.config.DriverName)
 	}
-	class, err := p.client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
+	class, err := r.client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, watch.ReadError(watch.Object{Resource: watch.VolumeAttributesClasses, Name: name}, err)
 	}
-	if class.DriverName != p.config.DriverName {
-		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: it is of driver %s, not of %s", name, class.DriverName, p.config.DriverName)
+	if class.DriverName != r.config.DriverName {
+		return nil, fmt.Errorf("claim.spec.volumeAttributesClassName=%s: it is of driver %s, not of %s", name, class.DriverName, r.config.DriverName)
 	}
 	return class.Parameters, nil
 }

@@ -34,9 +34,9 @@ func TestAttributesOfVolumes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")}, class, foreign)
-			b.config.DriverModifies = true
+			b.resolver.config.DriverModifies = true
 			if test.config != nil {
-				test.config(&b.config)
+				test.config(&b.resolver.config)
 			}
 			claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &test.class })
 			pv, _, err := b.provision(t.Context(), claim, testClass(map[string]string{

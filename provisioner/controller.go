@@ -3,11 +3,8 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"maps"
 	"runtime/debug"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,12 +20,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/internal/leader"
-	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/lib6"
-	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -39,13 +34,12 @@ import (
 type Controller struct {
 	p        *Provisioner
 	caches   *watch.Caches
-	index    *topology.Index
+	handlers *handlers
 	exec     *executor
 	starter  *lib6.Controller
 	deletion *deletion.Controller
 	capacity *capacity.Controller // nil without Config.Capacity
 	store    *journal.Store       // nil without Config.Namespace
-	leading  atomic.Bool
 	recovery *recovery
 	recorder record.EventBroadcaster
 }
@@ -75,7 +69,6 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if err != nil {
 		return nil, err
 	}
-	index := topology.NewIndex(config.DriverName)
 	commits := newCommits(registry)
 	var kept *journal.Store
 	var records store = noStore{}
@@ -84,46 +77,49 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 		records = kept
 	}
 	broadcaster := record.NewBroadcaster()
-	c := &Controller{
-		caches:   caches,
-		index:    index,
-		store:    kept,
-		recorder: broadcaster,
-		p: &Provisioner{
-			config: config, client: clients.Main, metadata: clients.Metadata, driver: driver, topology: index, store: records,
-			claims: caches.Claims.GetIndexer(), volumes: caches.Volumes.GetIndexer(), classes: caches.Classes.GetStore(),
-			deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout), secrets: &secrets{clients.Main},
-			objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now), waitingPods: newWaitingPods(time.Now), duplicates: newDuplicates(),
-			events: broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName}),
-			now:    time.Now,
-		},
+	events := broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.DriverName})
+	claims, volumes := caches.Claims.GetIndexer(), caches.Volumes.GetIndexer()
+	p := &Provisioner{
+		config: config, client: clients.Main, driver: driver, store: records, claims: claims, volumes: volumes,
+		deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout), secrets: &secrets{clients.Main},
+		objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
+		conflicts: newConflicts(clients.Main, claims, volumes, events, time.Now), events: events, now: time.Now,
 	}
-	c.exec = newExecutor(c.p)
-	c.p.attempts = c.exec.table
-	c.p.metrics = newMetrics(registry, c.exec.table, records)
+	exec := newExecutor(p)
+	p.attempts = exec.table
+	p.metrics = newMetrics(registry, exec.table, records)
+	p.duplicates = newDuplicates(config.DriverName, volumes, events, p.metrics.duplicates)
+	index := topology.NewIndex(config.DriverName)
+	p.resolver = &resolver{
+		config: config, client: clients.Main, metadata: clients.Metadata, topology: index, secrets: p.secrets, refusals: p.refusals,
+		sources: source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic),
+		classes: caches.Classes.GetStore(), volumes: volumes, events: events,
+	}
 	if caches.Namespaces != nil {
-		c.p.namespaces = caches.Namespaces.GetStore()
+		p.resolver.namespaces = caches.Namespaces.GetStore()
 	}
-	c.p.sources = source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic)
-	c.p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, c.p.sources)
-	c.recovery = newRecovery(c.p)
-	c.starter = lib6.New(lib6.Config{
-		DriverName: config.DriverName, Workers: config.Workers, Starter: c.exec, Client: clients.Main,
-		Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
-	})
-	events := eventsFolded(clients.Events, newEventMemory(time.Now))
-	c.deletion = c.exec.newDeletion(caches.Attachments.GetIndexer())
-	c.exec.recheckDeletion = c.deletion.Recheck
+	p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, p.resolver.sources)
+	c := &Controller{
+		p: p, caches: caches, exec: exec, store: kept, recorder: broadcaster, recovery: newRecovery(p),
+		deletion: exec.newDeletion(caches.Attachments.GetIndexer()),
+		starter: lib6.New(lib6.Config{
+			DriverName: config.DriverName, Workers: config.Workers, Starter: exec, Client: clients.Main,
+			Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
+		}),
+	}
+	exec.recheckDeletion = c.deletion.Recheck
+	c.handlers = &handlers{p: p, deletion: c.deletion, index: index}
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err
 		}
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: events(metav1.NamespaceAll)})
-	return c, c.handleEvents()
+	sink := foldedEvents(clients.Events, newEventMemory(time.Now))
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: sink(metav1.NamespaceAll)})
+	return c, c.handlers.register(caches)
 }
 
-// publishCapacities has CSIStorageCapacity objects kept.
+// publishCapacities creates the controller of CSIStorageCapacity objects.
 func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 	config := c.p.config
 	objects := capacity.NewInformer(client, config.DriverName, config.Namespace, watch.Resync)
@@ -135,160 +131,13 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 			settings, err := config.ClassSettings(class)
 			return settings.Parameters, err
 		},
-	}, client, c.p.driver, c.p.topology, c.p.refusals, c.p.classes, objects.GetStore(), c.p.now)
+	}, client, c.p.driver, c.handlers.index, c.p.refusals, c.caches.Classes.GetStore(), objects.GetStore(), c.p.now)
+	classChanged := func(class *storagev1.StorageClass) { c.capacity.Enqueue(class.Name) }
 	changed := func(object *storagev1.CSIStorageCapacity) { c.capacity.Enqueue(object.StorageClassName) }
-	return errors.Join(c.caches.Add("CSIStorageCapacities", objects), c.caches.Handle(objects, watch.OnEvent(changed, changed)))
-}
-
-// handleEvents registers the handlers of events.
-func (c *Controller) handleEvents() error {
 	return errors.Join(
-		c.caches.Handle(c.caches.Claims, watch.OnEvent(c.claimChanged, c.claimGone)),
-		c.caches.Handle(c.caches.Volumes, watch.OnEvent(c.volumeChanged, c.volumeGone)),
-		c.caches.Handle(c.caches.Classes, watch.OnEvent(c.classChanged, c.classChanged)),
-		c.caches.Handle(c.caches.Attachments, watch.OnEvent(nil, c.deletion.AttachmentDeleted)),
-		c.caches.Handle(c.caches.Nodes, watch.OnUpdate(c.nodeChanged, c.nodeGone)),
-		c.caches.Handle(c.caches.CSINodes, watch.OnEvent(c.csiNodeChanged, c.csiNodeGone)),
+		c.caches.Handle(c.caches.Classes, watch.OnEvent(classChanged, classChanged)),
+		c.caches.Add("CSIStorageCapacities", objects), c.caches.Handle(objects, watch.OnEvent(changed, changed)),
 	)
-}
-
-// lead says that from now on this process provisions and deletes, and speaks to the owners of claims: until then nothing is
-// queued, for nobody would take it off.
-func (c *Controller) lead() {
-	c.leading.Store(true)
-	c.exec.table.Lead(c.p.now())
-	for _, object := range c.p.volumes.List() {
-		c.volumeChanged(object.(*v1.PersistentVolume))
-	}
-	for _, object := range c.p.claims.List() {
-		c.claimChanged(object.(*v1.PersistentVolumeClaim))
-	}
-}
-
-func (c *Controller) claimChanged(claim *v1.PersistentVolumeClaim) {
-	if c.leading.Load() {
-		c.p.protection.ClaimChanged(claim)
-		c.p.notifyMigration(claim)
-		c.showClaim(claim)
-	}
-}
-
-// showClaim tells the claim's Record. A claim that has none gets one ahead of its turn if its request can be prefetched.
-func (c *Controller) showClaim(claim *v1.PersistentVolumeClaim) {
-	if changed := (attempt.ClaimChanged{Claim: claim}); !c.exec.table.Post(claim.UID, changed) && c.p.classAhead(claim) != nil {
-		c.exec.table.Begin(claim.UID, changed)
-	}
-}
-
-// showVolume tells the Record of the PersistentVolume's claim. As long as the cache shows the claim without a volume, the
-// Record remembers that it has one: once the cache has shown that the claim is bound, it never shows less.
-func (c *Controller) showVolume(pv *v1.PersistentVolume) {
-	ref := pv.Spec.ClaimRef
-	if ref == nil || ref.UID == "" {
-		return
-	}
-	seen := attempt.VolumeSeen{Volume: pv}
-	if claim := c.p.claimOf(pv); claim != nil && claim.Spec.VolumeName == "" || claim == nil && mayBeBound(pv) {
-		c.exec.table.Begin(ref.UID, seen)
-		return
-	}
-	c.exec.table.Post(ref.UID, seen)
-}
-
-// mayBeBound says whether Kubernetes may be about to bind a claim to the PersistentVolume, or has just done so.
-func mayBeBound(pv *v1.PersistentVolume) bool {
-	return pv.Status.Phase != v1.VolumeReleased && pv.Status.Phase != v1.VolumeFailed
-}
-
-// claimOf returns the claim that the PersistentVolume is for as the cache shows it, nil if it doesn't.
-func (p *Provisioner) claimOf(pv *v1.PersistentVolume) *v1.PersistentVolumeClaim {
-	object, exists, err := p.claims.GetByKey(pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name)
-	if err != nil || !exists || object.(*v1.PersistentVolumeClaim).UID != pv.Spec.ClaimRef.UID {
-		return nil
-	}
-	return object.(*v1.PersistentVolumeClaim)
-}
-
-func (c *Controller) claimGone(claim *v1.PersistentVolumeClaim) {
-	c.exec.table.Post(claim.UID, attempt.ClaimGone{})
-}
-
-func (c *Controller) volumeChanged(pv *v1.PersistentVolume) {
-	if !c.leading.Load() {
-		return
-	}
-	c.showVolume(pv)
-	c.p.notifyDuplicates(pv)
-	if pv.DeletionTimestamp != nil || !request.HasFinalizer(pv) {
-		c.volumeGoes(pv)
-	}
-	c.deletion.VolumeChanged(pv)
-}
-
-// volumeGoes hears that a claim's PersistentVolume is about to go, or can go without us: no record of the journal may lean on it
-// any more.
-func (c *Controller) volumeGoes(pv *v1.PersistentVolume) {
-	if claim := request.ClaimUID(pv); claim != "" {
-		c.p.store.Expedite(string(claim))
-	}
-}
-
-func (c *Controller) volumeGone(pv *v1.PersistentVolume) {
-	if !c.leading.Load() {
-		return
-	}
-	c.volumeGoes(pv)
-	c.deletion.VolumeDeleted(pv)
-	c.exec.table.Post(request.ClaimUID(pv), attempt.VolumeGone{Name: pv.Name})
-}
-
-func (c *Controller) enqueueCapacity(class *storagev1.StorageClass) {
-	if c.capacity != nil {
-		c.capacity.Enqueue(class.Name)
-	}
-}
-
-func (c *Controller) classChanged(class *storagev1.StorageClass) {
-	c.enqueueCapacity(class)
-	c.exec.table.ClassChanged(class.Name)
-}
-
-// nodeChanged ignores the heartbeat: only labels matter.
-func (c *Controller) nodeChanged(old, now *metav1.PartialObjectMetadata) {
-	if old != nil && maps.Equal(old.Labels, now.Labels) {
-		return
-	}
-	c.index.SetNode(&v1.Node{ObjectMeta: now.ObjectMeta})
-	if old == nil || !sameButFor(c.p.config.ExtraLabelPrefix, old.Labels, now.Labels) {
-		c.exec.table.NodeChanged(now.Name)
-	}
-}
-
-// sameButFor says whether labels differ in nothing but those with a prefix: what a
-// node can attach opens no zone that wasn't there, and is written on every node at
-// once when a cluster begins to say so.
-func sameButFor(prefix string, a, b map[string]string) bool {
-	rest := func(labels map[string]string) map[string]string {
-		labels = maps.Clone(labels)
-		maps.DeleteFunc(labels, func(key, _ string) bool { return prefix != "" && strings.HasPrefix(key, prefix) })
-		return labels
-	}
-	return maps.Equal(rest(a), rest(b))
-}
-
-func (c *Controller) nodeGone(node *metav1.PartialObjectMetadata) {
-	c.index.DeleteNode(node.Name)
-	c.exec.table.NodeChanged(node.Name)
-}
-
-func (c *Controller) csiNodeChanged(node *storagev1.CSINode) {
-	c.index.SetCSINode(node)
-	c.exec.table.NodeChanged(node.Name)
-}
-
-func (c *Controller) csiNodeGone(node *storagev1.CSINode) {
-	c.index.DeleteCSINode(node.Name)
-	c.exec.table.NodeChanged(node.Name)
 }
 
 // wakeOnReturn has all that waits for the driver tried again when that is back, with as many calls at a time as there are workers.
@@ -350,7 +199,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			return nil // the end came first
 		}
 	}
-	c.lead()
+	c.handlers.lead()
 	if err := c.starter.Run(ctx); err != nil {
 		return err
 	}
@@ -361,7 +210,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	parts.Go(func() { c.p.protection.Run(ctx) })
 	parts.Go(func() { c.wakeOnReturn(ctx) })
 	if c.p.config.DriverListsVolumes {
-		parts.Go(func() { c.p.countOrphans(ctx) })
+		parts.Go(func() { newOrphans(c.p).run(ctx) })
 	}
 	switch {
 	case c.capacity != nil:

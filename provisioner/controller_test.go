@@ -24,7 +24,7 @@ func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		(&Controller{p: b.Provisioner, exec: b.exec}).showVolume(testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable }))
+		b.handlers().postVolume(testVolume("d-1", func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeAvailable }))
 		b.exec.work(t.Context(), "0f1e")
 		if got := b.attempts.Phase("0f1e"); got != test.want {
 			t.Errorf("%s: the Record is %v, want %v", what, got, test.want)
@@ -55,7 +55,7 @@ func TestWhatANodeCanAttachWakesNobody(t *testing.T) {
 		{"a label without its prefix", prefix, zoned(), zoned("cloud_essd"), false},
 		{"no prefix is passed on", "", zoned(), zoned(prefix + "cloud_essd"), false},
 	} {
-		if got := sameButFor(test.prefix, test.a, test.b); got != test.want {
+		if got := equalIgnoringPrefix(test.prefix, test.a, test.b); got != test.want {
 			t.Errorf("%s: the same but for the types: %t", test.what, got)
 		}
 	}

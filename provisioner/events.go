@@ -20,15 +20,15 @@ const (
 	reasonTopology      = "ProvisioningTopology"
 	reasonPopulator     = "ExternalPopulator"
 	reasonMigration     = "ProvisioningRefused"
-	reasonTied          = "ProvisioningTied"
+	reasonConflict      = "ProvisioningTied"
 	reasonDuplicates    = "ProvisionedTwice"
 )
 
 const (
 	// foldFor is how long the same event is only counted before it is written again.
 	foldFor = time.Minute
-	// foldedEvents bounds the memory of what was written.
-	foldedEvents = 4096
+	// maxFolded bounds the memory of what was written.
+	maxFolded = 4096
 )
 
 // eventFold stands before the API server and lets the same event through once
@@ -45,7 +45,7 @@ type eventMemory struct {
 }
 
 func newEventMemory(now func() time.Time) *eventMemory {
-	return &eventMemory{written: lru.New(foldedEvents), now: now}
+	return &eventMemory{written: lru.New(maxFolded), now: now}
 }
 
 // isDue says whether the event is to be written now, and takes it for written then.
@@ -67,8 +67,8 @@ func (m *eventMemory) wasNotWritten(event *v1.Event) {
 	m.written.Remove(event.Namespace + "/" + event.Name)
 }
 
-// eventsFolded returns the events of a client, folded.
-func eventsFolded(client kubernetes.Interface, memory *eventMemory) func(namespace string) corev1client.EventInterface {
+// foldedEvents returns the events of a client, folded.
+func foldedEvents(client kubernetes.Interface, memory *eventMemory) func(namespace string) corev1client.EventInterface {
 	return func(namespace string) corev1client.EventInterface {
 		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory}
 	}

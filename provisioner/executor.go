@@ -124,16 +124,16 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 	p := e.p
 	switch a := action.(type) {
 	case attempt.Resolve:
-		return p.resolve(ctx, a.Claim)
+		return p.resolver.resolve(ctx, a.Claim)
 	case attempt.CheckVolume:
-		return p.checkVolume(ctx, a)
+		return checkVolume(ctx, p.client, a)
 	case attempt.CheckNode:
-		return attempt.NodeChecked{Gone: p.nodeIsGone(ctx, a.Name)}
+		return attempt.NodeChecked{Gone: isNodeGone(ctx, p.client, a.Name)}
 	case attempt.Protect:
 		err := p.protection.Protect(ctx, a.Request.Claim)
 		return attempt.Protected{Err: err, WaitsFor: waitsFor(err)}
 	case attempt.WriteJournal:
-		err := p.writeJournal(ctx, a.Request)
+		err := writeJournal(ctx, p.store, a.Request)
 		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Passing: isPassing(err)}
 	case attempt.ReadSecrets:
 		secrets, err := p.secrets.Read(ctx, a.Request.Secrets.Provisioner)
@@ -145,9 +145,9 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 	case attempt.DeleteUnowned:
 		return p.deleteUnowned(ctx, a)
 	case attempt.CheckClaim:
-		return attempt.ClaimChecked{Gone: p.claimIsGone(ctx, a.Claim)}
+		return attempt.ClaimChecked{Gone: isClaimGone(ctx, p.client, a.Claim)}
 	case attempt.RemoveSelectedNode:
-		return attempt.NodeRemoved{Err: p.removeSelectedNode(ctx, a.Claim, a.Node)}
+		return attempt.NodeRemoved{Err: removeSelectedNode(ctx, p.client, a.Claim, a.Node)}
 	}
 	return nil
 }
@@ -186,7 +186,9 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 	p, key := e.p, string(claim)
 	switch a := action.(type) {
 	case attempt.Prefetch:
-		p.prefetch(ctx, a.Claim)
+		if record := p.resolver.prefetch(ctx, a.Claim); record != nil {
+			p.store.Prefetch(key, record)
+		}
 	case attempt.CancelPrefetch:
 		p.store.Cancel(key)
 	case attempt.EraseJournal:
@@ -203,8 +205,8 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 		p.objects.Unsubscribe(key)
 	case attempt.RequeueAfter:
 		e.queue.AddAfter(claim, a.Pause)
-	case attempt.ExplainTie:
-		p.notifyTied(ctx, a.Request)
+	case attempt.ReportConflict:
+		p.conflicts.report(ctx, a.Request)
 	case attempt.NoteServed:
 		p.refusals.Served(stockWant(a.Request))
 	case attempt.NoteRefusal:
@@ -247,10 +249,10 @@ func isPassing(err error) bool {
 }
 
 // writeJournal writes the request where it outlives this process.
-func (p *Provisioner) writeJournal(ctx context.Context, r *request.Request) error {
+func writeJournal(ctx context.Context, s store, r *request.Request) error {
 	record, err := r.Encode()
 	if err == nil {
-		err = p.store.Put(ctx, string(r.Claim.UID), record)
+		err = s.Put(ctx, string(r.Claim.UID), record)
 	}
 	if err != nil {
 		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)

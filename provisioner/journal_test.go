@@ -73,7 +73,7 @@ func TestTheJournalHasNoSecret(t *testing.T) {
 	resolved := b.planned(t, testClaim(), class)
 	store := &notedStore{}
 	b.store = store
-	must(t, b.writeJournal(t.Context(), resolved.Request))
+	must(t, writeJournal(t.Context(), b.store, resolved.Request))
 	if resolved.Secrets["key"] != "hush" || len(store.written) != 1 || !strings.Contains(store.written[0], "vault") {
 		t.Fatalf("secrets %v, written %q", resolved.Secrets, store.written)
 	}
@@ -98,7 +98,7 @@ func TestAnOrderOfALaterVersionStays(t *testing.T) {
 	}
 	b := newBench(t, nil)
 	b.store = s
-	if err := b.writeJournal(t.Context(), requestFor(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
+	if err := writeJournal(t.Context(), b.store, requestFor(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
 		t.Errorf("the order of a later format was begun anew: %v", err)
 	}
 }
@@ -235,8 +235,8 @@ func TestWhatWasPrefetchedIsOutBeforeADiskGoes(t *testing.T) {
 		api := fake.NewClientset()
 		b := newBench(t, nil)
 		b.store = keepStore(t, api, func() {})
-		must(t, b.classes.Add(testClass(nil)))
-		b.prefetch(t.Context(), claimOf(1, "20Gi"))
+		must(t, b.resolver.classes.Add(testClass(nil)))
+		b.store.Prefetch("uid-1", b.resolver.prefetch(t.Context(), claimOf(1, "20Gi")))
 		time.Sleep(time.Second)
 		if n := len(recordsOf(t, api)); n != 1 {
 			t.Fatalf("%d records, want the one that was prefetched", n)

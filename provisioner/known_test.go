@@ -40,7 +40,7 @@ func TestAnOrderOutlivesAClassOfTheSameName(t *testing.T) {
 	_, err := classes.Create(t.Context(), anew, metav1.CreateOptions{})
 	must(t, err)
 	eventually(t, "the cache has the other class", func() bool {
-		object, exists, err := x.c.p.classes.GetByKey(anew.Name)
+		object, exists, err := x.c.p.resolver.classes.GetByKey(anew.Name)
 		return err == nil && exists && object.(*storagev1.StorageClass).UID == anew.UID
 	})
 	volume := "d-" + x.claim.Name

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -21,8 +20,7 @@ import (
 // labelBench is a bench whose claims and namespaces have labels that become tags.
 func labelBench(t *testing.T, creates []answer) *bench {
 	b := newBench(t, creates)
-	b.config.ClaimLabelTags, b.config.NamespaceLabelTags = []string{"team", "example.com/stage"}, []string{"team", "cost-center"}
-	b.namespaces, b.Provisioner.metadata = cache.NewStore(cache.MetaNamespaceKeyFunc), b.metadata
+	b.resolver.config.ClaimLabelTags, b.resolver.config.NamespaceLabelTags = []string{"team", "example.com/stage"}, []string{"team", "cost-center"}
 	return b
 }
 
@@ -45,7 +43,7 @@ func tagsAsked(parameters map[string]string) map[string]string {
 func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "the reply was lost")
 	b := labelBench(t, []answer{{err: lost}, {err: lost}, made("d-1", 20*gib, "zone-a")})
-	if err := b.namespaces.Add(testNamespace(map[string]string{"cost-center": "4711"})); err != nil {
+	if err := b.resolver.namespaces.Add(testNamespace(map[string]string{"cost-center": "4711"})); err != nil {
 		t.Fatal(err)
 	}
 	labelled := func(team string) *v1.PersistentVolumeClaim {
@@ -55,7 +53,7 @@ func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
 	if outcome != attempt.Background || !errors.Is(err, lost) {
 		t.Fatalf("%v %v", outcome, err)
 	}
-	if err := b.namespaces.Update(testNamespace(map[string]string{"cost-center": "1"})); err != nil {
+	if err := b.resolver.namespaces.Update(testNamespace(map[string]string{"cost-center": "1"})); err != nil {
 		t.Fatal(err)
 	}
 	_, _, _ = b.provision(t.Context(), labelled("db"), testClass(nil), "node-1")

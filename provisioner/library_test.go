@@ -260,7 +260,7 @@ func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
 	other := play(t, []answer{made(later, 20*gib, "zone-a")})
 	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
-		x.c.claimChanged(x.claim)
+		x.c.handlers.claimChanged(x.claim)
 	}
 	other.createClaim()
 	other.awaitVolume(later) // by now the queue has been through the earlier claim
@@ -397,7 +397,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 
 func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	b := newBench(t, nil)
-	b.topology = nil
+	b.resolver.topology = nil
 	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 	if err == nil || outcome != attempt.Unchanged || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("got %v, %v", outcome, err)
@@ -447,14 +447,13 @@ func TestAResyncCutsNoPauseShort(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.Internal)})
 	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 	claim := testClaim()
-	c := &Controller{p: b.Provisioner, exec: b.exec}
 	for _, test := range []struct {
 		version string
 		calls   int
 	}{{"7", 1}, {"8", 2}} {
 		claim = claim.DeepCopy()
 		claim.ResourceVersion = test.version
-		c.showClaim(claim)
+		b.handlers().postClaim(claim)
 		b.exec.work(t.Context(), claim.UID)
 		if calls, _ := b.driver.calls(); calls != test.calls {
 			t.Errorf("version %s was shown: %d calls, want %d", test.version, calls, test.calls)

@@ -69,7 +69,7 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 			func(b *bench) { _ = b.claims.Add(testClaim()); try(b, testClaim()) },
 			map[string]float64{"provision_duration_seconds{none}": 1}},
 		"a claim is gone by then": {[]answer{made("d-1", 0, "zone-a")}, func(b *bench) {
-			must(t, b.classes.Add(class))
+			must(t, b.resolver.classes.Add(class))
 			b.attempts.Begin("0f1e", attempt.Recovered{Request: b.planned(t, testClaim(), class).Request})
 			b.attempts.Post("0f1e", attempt.ClaimGone{})
 			b.exec.work(t.Context(), "0f1e")
@@ -101,7 +101,7 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			b.notifyDuplicates(testVolume("d-2"))
+			b.duplicates.volumeChanged(testVolume("d-2"))
 		}, map[string]float64{"duplicate_volumes_total{}": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,42 +5,57 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
 // auditInterval is how often the leader compares the driver's disks with the
 // PersistentVolumes.
 const auditInterval = time.Hour
 
-// orphans are the disks of the cluster that nothing stands for. A disk counts when
-// two audits in a row have found it, for a cache may lag behind the journal.
+// orphans counts the disks of the cluster without a PersistentVolume or a claim. A disk
+// counts once two audits in a row have found it, because a cache may lag behind the
+// journal.
 type orphans struct {
-	cluster string // once an audit has told; until then that of the PersistentVolumes' disks
+	config   Config
+	driver   Driver
+	attempts *attempt.Table
+	volumes  cache.Store // PersistentVolumes, trimmed
+	gauge    prometheus.Gauge
+	now      func() time.Time
+
+	cluster string // of the last audit; before the first, that of the PersistentVolumes' disks
 	found   []string
 }
 
-// countOrphans audits every auditInterval until ctx ends.
-func (p *Provisioner) countOrphans(ctx context.Context) {
-	var seen orphans
+func newOrphans(p *Provisioner) *orphans {
+	return &orphans{config: p.config, driver: p.driver, attempts: p.attempts, volumes: p.volumes, gauge: p.metrics.orphans, now: p.now}
+}
+
+// run audits every auditInterval until ctx ends.
+func (o *orphans) run(ctx context.Context) {
 	for sleep(ctx, auditInterval) == nil {
-		if err := p.auditOnce(ctx, &seen); err != nil {
-			klog.ErrorS(err, "The disks could not be compared with the PersistentVolumes")
+		if err := o.audit(ctx); err != nil {
+			klog.ErrorS(err, "Comparing the disks with the PersistentVolumes failed")
 		}
 	}
 }
 
-// auditOnce compares as RunAudit does, by what the caches show.
-func (p *Provisioner) auditOnce(ctx context.Context, seen *orphans) error {
-	e := evidence{cluster: seen.cluster, before: p.ownVolumes()}
+// audit is RunAudit by what the caches show.
+func (o *orphans) audit(ctx context.Context) error {
+	e := evidence{cluster: o.cluster, before: o.persistentVolumes()}
 	if e.cluster == "" && len(e.before) == 0 {
-		return nil // nothing tells which disks are the cluster's
+		return nil // which disks are the cluster's is unknown
 	}
 	var err error
-	if e.disks, err = listAll(ctx, p.driver, p.config.Timeout); err != nil {
+	if e.disks, err = listAll(ctx, o.driver, o.config.Timeout); err != nil {
 		return err
 	}
-	e.requests, e.after, e.now = p.attempts.Requests(), p.ownVolumes(), p.now()
+	e.requests, e.after, e.now = o.attempts.Requests(), o.persistentVolumes(), o.now()
 	a, err := audit(e)
 	if err != nil {
 		return err
@@ -52,20 +67,20 @@ func (p *Provisioner) auditOnce(ctx context.Context, seen *orphans) error {
 			continue
 		}
 		found = append(found, f.ID)
-		if slices.Contains(seen.found, f.ID) {
+		if slices.Contains(o.found, f.ID) {
 			count++
 			klog.InfoS("A disk has no PersistentVolume", "disk", f.ID, "about", f.About)
 		}
 	}
-	*seen = orphans{cluster: a.Cluster, found: found}
-	p.metrics.orphans.Set(float64(count))
+	o.cluster, o.found = a.Cluster, found
+	o.gauge.Set(float64(count))
 	return nil
 }
 
-// ownVolumes returns the driver's PersistentVolumes that the cache shows.
-func (p *Provisioner) ownVolumes() (volumes []v1.PersistentVolume) {
-	for _, object := range p.volumes.List() {
-		if pv := object.(*v1.PersistentVolume); pv.Spec.CSI != nil && pv.Spec.CSI.Driver == p.config.DriverName {
+// persistentVolumes returns the driver's PersistentVolumes that the cache shows.
+func (o *orphans) persistentVolumes() (volumes []v1.PersistentVolume) {
+	for _, object := range o.volumes.List() {
+		if pv := object.(*v1.PersistentVolume); pv.Spec.CSI != nil && pv.Spec.CSI.Driver == o.config.DriverName {
 			volumes = append(volumes, *pv)
 		}
 	}

@@ -25,18 +25,18 @@ func (l *listing) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.
 
 func TestDisksThatNothingStandsForAreCounted(t *testing.T) {
 	b := newBench(t, nil)
-	o := requestFor(t, 1)
+	r := requestFor(t, 1)
 	b.driver.creates = []answer{unavailable()}
-	b.attempts.Begin(o.Claim.UID, attempt.Recovered{Request: o})
-	b.exec.work(t.Context(), o.Claim.UID)
+	b.attempts.Begin(r.Claim.UID, attempt.Recovered{Request: r})
+	b.exec.work(t.Context(), r.Claim.UID)
 	l := &listing{disks: []*csi.ListVolumesResponse_Entry{
-		listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-other", "c2", "disk-3"), listed("d-making", "c1", o.Create.Name),
+		listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-other", "c2", "disk-3"), listed("d-making", "c1", r.Create.Name),
 	}}
 	b.Provisioner.driver = l
 	if err := b.volumes.Add(testVolume("d-1")); err != nil {
 		t.Fatal(err)
 	}
-	var seen orphans
+	o := newOrphans(b.Provisioner)
 	for _, step := range []struct {
 		name  string
 		do    func()
@@ -53,7 +53,7 @@ func TestDisksThatNothingStandsForAreCounted(t *testing.T) {
 		if step.do != nil {
 			step.do()
 		}
-		if err := b.auditOnce(t.Context(), &seen); (err != nil) != step.fails {
+		if err := o.audit(t.Context()); (err != nil) != step.fails {
 			t.Errorf("%s: got %v", step.name, err)
 		}
 		if got := testutil.ToFloat64(b.metrics.orphans); got != step.want {

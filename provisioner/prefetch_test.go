@@ -84,11 +84,11 @@ func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 			if test.class != nil {
 				test.class(class)
 			}
-			must(t, b.classes.Add(class))
+			must(t, b.resolver.classes.Add(class))
 			if test.before != nil {
 				test.before(b)
 			}
-			(&Controller{p: b.Provisioner, exec: b.exec}).showClaim(claim)
+			b.handlers().postClaim(claim)
 			b.exec.work(t.Context(), claim.UID)
 			if got := len(store.prefetched) == 1; got != test.foreseen || (len(store.cancelled) == 1) != test.dismissed {
 				t.Fatalf("foreseen %v, dismissed %v", store.prefetched, store.cancelled)
@@ -118,8 +118,8 @@ func plannedRequest(t *testing.T, b *bench) *request.Request {
 // planned is what is to be asked of the driver for the claim.
 func (b *bench) planned(t *testing.T, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) attempt.Resolved {
 	t.Helper()
-	must(t, b.classes.Add(class))
-	resolved := b.resolve(t.Context(), claim)
+	must(t, b.resolver.classes.Add(class))
+	resolved := b.resolver.resolve(t.Context(), claim)
 	must(t, resolved.Err)
 	return resolved
 }
@@ -128,8 +128,8 @@ func TestAPrefetchedRequestIsCancelled(t *testing.T) {
 	b := newBench(t, nil)
 	store := &notedStore{}
 	b.store = store
-	must(t, b.classes.Add(testClass(nil)))
-	(&Controller{p: b.Provisioner, exec: b.exec}).showClaim(testClaim())
+	must(t, b.resolver.classes.Add(testClass(nil)))
+	b.handlers().postClaim(testClaim())
 	b.exec.work(t.Context(), "0f1e")
 	b.zones.err = errString("no zone")
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || !slices.Equal(store.cancelled, []string{"0f1e"}) {

@@ -311,7 +311,7 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 		if err := b.volumes.Add(pv); err != nil {
 			t.Fatal(err)
 		}
-		b.notifyDuplicates(pv)
+		b.duplicates.volumeChanged(pv)
 	}
 	tell(testVolume("d-1"))
 	tell(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))

@@ -2,12 +2,9 @@
 // PersistentVolumes, and Released PersistentVolumes into DeleteVolume calls.
 // It runs beside its CSI driver, in the same Pod, on one unix socket.
 //
-// A file holds one decision or one verb: resolve.go (what has to be read for a
-// request), outcome.go (what an answer means for the claim), volume.go (saving the
-// PersistentVolume), journal.go (which creates may be under way). Package request says
-// what the driver is asked and what a PersistentVolume says, source what volumes are
-// filled from, deletion which disks are deleted; library.go alone knows the controller
-// library underneath, and package csiconn the driver's socket.
+// Package attempt decides what is done for a claim, and an executor carries it out. A
+// resolver reads what a request needs, handlers pass on what the watches show, and a
+// Controller wires and runs everything.
 package provisioner
 
 import (
@@ -17,7 +14,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -35,7 +31,7 @@ type Driver interface {
 	capacity.Driver
 	deletion.Driver
 	// CreateVolume makes a volume or finds the one of the same name. An error
-	// that outcome.go calls final says that none exists or comes to exist, from
+	// that attempt.OutcomeOf calls final says that none exists or comes to exist, from
 	// earlier calls neither; AlreadyExists, that the one that does is another.
 	CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error)
 	// ListVolumes lists what the driver can see, with the CSI volume name in
@@ -53,28 +49,24 @@ type Topology interface {
 	Carried(*csi.Topology) bool
 }
 
-// Provisioner is what the attempts for claims and the deletion of volumes have in common.
+// Provisioner is what the attempts for claims and the deletion of volumes share.
 type Provisioner struct {
-	config      Config
-	client      kubernetes.Interface
-	driver      Driver
-	topology    Topology
-	store       store
-	attempts    *attempt.Table
-	objects     *watch.Objects
-	sources     *source.Reader
-	protection  *source.Protection
-	deleter     *deletion.Deleter
-	secrets     *secrets
-	metadata    metadata.Interface
-	refusals    *stock.Refusals
-	waitingPods *waitingPods
-	duplicates  *duplicates
-	claims      cache.Indexer // PersistentVolumeClaims, trimmed
-	classes     cache.Store   // StorageClasses
-	volumes     cache.Indexer // PersistentVolumes, trimmed
-	namespaces  cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
-	events      record.EventRecorder
-	metrics     *metrics
-	now         func() time.Time
+	config     Config
+	client     kubernetes.Interface
+	driver     Driver
+	store      store
+	attempts   *attempt.Table
+	resolver   *resolver
+	objects    *watch.Objects
+	protection *source.Protection
+	deleter    *deletion.Deleter
+	secrets    *secrets
+	refusals   *stock.Refusals
+	conflicts  *conflicts
+	duplicates *duplicates
+	claims     cache.Indexer // PersistentVolumeClaims, trimmed
+	volumes    cache.Indexer // PersistentVolumes, trimmed
+	events     record.EventRecorder
+	metrics    *metrics
+	now        func() time.Time
 }

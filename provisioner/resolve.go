@@ -7,72 +7,91 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/source"
+	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
-// resolve works out what to ask of the driver for the claim.
-func (p *Provisioner) resolve(ctx context.Context, claim *v1.PersistentVolumeClaim) attempt.Resolved {
-	switch volumes, err := watch.VolumesOfClaim(p.volumes, claim.UID); {
+// resolver works out the requests of claims: it reads what claim and class name.
+type resolver struct {
+	config     Config
+	client     kubernetes.Interface
+	metadata   metadata.Interface
+	topology   Topology
+	sources    *source.Reader
+	secrets    *secrets
+	refusals   *stock.Refusals
+	classes    cache.Store   // StorageClasses
+	volumes    cache.Indexer // PersistentVolumes, trimmed
+	namespaces cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
+	events     record.EventRecorder
+}
+
+// resolve returns the request for the claim, or why there is none.
+func (r *resolver) resolve(ctx context.Context, claim *v1.PersistentVolumeClaim) attempt.Resolved {
+	switch volumes, err := watch.VolumesOfClaim(r.volumes, claim.UID); {
 	case err != nil:
 		return notYet(err)
 	case len(volumes) > 0:
 		return attempt.Resolved{Verdict: attempt.HasVolume, Volume: volumes[0].Name}
-	case !request.IsOurs(claim, p.config.DriverName) || !request.ShouldProvision(claim):
+	case !request.IsOurs(claim, r.config.DriverName) || !request.ShouldProvision(claim):
 		return attempt.Resolved{Verdict: attempt.NotNow}
 	}
-	class, err := p.classOf(claim)
+	class, err := r.class(claim)
 	switch {
 	case err != nil:
 		return notYet(err)
-	case class.Provisioner != p.config.DriverName || bindsLate(class) && claim.Annotations[request.AnnSelectedNode] == "":
+	case class.Provisioner != r.config.DriverName || lacksNode(claim, class):
 		return attempt.Resolved{Verdict: attempt.NotNow}
 	}
-	plan, err := request.NewPlan(p.config.Options, claim, class, claim.Annotations[request.AnnSelectedNode])
+	plan, err := request.NewPlan(r.config.Options, claim, class, claim.Annotations[request.AnnSelectedNode])
 	if err != nil {
 		return attempt.Resolved{Verdict: attempt.Invalid, Err: err}
 	}
-	return p.complete(ctx, claim, class, plan)
+	return r.complete(ctx, claim, class, plan)
 }
 
 // complete reads what a plan needs of other objects.
-func (p *Provisioner) complete(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, plan *request.Plan) attempt.Resolved {
+func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, plan *request.Plan) attempt.Resolved {
 	var in request.Inputs
 	var err error
-	if in.NamespaceLabels, err = p.namespaceLabels(ctx, claim.Namespace); err != nil {
+	if in.NamespaceLabels, err = r.namespaceLabels(ctx, claim.Namespace); err != nil {
 		return notYet(err)
 	}
-	if in.Requirement, err = p.requirement(plan); err != nil {
+	if in.Requirement, err = r.requirement(plan); err != nil {
 		return attempt.Resolved{Verdict: verdictOf(err), Err: err}
 	}
-	p.warnOfTopology(claim, class, in.Requirement)
-	if in.Source, err = p.sources.Content(ctx, claim); err != nil {
+	r.warnOfTopology(claim, class, in.Requirement)
+	if in.Source, err = r.sources.Content(ctx, claim); err != nil {
 		return notYet(err)
 	}
-	if in.MutableParameters, err = p.attributes(ctx, claim); err != nil {
+	if in.MutableParameters, err = r.attributes(ctx, claim); err != nil {
 		return notYet(err)
 	}
-	r := plan.Request(in)
-	secrets, err := p.secrets.Read(ctx, r.Secrets.Provisioner)
+	resolved := plan.Request(in)
+	secrets, err := r.secrets.Read(ctx, resolved.Secrets.Provisioner)
 	if err != nil {
 		return notYet(err)
 	}
-	return attempt.Resolved{Verdict: attempt.Ready, Request: r, Secrets: secrets, Refusal: p.refusals.Ask(stockWant(r))}
+	return attempt.Resolved{Verdict: attempt.Ready, Request: resolved, Secrets: secrets, Refusal: r.refusals.Ask(stockWant(resolved))}
 }
 
 func notYet(err error) attempt.Resolved {
 	return attempt.Resolved{Verdict: attempt.NotYet, Err: err, WaitsFor: waitsFor(err), Passing: isPassing(err)}
 }
 
-// classOf returns the claim's class as the cache shows it.
-func (p *Provisioner) classOf(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+// class returns the claim's class as the cache shows it.
+func (r *resolver) class(claim *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := request.ClassName(claim)
-	object, exists, err := p.classes.GetByKey(name)
+	object, exists, err := r.classes.GetByKey(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -82,19 +101,21 @@ func (p *Provisioner) classOf(claim *v1.PersistentVolumeClaim) (*storagev1.Stora
 	return object.(*storagev1.StorageClass), nil
 }
 
-func bindsLate(class *storagev1.StorageClass) bool {
-	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+// lacksNode says whether the claim waits for its first consumer: the scheduler has selected no node yet.
+func lacksNode(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
+	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	return waits && claim.Annotations[request.AnnSelectedNode] == ""
 }
 
 // requirement asks the topology where the volume may be.
-func (p *Provisioner) requirement(plan *request.Plan) (*csi.TopologyRequirement, error) {
-	if !p.config.SupportsTopology {
+func (r *resolver) requirement(plan *request.Plan) (*csi.TopologyRequirement, error) {
+	if !r.config.SupportsTopology {
 		return nil, nil
 	}
-	return p.topology.Require(plan.Question())
+	return r.topology.Require(plan.Question())
 }
 
-// verdictOf says what it means that topology found no zone for the claim.
+// verdictOf says what an error of Topology.Require means for the claim.
 func verdictOf(err error) attempt.Verdict {
 	reason, ok := topology.ReasonOf(err)
 	switch {
@@ -112,101 +133,68 @@ func verdictOf(err error) attempt.Verdict {
 	return attempt.NoZone
 }
 
-// warnOfTopology tells of a class whose allowedTopologies are not what they
-// seem: one that constrains nothing, or one that allows where no node is yet.
-func (p *Provisioner) warnOfTopology(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, requirement *csi.TopologyRequirement) {
-	if len(class.AllowedTopologies) == 0 || !p.config.SupportsTopology {
+// warnOfTopology emits an event for a class whose allowedTopologies restrict
+// nothing, or allow a zone in which no node has the driver.
+func (r *resolver) warnOfTopology(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, requirement *csi.TopologyRequirement) {
+	if len(class.AllowedTopologies) == 0 || !r.config.SupportsTopology {
 		return
 	}
 	if requirement == nil {
-		p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
+		r.events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
 			"allowedTopologies of class %s has an empty term, which allows every topology; remove it or name a zone", class.Name)
 	}
 	for _, term := range requirement.GetRequisite() {
-		if !p.topology.Carried(term) {
-			p.events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
-				"class %s allows %v, where no node has driver %s yet", class.Name, term.GetSegments(), p.config.DriverName)
+		if !r.topology.Carried(term) {
+			r.events.Eventf(claim, v1.EventTypeWarning, reasonTopology,
+				"class %s allows %v, where no node has driver %s yet", class.Name, term.GetSegments(), r.config.DriverName)
 		}
 	}
 }
 
-// prefetch has the journal write the claim's request ahead of its turn, if the caches
-// alone tell all of it. A claim's request is clear before its turn comes: Kubernetes
-// assigns the claim its provisioner only after a node was selected, and many claims wait
-// for a worker. The driver can then be asked at once; the request is worked out once
-// more when its turn comes, and written again if it has become another one.
-func (p *Provisioner) prefetch(ctx context.Context, claim *v1.PersistentVolumeClaim) {
-	class := p.classAhead(claim)
-	if class == nil || len(p.config.NamespaceLabelTags) > 0 && !p.showsNamespace(claim.Namespace) {
-		return
+// prefetch returns the claim's request for the journal before its first attempt, or nil
+// if the caches do not show all of it: Kubernetes assigns the provisioner only after a
+// node was selected, and many claims wait for a worker. The attempt resolves the request
+// again, and writes it again if it differs.
+func (r *resolver) prefetch(ctx context.Context, claim *v1.PersistentVolumeClaim) []byte {
+	class := r.prefetchClass(claim)
+	if class == nil || len(r.config.NamespaceLabelTags) > 0 && !r.showsNamespace(claim.Namespace) {
+		return nil
 	}
-	plan, err := request.NewPlan(p.config.Options, claim, class, claim.Annotations[request.AnnSelectedNode])
+	plan, err := request.NewPlan(r.config.Options, claim, class, claim.Annotations[request.AnnSelectedNode])
 	if err != nil {
-		return
+		return nil
 	}
 	var in request.Inputs
-	in.NamespaceLabels, err = p.namespaceLabels(ctx, claim.Namespace) // from the cache
+	in.NamespaceLabels, err = r.namespaceLabels(ctx, claim.Namespace) // from the cache
 	if err == nil {
-		in.Requirement, err = p.requirement(plan)
+		in.Requirement, err = r.requirement(plan)
 	}
 	if err != nil {
-		return
+		return nil
 	}
-	r := plan.Request(in)
-	if p.refusals.Refuses(stockWant(r)) {
-		return
+	planned := plan.Request(in)
+	if r.refusals.Refuses(stockWant(planned)) {
+		return nil
 	}
-	if record, err := r.Encode(); err == nil {
-		p.store.Prefetch(string(claim.UID), record)
+	record, err := planned.Encode()
+	if err != nil {
+		return nil // the attempt reports it
 	}
+	return record
 }
 
-// classAhead returns the claim's class if its volume is, or is about to be, this
-// driver's to make, and the caches know all that it depends on.
-func (p *Provisioner) classAhead(claim *v1.PersistentVolumeClaim) *storagev1.StorageClass {
-	if by := request.ProvisionerOf(claim); by != "" && by != p.config.DriverName || claim.Spec.StorageClassName == nil {
+// prefetchClass returns the claim's class if this driver makes its volume, now or once
+// Kubernetes has assigned it, and the caches show all that its request depends on.
+func (r *resolver) prefetchClass(claim *v1.PersistentVolumeClaim) *storagev1.StorageClass {
+	if by := request.ProvisionerOf(claim); by != "" && by != r.config.DriverName || claim.Spec.StorageClassName == nil {
 		return nil
 	}
 	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {
 		return nil
 	}
-	class, err := p.classOf(claim)
-	if err != nil || class.Provisioner != p.config.DriverName || bindsLate(class) && claim.Annotations[request.AnnSelectedNode] == "" {
+	class, err := r.class(claim)
+	if err != nil || class.Provisioner != r.config.DriverName || lacksNode(claim, class) {
 		return nil
 	}
 	return class
-}
-
-// nodeIsGone asks the API server itself, for a cache may lag.
-func (p *Provisioner) nodeIsGone(ctx context.Context, node string) bool {
-	_, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
-}
-
-// checkVolume asks the API server whether a claim really is without the
-// PersistentVolume that it has had: caches may lag behind, and Kubernetes binds
-// the two only some time after the volume is saved. The volume is looked at
-// first, for once it is bound its going doesn't take the claim's binding back.
-func (p *Provisioner) checkVolume(ctx context.Context, a attempt.CheckVolume) attempt.VolumeChecked {
-	pv, err := p.client.CoreV1().PersistentVolumes().Get(ctx, a.Name, metav1.GetOptions{})
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return attempt.VolumeChecked{Err: fmt.Errorf("PersistentVolume %s of claim %s/%s: %w", a.Name, a.Claim.Namespace, a.Claim.Name, err)}
-	case err == nil && request.ClaimUID(pv) == a.Claim.UID:
-		return attempt.VolumeChecked{}
-	}
-	live, err := p.client.CoreV1().PersistentVolumeClaims(a.Claim.Namespace).Get(ctx, a.Claim.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return attempt.VolumeChecked{}
-	case err != nil:
-		return attempt.VolumeChecked{Err: fmt.Errorf("claim %s/%s: %w", a.Claim.Namespace, a.Claim.Name, err)}
-	}
-	return attempt.VolumeChecked{Wanting: live.UID == a.Claim.UID && live.Spec.VolumeName == ""}
-}
-
-// claimIsGone asks the API server itself.
-func (p *Provisioner) claimIsGone(ctx context.Context, claim *v1.PersistentVolumeClaim) bool {
-	live, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err) || err == nil && live.UID != claim.UID
 }

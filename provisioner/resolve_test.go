@@ -63,7 +63,7 @@ func TestTheDriverIsNotAskedForAnImpossibleVolume(t *testing.T) {
 
 func TestNoTopologyIsAskedWhereTheDriverKnowsNone(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-	b.config.SupportsTopology = false
+	b.resolver.config.SupportsTopology = false
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestAllowedTopologiesThatAreNotWhatTheySeemAreToldOf(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
-			b.topology = test.zones
+			b.resolver.topology = test.zones
 			class := testClass(nil)
 			class.AllowedTopologies = test.allowed
 			if _, _, err := b.provision(t.Context(), testClaim(), class, ""); err != nil {

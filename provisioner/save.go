@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -18,16 +19,15 @@ import (
 // saveTimeout bounds one attempt to save a PersistentVolume.
 const saveTimeout = 30 * time.Second
 
-// saveVolume writes the PersistentVolume. One of the same name is ours only if it is
-// for the same claim and the same volume; anything else is an error, and the
-// disk is left alone.
+// saveVolume creates the PersistentVolume. One of the same name that exists is a success
+// only if it is for the same claim and the same volume.
 func (p *Provisioner) saveVolume(ctx context.Context, a attempt.SaveVolume) attempt.VolumeSaved {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	pv := a.Request.PersistentVolume(p.config.Options, a.Volume)
 	_, err := p.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		err = p.compareSaved(ctx, pv)
+		err = checkSaved(ctx, p.client, pv)
 	}
 	if err == nil {
 		return attempt.VolumeSaved{Volume: pv}
@@ -43,8 +43,9 @@ type nameTakenError struct{ text string }
 
 func (e *nameTakenError) Error() string { return e.text }
 
-func (p *Provisioner) compareSaved(ctx context.Context, pv *v1.PersistentVolume) error {
-	saved, err := p.client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
+// checkSaved returns nil if the PersistentVolume that exists is the one to be saved.
+func checkSaved(ctx context.Context, client kubernetes.Interface, pv *v1.PersistentVolume) error {
+	saved, err := client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -60,16 +61,16 @@ func (p *Provisioner) compareSaved(ctx context.Context, pv *v1.PersistentVolume)
 	return nil
 }
 
-// removeSelectedNode sends the claim back to the scheduler. It removes the node only if
-// it is still the one that failed: a newer choice of the scheduler stays.
-func (p *Provisioner) removeSelectedNode(ctx context.Context, claim *v1.PersistentVolumeClaim, node string) error {
+// removeSelectedNode returns the claim to the scheduler, unless the scheduler has
+// selected another node meanwhile.
+func removeSelectedNode(ctx context.Context, client kubernetes.Interface, claim *v1.PersistentVolumeClaim, node string) error {
 	patch := fmt.Sprintf(`[
 		{"op":"test","path":"/metadata/uid","value":%q},
 		{"op":"test","path":"/metadata/annotations/volume.kubernetes.io~1selected-node","value":%q},
 		{"op":"remove","path":"/metadata/annotations/volume.kubernetes.io~1selected-node"}]`, claim.UID, node)
-	_, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
-		return nil // the scheduler has chosen again, or the claim is gone
+		return nil // the scheduler has selected another node, or the claim is gone
 	}
 	return err
 }

@@ -85,6 +85,7 @@ func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
 		"an order under way goes on": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
 			b.driver.creates = []answer{unavailable()}
 			b.refusals = stock.New(b.now)
+			b.resolver.refusals = b.refusals
 			_, _, _ = b.provision(t.Context(), claimOf(2, "20Gi"), testClass(nil), "node-1")
 			b.driver.creates = []answer{soldOutAnswer()}
 			_, _, _ = b.provision(t.Context(), claimOf(3, "20Gi"), testClass(nil), "node-1")

@@ -21,7 +21,7 @@ func (b *bench) addSnapshot(t *testing.T) {
 	t.Helper()
 	config := b.config
 	config.DriverRestores = true
-	b.readSources(config)
+	b.configure(config)
 	snapshot, content := provisionertest.Snapshot("shop")
 	for _, err := range []error{
 		b.dynamic.Tracker().Create(watch.VolumeSnapshots, snapshot, "shop"), b.dynamic.Tracker().Create(watch.VolumeSnapshotContents, content, ""),

@@ -187,7 +187,7 @@ func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	} else {
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, request.AnnSelectedNode, node)
 	}
-	if err := b.classes.Add(class); err != nil {
+	if err := b.resolver.classes.Add(class); err != nil {
 		return nil, attempt.Finished, err
 	}
 	begin := len(b.actions)
@@ -257,30 +257,37 @@ func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench 
 		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
 	}
 	b.registry = prometheus.NewRegistry()
+	now := func() time.Time { return b.clock }
 	b.Provisioner = &Provisioner{
-		config: testConfig(), client: b.api, driver: b.driver, topology: b.zones, store: noStore{},
-		objects: watch.NewObjects(nil), duplicates: newDuplicates(),
+		client: b.api, driver: b.driver, store: noStore{}, objects: watch.NewObjects(nil), secrets: &secrets{b.api}, refusals: stock.New(now),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
-		classes: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		events:  b.events, now: func() time.Time { return b.clock },
+		events:  b.events, now: now,
 	}
-	b.secrets, b.deleter = &secrets{b.api}, deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
+	b.resolver = &resolver{
+		client: b.api, metadata: b.metadata, topology: b.zones, secrets: b.secrets, refusals: b.refusals, events: b.events,
+		classes: cache.NewStore(cache.MetaNamespaceKeyFunc), volumes: b.volumes, namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc),
+	}
+	b.conflicts = newConflicts(b.api, b.claims, b.volumes, b.events, now)
+	b.configure(testConfig())
+	b.deleter = deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
 	b.restart()
 	b.metrics = newMetrics(b.registry, b.attempts, b.store)
+	b.duplicates = newDuplicates(driverName, b.volumes, b.events, b.metrics.duplicates)
 	t.Cleanup(func() { b.exec.queue.ShutDown() })
-	b.readSources(b.config)
 	t.Cleanup(b.removeFinalizers)
-	b.refusals, b.waitingPods = stock.New(b.now), newWaitingPods(b.now)
 	return b
 }
 
-// readSources has the bench read sources as the configuration says.
-func (b *bench) readSources(config Config) {
-	b.config = config
-	b.sources = source.NewReader(config.sourceOptions(), b.api, b.dynamic)
-	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.sources)
+// configure replaces the configuration of all but the executor: see restart.
+func (b *bench) configure(config Config) {
+	b.config, b.resolver.config = config, config
+	b.resolver.sources = source.NewReader(config.sourceOptions(), b.api, b.dynamic)
+	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.resolver.sources)
 }
+
+// handlers are the event handlers of a process that leads.
+func (b *bench) handlers() *handlers { return &handlers{p: b.Provisioner} }
 
 // removeFinalizers removes the finalizers of sources that nobody uses any more. No
 // source is protected afterwards.

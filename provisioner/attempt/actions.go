@@ -113,8 +113,8 @@ type (
 		Sent    time.Time
 		OfClaim bool
 	}
-	// ExplainTie tells the claim's owner if another claim of its Pod keeps it in zones without stock.
-	ExplainTie struct{ Request *request.Request }
+	// ReportConflict tells the claim's owner if another claim of its Pod keeps it in zones without stock.
+	ReportConflict struct{ Request *request.Request }
 	// Report tells that the claim's volume is saved, and how long the attempt took.
 	Report struct {
 		Claim  *v1.PersistentVolumeClaim

@@ -136,7 +136,7 @@ func (r *Record) outOfStock(asked *request.Request, err error) {
 		return
 	}
 	if r.isWanted() {
-		r.do(ExplainTie{Request: asked})
+		r.do(ReportConflict{Request: asked})
 	}
 	r.reschedule(err)
 }

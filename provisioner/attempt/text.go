@@ -122,7 +122,7 @@ func (a CountReschedule) String() string { return "CountReschedule" }
 func (CountLeak) String() string         { return "CountLeak" }
 func (NoteServed) String() string        { return "NoteServed" }
 func (a NoteRefusal) String() string     { return words("NoteRefusal", when("of-claim", a.OfClaim)) }
-func (ExplainTie) String() string        { return "ExplainTie" }
+func (ReportConflict) String() string    { return "ReportConflict" }
 func (a Report) String() string          { return words("Report", a.Volume) }
 func (a ReportEnd) String() string {
 	return words("ReportEnd", when(fmt.Sprintf("kept=%q", a.Kept), a.Kept != ""))

@@ -23,53 +23,53 @@ func podWith(name string, claims ...string) *v1.Pod {
 
 func TestTiedMessage(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*tiedFacts)
+		change func(*conflictFacts)
 		want   string // in the message; empty for none
 	}{
 		"tied": {
-			want: "Pod web-0 also has claim logs, whose volume d-logs is in zone-a, and there is no disk of class essd to be had there for claim data: " +
-				"no other node will do. The Pod starts when the zone has stock again. " +
+			want: "Pod web-0 also has claim logs, whose volume d-logs is in zone-a, where no disk of class essd is available for claim data: " +
+				"no other node is possible. The Pod starts when the zone has stock again. " +
 				"Otherwise give claim data a class with other disk types, or move claim logs to another zone by a snapshot",
 		},
-		"no Pod waits":              {change: func(f *tiedFacts) { f.pods = nil }},
-		"another Pod has the other": {change: func(f *tiedFacts) { f.pods[0].claims = []string{"logs", "x"} }},
-		"the Pod has no other":      {change: func(f *tiedFacts) { f.pods[0].claims = []string{"data"} }},
-		"the other is not bound":    {change: func(f *tiedFacts) { delete(f.volumes, "logs") }},
-		"the other is not zonal":    {change: func(f *tiedFacts) { f.volumes["logs"] = boundVolume{name: "nfs"} }},
-		"the other is elsewhere":    {change: func(f *tiedFacts) { f.zones = []string{"zone-b"} }},
-		"refused in more zones":     {change: func(f *tiedFacts) { f.zones = []string{"zone-b", "zone-a"} }, want: "d-logs is in zone-a,"},
+		"no Pod waits":              {change: func(f *conflictFacts) { f.pods = nil }},
+		"another Pod has the other": {change: func(f *conflictFacts) { f.pods[0].claims = []string{"logs", "x"} }},
+		"the Pod has no other":      {change: func(f *conflictFacts) { f.pods[0].claims = []string{"data"} }},
+		"the other is not bound":    {change: func(f *conflictFacts) { delete(f.volumes, "logs") }},
+		"the other is not zonal":    {change: func(f *conflictFacts) { f.volumes["logs"] = boundVolume{name: "nfs"} }},
+		"the other is elsewhere":    {change: func(f *conflictFacts) { f.zones = []string{"zone-b"} }},
+		"refused in more zones":     {change: func(f *conflictFacts) { f.zones = []string{"zone-b", "zone-a"} }, want: "d-logs is in zone-a,"},
 		"the other is in two zones": {
-			change: func(f *tiedFacts) { f.volumes["logs"] = boundVolume{"d-logs", []string{"zone-a", "zone-b"}} },
+			change: func(f *conflictFacts) { f.volumes["logs"] = boundVolume{"d-logs", []string{"zone-a", "zone-b"}} },
 		},
 		"it was refused in both": {
-			change: func(f *tiedFacts) {
+			change: func(f *conflictFacts) {
 				f.volumes["logs"], f.zones = boundVolume{"d-logs", []string{"zone-a", "zone-b"}}, []string{"zone-b", "zone-a"}
 			},
 			want: "d-logs is in zone-a and zone-b,",
 		},
 		"a third claim ties it": {
-			change: func(f *tiedFacts) {
+			change: func(f *conflictFacts) {
 				f.pods[0].claims = []string{"data", "logs", "more"}
 				f.volumes["logs"], f.volumes["more"] = boundVolume{"d-logs", []string{"zone-b"}}, boundVolume{"d-more", []string{"zone-a"}}
 			},
 			want: "claim more, whose volume d-more is in zone-a,",
 		},
 		"the second Pod is tied": {
-			change: func(f *tiedFacts) {
+			change: func(f *conflictFacts) {
 				f.pods = []podClaims{{"web-1", []string{"data", "x"}}, {"web-2", []string{"data", "logs"}}}
 			},
 			want: "Pod web-2 also has claim logs",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := tiedFacts{
+			facts := conflictFacts{
 				claim: "data", class: "essd", zones: []string{"zone-a"}, pods: []podClaims{{"web-0", []string{"data", "logs"}}},
 				volumes: map[string]boundVolume{"logs": {"d-logs", []string{"zone-a"}}},
 			}
 			if test.change != nil {
 				test.change(&facts)
 			}
-			if got := tiedMessage(facts); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			if got := conflictMessage(facts); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -1,0 +1,202 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// A Pod with two claims can only run where the volume of the bound one is accessible. If
+// that zone has no disk for the other claim, the scheduler selects a node there again and
+// again, and only the owner of the Pod can resolve the conflict.
+
+// conflictFacts are what tells whether the Pod of a refused claim has such a conflict.
+type conflictFacts struct {
+	claim, class string                 // the refused claim
+	zones        []string               // where it was refused
+	pods         []podClaims            // the Pods of its namespace that wait for a node
+	volumes      map[string]boundVolume // of the bound claims of its namespace, by the claim's name
+}
+
+// podClaims are a Pod and the claims that it uses.
+type podClaims struct {
+	pod    string
+	claims []string
+}
+
+// boundVolume is a PersistentVolume and the zones of its node affinity; none if it is not zonal.
+type boundVolume struct {
+	name  string
+	zones []string
+}
+
+// conflictMessage names the volume that restricts a Pod to the zones where its other claim
+// was refused. It is empty if no Pod has such a volume.
+func conflictMessage(f conflictFacts) string {
+	refused := func(zone string) bool { return slices.Contains(f.zones, zone) }
+	for _, pod := range f.pods {
+		if !slices.Contains(pod.claims, f.claim) {
+			continue
+		}
+		for _, other := range pod.claims {
+			volume := f.volumes[other]
+			if len(volume.zones) == 0 || slices.ContainsFunc(volume.zones, func(zone string) bool { return !refused(zone) }) {
+				continue
+			}
+			return fmt.Sprintf("Pod %s also has claim %s, whose volume %s is in %s, where no disk of class %s is available for claim %s: "+
+				"no other node is possible. The Pod starts when the zone has stock again. Otherwise give claim %s a class with other disk types, or move claim %s to another zone by a snapshot",
+				pod.pod, other, volume.name, strings.Join(volume.zones, " and "), f.class, f.claim, f.claim, other)
+		}
+	}
+	return ""
+}
+
+const (
+	checkInterval = 5 * time.Minute  // between two checks of a claim
+	checkedClaims = 4096             // bounds the claims whose last check is remembered
+	podListTTL    = 30 * time.Second // of a list of waiting Pods
+)
+
+// conflicts reports the conflicts of refused claims. Claims of one namespace share a list of its Pods.
+type conflicts struct {
+	client  kubernetes.Interface
+	claims  cache.Store // PersistentVolumeClaims, trimmed
+	volumes cache.Store // PersistentVolumes, trimmed
+	events  record.EventRecorder
+	now     func() time.Time
+
+	mu      sync.Mutex
+	checked *lru.Cache         // claim UID -> time
+	lists   map[string]podList // by namespace
+}
+
+type podList struct {
+	pods []podClaims
+	at   time.Time
+}
+
+func newConflicts(client kubernetes.Interface, claims, volumes cache.Store, events record.EventRecorder, now func() time.Time) *conflicts {
+	return &conflicts{
+		client: client, claims: claims, volumes: volumes, events: events, now: now, checked: lru.New(checkedClaims), lists: map[string]podList{},
+	}
+}
+
+// report emits an event if the claim, which was refused for lack of stock, has a conflict.
+func (c *conflicts) report(ctx context.Context, refused *request.Request) {
+	claim := refused.Claim
+	if !c.isDue(claim) {
+		return
+	}
+	pods, err := c.waitingPods(ctx, claim.Namespace)
+	if err != nil {
+		klog.ErrorS(err, "Listing the Pods that may use a refused claim failed", "claim", klog.KObj(claim))
+		return
+	}
+	facts := conflictFacts{claim: claim.Name, class: refused.Class.Name, pods: pods, volumes: map[string]boundVolume{}}
+	for _, term := range refused.Requisite() {
+		facts.zones = append(facts.zones, topology.ZoneOfTerm(term))
+	}
+	for _, pod := range pods {
+		for _, name := range pod.claims {
+			if pv := volumeOfClaim(c.claims, c.volumes, claim.Namespace, name); pv != nil {
+				facts.volumes[name] = boundVolume{name: pv.Name, zones: zonesOfVolume(pv)}
+			}
+		}
+	}
+	if message := conflictMessage(facts); message != "" {
+		c.events.Event(claim, v1.EventTypeWarning, reasonConflict, message)
+	}
+}
+
+// isDue says whether the claim was not checked within checkInterval, and marks it as
+// checked. The first refusal counts: with capacities the scheduler selects no node for
+// such a Pod again.
+func (c *conflicts) isDue(claim *v1.PersistentVolumeClaim) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, seen := c.checked.Get(claim.UID); seen && c.now().Sub(at.(time.Time)) < checkInterval {
+		return false
+	}
+	c.checked.Add(claim.UID, c.now())
+	return true
+}
+
+// waitingPods returns the Pods of a namespace that wait for a node and have several claims.
+func (c *conflicts) waitingPods(ctx context.Context, namespace string) ([]podClaims, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // concurrent calls share one list
+	if known, ok := c.lists[namespace]; ok && c.now().Sub(known.at) < podListTTL {
+		return known.pods, nil
+	}
+	list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	var pods []podClaims
+	for i := range list.Items {
+		if claims := claimsOfPod(&list.Items[i]); len(claims) > 1 {
+			pods = append(pods, podClaims{pod: list.Items[i].Name, claims: claims})
+		}
+	}
+	maps.DeleteFunc(c.lists, func(_ string, known podList) bool { return c.now().Sub(known.at) >= podListTTL })
+	c.lists[namespace] = podList{pods, c.now()}
+	return pods, nil
+}
+
+func claimsOfPod(pod *v1.Pod) []string {
+	var names []string
+	for _, volume := range pod.Spec.Volumes {
+		switch {
+		case volume.PersistentVolumeClaim != nil:
+			names = append(names, volume.PersistentVolumeClaim.ClaimName)
+		case volume.Ephemeral != nil:
+			names = append(names, pod.Name+"-"+volume.Name)
+		}
+	}
+	return names
+}
+
+// volumeOfClaim returns the PersistentVolume that a claim is bound to, nil for none.
+func volumeOfClaim(claims, volumes cache.Store, namespace, name string) *v1.PersistentVolume {
+	claim, exists, err := claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
+	if err != nil || !exists {
+		return nil
+	}
+	pv, exists, err := volumes.GetByKey(claim.(*v1.PersistentVolumeClaim).Spec.VolumeName)
+	if err != nil || !exists {
+		return nil
+	}
+	return pv.(*v1.PersistentVolume)
+}
+
+// zonesOfVolume returns the zones of the volume's node affinity.
+func zonesOfVolume(pv *v1.PersistentVolume) []string {
+	var zones []string
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Key == topology.WellKnownZoneKey || e.Key == topology.ZoneKey {
+				zones = append(zones, e.Values...)
+			}
+		}
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
