@@ -33,7 +33,8 @@ const (
 // for concurrent use.
 type Refusals struct {
 	mu       sync.Mutex
-	refusals map[place]refusal
+	refusals map[string]map[place]refusal // by place.group
+	swept    time.Time
 	now      func() time.Time
 	onChange func(class string, until time.Time)
 }
@@ -54,6 +55,14 @@ type place struct {
 	claim             types.UID // only if the refusal may be the claim's own fault
 }
 
+// group keeps the places of a class together, and apart from them those of single claims, which may be many.
+func (p place) group() string {
+	if p.claim != "" {
+		return ""
+	}
+	return p.class
+}
+
 type refusal struct {
 	zones []string // that were asked for; nil if only some of their nodes were
 	bytes int64    // the smallest size that was refused; a smaller one may be had
@@ -64,7 +73,7 @@ type refusal struct {
 
 // New returns a memory of no refusal.
 func New(now func() time.Time) *Refusals {
-	return &Refusals{refusals: map[place]refusal{}, now: now, onChange: func(string, time.Time) {}}
+	return &Refusals{refusals: map[string]map[place]refusal{}, now: now, onChange: func(string, time.Time) {}}
 }
 
 // OnChange has f told of each new refusal to a class, with the time until which it
@@ -109,8 +118,8 @@ func (r *Refusals) Most(class *storagev1.StorageClass, zone string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	most, now := int64(math.MaxInt64), r.now()
-	for at, last := range r.refusals {
-		if at.class == classKey(class) && now.Before(last.until) && slices.Contains(last.zones, zone) {
+	for _, last := range r.refusals[classKey(class)] {
+		if now.Before(last.until) && slices.Contains(last.zones, zone) {
 			most = min(most, last.bytes-1)
 		}
 	}
@@ -123,8 +132,8 @@ func (r *Refusals) Zones(class *storagev1.StorageClass) (zones []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	for at, last := range r.refusals {
-		if at.class == classKey(class) && now.Before(last.until) {
+	for _, last := range r.refusals[classKey(class)] {
+		if now.Before(last.until) {
 			zones = append(zones, last.zones...)
 		}
 	}
@@ -159,7 +168,7 @@ func (r *Refusals) Refuses(w Want) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range r.refusedPlaces(w) {
-		if last, ok := r.refusals[at]; ok && w.Bytes >= last.bytes && last.until.After(r.now()) {
+		if last, ok := r.refusals[at.group()][at]; ok && w.Bytes >= last.bytes && last.until.After(r.now()) {
 			return true
 		}
 	}
@@ -168,7 +177,7 @@ func (r *Refusals) Refuses(w Want) bool {
 
 func (r *Refusals) askAt(at place, w Want) error {
 	now := r.now()
-	last, ok := r.refusals[at]
+	last, ok := r.refusals[at.group()][at]
 	if !ok || w.Bytes < last.bytes || now.Sub(last.until) > forgottenAfter {
 		return nil
 	}
@@ -176,7 +185,7 @@ func (r *Refusals) askAt(at place, w Want) error {
 		return &RefusedBefore{class: w.Class.Name, until: last.until}
 	}
 	last.until = now.Add(last.pause)
-	r.refusals[at] = last
+	r.refusals[at.group()][at] = last
 	return nil
 }
 
@@ -208,9 +217,9 @@ func (r *Refusals) keep(at place, w Want, asked time.Time) time.Time {
 	defer r.mu.Unlock()
 	now, bytes := r.now(), w.Bytes
 	r.sweep(now)
-	last, again := r.refusals[at]
+	last, again := r.refusals[at.group()][at]
 	switch {
-	case !again:
+	case !again || now.Sub(last.until) > forgottenAfter:
 		last = refusal{bytes: bytes, pause: FirstPause}
 		if at.claim == "" {
 			last.zones = zonesOf(w.Requisite)
@@ -219,7 +228,10 @@ func (r *Refusals) keep(at place, w Want, asked time.Time) time.Time {
 		last.pause = min(2*last.pause, longestPause)
 	}
 	last.bytes, last.heard, last.until = min(last.bytes, bytes), now, now.Add(last.pause)
-	r.refusals[at] = last
+	if r.refusals[at.group()] == nil {
+		r.refusals[at.group()] = map[place]refusal{}
+	}
+	r.refusals[at.group()][at] = last
 	return last.until
 }
 
@@ -228,8 +240,8 @@ func (r *Refusals) Served(w Want) {
 	refused := false
 	r.mu.Lock()
 	for _, at := range r.refusedPlaces(w) {
-		if _, ok := r.refusals[at]; ok {
-			delete(r.refusals, at)
+		if _, ok := r.refusals[at.group()][at]; ok {
+			r.forget(at)
 			refused = refused || at.claim == ""
 		}
 	}
@@ -239,10 +251,25 @@ func (r *Refusals) Served(w Want) {
 	}
 }
 
+// sweep forgets what no longer counts, now and then, so that a refusal costs the same among few and among many.
 func (r *Refusals) sweep(now time.Time) {
-	for at, last := range r.refusals {
-		if now.Sub(last.until) > forgottenAfter {
-			delete(r.refusals, at)
+	if now.Sub(r.swept) < forgottenAfter {
+		return
+	}
+	r.swept = now
+	for _, group := range r.refusals {
+		for at, last := range group {
+			if now.Sub(last.until) > forgottenAfter {
+				r.forget(at)
+			}
 		}
+	}
+}
+
+// forget deletes a refusal. r.mu is held.
+func (r *Refusals) forget(at place) {
+	group := r.refusals[at.group()]
+	if delete(group, at); len(group) == 0 {
+		delete(r.refusals, at.group())
 	}
 }

@@ -1,12 +1,14 @@
 package stock
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/topology"
 )
@@ -53,10 +55,48 @@ func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		r.Refused(inZone("zone-a", 20*gib), asked)
 	}
-	for _, last := range r.refusals {
+	for _, last := range r.refusals[classKey(inZone("zone-a", 0).Class)] {
 		if last.pause != FirstPause {
 			t.Errorf("the pause is %s", last.pause)
 		}
+	}
+}
+
+func TestOldRefusalsAreForgotten(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	for i := range 1000 {
+		want := inZone("zone-a", 20*gib)
+		want.Claim = types.UID(fmt.Sprint("old-", i))
+		r.RefusedClaim(want, now)
+	}
+	now = now.Add(2 * forgottenAfter)
+	r.RefusedClaim(inZone("zone-a", 20*gib), now)
+	if n := len(r.refusals[""]); n != 1 {
+		t.Errorf("%d refusals are kept", n)
+	}
+	if r.Served(inZone("zone-a", 20*gib)); len(r.refusals) != 0 {
+		t.Errorf("%d groups of refusals are kept", len(r.refusals))
+	}
+}
+
+// BenchmarkRefusal measures what a refusal, and the question where a class was refused, cost among those of other claims.
+func BenchmarkRefusal(b *testing.B) {
+	for _, others := range []int{10, 1000, 100000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			now := time.Unix(1_700_000_000, 0)
+			r := New(func() time.Time { return now })
+			want := inZone("zone-a", 20*gib)
+			for i := range others {
+				want.Claim = types.UID(fmt.Sprint("uid-", i))
+				r.RefusedClaim(want, now)
+			}
+			for b.Loop() {
+				r.RefusedClaim(want, now)
+				r.Refused(want, now)
+				r.Zones(want.Class)
+			}
+		})
 	}
 }
 
