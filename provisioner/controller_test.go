@@ -4,8 +4,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/topology"
 )
 
 func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
@@ -28,6 +31,46 @@ func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
 		b.exec.work(t.Context(), "0f1e")
 		if got := b.attempts.Phase("0f1e"); got != test.want {
 			t.Errorf("%s: the Record is %v, want %v", what, got, test.want)
+		}
+	}
+}
+
+// What an informer delivers again wakes no claim, however many nodes there are.
+func TestAResyncWakesNobody(t *testing.T) {
+	b := newBench(t, nil)
+	b.zones.err = &topology.Error{Reason: topology.NoTopology}
+	class, claim := testClass(nil), testClaim()
+	claim.Spec.StorageClassName = &class.Name
+	if err := b.resolver.classes.Add(class); err != nil {
+		t.Fatal(err)
+	}
+	b.exec.table.Begin(claim.UID, attempt.Started{Claim: claim})
+	b.exec.next(t.Context())
+	if phase := b.attempts.Phase(claim.UID); phase != attempt.Waiting {
+		t.Fatalf("the Record is %v", phase)
+	}
+	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{
+		Drivers: []storagev1.CSINodeDriver{{Name: driverName, TopologyKeys: []string{topology.ZoneKey}}}}}
+	other := class.DeepCopy()
+	other.ResourceVersion = "other"
+	h := b.handlers()
+	h.index = topology.NewIndex(driverName)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"a new CSINode", func() { h.csiNodeChanged(node) }, 1},
+		{"the same CSINode", func() { h.csiNodeChanged(node) }, 0},
+		{"no CSINode any more", func() { h.csiNodeGone(node) }, 1},
+		{"another class", func() { h.classChanged(class, other) }, 1},
+		{"the same class", func() { h.classChanged(class, class.DeepCopy()) }, 0},
+	} {
+		if step.do(); b.exec.queue.Len() != step.want {
+			t.Errorf("%s: %d claims are woken, want %d", step.what, b.exec.queue.Len(), step.want)
+		}
+		for range b.exec.queue.Len() {
+			b.exec.next(t.Context())
 		}
 	}
 }

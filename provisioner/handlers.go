@@ -27,11 +27,11 @@ type handlers struct {
 
 // register registers the handlers.
 func (h *handlers) register(c *watch.Caches) error {
-	classChanged := func(class *storagev1.StorageClass) { h.p.attempts.ClassChanged(class.Name) }
+	classGone := func(class *storagev1.StorageClass) { h.p.attempts.ClassChanged(class.Name) }
 	return errors.Join(
 		c.Handle(c.Claims, watch.OnEvent(h.claimChanged, h.claimGone)),
 		c.Handle(c.Volumes, watch.OnEvent(h.volumeChanged, h.volumeGone)),
-		c.Handle(c.Classes, watch.OnEvent(classChanged, classChanged)),
+		c.Handle(c.Classes, watch.OnUpdate(h.classChanged, classGone)),
 		c.Handle(c.Attachments, watch.OnEvent(nil, h.deletion.AttachmentDeleted)),
 		c.Handle(c.Nodes, watch.OnUpdate(h.nodeChanged, h.nodeGone)),
 		c.Handle(c.CSINodes, watch.OnEvent(h.csiNodeChanged, h.csiNodeGone)),
@@ -129,6 +129,13 @@ func (h *handlers) expediteErasure(pv *v1.PersistentVolume) {
 	}
 }
 
+// classChanged ignores what the informer delivers again unchanged.
+func (h *handlers) classChanged(old, now *storagev1.StorageClass) {
+	if old == nil || old.ResourceVersion != now.ResourceVersion {
+		h.p.attempts.ClassChanged(now.Name)
+	}
+}
+
 // nodeChanged ignores heartbeats: only labels matter.
 func (h *handlers) nodeChanged(old, now *metav1.PartialObjectMetadata) {
 	if old != nil && maps.Equal(old.Labels, now.Labels) {
@@ -157,8 +164,9 @@ func (h *handlers) nodeGone(node *metav1.PartialObjectMetadata) {
 }
 
 func (h *handlers) csiNodeChanged(node *storagev1.CSINode) {
-	h.index.SetCSINode(node)
-	h.p.attempts.NodeChanged(node.Name)
+	if h.index.SetCSINode(node) {
+		h.p.attempts.NodeChanged(node.Name)
+	}
 }
 
 func (h *handlers) csiNodeGone(node *storagev1.CSINode) {

@@ -69,18 +69,19 @@ func (x *Index) DeleteNode(name string) {
 	x.replace(name, func(n *node) { n.exists, n.labels = false, nil })
 }
 
-// SetCSINode takes in a CSINode that was added or updated.
-func (x *Index) SetCSINode(obj *storagev1.CSINode) {
+// SetCSINode takes in a CSINode that was added or updated, and says whether that may change an answer.
+func (x *Index) SetCSINode(obj *storagev1.CSINode) (changed bool) {
 	if obj == nil {
-		return
+		return false
 	}
 	keys := driverKeysOf(obj, x.driver)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if old := x.nodes[obj.Name]; old != nil && old.hasCSINode && slices.Equal(old.keys, keys) {
-		return
+		return false
 	}
 	x.replace(obj.Name, func(n *node) { n.hasCSINode, n.keys = true, keys })
+	return true
 }
 
 // DeleteCSINode takes in that a CSINode is gone.
