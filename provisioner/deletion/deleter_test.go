@@ -12,28 +12,50 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
+func noVolumes() cache.Indexer {
+	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
+}
+
 func TestDeleteUnowned(t *testing.T) {
-	foreign := func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }
+	of := func(driver, handle string) func(*v1.PersistentVolume) {
+		return func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle = driver, handle }
+	}
+	const ours = provisionertest.DriverName
 	for name, test := range map[string]struct {
-		pv    *v1.PersistentVolume
-		owner string
+		live, cached *v1.PersistentVolume
+		owner        string
 	}{
-		"no PersistentVolume":                  {},
-		"that of another volume":               {pv: provisionertest.Volume("d-bp2")},
-		"that of the volume":                   {pv: provisionertest.Volume("d-bp1"), owner: "d-bp1"},
-		"that of the volume, another driver's": {pv: provisionertest.Volume("d-bp1", foreign), owner: "d-bp1"},
+		"no PersistentVolume":                         {},
+		"that of another volume":                      {live: provisionertest.Volume("d-bp2")},
+		"that of another volume with the name of one": {live: provisionertest.Volume("d-bp1", of(ours, "d-bp2"))},
+		"just saved, named after the volume":          {live: provisionertest.Volume("d-bp1"), owner: "d-bp1"},
+		"just saved, named after the claim":           {live: provisionertest.Volume("disk-0f1e", of(ours, "d-bp1")), owner: "disk-0f1e"},
+		"just saved, another driver's":                {live: provisionertest.Volume("d-bp1", of("other", "d-bp1")), owner: "d-bp1"},
+		"of another name":                             {cached: provisionertest.Volume("by-hand", of(ours, "d-bp1")), owner: "by-hand"},
+		"of another name, another driver's":           {cached: provisionertest.Volume("by-hand", of("other", "d-bp1")), owner: "by-hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var live []runtime.Object
-			if test.pv != nil {
-				live = append(live, test.pv)
+			volumes := noVolumes()
+			if test.live != nil {
+				live = append(live, test.live)
 			}
-			driver := &scriptedDriver{}
-			err := NewDeleter(fake.NewClientset(live...), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", map[string]string{"k": "v"})
+			if test.cached != nil {
+				must(t, volumes.Add(test.cached))
+			}
+			driver, api := &scriptedDriver{}, fake.NewClientset(live...)
+			err := NewDeleter(api, volumes, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1", "disk-0f1e"}, map[string]string{"k": "v"})
+			for _, action := range api.Actions() {
+				if !action.Matches("get", "persistentvolumes") {
+					t.Errorf("the API server is asked to %s %s", action.GetVerb(), action.GetResource().Resource)
+				}
+			}
 			owner := ""
 			if owned := (*OwnedError)(nil); errors.As(err, &owned) {
 				owner, err = owned.PersistentVolume, nil
@@ -48,10 +70,10 @@ func TestDeleteUnowned(t *testing.T) {
 	}
 	t.Run("unknown PersistentVolumes", func(t *testing.T) {
 		api, driver := fake.NewClientset(), &scriptedDriver{}
-		api.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		api.PrependReactor("get", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("etcd is slow")
 		})
-		if err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil); err == nil || driver.calls() != 0 {
+		if err := NewDeleter(api, noVolumes(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1"}, nil); err == nil || driver.calls() != 0 {
 			t.Errorf("%v, deleted %v", err, driver.deleted)
 		}
 	})
@@ -67,7 +89,7 @@ func (d *timedDriver) DeleteVolume(ctx context.Context, _ *csi.DeleteVolumeReque
 
 func TestCallsOfDeleteVolumeHaveADeadline(t *testing.T) {
 	driver := &timedDriver{}
-	if err := NewDeleter(fake.NewClientset(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil); err != nil || !driver.timed {
+	if err := NewDeleter(fake.NewClientset(), noVolumes(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil, nil); err != nil || !driver.timed {
 		t.Errorf("%v, with a deadline: %v", err, driver.timed)
 	}
 }
