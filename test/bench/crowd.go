@@ -61,11 +61,8 @@ type course struct {
 // rush has a provisioner begin with n claims that are there already. To count all that it asks of the API server it is
 // left alone afterwards until it asks for nothing more, events included.
 func (a *arena) rush(ctx context.Context, c contender, n int, mode storagev1.VolumeBindingMode, toTheEnd bool, args ...string) (course, error) {
-	class, err := a.addClass(ctx, mode)
+	class, err := a.addReady(ctx, n, mode)
 	if err != nil {
-		return course{}, err
-	}
-	if err := errors.Join(a.addClaims(ctx, class, n, mode), a.audit.Skip()); err != nil {
 		return course{}, err
 	}
 	process, err := a.start(c, args...)
@@ -82,12 +79,20 @@ func (a *arena) rush(ctx context.Context, c contender, n int, mode storagev1.Vol
 	return got, a.clear(ctx, class)
 }
 
+// addReady makes claims of a class of their own, and forgets what was asked until then.
+func (a *arena) addReady(ctx context.Context, n int, mode storagev1.VolumeBindingMode) (class string, err error) {
+	if class, err = a.addClass(ctx, mode); err != nil {
+		return "", err
+	}
+	return class, errors.Join(a.addClaims(ctx, class, n, mode), a.audit.Skip())
+}
+
 // watch collects what a provisioner asks until it has saved n volumes, or until it is quiet again.
 func (a *arena) watch(ctx context.Context, c contender, process *lab.Process, n int, toTheEnd bool) (all []lab.Request, got course, err error) {
 	if all, err = a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, c)) >= n }); err != nil {
 		return all, got, err
 	}
-	if got.rss, err = rss(process); err != nil {
+	if got.rss, err = memoryOf(process, "VmRSS"); err != nil {
 		return all, got, err
 	}
 	if toTheEnd {

@@ -23,7 +23,7 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, rounds, nodes, volumes, deletions, seconds int }
+type scale struct{ claims, runs, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions, seconds int }
 
 func (s *scale) flags() {
 	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
@@ -31,6 +31,8 @@ func (s *scale) flags() {
 	flag.IntVar(&s.rounds, "rounds", 3, "provisioner: the same for the rows that take long")
 	flag.IntVar(&s.nodes, "nodes", 5000, "provisioner: nodes of the large cluster")
 	flag.IntVar(&s.volumes, "volumes", 20000, "provisioner: volumes of the large cluster")
+	flag.IntVar(&s.hugeNodes, "huge-nodes", 15000, "provisioner: nodes of the huge cluster")
+	flag.IntVar(&s.hugeVolumes, "huge-volumes", 100000, "provisioner: volumes of the huge cluster")
 	flag.IntVar(&s.deletions, "deletions", 200, "provisioner: volumes deleted at once")
 	flag.IntVar(&s.seconds, "seconds", 20, "provisioner: how long claims come at an even rate")
 }
@@ -45,15 +47,17 @@ const patience = 10 * time.Minute
 
 // act measures a group of rows.
 type act struct {
-	name string
-	of   func(*arena, context.Context, scale, *duel) error
+	name    string
+	of      func(*arena, context.Context, scale, *duel) error
+	unbound bool // on a control plane of its own that binds no claims
 }
 
-// acts are all of them, in the order of the page. The large cluster comes last, for it stays.
+// acts are all of them, in the order of the page. The large cluster comes after those on the same control plane, for it stays.
 func acts() []act {
 	return []act{
-		{"crowds", (*arena).crowds}, {"alone", (*arena).alone}, {"deletion", (*arena).deleting}, {"defaults", (*arena).defaults},
-		{"steady", (*arena).steady}, {"takeover", (*arena).takeovers}, {"requirement", (*arena).requirement}, {"large", (*arena).large},
+		{name: "crowds", of: (*arena).crowds}, {name: "alone", of: (*arena).alone}, {name: "deletion", of: (*arena).deleting},
+		{name: "defaults", of: (*arena).defaults}, {name: "steady", of: (*arena).steady}, {name: "takeover", of: (*arena).takeovers},
+		{name: "requirement", of: (*arena).requirement}, {name: "large", of: (*arena).large}, {name: "huge", of: (*arena).huge, unbound: true},
 	}
 }
 
@@ -88,13 +92,22 @@ func benchProvisioner(s scale, rows, write string) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := openArena(ctx)
+	root, err := programs.FindRoot()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.Stop()) }()
-	notes := notebook{path: filepath.Join(a.root, ".build", "bench", "provisioner.json")}
+	var a *arena
+	defer func() { err = errors.Join(err, a.close()) }()
+	notes := notebook{path: filepath.Join(root, ".build", "bench", "provisioner.json")}
 	for _, act := range wanted {
+		if a == nil || act.unbound {
+			if err := a.close(); err != nil {
+				return err
+			}
+			if a, err = openArena(ctx, root, act.unbound); err != nil {
+				return err
+			}
+		}
 		var d duel
 		begin := time.Now()
 		if err := act.of(a, ctx, s, &d); err != nil {
@@ -121,18 +134,17 @@ func quickClient(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
+// binder is the controller that binds claims and volumes.
+const binder = "persistentvolume-binder-controller"
+
 // controllers are those that have to do with volumes. Nobody runs on the nodes: they would be found lost.
 var controllers = []string{
-	"persistentvolume-binder-controller", "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
+	binder, "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
 	"serviceaccount-controller", "serviceaccount-token-controller", "namespace-controller",
 }
 
 // openArena starts a control plane with three nodes, and the driver that answers at once.
-func openArena(ctx context.Context) (*arena, error) {
-	root, err := programs.FindRoot()
-	if err != nil {
-		return nil, err
-	}
+func openArena(ctx context.Context, root string, unbound bool) (*arena, error) {
 	dirs, err := programs.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return nil, err
@@ -141,12 +153,12 @@ func openArena(ctx context.Context) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Audit: true, Controllers: controllers})
+	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Audit: true, Controllers: slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return unbound && name == binder })})
 	if err != nil {
 		return nil, err
 	}
 	a := &arena{
-		Lab: l, root: root, socket: socketIn(l.Dir),
+		Lab: l, socket: socketIn(l.Dir),
 		ours:     contender{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
 		upstream: contender{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
 		decision: filepath.Join(sidecars, "requirement"),
@@ -165,6 +177,14 @@ func openArena(ctx context.Context) (*arena, error) {
 		return nil, errors.Join(err, l.Stop())
 	}
 	return a, nil
+}
+
+// close ends what openArena has started, if that was called.
+func (a *arena) close() error {
+	if a == nil {
+		return nil
+	}
+	return a.Stop()
 }
 
 // collect reads the audit log until all that it has read is enough.

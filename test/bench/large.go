@@ -47,7 +47,7 @@ func (a *arena) rest(ctx context.Context, c contender, after time.Duration) (int
 	if err := sleepFor(ctx, after); err != nil {
 		return 0, err
 	}
-	return rss(process)
+	return memoryOf(process, "VmRSS")
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }

@@ -26,12 +26,15 @@ const (
 const sideBySide = 32
 
 // each calls f for 0 to n-1, many side by side, and returns the first error.
-func each(n int, f func(i int) error) error {
+func each(n int, f func(i int) error) error { return eachOf(sideBySide, n, f) }
+
+// eachOf is each with that many calls side by side.
+func eachOf(workers, n int, f func(i int) error) error {
 	numbers := make(chan int)
 	var group sync.WaitGroup
 	var once sync.Once
 	var first error
-	for range sideBySide {
+	for range workers {
 		group.Go(func() {
 			for i := range numbers {
 				if err := f(i); err != nil {
@@ -179,7 +182,15 @@ func (a *arena) clear(ctx context.Context, class string) error {
 	if err != nil {
 		return err
 	}
-	err = each(len(volumes), func(i int) error {
+	return errors.Join(a.dropVolumes(ctx, volumes), a.Await(ctx, "the claims of class "+class+" are gone", patience, func(ctx context.Context) (bool, error) {
+		claims, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).List(ctx, ofClass(class))
+		return err == nil && len(claims.Items) == 0, err
+	}))
+}
+
+// dropVolumes deletes volumes, with no provisioner at work.
+func (a *arena) dropVolumes(ctx context.Context, volumes []corev1.PersistentVolume) error {
+	return each(len(volumes), func(i int) error {
 		name := volumes[i].Name
 		if err := a.Client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}); ignoreMissing(err) != nil {
 			return err
@@ -187,10 +198,6 @@ func (a *arena) clear(ctx context.Context, class string) error {
 		_, err := a.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return ignoreMissing(err)
 	})
-	return errors.Join(err, a.Await(ctx, "the claims of class "+class+" are gone", patience, func(ctx context.Context) (bool, error) {
-		claims, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).List(ctx, ofClass(class))
-		return err == nil && len(claims.Items) == 0, err
-	}))
 }
 
 func ofClass(class string) metav1.ListOptions {

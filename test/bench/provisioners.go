@@ -81,7 +81,6 @@ type contender struct {
 // arena is the control plane that both work on, one at a time.
 type arena struct {
 	*lab.Lab
-	root           string
 	socket         string
 	ours, upstream contender
 	decision       string // the program that times upstream's requirement
@@ -120,13 +119,13 @@ func limited(qps int) []string {
 	return []string{fmt.Sprintf("--kube-api-qps=%d", qps), fmt.Sprintf("--kube-api-burst=%d", 2*qps)}
 }
 
-// rss is a program's resident memory in bytes.
-func rss(p *lab.Process) (int64, error) {
+// memoryOf is a program's resident memory in bytes: VmRSS as it is, or VmHWM at its peak.
+func memoryOf(p *lab.Process, name string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 	if err != nil {
 		return 0, err
 	}
-	return sizeIn(string(text), "VmRSS")
+	return sizeIn(string(text), name)
 }
 
 // zoneLabel is the one topology key of the nodes.

@@ -128,7 +128,7 @@ func (p *controlPlane) restConfig(token string) *rest.Config {
 func (p *controlPlane) startEtcd(ctx context.Context) error {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
 	proc, err := p.start("etcd",
-		"--name=lab", "--data-dir="+filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--name=lab", "--data-dir="+filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8000000000",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=lab="+peer)
 	if err != nil {
