@@ -134,7 +134,7 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 		return attempt.Protected{Err: err, WaitsFor: waitsFor(err)}
 	case attempt.WriteJournal:
 		err := writeJournal(ctx, p.store, a.Request)
-		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Passing: isPassing(err)}
+		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err)}
 	case attempt.ReadSecrets:
 		secrets, err := p.secrets.Read(ctx, a.Request.Secrets.Provisioner)
 		return attempt.SecretsRead{Secrets: secrets, Err: err, WaitsFor: waitsFor(err)}
@@ -242,9 +242,9 @@ func waitsFor(err error) any {
 	return nil
 }
 
-// isPassing says whether the error is that of an attempt that was not made for want of
+// isTransient says whether the error is that of an attempt that was not made for want of
 // something that is about to come: the driver on its socket, or another leader.
-func isPassing(err error) bool {
+func isTransient(err error) bool {
 	return csiconn.IsNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver)
 }
 

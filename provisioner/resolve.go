@@ -85,7 +85,7 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 }
 
 func notYet(err error) attempt.Resolved {
-	return attempt.Resolved{Verdict: attempt.NotYet, Err: err, WaitsFor: waitsFor(err), Passing: isPassing(err)}
+	return attempt.Resolved{Verdict: attempt.NotYet, Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err)}
 }
 
 // class returns the claim's class as the cache shows it.

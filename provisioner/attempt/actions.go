@@ -17,7 +17,7 @@ type Action interface {
 
 // Actions that have a result.
 type (
-	// Resolve works out what the driver is to be asked for the claim: Resolved.
+	// Resolve works out the claim's request: Resolved.
 	Resolve struct{ Claim *v1.PersistentVolumeClaim }
 	// CheckVolume asks the API server whether the claim is without the PersistentVolume that it has had, and without any other: VolumeChecked.
 	CheckVolume struct {
@@ -26,11 +26,11 @@ type (
 	}
 	// CheckNode asks the API server whether a node is gone: NodeChecked.
 	CheckNode struct{ Name string }
-	// Protect keeps the source of the volume from being deleted: Protected.
+	// Protect adds a finalizer to the source of the volume: Protected.
 	Protect struct{ Request *request.Request }
-	// WriteJournal writes the request where it outlives this process: Written.
+	// WriteJournal writes the request to the journal: Written.
 	WriteJournal struct{ Request *request.Request }
-	// ReadSecrets reads what goes with the request: SecretsRead.
+	// ReadSecrets reads the Secrets of the request: SecretsRead.
 	ReadSecrets struct{ Request *request.Request }
 	// CallDriver calls CreateVolume: Answer. First says that no volume of the name exists or comes to exist from an earlier call.
 	CallDriver struct {
@@ -51,7 +51,7 @@ type (
 	}
 	// CheckClaim asks the API server whether the claim is gone: ClaimChecked.
 	CheckClaim struct{ Claim *v1.PersistentVolumeClaim }
-	// RemoveSelectedNode sends the claim back to the scheduler if the node is still the selected one: NodeRemoved.
+	// RemoveSelectedNode returns the claim to the scheduler if the node is still the selected one: NodeRemoved.
 	RemoveSelectedNode struct {
 		Claim *v1.PersistentVolumeClaim
 		Node  string
@@ -60,16 +60,16 @@ type (
 
 // Actions without a result.
 type (
-	// Prefetch has the journal write the claim's request ahead of its turn, if the caches alone tell all of it.
+	// Prefetch writes the claim's request to the journal before its first attempt, if the caches show all that it depends on.
 	Prefetch struct{ Claim *v1.PersistentVolumeClaim }
 	// CancelPrefetch deletes what Prefetch has written.
 	CancelPrefetch struct{}
-	// EraseJournal deletes the claim's request from the journal. Lazily says that it may be done together with the next write, for
-	// a PersistentVolume stands for the volume that can't go without us.
+	// EraseJournal deletes the claim's request from the journal. Lazily says that this may wait for the next write, because the
+	// volume's PersistentVolume has the finalizer.
 	EraseJournal struct{ Lazily bool }
-	// Unprotect lets the source of the volume go.
+	// Unprotect removes the finalizer of the source unless another claim uses it.
 	Unprotect struct{}
-	// Subscribe has the Record woken when an object changes; it replaces an earlier subscription.
+	// Subscribe asks for Woken when an object changes; it replaces an earlier subscription.
 	Subscribe struct{ To any }
 	// Unsubscribe ends the subscription.
 	Unsubscribe struct{}
@@ -81,13 +81,13 @@ type (
 		Class string
 		Err   error
 	}
-	// Notify tells the claim's owner why an attempt has ended without a volume.
+	// Notify emits an event on the claim that says why an attempt has ended without a volume.
 	Notify struct {
 		Claim *v1.PersistentVolumeClaim
 		Class string
 		Err   error
 	}
-	// NotifyCleanup tells that a volume that is not the one asked for could not be deleted.
+	// NotifyCleanup emits an event on the claim: a volume that does not match the request could not be deleted.
 	NotifyCleanup struct {
 		Claim *v1.PersistentVolumeClaim
 		Why   error
@@ -99,34 +99,34 @@ type (
 		Request *request.Request
 		Outcome Outcome
 	}
-	// CountSkipped counts a call that was not made because the driver has just refused the same.
+	// CountSkipped counts a call that was not made because the driver has just refused an equal one.
 	CountSkipped struct{}
-	// CountReschedule counts a claim that is sent back to the scheduler.
+	// CountReschedule counts a claim that is returned to the scheduler.
 	CountReschedule struct{ Err error }
-	// CountLeak counts a volume that might have been forgotten and was saved with a PersistentVolume.
+	// CountLeak counts a volume that was saved although its claim is gone or an earlier process has made it.
 	CountLeak struct{}
-	// NoteServed notes that the driver has had what was asked for.
+	// NoteServed records that the driver had stock for the request.
 	NoteServed struct{ Request *request.Request }
-	// NoteRefusal notes that the driver has not had what was asked for. OfClaim says that the claim itself may be the reason.
+	// NoteRefusal records that the driver had no stock for the request. OfClaim says that the claim itself may be the reason.
 	NoteRefusal struct {
 		Request *request.Request
 		Sent    time.Time
 		OfClaim bool
 	}
-	// ReportConflict tells the claim's owner if another claim of its Pod keeps it in zones without stock.
+	// ReportConflict emits an event if another volume of the claim's Pod is only accessible in zones without stock for the claim.
 	ReportConflict struct{ Request *request.Request }
-	// Report tells that the claim's volume is saved, and how long the attempt took.
+	// Report reports that the claim's volume is saved, and how long the attempt took.
 	Report struct {
 		Claim  *v1.PersistentVolumeClaim
 		Volume string
 		Took   time.Duration
 	}
-	// ReportEnd tells that a request was ended as an operator has asked, or why it is kept.
+	// ReportEnd reports that a request was ended as an operator has asked, or why it is kept.
 	ReportEnd struct {
 		Request *request.Request
 		Reason  string
 		Kept    string // why; empty if it was ended
 	}
-	// WakeDeletion has the deletion of a PersistentVolume go on that may have waited for the end of the attempt.
+	// WakeDeletion retries the deletion of a PersistentVolume, which may have waited for the end of the attempt.
 	WakeDeletion struct{ Volume string }
 )

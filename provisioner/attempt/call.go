@@ -1,13 +1,13 @@
 package attempt
 
-// How the driver is asked, and what its answers mean.
+// The calls of CreateVolume, and what the answers mean.
 
 func (e Protected) apply(r *Record) {
 	if e.Err != nil || !r.isWanted() || r.pv != "" {
 		r.do(Unprotect{})
 	}
 	switch {
-	case r.isNeedless():
+	case r.endIfUnneeded():
 	case e.Err != nil:
 		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor})
 	default:
@@ -22,16 +22,16 @@ func (e Written) apply(r *Record) {
 		r.finish(r.saved)
 	case e.Err != nil:
 		r.close(false)
-		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor, passing: e.Passing})
+		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor, transient: e.Transient})
 	case !r.isWanted() || r.pv != "":
 		r.close(false)
-		r.isNeedless()
+		r.endIfUnneeded()
 	default:
 		r.call()
 	}
 }
 
-// repeat makes the same call again.
+// repeat repeats the request.
 func (r *Record) repeat() {
 	r.began = r.now
 	if r.request.Secrets.Provisioner == nil {
@@ -45,18 +45,18 @@ func (e SecretsRead) apply(r *Record) {
 	switch {
 	case e.Err == nil:
 		r.secrets = e.Secrets
-	case r.secrets == nil: // without them the driver would take another account's keys
+	case r.secrets == nil: // without secrets the driver would use other keys
 		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor})
 		return
 	}
 	r.call()
 }
 
-// call asks the driver. Only of a claim that was made since this process leads can it
-// know that nobody else has asked before.
+// call calls the driver. A call is known to be the first only for a claim that was created
+// after this process began to lead.
 func (r *Record) call() {
 	since := r.limits.LeadingSince()
-	young := !since.IsZero() && r.request.Claim.CreationTimestamp.After(since.Add(clockSkew))
+	young := !since.IsZero() && r.request.Claim.CreationTimestamp.After(since.Add(maxClockSkew))
 	r.act(Calling, CallDriver{Request: r.request, Secrets: r.secrets, First: young && !r.mayExist})
 }
 
@@ -90,7 +90,7 @@ func (e Answer) apply(r *Record) {
 		if !r.doubtful {
 			r.close(false)
 		}
-		r.fail(failure{err: err, passing: true})
+		r.fail(failure{err: err, transient: true})
 		return
 	}
 	r.mayExist = isAnotherVolume(e.Err)
@@ -101,11 +101,11 @@ func (e Answer) apply(r *Record) {
 	case outcome == Reschedule:
 		r.reschedule(err)
 	default:
-		r.fail(failure{err: err, hopeless: isInvalid(e.Err)})
+		r.fail(failure{err: err, permanent: isInvalid(e.Err)})
 	}
 }
 
-// answered goes on with a volume of the driver's.
+// answered continues with the volume that the driver has returned.
 func (r *Record) answered(e Answer) {
 	r.mayExist, r.doubtful = true, true
 	if err := r.request.Check(e.Response); err != nil {
@@ -122,7 +122,7 @@ func (r *Record) answered(e Answer) {
 	r.save()
 }
 
-// cleanedUp ends an attempt whose volume is not the one asked for.
+// cleanedUp ends an attempt whose volume did not match the request.
 func (r *Record) cleanedUp(e VolumeDeleted) {
 	err := r.cause
 	outcome := Background

@@ -21,5 +21,5 @@ func withoutNode(claim *v1.PersistentVolumeClaim, node string) *v1.PersistentVol
 	return claim
 }
 
-// hasSource says whether the request's volume is filled from an object that must not go meanwhile.
+// hasSource says whether the request's volume is filled from a snapshot or a claim.
 func hasSource(r *request.Request) bool { return request.DataSource(r.Claim) != nil }

@@ -14,8 +14,8 @@ type failure struct {
 	err       error
 	outcome   Outcome // Background if a volume may exist
 	isPending bool    // the driver has said that the operation goes on
-	hopeless  bool    // no volume can serve the claim as it is
-	passing   bool    // it ends by itself, and soon
+	permanent bool    // no volume is possible until the claim or its class changes
+	transient bool    // it is expected to end soon without a change of the claim
 	waitsFor  any     // the object that must change
 }
 
@@ -27,19 +27,19 @@ func (r *Record) fail(f failure) {
 	}
 	r.count(f)
 	if !r.open && (!r.isWanted() || r.pv != "") {
-		r.isNeedless()
+		r.endIfUnneeded()
 		return
 	}
 	r.failures++
 	pause := r.pause()
 	switch {
-	case f.hopeless:
-		pause = r.limits.RetryMax // the events of claim and class have it looked at at once
+	case f.permanent:
+		pause = r.limits.RetryMax // a change of the claim or its class begins an attempt at once
 	case f.outcome == Background && f.isPending:
-		pause = min(pause, longestDoubt)
+		pause = min(pause, maxDoubtfulPause)
 	}
 	r.notBefore = r.now.Add(pause)
-	r.phase = r.restingPhase()
+	r.phase = r.phaseAfterFailure()
 	if !r.open {
 		r.request, r.secrets = nil, nil
 		r.dropPrefetched()
@@ -51,15 +51,15 @@ func (r *Record) fail(f failure) {
 	}
 	switch {
 	case r.endAsRequested():
-	case r.again:
+	case r.dirty:
 		r.retry()
 	default:
 		r.requeue()
 	}
 }
 
-// endAsRequested ends the open request if an operator has asked for that, and says whether it has. One whose volume is known
-// stays, for it is saved as soon as the API server lets us, and so does one whose claim wants a volume: it would only begin anew.
+// endAsRequested ends the open request if an operator has asked for that, and says whether it has. A request whose volume is
+// known stays, because the volume can still be saved; so does one whose claim needs a volume, because it would begin again.
 func (r *Record) endAsRequested() bool {
 	if r.endReason == "" {
 		return false
@@ -83,8 +83,8 @@ func (r *Record) endAsRequested() bool {
 	return true
 }
 
-// restingPhase is where an attempt that failed leaves the Record.
-func (r *Record) restingPhase() Phase {
+// phaseAfterFailure is the phase in which the Record waits for the next attempt.
+func (r *Record) phaseAfterFailure() Phase {
 	switch {
 	case !r.open:
 		return Waiting
@@ -94,7 +94,7 @@ func (r *Record) restingPhase() Phase {
 	return Doubtful
 }
 
-// pause is the back-off after so many failures.
+// pause returns the back-off.
 func (r *Record) pause() time.Duration {
 	pause := r.limits.RetryStart
 	for range r.failures - 1 {
@@ -105,18 +105,18 @@ func (r *Record) pause() time.Duration {
 	return min(pause, r.limits.RetryMax)
 }
 
-// count counts the failure and tells of it, unless it is likely to be over soon.
+// count counts the failure and notifies the claim's owner; of transient errors only once they have lasted notifyAfter.
 func (r *Record) count(f failure) {
 	r.do(CountFailure{Claim: r.attempted, Class: r.class(), Err: f.err})
-	if !f.passing {
-		r.calm()
+	if !f.transient {
+		r.clearTransient()
 		r.notify(f.err)
 		return
 	}
-	if r.held.IsZero() {
-		r.held = r.now
+	if r.transientSince.IsZero() {
+		r.transientSince = r.now
 	}
-	if r.deferred = f.err; !r.now.Before(r.held.Add(notifyAfter)) {
+	if r.deferred = f.err; !r.now.Before(r.transientSince.Add(notifyAfter)) {
 		r.notify(f.err)
 	}
 }
@@ -124,15 +124,15 @@ func (r *Record) count(f failure) {
 func (r *Record) notify(err error) {
 	r.deferred = nil
 	if !r.isWanted() && !r.open {
-		return // nobody reads it
+		return // events on the claim would not be read
 	}
 	r.do(Notify{Claim: r.attempted, Class: r.class(), Err: err})
 }
 
-// calm notes that the claim does not wait for what comes by itself.
-func (r *Record) calm() { r.held, r.deferred = time.Time{}, nil }
+// clearTransient ends a series of transient errors.
+func (r *Record) clearTransient() { r.transientSince, r.deferred = time.Time{}, nil }
 
-// class returns the name of the class that the attempt is made for.
+// class returns the name of the attempt's class.
 func (r *Record) class() string {
 	switch {
 	case r.request != nil:
@@ -143,7 +143,7 @@ func (r *Record) class() string {
 	return request.ClassName(r.attempted)
 }
 
-// reschedule sends the claim back to the scheduler, if that has chosen its node.
+// reschedule returns the claim to the scheduler if a node is selected.
 func (r *Record) reschedule(err error) {
 	node := selectedNode(r.attempted)
 	if node == "" || !r.isWanted() {
@@ -166,7 +166,7 @@ func (e NodeRemoved) apply(r *Record) {
 		r.failures++
 		r.notBefore = r.now.Add(r.pause())
 		r.phase = Waiting
-		if r.again {
+		if r.dirty {
 			r.retry()
 			return
 		}
@@ -175,16 +175,16 @@ func (e NodeRemoved) apply(r *Record) {
 	}
 	r.failures = 0
 	r.claim = withoutNode(r.claim, selectedNode(r.attempted))
-	r.rest(Unselected)
+	r.waitIn(Unselected)
 }
 
-// close ends the request. Lazily says that a PersistentVolume stands for its volume.
+// close ends the request. Lazily says that a PersistentVolume keeps its volume from being forgotten.
 func (r *Record) close(lazily bool) {
 	r.do(EraseJournal{Lazily: lazily})
 	if hasSource(r.request) {
 		r.do(Unprotect{})
 	}
-	r.again = r.again || r.claim.ResourceVersion != r.request.Claim.ResourceVersion
+	r.dirty = r.dirty || r.claim.ResourceVersion != r.request.Claim.ResourceVersion
 	r.request, r.secrets, r.volume, r.saved = nil, nil, nil, nil
 	r.open, r.doubtful, r.recovered, r.prefetched, r.endReason = false, false, false, false, ""
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// Event is what a Record hears of: what watches show, the end of a pause, and the
-// results of actions.
+// Event is an input of a Record: a change that a watch shows, the end of a back-off, or
+// the result of an action.
 type Event interface {
 	fmt.Stringer
 	apply(r *Record)
 }
 
-// Started says that the claim is this provisioner's and that its turn has come.
+// Started begins the first attempt for a claim that is this provisioner's.
 type Started struct{ Claim *v1.PersistentVolumeClaim }
 
 // ClaimChanged shows the claim as a watch does.
@@ -41,7 +41,7 @@ type ClassChanged struct{}
 // Tick says that time has passed.
 type Tick struct{}
 
-// EndRequested says that an operator wants the open request ended whose outcome nobody can prove.
+// EndRequested says that an operator has asked to end the open request, because its outcome can't be determined.
 type EndRequested struct{ Reason string }
 
 // Recovered brings the request that the journal of an earlier process has for the claim.
@@ -52,29 +52,29 @@ type Resolved struct {
 	Verdict Verdict
 	Err     error // why not; nil for Ready, HasVolume and NotNow
 
-	// Request is what is to be asked of the driver, and Secrets goes with it (Ready).
+	// Request and Secrets are what the driver is called with (Ready).
 	Request *request.Request
 	Secrets map[string]string
-	// Refusal is why the driver need not be asked just now (Ready).
+	// Refusal is why the driver is not called now (Ready).
 	Refusal error
 	// Volume is the PersistentVolume that stands for the claim (HasVolume).
 	Volume string
 	// WaitsFor is the object that must change, in the form that Subscribe takes; nil for none that is known (NotYet).
 	WaitsFor any
-	// Passing says that the error ends by itself, and soon.
-	Passing bool
+	// Transient says that the error is expected to end soon without a change of the claim.
+	Transient bool
 }
 
-// Verdict says what came of working out a request.
+// Verdict is the outcome of Resolve.
 type Verdict int
 
 // The verdicts.
 const (
-	// Ready: the driver can be asked.
+	// Ready: the driver can be called.
 	Ready Verdict = iota
-	// Invalid: only another claim or class helps.
+	// Invalid: no volume is possible until the claim or its class changes.
 	Invalid
-	// NotYet: time helps, or a change of an object.
+	// NotYet: a later attempt may succeed.
 	NotYet
 	// NodeUnready: the selected node has no driver yet.
 	NodeUnready
@@ -98,7 +98,7 @@ func (v Verdict) String() string { return verdictNames[v] }
 // VolumeChecked is the result of CheckVolume.
 type VolumeChecked struct {
 	Err error
-	// Wanting says that the claim is there, and that neither this PersistentVolume nor another one is its.
+	// Wanting says that the claim exists and has neither this PersistentVolume nor another one.
 	Wanting bool
 }
 
@@ -113,9 +113,9 @@ type Protected struct {
 
 // Written is the result of WriteJournal.
 type Written struct {
-	Err      error
-	WaitsFor any // as in Resolved
-	Passing  bool
+	Err       error
+	WaitsFor  any // as in Resolved
+	Transient bool
 }
 
 // SecretsRead is the result of ReadSecrets.
@@ -138,7 +138,7 @@ type Answer struct {
 type VolumeSaved struct {
 	Volume *v1.PersistentVolume
 	Err    error
-	// Never says that the API server will not take the PersistentVolume however often it is asked.
+	// Never says that the API server refuses the PersistentVolume for good.
 	Never bool
 }
 
@@ -149,7 +149,7 @@ type ClaimChecked struct{ Gone bool }
 type VolumeDeleted struct {
 	ID  string
 	Err error
-	// Owner is a PersistentVolume that stands for the volume, which was therefore left alone.
+	// Owner is a PersistentVolume that stands for the volume, which was therefore kept.
 	Owner string
 }
 

@@ -581,7 +581,7 @@ func (w *world) resolve(a Resolve) Event {
 	}
 	if w.chance(.3) {
 		verdict := []Verdict{Invalid, NotYet, NodeUnready, NodeGone, NoTopology, NoZone}[w.random.IntN(6)]
-		return Resolved{Verdict: verdict, Err: errChance, Passing: w.random.IntN(2) == 0}
+		return Resolved{Verdict: verdict, Err: errChance, Transient: w.random.IntN(2) == 0}
 	}
 	r := w.requestOf(a.Claim)
 	if w.chance(.1) {

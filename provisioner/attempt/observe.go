@@ -1,6 +1,6 @@
 package attempt
 
-// What the watches tell of, and the passing of time.
+// Events of the watches, of time and of operators.
 
 func (e Started) apply(r *Record) {
 	r.claim = e.Claim
@@ -8,13 +8,13 @@ func (e Started) apply(r *Record) {
 	case r.phase == New, r.phase == Prefetched, r.phase == Waiting, r.phase == Unselected, r.phase == Saved && r.pv == "":
 		r.begin()
 	case r.phase.inAction() && !r.open:
-		r.again = true
+		r.dirty = true
 	}
 }
 
 func (e ClaimChanged) apply(r *Record) {
 	if r.claim != nil && r.claim.ResourceVersion == e.Claim.ResourceVersion {
-		return // a resync, or the event of which the Record was told otherwise
+		return // a resync, or the change is known by Started
 	}
 	r.claim = e.Claim
 	r.changed()
@@ -45,7 +45,7 @@ func (e VolumeSeen) apply(r *Record) {
 	case stands:
 		r.finish(e.Volume)
 	case r.phase.inAction(), r.open:
-		r.pv = e.Volume.Name // somebody else's
+		r.pv = e.Volume.Name // not made by this request
 	case r.phase == Ended:
 	default:
 		r.hasVolume(e.Volume.Name)
@@ -56,7 +56,7 @@ func (e VolumeGone) apply(r *Record) {
 	if r.pv != e.Name {
 		return
 	}
-	r.pv, r.had = "", e.Name
+	r.pv, r.formerPV = "", e.Name
 	if r.phase == Saved {
 		r.changed()
 	}

@@ -12,14 +12,13 @@ import (
 type Outcome int
 
 const (
-	// Finished says that nothing is under way: no volume exists or comes to exist from this request.
+	// Finished says that no volume exists or comes to exist from this request.
 	Finished Outcome = iota
-	// Background says that a volume may exist or be in the making: the same request must be repeated until its end is known.
+	// Background says that a volume may exist or come to exist: the request must be repeated until an answer is final.
 	Background
-	// Unchanged says that the driver was not asked: what held before holds.
+	// Unchanged says that the call was not sent: the outcome of earlier calls holds.
 	Unchanged
-	// Reschedule says that the selected node cannot have the volume and that nothing is under way: the scheduler shall choose
-	// again.
+	// Reschedule is Finished, and says that the selected node can't have the volume: the scheduler is to select another one.
 	Reschedule
 )
 
@@ -34,9 +33,9 @@ func (o Outcome) String() string {
 }
 
 // OutcomeOf says what the error of a CreateVolume call means. A final code says that
-// no volume exists or comes to exist, from earlier calls neither: the driver answers
-// with one only then. It reschedules only if a node was selected and topology is in
-// use: for want of stock, and with the codes that the operator has added.
+// no volume exists or comes to exist, not from earlier calls either. Reschedule is only
+// for claims with a selected node, while topology is in use: for lack of stock, and for
+// the codes that the operator has added.
 func OutcomeOf(err error, notAsked, mayReschedule bool, added []codes.Code) Outcome {
 	if notAsked {
 		return Unchanged
@@ -47,8 +46,8 @@ func OutcomeOf(err error, notAsked, mayReschedule bool, added []codes.Code) Outc
 	}
 	switch s.Code() {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Aborted, codes.Unknown:
-		// CSI: Aborted says that an operation on the volume is pending. The
-		// driver never answers Unknown itself: something in between did.
+		// CSI: Aborted says that an operation on the volume is pending. Unknown
+		// is the answer of an interceptor or a proxy, not of the driver's handler.
 		return Background
 	}
 	if mayReschedule && (s.Code() == codes.ResourceExhausted || slices.Contains(added, s.Code())) {

@@ -2,8 +2,8 @@
 //
 // There is one [Record] per claim. It is a state machine without I/O, without a
 // clock and without locks: [Record.Step] takes one event and returns the actions
-// that follow from it. At most one of these has a result, which is the Record's
-// next event; the others are done and forgotten. A [Table] holds the Records of all
+// that follow from it. At most one of them has a result, which is the Record's
+// next event. A [Table] holds the Records of all
 // claims under one lock.
 //
 // A Record exists from the first event of a claim that concerns the provisioner
@@ -21,14 +21,14 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// Phase is where a Record stands.
+// Phase is the state of a Record.
 type Phase int
 
 // The phases in which a Record waits for an event.
 const (
 	// New is the phase of a Record that has seen no event.
 	New Phase = iota
-	// Prefetched says that the claim's turn has not come; the journal may have its request already.
+	// Prefetched says that the claim's first attempt has not begun; the journal may have its request already.
 	Prefetched
 	// Waiting says that no volume is under way. The next attempt begins when something that the claim depends on changes,
 	// or when its back-off ends.
@@ -84,10 +84,10 @@ type Record struct {
 	limits *Limits
 	phase  Phase
 
-	claim *v1.PersistentVolumeClaim // as last seen; nil if only a PersistentVolume has told of it
-	gone  bool                      // the claim no longer exists
-	pv    string                    // the PersistentVolume that stands for the claim
-	had   string                    // one that stood for it: the API server is asked before another volume is made
+	claim    *v1.PersistentVolumeClaim // as last seen; nil if only a PersistentVolume has told of it
+	gone     bool                      // the claim no longer exists
+	pv       string                    // the PersistentVolume that stands for the claim
+	formerPV string                    // one that stood for it: the API server is asked before another volume is made
 
 	attempted *v1.PersistentVolumeClaim // the claim as the attempt began with it
 	began     time.Time                 // when it began
@@ -98,56 +98,55 @@ type Record struct {
 	cause     error                // why the attempt fails, while an action finds out what follows from that
 	saved     *v1.PersistentVolume // seen to stand for the volume while an action was under way
 
-	prefetched bool // the journal may have a request of a claim whose turn has not come
+	prefetched bool // the journal may have a request from before the claim's first attempt
 	mayExist   bool // a call may have made a volume of the claim's name, or there has been one
 	doubtful   bool // an earlier call of this request may have made the volume
 	recovered  bool // the request is from the journal of an earlier process
 
 	endReason string // why an operator wants the open request ended; empty if nobody does
 
-	again      bool // something has changed while an action was under way
-	failures   int  // since the last attempt that ended without one
-	notBefore  time.Time
-	subscribed bool
-	unplaced   *Unplaced
-	node       string    // that has had no zone for the claim
-	nodeSince  time.Time // since when
-	held       time.Time // since when the claim waits for what comes by itself; zero: it doesn't
-	deferred   error     // why, until its owner is notified
+	dirty          bool // something has changed while an action was under way
+	failures       int  // since the last attempt that ended without one
+	notBefore      time.Time
+	subscribed     bool
+	unplaced       *Unplaced
+	node           string    // that has had no zone for the claim
+	nodeSince      time.Time // since when
+	transientSince time.Time // since when attempts fail by transient errors; zero: the last one did not
+	deferred       error     // the last of them, until the claim's owner is notified
 
 	now     time.Time // of the event
 	actions []Action  // that it has led to
 }
 
-// Limits are the durations and codes that decisions depend on.
+// Limits are the durations and gRPC codes that decisions depend on.
 type Limits struct {
 	// RetryStart and RetryMax bound the pause between two attempts, which doubles with every failure.
 	RetryStart, RetryMax time.Duration
-	// NodeGrace is for how long a selected node may be without the driver.
+	// NodeGrace is how long a selected node may be without the driver.
 	NodeGrace time.Duration
 	// RescheduleCodes are gRPC codes that send a claim to another node, besides ResourceExhausted.
 	RescheduleCodes []codes.Code
-	// LeadingSince returns since when this process provisions alone; zero: it doesn't.
+	// LeadingSince returns when this process began to lead; zero: it doesn't lead.
 	LeadingSince func() time.Time
 }
 
 const (
-	// longestDoubt is the longest pause before the driver is asked again whether it has made a volume.
-	longestDoubt = 20 * time.Second
-	// notifyAfter is how long a claim waits for what comes by itself before its owner is notified: a driver is back sooner from a
-	// restart or an upgrade.
+	// maxDoubtfulPause bounds the back-off while the driver answers that the operation is pending.
+	maxDoubtfulPause = 20 * time.Second
+	// notifyAfter is how long transient errors last before the claim's owner is notified: a restart or an upgrade of the driver
+	// takes less.
 	notifyAfter = 15 * time.Second
-	// checkSavedEvery is how often it is looked whether a claim that isn't bound still has its PersistentVolume, lest a missed
-	// event leave it without one for ever.
-	checkSavedEvery = 15 * time.Minute
-	// clockSkew is more than the clocks of two nodes are apart that keep time.
-	clockSkew = 2 * time.Second
+	// checkSavedInterval is how often a claim that isn't bound is checked for its PersistentVolume, in case an event was missed.
+	checkSavedInterval = 15 * time.Minute
+	// maxClockSkew bounds the difference between the synchronized clocks of two nodes.
+	maxClockSkew = 2 * time.Second
 )
 
-// NewRecord returns the Record of a claim of which no event has come.
+// NewRecord returns a Record that has seen no event.
 func NewRecord(limits *Limits) *Record { return &Record{limits: limits} }
 
-// Phase returns where the Record stands.
+// Phase returns the Record's phase.
 func (r *Record) Phase() Phase { return r.phase }
 
 // IsOpen says whether a volume may be under way for the claim: the journal may have its request.
@@ -167,9 +166,9 @@ func (r *Record) Request() *request.Request {
 // Unplaced says what topology change may help the claim; nil for none.
 func (r *Record) Unplaced() *Unplaced { return r.unplaced }
 
-// Step takes an event at the given time and returns what is to be done, in this
-// order. The last action may have a result, which is to be the Record's next event but
-// for those of the watches; until then no other action with a result is returned.
+// Step takes an event at the given time and returns the actions to do, in this order.
+// The last one may have a result, which must be the Record's next event apart from those
+// of the watches; no other action with a result is returned until then.
 func (r *Record) Step(e Event, now time.Time) []Action {
 	r.now, r.actions = now, nil
 	e.apply(r)
@@ -178,7 +177,7 @@ func (r *Record) Step(e Event, now time.Time) []Action {
 	return actions
 }
 
-// steps takes several events. While an action is under way they lead to none with a result.
+// steps takes several events.
 func (r *Record) steps(events []Event, now time.Time) (actions []Action) {
 	for _, e := range events {
 		actions = append(actions, r.Step(e, now)...)
@@ -195,18 +194,18 @@ func (r *Record) act(phase Phase, a Action) {
 	r.do(a)
 }
 
-// isWanted says whether the claim, as last seen, is without a volume and is to get one.
+// isWanted says whether the claim, as last seen, needs a volume.
 func (r *Record) isWanted() bool {
 	return !r.gone && r.claim != nil && r.claim.DeletionTimestamp == nil && r.claim.Spec.VolumeName == ""
 }
 
-// changed notes that the claim is another one now.
+// changed decides what a change of the claim means.
 func (r *Record) changed() {
 	switch {
 	case r.open, r.phase == Ended:
 		// the request stays what it is
 	case r.phase.inAction():
-		r.again = true
+		r.dirty = true
 	case r.phase == Saved && r.claim == nil && !r.gone:
 		// it has not been seen yet
 	case !r.isWanted():
@@ -221,11 +220,11 @@ func (r *Record) changed() {
 	}
 }
 
-// wake notes that something has changed that the claim may wait for.
+// wake retries, since something has changed that the claim may wait for.
 func (r *Record) wake() {
 	switch {
 	case r.phase.inAction():
-		r.again = true
+		r.dirty = true
 	case r.phase == Waiting, r.phase == Doubtful, r.phase == Unsaved:
 		r.retry()
 	}
@@ -233,21 +232,21 @@ func (r *Record) wake() {
 
 // retry makes the next attempt of a Record that waits.
 func (r *Record) retry() {
-	r.again = false
+	r.dirty = false
 	switch r.phase {
 	case Doubtful:
 		r.repeat()
 	case Unsaved:
 		r.save()
 	case Saved:
-		r.had, r.pv = r.pv, ""
+		r.formerPV, r.pv = r.pv, ""
 		r.begin()
 	default:
 		r.begin()
 	}
 }
 
-// tick looks whether a pause is over.
+// tick retries if the back-off is over.
 func (r *Record) tick() {
 	if r.phase.inAction() {
 		return
@@ -264,43 +263,43 @@ func (r *Record) tick() {
 	case !r.now.Before(r.notBefore):
 		r.retry()
 		return
-	case r.deferred != nil && !r.now.Before(r.held.Add(notifyAfter)):
+	case r.deferred != nil && !r.now.Before(r.transientSince.Add(notifyAfter)):
 		r.notify(r.deferred)
 	}
 	r.requeue()
 }
 
-// requeue asks for a tick when the next pause ends.
+// requeue asks for a tick at the end of the back-off, or when the owner is to be notified.
 func (r *Record) requeue() {
 	next := r.notBefore
-	if tell := r.held.Add(notifyAfter); r.deferred != nil && tell.Before(next) {
-		next = tell
+	if due := r.transientSince.Add(notifyAfter); r.deferred != nil && due.Before(next) {
+		next = due
 	}
 	r.do(RequeueAfter{next.Sub(r.now)})
 }
 
-// end forgets the claim.
+// end leaves nothing to do.
 func (r *Record) end() {
-	r.again = false
-	r.rest(Ended)
+	r.dirty = false
+	r.waitIn(Ended)
 }
 
-// rest waits in a phase without a back-off, unless something has changed meanwhile.
-func (r *Record) rest(p Phase) {
+// waitIn waits for an event in the phase, unless something has changed meanwhile.
+func (r *Record) waitIn(p Phase) {
 	r.phase = p
 	r.unplaced = nil
 	r.request, r.secrets = nil, nil
 	r.unsubscribe()
-	r.calm()
+	r.clearTransient()
 	r.dropPrefetched()
 	r.endAsRequested()
-	if r.again {
-		r.again = false
+	if r.dirty {
+		r.dirty = false
 		r.changed()
 	}
 }
 
-// dropPrefetched deletes a request that was written ahead of its turn.
+// dropPrefetched deletes a prefetched request.
 func (r *Record) dropPrefetched() {
 	if r.prefetched {
 		r.prefetched = false

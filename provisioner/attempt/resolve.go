@@ -6,18 +6,18 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// How an attempt begins: what to ask for, and whether to ask.
+// The begin of an attempt: from the claim to a request in the journal.
 
 // Unplaced is a claim that has no zone because of its selected node, or because of
 // all nodes.
 type Unplaced struct{ Node string } // empty: a change of any node may help
 
-// begin makes an attempt.
+// begin begins an attempt.
 func (r *Record) begin() {
-	r.again = false
+	r.dirty = false
 	r.attempted, r.began = r.claim, r.now
-	if r.had != "" {
-		r.act(CheckingVolume, CheckVolume{Claim: r.claim, Name: r.had})
+	if r.formerPV != "" {
+		r.act(CheckingVolume, CheckVolume{Claim: r.claim, Name: r.formerPV})
 		return
 	}
 	r.act(Resolving, Resolve{Claim: r.claim})
@@ -25,19 +25,19 @@ func (r *Record) begin() {
 
 func (e VolumeChecked) apply(r *Record) {
 	switch {
-	case r.isNeedless():
+	case r.endIfUnneeded():
 	case e.Err != nil:
 		r.fail(failure{err: e.Err})
 	case e.Wanting:
-		r.had, r.mayExist, r.attempted = "", true, r.claim
+		r.formerPV, r.mayExist, r.attempted = "", true, r.claim
 		r.act(Resolving, Resolve{Claim: r.claim})
 	default:
-		r.hasVolume(r.had) // or the claim is gone or bound, which its watch is about to show
+		r.hasVolume(r.formerPV) // or the claim is gone or bound, which its watch is about to show
 	}
 }
 
-// isNeedless ends an attempt of which nothing has left this process if the claim needs no volume any more.
-func (r *Record) isNeedless() bool {
+// endIfUnneeded ends an attempt without side effects so far if the claim needs no volume any more, and says whether it has.
+func (r *Record) endIfUnneeded() bool {
 	switch {
 	case !r.isWanted():
 		r.end()
@@ -51,7 +51,7 @@ func (r *Record) isNeedless() bool {
 
 func (e Resolved) apply(r *Record) {
 	r.unplaced = nil
-	if r.isNeedless() {
+	if r.endIfUnneeded() {
 		return
 	}
 	if e.Verdict != NodeGone && e.Verdict != NodeUnready {
@@ -64,35 +64,35 @@ func (e Resolved) apply(r *Record) {
 	case HasVolume:
 		r.hasVolume(e.Volume)
 	case NotNow:
-		r.rest(Unselected)
+		r.waitIn(Unselected)
 	case NoTopology:
 		r.unplaced = &Unplaced{}
 		r.fail(failure{err: e.Err})
 	case NodeGone:
-		r.missesNode()
+		r.noteUnplaced()
 		r.cause = e.Err
 		r.act(CheckingNode, CheckNode{Name: r.node})
 	case NodeUnready:
-		if r.missesNode() < r.limits.NodeGrace {
-			r.fail(failure{err: e.Err, passing: true})
+		if r.noteUnplaced() < r.limits.NodeGrace {
+			r.fail(failure{err: e.Err, transient: true})
 			return
 		}
 		r.reschedule(e.Err)
 	case NoZone:
 		r.reschedule(e.Err)
 	case Invalid:
-		r.fail(failure{err: e.Err, hopeless: true})
+		r.fail(failure{err: e.Err, permanent: true})
 	case NotYet:
-		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor, passing: e.Passing})
+		r.fail(failure{err: e.Err, waitsFor: e.WaitsFor, transient: e.Transient})
 	}
 }
 
-// missesNode notes that the selected node has no zone for the claim, and returns for how long that has been so.
-func (r *Record) missesNode() time.Duration {
+// noteUnplaced records that the selected node has no zone for the claim, and returns for how long.
+func (r *Record) noteUnplaced() time.Duration {
 	node := selectedNode(r.attempted)
 	if r.node != node {
 		r.node, r.nodeSince = node, r.now
-		r.calm()
+		r.clearTransient()
 	}
 	r.unplaced = &Unplaced{Node: node}
 	return r.now.Sub(r.nodeSince)
@@ -100,7 +100,7 @@ func (r *Record) missesNode() time.Duration {
 
 func (e NodeChecked) apply(r *Record) {
 	err := r.cause
-	if r.isNeedless() {
+	if r.endIfUnneeded() {
 		return
 	}
 	if !e.Gone && r.now.Sub(r.nodeSince) < r.limits.NodeGrace {
@@ -110,7 +110,7 @@ func (e NodeChecked) apply(r *Record) {
 	r.reschedule(err)
 }
 
-// ask goes on with a request, unless the driver would refuse it.
+// ask continues with a request, unless the driver has just refused it.
 func (r *Record) ask(refusal error) {
 	switch {
 	case refusal != nil:
@@ -123,13 +123,13 @@ func (r *Record) ask(refusal error) {
 	}
 }
 
-// write has the journal keep the request before the driver hears of it, so that no crash can make anybody forget a volume.
+// write writes the request to the journal before the driver is called, so that no crash loses a volume.
 func (r *Record) write() {
 	r.open = true
 	r.act(Journaling, WriteJournal{Request: r.request})
 }
 
-// outOfStock ends an attempt for which there is no volume to be had where the claim may be.
+// outOfStock ends an attempt for which no volume is available in the request's zones.
 func (r *Record) outOfStock(asked *request.Request, err error) {
 	if !asked.MayReschedule() {
 		r.fail(failure{err: err})

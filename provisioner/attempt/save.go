@@ -8,7 +8,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// How a volume gets its PersistentVolume.
+// From a volume to its PersistentVolume.
 
 func (r *Record) save() {
 	r.act(Saving, SaveVolume{Request: r.request, Volume: r.volume})
@@ -26,8 +26,8 @@ func (e VolumeSaved) apply(r *Record) {
 	}
 }
 
-// A volume is kept while its claim exists, for it may be the only one that the claim
-// can get: only once nobody asks for it any more is it deleted.
+// A volume that can't be saved is kept while its claim exists: it may be the only one
+// that the claim can get.
 func (e ClaimChecked) apply(r *Record) {
 	if !e.Gone {
 		r.fail(failure{err: r.cause})
@@ -54,7 +54,7 @@ func (e VolumeDeleted) apply(r *Record) {
 	r.fail(failure{err: err})
 }
 
-// finish ends an attempt by the PersistentVolume that stands for its volume.
+// finish ends an attempt whose volume has a PersistentVolume.
 func (r *Record) finish(pv *v1.PersistentVolume) {
 	if r.recovered || r.gone || r.claim.DeletionTimestamp != nil {
 		r.do(CountLeak{})
@@ -68,15 +68,15 @@ func (r *Record) finish(pv *v1.PersistentVolume) {
 	r.hasVolume(pv.Name)
 }
 
-// hasVolume rests until the claim is bound to the PersistentVolume that stands for it.
+// hasVolume waits until the claim is bound to its PersistentVolume.
 func (r *Record) hasVolume(pv string) {
 	if r.claim != nil && !r.isWanted() || r.gone {
 		r.end()
 		return
 	}
-	r.pv, r.had = pv, ""
-	r.rest(Saved)
-	r.notBefore = r.now.Add(checkSavedEvery)
+	r.pv, r.formerPV = pv, ""
+	r.waitIn(Saved)
+	r.notBefore = r.now.Add(checkSavedInterval)
 	r.requeue()
 }
 

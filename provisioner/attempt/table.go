@@ -9,25 +9,25 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// Table holds the Records of all claims. Whoever hears of a claim posts an event; a
-// worker that takes the claim up gets the actions that the events so far lead to, and
-// posts the result of the last one. It is safe for concurrent use, but for Next and
-// Result of one claim, which a queue must keep apart.
+// Table holds the Records of all claims. Events are posted to it; a worker gets the
+// actions that follow from a claim's events, and passes the result of the last one
+// back. It is safe for concurrent use, except that a queue must serialize Next and Result
+// of one claim.
 type Table struct {
 	limits *Limits
 	ready  func(types.UID)
 
 	mu       sync.Mutex
 	records  map[types.UID]*entry
-	unplaced map[string]map[types.UID]struct{} // claims by the node whose change may help; empty: any node's
+	unplaced map[string]map[types.UID]struct{} // claims by the node whose change may help; empty: any node
 	since    time.Time
 }
 
 type entry struct {
 	record   *Record
 	inbox    []Event
-	working  bool      // from Next to Done: actions of the Record may not be done yet
-	unplaced *Unplaced // as it is filed
+	working  bool      // between Next and Done: actions of the Record may be under way
+	unplaced *Unplaced // as Table.unplaced has it
 }
 
 // take empties the inbox and returns its events, and a last one.
@@ -38,14 +38,14 @@ func (e *entry) take(last Event) []Event {
 }
 
 // NewTable returns a Table without Records. ready is called for each claim that has
-// events or whose pause is over, and returns at once; limits.LeadingSince is the Table's.
+// events, and must not block; the Table sets limits.LeadingSince.
 func NewTable(limits Limits, ready func(claim types.UID)) *Table {
 	t := &Table{limits: &limits, ready: ready, records: map[types.UID]*entry{}, unplaced: map[string]map[types.UID]struct{}{}}
-	limits.LeadingSince = func() time.Time { return t.since } // t.mu is held by who steps a Record
+	limits.LeadingSince = func() time.Time { return t.since } // t.mu is held while a Record steps
 	return t
 }
 
-// Lead notes that no other process provisions from now on.
+// Lead says that this process leads from now on.
 func (t *Table) Lead(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,9 +78,8 @@ func (t *Table) post(claim types.UID, e Event, begin bool) bool {
 	return ok
 }
 
-// Next takes all events of a claim and returns what is to be done. Its pause may be
-// over as well: the queue hands a claim out once for both. Done follows when all is
-// done, that which Result returns, too.
+// Next takes all events of a claim and a Tick, and returns the actions to do. The caller
+// calls Done once they are done, and those that Result returns.
 func (t *Table) Next(claim types.UID, now time.Time) []Action {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +89,7 @@ func (t *Table) Next(claim types.UID, now time.Time) []Action {
 	}
 	at.working = true
 	actions := at.record.steps(at.take(Tick{}), now)
-	t.file(claim, at)
+	t.index(claim, at)
 	return actions
 }
 
@@ -99,8 +98,8 @@ func (t *Table) Result(claim types.UID, e Event, now time.Time) []Action {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.records[claim]
-	actions := at.record.steps(at.take(e), now) // what has happened meanwhile comes first
-	t.file(claim, at)
+	actions := at.record.steps(at.take(e), now) // events from before the result come first
+	t.index(claim, at)
 	return actions
 }
 
@@ -110,12 +109,12 @@ func (t *Table) Done(claim types.UID) {
 	defer t.mu.Unlock()
 	if at, ok := t.records[claim]; ok {
 		at.working = false
-		t.file(claim, at)
+		t.index(claim, at)
 	}
 }
 
-// file brings what is known of all Records up to date. t.mu is held.
-func (t *Table) file(claim types.UID, at *entry) {
+// index updates the claims by node, and drops a Record that has ended. t.mu is held.
+func (t *Table) index(claim types.UID, at *entry) {
 	unplaced := at.record.Unplaced()
 	ended := at.record.Phase() == Ended && len(at.inbox) == 0 && !at.working
 	if at.unplaced != nil && (ended || unplaced == nil || *unplaced != *at.unplaced) {
@@ -153,9 +152,9 @@ func (t *Table) ClassChanged(class string) {
 	t.wake(t.claims(func(r *Record) bool { return r.class() == class }), ClassChanged{})
 }
 
-// DriverBack wakes the claims whose last attempt has failed for want of the driver.
+// DriverBack wakes the claims that may wait for the driver.
 func (t *Table) DriverBack() {
-	t.wake(t.claims(func(r *Record) bool { return !r.held.IsZero() || r.open }), Woken{})
+	t.wake(t.claims(func(r *Record) bool { return !r.transientSince.IsZero() || r.open }), Woken{})
 }
 
 func (t *Table) claims(which func(*Record) bool) []types.UID {
@@ -176,7 +175,7 @@ func (t *Table) wake(claims []types.UID, e Event) {
 	}
 }
 
-// Phase returns where the claim's Record stands, New for a claim that has none.
+// Phase returns the phase of the claim's Record, New for a claim that has none.
 func (t *Table) Phase(claim types.UID) Phase {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +185,7 @@ func (t *Table) Phase(claim types.UID) Phase {
 	return New
 }
 
-// IsSettled says whether no volume is under way for the claim, and all is done that follows from that.
+// IsSettled says whether no volume is under way for the claim, and no action either.
 func (t *Table) IsSettled(claim types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -53,7 +53,7 @@ func TestAChangeWakesThoseThatItMayHelp(t *testing.T) {
 	q.start("on-2", "slow", "node-2", Resolved{Verdict: NodeUnready, Err: err})
 	q.start("nowhere", "slow", "node-2", Resolved{Verdict: NoTopology, Err: err})
 	q.start("not-ours", "fast", "", Resolved{Verdict: NotNow})
-	q.start("away", "slow", "node-2", Resolved{Verdict: NotYet, Err: err, Passing: true})
+	q.start("away", "slow", "node-2", Resolved{Verdict: NotYet, Err: err, Transient: true})
 	for what, c := range map[string]struct {
 		do   func()
 		want []types.UID

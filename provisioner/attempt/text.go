@@ -9,7 +9,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// Events and actions as they stand in logs and transcripts. Secrets never do.
+// The text of events and actions in logs and transcripts, without secrets.
 
 // words joins a name and what is not empty.
 func words(name string, more ...string) string {
@@ -61,7 +61,7 @@ func (Tick) String() string           { return "Tick" }
 func (e EndRequested) String() string { return "EndRequested" }
 func (e Recovered) String() string    { return words("Recovered", named(e.Request)) }
 func (e Resolved) String() string {
-	return words("Resolved", e.Verdict.String(), e.Volume, quoted(errors.Join(e.Err, e.Refusal)), waits(e.WaitsFor), when("passing", e.Passing))
+	return words("Resolved", e.Verdict.String(), e.Volume, quoted(errors.Join(e.Err, e.Refusal)), waits(e.WaitsFor), when("transient", e.Transient))
 }
 func (e VolumeChecked) String() string {
 	return words("VolumeChecked", when("wanting", e.Wanting), quoted(e.Err))
@@ -69,7 +69,7 @@ func (e VolumeChecked) String() string {
 func (e NodeChecked) String() string { return words("NodeChecked", when("gone", e.Gone)) }
 func (e Protected) String() string   { return words("Protected", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Written) String() string {
-	return words("Written", quoted(e.Err), waits(e.WaitsFor), when("passing", e.Passing))
+	return words("Written", quoted(e.Err), waits(e.WaitsFor), when("transient", e.Transient))
 }
 func (e SecretsRead) String() string { return words("SecretsRead", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Answer) String() string {

@@ -43,9 +43,9 @@ import (
 //
 //	ClaimChanged [deleting] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
 //	VolumeSeen PV [foreign] [deleting] [finalizer], VolumeGone PV
-//	Resolved VERDICT [PV] [err="..."] [waits-for=OBJECT] [passing] an error with Ready is why the driver need not be asked
+//	Resolved VERDICT [PV] [err="..."] [waits-for=OBJECT] [transient] an error with Ready is why the driver need not be asked
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
-//	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [passing]
+//	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [transient]
 //	Answer ID [size=BYTES]                                         20 are asked for
 //	Answer [code=CODE] [err="..."] [not-asked]                     neither: a volume without an ID
 //	VolumeSaved PV [deleting] [finalizer], VolumeSaved err="..." [never]
@@ -79,17 +79,17 @@ func TestTranscripts(t *testing.T) {
 
 func TestTranscriptsWithMistakesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"Started":                                "no claim",
-		"claim\nBegun":                           "unknown event",
-		"claim\nStarted soon":                    "unknown word",
-		"claim green":                            "unknown word",
-		"claim codes=Sometimes":                  "unknown code",
-		"claim\nWritten":                         "no result of New",
-		"claim\nStarted\nResolved Perhaps":       "unknown verdict",
-		"claim\nStarted\nResolved Ready err=no":  `unknown word "err=no"`,
-		"claim\nStarted\n+soon":                  "invalid duration",
-		"claim\nStarted\nAnswer d-1":             "no result of Resolving",
-		"claim\nStarted\nResolved Ready passing": "", // is understood
+		"Started":                                  "no claim",
+		"claim\nBegun":                             "unknown event",
+		"claim\nStarted soon":                      "unknown word",
+		"claim green":                              "unknown word",
+		"claim codes=Sometimes":                    "unknown code",
+		"claim\nWritten":                           "no result of New",
+		"claim\nStarted\nResolved Perhaps":         "unknown verdict",
+		"claim\nStarted\nResolved Ready err=no":    `unknown word "err=no"`,
+		"claim\nStarted\n+soon":                    "invalid duration",
+		"claim\nStarted\nAnswer d-1":               "no result of Resolving",
+		"claim\nStarted\nResolved Ready transient": "", // is understood
 	} {
 		_, _, err := play("story.txt", text)
 		at := fmt.Sprintf("story.txt:%d: ", 1+strings.Count(text, "\n"))
@@ -354,7 +354,7 @@ func (s *scenario) event(name string, a *arguments) (Event, error) {
 	case "Protected":
 		return Protected{Err: a.err(), WaitsFor: a.object()}, nil
 	case "Written":
-		return Written{Err: a.err(), WaitsFor: a.object(), Passing: a.has("passing")}, nil
+		return Written{Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient")}, nil
 	case "SecretsRead":
 		return SecretsRead{Err: a.err(), WaitsFor: a.object(), Secrets: s.secretValues()}, nil
 	case "Answer":
@@ -377,7 +377,7 @@ func (s *scenario) resolved(a *arguments) (Event, error) {
 	if verdict < 0 {
 		return nil, fmt.Errorf("unknown verdict %q", name)
 	}
-	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), Passing: a.has("passing")}
+	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient")}
 	switch verdict {
 	case Ready:
 		e.Request, e.Secrets, e.Refusal, e.Err = s.request(), s.secretValues(), e.Err, nil
