@@ -27,49 +27,47 @@ const (
 	// volumeNameKey is the key of a listed volume's context that holds its CSI
 	// volume name.
 	volumeNameKey = "csi.alibabacloud.com/volume-name"
-	// sightHorizon is how long a volume may stay out of the driver's sight
-	// after it was made.
-	sightHorizon = 60 * time.Second
+	// visibilityDelay bounds the time after which ListVolumes shows a new volume.
+	visibilityDelay = 60 * time.Second
 )
 
-// Audit is what disks, PersistentVolumes and journal say of each other.
+// Audit is the result of a comparison of disks, PersistentVolumes and journal.
 type Audit struct {
-	Cluster  string // whose disks were looked at
+	Cluster  string // whose disks were compared
 	Disks    int    // of the cluster
 	Volumes  int    // PersistentVolumes of the driver
 	Others   int    // disks of other clusters, or of none
 	Findings []Finding
 }
 
-// Finding is something that stands alone.
+// Finding is something without its counterpart.
 type Finding struct {
 	What  FindingKind
 	ID    string // of the disk, or the CSI volume name if nobody knows the disk
-	About string // for people
+	About string // a description
 }
 
-// FindingKind says what stands alone.
+// FindingKind says what has no counterpart.
 type FindingKind string
 
-// The kinds of findings. UnderWay needs nobody: the provisioner is at it.
+// The kinds of findings. UnderWay needs no action: the provisioner repeats the request.
 const (
 	DiskWithoutVolume FindingKind = "disk without PersistentVolume"
 	VolumeWithoutDisk FindingKind = "PersistentVolume without disk"
 	UnderWay          FindingKind = "under way"
 )
 
-// Clean says whether nobody has anything to do.
+// Clean says whether no finding needs an action.
 func (a Audit) Clean() bool {
 	return !slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.What != UnderWay })
 }
 
-// RunAudit holds the driver's disks against the cluster's PersistentVolumes
-// and the journal. It changes nothing. Without a cluster's ID it takes that of
-// the disks that PersistentVolumes stand for. Config needs DriverName,
-// Namespace, Timeout and DriverListsVolumes.
+// RunAudit compares the driver's disks with the cluster's PersistentVolumes and the
+// journal, and changes nothing. If cluster is empty it is that of the PersistentVolumes'
+// disks. Config needs DriverName, Namespace, Timeout and DriverListsVolumes.
 func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, driver Driver, cluster string) (Audit, error) {
 	if !config.DriverListsVolumes {
-		return Audit{}, fmt.Errorf("driver %s lists no volumes, so nothing can be held against them", config.DriverName)
+		return Audit{}, fmt.Errorf("driver %s does not list volumes, so there is nothing to compare", config.DriverName)
 	}
 	before, err := volumesOfDriver(ctx, client, config.DriverName)
 	if err != nil {
@@ -90,13 +88,13 @@ func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, d
 	if err != nil {
 		return Audit{}, err
 	}
-	return audit(evidence{cluster: cluster, before: before, after: after, disks: disks, requests: requests, now: time.Now()})
+	return audit(auditInput{cluster: cluster, before: before, after: after, disks: disks, requests: requests, now: time.Now()})
 }
 
-// evidence is what an audit has read, in this order: the PersistentVolumes, the
-// disks, the journal, the PersistentVolumes again. So whatever is made or
-// deleted meanwhile is in one of them.
-type evidence struct {
+// auditInput is what an audit has read, in this order: the PersistentVolumes, the disks,
+// the journal, the PersistentVolumes again. So it includes what was made or deleted
+// meanwhile.
+type auditInput struct {
 	cluster       string
 	before, after []v1.PersistentVolume
 	disks         []*csi.ListVolumesResponse_Entry
@@ -104,10 +102,10 @@ type evidence struct {
 	now           time.Time
 }
 
-// audit draws the conclusions.
-func audit(e evidence) (Audit, error) {
+// audit compares.
+func audit(e auditInput) (Audit, error) {
 	if len(e.disks) == 0 && len(e.before) > 0 {
-		return Audit{}, errors.New("the driver lists no disk at all, though there are PersistentVolumes: its credentials may not let it see any")
+		return Audit{}, errors.New("the driver lists no disk, although there are PersistentVolumes: its credentials may not be allowed to list disks")
 	}
 	handles := map[string]bool{}
 	for _, pv := range slices.Concat(e.before, e.after) {
@@ -121,7 +119,7 @@ func audit(e evidence) (Audit, error) {
 	underWay := map[string]bool{}
 	for _, o := range e.requests {
 		if slices.ContainsFunc(slices.Concat(e.before, e.after), func(pv v1.PersistentVolume) bool { return o.IsSavedAs(&pv) }) {
-			continue // it has ended, and leaves the journal with the next write
+			continue // it has ended, and the next write deletes it from the journal
 		}
 		underWay[o.Create.Name] = true
 		a.Findings = append(a.Findings, Finding{UnderWay, o.Create.Name, "for claim " + o.Claim.Namespace + "/" + o.Claim.Name})
@@ -140,7 +138,7 @@ func audit(e evidence) (Audit, error) {
 		a.Disks++
 	}
 	for _, pv := range e.before {
-		settled := e.now.Sub(pv.CreationTimestamp.Time) > sightHorizon
+		settled := e.now.Sub(pv.CreationTimestamp.Time) > visibilityDelay
 		if settled && !listed[pv.Spec.CSI.VolumeHandle] && slices.ContainsFunc(e.after, func(o v1.PersistentVolume) bool { return o.UID == pv.UID }) {
 			a.Findings = append(a.Findings, Finding{VolumeWithoutDisk, pv.Spec.CSI.VolumeHandle, describeVolume(pv)})
 		}
@@ -149,9 +147,8 @@ func audit(e evidence) (Audit, error) {
 	return a, nil
 }
 
-// clusterOf returns the cluster asked for, or else the one of the disks that
-// PersistentVolumes stand for.
-func (e evidence) clusterOf(handles map[string]bool) (string, error) {
+// clusterOf returns the given cluster, or else that of the disks with these volume handles.
+func (e auditInput) clusterOf(handles map[string]bool) (string, error) {
 	if e.cluster != "" {
 		return e.cluster, nil
 	}
@@ -163,26 +160,26 @@ func (e evidence) clusterOf(handles map[string]bool) (string, error) {
 	}
 	switch len(seen) {
 	case 0:
-		return "", errors.New("no PersistentVolume's disk tells its cluster; name it with --cluster-id, as the driver's flag does")
+		return "", errors.New("no disk of a PersistentVolume has a cluster ID; set --cluster-id to that of the driver")
 	case 1:
 		return seen[0], nil
 	}
 	slices.Sort(seen)
-	return "", fmt.Errorf("the PersistentVolumes' disks are of clusters %s; name yours with --cluster-id, as the driver's flag does", strings.Join(seen, ", "))
+	return "", fmt.Errorf("the PersistentVolumes' disks are of clusters %s; set --cluster-id to that of the driver", strings.Join(seen, ", "))
 }
 
-// describe says what a disk is, and who has it.
+// describe returns a disk's type, size, zones, name and nodes.
 func describe(entry *csi.ListVolumesResponse_Entry) string {
 	volume := entry.GetVolume()
-	words := []string{volume.GetVolumeContext()["type"], resource.NewQuantity(volume.GetCapacityBytes(), resource.BinarySI).String()}
+	parts := []string{volume.GetVolumeContext()["type"], resource.NewQuantity(volume.GetCapacityBytes(), resource.BinarySI).String()}
 	for _, term := range volume.GetAccessibleTopology() {
-		words = append(words, topology.ZoneOfTerm(term))
+		parts = append(parts, topology.ZoneOfTerm(term))
 	}
-	words = append(words, "made as "+volume.GetVolumeContext()[volumeNameKey])
+	parts = append(parts, "made as "+volume.GetVolumeContext()[volumeNameKey])
 	if nodes := entry.GetStatus().GetPublishedNodeIds(); len(nodes) > 0 {
-		words = append(words, "attached to "+strings.Join(nodes, " and "))
+		parts = append(parts, "attached to "+strings.Join(nodes, " and "))
 	}
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }
 
 func describeVolume(pv v1.PersistentVolume) string {
@@ -218,7 +215,7 @@ func listAll(ctx context.Context, driver Driver, timeout time.Duration) ([]*csi.
 	}
 }
 
-// Print writes the audit for people.
+// Print writes the audit as text.
 func (a Audit) Print(out io.Writer) error {
 	fmt.Fprintf(out, "cluster %s: %d disks, %d PersistentVolumes; %d disks are of other clusters or of none\n", a.Cluster, a.Disks, a.Volumes, a.Others)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -32,7 +32,7 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 	gone, late := *testVolume("d-gone", made(time.Hour)), *testVolume("d-late", made(time.Second))
 	o, ended := requestFor(t, 1), requestFor(t, 2)
 	kept.Annotations[request.AnnVolumeName] = ended.Create.Name // its order is still in the journal
-	got, err := audit(evidence{
+	got, err := audit(auditInput{
 		now:    now,
 		before: []v1.PersistentVolume{kept, lost, young, gone},
 		disks: []*csi.ListVolumesResponse_Entry{
@@ -80,7 +80,7 @@ func TestAnAuditThatCannotKnowSaysSo(t *testing.T) {
 		"no cluster":   {[]*csi.ListVolumesResponse_Entry{listed("d-1", "", "a")}, "--cluster-id"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := audit(evidence{before: pv, after: pv, disks: c.disks}); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := audit(auditInput{before: pv, after: pv, disks: c.disks}); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want it to say %q", err, c.says)
 			}
 		})
@@ -94,7 +94,7 @@ func TestAnAuditReadsAndChangesNothing(t *testing.T) {
 	}
 	driver := &scriptedDriver{listed: []string{"1", "2"}}
 	config := testConfig()
-	if _, err := RunAudit(t.Context(), config, api, driver, ""); err == nil || !strings.Contains(err.Error(), "lists no volumes") {
+	if _, err := RunAudit(t.Context(), config, api, driver, ""); err == nil || !strings.Contains(err.Error(), "does not list volumes") {
 		t.Errorf("got %v", err)
 	}
 	config.DriverListsVolumes, config.Namespace = true, "kube-system"

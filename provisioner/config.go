@@ -20,17 +20,17 @@ type Config struct {
 	request.Options
 
 	Timeout    time.Duration // of one call to the driver
-	RetryStart time.Duration // first wait after a failure; doubles with each one
-	RetryMax   time.Duration // longest wait between two attempts
+	RetryStart time.Duration // back-off after a first failure; doubles with each one
+	RetryMax   time.Duration // longest back-off
 	Workers    int           // claims, and volumes, worked on at the same time
 
 	SupportsTopology bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
 	NodeGrace        time.Duration // how long a selected node may be without the driver
 
-	CapacityThreads      int                    // capacities asked for at the same time
+	CapacityThreads      int                    // classes whose capacities are read at the same time
 	Capacity             bool                   // keep CSIStorageCapacity objects
 	CapacityOwner        *metav1.OwnerReference // of the objects; nil for none
-	CapacityPoll         time.Duration          // how often the driver is asked for all of them
+	CapacityPoll         time.Duration          // how often all capacities are read
 	CapacityForImmediate bool                   // also for classes that bind at once
 	DriverTellsCapacity  bool                   // the driver's GET_CAPACITY
 	DriverListsVolumes   bool                   // the driver's LIST_VOLUMES
@@ -44,15 +44,15 @@ type Config struct {
 	PreventModeConversion bool          // a restore keeps its snapshot's volume mode unless the snapshot allows another
 	RescheduleCodes       []codes.Code  // of CreateVolume, besides ResourceExhausted: the selected node can't have the volume
 	SourceThreads         int           // finalizers of sources removed at the same time
-	SnapshotSweep         time.Duration // how often snapshots are looked for that have an unneeded finalizer; 0 never
+	SnapshotSweep         time.Duration // how often snapshots are listed to find unneeded finalizers; 0 never
 
-	Self *v1.ObjectReference // what events about this process are about; nil for nothing
+	Self *v1.ObjectReference // the object of events about this process; nil for no events
 }
 
 var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
 
-// ObjectName makes a name for objects out of a driver's, as csi-provisioner
-// makes that of its Lease.
+// ObjectName turns a driver's name into an object name, as csi-provisioner does for its
+// Lease.
 func ObjectName(driver string) string {
 	name := notInObjectName.ReplaceAllString(driver, "-")
 	if name[len(name)-1] == '-' {
@@ -101,20 +101,20 @@ func (c Config) protectionOptions() source.ProtectionOptions {
 	return source.ProtectionOptions{RetryStart: c.RetryStart, RetryMax: c.RetryMax, Workers: c.SourceThreads, Sweep: c.SnapshotSweep}
 }
 
-// mayReschedule are the codes that an operator may have claims rescheduled for:
-// final ones, after which no volume is in the making.
+// mayReschedule are the codes that an operator may add: they are final, so that no volume
+// comes to exist.
 var mayReschedule = []codes.Code{
 	codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.Internal, codes.PermissionDenied,
 }
 
-// ParseRescheduleCodes returns the gRPC codes of those names. An error says
-// which name is wrong and which are allowed.
+// ParseRescheduleCodes returns the gRPC codes of the names. An error names the wrong one
+// and those that are allowed.
 func ParseRescheduleCodes(names []string) ([]codes.Code, error) {
 	var parsed []codes.Code
 	for _, name := range names {
 		i := slices.IndexFunc(mayReschedule, func(c codes.Code) bool { return strings.EqualFold(c.String(), strings.TrimSpace(name)) })
 		if i < 0 {
-			return nil, fmt.Errorf("%q is not a code after which nothing is in the making; allowed are %v", name, mayReschedule)
+			return nil, fmt.Errorf("%q is not a final code of CreateVolume; allowed are %v", name, mayReschedule)
 		}
 		parsed = append(parsed, mayReschedule[i])
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -30,7 +29,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// Controller is a Provisioner with everything that it watches.
+// Controller provisions and deletes volumes while its process leads.
 type Controller struct {
 	p        *Provisioner
 	caches   *watch.Caches
@@ -44,10 +43,9 @@ type Controller struct {
 	recorder record.EventBroadcaster
 }
 
-// Clients are one client of the API server for each purpose, so that none waits
-// for another's rate limit. JournalMetadata shares the limit of Journal. Metadata and Dynamic share the limit of Main: the
-// former watches Nodes and what claims wait for, the latter reads what is no part
-// of Kubernetes itself.
+// Clients are clients of the API server with a rate limit for each purpose. Metadata and
+// Dynamic share that of Main, JournalMetadata that of Journal. Metadata watches Nodes and
+// objects that claims wait for, Dynamic reads custom resources.
 type Clients struct {
 	Main, Events, Journal, Capacity kubernetes.Interface
 
@@ -57,8 +55,8 @@ type Clients struct {
 	Dynamic  dynamic.Interface
 }
 
-// NewController wires a Provisioner to the API server. Without a namespace of
-// its own it keeps its journal in memory alone.
+// NewController returns a Controller that does nothing yet. Without Config.Namespace it
+// has no journal.
 func NewController(config Config, clients Clients, driver Driver, registry prometheus.Registerer) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -114,8 +112,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			return nil, err
 		}
 	}
-	sink := foldedEvents(clients.Events, newEventMemory(time.Now))
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: sink(metav1.NamespaceAll)})
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: newAggregatedEvents(clients.Events, time.Now)})
 	return c, c.handlers.register(caches)
 }
 
@@ -140,7 +137,7 @@ func (c *Controller) publishCapacities(client kubernetes.Interface) error {
 	)
 }
 
-// wakeOnReturn has all that waits for the driver tried again when that is back, with as many calls at a time as there are workers.
+// wakeOnReturn retries all claims and deletions that may wait for the driver whenever it is back.
 func (c *Controller) wakeOnReturn(ctx context.Context) {
 	for c.p.driver.AwaitReturn(ctx) == nil {
 		klog.InfoS("The driver is back")
@@ -149,44 +146,44 @@ func (c *Controller) wakeOnReturn(ctx context.Context) {
 	}
 }
 
-// Start fills the caches, for a stand-by with warm caches takes over without
-// delay, and returns an error if ctx ends before they are full. They are kept
-// as long as the process lives: what is under way when ctx ends needs them.
+// Start returns once the caches are full, or an error if ctx ends before. A process that
+// stands by calls it, too, to take over without delay. The informers outlive ctx, because
+// the attempts under way when it ends need the caches.
 func (c *Controller) Start(ctx context.Context) error {
-	full, told := make(chan struct{}), make(chan struct{})
-	go func() { c.reportUntil(full); close(told) }()
+	full, done := make(chan struct{}), make(chan struct{})
+	go func() { c.reportUntil(full); close(done) }()
 	err := c.caches.Fill(ctx)
 	close(full)
-	<-told
+	<-done
 	if err == nil {
 		err = c.recovery.note(stepCaches, nil)
 	}
 	return err
 }
 
-// reportUntil tells every now and then that the caches are not full, until they are.
+// reportUntil reports every reportInterval that the caches are not full, until they are.
 func (c *Controller) reportUntil(full <-chan struct{}) {
 	for {
 		select {
 		case <-full:
 			return
-		case <-time.After(recoveryTell):
-			_ = c.recovery.note(stepCaches, c.caches.NotFull()) // who stands by has no Lease to give up
+		case <-time.After(reportInterval):
+			_ = c.recovery.note(stepCaches, c.caches.NotFull()) // a process that stands by has no Lease to release
 		}
 	}
 }
 
-// catchUp returns once the caches of claims and volumes are at least as new as the
-// moment of the call: the process that led before may have saved volumes that the
-// watches haven't delivered yet.
+// catchUp returns once the caches of claims and volumes are at least as new as the API
+// server's state at the call: the former leader may have saved volumes that the watches
+// have not delivered yet.
 func (c *Controller) catchUp(ctx context.Context) error {
-	defer func() { go debug.FreeOSMemory() }() // what the caches were compared with
+	defer func() { go debug.FreeOSMemory() }() // the lists that the caches were compared with
 	return c.caches.CatchUp(ctx, func(err error) error { return c.recovery.note(stepCaches, err) })
 }
 
-// Run works until ctx ends, and returns when all that was begun has an outcome.
-// First of all it catches up with what an earlier process has done, and takes
-// up what that has left under way. It returns ErrCannotRecover if that can't be done.
+// Run leads until ctx ends, and returns when no call is under way. It begins with the
+// recovery: it catches up with earlier leaders and recovers their attempts. It returns
+// ErrCannotRecover if that fails for too long.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -196,7 +193,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		case errors.Is(err, ErrCannotRecover):
 			return err
 		case err != nil:
-			return nil // the end came first
+			return nil // ctx has ended
 		}
 	}
 	c.handlers.lead()

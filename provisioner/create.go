@@ -14,11 +14,11 @@ import (
 	"github.com/topodisk/topodisk/provisioner/stock"
 )
 
-// firstCallKey is the gRPC metadata of a CreateVolume for a name of which no volume
-// exists or comes to exist from an earlier call: it spares the driver looking for one.
+// firstCallKey is gRPC metadata that says that no volume of the name exists or comes to
+// exist from an earlier CreateVolume: the driver then need not look for one.
 const firstCallKey = "topodisk-first-call"
 
-// createVolume makes the call.
+// createVolume calls CreateVolume.
 func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) attempt.Answer {
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) at
 	return answer
 }
 
-// stockWant is what a request wants of the stock.
+// stockWant returns what package stock knows a request by.
 func stockWant(r *request.Request) stock.Want {
 	return stock.Want{Class: r.Class, Requisite: r.Requisite(), Bytes: r.Create.CapacityRange.GetRequiredBytes(), Claim: r.Claim.UID, Node: r.Node}
 }
@@ -42,13 +42,13 @@ func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned
 	var owned *deletion.OwnedError
 	switch {
 	case errors.As(err, &owned):
-		klog.InfoS("A volume is left to the PersistentVolume that stands for it", "volume", a.ID, "persistentVolume", owned.PersistentVolume)
+		klog.InfoS("A volume is kept, because a PersistentVolume stands for it", "volume", a.ID, "persistentVolume", owned.PersistentVolume)
 		return attempt.VolumeDeleted{ID: a.ID, Owner: owned.PersistentVolume}
 	case err != nil:
-		klog.ErrorS(err, "A volume that no PersistentVolume can stand for could not be deleted", "volume", a.ID)
+		klog.ErrorS(err, "Deleting a volume without a PersistentVolume failed", "volume", a.ID)
 		return attempt.VolumeDeleted{ID: a.ID, Err: err}
 	}
-	klog.InfoS("A volume that no PersistentVolume can stand for was deleted", "volume", a.ID)
-	p.metrics.leaks.WithLabelValues(endDeleted).Inc()
+	klog.InfoS("A volume without a PersistentVolume was deleted", "volume", a.ID)
+	p.metrics.leaks.WithLabelValues(resultDeleted).Inc()
 	return attempt.VolumeDeleted{ID: a.ID}
 }

@@ -8,23 +8,22 @@ import (
 	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
-// An operator may end a record of the journal whose outcome nobody can prove: see Records.End. The
-// request reaches the leader by the journal.
+// An operator may end a record of the journal whose outcome can't be determined: see
+// Records.End. The request reaches the leader by the journal.
 
-// The reasons of the events that tell of it.
 const (
 	reasonRecordEnded = "ProvisioningEnded"
 	reasonRecordKept  = "ProvisioningNotEnded"
 )
 
-// endRequested passes an operator's request on to the claim's Record.
+// endRequested posts an operator's request to the claim's Record.
 func (e *executor) endRequested(claim, reason string) {
 	if !e.table.Post(types.UID(claim), attempt.EndRequested{Reason: reason}) {
 		e.reportEnd(types.UID(claim), attempt.ReportEnd{Reason: reason, Kept: "nothing is under way for it"})
 	}
 }
 
-// reportEnd tells what has become of an operator's request.
+// reportEnd reports the outcome of an operator's request.
 func (e *executor) reportEnd(claim types.UID, a attempt.ReportEnd) {
 	p := e.p
 	if a.Kept != "" {
@@ -32,15 +31,15 @@ func (e *executor) reportEnd(claim types.UID, a attempt.ReportEnd) {
 	}
 	switch r := a.Request; {
 	case r == nil:
-		klog.InfoS("A record of the journal is not ended as an operator has asked", "claimUID", claim, "reason", a.Reason, "why", a.Kept)
+		klog.InfoS("An operator's request to end a record of the journal is rejected", "claimUID", claim, "reason", a.Reason, "why", a.Kept)
 	case a.Kept != "":
-		klog.InfoS("A record of the journal is not ended as an operator has asked",
+		klog.InfoS("An operator's request to end a record of the journal is rejected",
 			"claim", klog.KObj(r.Claim), "claimUID", claim, "volume", r.Create.Name, "reason", a.Reason, "why", a.Kept)
-		p.events.Eventf(r.Claim, v1.EventTypeWarning, reasonRecordKept, "the record of %s is not ended as an operator has asked: %s", r.Create.Name, a.Kept)
+		p.events.Eventf(r.Claim, v1.EventTypeWarning, reasonRecordKept, "an operator's request to end the record of %s is rejected: %s", r.Create.Name, a.Kept)
 	default:
-		klog.InfoS("An operator has ended a record of the journal; if its volume exists nothing stands for it",
+		klog.InfoS("An operator has ended a record of the journal; if its volume exists, it has no PersistentVolume",
 			"claim", klog.KObj(r.Claim), "claimUID", claim, "volume", r.Create.Name, "class", r.Class.Name, "reason", a.Reason)
 		p.events.Eventf(r.Claim, v1.EventTypeWarning, reasonRecordEnded,
-			"an operator has ended the record of %s: %s; if that volume exists nothing stands for it, and disk-provisioner audit finds it", r.Create.Name, a.Reason)
+			"an operator has ended the record of %s: %s; if that volume exists, it has no PersistentVolume, and disk-provisioner audit finds it", r.Create.Name, a.Reason)
 	}
 }

@@ -145,7 +145,7 @@ func TestAnEndIsRefusedWithTheReason(t *testing.T) {
 		"saved":      {[]runtime.Object{pv}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
 		"wanted":     {[]runtime.Object{claim}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted"}},
 		"not ours":   {nil, "uid-2", []string{"form", "format 2", "the version that wrote it"}},
-		"not heeded": {nil, "uid-1", []string{"not ended within 0s", "who leads next does"}},
+		"not heeded": {nil, "uid-1", []string{"not ended within 0s", "the next leader will"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := records(t, test.objects...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -25,82 +26,72 @@ const (
 )
 
 const (
-	// foldFor is how long the same event is only counted before it is written again.
-	foldFor = time.Minute
-	// maxFolded bounds the memory of what was written.
-	maxFolded = 4096
+	// writeInterval is the time between two writes of the same event, which in between is only counted.
+	writeInterval = time.Minute
+	// maxWritten bounds the events whose last write is remembered.
+	maxWritten = 4096
 )
 
-// eventFold stands before the API server and lets the same event through once
-// a foldFor: the count that is written then has all in between.
-type eventFold struct {
+// aggregatedEvents writes the same event once in writeInterval. The count of each write
+// includes the occurrences in between.
+type aggregatedEvents struct {
 	corev1client.EventInterface
-	memory *eventMemory
-}
+	now func() time.Time
 
-type eventMemory struct {
 	mu      sync.Mutex
-	written *lru.Cache // event name -> time
-	now     func() time.Time
+	written *lru.Cache // event namespace/name -> time of the last write
 }
 
-func newEventMemory(now func() time.Time) *eventMemory {
-	return &eventMemory{written: lru.New(maxFolded), now: now}
+func newAggregatedEvents(client kubernetes.Interface, now func() time.Time) *aggregatedEvents {
+	return &aggregatedEvents{EventInterface: client.CoreV1().Events(metav1.NamespaceAll), now: now, written: lru.New(maxWritten)}
 }
 
-// isDue says whether the event is to be written now, and takes it for written then.
-func (m *eventMemory) isDue(event *v1.Event) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// isDue says whether the event is to be written now, and marks it as written.
+func (a *aggregatedEvents) isDue(event *v1.Event) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	key := event.Namespace + "/" + event.Name
-	if at, ok := m.written.Get(key); ok && m.now().Sub(at.(time.Time)) < foldFor {
+	if at, ok := a.written.Get(key); ok && a.now().Sub(at.(time.Time)) < writeInterval {
 		return false
 	}
-	m.written.Add(key, m.now())
+	a.written.Add(key, a.now())
 	return true
 }
 
-// wasNotWritten takes back that the event was written.
-func (m *eventMemory) wasNotWritten(event *v1.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.written.Remove(event.Namespace + "/" + event.Name)
-}
-
-// foldedEvents returns the events of a client, folded.
-func foldedEvents(client kubernetes.Interface, memory *eventMemory) func(namespace string) corev1client.EventInterface {
-	return func(namespace string) corev1client.EventInterface {
-		return &eventFold{EventInterface: client.CoreV1().Events(namespace), memory: memory}
-	}
+// unmark undoes the mark of an event that could not be written.
+func (a *aggregatedEvents) unmark(event *v1.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.written.Remove(event.Namespace + "/" + event.Name)
 }
 
 // CreateWithEventNamespace writes an event for the first time.
-func (f *eventFold) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
-	if !f.memory.isDue(event) {
+func (a *aggregatedEvents) CreateWithEventNamespace(event *v1.Event) (*v1.Event, error) {
+	if !a.isDue(event) {
 		return event, nil
 	}
-	created, err := f.CreateWithEventNamespaceWithContext(context.Background(), event)
+	created, err := a.CreateWithEventNamespaceWithContext(context.Background(), event)
 	if err != nil {
-		f.memory.wasNotWritten(event)
+		a.unmark(event)
 	}
 	return created, err
 }
 
-// PatchWithEventNamespace writes that an event has happened again. NotFound has
-// the caller write it for the first time.
-func (f *eventFold) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
-	if !f.memory.isDue(event) {
+// PatchWithEventNamespace writes that an event has happened again. After NotFound the
+// caller creates it.
+func (a *aggregatedEvents) PatchWithEventNamespace(event *v1.Event, data []byte) (*v1.Event, error) {
+	if !a.isDue(event) {
 		return event, nil
 	}
-	patched, err := f.PatchWithEventNamespaceWithContext(context.Background(), event, data)
+	patched, err := a.PatchWithEventNamespaceWithContext(context.Background(), event, data)
 	if err != nil {
-		f.memory.wasNotWritten(event)
+		a.unmark(event)
 	}
 	return patched, err
 }
 
-// PodReference names the Pod of this process, for events. kubectl describe shows
-// those that have its UID.
+// PodReference returns a reference to the Pod of this process, for events. kubectl
+// describe shows those with its UID.
 func PodReference(namespace, name, uid string) *v1.ObjectReference {
 	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)}
 }

@@ -15,7 +15,7 @@ import (
 
 func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
 	clock, api := time.Unix(1700000000, 0), fake.NewClientset()
-	events := corev1client.EventSinkImpl{Interface: foldedEvents(api, newEventMemory(func() time.Time { return clock }))("shop")}
+	events := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api, func() time.Time { return clock })}
 	event := func(name, kind, reason string) *v1.Event {
 		return &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: kind, Reason: reason}
 	}
@@ -42,7 +42,7 @@ func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
 	created(other)
 	again(failed)
 	count(2)
-	clock = clock.Add(foldFor)
+	clock = clock.Add(writeInterval)
 	again(failed)
 	again(failed)
 	count(3)
@@ -66,7 +66,7 @@ func TestAnEventThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 			api.PrependReactor(verb, "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return away, nil, apierrors.NewInternalError(errString("etcd is slow"))
 			})
-			sink := corev1client.EventSinkImpl{Interface: foldedEvents(api, newEventMemory(time.Now))("shop")}
+			sink := corev1client.EventSinkImpl{Interface: newAggregatedEvents(api, time.Now)}
 			if _, err := write(sink, event); err == nil {
 				t.Fatal("no error")
 			}

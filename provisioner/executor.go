@@ -21,17 +21,17 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// executor does what the Records of claims decide. A worker takes a claim off the
-// queue, has its Record take in what has happened, and does what follows until the
-// Record rests; the queue keeps two workers from one claim.
+// executor carries out the actions of the Records. A worker takes a claim from the queue,
+// passes its events to the Record, and carries out actions until none has a result; the
+// queue keeps two workers from working on one claim.
 type executor struct {
 	p        *Provisioner
 	table    *attempt.Table
 	queue    workqueue.TypedDelayingInterface[types.UID]
 	liveness *liveness.Monitor
-	// recheckDeletion has the deletion of a PersistentVolume looked at.
+	// recheckDeletion retries the deletion of a PersistentVolume.
 	recheckDeletion func(name string)
-	// trace is told of every action before it is done.
+	// trace is called before every action.
 	trace func(claim types.UID, action attempt.Action)
 }
 
@@ -54,7 +54,7 @@ func (e *executor) enqueue(claim types.UID) {
 	e.queue.Add(claim)
 }
 
-// run works until ctx ends, and returns when the last claim worked on rests.
+// run works until ctx ends, and returns when no worker is at work.
 func (e *executor) run(ctx context.Context) {
 	e.liveness.Start()
 	defer e.liveness.Stop()
@@ -82,7 +82,7 @@ func (e *executor) next(ctx context.Context) bool {
 	return true
 }
 
-// work does what is to be done for the claim until it rests.
+// work carries out the claim's actions until none has a result.
 func (e *executor) work(ctx context.Context, claim types.UID) {
 	actions := e.table.Next(claim, e.p.now())
 	defer e.table.Done(claim)
@@ -95,7 +95,7 @@ func (e *executor) work(ctx context.Context, claim types.UID) {
 	}
 }
 
-// do does the actions and returns the result of the last one, if it has one.
+// do carries out the actions and returns the result of the last one, if it has one.
 func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Action) (result attempt.Event) {
 	for _, action := range actions {
 		e.trace(claim, action)
@@ -104,8 +104,8 @@ func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Ac
 	return result
 }
 
-// doOne does an action, and returns its result if it has one. A panic is the failure of
-// the action: whether a call was carried out is then unknown.
+// doOne carries out an action, and returns its result if it has one. A panic fails the
+// action: its outcome is then unknown.
 func (e *executor) doOne(ctx context.Context, claim types.UID, action attempt.Action) (result attempt.Event) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -119,7 +119,7 @@ func (e *executor) doOne(ctx context.Context, claim types.UID, action attempt.Ac
 	return result
 }
 
-// act does an action that has a result; nil for another one.
+// act carries out an action that has a result; for others it returns nil.
 func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event {
 	p := e.p
 	switch a := action.(type) {
@@ -152,7 +152,7 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 	return nil
 }
 
-// failed is the result of an action that has failed by itself; nil for one that has no result.
+// failed returns the result of an action that has panicked; nil if it has none.
 func failed(action attempt.Action, err error) attempt.Event {
 	switch a := action.(type) {
 	case attempt.Resolve:
@@ -181,7 +181,7 @@ func failed(action attempt.Action, err error) attempt.Event {
 	return nil
 }
 
-// handle does an action that has no result.
+// handle carries out an action that has no result.
 func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.Action) {
 	p, key := e.p, string(claim)
 	switch a := action.(type) {
@@ -224,7 +224,7 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 	}
 }
 
-// subscribe has the claim woken when that changes which the error names.
+// subscribe wakes the claim when the object of the error changes, or the journal has room.
 func (e *executor) subscribe(claim types.UID, to error) {
 	wake := func() { e.table.Post(claim, attempt.Woken{}) }
 	e.p.objects.SubscribeError(string(claim), to, wake)
@@ -233,7 +233,7 @@ func (e *executor) subscribe(claim types.UID, to error) {
 	}
 }
 
-// waitsFor is the error if it says what must change, and else nil.
+// waitsFor returns the error if it says what must change, otherwise nil.
 func waitsFor(err error) any {
 	var notReady *watch.NotReadyError
 	if errors.As(err, &notReady) || errors.Is(err, journal.ErrFull) {
@@ -242,25 +242,25 @@ func waitsFor(err error) any {
 	return nil
 }
 
-// isTransient says whether the error is that of an attempt that was not made for want of
-// something that is about to come: the driver on its socket, or another leader.
+// isTransient says whether the error is expected to end soon without a change of the
+// claim: the driver is not on its socket, or another process is about to lead.
 func isTransient(err error) bool {
 	return csiconn.IsNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver)
 }
 
-// writeJournal writes the request where it outlives this process.
+// writeJournal returns nil once the journal has the request.
 func writeJournal(ctx context.Context, s store, r *request.Request) error {
 	record, err := r.Encode()
 	if err == nil {
 		err = s.Put(ctx, string(r.Claim.UID), record)
 	}
 	if err != nil {
-		return fmt.Errorf("the driver is not asked before the journal has it: %w", err)
+		return fmt.Errorf("the driver is not called before the journal has the request: %w", err)
 	}
 	return nil
 }
 
-// ShouldStart says whether a first attempt is to be made for a claim that is this provisioner's.
+// ShouldStart says whether to begin the first attempt for a claim that is this provisioner's.
 func (e *executor) ShouldStart(claim *v1.PersistentVolumeClaim) bool {
 	switch e.table.Phase(claim.UID) {
 	case attempt.New, attempt.Prefetched:
@@ -270,7 +270,7 @@ func (e *executor) ShouldStart(claim *v1.PersistentVolumeClaim) bool {
 	return false
 }
 
-// Start hands a claim to its Record.
+// Start begins the first attempt for a claim.
 func (e *executor) Start(claim *v1.PersistentVolumeClaim) {
 	e.table.Begin(claim.UID, attempt.Started{Claim: claim.DeepCopy()})
 }

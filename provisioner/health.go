@@ -6,8 +6,8 @@ import (
 	"github.com/topodisk/topodisk/provisioner/journal"
 )
 
-// Healthy returns an error if this process leads and can't begin, or its queues are
-// not served.
+// Healthy returns an error if this process leads and either can't recover or does not
+// work off its queues.
 func (c *Controller) Healthy() error {
 	if err := c.recovery.checkLeader(); err != nil {
 		return err

@@ -19,8 +19,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// metrics are the provisioner's own; the library's and the CSI calls' come
-// from their libraries.
+// metrics are the provisioner's own and those of the library's names.
 type metrics struct {
 	outcomes     *prometheus.CounterVec
 	reschedules  *prometheus.CounterVec
@@ -28,7 +27,7 @@ type metrics struct {
 	saveFailures prometheus.Counter
 	skipped      prometheus.Counter
 	duplicates   prometheus.Counter
-	boundSeconds *prometheus.HistogramVec
+	savedSeconds *prometheus.HistogramVec
 
 	recoveryFailures *prometheus.CounterVec
 	orphans          prometheus.Gauge
@@ -41,23 +40,23 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 		upstream: lib6.NewMetrics(),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_create_failures_total",
-			Help: "CreateVolume calls that returned no volume, by StorageClass and by what that means for the claim.",
+			Help: "CreateVolume calls that returned no volume, by StorageClass and by result for the claim.",
 		}, []string{"class", "result"}),
 		reschedules: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_reschedules_total",
-			Help: "Claims sent back to the scheduler, by reason.",
+			Help: "Claims returned to the scheduler, by reason.",
 		}, []string{"reason"}),
 		leaks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_leaks_prevented_total",
-			Help: "Volumes that would have been leaked by result: saved with a PersistentVolume, or deleted.",
+			Help: "Volumes that would have been leaked, by result: saved with a PersistentVolume, or deleted.",
 		}, []string{"result"}),
 		saveFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_volume_save_failures_total",
-			Help: "Attempts to save a PersistentVolume that failed after its volume was made.",
+			Help: "Failed attempts to save the PersistentVolume of a volume.",
 		}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_creates_skipped_total",
-			Help: "CreateVolume calls not made because the driver had just refused the same request for lack of stock.",
+			Help: "CreateVolume calls not made because the driver had just refused an equal request for lack of stock.",
 		}),
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_duplicate_volumes_total",
@@ -65,54 +64,53 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 		}),
 		recoveryFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_recovery_failures_total",
-			Help: "Failed attempts to read what must be known before anything is provisioned or deleted, by what could not be read.",
+			Help: "Failed attempts of a new leader to read its caches or the journal before it provisions or deletes, by what could not be read.",
 		}, []string{"step"}),
 		orphans: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_orphan_disks",
-			Help: "Disks of the cluster that no PersistentVolume and no claim stands for, as of the leader's last hourly audit.",
+			Help: "Disks of the cluster without a PersistentVolume or a claim, as of the leader's last hourly audit.",
 		}),
-		boundSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		savedSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "topodisk_provisioner_provision_duration_seconds",
-			Help:    "Time from the claim's creation to its saved PersistentVolume by data source of the volume.",
+			Help:    "Time from the creation of a claim until its PersistentVolume is saved, by data source of the volume.",
 			Buckets: []float64{.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
 		}, []string{"data_source"}),
 	}
 	for _, reason := range rescheduleReasons {
 		m.reschedules.WithLabelValues(reason)
 	}
-	for _, end := range []string{endSaved, endDeleted} {
-		m.leaks.WithLabelValues(end)
+	for _, result := range []string{resultSaved, resultDeleted} {
+		m.leaks.WithLabelValues(result)
 	}
 	registry.MustRegister(
 		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal, m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
 		m.upstream.PersistentVolumeDeleteTotal, m.upstream.PersistentVolumeDeleteFailedTotal, m.upstream.PersistentVolumeDeleteDurationSeconds)
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.boundSeconds, m.recoveryFailures, m.orphans,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures, m.orphans,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",
 		}, func() float64 { all, _ := attempts.Open(); return float64(all) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_unknown",
-			Help: "Volumes in flight of which an earlier call may have made the disk: their request is repeated in the background.",
+			Help: "Volumes in flight of unknown outcome: an earlier call may have made the disk, and the request is repeated.",
 		}, func() float64 { _, doubtful := attempts.Open(); return float64(doubtful) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_journal_size_bytes",
-			Help: "Size of the journal's entries.",
+			Help: "Size of the journal's records.",
 		}, func() float64 { return float64(records.Size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_journal_limit_bytes",
-			Help: "Size up to which the journal takes entries; claims wait while it is full.",
+			Help: "Maximum size of the journal's records; claims wait while it is full.",
 		}, func() float64 { return journal.Limit }),
 	)
 	return m
 }
 
-// What becomes of a volume that would have been forgotten: it gets its
-// PersistentVolume although its claim is gone or an earlier process has made it,
-// or it is deleted since none can stand for it.
+// The results of leaks_prevented_total: the volume was saved although its claim is gone
+// or an earlier process has made it, or it was deleted because it can't be saved.
 const (
-	endSaved   = "saved"
-	endDeleted = "deleted"
+	resultSaved   = "saved"
+	resultDeleted = "deleted"
 )
 
 var rescheduleReasons = []string{outOfStock, "refused", labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed)}
@@ -121,7 +119,7 @@ const outOfStock = "out_of_stock"
 
 func labelOf(reason topology.Reason) string { return strings.ReplaceAll(reason.String(), " ", "_") }
 
-// rescheduleReason names the reason of an error with Reschedule, one of rescheduleReasons.
+// rescheduleReason returns which of rescheduleReasons an error has.
 func rescheduleReason(err error) string {
 	if reason, ok := topology.ReasonOf(err); ok {
 		return labelOf(reason)
@@ -137,22 +135,23 @@ func (m *metrics) outcome(class string, o attempt.Outcome) {
 	m.outcomes.WithLabelValues(class, o.String()).Inc()
 }
 
-// What a volume may be filled from.
+// The data sources of volumes.
 const (
-	filledFromNothing  = "none"
-	filledFromSnapshot = "VolumeSnapshot"
-	filledFromClaim    = "PersistentVolumeClaim"
+	sourceNone     = "none"
+	sourceSnapshot = "VolumeSnapshot"
+	sourceClaim    = "PersistentVolumeClaim"
 )
 
-func (m *metrics) bound(claim *v1.PersistentVolumeClaim, now time.Time) {
-	from := filledFromNothing
-	if o, filled := source.Of(claim); filled {
-		from = filledFromClaim
+// saved observes a claim whose PersistentVolume is saved.
+func (m *metrics) saved(claim *v1.PersistentVolumeClaim, now time.Time) {
+	from := sourceNone
+	if o, ok := source.Of(claim); ok {
+		from = sourceClaim
 		if o.Resource == watch.VolumeSnapshots {
-			from = filledFromSnapshot
+			from = sourceSnapshot
 		}
 	}
-	m.boundSeconds.WithLabelValues(from).Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
+	m.savedSeconds.WithLabelValues(from).Observe(now.Sub(claim.CreationTimestamp.Time).Seconds())
 }
 
 func newCommits(registry prometheus.Registerer) prometheus.Counter {

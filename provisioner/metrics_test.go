@@ -74,9 +74,9 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 			b.attempts.Post("0f1e", attempt.ClaimGone{})
 			b.exec.work(t.Context(), "0f1e")
 		}, map[string]float64{"provision_duration_seconds{none}": 1, "leaks_prevented_total{saved}": 1}},
-		"a claim is filled from a snapshot": {nil, func(b *bench) { b.metrics.bound(filled("VolumeSnapshot", ptr.To("snapshot.storage.k8s.io")), b.clock) },
+		"a claim is filled from a snapshot": {nil, func(b *bench) { b.metrics.saved(filled("VolumeSnapshot", ptr.To("snapshot.storage.k8s.io")), b.clock) },
 			map[string]float64{"provision_duration_seconds{VolumeSnapshot}": 1}},
-		"a claim is filled from another": {nil, func(b *bench) { b.metrics.bound(filled("PersistentVolumeClaim", nil), b.clock) },
+		"a claim is filled from another": {nil, func(b *bench) { b.metrics.saved(filled("PersistentVolumeClaim", nil), b.clock) },
 			map[string]float64{"provision_duration_seconds{PersistentVolumeClaim}": 1}},
 		"nobody knows whether a volume was made": {[]answer{unavailable()}, func(b *bench) { try(b, testClaim()) },
 			map[string]float64{"creates_in_flight{}": 1, "creates_unknown{}": 1, "create_failures_total{essd,background}": 1}},
@@ -136,7 +136,7 @@ func TestTheJournalIsMeasured(t *testing.T) {
 
 func TestTimesAreMeasuredUpToTenMinutes(t *testing.T) {
 	b := newBench(t, nil)
-	b.metrics.bound(testClaim(func(c *v1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(b.clock.Add(-9 * time.Minute)) }), b.clock)
+	b.metrics.saved(testClaim(func(c *v1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(b.clock.Add(-9 * time.Minute)) }), b.clock)
 	families, err := b.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (o *orphans) run(ctx context.Context) {
 
 // audit is RunAudit by what the caches show.
 func (o *orphans) audit(ctx context.Context) error {
-	e := evidence{cluster: o.cluster, before: o.persistentVolumes()}
+	e := auditInput{cluster: o.cluster, before: o.persistentVolumes()}
 	if e.cluster == "" && len(e.before) == 0 {
 		return nil // which disks are the cluster's is unknown
 	}

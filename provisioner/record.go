@@ -22,10 +22,9 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// What an operator sees of the journal, and how a record is ended whose outcome
-// nobody can prove. None of this needs the driver or the Lease.
+// The commands on the journal need neither the driver nor the Lease.
 
-// Records are those of the journal, as a command reads them.
+// Records are the records of the journal.
 type Records struct {
 	config Config
 	client kubernetes.Interface
@@ -33,28 +32,28 @@ type Records struct {
 	all    []Record
 }
 
-// Record is one of them.
+// Record is the request for a claim in the journal.
 type Record struct {
 	UID       string           // of the claim
 	ConfigMap string           // that holds it
 	Request   *request.Request // nil if this version can't read it
 	Problem   error            // why it can't
-	EndReason string           // of a request to end it that the leader has not answered yet
+	EndReason string           // of a request to end it that is pending
 }
 
-// RefusedError says what of an operator's request is wrong, and what is allowed.
+// RefusedError names what is wrong with an operator's request, and what is allowed.
 type RefusedError struct{ Field, Value, Allowed string }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s is %q; %s", e.Field, e.Value, e.Allowed)
 }
 
-// refuse refuses a claim's UID.
+// refuse returns an error about a claim's UID.
 func refuse(uid, allowed string, args ...any) *RefusedError {
 	return &RefusedError{"CLAIM-UID", uid, fmt.Sprintf(allowed, args...)}
 }
 
-// ErrNotEnded says that a request to end a record was made and not heeded.
+// ErrNotEnded says that a request to end a record was written but not granted.
 var ErrNotEnded = errors.New("the record is not ended")
 
 // ReadRecords reads the journal. Config needs DriverName and Namespace.
@@ -74,7 +73,7 @@ func ReadRecords(ctx context.Context, config Config, client kubernetes.Interface
 	return r, nil
 }
 
-// claim is the claim's name, for people.
+// claim returns the claim's namespace and name.
 func (r Record) claim() string {
 	if r.Request == nil {
 		return "?"
@@ -82,7 +81,7 @@ func (r Record) claim() string {
 	return r.Request.Claim.Namespace + "/" + r.Request.Claim.Name
 }
 
-// of returns the record of a claim.
+// of returns the record of a claim, by its UID.
 func (r *Records) of(uid string) (Record, error) {
 	i := slices.IndexFunc(r.all, func(record Record) bool { return record.UID == uid })
 	if i < 0 {
@@ -91,8 +90,8 @@ func (r *Records) of(uid string) (Record, error) {
 	return r.all[i], nil
 }
 
-// List prints a line for each record. With events it reads the last outcome from
-// the claims' events, for which the account needs a right that disk-provisioner lacks.
+// List prints a line for each record. With events it reads the last outcome from the
+// claims' events, which disk-provisioner's own account may not list.
 func (r *Records) List(ctx context.Context, out io.Writer, events bool) error {
 	fmt.Fprintf(out, "%d records in namespace %s for driver %s\n", len(r.all), r.config.Namespace, r.config.DriverName)
 	if len(r.all) == 0 {
@@ -123,15 +122,15 @@ func created(q *request.Request) string {
 	return q.Claim.CreationTimestamp.UTC().Format(time.RFC3339)
 }
 
-// outcomeOfRecord is what is known of a record's last attempt, in one line; last is
-// nil if events were not read.
+// outcomeOfRecord describes the last attempt of a record in one line; last is nil if
+// events were not read.
 func outcomeOfRecord(record Record, last map[string]v1.Event) string {
-	event, told := last[record.UID]
-	text := "no event tells it"
+	event, found := last[record.UID]
+	text := "no event"
 	switch {
 	case last == nil:
 		text = "not read; see --events"
-	case told:
+	case found:
 		text = strings.ReplaceAll(event.Message, "\n", " ")
 	}
 	if record.EndReason != "" {
@@ -140,8 +139,8 @@ func outcomeOfRecord(record Record, last map[string]v1.Event) string {
 	return text
 }
 
-// lastFailures returns the last event of a failure for each claim, by its UID: of
-// one claim or, if uid is empty, of all; nil if events are not to be read.
+// lastFailures returns the last ProvisioningFailed event by claim UID: of one claim or, if
+// uid is empty, of all; nil if events are not to be read.
 func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (map[string]v1.Event, error) {
 	if !events {
 		return nil, nil //nolint:nilnil // that is no error
@@ -164,8 +163,8 @@ func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (ma
 	return last, nil
 }
 
-// Show prints all that is known of a record: the request, which has no secret, and
-// claim and PersistentVolume as they are now. About events see List.
+// Show prints a record: its request, which has no secret, and claim and PersistentVolume
+// as they are now. About events see List.
 func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bool) error {
 	record, err := r.of(uid)
 	if err != nil {
@@ -209,7 +208,7 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 	}
 	row("last outcome", "%s", outcomeOfRecord(record, last))
 	if event, ok := last[uid]; ok {
-		row("told", "%d times, last %s", max(event.Count, 1), event.LastTimestamp.UTC().Format(time.RFC3339))
+		row("reported", "%d times, last %s", max(event.Count, 1), event.LastTimestamp.UTC().Format(time.RFC3339))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -218,7 +217,7 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 	return err
 }
 
-// claimNow says what has become of the claim, and whether it still wants a volume.
+// claimNow returns the claim's present state, and whether it still needs a volume.
 func (r *Records) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim) (state string, wants bool, err error) {
 	now, err := r.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	switch {
@@ -248,8 +247,8 @@ func (r *Records) volumeOf(ctx context.Context, record Record) (*v1.PersistentVo
 	return nil, nil //nolint:nilnil // there is none, which is no error
 }
 
-// End asks the leader to end a record, and waits until it has. It returns a
-// RefusedError if that is not to be done, ErrNotEnded if it was not done.
+// End asks the leader to end a record, and waits until it has. It returns a RefusedError
+// if that is not allowed, and ErrNotEnded if the leader has not ended it.
 func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duration) error {
 	record, err := r.of(uid)
 	if err != nil {
@@ -263,12 +262,12 @@ func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duratio
 		return fmt.Errorf("whether a PersistentVolume stands for %s: %w", record.Request.Create.Name, err)
 	}
 	if pv != nil {
-		return refuse(uid, "PersistentVolume %s stands for its volume, so the leader ends the record; allowed are records without one", pv.Name)
+		return refuse(uid, "PersistentVolume %s stands for its volume, and the leader ends the record by itself; allowed are records without one", pv.Name)
 	}
 	if _, wants, err := r.claimNow(ctx, record.Request.Claim); err != nil {
 		return fmt.Errorf("whether claim %s still wants a volume: %w", record.claim(), err)
 	} else if wants {
-		return refuse(uid, "claim %s still wants a volume, which would only be asked for anew; allowed are records whose claim is deleted", record.claim())
+		return refuse(uid, "claim %s still wants a volume, so the request would begin again; allowed are records whose claim is deleted", record.claim())
 	}
 	if err := r.store.RequestEnd(ctx, uid, reason); err != nil {
 		return err
@@ -276,7 +275,7 @@ func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duratio
 	return r.awaitEnd(ctx, uid, wait)
 }
 
-// endPoll is how often it is looked whether a record is ended.
+// endPoll is the interval of checks whether a record is ended.
 const endPoll = time.Second
 
 func (r *Records) awaitEnd(ctx context.Context, uid string, wait time.Duration) error {
@@ -289,11 +288,11 @@ func (r *Records) awaitEnd(ctx context.Context, uid string, wait time.Duration) 
 		record, err := now.of(uid)
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // there is no such record any more
+			return nil //nolint:nilerr // the record is gone
 		case record.EndReason == "":
-			return fmt.Errorf("%w: the leader has taken the request back, or its version doesn't know such requests; its log and the claim's events say more", ErrNotEnded)
+			return fmt.Errorf("%w: the leader has rejected the request, or its version doesn't support it; see its log and the claim's events", ErrNotEnded)
 		case !time.Now().Before(deadline):
-			return fmt.Errorf("%w within %s: no leader has heeded the request; who leads next does, with the same reason", ErrNotEnded, wait)
+			return fmt.Errorf("%w within %s: no leader has handled the request; the next leader will, with the same reason", ErrNotEnded, wait)
 		}
 		if err := sleep(ctx, endPoll); err != nil {
 			return err

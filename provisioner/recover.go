@@ -18,7 +18,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// newStore returns the driver's journal.
+// newStore returns the journal of the driver's provisioner.
 func newStore(client kubernetes.Interface, metadata metadata.Interface, config Config, commits func()) *journal.Store {
 	return journal.New(client, metadata, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits)
 }
@@ -27,8 +27,7 @@ func newStore(client kubernetes.Interface, metadata metadata.Interface, config C
 // and a number follow.
 const journalPrefix = "topodisk-journal-"
 
-// recoverAttempts reads the journal: a request in it that has no PersistentVolume
-// yet is repeated until its end is known.
+// recoverAttempts recovers the requests of the journal.
 func (c *Controller) recoverAttempts(ctx context.Context) error {
 	if c.store == nil {
 		return nil
@@ -43,7 +42,7 @@ func (c *Controller) recoverAttempts(ctx context.Context) error {
 	return nil
 }
 
-// recover has a request repeated until its end is known, unless its PersistentVolume tells that.
+// recover has a request repeated until its outcome is known, unless its volume is saved already.
 func (c *Controller) recover(r *request.Request) {
 	saved, err := watch.VolumesOfClaim(c.p.volumes, r.Claim.UID)
 	if err == nil && slices.ContainsFunc(saved, r.IsSavedAs) {
@@ -51,7 +50,7 @@ func (c *Controller) recover(r *request.Request) {
 		c.p.protection.Recheck(r.Claim)
 		return
 	}
-	klog.InfoS("A volume was under way when the last process ended", "volume", r.Create.Name, "claim", klog.KObj(r.Claim))
+	klog.InfoS("Repeating a request of an earlier process", "volume", r.Create.Name, "claim", klog.KObj(r.Claim))
 	c.p.protection.Recover(r.Claim)
 	table := c.exec.table
 	table.Begin(r.Claim.UID, attempt.Recovered{Request: r})
@@ -63,7 +62,7 @@ func (c *Controller) recover(r *request.Request) {
 	}
 }
 
-// readJournal reads the journal for as long as it takes, or until that has failed for too long.
+// readJournal retries until the journal is read, or for recoveryLimit.
 func (c *Controller) readJournal(ctx context.Context) ([]*request.Request, error) {
 	for {
 		requests, _, err := readRequests(ctx, c.store)
@@ -76,8 +75,8 @@ func (c *Controller) readJournal(ctx context.Context) ([]*request.Request, error
 	}
 }
 
-// readRequests returns all requests of the journal, and how many of its records are
-// of another version; those are kept.
+// readRequests returns the requests of the journal, and the number of records of a later
+// version, which are kept.
 func readRequests(ctx context.Context, s *journal.Store) (requests []*request.Request, unknown int, err error) {
 	records, err := s.Load(ctx)
 	if err != nil {
@@ -95,7 +94,7 @@ func readRequests(ctx context.Context, s *journal.Store) (requests []*request.Re
 	return requests, unknown, nil
 }
 
-// keepJournal commits the journal until stop is called; a writer beside this one ends everything.
+// keepJournal commits the journal until stop is called. It ends ctx if another process writes the journal.
 func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFunc) (stop func()) {
 	if c.store == nil {
 		return func() {}

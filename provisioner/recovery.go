@@ -10,19 +10,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Before a leader begins it reads what it must know: caches that are as new as the
-// API server's state, and the journal. While that fails nothing is provisioned or
-// deleted, so it is said aloud, and another replica gets its turn.
+// A leader begins with a recovery: it waits for caches that are as new as the API
+// server's state, and reads the journal. While that fails, nothing is provisioned or
+// deleted; so it is reported, and in the end another replica leads.
 
-// recoveryLimit is for how long that may fail before a leader gives the Lease up. An
-// API server that is away for so long costs it the Lease anyway.
+// recoveryLimit is how long a recovery may fail before a leader releases the Lease. While
+// the API server is unavailable for so long, the Lease expires anyway.
 const recoveryLimit = 30 * time.Second
 
-// recoveryTell is how often it is told that caches which were never full still aren't.
-const recoveryTell = 10 * time.Second
+// reportInterval is the time between two reports of caches that are not full yet.
+const reportInterval = 10 * time.Second
 
-// ErrCannotRecover says that a leader could not read what it must know to begin.
-var ErrCannotRecover = errors.New("what must be known before anything is provisioned can't be read")
+// ErrCannotRecover says that a recovery has failed for recoveryLimit.
+var ErrCannotRecover = errors.New("caches or journal can't be read, which must precede provisioning")
 
 // The steps of a recovery.
 const (
@@ -30,40 +30,40 @@ const (
 	stepJournal = "journal"
 )
 
-// recovery knows what keeps a process from its work.
+// recovery is the state of a process' recovery.
 type recovery struct {
-	now  func() time.Time
-	tell func(step string, err error)
+	now    func() time.Time
+	report func(step string, err error)
 
 	mu    sync.Mutex
-	err   error     // nil while nothing fails
-	since time.Time // when err was first met
+	err   error     // of the last attempt of a step
+	since time.Time // of the first error in a row
 	leads bool
 }
 
-// lead says that the process holds the Lease by now.
+// lead says that the process holds the Lease from now on.
 func (r *recovery) lead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leads, r.err = true, nil
 }
 
-// note hears of every attempt of a step: of its error, or of progress. It returns an
-// error once the step has failed for too long.
+// note records an attempt of a step: its error, or nil after progress. It returns an
+// error once the step has failed for recoveryLimit.
 func (r *recovery) note(step string, err error) error {
 	since := r.set(err)
 	if err == nil {
 		return nil
 	}
 	klog.ErrorS(err, "Nothing is provisioned or deleted yet", "step", step, "for", r.now().Sub(since).Round(time.Second))
-	r.tell(step, err)
+	r.report(step, err)
 	if failed := r.now().Sub(since); failed >= recoveryLimit {
 		return fmt.Errorf("%w, for %s: %w", ErrCannotRecover, failed.Round(time.Second), err)
 	}
 	return nil
 }
 
-// set notes the state, and returns since when it has been a failure.
+// set records the error, and returns since when there has been one.
 func (r *recovery) set(err error) (since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *recovery) set(err error) (since time.Time) {
 	return r.since
 }
 
-// check returns what keeps the process from its work, nil for nothing.
+// check returns the error of a recovery that fails.
 func (r *recovery) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +84,7 @@ func (r *recovery) check() error {
 	return fmt.Errorf("nothing is provisioned or deleted yet: %w", r.err)
 }
 
-// checkLeader returns what keeps a leader from its work, nil for nothing and while
-// the process stands by.
+// checkLeader returns the error of a leader's recovery that fails; nil while the process stands by.
 func (r *recovery) checkLeader() error {
 	r.mu.Lock()
 	leads := r.leads
@@ -96,12 +95,12 @@ func (r *recovery) checkLeader() error {
 	return r.check()
 }
 
-// reasonRecovery is the reason of the event that a process can't begin.
+// reasonRecovery is the reason of the event of a recovery that fails.
 const reasonRecovery = "RecoveryFailed"
 
-// newRecovery tells by an event on the process itself, and by a metric.
+// newRecovery reports by an event on the process itself, and by a metric.
 func newRecovery(p *Provisioner) *recovery {
-	return &recovery{now: p.now, tell: func(step string, err error) {
+	return &recovery{now: p.now, report: func(step string, err error) {
 		p.metrics.recoveryFailures.WithLabelValues(step).Inc()
 		if self := p.config.Self; self != nil {
 			p.events.Eventf(self, v1.EventTypeWarning, reasonRecovery, "nothing is provisioned or deleted yet: %v", err)
@@ -109,6 +108,6 @@ func newRecovery(p *Provisioner) *recovery {
 	}}
 }
 
-// Recovered returns an error while this process can't read what it must know to
-// begin, whether it leads or stands by: it is not ready then.
+// Recovered returns an error while the recovery of this process fails, whether it leads or
+// stands by: it is not ready then.
 func (c *Controller) Recovered() error { return c.recovery.check() }

@@ -8,7 +8,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// report tells and counts what has become of an attempt.
+// report emits the events of attempts, and counts them.
 func (p *Provisioner) report(action attempt.Action) {
 	m := p.metrics
 	switch a := action.(type) {
@@ -20,9 +20,9 @@ func (p *Provisioner) report(action attempt.Action) {
 		p.events.Eventf(a.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", a.Volume)
 		m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(request.ClassName(a.Claim)).Inc()
 		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(request.ClassName(a.Claim)).Observe(a.Took.Seconds())
-		m.bound(a.Claim, p.now())
+		m.saved(a.Claim, p.now())
 	case attempt.CountFailure:
-		klog.InfoS("Provisioning failed, it is tried again", "claim", klog.KObj(a.Claim), "err", a.Err)
+		klog.InfoS("Provisioning failed, will retry", "claim", klog.KObj(a.Claim), "err", a.Err)
 		m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(a.Class).Inc()
 	case attempt.CountAnswer:
 		m.outcome(a.Request.Class.Name, a.Outcome)
@@ -31,6 +31,6 @@ func (p *Provisioner) report(action attempt.Action) {
 	case attempt.CountReschedule:
 		m.reschedules.WithLabelValues(rescheduleReason(a.Err)).Inc()
 	case attempt.CountLeak:
-		m.leaks.WithLabelValues(endSaved).Inc()
+		m.leaks.WithLabelValues(resultSaved).Inc()
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// secrets reads Secrets from the API server each time: none is kept in memory for
-// longer than it is needed.
+// secrets reads Secrets from the API server for each call, so that none stays in memory.
 type secrets struct{ client kubernetes.Interface }
 
 // Read returns the data of a Secret, nothing for no reference.

@@ -21,14 +21,14 @@ func (e *executor) newDeletion(attachments cache.Indexer) *deletion.Controller {
 	})
 }
 
-// errUnderWay says that the volume of a claim is still being made.
-var errUnderWay = errors.New("the volume of this claim is still being made")
+// errUnderWay says that an attempt for the claim is under way.
+var errUnderWay = errors.New("an attempt to provision this claim is still under way")
 
-// Settle returns nil once no crash can have a volume of the claim made again: its disk
-// goes only when nobody will look for it any more.
+// Settle returns nil once no attempt is under way and the journal has no record of the
+// claim: after a crash, a record would have a deleted volume made again.
 func (e *executor) Settle(ctx context.Context, claim types.UID) error {
 	if !e.table.IsSettled(claim) {
-		e.table.Post(claim, attempt.Woken{}) // its end is known, since its volume is there
+		e.table.Post(claim, attempt.Woken{}) // its outcome is known: its volume exists
 		return errUnderWay
 	}
 	e.p.store.Cancel(string(claim))

@@ -2,26 +2,24 @@ package provisioner
 
 import "context"
 
-// store is where requests outlive the process. A key is a claim's UID.
+// store is the journal: its records outlive the process. A key is a claim's UID.
 type store interface {
 	// Put returns once the record can be read again after a crash.
 	Put(ctx context.Context, key string, record []byte) error
-	// Prefetch writes a record that will probably be put soon. Nobody is asked for
-	// it before it was put.
+	// Prefetch writes a record that will probably be put soon, without waiting.
 	Prefetch(key string, record []byte)
-	// Cancel deletes a record that was prefetched and not put, and ends its wait
-	// for room.
+	// Cancel deletes a record that was prefetched and not put, and undoes AwaitRoom.
 	Cancel(key string)
 	// Delete deletes a record within seconds.
 	Delete(key string)
-	// DeleteLazily deletes a record together with whatever is written next.
+	// DeleteLazily deletes a record with the next write, or within about a minute.
 	DeleteLazily(key string)
-	// Expedite has a record that was deleted lazily deleted within seconds.
+	// Expedite deletes a record within seconds that was deleted lazily.
 	Expedite(key string)
 	// AwaitRoom calls wake once there may be room for a record that Put refused
 	// with journal.ErrFull.
 	AwaitRoom(key string, wake func())
-	// RejectEnd takes an operator's request to end a record back.
+	// RejectEnd removes an operator's request to end a record.
 	RejectEnd(key string)
 	// Flush returns nil once a record that was deleted can't be read any more.
 	Flush(ctx context.Context, key string) error
@@ -29,7 +27,7 @@ type store interface {
 	Size() int
 }
 
-// noStore forgets everything, for a process without a namespace.
+// noStore keeps no record, for a process without a namespace.
 type noStore struct{}
 
 func (noStore) Put(context.Context, string, []byte) error { return nil }

@@ -116,7 +116,7 @@ func TestOperatorEndsARecord(t *testing.T) {
 	remove := s.putAlike(second, saved)
 	s.wantJournalSays(1, []string{saved, "PersistentVolume " + bound.Volume.Name + " stands for its volume"}, ours, "end", saved, "--reason=none")
 	remove()
-	s.wantJournalSays(1, []string{"no leader has heeded the request"}, ours, "end", second, "--reason=moved away", "--wait=0s")
+	s.wantJournalSays(1, []string{"no leader has handled the request"}, ours, "end", second, "--reason=moved away", "--wait=0s")
 	s.wantJournalSays(0, []string{"to be ended: moved away"}, s.Kubeconfig, "list", "--events")
 	s.restartProvisioner()
 	s.awaitEnded("second", second, "moved away")
