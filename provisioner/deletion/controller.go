@@ -84,8 +84,17 @@ type Controller struct {
 // is left to do while the cache may still show them.
 const rememberedFinished = 4096
 
+// byWork is the index of the PersistentVolumes that have something to be done, all under one value.
+const byWork = "work"
+
 // New returns a Controller. It deletes nothing before it runs.
 func New(options Options, dependencies Dependencies) *Controller {
+	_ = dependencies.Volumes.AddIndexers(cache.Indexers{byWork: func(object any) ([]string, error) { // an error says that it is there
+		if pv, ok := object.(*v1.PersistentVolume); ok && hasWork(pv, options.Request.DriverName) {
+			return []string{""}, nil
+		}
+		return nil, nil
+	}})
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](options.RetryStart, options.RetryMax)
 	return &Controller{
 		Dependencies: dependencies, options: options, liveness: liveness.New(dependencies.Now), finished: lru.New(rememberedFinished),
@@ -97,11 +106,10 @@ func New(options Options, dependencies Dependencies) *Controller {
 // those that have waited for it to release their common volume.
 func (c *Controller) VolumeChanged(pv *v1.PersistentVolume) {
 	driver := c.options.Request.DriverName
-	deletes := mayDelete(pv, driver) || mayBeUnused(pv, driver)
-	if deletes || mayRelease(pv, driver) || needsFinalizer(pv, driver) {
+	if hasWork(pv, driver) {
 		c.enqueue(pv.Name)
 	}
-	if deletes {
+	if mayDelete(pv, driver) || mayBeUnused(pv, driver) {
 		c.enqueueOthers(pv)
 	}
 }
@@ -121,7 +129,8 @@ func (c *Controller) Recheck(name string) { c.enqueue(name) }
 
 // RecheckAll queues every PersistentVolume that has something to be done, without waiting for its back-off.
 func (c *Controller) RecheckAll() {
-	for _, pv := range c.Volumes.List() {
+	volumes, _ := c.Volumes.ByIndex(byWork, "") // the index is there
+	for _, pv := range volumes {
 		c.VolumeChanged(pv.(*v1.PersistentVolume))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -177,6 +178,51 @@ func TestNothingIsDoneWhileAnAttemptIsUnderWay(t *testing.T) {
 			b.attempts.err = nil
 			if err := b.sync(t.Context(), "d-bp1"); err != nil || len(b.steps()) == 0 {
 				t.Errorf("%v; done was %v", err, b.steps())
+			}
+		})
+	}
+}
+
+func TestARecheckQueuesWhatIsToBeDone(t *testing.T) {
+	bound := func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound }
+	b := newBench(t, provisionertest.Volume("d-bp0", bound), nil)
+	queued := func() (names []string) {
+		b.RecheckAll()
+		for b.queue.Len() > 0 {
+			name, _ := b.queue.Get()
+			b.queue.Done(name)
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	must(t, b.Volumes.Add(provisionertest.Volume("d-bp1")))
+	must(t, b.Volumes.Add(provisionertest.Volume("d-bp2", bound, func(pv *v1.PersistentVolume) { pv.Finalizers = nil })))
+	if got := queued(); !slices.Equal(got, []string{"d-bp1", "d-bp2"}) {
+		t.Errorf("queued %v", got)
+	}
+	must(t, b.Volumes.Update(provisionertest.Volume("d-bp0")))
+	must(t, b.Volumes.Update(provisionertest.Volume("d-bp2", bound)))
+	if got := queued(); !slices.Equal(got, []string{"d-bp0", "d-bp1"}) {
+		t.Errorf("queued %v", got)
+	}
+}
+
+// BenchmarkRecheckAll measures what the driver's return costs among volumes that are in use.
+func BenchmarkRecheckAll(b *testing.B) {
+	for _, others := range []int{100, 10000, 100000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
+			c := New(Options{Request: request.Options{DriverName: provisionertest.DriverName}, RetryStart: time.Second, RetryMax: time.Second},
+				Dependencies{Volumes: volumes, Now: time.Now})
+			defer c.queue.ShutDown()
+			for i := range others {
+				if err := volumes.Add(provisionertest.Volume(fmt.Sprint("d-", i), func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				c.RecheckAll()
 			}
 		})
 	}

@@ -6,6 +6,11 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
+// hasWork says whether something is to be done for the PersistentVolume.
+func hasWork(pv *v1.PersistentVolume, driver string) bool {
+	return mayDelete(pv, driver) || mayBeUnused(pv, driver) || mayRelease(pv, driver) || needsFinalizer(pv, driver)
+}
+
 // mayDelete says whether the PersistentVolume's volume may be deleted: it was
 // provisioned for the driver, its claim has released it, and its policy is Delete.
 // One that is being deleted is still ours as long as it has our finalizer.
