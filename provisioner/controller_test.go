@@ -1,13 +1,18 @@
 package provisioner
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -32,6 +37,56 @@ func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
 		if got := b.attempts.Phase("0f1e"); got != test.want {
 			t.Errorf("%s: the Record is %v, want %v", what, got, test.want)
 		}
+	}
+}
+
+func TestTheVolumeThatAClaimIsNotBoundToTellsOfSeveral(t *testing.T) {
+	b := newBench(t, nil)
+	h := b.handlers()
+	h.leading.Store(true)
+	h.deletion = b.exec.newDeletion(cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers()))
+	first, second := testVolume("d-1"), testVolume("d-2")
+	for _, err := range []error{
+		b.claims.Add(testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" })), b.volumes.Add(first), b.volumes.Add(second),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		pv   *v1.PersistentVolume
+		want int
+	}{{first, 0}, {second, 1}} {
+		if h.volumeChanged(step.pv); len(b.drained()) != step.want {
+			t.Errorf("not %d events after that of %s", step.want, step.pv.Name)
+		}
+	}
+}
+
+// BenchmarkBoundVolume measures an event of a volume that is in use, among others.
+func BenchmarkBoundVolume(b *testing.B) {
+	for _, others := range []int{1000, 100000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			bench := newBench(b, nil)
+			h := bench.handlers()
+			h.leading.Store(true)
+			h.deletion = bench.exec.newDeletion(cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers()))
+			var volumes []*v1.PersistentVolume
+			for i := range others {
+				id, name, uid := fmt.Sprint("d-", i), fmt.Sprint("data-", i), uuid.NewUUID()
+				pv := testVolume(id, func(pv *v1.PersistentVolume) {
+					pv.Status.Phase, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = v1.VolumeBound, name, uid
+				})
+				claim := testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = name, uid, id })
+				if err := errors.Join(bench.claims.Add(claim), bench.volumes.Add(pv)); err != nil {
+					b.Fatal(err)
+				}
+				volumes = append(volumes, pv)
+			}
+			for i := 0; b.Loop(); i++ {
+				h.volumeChanged(volumes[i*7919%others])
+			}
+		})
 	}
 }
 

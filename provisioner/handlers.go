@@ -76,7 +76,9 @@ func (h *handlers) volumeChanged(pv *v1.PersistentVolume) {
 		return
 	}
 	h.postVolume(pv)
-	h.p.duplicates.volumeChanged(pv)
+	if !h.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
+		h.p.duplicates.volumeChanged(pv)
+	}
 	if pv.DeletionTimestamp != nil || !request.HasFinalizer(pv) {
 		h.expediteErasure(pv)
 	}
@@ -105,6 +107,15 @@ func (h *handlers) postVolume(pv *v1.PersistentVolume) {
 		return
 	}
 	h.p.attempts.Post(ref.UID, seen)
+}
+
+// isBoundTo says whether the cache shows the claim of the PersistentVolume bound to it.
+func (h *handlers) isBoundTo(pv *v1.PersistentVolume) bool {
+	if pv.Spec.ClaimRef == nil {
+		return false
+	}
+	claim := h.claimOf(pv.Spec.ClaimRef)
+	return claim != nil && claim.Spec.VolumeName == pv.Name
 }
 
 // claimOf returns the referenced claim, or nil if the cache does not show it.

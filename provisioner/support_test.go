@@ -249,7 +249,7 @@ func testConfig() Config {
 	}
 }
 
-func newBench(t *testing.T, creates []answer, objects ...runtime.Object) *bench {
+func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench {
 	t.Helper()
 	b := &bench{
 		driver: &scriptedDriver{creates: creates}, zones: inZone("zone-a"),
