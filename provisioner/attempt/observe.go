@@ -38,6 +38,9 @@ func (ClassChanged) apply(r *Record) {
 func (Tick) apply(r *Record) { r.tick() }
 
 func (e VolumeSeen) apply(r *Record) {
+	if e.Volume.Name == r.gonePV {
+		r.gonePV = ""
+	}
 	stands := r.request != nil && r.open && r.request.IsSavedAs(e.Volume)
 	switch {
 	case stands && r.phase.inAction():
@@ -54,6 +57,9 @@ func (e VolumeSeen) apply(r *Record) {
 
 func (e VolumeGone) apply(r *Record) {
 	if r.pv != e.Name {
+		if r.phase == Saving {
+			r.gonePV = e.Name
+		}
 		return
 	}
 	r.pv, r.formerPV = "", e.Name

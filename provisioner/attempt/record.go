@@ -97,6 +97,7 @@ type Record struct {
 	volume    *csi.Volume          // that the driver has made
 	cause     error                // why the attempt fails, while an action finds out what follows from that
 	saved     *v1.PersistentVolume // seen to stand for the volume while an action was under way
+	gonePV    string               // deleted while it was being saved
 
 	prefetched bool // the journal may have a request from before the claim's first attempt
 	mayExist   bool // a call may have made a volume of the claim's name, or there has been one

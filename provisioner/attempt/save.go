@@ -11,6 +11,7 @@ import (
 // From a volume to its PersistentVolume.
 
 func (r *Record) save() {
+	r.gonePV = ""
 	r.act(Saving, SaveVolume{Request: r.request, Volume: r.volume})
 }
 
@@ -75,6 +76,11 @@ func (r *Record) hasVolume(pv string) {
 		return
 	}
 	r.pv, r.formerPV = pv, ""
+	if r.gonePV == pv {
+		r.pv, r.formerPV, r.gonePV = "", pv, ""
+		r.begin()
+		return
+	}
 	r.waitIn(Saved)
 	r.notBefore = r.now.Add(checkSavedInterval)
 	r.requeue()
