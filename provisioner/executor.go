@@ -21,6 +21,10 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
+// waitForJournal is how many claims may wait for the journal beside those that are
+// worked on: so many of them share a write.
+const waitForJournal = 1000
+
 // executor carries out the actions of the Records. A worker takes a claim from the queue,
 // passes its events to the Record, and carries out actions until none has a result; the
 // queue keeps two workers from working on one claim.
@@ -28,6 +32,7 @@ type executor struct {
 	p        *Provisioner
 	table    *attempt.Table
 	queue    workqueue.TypedDelayingInterface[types.UID]
+	slots    chan struct{} // one is taken for each claim worked on, but for those that wait for the journal
 	liveness *liveness.Monitor
 	// recheckDeletion retries the deletion of a PersistentVolume.
 	recheckDeletion func(name string)
@@ -37,7 +42,7 @@ type executor struct {
 
 func newExecutor(p *Provisioner) *executor {
 	e := &executor{
-		p: p, liveness: liveness.New(p.now), recheckDeletion: func(string) {},
+		p: p, liveness: liveness.New(p.now), recheckDeletion: func(string) {}, slots: make(chan struct{}, p.config.Workers),
 		trace: func(claim types.UID, action attempt.Action) {
 			klog.V(5).InfoS("Action", "claim", claim, "action", action)
 		},
@@ -59,7 +64,7 @@ func (e *executor) run(ctx context.Context) {
 	e.liveness.Start()
 	defer e.liveness.Stop()
 	var group utilwait.Group
-	for range e.p.config.Workers {
+	for range e.p.config.Workers + waitForJournal {
 		group.Start(func() {
 			for e.next(context.WithoutCancel(ctx)) {
 			}
@@ -76,14 +81,16 @@ func (e *executor) next(ctx context.Context) bool {
 		return false
 	}
 	defer e.queue.Done(claim)
-	e.liveness.Worked(string(claim))
-	defer e.liveness.Worked(string(claim))
 	e.work(ctx, claim)
 	return true
 }
 
 // work carries out the claim's actions until none has a result.
 func (e *executor) work(ctx context.Context, claim types.UID) {
+	e.slots <- struct{}{}
+	defer func() { <-e.slots }()
+	e.liveness.Worked(string(claim))
+	defer e.liveness.Worked(string(claim))
 	actions := e.table.Next(claim, e.p.now())
 	defer e.table.Done(claim)
 	for {
@@ -93,6 +100,13 @@ func (e *executor) work(ctx context.Context, claim types.UID) {
 		}
 		actions = e.table.Result(claim, result, e.p.now())
 	}
+}
+
+// withoutSlot lets another claim be worked on while this one waits.
+func (e *executor) withoutSlot(wait func()) {
+	<-e.slots
+	defer func() { e.slots <- struct{}{} }()
+	wait()
 }
 
 // do carries out the actions and returns the result of the last one, if it has one.
@@ -133,7 +147,8 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 		err := p.protection.Protect(ctx, a.Request.Claim)
 		return attempt.Protected{Err: err, WaitsFor: waitsFor(err)}
 	case attempt.WriteJournal:
-		err := writeJournal(ctx, p.store, a.Request)
+		var err error
+		e.withoutSlot(func() { err = writeJournal(ctx, p.store, a.Request) })
 		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err)}
 	case attempt.ReadSecrets:
 		secrets, err := p.secrets.Read(ctx, a.Request.Secrets.Provisioner)

@@ -3,20 +3,28 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
@@ -80,6 +88,65 @@ func TestTheJournalHasNoSecret(t *testing.T) {
 	if strings.Contains(store.written[0], "hush") || strings.Contains(store.written[0], "aHVzaA") {
 		t.Error("the journal has a secret")
 	}
+}
+
+// slowStore answers Put once so many wait for it.
+type slowStore struct {
+	noStore
+	waiting sync.WaitGroup
+}
+
+func (s *slowStore) Put(context.Context, string, []byte) error {
+	s.waiting.Done()
+	s.waiting.Wait()
+	return nil
+}
+
+// busyDriver notes how many calls it has at a time.
+type busyDriver struct {
+	*scriptedDriver
+	volumes, calls, most atomic.Int32
+}
+
+func (d *busyDriver) CreateVolume(context.Context, *csi.CreateVolumeRequest, ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	now := d.calls.Add(1)
+	defer d.calls.Add(-1)
+	for most := d.most.Load(); now > most && !d.most.CompareAndSwap(most, now); most = d.most.Load() {
+	}
+	time.Sleep(time.Second)
+	return &csi.CreateVolumeResponse{Volume: made(fmt.Sprintf("d-%d", d.volumes.Add(1)), 20*gib, "zone-a").volume}, nil
+}
+
+// However many claims wait for the journal, as many as there are workers ask the driver.
+func TestClaimsWaitForTheJournalTogether(t *testing.T) {
+	const claims = 20
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		b.exec.trace = func(types.UID, attempt.Action) {}
+		driver, store := &busyDriver{scriptedDriver: b.driver}, &slowStore{}
+		b.Provisioner.driver, b.store = driver, store
+		class := testClass(nil)
+		class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+		must(t, b.resolver.classes.Add(class))
+		store.waiting.Add(claims)
+		for n := range claims {
+			claim := claimOf(n, "20Gi")
+			claim.Spec.StorageClassName = &class.Name
+			b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { b.exec.run(ctx) })
+		time.Sleep(time.Minute)
+		cancel()
+		run.Wait()
+		if n := driver.volumes.Load(); n != claims {
+			t.Errorf("%d volumes for %d claims", n, claims)
+		}
+		if most, workers := driver.most.Load(), b.config.Workers; int(most) != workers {
+			t.Errorf("the driver had %d calls at a time, want %d", most, workers)
+		}
+	})
 }
 
 // A later version's fields are passed over, and what it has written in another format nobody begins anew.

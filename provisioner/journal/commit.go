@@ -22,9 +22,10 @@ const (
 	// record in the journal, and batchMost how long at most: a few don't wait for
 	// each other, and many cost few commits.
 	batchEach, batchMost = 200 * time.Microsecond, 20 * time.Millisecond
-	// leadShare is the part of the time for which records have lately been prefetched
-	// before they were put that a commit waits which nobody waits for, and aheadMost is
-	// how long it waits at most: it is to be over before they are put.
+	// leadShare is the part that a commit waits which nobody waits for of the time that
+	// is left, after two commits, of that for which records have lately been prefetched
+	// before they were put, and aheadMost is how long it waits at most: many share it,
+	// and it is over before they are put.
 	leadShare, aheadMost = 4, 250 * time.Millisecond
 	// lookForShards is how often it is looked whether the shards with records are
 	// still there, and what they ask for, for who deletes or annotates one tells nobody.
@@ -41,6 +42,7 @@ const (
 // that was put since is written then.
 func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 	s.set(func() { s.notify = takenOver })
+	var took time.Duration
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,12 +50,14 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 			return
 		case <-s.wanted:
 		case <-s.ahead:
-			s.leaveTime(ctx, min(s.lastLead()/leadShare, aheadMost))
+			s.leaveTime(ctx, min((s.lastLead()-2*took)/leadShare, aheadMost))
 		case <-time.After(deleteDelay):
 			s.expediteOverdue()
 		}
 		s.lookForShards(context.WithoutCancel(ctx))
+		begin := time.Now()
 		s.commit(context.WithoutCancel(ctx))
+		took = time.Since(begin)
 		s.tellEndRequests()
 		s.wakeForRoom()
 		select {
