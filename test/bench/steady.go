@@ -10,23 +10,43 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 )
 
-// steady are claims that come at an even rate.
+// fewest is how many claims a p99 is taken of at least.
+const fewest = 100
+
+// steady are claims that come at an even rate, on a control plane that has all of the machine's CPU time or a part of it.
 func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
 	for _, c := range []struct {
 		qps, perSecond int
+		part           float64 // of the machine's CPU time
 		most           float64
-	}{{20, 10, 1. / 3}, {1000, 50, 1}} {
+		what           string
+	}{
+		{20, 10, 1, 1. / 3, ""},
+		{1000, 50, 1, 1, ""},
+		{1000, 25, .5, 1, ", control plane slowed to a half"},
+		{1000, 5, .1, 1, ", control plane slowed to a tenth"},
+	} {
+		restore := func() error { return nil }
+		if c.part < 1 {
+			var err error
+			if restore, err = a.LimitCPU(c.part); err != nil {
+				return err
+			}
+		}
 		var halves, most [2][]float64
 		for range s.runs { // a p99 of few hundred claims is two of them: one hiccup of the machine must not decide
 			for i, who := range a.both() {
-				p50, p99, err := a.waits(ctx, who, c.perSecond*s.seconds, c.perSecond, limited(c.qps)...)
+				p50, p99, err := a.waits(ctx, who, max(fewest, c.perSecond*s.seconds), c.perSecond, limited(c.qps)...)
 				if err != nil {
-					return err
+					return errors.Join(err, restore())
 				}
 				halves[i], most[i] = append(halves[i], p50), append(most[i], p99)
 			}
 		}
-		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second", c.qps, c.perSecond)
+		if err := restore(); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second%s", c.qps, c.perSecond, c.what)
 		d.rounds("p50 "+what, halves, " ms", atMost(c.most))
 		d.rounds("p99 "+what, most, " ms", atMost(c.most))
 	}

@@ -1,0 +1,52 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+)
+
+// cpuSlice is the CPU time in microseconds that a limited control plane gets at a time: the least that Linux allows, so that
+// it is slow rather than fast and then halted.
+const cpuSlice = 1000
+
+// LimitCPU gives etcd, the API server, the controller-manager and the scheduler that part of the machine's CPU time, until
+// restore is called. It needs root.
+func (l *Lab) LimitCPU(part float64) (restore func() error, err error) {
+	period := int(cpuSlice / part / float64(runtime.NumCPU()))
+	root, limits := filepath.Join(cgroupMounts, "cpu"), map[string]string{"cpu.cfs_period_us": strconv.Itoa(period), "cpu.cfs_quota_us": strconv.Itoa(cpuSlice)}
+	if _, err := os.Stat(filepath.Join(cgroupMounts, "cgroup.controllers")); err == nil { // version 2
+		root, limits = cgroupMounts, map[string]string{"cpu.max": fmt.Sprintf("%d %d", cpuSlice, period)}
+	}
+	group := filepath.Join(root, Cell{l.Dir}.name()+"-control-plane")
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return nil, fmt.Errorf("make a cgroup for the control plane: %w", err)
+	}
+	restore = func() error { return errors.Join(l.plane.moveTo(root), os.Remove(group)) }
+	for name, value := range limits {
+		if err := os.WriteFile(filepath.Join(group, name), []byte(value), 0); err != nil {
+			return nil, errors.Join(fmt.Errorf("limit the control plane's CPU time: %w", err), os.Remove(group))
+		}
+	}
+	if err := l.plane.moveTo(group); err != nil {
+		return nil, errors.Join(err, restore())
+	}
+	return restore, nil
+}
+
+// moveTo moves the control plane's programs to a cgroup.
+func (p *controlPlane) moveTo(group string) error {
+	for _, program := range p.run.all {
+		if !slices.Contains([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}, program.Name) || program.Pid() == 0 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(program.Pid())), 0); err != nil {
+			return fmt.Errorf("move %s to a cgroup: %w", program.Name, err)
+		}
+	}
+	return nil
+}
