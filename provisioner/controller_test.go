@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -93,6 +94,8 @@ func BenchmarkBoundVolume(b *testing.B) {
 // What an informer delivers again wakes no claim, however many nodes there are.
 func TestAResyncWakesNobody(t *testing.T) {
 	b := newBench(t, nil)
+	b.config.RetryStart, b.config.RetryMax = time.Hour, time.Hour
+	b.restart()
 	b.zones.err = &topology.Error{Reason: topology.NoTopology}
 	class, claim := testClass(nil), testClaim()
 	claim.Spec.StorageClassName = &class.Name
