@@ -43,8 +43,8 @@ func TestAttributesOfVolumes(t *testing.T) {
 				"csi.storage.k8s.io/controller-modify-secret-name": "m", "csi.storage.k8s.io/controller-modify-secret-namespace": "vault",
 			}), "node-1")
 			if test.want != "" {
-				if !strings.Contains(text(err), test.want) || notReadyObject(err) != test.waits {
-					t.Errorf("got %v, waiting for %v", err, notReadyObject(err))
+				if !strings.Contains(text(err), test.want) || watch.NotReadyObject(err) != test.waits {
+					t.Errorf("got %v, waiting for %v", err, watch.NotReadyObject(err))
 				}
 				return
 			}

@@ -107,7 +107,7 @@ func TestAnAuditReadsAndChangesNothing(t *testing.T) {
 			t.Errorf("it has made a %s", verb)
 		}
 	}
-	if len(driver.deleted) > 0 {
+	if len(driver.Deleted) > 0 {
 		t.Error("it has written")
 	}
 	name := journalPrefix + ObjectName(config.DriverName) + "-0"

@@ -79,7 +79,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	claims, volumes := caches.Claims.GetIndexer(), caches.Volumes.GetIndexer()
 	p := &Provisioner{
 		config: config, client: clients.Main, driver: driver, store: records, claims: claims, volumes: volumes,
-		deleter: deletion.NewDeleter(clients.Main, volumes, driver, config.Timeout), secrets: &secrets{clients.Main},
+		deleter: deletion.NewDeleter(clients.Main, volumes, driver, config.Timeout),
 		objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
 		conflicts: newConflicts(clients.Main, claims, volumes, events, time.Now), events: events, now: time.Now,
 	}
@@ -89,7 +89,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	p.duplicates = newDuplicates(config.DriverName, volumes, events, p.metrics.duplicates)
 	index := topology.NewIndex(config.DriverName)
 	p.resolver = &resolver{
-		config: config, client: clients.Main, metadata: clients.Metadata, topology: index, secrets: p.secrets, refusals: p.refusals,
+		config: config, client: clients.Main, metadata: clients.Metadata, topology: index, refusals: p.refusals,
 		sources: source.NewReader(config.sourceOptions(), clients.Main, clients.Dynamic),
 		classes: caches.Classes.GetStore(), volumes: volumes, events: events,
 	}

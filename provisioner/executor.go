@@ -151,7 +151,7 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 		e.withoutSlot(func() { err = writeJournal(ctx, p.store, a.Request) })
 		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err)}
 	case attempt.ReadSecrets:
-		secrets, err := p.secrets.Read(ctx, a.Request.Secrets.Provisioner)
+		secrets, err := watch.ReadSecret(ctx, p.client, a.Request.Secrets.Provisioner)
 		return attempt.SecretsRead{Secrets: secrets, Err: err, WaitsFor: waitsFor(err)}
 	case attempt.CallDriver:
 		return p.createVolume(ctx, a)
@@ -250,8 +250,7 @@ func (e *executor) subscribe(claim types.UID, to error) {
 
 // waitsFor returns the error if it says what must change, otherwise nil.
 func waitsFor(err error) any {
-	var notReady *watch.NotReadyError
-	if errors.As(err, &notReady) || errors.Is(err, journal.ErrFull) {
+	if watch.NotReadyObject(err) != (watch.Object{}) || errors.Is(err, journal.ErrFull) {
 		return err
 	}
 	return nil

@@ -313,10 +313,3 @@ func TestWhatWasPrefetchedIsOutBeforeADiskGoes(t *testing.T) {
 		}
 	})
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

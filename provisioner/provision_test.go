@@ -149,8 +149,8 @@ func TestASmallVolumeIsDeletedAgain(t *testing.T) {
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Finished || err == nil {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
-	if _, deletes := b.driver.calls(); deletes != 1 || b.driver.deleted[0].VolumeId != "d-small" {
-		t.Errorf("deleted %v", b.driver.deleted)
+	if _, deletes := b.driver.calls(); deletes != 1 || b.driver.Deleted[0].VolumeId != "d-small" {
+		t.Errorf("deleted %v", b.driver.Deleted)
 	}
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
 		t.Error(err)
@@ -159,7 +159,7 @@ func TestASmallVolumeIsDeletedAgain(t *testing.T) {
 
 func TestASmallVolumeThatStaysIsToldAndTriedAgain(t *testing.T) {
 	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")})
-	b.driver.deletes = []error{status.Error(codes.Unavailable, "lost")}
+	b.driver.Answers = []error{status.Error(codes.Unavailable, "lost")}
 	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Background {
 		t.Fatalf("got %v", outcome)
 	}

@@ -60,7 +60,6 @@ type Provisioner struct {
 	objects    *watch.Objects
 	protection *source.Protection
 	deleter    *deletion.Deleter
-	secrets    *secrets
 	refusals   *stock.Refusals
 	conflicts  *conflicts
 	duplicates *duplicates

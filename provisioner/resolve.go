@@ -27,7 +27,6 @@ type resolver struct {
 	metadata   metadata.Interface
 	topology   Topology
 	sources    *source.Reader
-	secrets    *secrets
 	refusals   *stock.Refusals
 	classes    cache.Store   // StorageClasses
 	volumes    cache.Indexer // PersistentVolumes, trimmed
@@ -77,7 +76,7 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 		return notYet(err)
 	}
 	resolved := plan.Request(in)
-	secrets, err := r.secrets.Read(ctx, resolved.Secrets.Provisioner)
+	secrets, err := watch.ReadSecret(ctx, r.client, resolved.Secrets.Provisioner)
 	if err != nil {
 		return notYet(err)
 	}

@@ -16,7 +16,7 @@ func (e *executor) newDeletion(attachments cache.Indexer) *deletion.Controller {
 	p := e.p
 	options := deletion.Options{Request: p.config.Options, Workers: p.config.Workers, RetryStart: p.config.RetryStart, RetryMax: p.config.RetryMax}
 	return deletion.New(options, deletion.Dependencies{
-		Client: p.client, Volumes: p.volumes, Attachments: attachments, Objects: p.objects, Deleter: p.deleter, Secrets: p.secrets,
+		Client: p.client, Volumes: p.volumes, Attachments: attachments, Objects: p.objects, Deleter: p.deleter,
 		Attempts: e, Events: p.events, Now: p.now, Observe: p.metrics.deleted,
 	})
 }

@@ -1,7 +1,6 @@
 package provisioner
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -11,15 +10,6 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// notReadyObject returns the object that an error waits for.
-func notReadyObject(err error) watch.Object {
-	var notReady *watch.NotReadyError
-	if errors.As(err, &notReady) {
-		return notReady.Object
-	}
-	return watch.Object{}
-}
-
 func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -27,7 +17,7 @@ func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
 		defer b.objects.Stop()
 		class := testClass(map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"})
 		missing := watch.Object{Resource: watch.Secrets, Namespace: "vault", Name: "keys"}
-		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != attempt.Unchanged || notReadyObject(err) != missing {
+		if _, outcome, err := b.provision(t.Context(), testClaim(), class, "node-1"); outcome != attempt.Unchanged || watch.NotReadyObject(err) != missing {
 			t.Fatalf("got %v, %v", outcome, err)
 		}
 		synctest.Wait() // the watch is established

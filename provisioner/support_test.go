@@ -42,15 +42,14 @@ import (
 // scriptedDriver answers CreateVolume calls in turn, the last answer again
 // and again, and records every request.
 type scriptedDriver struct {
-	mu       sync.Mutex
-	creates  []answer
-	deletes  []error
-	created  []*csi.CreateVolumeRequest
-	first    []bool // of created, whether it was said to be the first call
-	deleted  []*csi.DeleteVolumeRequest
-	onDelete func()
-	listed   []string // volume names, a page each; nil for no answer
-	lists    int
+	provisionertest.DeletingDriver
+
+	mu      sync.Mutex
+	creates []answer
+	created []*csi.CreateVolumeRequest
+	first   []bool   // of created, whether it was said to be the first call
+	listed  []string // volume names, a page each; nil for no answer
+	lists   int
 }
 
 type answer struct {
@@ -85,23 +84,6 @@ func (d *scriptedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeR
 	return &csi.CreateVolumeResponse{Volume: next.volume}, nil
 }
 
-func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeRequest, _ ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.deleted = append(d.deleted, proto.Clone(in).(*csi.DeleteVolumeRequest))
-	if d.onDelete != nil {
-		d.onDelete()
-	}
-	if len(d.deletes) > 0 {
-		err := d.deletes[0]
-		d.deletes = d.deletes[1:]
-		if err != nil {
-			return nil, err
-		}
-	}
-	return &csi.DeleteVolumeResponse{}, nil
-}
-
 func (d *scriptedDriver) GetCapacity(context.Context, *csi.GetCapacityRequest, ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "not in these tests")
 }
@@ -133,7 +115,7 @@ func (d *scriptedDriver) AwaitReturn(ctx context.Context) error {
 func (d *scriptedDriver) calls() (creates, deletes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.created), len(d.deleted)
+	return len(d.created), d.Deletes()
 }
 
 // zones is a Topology with one answer.
@@ -259,13 +241,13 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 	b.registry = prometheus.NewRegistry()
 	now := func() time.Time { return b.clock }
 	b.Provisioner = &Provisioner{
-		client: b.api, driver: b.driver, store: noStore{}, objects: watch.NewObjects(nil), secrets: &secrets{b.api}, refusals: stock.New(now),
+		client: b.api, driver: b.driver, store: noStore{}, objects: watch.NewObjects(nil), refusals: stock.New(now),
 		claims:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		volumes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers()),
 		events:  b.events, now: now,
 	}
 	b.resolver = &resolver{
-		client: b.api, metadata: b.metadata, topology: b.zones, secrets: b.secrets, refusals: b.refusals, events: b.events,
+		client: b.api, metadata: b.metadata, topology: b.zones, refusals: b.refusals, events: b.events,
 		classes: cache.NewStore(cache.MetaNamespaceKeyFunc), volumes: b.volumes, namespaces: cache.NewStore(cache.MetaNamespaceKeyFunc),
 	}
 	b.conflicts = newConflicts(b.api, b.claims, b.volumes, b.events, now)
@@ -310,20 +292,11 @@ var (
 	testClaim  = provisionertest.Claim
 	testClass  = provisionertest.Class
 	testVolume = provisionertest.Volume
+	must       = provisionertest.Must
 )
 
-// drained returns the events recorded so far.
-func (b *bench) drained() []string {
-	var events []string
-	for {
-		select {
-		case event := <-b.events.Events:
-			events = append(events, event)
-		default:
-			return events
-		}
-	}
-}
+// drained returns the events that were recorded since the last call.
+func (b *bench) drained() []string { return provisionertest.Events(b.events) }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -40,13 +40,6 @@ type Options struct {
 	RetryMax   time.Duration   // longest wait between two attempts
 }
 
-// Secrets are the Secrets of the cluster.
-type Secrets interface {
-	// Read returns the data of a Secret as it is now, nothing for no reference, and a
-	// watch.NotReadyError if it does not exist.
-	Read(ctx context.Context, ref *v1.SecretReference) (map[string]string, error)
-}
-
 // Attempts are the attempts to provision volumes.
 type Attempts interface {
 	// Settle returns nil once nothing can have the claim's volume made once more, not
@@ -61,7 +54,6 @@ type Dependencies struct {
 	Attachments cache.Indexer // VolumeAttachments, with watch.AttachmentIndexers
 	Objects     *watch.Objects
 	Deleter     *Deleter
-	Secrets     Secrets
 	Attempts    Attempts
 	Events      record.EventRecorder
 	Now         func() time.Time

@@ -6,22 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -33,54 +28,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// scriptedDriver answers DeleteVolume calls in turn, in the end with success.
-type scriptedDriver struct {
-	mu       sync.Mutex
-	answers  []error
-	deleted  []*csi.DeleteVolumeRequest
-	onDelete func()
-}
-
-func (d *scriptedDriver) DeleteVolume(_ context.Context, in *csi.DeleteVolumeRequest, _ ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.deleted = append(d.deleted, proto.Clone(in).(*csi.DeleteVolumeRequest))
-	if d.onDelete != nil {
-		d.onDelete()
-	}
-	if len(d.answers) > 0 {
-		err := d.answers[0]
-		d.answers = d.answers[1:]
-		if err != nil {
-			return nil, err
-		}
-	}
-	return &csi.DeleteVolumeResponse{}, nil
-}
-
-func (d *scriptedDriver) calls() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.deleted)
-}
-
-// liveSecrets reads Secrets from an API server.
-type liveSecrets struct{ client kubernetes.Interface }
-
-func (s liveSecrets) Read(ctx context.Context, ref *v1.SecretReference) (map[string]string, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	secret, err := s.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, watch.ReadError(watch.Object{Resource: watch.Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
-	}
-	data := map[string]string{}
-	for key, value := range secret.Data {
-		data[key] = string(value)
-	}
-	return data, nil
-}
+var must = provisionertest.Must
 
 // attempts are under way as long as err is set.
 type attempts struct{ err error }
@@ -90,7 +38,7 @@ func (a *attempts) Settle(context.Context, types.UID) error { return a.err }
 // bench is a Controller with a cache of its own and an API server that may differ from it.
 type bench struct {
 	*Controller
-	driver   *scriptedDriver
+	driver   *provisionertest.DeletingDriver
 	api      *fake.Clientset
 	events   *record.FakeRecorder
 	attempts *attempts
@@ -98,7 +46,7 @@ type bench struct {
 
 func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.VolumeAttachment, live ...runtime.Object) *bench {
 	t.Helper()
-	b := &bench{driver: &scriptedDriver{}, api: fake.NewClientset(live...), events: record.NewFakeRecorder(100), attempts: &attempts{}}
+	b := &bench{driver: &provisionertest.DeletingDriver{}, api: fake.NewClientset(live...), events: record.NewFakeRecorder(100), attempts: &attempts{}}
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
 	attachments := cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers())
 	for _, a := range attached {
@@ -111,40 +59,11 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 	}
 	b.Controller = New(options, Dependencies{
 		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, volumes, b.driver, 10*time.Second),
-		Secrets: liveSecrets{b.api}, Attempts: b.attempts, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
+		Attempts: b.attempts, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
 	})
 	t.Cleanup(b.queue.ShutDown)
 	b.running.Store(true)
 	return b
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// drainedEvents returns the events recorded so far.
-func (b *bench) drainedEvents() []string {
-	var events []string
-	for {
-		select {
-		case event := <-b.events.Events:
-			events = append(events, event)
-		default:
-			return events
-		}
-	}
-}
-
-// notReadyObject returns the object that an error waits for.
-func notReadyObject(err error) watch.Object {
-	var notReady *watch.NotReadyError
-	if errors.As(err, &notReady) {
-		return notReady.Object
-	}
-	return watch.Object{}
 }
 
 // steps lists what was done, in order.
@@ -172,8 +91,8 @@ func TestNothingIsDoneWhileAnAttemptIsUnderWay(t *testing.T) {
 			pv := provisionertest.Volume("d-bp1", change)
 			b := newBench(t, pv, nil, pv.DeepCopy())
 			b.attempts.err = errors.New("under way")
-			if err := b.sync(t.Context(), "d-bp1"); !errors.Is(err, b.attempts.err) || len(b.steps()) != 0 || b.driver.calls() != 0 {
-				t.Errorf("%v; done was %v, with %d calls of DeleteVolume", err, b.steps(), b.driver.calls())
+			if err := b.sync(t.Context(), "d-bp1"); !errors.Is(err, b.attempts.err) || len(b.steps()) != 0 || b.driver.Deletes() != 0 {
+				t.Errorf("%v; done was %v, with %d calls of DeleteVolume", err, b.steps(), b.driver.Deletes())
 			}
 			b.attempts.err = nil
 			if err := b.sync(t.Context(), "d-bp1"); err != nil || len(b.steps()) == 0 {
@@ -251,7 +170,7 @@ func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"k": []byte("v")}}
 	b := newBench(t, pv, nil, pv.DeepCopy(), secret)
 	before := 0
-	b.driver.onDelete = func() { before = len(b.api.Actions()) }
+	b.driver.OnDelete = func() { before = len(b.api.Actions()) }
 	if err := b.sync(t.Context(), "d-bp1"); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +184,7 @@ func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	if before != 2 {
 		t.Errorf("DeleteVolume came after %d API calls, want 2", before)
 	}
-	if got := b.driver.deleted[0]; got.VolumeId != "d-bp1" || got.Secrets["k"] != "v" {
+	if got := b.driver.Deleted[0]; got.VolumeId != "d-bp1" || got.Secrets["k"] != "v" {
 		t.Errorf("got %v", got)
 	}
 	// The cache shows it being deleted for a moment longer.
@@ -292,7 +211,7 @@ func TestNoDiskIsDeletedOnTheWordOfACacheAlone(t *testing.T) {
 			if err := b.sync(t.Context(), "d-bp1"); err != nil {
 				t.Fatal(err)
 			}
-			if deletes := b.driver.calls(); deletes != 0 {
+			if deletes := b.driver.Deletes(); deletes != 0 {
 				t.Error("the disk was deleted")
 			}
 		})
@@ -302,7 +221,7 @@ func TestNoDiskIsDeletedOnTheWordOfACacheAlone(t *testing.T) {
 		if err := b.sync(t.Context(), "d-bp1"); err != nil {
 			t.Fatal(err)
 		}
-		if deletes := b.driver.calls(); deletes != 0 {
+		if deletes := b.driver.Deletes(); deletes != 0 {
 			t.Error("the disk was deleted")
 		}
 	})
@@ -320,7 +239,7 @@ func TestAnAttachedDiskIsNotDeleted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "node-1") {
 		t.Errorf("got %v", err)
 	}
-	if deletes := b.driver.calls(); deletes != 0 {
+	if deletes := b.driver.Deletes(); deletes != 0 {
 		t.Error("the disk was deleted")
 	}
 	b.AttachmentDeleted(attachment)
@@ -331,14 +250,14 @@ func TestAnAttachedDiskIsNotDeleted(t *testing.T) {
 
 func TestAFailedDeletionLeavesThePersistentVolume(t *testing.T) {
 	b := newBench(t, provisionertest.Volume("d-bp1"), nil, provisionertest.Volume("d-bp1"))
-	b.driver.answers = []error{status.Error(codes.FailedPrecondition, "in use")}
+	b.driver.Answers = []error{status.Error(codes.FailedPrecondition, "in use")}
 	if err := b.sync(t.Context(), "d-bp1"); err == nil {
 		t.Fatal("no error")
 	}
 	if diff := cmp.Diff([]string{"get persistentvolumes"}, b.steps()); diff != "" {
 		t.Error(diff)
 	}
-	if events := b.drainedEvents(); len(events) != 1 || !strings.Contains(events[0], "VolumeFailedDelete") || !strings.Contains(events[0], "in use") {
+	if events := provisionertest.Events(b.events); len(events) != 1 || !strings.Contains(events[0], "VolumeFailedDelete") || !strings.Contains(events[0], "in use") {
 		t.Errorf("events %q", events)
 	}
 }
@@ -354,7 +273,7 @@ func TestARetainedVolumeIsLetGoWithoutItsDisk(t *testing.T) {
 	if got := b.steps(); len(got) != 1 || !strings.HasPrefix(got[0], "patch d-bp1") {
 		t.Errorf("got %q", got)
 	}
-	if deletes := b.driver.calls(); deletes != 0 {
+	if deletes := b.driver.Deletes(); deletes != 0 {
 		t.Error("the disk was deleted")
 	}
 }
@@ -379,7 +298,7 @@ func TestABoundVolumeThatLacksTheFinalizerGetsIt(t *testing.T) {
 func TestRunEndsWhenItsCallsAreAnswered(t *testing.T) {
 	b := newBench(t, provisionertest.Volume("d-bp1"), nil, provisionertest.Volume("d-bp1"))
 	entered, release := make(chan struct{}), make(chan struct{})
-	b.driver.onDelete = func() { close(entered); <-release }
+	b.driver.OnDelete = func() { close(entered); <-release }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { b.Run(ctx); close(done) }()
@@ -439,13 +358,13 @@ func TestTheSecretOfADeletion(t *testing.T) {
 			b := newBench(t, pv, nil, append(test.live, pv.DeepCopy())...)
 			err := b.sync(t.Context(), "d-bp1")
 			if test.want != "" {
-				if !strings.Contains(fmt.Sprint(err), test.want) || notReadyObject(err) != test.waits || len(b.driver.deleted) > 0 {
-					t.Errorf("got %v, waiting for %v, deleted %v", err, notReadyObject(err), b.driver.deleted)
+				if !strings.Contains(fmt.Sprint(err), test.want) || watch.NotReadyObject(err) != test.waits || len(b.driver.Deleted) > 0 {
+					t.Errorf("got %v, waiting for %v, deleted %v", err, watch.NotReadyObject(err), b.driver.Deleted)
 				}
 				return
 			}
-			if err != nil || len(b.driver.deleted) != 1 || b.driver.deleted[0].Secrets["k"] != test.secret {
-				t.Errorf("got %v, deleted %v", err, b.driver.deleted)
+			if err != nil || len(b.driver.Deleted) != 1 || b.driver.Deleted[0].Secrets["k"] != test.secret {
+				t.Errorf("got %v, deleted %v", err, b.driver.Deleted)
 			}
 		})
 	}
@@ -498,7 +417,7 @@ func TestAVolumeDeletedBeforeItsClaimWasBoundToIt(t *testing.T) {
 			for b.queue.Len() > 0 {
 				b.next(t.Context())
 			}
-			if got := len(b.driver.deleted) > 0; got != test.deleted {
+			if got := len(b.driver.Deleted) > 0; got != test.deleted {
 				t.Errorf("its disk was deleted: %v", got)
 			}
 			patched := false

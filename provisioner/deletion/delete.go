@@ -114,7 +114,7 @@ func (c *Controller) secrets(ctx context.Context, pv *v1.PersistentVolume) (map[
 			return nil, err
 		}
 	}
-	secrets, err := c.Secrets.Read(ctx, ref)
+	secrets, err := watch.ReadSecret(ctx, c.Client, ref)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the disk of PersistentVolume %s is deleted with the keys of a Secret that is not there: %w; "+
 			"make it again, or, if the driver's own keys see the disk, annotate the PersistentVolume with %s and %s, both empty",

@@ -49,7 +49,7 @@ func TestDeleteUnowned(t *testing.T) {
 			if test.cached != nil {
 				must(t, volumes.Add(test.cached))
 			}
-			driver, api := &scriptedDriver{}, fake.NewClientset(live...)
+			driver, api := &provisionertest.DeletingDriver{}, fake.NewClientset(live...)
 			err := NewDeleter(api, volumes, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1", "disk-0f1e"}, map[string]string{"k": "v"})
 			for _, action := range api.Actions() {
 				if !action.Matches("get", "persistentvolumes") {
@@ -60,21 +60,21 @@ func TestDeleteUnowned(t *testing.T) {
 			if owned := (*OwnedError)(nil); errors.As(err, &owned) {
 				owner, err = owned.PersistentVolume, nil
 			}
-			if err != nil || owner != test.owner || (len(driver.deleted) == 1) != (test.owner == "") {
-				t.Fatalf("%v, owned by %q, deleted %v", err, owner, driver.deleted)
+			if err != nil || owner != test.owner || (len(driver.Deleted) == 1) != (test.owner == "") {
+				t.Fatalf("%v, owned by %q, deleted %v", err, owner, driver.Deleted)
 			}
-			if owner == "" && (driver.deleted[0].VolumeId != "d-bp1" || driver.deleted[0].Secrets["k"] != "v") {
-				t.Errorf("deleted %v", driver.deleted)
+			if owner == "" && (driver.Deleted[0].VolumeId != "d-bp1" || driver.Deleted[0].Secrets["k"] != "v") {
+				t.Errorf("deleted %v", driver.Deleted)
 			}
 		})
 	}
 	t.Run("unknown PersistentVolumes", func(t *testing.T) {
-		api, driver := fake.NewClientset(), &scriptedDriver{}
+		api, driver := fake.NewClientset(), &provisionertest.DeletingDriver{}
 		api.PrependReactor("get", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("etcd is slow")
 		})
-		if err := NewDeleter(api, noVolumes(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1"}, nil); err == nil || driver.calls() != 0 {
-			t.Errorf("%v, deleted %v", err, driver.deleted)
+		if err := NewDeleter(api, noVolumes(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1"}, nil); err == nil || driver.Deletes() != 0 {
+			t.Errorf("%v, deleted %v", err, driver.Deleted)
 		}
 	})
 }

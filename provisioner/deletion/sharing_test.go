@@ -77,8 +77,8 @@ func TestASecondVolumeKeepsTheDisk(t *testing.T) {
 			b := newBench(t, pv, nil, live...)
 			must(t, b.Volumes.Add(test.other))
 			err := b.sync(t.Context(), "d-bp1")
-			events := b.drainedEvents()
-			if deletes := b.driver.calls(); (deletes == 0) != test.kept {
+			events := provisionertest.Events(b.events)
+			if deletes := b.driver.Deletes(); (deletes == 0) != test.kept {
 				t.Fatalf("%d calls of DeleteVolume, %v", deletes, err)
 			}
 			told := len(events) == 1 && strings.Contains(events[0], reasonKept) && strings.Contains(events[0], "PersistentVolume restored")
@@ -114,14 +114,14 @@ func TestTheDiskGoesWithTheLastVolume(t *testing.T) {
 			must(t, b.Volumes.Add(other))
 			b.VolumeChanged(pv)
 			b.next(t.Context())
-			if deletes := b.driver.calls(); deletes != 0 || failures != 0 || b.queue.NumRequeues(pv.Name) != 0 {
+			if deletes := b.driver.Deletes(); deletes != 0 || failures != 0 || b.queue.NumRequeues(pv.Name) != 0 {
 				t.Fatalf("%d calls, %d deletions counted, %d times tried again", deletes, failures, b.queue.NumRequeues(pv.Name))
 			}
 			ends(t, b)
 			for b.queue.Len() > 0 {
 				b.next(t.Context())
 			}
-			if deletes := b.driver.calls(); deletes == 0 {
+			if deletes := b.driver.Deletes(); deletes == 0 {
 				t.Error("the disk is still there, and nobody looks at it")
 			}
 		})
@@ -138,8 +138,8 @@ func TestADiskAttachedByItsSecondVolumeIsKept(t *testing.T) {
 	}
 	b := newBench(t, pv, []*storagev1.VolumeAttachment{attachment}, pv.DeepCopy(), other.DeepCopy())
 	must(t, b.Volumes.Add(other))
-	if err := b.sync(t.Context(), "d-bp1"); !strings.Contains(fmt.Sprint(err), "node-2") || len(b.driver.deleted) > 0 {
-		t.Errorf("%v, deleted %v", err, b.driver.deleted)
+	if err := b.sync(t.Context(), "d-bp1"); !strings.Contains(fmt.Sprint(err), "node-2") || len(b.driver.Deleted) > 0 {
+		t.Errorf("%v, deleted %v", err, b.driver.Deleted)
 	}
 }
 
@@ -149,13 +149,13 @@ func TestADiskIsKeptWhileTheCacheLags(t *testing.T) {
 	live := pv.DeepCopy()
 	live.ResourceVersion = "12"
 	b := newBench(t, pv, nil, live)
-	if err := b.sync(t.Context(), "d-bp1"); !strings.Contains(fmt.Sprint(err), "lags behind") || len(b.driver.deleted) > 0 {
-		t.Errorf("%v, deleted %v", err, b.driver.deleted)
+	if err := b.sync(t.Context(), "d-bp1"); !strings.Contains(fmt.Sprint(err), "lags behind") || len(b.driver.Deleted) > 0 {
+		t.Errorf("%v, deleted %v", err, b.driver.Deleted)
 	}
 	bound := second(func(pv *v1.PersistentVolume) { pv.Status.Phase, pv.ResourceVersion = v1.VolumeBound, "11" })
 	must(t, errors.Join(b.Volumes.Add(bound), b.Volumes.Update(live)))
-	if err := b.sync(t.Context(), "d-bp1"); !strings.Contains(fmt.Sprint(err), "restored") || len(b.driver.deleted) > 0 {
-		t.Errorf("%v, deleted %v", err, b.driver.deleted)
+	if err := b.sync(t.Context(), "d-bp1"); !strings.Contains(fmt.Sprint(err), "restored") || len(b.driver.Deleted) > 0 {
+		t.Errorf("%v, deleted %v", err, b.driver.Deleted)
 	}
 }
 

@@ -59,15 +59,6 @@ func isInvalid(err error) bool {
 	return errors.As(err, &invalid)
 }
 
-// notReadyObject returns the object that an error waits for.
-func notReadyObject(err error) watch.Object {
-	var notReady *watch.NotReadyError
-	if errors.As(err, &notReady) {
-		return notReady.Object
-	}
-	return watch.Object{}
-}
-
 func acrossNamespaces(c *v1.PersistentVolumeClaim) {
 	c.Spec.DataSourceRef = &v1.TypedObjectReference{APIGroup: ptr.To(snapshotGroup), Kind: "VolumeSnapshot", Name: "src", Namespace: ptr.To("archive")}
 }
@@ -191,7 +182,7 @@ func TestContentOfASnapshot(t *testing.T) {
 					t.Errorf("%v does not say %q", err, want)
 				}
 			}
-			if waits := notReadyObject(err); waits != test.waits {
+			if waits := watch.NotReadyObject(err); waits != test.waits {
 				t.Errorf("it waits for %v, want %v", waits, test.waits)
 			}
 		})
@@ -263,8 +254,8 @@ func TestContentOfAClaim(t *testing.T) {
 				if err != nil || content.GetVolume().GetVolumeId() != "d-src" {
 					t.Errorf("got %v, %v", content, err)
 				}
-			case isInvalid(err) != test.invalid || !strings.Contains(fmt.Sprint(err), test.want) || notReadyObject(err) != test.waits:
-				t.Errorf("got %v; invalid: %v, waiting for %v", err, isInvalid(err), notReadyObject(err))
+			case isInvalid(err) != test.invalid || !strings.Contains(fmt.Sprint(err), test.want) || watch.NotReadyObject(err) != test.waits:
+				t.Errorf("got %v; invalid: %v, waiting for %v", err, isInvalid(err), watch.NotReadyObject(err))
 			}
 		})
 	}
@@ -314,8 +305,8 @@ func TestASourceOfAnotherNamespaceNeedsAGrant(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			isTold := strings.Contains(fmt.Sprint(err), "ReferenceGrant of namespace archive")
-			if !test.allowed && (!isInvalid(err) || notReadyObject(err) != watch.Object{Resource: watch.ReferenceGrants, Namespace: "archive"} || !isTold) {
-				t.Errorf("got %v, waiting for %v", err, notReadyObject(err))
+			if !test.allowed && (!isInvalid(err) || watch.NotReadyObject(err) != watch.Object{Resource: watch.ReferenceGrants, Namespace: "archive"} || !isTold) {
+				t.Errorf("got %v, waiting for %v", err, watch.NotReadyObject(err))
 			}
 		})
 	}

@@ -8,14 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = provisionertest.Must
 
 func TestUIDsWithOnePrefixAreToldApart(t *testing.T) {
 	uids := []types.UID{"0f1e-1", "0f1e-2", "0f2", "0f", ""}

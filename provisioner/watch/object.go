@@ -1,10 +1,15 @@
 package watch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 )
 
 // The resources that a claim or a deletion may depend on besides those in the caches.
@@ -50,6 +55,15 @@ func NotReady(o Object, resourceVersion string, err error) error {
 	return &NotReadyError{Err: err, Object: o, ResourceVersion: resourceVersion}
 }
 
+// NotReadyObject returns the object of a NotReadyError in err's chain, if there is one.
+func NotReadyObject(err error) Object {
+	var notReady *NotReadyError
+	if errors.As(err, &notReady) {
+		return notReady.Object
+	}
+	return Object{}
+}
+
 // Error returns the text of Err.
 func (e *NotReadyError) Error() string { return e.Err.Error() }
 
@@ -64,4 +78,21 @@ func ReadError(o Object, err error) error {
 		return NotReady(o, "", err)
 	}
 	return err
+}
+
+// ReadSecret returns the data of a Secret as it is now, so that none stays in memory;
+// nothing for no reference, and a NotReadyError if the Secret does not exist.
+func ReadSecret(ctx context.Context, client kubernetes.Interface, ref *v1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, ReadError(Object{Resource: Secrets, Namespace: ref.Namespace, Name: ref.Name}, err)
+	}
+	data := make(map[string]string, len(secret.Data))
+	for key, value := range secret.Data {
+		data[key] = string(value)
+	}
+	return data, nil
 }

@@ -140,7 +140,7 @@ var rules = map[string]rule{
 			module + "/provisioner/csiconn", module + "/internal"},
 	},
 	"provisioner/internal/liveness":        {},
-	"provisioner/internal/provisionertest": {allowed: []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"}},
+	"provisioner/internal/provisionertest": {allowed: []string{clientGo, csiSpec, grpc, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"}},
 	"provisioner/stock": {
 		allowed:   []string{module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo},
