@@ -23,7 +23,7 @@ func listed(id, cluster, name string, nodes ...string) *csi.ListVolumesResponse_
 	}
 }
 
-func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
+func TestAuditFindings(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	made := func(ago time.Duration) func(*v1.PersistentVolume) {
 		return func(pv *v1.PersistentVolume) { pv.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
@@ -69,7 +69,7 @@ func TestAnAuditFindsWhatStandsAlone(t *testing.T) {
 	}
 }
 
-func TestAnAuditThatCannotKnowSaysSo(t *testing.T) {
+func TestAuditErrors(t *testing.T) {
 	pv := []v1.PersistentVolume{*testVolume("d-1"), *testVolume("d-2")}
 	for name, c := range map[string]struct {
 		disks []*csi.ListVolumesResponse_Entry
@@ -87,7 +87,7 @@ func TestAnAuditThatCannotKnowSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnAuditReadsAndChangesNothing(t *testing.T) {
+func TestAuditIsReadOnly(t *testing.T) {
 	api := fake.NewClientset()
 	if err := api.Tracker().Add(testVolume("d-1")); err != nil {
 		t.Fatal(err)
@@ -113,6 +113,6 @@ func TestAnAuditReadsAndChangesNothing(t *testing.T) {
 	name := journalPrefix + ObjectName(config.DriverName) + "-0"
 	must(t, api.Tracker().Add(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"uid-9": `{"format":2}`}}))
 	if _, err := RunAudit(t.Context(), config, api, driver, "c1"); err == nil || !strings.Contains(err.Error(), "another version") {
-		t.Errorf("with an order that can't be read: %v, want it to say so, for its disk may be no orphan", err)
+		t.Errorf("with a record that can't be read: %v, want an error, for its disk may be no orphan", err)
 	}
 }

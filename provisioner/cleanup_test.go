@@ -10,7 +10,7 @@ import (
 )
 
 // P14: the claim is gone, and somebody else's PersistentVolume has the name of its disk.
-func TestAnOrderEndsThoughItsNameIsTaken(t *testing.T) {
+func TestAnAttemptEndsIfItsNameIsTaken(t *testing.T) {
 	foreign := func(change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
 		return testVolume("d-bp1", append([]func(*v1.PersistentVolume){func(pv *v1.PersistentVolume) {
 			pv.Annotations, pv.Spec.ClaimRef, pv.Status.Phase = nil, nil, v1.VolumeAvailable
@@ -42,7 +42,7 @@ func TestAnOrderEndsThoughItsNameIsTaken(t *testing.T) {
 				t.Fatal("no error")
 			}
 			if all := b.open(); (all == 0) != test.ends {
-				t.Errorf("%d orders are under way", all)
+				t.Errorf("%d volumes are under way", all)
 			}
 			if _, deletes := b.driver.calls(); deletes != test.wantDeletes {
 				t.Errorf("%d calls of DeleteVolume, want %d", deletes, test.wantDeletes)

@@ -21,7 +21,7 @@ func podWith(name string, claims ...string) *v1.Pod {
 	return pod
 }
 
-func TestTiedMessage(t *testing.T) {
+func TestConflictMessage(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*conflictFacts)
 		want   string // in the message; empty for none
@@ -76,11 +76,11 @@ func TestTiedMessage(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsTiedToASoldOutZoneIsTold(t *testing.T) {
+func TestAConflictIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *v1.Pod
 		zone string
-		told bool
+		want bool
 	}{
 		"tied":                      {podWith("web-0", "data", "logs"), "zone-a", true},
 		"the other is elsewhere":    {podWith("web-0", "data", "logs"), "zone-b", false},
@@ -114,18 +114,18 @@ func TestAPodThatIsTiedToASoldOutZoneIsTold(t *testing.T) {
 			}
 			events := strings.Join(b.drained(), "\n")
 			for _, want := range []string{"ProvisioningTied", "Pod web-0", "claim logs", "d-logs is in zone-a", "for claim data", "by a snapshot"} {
-				if strings.Contains(events, want) != test.told {
-					t.Errorf("%q in %q: want %v", want, events, test.told)
+				if strings.Contains(events, want) != test.want {
+					t.Errorf("%q in %q: want %v", want, events, test.want)
 				}
 			}
 			if strings.Count(events, "ProvisioningTied") > 1 {
-				t.Error("it is told more than once")
+				t.Error("it is reported more than once")
 			}
 		})
 	}
 }
 
-func TestOneListOfPodsServesANamespace(t *testing.T) {
+func TestPodsAreListedOncePerNamespace(t *testing.T) {
 	b := newBench(t, []answer{soldOutAnswer()})
 	for n := range 50 {
 		for range 3 {

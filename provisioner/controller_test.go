@@ -17,7 +17,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
+func TestAVolumeIsRememberedUntilItsClaimIsBound(t *testing.T) {
 	for what, test := range map[string]struct {
 		claim *v1.PersistentVolumeClaim // as the cache shows it; nil for none
 		want  attempt.Phase
@@ -41,7 +41,7 @@ func TestAVolumeIsRememberedUntilTheClaimIsSeenBound(t *testing.T) {
 	}
 }
 
-func TestTheVolumeThatAClaimIsNotBoundToTellsOfSeveral(t *testing.T) {
+func TestDuplicatesAreReportedForTheUnboundVolume(t *testing.T) {
 	b := newBench(t, nil)
 	h := b.handlers()
 	h.leading.Store(true)
@@ -92,7 +92,7 @@ func BenchmarkBoundVolume(b *testing.B) {
 }
 
 // What an informer delivers again wakes no claim, however many nodes there are.
-func TestAResyncWakesNobody(t *testing.T) {
+func TestAResyncWakesNoClaim(t *testing.T) {
 	b := newBench(t, nil)
 	b.config.RetryStart, b.config.RetryMax = time.Hour, time.Hour
 	b.restart()
@@ -133,7 +133,7 @@ func TestAResyncWakesNobody(t *testing.T) {
 	}
 }
 
-func TestWhatANodeCanAttachWakesNobody(t *testing.T) {
+func TestDiskTypeLabelsWakeNoClaim(t *testing.T) {
 	const prefix = "node.csi.alibabacloud.com/disktype."
 	zoned := func(more ...string) map[string]string {
 		labels := map[string]string{"topology.kubernetes.io/zone": "zone-a"}

@@ -17,18 +17,18 @@ import (
 	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
-// rejecting notes which requests are taken back.
-type rejecting struct {
+// rejectingStore notes which requests are taken back.
+type rejectingStore struct {
 	noStore
 	rejected []string
 }
 
-func (r *rejecting) RejectEnd(key string) { r.rejected = append(r.rejected, key) }
+func (r *rejectingStore) RejectEnd(key string) { r.rejected = append(r.rejected, key) }
 
-// unprovable is a bench on which nobody knows whether the claim has a volume. The claim is gone.
-func unprovable(t *testing.T, answers ...answer) (*bench, *rejecting) {
+// doubtfulAttempt is a bench on which nobody knows whether the claim has a volume. The claim is gone.
+func doubtfulAttempt(t *testing.T, answers ...answer) (*bench, *rejectingStore) {
 	t.Helper()
-	b, store := newBench(t, answers), &rejecting{}
+	b, store := newBench(t, answers), &rejectingStore{}
 	b.store = store
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || b.open() != 1 {
 		t.Fatalf("%v, %v", outcome, err)
@@ -40,7 +40,7 @@ func unprovable(t *testing.T, answers ...answer) (*bench, *rejecting) {
 var unknownOutcome = answer{err: status.Error(codes.Aborted, "it may have been made before")}
 
 func TestAnOperatorEndsARecord(t *testing.T) {
-	b, store := unprovable(t, unknownOutcome)
+	b, store := doubtfulAttempt(t, unknownOutcome)
 	b.attempts.Post("0f1e", attempt.ClaimGone{})
 	b.exec.endRequested("0f1e", "the keys may not list disks")
 	b.exec.work(t.Context(), "0f1e")
@@ -50,8 +50,8 @@ func TestAnOperatorEndsARecord(t *testing.T) {
 	if creates, _ := b.driver.calls(); creates != 1 {
 		t.Errorf("the driver was asked %d times", creates)
 	}
-	const told = "ProvisioningEnded an operator has ended the record of disk-0f1e: the keys may not list disks"
-	if events := b.drained(); len(events) != 1 || !strings.Contains(events[0], told) {
+	const want = "ProvisioningEnded an operator has ended the record of disk-0f1e: the keys may not list disks"
+	if events := b.drained(); len(events) != 1 || !strings.Contains(events[0], want) {
 		t.Errorf("events %q", events)
 	}
 }
@@ -65,7 +65,7 @@ func TestARecordThatIsNeededIsNotEnded(t *testing.T) {
 		"the volume is known":      {made("d-bp1", 20*gib, "zone-a"), "volume d-bp1 was made"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			b, store := newBench(t, []answer{test.answer}), &rejecting{}
+			b, store := newBench(t, []answer{test.answer}), &rejectingStore{}
 			b.store = store
 			b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("etcd is slow") })
 			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
@@ -78,14 +78,14 @@ func TestARecordThatIsNeededIsNotEnded(t *testing.T) {
 			}
 			b.exec.work(t.Context(), "0f1e")
 			if len(store.rejected) != 1 {
-				t.Errorf("one request was heeded twice: %q", store.rejected)
+				t.Errorf("one request was rejected twice: %q", store.rejected)
 			}
 		})
 	}
 }
 
-func TestAnEndOfWhatIsNotUnderWayIsRejected(t *testing.T) {
-	b, store := newBench(t, nil), &rejecting{}
+func TestAnEndRequestWithoutARecordIsRejected(t *testing.T) {
+	b, store := newBench(t, nil), &rejectingStore{}
 	b.store = store
 	b.exec.endRequested("uid-9", "no proof")
 	if len(store.rejected) != 1 || store.rejected[0] != "uid-9" {
@@ -131,7 +131,7 @@ func TestRecordsAreListedAndShown(t *testing.T) {
 	}
 }
 
-func TestAnEndIsRefusedWithTheReason(t *testing.T) {
+func TestEndErrorsNameTheReason(t *testing.T) {
 	claim := testClaim()
 	claim.UID = "uid-1"
 	pv := testVolume("d-bp1")
@@ -141,11 +141,11 @@ func TestAnEndIsRefusedWithTheReason(t *testing.T) {
 		uid     string
 		says    []string
 	}{
-		"unknown":    {nil, "uid-9", []string{`CLAIM-UID is "uid-9"`, "allowed are the UIDs of the journal's 2 records"}},
-		"saved":      {[]runtime.Object{pv}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
-		"wanted":     {[]runtime.Object{claim}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted"}},
-		"not ours":   {nil, "uid-2", []string{"form", "format 2", "the version that wrote it"}},
-		"not heeded": {nil, "uid-1", []string{"not ended within 0s", "the next leader will"}},
+		"unknown":     {nil, "uid-9", []string{`CLAIM-UID is "uid-9"`, "allowed are the UIDs of the journal's 2 records"}},
+		"saved":       {[]runtime.Object{pv}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
+		"wanted":      {[]runtime.Object{claim}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted"}},
+		"not ours":    {nil, "uid-2", []string{"form", "format 2", "the version that wrote it"}},
+		"not handled": {nil, "uid-1", []string{"not ended within 0s", "the next leader will"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := records(t, test.objects...)

@@ -49,7 +49,7 @@ func TestTheSameEventIsWrittenOnceAMinute(t *testing.T) {
 }
 
 // P13: an event that could not be written is written when it is tried again.
-func TestAnEventThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
+func TestAFailedEventIsWrittenAgain(t *testing.T) {
 	for verb, write := range map[string]func(corev1client.EventSinkImpl, *v1.Event) (*v1.Event, error){
 		"create": func(sink corev1client.EventSinkImpl, e *v1.Event) (*v1.Event, error) { return sink.Create(e) },
 		"patch": func(sink corev1client.EventSinkImpl, e *v1.Event) (*v1.Event, error) {

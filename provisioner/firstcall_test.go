@@ -15,7 +15,7 @@ import (
 )
 
 // The driver looks for no disk if it hears that there is none, so it must be so.
-func TestOnlyAFirstCallIsSaidToBeOne(t *testing.T) {
+func TestOnlyFirstCallsAreMarked(t *testing.T) {
 	refused := func(code codes.Code) answer { return answer{err: status.Error(code, "scripted")} }
 	ok := made("d-1", 20*gib, "zone-a")
 	for name, c := range map[string]struct {
@@ -27,7 +27,7 @@ func TestOnlyAFirstCallIsSaidToBeOne(t *testing.T) {
 		"a claim made since we lead":              {answers: []answer{ok}, age: -time.Hour, want: []bool{true}},
 		"a claim made before":                     {answers: []answer{ok}, age: time.Second, want: []bool{false}},
 		"a claim made at about the time":          {answers: []answer{ok}, age: -time.Second, want: []bool{false}},
-		"an order of the process before":          {answers: []answer{ok}, age: -time.Hour, found: true, want: []bool{false}},
+		"a request of an earlier process":         {answers: []answer{ok}, age: -time.Hour, found: true, want: []bool{false}},
 		"after a refusal, nothing was made":       {answers: []answer{refused(codes.InvalidArgument), ok}, age: -time.Hour, want: []bool{true, true}},
 		"after an unknown outcome, something may": {answers: []answer{refused(codes.Unavailable), ok}, age: -time.Hour, want: []bool{true, false}},
 		"a final code ends an unknown outcome":    {answers: []answer{refused(codes.Unavailable), refused(codes.InvalidArgument), ok}, age: -time.Hour, want: []bool{true, false, true}},

@@ -31,8 +31,8 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// keepStore returns the journal of a process that is writing it.
-func keepStore(t *testing.T, api *fake.Clientset, commits func()) *journal.Store {
+// runStore returns the journal of a process that is writing it.
+func runStore(t *testing.T, api *fake.Clientset, commits func()) *journal.Store {
 	t.Helper()
 	versions := 1 // client-go's fake gives none
 	api.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -75,17 +75,17 @@ func requestFor(t *testing.T, n int) *request.Request {
 }
 
 func TestTheJournalHasNoSecret(t *testing.T) {
-	b := newBench(t, nil, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"key": []byte("hush")}})
+	b := newBench(t, nil, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"key": []byte("hidden")}})
 	class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"})
 	class.Name = "essd"
 	resolved := b.planned(t, testClaim(), class)
-	store := &notedStore{}
+	store := &recordingStore{}
 	b.store = store
 	must(t, writeJournal(t.Context(), b.store, resolved.Request))
-	if resolved.Secrets["key"] != "hush" || len(store.written) != 1 || !strings.Contains(store.written[0], "vault") {
+	if resolved.Secrets["key"] != "hidden" || len(store.written) != 1 || !strings.Contains(store.written[0], "vault") {
 		t.Fatalf("secrets %v, written %q", resolved.Secrets, store.written)
 	}
-	if strings.Contains(store.written[0], "hush") || strings.Contains(store.written[0], "aHVzaA") {
+	if strings.Contains(store.written[0], "hidden") || strings.Contains(store.written[0], "aGlkZGVu") {
 		t.Error("the journal has a secret")
 	}
 }
@@ -118,7 +118,7 @@ func (d *busyDriver) CreateVolume(context.Context, *csi.CreateVolumeRequest, ...
 }
 
 // However many claims wait for the journal, as many as there are workers ask the driver.
-func TestClaimsWaitForTheJournalTogether(t *testing.T) {
+func TestClaimsShareJournalCommits(t *testing.T) {
 	const claims = 20
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -150,7 +150,7 @@ func TestClaimsWaitForTheJournalTogether(t *testing.T) {
 }
 
 // A later version's fields are passed over, and what it has written in another format nobody begins anew.
-func TestAnOrderOfALaterVersionStays(t *testing.T) {
+func TestARecordOfALaterVersionIsKept(t *testing.T) {
 	known, err := requestFor(t, 0).Encode()
 	must(t, err)
 	records := map[string]string{
@@ -159,14 +159,14 @@ func TestAnOrderOfALaterVersionStays(t *testing.T) {
 	}
 	api := fake.NewClientset(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "journal-0", ResourceVersion: "1"}, Data: records})
 	s := journal.New(api, nil, "kube-system", "journal", func() {})
-	orders, unknown, err := readRequests(t.Context(), s)
-	if err != nil || unknown != 1 || len(orders) != 1 || orders[0].Claim.UID != "uid-0" {
-		t.Fatalf("read %d orders, %d of another version, %v", len(orders), unknown, err)
+	requests, unknown, err := readRequests(t.Context(), s)
+	if err != nil || unknown != 1 || len(requests) != 1 || requests[0].Claim.UID != "uid-0" {
+		t.Fatalf("read %d requests, %d of another version, %v", len(requests), unknown, err)
 	}
 	b := newBench(t, nil)
 	b.store = s
 	if err := writeJournal(t.Context(), b.store, requestFor(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
-		t.Errorf("the order of a later format was begun anew: %v", err)
+		t.Errorf("the request of a later format was begun again: %v", err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAnOrderOfALaterVersionStays(t *testing.T) {
 const earlier = `{"request":"CgpkaXNrLXVpZC0xEgYIgICAgFAaFRoCCAESDwoEZXh0NBIHbm9hdGltZTpSCicKJQobdG9wb2xvZ3kua3ViZXJuZXRlcy5pby96b25lEgZ6b25lLWESJwolCht0b3BvbG9neS5rdWJlcm5ldGVzLmlvL3pvbmUSBnpvbmUtYQ==","node":"node-1","fsType":"ext4","secrets":{},"claim":{"namespace":"shop","name":"data","uid":"uid-1","selectedNode":"node-1","created":null,"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"20Gi"}},"storageClassName":"essd","volumeMode":"Filesystem"}},"class":{"name":"essd","uid":"","provisioner":"diskplugin.csi.alibabacloud.com","reclaimPolicy":"Delete","mountOptions":["noatime"],"bindingMode":"WaitForFirstConsumer"}}`
 
 // An upgrade reads what those versions wrote, and they read what this one writes.
-func TestRecordsAreThoseOfEarlierVersions(t *testing.T) {
+func TestRecordsAreCompatibleWithEarlierVersions(t *testing.T) {
 	read, err := request.Decode([]byte(earlier))
 	must(t, err)
 	if read.Create.Name != "disk-uid-1" || read.Node != "node-1" || read.Claim.Name != "data" {
@@ -223,7 +223,7 @@ func (failingStore) Put(context.Context, string, []byte) error {
 	return errors.New("the API server is away")
 }
 
-func TestTheDriverIsNotAskedBeforeTheJournalHasTheOrder(t *testing.T) {
+func TestTheJournalPrecedesCreateVolume(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	b.store = failingStore{}
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Unchanged || err == nil {
@@ -234,13 +234,13 @@ func TestTheDriverIsNotAskedBeforeTheJournalHasTheOrder(t *testing.T) {
 	}
 }
 
-func TestAnOrderThatCouldNotBeWrittenIsNotInTheJournal(t *testing.T) {
+func TestAFailedJournalWriteLeavesNoRecord(t *testing.T) {
 	for name, hasEffect := range map[string]bool{"no effect": false, "effect": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := fake.NewClientset()
 				b := newBench(t, nil)
-				b.store = keepStore(t, api, func() {})
+				b.store = runStore(t, api, func() {})
 				failed := false
 				api.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					if failed {
@@ -267,11 +267,11 @@ func TestAnOrderThatCouldNotBeWrittenIsNotInTheJournal(t *testing.T) {
 	}
 }
 
-func TestTheDiskStaysUntilTheJournalHasForgottenIt(t *testing.T) {
+func TestSettleWaitsForTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
 		b := newBench(t, []answer{unavailable(), refused(codes.Internal)})
-		b.store = keepStore(t, api, func() {})
+		b.store = runStore(t, api, func() {})
 		claim := claimOf(1, "20Gi")
 		if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != attempt.Background {
 			t.Fatalf("got %v", outcome)
@@ -297,11 +297,11 @@ type unflushedStore struct{ noStore }
 
 func (unflushedStore) Flush(context.Context, string) error { return errors.New("away") }
 
-func TestWhatWasPrefetchedIsOutBeforeADiskGoes(t *testing.T) {
+func TestSettleCancelsAPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
 		b := newBench(t, nil)
-		b.store = keepStore(t, api, func() {})
+		b.store = runStore(t, api, func() {})
 		must(t, b.resolver.classes.Add(testClass(nil)))
 		b.store.Prefetch("uid-1", b.resolver.prefetch(t.Context(), claimOf(1, "20Gi")))
 		time.Sleep(time.Second)

@@ -27,8 +27,8 @@ func within(limit time.Duration, ok func() bool) bool {
 
 // P1: a class is deleted and made anew under its name, for another provisioner, while
 // nobody knows whether a disk was made.
-func TestAnOrderOutlivesAClassOfTheSameName(t *testing.T) {
-	x := play(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
+func TestAnAttemptOutlivesItsClass(t *testing.T) {
+	x := newClaimFixture(t, []answer{{err: status.Error(codes.Unavailable, "the reply was lost")}}, func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) })
 	x.class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
 	x.createClass()
 	x.createClaim()

@@ -40,7 +40,7 @@ func tagsAsked(parameters map[string]string) map[string]string {
 
 // A call of unknown outcome is repeated with the tags that it had, whatever has
 // become of the labels; also by the process that takes the journal up.
-func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
+func TestARetryHasTheTagsOfTheFirstCall(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "the reply was lost")
 	b := labelBench(t, []answer{{err: lost}, {err: lost}, made("d-1", 20*gib, "zone-a")})
 	if err := b.resolver.namespaces.Add(testNamespace(map[string]string{"cost-center": "4711"})); err != nil {
@@ -73,7 +73,7 @@ func TestTheTagsOfAnOrderStayWhatTheyWere(t *testing.T) {
 
 // A namespace that the cache doesn't show yet is asked for, and a disk never goes
 // without its tags because that failed.
-func TestANewNamespacesLabelsAreAskedFor(t *testing.T) {
+func TestLabelsOfANewNamespaceAreRead(t *testing.T) {
 	b := labelBench(t, []answer{made("d-1", 20*gib, "zone-a")})
 	broken := true
 	b.metadata.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {

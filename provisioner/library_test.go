@@ -35,53 +35,53 @@ import (
 // objects of its own. What a fake API server cannot show (versions,
 // preconditions, finalizers) is shown by test/e2e on a real one.
 
-// switchboard is a Driver that hands each volume's calls to its test's script.
-type switchboard struct {
+// driverMux is a Driver that hands each volume's calls to its test's script.
+type driverMux struct {
 	mu      sync.Mutex
 	scripts map[string]*scriptedDriver // by volume name, and by volume ID
 }
 
-func (s *switchboard) find(key string) *scriptedDriver {
+func (s *driverMux) find(key string) *scriptedDriver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.scripts[key]
 }
 
-func (s *switchboard) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+func (s *driverMux) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 	return s.find(in.Name).CreateVolume(ctx, in, opts...)
 }
 
-func (s *switchboard) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+func (s *driverMux) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
 	return s.find(in.VolumeId).DeleteVolume(ctx, in, opts...)
 }
 
-func (s *switchboard) AwaitReturn(ctx context.Context) error {
+func (s *driverMux) AwaitReturn(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (s *switchboard) GetCapacity(context.Context, *csi.GetCapacityRequest, ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
+func (s *driverMux) GetCapacity(context.Context, *csi.GetCapacityRequest, ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "not in these tests")
 }
 
-func (s *switchboard) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
+func (s *driverMux) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "not in these tests")
 }
 
-// stage is the one running Controller of the tests.
-type stage struct {
+// controllerFixture is the one running Controller of the tests.
+type controllerFixture struct {
 	api      *fake.Clientset
 	metadata *metadatafake.FakeMetadataClient
 	c        *Controller
-	*switchboard
+	*driverMux
 }
 
-var theStage = sync.OnceValues(func() (*stage, error) {
+var sharedController = sync.OnceValues(func() (*controllerFixture, error) {
 	n1, csiNode1 := node("node-1", "zone-a")
 	n2, csiNode2 := node("node-2", "zone-b")
-	s := &stage{
+	s := &controllerFixture{
 		api: fake.NewClientset(csiNode1, csiNode2), metadata: provisionertest.MetadataClient(n1, n2),
-		switchboard: &switchboard{scripts: map[string]*scriptedDriver{}},
+		driverMux: &driverMux{scripts: map[string]*scriptedDriver{}},
 	}
 	c, err := NewController(testConfig(), Clients{Main: s.api, Events: s.api, Metadata: s.metadata}, s, prometheus.NewRegistry())
 	if err != nil {
@@ -110,31 +110,31 @@ func node(name, zone string) (*metav1.PartialObjectMetadata, *storagev1.CSINode)
 
 var named atomic.Int64
 
-// anew is a name that nothing on the stage had before, for a process may play each test more than once.
-func anew(name string) string { return fmt.Sprintf("%s-%d", name, named.Add(1)) }
+// uniqueName returns a name that no object had before: a test may run several times in a process.
+func uniqueName(name string) string { return fmt.Sprintf("%s-%d", name, named.Add(1)) }
 
-// scene is one test's claim on the stage, with its class and its script.
-type scene struct {
-	*stage
+// claimFixture is one test's claim, with its class and its driver.
+type claimFixture struct {
+	*controllerFixture
 	t      *testing.T
 	driver *scriptedDriver
 	claim  *v1.PersistentVolumeClaim
 	class  *storagev1.StorageClass
 }
 
-// play puts a claim named after the test on the stage.
-func play(t *testing.T, answers []answer, change ...func(*v1.PersistentVolumeClaim)) *scene {
+// newClaimFixture returns a claim that is named after the test.
+func newClaimFixture(t *testing.T, answers []answer, change ...func(*v1.PersistentVolumeClaim)) *claimFixture {
 	t.Helper()
-	s, err := theStage()
+	s, err := sharedController()
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := anew(strings.ToLower(t.Name()))
+	name := uniqueName(strings.ToLower(t.Name()))
 	claim := testClaim(change...)
 	claim.Namespace, claim.UID, claim.Spec.StorageClassName = name, types.UID(name), &name
 	class := testClass(nil)
 	class.Name = name
-	x := &scene{stage: s, t: t, driver: &scriptedDriver{creates: answers}, claim: claim, class: class}
+	x := &claimFixture{controllerFixture: s, t: t, driver: &scriptedDriver{creates: answers}, claim: claim, class: class}
 	s.mu.Lock()
 	s.scripts["disk-"+name] = x.driver
 	s.mu.Unlock()
@@ -142,7 +142,7 @@ func play(t *testing.T, answers []answer, change ...func(*v1.PersistentVolumeCla
 }
 
 // createNode puts a Node where its metadata is watched, and where it is asked for.
-func (x *scene) createNode(n *metav1.PartialObjectMetadata) {
+func (x *claimFixture) createNode(n *metav1.PartialObjectMetadata) {
 	x.t.Helper()
 	if _, err := x.api.CoreV1().Nodes().Create(x.t.Context(), &v1.Node{ObjectMeta: n.ObjectMeta}, metav1.CreateOptions{}); err != nil {
 		x.t.Fatal(err)
@@ -153,14 +153,14 @@ func (x *scene) createNode(n *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (x *scene) createClass() {
+func (x *claimFixture) createClass() {
 	x.t.Helper()
 	if _, err := x.api.StorageV1().StorageClasses().Create(x.t.Context(), x.class, metav1.CreateOptions{}); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-func (x *scene) createClaim() {
+func (x *claimFixture) createClaim() {
 	x.t.Helper()
 	if _, err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Create(x.t.Context(), x.claim, metav1.CreateOptions{}); err != nil {
 		x.t.Fatal(err)
@@ -168,7 +168,7 @@ func (x *scene) createClaim() {
 }
 
 // updateClaim writes a new version of the claim.
-func (x *scene) updateClaim(change func(*v1.PersistentVolumeClaim)) {
+func (x *claimFixture) updateClaim(change func(*v1.PersistentVolumeClaim)) {
 	x.t.Helper()
 	claim := x.claim.DeepCopy()
 	change(claim)
@@ -178,7 +178,7 @@ func (x *scene) updateClaim(change func(*v1.PersistentVolumeClaim)) {
 	}
 }
 
-func (x *scene) deleteClaim() {
+func (x *claimFixture) deleteClaim() {
 	x.t.Helper()
 	if err := x.api.CoreV1().PersistentVolumeClaims(x.claim.Namespace).Delete(x.t.Context(), x.claim.Name, metav1.DeleteOptions{}); err != nil {
 		x.t.Fatal(err)
@@ -186,35 +186,35 @@ func (x *scene) deleteClaim() {
 }
 
 // answerNow replaces what the driver answers from now on.
-func (x *scene) answerNow(answers ...answer) {
+func (x *claimFixture) answerNow(answers ...answer) {
 	x.driver.mu.Lock()
 	defer x.driver.mu.Unlock()
 	x.driver.creates = answers
 }
 
-func (x *scene) asked() int { n, _ := x.driver.calls(); return n }
+func (x *claimFixture) asked() int { n, _ := x.driver.calls(); return n }
 
-func (x *scene) awaitAsked(more int) {
+func (x *claimFixture) awaitAsked(more int) {
 	x.t.Helper()
 	before := x.asked()
 	eventually(x.t, "the driver was asked", func() bool { return x.asked() >= before+more })
 }
 
-func (x *scene) hasVolume(name string) bool {
+func (x *claimFixture) hasVolume(name string) bool {
 	_, err := x.api.CoreV1().PersistentVolumes().Get(context.Background(), name, metav1.GetOptions{})
 	return err == nil
 }
 
-func (x *scene) awaitVolume(name string) {
+func (x *claimFixture) awaitVolume(name string) {
 	x.t.Helper()
 	eventually(x.t, "PersistentVolume "+name+" was saved", func() bool { return x.hasVolume(name) })
 }
 
 // isWaiting says whether the claim waits for a Node or CSINode.
-func (x *scene) isWaiting() bool { return x.c.exec.table.Phase(x.claim.UID) == attempt.Waiting }
+func (x *claimFixture) isWaiting() bool { return x.c.exec.table.Phase(x.claim.UID) == attempt.Waiting }
 
 // done lists what was done in the claim's namespace, or to the object named.
-func (x *scene) done(verb, resource, name string) []clienttesting.Action {
+func (x *claimFixture) done(verb, resource, name string) []clienttesting.Action {
 	var list []clienttesting.Action
 	for _, a := range x.api.Actions() {
 		if !a.Matches(verb, resource) {
@@ -229,12 +229,12 @@ func (x *scene) done(verb, resource, name string) []clienttesting.Action {
 }
 
 func TestAClaimIsProvisionedWithOneWrite(t *testing.T) {
-	id := anew("d-onewrite")
-	x := play(t, []answer{made(id, 20*gib, "zone-a")})
+	id := uniqueName("d-onewrite")
+	x := newClaimFixture(t, []answer{made(id, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
 	x.awaitVolume(id)
-	eventually(t, "the claim was told", func() bool {
+	eventually(t, "the claim had an event", func() bool {
 		for _, a := range x.done("create", "events", "") {
 			if a.(clienttesting.CreateAction).GetObject().(*v1.Event).Reason == "ProvisioningSucceeded" {
 				return true
@@ -251,13 +251,13 @@ func TestAClaimIsProvisionedWithOneWrite(t *testing.T) {
 	}
 }
 
-func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
-	id, later := anew("d-once"), anew("d-later")
-	x := play(t, []answer{made(id, 20*gib, "zone-a")})
+func TestAClaimWithAVolumeGetsNoSecondOne(t *testing.T) {
+	id, later := uniqueName("d-once"), uniqueName("d-later")
+	x := newClaimFixture(t, []answer{made(id, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
 	x.awaitVolume(id)
-	other := play(t, []answer{made(later, 20*gib, "zone-a")})
+	other := newClaimFixture(t, []answer{made(later, 20*gib, "zone-a")})
 	other.claim.Spec.StorageClassName = &x.class.Name
 	for range 5 {
 		x.c.handlers.claimChanged(x.claim)
@@ -269,9 +269,9 @@ func TestAnEventOfAClaimWithAVolumeMakesNoOther(t *testing.T) {
 	}
 }
 
-func TestAClaimWhoseVolumeGoesBeforeItIsBoundGetsAnother(t *testing.T) {
-	went, came := anew("d-went"), anew("d-came")
-	x := play(t, []answer{made(went, 20*gib, "zone-a")})
+func TestALostVolumeIsReplacedBeforeBinding(t *testing.T) {
+	went, came := uniqueName("d-went"), uniqueName("d-came")
+	x := newClaimFixture(t, []answer{made(went, 20*gib, "zone-a")})
 	x.createClass()
 	x.createClaim()
 	x.awaitVolume(went)
@@ -283,8 +283,8 @@ func TestAClaimWhoseVolumeGoesBeforeItIsBoundGetsAnother(t *testing.T) {
 	x.awaitVolume(came)
 }
 
-func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
-	x := play(t, []answer{{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}})
+func TestRescheduleKeepsANewlySelectedNode(t *testing.T) {
+	x := newClaimFixture(t, []answer{{err: status.Error(codes.ResourceExhausted, "zone-a is sold out")}})
 	x.createClass()
 	x.createClaim()
 	eventually(t, "the selected node was removed", func() bool {
@@ -304,9 +304,9 @@ func TestAClaimIsRescheduledOnlyOffTheNodeThatFailed(t *testing.T) {
 	}
 }
 
-func TestACreateUnderWayOutlivesItsClaimAndClass(t *testing.T) {
-	id := anew("d-outlives")
-	x := play(t, []answer{unavailable()})
+func TestAnAttemptOutlivesItsClaimAndClass(t *testing.T) {
+	id := uniqueName("d-outlives")
+	x := newClaimFixture(t, []answer{unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
@@ -319,9 +319,9 @@ func TestACreateUnderWayOutlivesItsClaimAndClass(t *testing.T) {
 	x.awaitVolume(id)
 }
 
-func TestAClaimWithdrawnFromItsNodeIsStillDrivenToItsEnd(t *testing.T) {
-	id := anew("d-withdrawn")
-	x := play(t, []answer{unavailable()})
+func TestAnAttemptOutlivesItsSelectedNode(t *testing.T) {
+	id := uniqueName("d-withdrawn")
+	x := newClaimFixture(t, []answer{unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
@@ -331,9 +331,9 @@ func TestAClaimWithdrawnFromItsNodeIsStillDrivenToItsEnd(t *testing.T) {
 	x.awaitVolume(id)
 }
 
-func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
-	id := anew("d-moved")
-	x := play(t, []answer{unavailable()})
+func TestAClaimChangedDuringAnAttemptIsRetried(t *testing.T) {
+	id := uniqueName("d-moved")
+	x := newClaimFixture(t, []answer{unavailable()})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(1)
@@ -349,9 +349,9 @@ func TestAClaimThatChangedUnderARefusedOrderIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
-	name, id := anew("node-9"), anew("d-waited")
-	x := play(t, []answer{made(id, 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = name })
+func TestAClaimWaitsForClassAndDriver(t *testing.T) {
+	name, id := uniqueName("node-9"), uniqueName("d-waited")
+	x := newClaimFixture(t, []answer{made(id, 20*gib, "zone-a")}, func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = name })
 	n, csiNode := node(name, "zone-a")
 	x.createNode(n)
 	x.createClaim()
@@ -366,9 +366,9 @@ func TestAClaimWaitsForItsClassAndItsNodesDriver(t *testing.T) {
 	}
 }
 
-func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
-	name := anew("node-8")
-	x := play(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = name })
+func TestADeletedWaitingClaimIsForgotten(t *testing.T) {
+	name := uniqueName("node-8")
+	x := newClaimFixture(t, nil, func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = name })
 	n, _ := node(name, "")
 	n.Labels = nil
 	x.createNode(n)
@@ -379,9 +379,9 @@ func TestAClaimThatIsDeletedWhileItWaitsIsForgotten(t *testing.T) {
 	eventually(t, "the claim was forgotten", func() bool { return !x.isWaiting() })
 }
 
-func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
-	id := anew("d-released")
-	x := play(t, nil)
+func TestAReleasedVolumeIsDeletedOnce(t *testing.T) {
+	id := uniqueName("d-released")
+	x := newClaimFixture(t, nil)
 	x.mu.Lock()
 	x.scripts[id] = x.driver
 	x.mu.Unlock()
@@ -395,7 +395,7 @@ func TestAReleasedVolumeIsReclaimedOnce(t *testing.T) {
 	}
 }
 
-func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
+func TestAPanicFailsTheAttempt(t *testing.T) {
 	b := newBench(t, nil)
 	b.resolver.topology = nil
 	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
@@ -404,7 +404,7 @@ func TestAPanicIsNoEndOfTheProcess(t *testing.T) {
 	}
 }
 
-func TestAPanicOfAnActionWithoutAResultIsNoEnd(t *testing.T) {
+func TestAPanicInANotificationIsRecovered(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.InvalidArgument)})
 	b.Provisioner.events = nil // Notify panics
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || outcome != attempt.Finished {
@@ -415,7 +415,7 @@ func TestAPanicOfAnActionWithoutAResultIsNoEnd(t *testing.T) {
 	}
 }
 
-func TestNothingIsBegunWhileDraining(t *testing.T) {
+func TestNoAttemptBeginsWhileDraining(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	b.exec.queue.ShutDown()
 	if b.exec.ShouldStart(testClaim()) {
@@ -423,7 +423,7 @@ func TestNothingIsBegunWhileDraining(t *testing.T) {
 	}
 }
 
-func TestAnAttemptEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
+func TestOnlyItsOwnVolumeEndsAnAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotation string
 		open       int
@@ -443,7 +443,7 @@ func TestAnAttemptEndsWithItsPersistentVolumeAndWithNoOther(t *testing.T) {
 	}
 }
 
-func TestAResyncCutsNoPauseShort(t *testing.T) {
+func TestAResyncDoesNotEndTheBackOff(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.Internal)})
 	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
 	claim := testClaim()
@@ -461,8 +461,8 @@ func TestAResyncCutsNoPauseShort(t *testing.T) {
 	}
 }
 
-func TestARescheduleThatCannotBeWrittenAsksTheDriverNoMore(t *testing.T) {
-	x := play(t, []answer{soldOutAnswer()})
+func TestAFailedRescheduleDoesNotCallTheDriver(t *testing.T) {
+	x := newClaimFixture(t, []answer{soldOutAnswer()})
 	refusals := 3
 	var mu sync.Mutex
 	x.api.PrependReactor("patch", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -485,8 +485,8 @@ func TestARescheduleThatCannotBeWrittenAsksTheDriverNoMore(t *testing.T) {
 	}
 }
 
-func TestARefusedClaimThatIsDeletedIsDropped(t *testing.T) {
-	x := play(t, []answer{refused(codes.Internal)})
+func TestADeletedClaimIsNotRetried(t *testing.T) {
+	x := newClaimFixture(t, []answer{refused(codes.Internal)})
 	x.createClass()
 	x.createClaim()
 	x.awaitAsked(2) // it is tried again

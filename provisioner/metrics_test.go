@@ -47,7 +47,7 @@ func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-func TestEveryMetricCountsWhatItSays(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	class := testClass(nil)
 	try := func(b *bench, claim *v1.PersistentVolumeClaim) {
 		_, _, _ = b.provision(t.Context(), claim, class, "node-1")
@@ -114,16 +114,16 @@ func TestEveryMetricCountsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestTheJournalIsMeasured(t *testing.T) {
+func TestJournalMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		b := newBench(t, []answer{unavailable(), refused(codes.Internal)})
-		b.store = keepStore(t, fake.NewClientset(), newCommits(registry).Inc)
+		b.store = runStore(t, fake.NewClientset(), newCommits(registry).Inc)
 		b.metrics = newMetrics(registry, b.attempts, b.store)
 		_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 		got := measured(t, registry)
 		if got["journal_writes_total{}"] != 1 || got["journal_size_bytes{}"] < 100 || got["creates_in_flight{}"] != 1 {
-			t.Errorf("with an order: %v", got)
+			t.Errorf("with a record: %v", got)
 		}
 		_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), testClass(nil), "node-1")
 		time.Sleep(10 * time.Second)
@@ -134,7 +134,7 @@ func TestTheJournalIsMeasured(t *testing.T) {
 	})
 }
 
-func TestTimesAreMeasuredUpToTenMinutes(t *testing.T) {
+func TestDurationBucketsReachTenMinutes(t *testing.T) {
 	b := newBench(t, nil)
 	b.metrics.saved(testClaim(func(c *v1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(b.clock.Add(-9 * time.Minute)) }), b.clock)
 	families, err := b.registry.Gather()

@@ -23,7 +23,7 @@ func (l *listing) ListVolumes(context.Context, *csi.ListVolumesRequest, ...grpc.
 	return &csi.ListVolumesResponse{Entries: l.disks}, l.fails
 }
 
-func TestDisksThatNothingStandsForAreCounted(t *testing.T) {
+func TestOrphansAreCounted(t *testing.T) {
 	b := newBench(t, nil)
 	r := requestFor(t, 1)
 	b.driver.creates = []answer{unavailable()}

@@ -17,7 +17,7 @@ import (
 
 func refused(code codes.Code) answer { return answer{err: status.Error(code, "no")} }
 
-func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
+func TestACallNotSentChangesNothing(t *testing.T) {
 	away := answer{err: &csiconn.NotAsked{Err: status.Error(codes.Unavailable, "the driver is not back")}}
 	for name, test := range map[string]struct {
 		answers []answer
@@ -40,7 +40,7 @@ func TestACallThatWasNotMadeChangesNothing(t *testing.T) {
 					}
 				case csiconn.IsNotAsked(test.answers[i].err):
 					if all := b.open(); outcome != attempt.Unchanged || status.Code(err) != codes.Unavailable || all != test.open {
-						t.Errorf("got %v, %v; %d orders are under way, want %d", outcome, err, all, test.open)
+						t.Errorf("got %v, %v; %d volumes are under way, want %d", outcome, err, all, test.open)
 					}
 				}
 			}
@@ -88,7 +88,7 @@ func TestOutcomeOfTopology(t *testing.T) {
 	}
 }
 
-func TestAnotherSelectedNodeStartsTheGraceAnew(t *testing.T) {
+func TestAnotherSelectedNodeRestartsTheGrace(t *testing.T) {
 	b := newBench(t, nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}})
 	b.zones.err = &topology.Error{Reason: topology.NodeUnready}
 	_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
@@ -98,7 +98,7 @@ func TestAnotherSelectedNodeStartsTheGraceAnew(t *testing.T) {
 	}
 }
 
-func TestAfterACrashAnOrderWithoutItsSecretIsNotAskedWithOtherKeys(t *testing.T) {
+func TestARecoveredRequestNeedsItsSecret(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	r := requestFor(t, 1)
 	r.Secrets.Provisioner = &v1.SecretReference{Namespace: "vault", Name: "gone"}

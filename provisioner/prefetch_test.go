@@ -15,38 +15,38 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// notedStore notes what it is told.
-type notedStore struct {
+// recordingStore records the calls.
+type recordingStore struct {
 	noStore
 	prefetched, written []string // records
 	cancelled           []string
 	deleted, lazily     []string
 }
 
-func (n *notedStore) Prefetch(_ string, record []byte) {
+func (n *recordingStore) Prefetch(_ string, record []byte) {
 	n.prefetched = append(n.prefetched, string(record))
 }
-func (n *notedStore) Put(_ context.Context, _ string, record []byte) error {
+func (n *recordingStore) Put(_ context.Context, _ string, record []byte) error {
 	n.written = append(n.written, string(record))
 	return nil
 }
-func (n *notedStore) Cancel(key string)       { n.cancelled = append(n.cancelled, key) }
-func (n *notedStore) Delete(key string)       { n.deleted = append(n.deleted, key) }
-func (n *notedStore) DeleteLazily(key string) { n.lazily = append(n.lazily, key) }
+func (n *recordingStore) Cancel(key string)       { n.cancelled = append(n.cancelled, key) }
+func (n *recordingStore) Delete(key string)       { n.deleted = append(n.deleted, key) }
+func (n *recordingStore) DeleteLazily(key string) { n.lazily = append(n.lazily, key) }
 
 func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 	unassigned := func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnStorageProvisioner) }
 	immediate := func(c *storagev1.StorageClass) { c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate) }
 	tests := map[string]struct {
-		claim     func(*v1.PersistentVolumeClaim)
-		class     func(*storagev1.StorageClass)
-		before    func(*bench)
-		foreseen  bool
-		dismissed bool
+		claim      func(*v1.PersistentVolumeClaim)
+		class      func(*storagev1.StorageClass)
+		before     func(*bench)
+		prefetched bool
+		cancelled  bool
 	}{
-		"it waits for its turn":    {foreseen: true},
-		"its node is selected":     {claim: unassigned, foreseen: true},
-		"it is new, and Immediate": {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }, class: immediate, foreseen: true},
+		"it waits for its turn":    {prefetched: true},
+		"its node is selected":     {claim: unassigned, prefetched: true},
+		"it is new, and Immediate": {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }, class: immediate, prefetched: true},
 		"it has no node yet":       {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }},
 		"it is another's":          {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" }},
 		"its class is another's":   {class: func(c *storagev1.StorageClass) { c.Provisioner = "other" }},
@@ -75,7 +75,7 @@ func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
-			store := &notedStore{}
+			store := &recordingStore{}
 			b.store = store
 			claim, class := testClaim(), testClass(map[string]string{"type": "cloud_essd"})
 			if test.claim != nil {
@@ -90,10 +90,10 @@ func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 			}
 			b.handlers().postClaim(claim)
 			b.exec.work(t.Context(), claim.UID)
-			if got := len(store.prefetched) == 1; got != test.foreseen || (len(store.cancelled) == 1) != test.dismissed {
-				t.Fatalf("foreseen %v, dismissed %v", store.prefetched, store.cancelled)
+			if got := len(store.prefetched) == 1; got != test.prefetched || (len(store.cancelled) == 1) != test.cancelled {
+				t.Fatalf("prefetched %v, cancelled %v", store.prefetched, store.cancelled)
 			}
-			if !test.foreseen {
+			if !test.prefetched {
 				return
 			}
 			// Kubernetes writes the claim once more before its turn comes.
@@ -104,7 +104,7 @@ func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 				t.Fatalf("%v, %v", outcome, err)
 			}
 			if !slices.Equal(store.prefetched, store.written) {
-				t.Errorf("foreseen was %v\nwritten %v", store.prefetched, store.written)
+				t.Errorf("prefetched was %v\nwritten %v", store.prefetched, store.written)
 			}
 		})
 	}
@@ -126,14 +126,14 @@ func (b *bench) planned(t *testing.T, claim *v1.PersistentVolumeClaim, class *st
 
 func TestAPrefetchedRequestIsCancelled(t *testing.T) {
 	b := newBench(t, nil)
-	store := &notedStore{}
+	store := &recordingStore{}
 	b.store = store
 	must(t, b.resolver.classes.Add(testClass(nil)))
 	b.handlers().postClaim(testClaim())
 	b.exec.work(t.Context(), "0f1e")
 	b.zones.err = errString("no zone")
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || !slices.Equal(store.cancelled, []string{"0f1e"}) {
-		t.Errorf("%v, dismissed %v", err, store.cancelled)
+		t.Errorf("%v, cancelled %v", err, store.cancelled)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestARecordIsErasedLazilyIfItsVolumeStays(t *testing.T) {
 	for policy, leans := range map[v1.PersistentVolumeReclaimPolicy]bool{v1.PersistentVolumeReclaimDelete: true, v1.PersistentVolumeReclaimRetain: false} {
 		t.Run(string(policy), func(t *testing.T) {
 			b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
-			store := &notedStore{}
+			store := &recordingStore{}
 			b.store = store
 			class := testClass(nil)
 			class.ReclaimPolicy = &policy

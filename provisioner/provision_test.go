@@ -29,7 +29,7 @@ import (
 
 func unavailable() answer { return answer{err: status.Error(codes.Unavailable, "lost")} }
 
-func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
+func TestAVolumeIsNamedAfterItsDisk(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")}, &v1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "blue-key"}, Data: map[string][]byte{"k": []byte("v")},
 	})
@@ -98,11 +98,11 @@ func TestAClaimBecomesAVolumeNamedAfterItsDisk(t *testing.T) {
 		t.Errorf("saved: %v, %v", saved, err)
 	}
 	if all := b.open(); all != 0 {
-		t.Errorf("%d orders are still under way", all)
+		t.Errorf("%d volumes are still under way", all)
 	}
 }
 
-func TestARetryAfterAnUnknownOutcomeSendsTheSameBytes(t *testing.T) {
+func TestARetrySendsTheSameBytes(t *testing.T) {
 	b := newBench(t, []answer{unavailable(), {err: status.Error(codes.Aborted, "no")}, unavailable(), made("d-bp1", 20*gib, "zone-a")})
 	claim := testClaim()
 	if _, outcome, _ := b.provision(t.Context(), claim, testClass(nil), "node-1"); outcome != attempt.Background {
@@ -157,7 +157,7 @@ func TestASmallVolumeIsDeletedAgain(t *testing.T) {
 	}
 }
 
-func TestASmallVolumeThatStaysIsToldAndTriedAgain(t *testing.T) {
+func TestASmallVolumeThatStaysIsReported(t *testing.T) {
 	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")})
 	b.driver.Answers = []error{status.Error(codes.Unavailable, "lost")}
 	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Background {
@@ -168,7 +168,7 @@ func TestASmallVolumeThatStaysIsToldAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestASmallVolumeThatSomebodyOwnsIsNotDeleted(t *testing.T) {
+func TestAnOwnedSmallVolumeIsNotDeleted(t *testing.T) {
 	b := newBench(t, []answer{made("d-small", 10*gib, "zone-a")}, testVolume("d-small"))
 	if _, outcome, _ := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Background {
 		t.Fatalf("got %v", outcome)
@@ -178,7 +178,7 @@ func TestASmallVolumeThatSomebodyOwnsIsNotDeleted(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWithoutAnIDIsUnknown(t *testing.T) {
+func TestAnAnswerWithoutAnIDIsDoubtful(t *testing.T) {
 	for name, reply := range map[string]answer{"no volume": {}, "no ID": {volume: &csi.Volume{}}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, []answer{reply})
@@ -189,7 +189,7 @@ func TestAnAnswerWithoutAnIDIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatCannotBeSavedIsNotMadeAgain(t *testing.T) {
+func TestAnUnsavedVolumeIsNotMadeAgain(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
 	failures := 3
 	b.api.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -213,7 +213,7 @@ type errString string
 
 func (e errString) Error() string { return string(e) }
 
-func TestAnExistingPersistentVolumeIsOursOnlyIfClaimAndVolumeAre(t *testing.T) {
+func TestAnExistingVolumeMustMatch(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1.PersistentVolume)
 		want   string // in the error; empty for success
@@ -239,7 +239,7 @@ func TestAnExistingPersistentVolumeIsOursOnlyIfClaimAndVolumeAre(t *testing.T) {
 	}
 }
 
-func TestAClaimThatHadAVolumeIsAskedForBeforeItGetsAnother(t *testing.T) {
+func TestALostVolumeIsCheckedBeforeAnother(t *testing.T) {
 	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-bp1" })
 	tests := map[string]struct {
 		live    []runtime.Object
@@ -270,7 +270,7 @@ func TestAClaimThatHadAVolumeIsAskedForBeforeItGetsAnother(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
+func TestAnUnsavableVolumeIsDeletedAfterItsClaim(t *testing.T) {
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolume"}, "d-bp1", nil)
 	tests := map[string]struct {
 		err     error
@@ -298,7 +298,7 @@ func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
 				t.Errorf("%d CreateVolume and %d DeleteVolume calls", creates, deletes)
 			}
 			if all := b.open(); (all == 0) != test.deleted {
-				t.Errorf("%d orders are under way", all)
+				t.Errorf("%d volumes are under way", all)
 			}
 		})
 	}
@@ -307,20 +307,20 @@ func TestAVolumeThatCanNeverBeSavedGoesOnceItsClaimIsGone(t *testing.T) {
 func TestDuplicatesAreReportedOnce(t *testing.T) {
 	b := newBench(t, nil)
 	b.events.IncludeObject = true
-	tell := func(pv *v1.PersistentVolume) {
+	show := func(pv *v1.PersistentVolume) {
 		if err := b.volumes.Add(pv); err != nil {
 			t.Fatal(err)
 		}
 		b.duplicates.volumeChanged(pv)
 	}
-	tell(testVolume("d-1"))
-	tell(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
-	tell(testVolume("d-3", func(pv *v1.PersistentVolume) { pv.Annotations = nil })) // somebody has made it by hand
+	show(testVolume("d-1"))
+	show(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
+	show(testVolume("d-3", func(pv *v1.PersistentVolume) { pv.Annotations = nil })) // somebody has made it by hand
 	if events := b.drained(); len(events) > 0 {
 		t.Errorf("events %q", events)
 	}
 	for range 2 {
-		tell(testVolume("d-4"))
+		show(testVolume("d-4"))
 	}
 	events := b.drained()
 	if len(events) != 1 || !strings.Contains(events[0], "ProvisionedTwice") || !strings.Contains(events[0], "involvedObject{kind=PersistentVolumeClaim") || !strings.Contains(events[0], "d-1 and d-4 were all made for claim shop/data") {
@@ -328,7 +328,7 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 	}
 }
 
-func TestTheSavingOfAVolumeHasALimit(t *testing.T) {
+func TestSavingAVolumeHasADeadline(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 20*gib, "zone-a")})
 	deadline := false
 	b.client = clientFunc{Interface: b.api, create: func(ctx context.Context) { _, deadline = ctx.Deadline() }}

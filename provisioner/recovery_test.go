@@ -21,8 +21,8 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// newcomer is a process that has just become the leader.
-func newcomer(t *testing.T) (*bench, *Controller) {
+// newLeader returns the Controller of a process that has just become the leader.
+func newLeader(t *testing.T) (*bench, *Controller) {
 	t.Helper()
 	b := newBench(t, nil)
 	b.now = time.Now
@@ -36,9 +36,9 @@ func newcomer(t *testing.T) (*bench, *Controller) {
 	return b, c
 }
 
-func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
+func TestAnUnreadableJournalIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newcomer(t)
+		b, c := newLeader(t)
 		api := fake.NewClientset()
 		forbidden := apierrors.NewForbidden(v1.Resource("configmaps"), "journal-0", errors.New("no rule"))
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
@@ -64,9 +64,9 @@ func TestAnUnreadableJournalIsToldAndGivenUp(t *testing.T) {
 	})
 }
 
-func TestAJournalThatCanBeReadAgainIsNoFailure(t *testing.T) {
+func TestAJournalReadableAgainIsRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newcomer(t)
+		b, c := newLeader(t)
 		api := fake.NewClientset()
 		mended := time.Now().Add(recoveryLimit - 5*time.Second)
 		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -92,7 +92,7 @@ func versionsOf(n int) *metav1.List {
 	return list
 }
 
-func TestCachesThatLagAreGivenUpOnlyWithoutProgress(t *testing.T) {
+func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 	for what, test := range map[string]struct {
 		every time.Duration // after which the cache has one object more
 		most  int           // at which it stops
@@ -104,7 +104,7 @@ func TestCachesThatLagAreGivenUpOnlyWithoutProgress(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, c := newcomer(t)
+				b, c := newLeader(t)
 				store := c.caches.Claims.GetStore()
 				b.metadata.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, versionsOf(5), nil
@@ -128,12 +128,12 @@ func TestCachesThatLagAreGivenUpOnlyWithoutProgress(t *testing.T) {
 }
 
 // A stand-by holds no Lease that it could give up, and a restart would not help it.
-func TestAStandByWithoutCachesIsAliveAndNotReady(t *testing.T) {
+func TestAStandByWithoutCachesIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newcomer(t)
+		b, c := newLeader(t)
 		c.recovery = newRecovery(b.Provisioner)
-		full, told := make(chan struct{}), make(chan struct{})
-		go func() { c.reportUntil(full); close(told) }()
+		full, done := make(chan struct{}), make(chan struct{})
+		go func() { c.reportUntil(full); close(done) }()
 		time.Sleep(2 * recoveryLimit)
 		synctest.Wait()
 		if err := c.Recovered(); !strings.Contains(text(err), "the caches are not full") {
@@ -141,7 +141,7 @@ func TestAStandByWithoutCachesIsAliveAndNotReady(t *testing.T) {
 		}
 		must(t, c.Healthy())
 		close(full)
-		<-told
+		<-done
 		if events := b.drained(); len(events) == 0 {
 			t.Error("no event tells of it")
 		}

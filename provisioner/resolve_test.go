@@ -12,7 +12,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/attempt"
 )
 
-func TestTheDriverIsNotAskedForAnImpossibleVolume(t *testing.T) {
+func TestInvalidClaimsDoNotCallTheDriver(t *testing.T) {
 	source := func(group, kind string) func(*v1.PersistentVolumeClaim) {
 		return func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: &group, Kind: kind, Name: "src"}
@@ -61,7 +61,7 @@ func TestTheDriverIsNotAskedForAnImpossibleVolume(t *testing.T) {
 	}
 }
 
-func TestNoTopologyIsAskedWhereTheDriverKnowsNone(t *testing.T) {
+func TestNoRequirementWithoutTopologySupport(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	b.resolver.config.SupportsTopology = false
 	if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err != nil {
@@ -72,7 +72,7 @@ func TestNoTopologyIsAskedWhereTheDriverKnowsNone(t *testing.T) {
 	}
 }
 
-func TestASecretThatVanishesDoesNotStopAnOrderUnderWay(t *testing.T) {
+func TestADeletedSecretDoesNotStopARetry(t *testing.T) {
 	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "x"}, Data: map[string][]byte{"k": []byte("v1")}}
 	b := newBench(t, []answer{unavailable()}, secret)
 	class := testClass(map[string]string{"csi.storage.k8s.io/secret-name": "x", "csi.storage.k8s.io/secret-namespace": "vault"})
@@ -94,7 +94,7 @@ func TestASecretThatVanishesDoesNotStopAnOrderUnderWay(t *testing.T) {
 	}
 }
 
-func TestConfigNamesWhatIsWrong(t *testing.T) {
+func TestConfigValidateNamesTheField(t *testing.T) {
 	if err := testConfig().Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAllowedTopologiesThatAreNotWhatTheySeemAreToldOf(t *testing.T) {
+func TestMisleadingAllowedTopologiesAreReported(t *testing.T) {
 	allowed := []v1.TopologySelectorTerm{{}}
 	tests := map[string]struct {
 		zones   *zones

@@ -30,7 +30,7 @@ func claimOf(n int, size string) *v1.PersistentVolumeClaim {
 	})
 }
 
-func TestManyClaimsForASoldOutZoneCostFewCalls(t *testing.T) {
+func TestClaimsShareARefusal(t *testing.T) {
 	b := newBench(t, []answer{soldOutAnswer()})
 	class := testClass(nil)
 	const claims, seconds = 1000, 600
@@ -49,11 +49,11 @@ func TestManyClaimsForASoldOutZoneCostFewCalls(t *testing.T) {
 		t.Errorf("%d calls in %d s, want about one a minute", calls, seconds)
 	}
 	if all := b.open(); all != 0 {
-		t.Errorf("%d orders are under way", all)
+		t.Errorf("%d volumes are under way", all)
 	}
 }
 
-func TestARestockedZoneServesAtOnce(t *testing.T) {
+func TestARestockedZoneIsUsedAtOnce(t *testing.T) {
 	b := newBench(t, []answer{soldOutAnswer(), made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")})
 	class := testClass(nil)
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), class, "node-1")
@@ -69,7 +69,7 @@ func TestARestockedZoneServesAtOnce(t *testing.T) {
 	}
 }
 
-func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
+func TestARefusalIsForItsZoneAndSizeOnly(t *testing.T) {
 	tests := map[string]struct {
 		change func(*bench)
 		size   string
@@ -82,7 +82,7 @@ func TestARefusalSpeaksForItsPlaceAndSizeOnly(t *testing.T) {
 		"a smaller one": {size: "19Gi", node: "node-1", asked: true},
 		"another zone":  {size: "20Gi", node: "node-2", asked: true, change: func(b *bench) { b.zones.requirement = inZone("zone-b").requirement }},
 		"another class": {size: "20Gi", node: "node-1", asked: true, class: map[string]string{"other": "1"}},
-		"an order under way goes on": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
+		"a request under way is repeated": {size: "20Gi", node: "node-1", asked: true, change: func(b *bench) {
 			b.driver.creates = []answer{unavailable()}
 			b.refusals = stock.New(b.now)
 			b.resolver.refusals = b.refusals
@@ -123,7 +123,7 @@ func TestWithoutASelectedNodeARefusedClaimWaits(t *testing.T) {
 	}
 }
 
-func TestCodesThatTheOperatorTakesForTheNodes(t *testing.T) {
+func TestRescheduleCodes(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.InvalidArgument)})
 	try := func(n int, node string) attempt.Outcome {
 		_, outcome, _ := b.provision(t.Context(), claimOf(n, "20Gi"), testClass(nil), node)

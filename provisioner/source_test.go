@@ -39,7 +39,7 @@ func (b *bench) isProtected(t *testing.T) bool {
 	return slices.Contains(snapshot.Finalizers, "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection")
 }
 
-func TestAVolumeThatShouldBeFilledAndIsEmptyIsDeletedAgain(t *testing.T) {
+func TestAVolumeWithoutItsContentIsDeleted(t *testing.T) {
 	b := newBench(t, []answer{made("d-empty", 0, "zone-a")})
 	b.addSnapshot(t)
 	_, outcome, err := b.provision(t.Context(), testClaim(fromSnapshot), testClass(nil), "node-1")
@@ -51,7 +51,7 @@ func TestAVolumeThatShouldBeFilledAndIsEmptyIsDeletedAgain(t *testing.T) {
 	}
 }
 
-func TestASourceIsProtectedWhileAnOrderNeedsIt(t *testing.T) {
+func TestASourceIsProtectedDuringAnAttempt(t *testing.T) {
 	filled := made("d-bp1", 0, "zone-a")
 	b := newBench(t, []answer{unavailable()})
 	b.addSnapshot(t)
@@ -76,7 +76,7 @@ func TestASourceIsProtectedWhileAnOrderNeedsIt(t *testing.T) {
 	}
 }
 
-func TestTheDriverIsNotAskedBeforeTheSourceIsProtected(t *testing.T) {
+func TestProtectPrecedesCreateVolume(t *testing.T) {
 	b := newBench(t, []answer{made("d-bp1", 0, "zone-a")})
 	b.addSnapshot(t)
 	b.metadata.PrependReactor("patch", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -87,11 +87,11 @@ func TestTheDriverIsNotAskedBeforeTheSourceIsProtected(t *testing.T) {
 		t.Errorf("got %v, %v; the driver was asked %d times", outcome, err, creates)
 	}
 	if all := b.open(); all != 0 {
-		t.Errorf("%d orders are under way", all)
+		t.Errorf("%d volumes are under way", all)
 	}
 }
 
-func TestASourceOfARefusedOrderIsReleased(t *testing.T) {
+func TestASourceOfARefusedRequestIsReleased(t *testing.T) {
 	b := newBench(t, []answer{soldOutAnswer()})
 	b.addSnapshot(t)
 	for range 2 { // the second time the driver is not even asked

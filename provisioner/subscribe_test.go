@@ -10,7 +10,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-func TestAClaimThatLacksItsSecretIsTriedWhenTheSecretComes(t *testing.T) {
+func TestANewSecretWakesItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
 		b.objects = watch.NewObjects(b.metadata)

@@ -186,7 +186,7 @@ func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	return b.result(b.actions[begin:])
 }
 
-// result is what actions tell of an attempt.
+// result returns the outcome of an attempt from its actions.
 func (b *bench) result(actions []attempt.Action) (pv *v1.PersistentVolume, outcome attempt.Outcome, err error) {
 	outcome = attempt.Unchanged
 	for _, action := range actions {
@@ -206,7 +206,7 @@ func (b *bench) result(actions []attempt.Action) (pv *v1.PersistentVolume, outco
 	return nil, outcome, err
 }
 
-// restart forgets all claims, as a new process does.
+// restart replaces the executor, without Records.
 func (b *bench) restart() {
 	b.exec = newExecutor(b.Provisioner)
 	b.exec.trace = func(_ types.UID, action attempt.Action) { b.actions = append(b.actions, action) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCapacityOffSaysWhatIsWrongWithItsFlags(t *testing.T) {
+func TestCapacityOffFlagErrors(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"off", `argument "off"`},
 		{"--driver-name=", "--driver-name is empty"},

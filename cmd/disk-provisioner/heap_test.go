@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestASmallHeapMayGrowToTheFloorAndALargeOneByHalf(t *testing.T) {
+func TestHeapGrowth(t *testing.T) {
 	for live, want := range map[uint64]uint64{
 		0:        heapFloor,
 		4 << 20:  heapFloor,
@@ -20,7 +20,7 @@ func TestASmallHeapMayGrowToTheFloorAndALargeOneByHalf(t *testing.T) {
 	}
 }
 
-func TestTheHeapIsLookedAtAfterEachCollection(t *testing.T) {
+func TestAfterEachGC(t *testing.T) {
 	looked := make(chan uint64, 1)
 	afterEachGC(func() {
 		select {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestJournalCommandsSayWhatIsWrong(t *testing.T) {
+func TestJournalCommandErrors(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "kube-system")
 	long := "--reason=" + strings.Repeat("x", maxReason+1)
 	for _, c := range []struct {

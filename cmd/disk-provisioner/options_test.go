@@ -13,7 +13,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-func TestTheFlagsOfOldManifestsWarnAndWork(t *testing.T) {
+func TestDeprecatedFlagsWarnAndWork(t *testing.T) {
 	var warnings bytes.Buffer
 	o, err := parse([]string{
 		"--provisioner=diskplugin.csi.alibabacloud.com", "--csi-address=/csi/csi.sock", "--feature-gates=Topology=True",
@@ -37,14 +37,14 @@ func TestTheFlagsOfOldManifestsWarnAndWork(t *testing.T) {
 	}
 }
 
-func TestTodaysFlagsDoNotWarn(t *testing.T) {
+func TestCurrentFlagsDoNotWarn(t *testing.T) {
 	var warnings bytes.Buffer
 	if _, err := parse([]string{"--leader-election", "--http-endpoint=127.0.0.1:9", "--extra-create-metadata"}, &warnings); err != nil || warnings.Len() > 0 {
 		t.Errorf("got %v and %q", err, &warnings)
 	}
 }
 
-func TestAWrongFlagIsNamedWithWhatIsAllowed(t *testing.T) {
+func TestFlagErrorsNameAllowedValues(t *testing.T) {
 	for args, want := range map[string][]string{
 		"--strict-topology true":                        {`"true"`, "--strict-topology=true"},
 		"--feature-gates=Magic=true":                    {"Magic=true", "CrossNamespaceVolumeDataSource", "NAME=true|false"},
@@ -195,7 +195,7 @@ var everyFlag = []struct {
 	{"--v=0 --vmodule= --logtostderr=true --alsologtostderr=false --stderrthreshold=2 --skip_headers=false", nil},
 }
 
-func TestEveryFlagOfCSIProvisionerIsTaken(t *testing.T) {
+func TestAllFlagsOfCSIProvisionerAreAccepted(t *testing.T) {
 	neutral, err := parse(nil, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestEveryFlagOfCSIProvisionerIsTaken(t *testing.T) {
 	}
 }
 
-func TestFlagsThatDoNothingSayWhy(t *testing.T) {
+func TestIgnoredFlagsSayWhy(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--automaxprocs":                            "--automaxprocs does nothing: the Go runtime",
 		"--log-json-info-buffer-size=1k":            "the log is not buffered",

@@ -19,7 +19,7 @@ func TestTheFlagsPageIsCurrent(t *testing.T) {
 }
 
 // U8: --help names the commands, and a command's own --help its own flags.
-func TestHelpIsOfTheCommandThatIsAsked(t *testing.T) {
+func TestHelpIsOfTheCommand(t *testing.T) {
 	if help := golden.Help(t); !strings.Contains(help, "disk-provisioner audit") {
 		t.Errorf("--help does not name audit:\n%s", help)
 	}

@@ -24,9 +24,9 @@ func TestTheAttemptPageIsCurrent(t *testing.T) {
 	golden.Section(t, "../../docs/architecture.md", "The phases of a Record", made)
 }
 
-// TestTheAttemptPageNamesWhatThereIs holds what people have written in docs/architecture.md about Records against the
+// TestTheAttemptPageNamesExistingTypes holds what people have written in docs/architecture.md about Records against the
 // package: each name in code is one of its names, its files or its transcripts, and each transcript has its place.
-func TestTheAttemptPageNamesWhatThereIs(t *testing.T) {
+func TestTheAttemptPageNamesExistingTypes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)

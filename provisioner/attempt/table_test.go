@@ -47,7 +47,7 @@ func (q *queued) woken(do func()) []types.UID {
 }
 
 // What changes wakes those that it may help, and nobody else.
-func TestAChangeWakesThoseThatItMayHelp(t *testing.T) {
+func TestAChangeWakesAffectedClaims(t *testing.T) {
 	q, err := newQueued(), errors.New("no zone")
 	q.start("on-1", "fast", "node-1", Resolved{Verdict: NodeUnready, Err: err})
 	q.start("on-2", "slow", "node-2", Resolved{Verdict: NodeUnready, Err: err})
@@ -71,7 +71,7 @@ func TestAChangeWakesThoseThatItMayHelp(t *testing.T) {
 }
 
 // The index of those that wait for nodes forgets who waits no more, and who is gone.
-func TestNobodyIsWokenForNothing(t *testing.T) {
+func TestUnaffectedClaimsAreNotWoken(t *testing.T) {
 	q := newQueued()
 	q.start("gone", "fast", "node-1", Resolved{Verdict: NodeGone, Err: errors.New("no node")})
 	q.Result("gone", NodeChecked{}, q.now)
@@ -91,7 +91,7 @@ func TestNobodyIsWokenForNothing(t *testing.T) {
 }
 
 // What has happened while an action was under way counts before its result.
-func TestEventsCountBeforeTheResult(t *testing.T) {
+func TestEventsPrecedeTheResult(t *testing.T) {
 	q := newQueued()
 	claim := &v1.PersistentVolumeClaim{}
 	claim.UID = "c"

@@ -77,7 +77,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-func TestTranscriptsWithMistakesAreRefused(t *testing.T) {
+func TestInvalidTranscriptsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"Started":                                  "no claim",
 		"claim\nBegun":                             "unknown event",

@@ -193,7 +193,7 @@ func objectActions(b *bench, verb string) int {
 
 const all = math.MaxInt64
 
-func TestOneObjectAClassSpeaksOfEverywhere(t *testing.T) {
+func TestAClassHasOneGeneralObject(t *testing.T) {
 	immediate, foreign := provisionertest.Class(nil), provisionertest.Class(nil)
 	immediate.Name, immediate.VolumeBindingMode = "immediate", ptr.To(storagev1.VolumeBindingImmediate)
 	foreign.Name, foreign.Provisioner = "foreign", "other.csi"
@@ -216,14 +216,14 @@ func TestOneObjectAClassSpeaksOfEverywhere(t *testing.T) {
 	}
 }
 
-func TestWithoutNodesAClassHasItsObject(t *testing.T) {
+func TestAClassHasItsObjectWithoutNodes(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.topology = nodeZones{}
 	b.settle()
 	b.checkReads(1, map[string]int64{"zone-a": all, nowhere: all})
 }
 
-func TestTheSchedulerIsToldOnlyOnceTheObjectsAreThere(t *testing.T) {
+func TestStorageCapacityIsSetAfterTheObjects(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	if err := b.syncCSIDriver(t.Context(), csiDriver); err != nil || b.isEnabled() {
 		t.Fatalf("announced without objects: %v", err)
@@ -243,7 +243,7 @@ func (b *bench) sellOut() {
 	b.refusals.Refused(stock.Want{Class: provisionertest.Class(nil), Requisite: terms("zone-a"), Bytes: 20 * provisionertest.GiB, Claim: "uid-1", Node: "node-1"}, b.clock)
 }
 
-func TestASoldOutZoneIsAnExceptionForAWhile(t *testing.T) {
+func TestASoldOutZoneIsAnException(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	b.sellOut()
@@ -256,7 +256,7 @@ func TestASoldOutZoneIsAnExceptionForAWhile(t *testing.T) {
 
 // After every single write a zone has no less than before it or after the whole change, whichever is less, and no more
 // than the other: the process may end there.
-func TestNoZoneIsUncoveredBetweenTwoWrites(t *testing.T) {
+func TestEveryZoneIsCoveredDuringWrites(t *testing.T) {
 	words := []map[string]int64{
 		{"zone-a": 64 << 40, "zone-b": 64 << 40, "zone-c": 64 << 40},
 		{"zone-a": 0, "zone-b": 64 << 40, "zone-c": 64 << 40},
@@ -306,7 +306,7 @@ func TestNoZoneIsUncoveredBetweenTwoWrites(t *testing.T) {
 }
 
 // The cache shows neither what was written nor what was deleted last.
-func TestALateCacheLeavesNoClassUncovered(t *testing.T) {
+func TestAStaleCacheLeavesNoClassUncovered(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	first := b.objects.List()
@@ -320,7 +320,7 @@ func TestALateCacheLeavesNoClassUncovered(t *testing.T) {
 	b.checkReads(1, map[string]int64{"zone-a": all, "zone-b": all, nowhere: all})
 }
 
-func TestARefusalForWhatOneNodeTakesSaysNothingOfItsZone(t *testing.T) {
+func TestARefusalForANodeIsNotForItsZone(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	requisite := terms("zone-a")
 	requisite[0].Segments["node.csi.alibabacloud.com/disktype.cloud_essd"] = "available"
@@ -330,7 +330,7 @@ func TestARefusalForWhatOneNodeTakesSaysNothingOfItsZone(t *testing.T) {
 	}
 }
 
-func TestTheDriversWordCounts(t *testing.T) {
+func TestCapacityOfTheDriver(t *testing.T) {
 	b := newBench(t, provisionertest.Class(map[string]string{"type": "cloud_essd"}))
 	b.tellsCapacity(map[string]int64{"zone-a": 0, "zone-b": 64 << 40})
 	b.settle()
@@ -349,7 +349,7 @@ func TestTheDriversWordCounts(t *testing.T) {
 	b.checkReads(2, map[string]int64{"zone-a": 1 << 40, "zone-b": 64 << 40})
 }
 
-func TestADriverThatIsAwayHidesNoClass(t *testing.T) {
+func TestAnUnavailableDriverChangesNothing(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.tellsCapacity(nil)
 	b.settle()
@@ -360,7 +360,7 @@ func TestADriverThatIsAwayHidesNoClass(t *testing.T) {
 }
 
 // A class that the driver can't read must not look sold out: the claim's event says what is wrong with it.
-func TestAWrongClassIsNotSoldOut(t *testing.T) {
+func TestAnInvalidClassIsNotSoldOut(t *testing.T) {
 	for name, class := range map[string]*storagev1.StorageClass{
 		"to the driver":      provisionertest.Class(map[string]string{"type": "cloud_nonsense"}),
 		"to the provisioner": provisionertest.Class(map[string]string{"topodisk.io/strict-topology": "perhaps"}),
@@ -401,7 +401,7 @@ func (b *bench) before(said map[string]int64) {
 	}
 }
 
-func TestObjectsOfTheVersionBeforeAreTakenOver(t *testing.T) {
+func TestObjectsOfAnEarlierVersionAreAdopted(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.before(map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40})
 	b.tellsCapacity(map[string]int64{"zone-a": 64 << 40, "zone-b": 0, "zone-gone": 64 << 40})
@@ -412,7 +412,7 @@ func TestObjectsOfTheVersionBeforeAreTakenOver(t *testing.T) {
 	}
 }
 
-func TestObjectsOfClassesThatAreGoneGo(t *testing.T) {
+func TestObjectsOfDeletedClassesAreDeleted(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	b.sellOut()
@@ -424,7 +424,7 @@ func TestObjectsOfClassesThatAreGoneGo(t *testing.T) {
 	b.checkReads(0, nil)
 }
 
-func TestNothingSoldOutIsAnObjectAClass(t *testing.T) {
+func TestClassesWithStockHaveOneObject(t *testing.T) {
 	var classes []*storagev1.StorageClass
 	for _, name := range []string{"essd", "other"} {
 		class := provisionertest.Class(nil)
@@ -460,7 +460,7 @@ func TestCapacitiesEndWithTheirContext(t *testing.T) {
 	})
 }
 
-func TestWithdrawnCapacitiesLeaveNothing(t *testing.T) {
+func TestWithdrawDeletesEverything(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	b.settle()
 	b.sellOut()
@@ -496,7 +496,7 @@ func TestWithdrawnCapacitiesLeaveNothing(t *testing.T) {
 }
 
 // What can't be listed or raised must not keep the scheduler looking; what it looks at must not be deleted.
-func TestWithdrawingGoesAsFarAsItMay(t *testing.T) {
+func TestWithdrawContinuesAfterErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		verb, resource string
 		announced      bool
@@ -527,7 +527,7 @@ func TestWithdrawingGoesAsFarAsItMay(t *testing.T) {
 	}
 }
 
-func TestRaisedObjectsAreNotRaisedAgain(t *testing.T) {
+func TestWithdrawUpdatesAnObjectOnce(t *testing.T) {
 	b := newBench(t, provisionertest.Class(nil))
 	object := b.config.newObject(scope{class: "essd"}, all)
 	if err := removeLimit(t.Context(), b.api, object); err != nil || objectActions(b, "update") != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
-func TestTheOwnerOfCapacities(t *testing.T) {
+func TestOwner(t *testing.T) {
 	owned := func(version, kind, name string, by ...metav1.OwnerReference) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: kind},

@@ -147,7 +147,7 @@ func TestConnectWaitsForTheSocketAndForReadiness(t *testing.T) {
 	_ = r.c.Close()
 }
 
-func TestConnectRefusesADriverThatIsNotTheOne(t *testing.T) {
+func TestConnectRefusesAnotherDriver(t *testing.T) {
 	tests := map[string]struct {
 		plugin *plugin
 		want   []string
@@ -177,7 +177,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
+func TestAReconnectedDriverIsVerified(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	stop := serve(t, socket, &plugin{name: driverName})
 	c, err := connect(t.Context(), socket, "")
@@ -211,7 +211,7 @@ func TestAfterAReconnectTheDriverMustProveThatItIsTheSame(t *testing.T) {
 	eventually(t, "the driver was back", func() bool { _, err := create(); return err == nil })
 }
 
-// TestADriverThatEndsIsHeardOut ends a driver, which takes no new calls then, while it makes a volume. Another one is on
+// TestAnswersOfATerminatingDriverCount ends a driver, which takes no new calls then, while it makes a volume. Another one is on
 // the socket before it answers.
 // P8: whoever waits for the driver hears when it is back, though nobody calls it meanwhile.
 func TestTheReturnOfTheDriverIsNoticed(t *testing.T) {
@@ -243,7 +243,7 @@ func TestTheReturnOfTheDriverIsNoticed(t *testing.T) {
 	}
 }
 
-func TestADriverThatEndsIsHeardOut(t *testing.T) {
+func TestAnswersOfATerminatingDriverCount(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	p := &plugin{name: driverName, held: make(chan struct{})}
 	ending := server(t, socket, p)
@@ -278,7 +278,7 @@ func TestADriverThatEndsIsHeardOut(t *testing.T) {
 	}
 }
 
-func TestNothingIsChangedWhileThisProcessMayNot(t *testing.T) {
+func TestWritesAreFencedByTheLease(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	p := &plugin{name: "a.b.c"}
 	defer serve(t, socket, p)()

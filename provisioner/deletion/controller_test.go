@@ -80,7 +80,7 @@ func (b *bench) steps() []string {
 	return list
 }
 
-func TestNothingIsDoneWhileAnAttemptIsUnderWay(t *testing.T) {
+func TestNothingIsDoneDuringAnAttempt(t *testing.T) {
 	for name, change := range map[string]func(*v1.PersistentVolume){
 		"released": func(*v1.PersistentVolume) {},
 		"retained and being deleted": func(pv *v1.PersistentVolume) {
@@ -102,7 +102,7 @@ func TestNothingIsDoneWhileAnAttemptIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestARecheckQueuesWhatIsToBeDone(t *testing.T) {
+func TestRecheckAllQueuesOnlyWork(t *testing.T) {
 	bound := func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound }
 	b := newBench(t, provisionertest.Volume("d-bp0", bound), nil)
 	queued := func() (names []string) {
@@ -163,7 +163,7 @@ func TestAStandBysQueueDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
+func TestTheDiskIsDeletedBeforeItsVolume(t *testing.T) {
 	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
 		pv.Annotations[request.AnnDeletionSecretName], pv.Annotations[request.AnnDeletionSecretNamespace] = "x", "vault"
 	})
@@ -198,7 +198,7 @@ func TestTheDiskGoesFirstAndThePersistentVolumeLast(t *testing.T) {
 	}
 }
 
-func TestNoDiskIsDeletedOnTheWordOfACacheAlone(t *testing.T) {
+func TestADeletionReadsTheVolumeAgain(t *testing.T) {
 	for name, live := range map[string]func(*v1.PersistentVolume){
 		"the policy was changed to Retain": func(pv *v1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
@@ -262,7 +262,7 @@ func TestAFailedDeletionLeavesThePersistentVolume(t *testing.T) {
 	}
 }
 
-func TestARetainedVolumeIsLetGoWithoutItsDisk(t *testing.T) {
+func TestARetainedVolumeKeepsItsDisk(t *testing.T) {
 	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
 		pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = v1.PersistentVolumeReclaimRetain, ptr.To(metav1.Now())
 	})
@@ -278,7 +278,7 @@ func TestARetainedVolumeIsLetGoWithoutItsDisk(t *testing.T) {
 	}
 }
 
-func TestABoundVolumeThatLacksTheFinalizerGetsIt(t *testing.T) {
+func TestABoundVolumeGetsTheFinalizer(t *testing.T) {
 	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) {
 		pv.Status.Phase, pv.Finalizers = v1.VolumeBound, []string{"kubernetes.io/pv-protection"}
 	})
@@ -317,7 +317,7 @@ func TestRunEndsWhenItsCallsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestTheSecretOfADeletion(t *testing.T) {
+func TestDeletionSecret(t *testing.T) {
 	class := provisionertest.Class(map[string]string{
 		"csi.storage.k8s.io/provisioner-secret-name": "${pv.name}-${pvc.name}", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
 	})
@@ -370,7 +370,7 @@ func TestTheSecretOfADeletion(t *testing.T) {
 	}
 }
 
-func TestAVolumeDeletedBeforeItsClaimWasBoundToIt(t *testing.T) {
+func TestAVolumeDeletedBeforeBinding(t *testing.T) {
 	deleting := func(pv *v1.PersistentVolume) {
 		pv.DeletionTimestamp, pv.Status.Phase, pv.Annotations[request.AnnVolumeName] = ptr.To(metav1.Now()), v1.VolumeAvailable, "disk-0f1e"
 	}

@@ -92,7 +92,7 @@ func TestASecondVolumeKeepsTheDisk(t *testing.T) {
 // madeForClaim makes the PersistentVolume one that was made for the claim that it names.
 func madeForClaim(pv *v1.PersistentVolume) { pv.Annotations[request.AnnVolumeName] = "disk-0f1e" }
 
-func TestTheDiskGoesWithTheLastVolume(t *testing.T) {
+func TestTheDiskIsDeletedWithItsLastVolume(t *testing.T) {
 	other := second(func(pv *v1.PersistentVolume) { pv.Status.Phase = v1.VolumeBound })
 	for name, ends := range map[string]func(*testing.T, *bench){
 		"the other is gone": func(t *testing.T, b *bench) {
@@ -144,7 +144,7 @@ func TestADiskAttachedByItsSecondVolumeIsKept(t *testing.T) {
 }
 
 // A cache that does not show the volume as it is may lack another that is older than that.
-func TestADiskIsKeptWhileTheCacheLags(t *testing.T) {
+func TestADiskIsKeptWhileTheCacheIsStale(t *testing.T) {
 	pv := provisionertest.Volume("d-bp1", func(pv *v1.PersistentVolume) { pv.ResourceVersion = "10" })
 	live := pv.DeepCopy()
 	live.ResourceVersion = "12"
@@ -160,7 +160,7 @@ func TestADiskIsKeptWhileTheCacheLags(t *testing.T) {
 }
 
 // P15: a deletion that came to nothing is no deletion.
-func TestARefusedDeletionIsNotCounted(t *testing.T) {
+func TestASkippedDeletionIsNotCounted(t *testing.T) {
 	for name, live := range map[string]func(*v1.PersistentVolume){
 		"retained by now": func(pv *v1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain

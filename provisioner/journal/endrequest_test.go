@@ -43,7 +43,7 @@ func (api *fakeAPI) annotations(name string) int {
 	return len(api.kept[name].Annotations)
 }
 
-func TestARequestedEndIsHeeded(t *testing.T) {
+func TestARequestedEndIsHandled(t *testing.T) {
 	for how, others := range map[string]int{"written whole": 1, "patched": 9} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestARequestedEndIsHeeded(t *testing.T) {
 	}
 }
 
-func TestARejectedEndRequestIsTakenBack(t *testing.T) {
+func TestARejectedEndRequestIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := openHeeding(t, client, (*Store).RejectEnd)
@@ -132,7 +132,7 @@ func TestAnEndRequestOutlivesWholeWrites(t *testing.T) {
 	})
 }
 
-func TestARequestForNoRecordIsTakenOut(t *testing.T) {
+func TestAnEndRequestForNoRecordIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := openHeeding(t, client, (*Store).Delete)

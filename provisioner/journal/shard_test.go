@@ -41,7 +41,7 @@ func (s *Store) putOrDelete(t *testing.T, n int) error {
 	return err
 }
 
-func TestAFailingShardIsNoOtherShardsFailure(t *testing.T) {
+func TestAFailingShardFailsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := open(t, client)
@@ -128,7 +128,7 @@ func TestADeletedShardIsWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestADeletedShardComesBackUnasked(t *testing.T) {
+func TestADeletedShardIsNoticedWithoutAPut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := open(t, client)
@@ -172,7 +172,7 @@ func TestAKeyIsOnOneShard(t *testing.T) {
 	})
 }
 
-func TestOfTwoRecordsOfAKeyNoneReturns(t *testing.T) {
+func TestAnOlderRecordOfAKeyStaysDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		first := open(t, client)

@@ -257,7 +257,7 @@ func TestConcurrentPutsShareCommits(t *testing.T) {
 	})
 }
 
-func TestDeleteGoesWithTheNextCommitOrSoonAlone(t *testing.T) {
+func TestDeleteIsCommittedWithinSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := open(t, client)
@@ -293,7 +293,7 @@ func TestDeleteGoesWithTheNextCommitOrSoonAlone(t *testing.T) {
 	})
 }
 
-func TestAFailedWriteIsReportedAndTriedAgain(t *testing.T) {
+func TestAFailedWriteIsReportedAndRetried(t *testing.T) {
 	tests := map[string]func(*fakeAPI){
 		"without effect":    func(api *fakeAPI) { api.before = apierrors.NewInternalError(errors.New("etcd is slow")) },
 		"with a lost reply": func(api *fakeAPI) { api.after = errors.New("connection reset") },
@@ -339,7 +339,7 @@ func TestAFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAnotherWriterEndsThisOne(t *testing.T) {
+func TestAnotherWriterIsNoticed(t *testing.T) {
 	for how, existing := range map[string]int{"create": 0, "update": 1, "patch": 5} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -384,7 +384,7 @@ func TestRecordsOutliveTheProcess(t *testing.T) {
 }
 
 // What a caller can't read nobody deletes, replaces or begins anew.
-func TestAKeptRecordStays(t *testing.T) {
+func TestAnUnreadableRecordIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		wrote(t, open(t, client), 0, 1, 2)
@@ -406,7 +406,7 @@ func TestAKeptRecordStays(t *testing.T) {
 	})
 }
 
-func TestAFullJournalTakesNoRecord(t *testing.T) {
+func TestPutReturnsErrFull(t *testing.T) {
 	_, client := newAPI()
 	s := loaded(t, client)
 	large := strings.Repeat("x", shardBytes/2)
@@ -614,7 +614,7 @@ func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
 	}
 }
 
-func TestTheLastCommitLeavesWhatWasPut(t *testing.T) {
+func TestTheLastCommitKeepsPutRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
 		s := loaded(t, client)
@@ -697,7 +697,7 @@ func TestPutWaitsForARecordBeingWritten(t *testing.T) {
 }
 
 // A slow API server has one write at a time, of all that came meanwhile.
-func TestPrefetchLeavesASlowAPIServerTime(t *testing.T) {
+func TestPrefetchBacksOffFromASlowAPIServer(t *testing.T) {
 	const slow, records = 30 * time.Millisecond, 40
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
@@ -763,7 +763,7 @@ func TestRecordsPrefetchedLongAheadShareWrites(t *testing.T) {
 }
 
 // A commit for another record changes nothing about one that stands there.
-func TestPutOfAStandingRecordWaitsForNoCommit(t *testing.T) {
+func TestPutOfAWrittenRecordReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := newAPI()
 		s := open(t, client)

@@ -79,7 +79,7 @@ func (v *volumesInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHan
 }
 
 // The lines that the package's comment names are those of this version.
-func TestTheLibraryIsTheOneThatWasRead(t *testing.T) {
+func TestTheLibraryVersionIsPinned(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestTheLibraryIsTheOneThatWasRead(t *testing.T) {
 }
 
 // The library can't be stopped, so one plays all.
-func TestTheLibraryHandsClaimsOver(t *testing.T) {
+func TestTheLibraryStartsClaims(t *testing.T) {
 	claims := []*v1.PersistentVolumeClaim{
 		claim("plain"),
 		claim("refused"),

@@ -39,7 +39,7 @@ func fullRequest(t *testing.T) *Request {
 }
 
 // Another version of this program reads what this one has written, and the other way.
-func TestTheFormOfEntriesStays(t *testing.T) {
+func TestTheEntryFormatIsStable(t *testing.T) {
 	want, err := os.ReadFile("testdata/request.json")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestTheFormOfEntriesStays(t *testing.T) {
 	}
 }
 
-func TestADecodedRequestIsTheOneEncoded(t *testing.T) {
+func TestEncodeDecodeRoundTrip(t *testing.T) {
 	r := fullRequest(t)
 	data, err := r.Encode()
 	if err != nil {

@@ -32,7 +32,7 @@ func testOptions() Options {
 	}
 }
 
-func TestNewPlanRefuses(t *testing.T) {
+func TestNewPlanErrors(t *testing.T) {
 	tests := map[string]struct {
 		claim      func(*v1.PersistentVolumeClaim)
 		parameters map[string]string
@@ -304,7 +304,7 @@ func TestIsOurs(t *testing.T) {
 	}
 }
 
-func TestOptionsNameWhatIsWrong(t *testing.T) {
+func TestOptionsValidateNamesTheField(t *testing.T) {
 	if err := testOptions().Validate(); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestWhatAPersistentVolumeWasMadeFor(t *testing.T) {
+func TestIsMadeForClaim(t *testing.T) {
 	r := fullRequest(t)
 	saved := r.PersistentVolume(testOptions(), &csi.Volume{VolumeId: "d-bp1"})
 	byName := saved.DeepCopy()

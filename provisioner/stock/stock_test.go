@@ -22,7 +22,7 @@ func inZone(zone string, bytes int64) Want {
 	}
 }
 
-func TestTheSecondRefusalIsBelievedForTwiceAsLong(t *testing.T) {
+func TestPausesDouble(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	r := New(func() time.Time { return now })
 	want := inZone("zone-a", 20*gib)
@@ -47,7 +47,7 @@ func TestTheSecondRefusalIsBelievedForTwiceAsLong(t *testing.T) {
 	}
 }
 
-func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
+func TestConcurrentRefusalsCountOnce(t *testing.T) {
 	asked := time.Unix(1_700_000_000, 0)
 	now := asked
 	r := New(func() time.Time { return now })
@@ -62,7 +62,7 @@ func TestCallsMadeSideBySideCountAsOneRefusal(t *testing.T) {
 	}
 }
 
-func TestOldRefusalsAreForgotten(t *testing.T) {
+func TestOldRefusalsExpire(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	r := New(func() time.Time { return now })
 	for i := range 1000 {
@@ -100,7 +100,7 @@ func BenchmarkRefusal(b *testing.B) {
 	}
 }
 
-func TestWhatChangesIsTold(t *testing.T) {
+func TestOnChange(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	r := New(func() time.Time { return now })
 	var told []time.Time

@@ -51,7 +51,7 @@ func TestCachesAreFullOnceHandlersHaveEverything(t *testing.T) {
 	}
 }
 
-func TestCachesThatDontFillSayWhy(t *testing.T) {
+func TestFillNamesTheCacheThatFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	api, lists := fake.NewClientset(), 0

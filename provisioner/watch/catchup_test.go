@@ -17,7 +17,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
 )
 
-func TestACacheHasCaughtUpWhenItHasAllThatThereWas(t *testing.T) {
+func TestCatchUpWaitsForAllObjects(t *testing.T) {
 	claimOf := func(name, version string) *v1.PersistentVolumeClaim {
 		return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
 	}

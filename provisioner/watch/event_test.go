@@ -14,7 +14,7 @@ import (
 
 // P12: while the watch is down a claim is deleted and made anew; the list that follows
 // makes one change of it.
-func TestARelistTellsOfAClaimThatWasMadeAnew(t *testing.T) {
+func TestARelistReportsARecreatedClaim(t *testing.T) {
 	source := cachetesting.NewFakePVCControllerSource()
 	informer := cache.NewSharedIndexInformer(source, &v1.PersistentVolumeClaim{}, 0, cache.Indexers{})
 	gone := make(chan types.UID, 10)

@@ -14,7 +14,7 @@ import (
 
 var must = provisionertest.Must
 
-func TestUIDsWithOnePrefixAreToldApart(t *testing.T) {
+func TestUIDsWithOnePrefixAreDistinguished(t *testing.T) {
 	uids := []types.UID{"0f1e-1", "0f1e-2", "0f2", "0f", ""}
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, VolumeIndexers())
 	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, ClaimIndexers())
@@ -41,7 +41,7 @@ func TestUIDsWithOnePrefixAreToldApart(t *testing.T) {
 	}
 }
 
-func TestHandlesWithOneSuffixAreToldApart(t *testing.T) {
+func TestHandlesWithOneSuffixAreDistinguished(t *testing.T) {
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, VolumeIndexers())
 	for name, source := range map[string]*v1.CSIPersistentVolumeSource{
 		"a": {Driver: "ours", VolumeHandle: "d-1xy"}, "b": {Driver: "ours", VolumeHandle: "d-2xy"},

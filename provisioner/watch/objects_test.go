@@ -42,7 +42,7 @@ func checkWatches(t *testing.T, client *metadatafake.FakeMetadataClient, want in
 	}
 }
 
-func TestSubscribersHearOfAChange(t *testing.T) {
+func TestSubscribersAreNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := provisionertest.MetadataClient()
 		o := NewObjects(client)
@@ -135,7 +135,7 @@ func TestALateSubscriberIsNotifiedAtOnce(t *testing.T) {
 }
 
 // P5: a watch begins with the objects that exist, which is no change to who has listed them.
-func TestListedObjectsAreNoChange(t *testing.T) {
+func TestListedObjectsNotifyNobody(t *testing.T) {
 	client := provisionertest.MetadataClient()
 	replayed := apiwatch.NewFake()
 	client.PrependWatchReactor("referencegrants", clienttesting.DefaultWatchReactor(replayed, nil))

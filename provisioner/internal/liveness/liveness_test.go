@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestAQueueThatNobodyServesIsNoticed(t *testing.T) {
+func TestCheckReportsAStuckQueue(t *testing.T) {
 	clock := time.Unix(1700000000, 0)
 	m := New(func() time.Time { return clock })
 	check := func(what string, ill bool) {
