@@ -58,7 +58,7 @@ func TestARestockedZoneIsUsedAtOnce(t *testing.T) {
 	class := testClass(nil)
 	_, _, _ = b.provision(t.Context(), claimOf(1, "20Gi"), class, "node-1")
 	_, outcome, err := b.provision(t.Context(), claimOf(2, "20Gi"), class, "node-1")
-	if outcome != attempt.Reschedule || !strings.Contains(text(err), "asked again at 22:13:25 UTC") {
+	if outcome != attempt.Reschedule || !strings.Contains(text(err), "called again at 22:13:25 UTC") {
 		t.Errorf("right after: %v, %v", outcome, err)
 	}
 	b.clock = b.clock.Add(stock.FirstPause)

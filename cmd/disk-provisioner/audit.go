@@ -20,15 +20,15 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// What `disk-provisioner audit` ends with.
+// Exit codes of `disk-provisioner audit`.
 const (
 	auditClean    = 0
 	auditFindings = 1
 	auditFailed   = 2
 )
 
-// mainOfAudit holds disks, PersistentVolumes and journal against each other,
-// prints what stands alone, and changes nothing.
+// mainOfAudit compares disks, PersistentVolumes and journal, prints what has no
+// counterpart, and changes nothing.
 func mainOfAudit(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -56,7 +56,7 @@ type auditOptions struct {
 	log        cli.Log
 }
 
-// parseAudit reads the command line, and prints the help to out.
+// parseAudit parses the command line, and prints the help to out.
 func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
 	o := &auditOptions{}
 	f := pflag.NewFlagSet("disk-provisioner audit", pflag.ContinueOnError)

@@ -16,11 +16,11 @@ import (
 	"github.com/topodisk/topodisk/provisioner/capacity"
 )
 
-// driverNameByDefault is the driver's own default.
+// driverNameByDefault is the default of the driver's flag.
 const driverNameByDefault = "diskplugin.csi.alibabacloud.com"
 
-// mainOfCapacityOff has the scheduler look at no capacities any more, in a
-// cluster where no provisioner runs that could be told so.
+// mainOfCapacityOff makes the scheduler ignore capacities in a cluster where no
+// provisioner runs any more.
 func mainOfCapacityOff(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -41,7 +41,7 @@ type capacityOffOptions struct {
 	log               cli.Log
 }
 
-// parseCapacityOff reads the command line, and prints the help to out.
+// parseCapacityOff parses the command line, and prints the help to out.
 func parseCapacityOff(args []string, out io.Writer) (*capacityOffOptions, error) {
 	o := &capacityOffOptions{}
 	f := pflag.NewFlagSet("disk-provisioner capacity off", pflag.ContinueOnError)

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// gcPercent is half of Go's own: this program keeps claims and volumes of the whole cluster and does little with them,
-	// so its memory is dearer than the time that collecting takes.
+	// gcPercent is half of Go's default: this program caches claims and volumes of the whole cluster, and its memory costs
+	// more than the CPU time of the garbage collector.
 	gcPercent = 50
-	// heapFloor in bytes is how large the heap may grow all the same: a small one would be collected again and again while
-	// many claims are provisioned.
+	// heapFloor is the size in bytes to which any heap may grow: a small one would be collected too often while many claims
+	// are provisioned.
 	heapFloor = 40 << 20
 )
 
-// tuneHeap sets when garbage is collected, from now on after each collection. GOGC in the environment has the last word.
-// Samples of what is allocated are taken only if there is a way to look at them.
+// tuneHeap adapts the GC percentage after each collection. GOGC in the environment takes precedence. Memory profiles are
+// sampled only if they are served.
 func tuneHeap(profiles bool) {
 	if !profiles {
 		runtime.MemProfileRate = 0
@@ -34,13 +34,13 @@ func tuneHeap(profiles bool) {
 	})
 }
 
-// percentFor is by how much a heap with so many bytes alive may grow before it is collected again. Go lets any heap
+// percentFor returns the GC percentage for a heap with so many live bytes. Go lets any heap
 // grow to 4 MiB for each 100 %, so more than 1000 % would let a small one pass the floor.
 func percentFor(live uint64) int {
 	return max(gcPercent, int(heapFloor*100/max(live, heapFloor/11))-100)
 }
 
-// liveHeap in bytes is what the last collection has found alive.
+// liveHeap returns the live bytes of the last collection.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

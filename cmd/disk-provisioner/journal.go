@@ -21,7 +21,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// What `disk-provisioner journal list|show|end` ends with.
+// Exit codes of `disk-provisioner journal list|show|end`.
 const (
 	journalDone    = 0
 	journalRefused = 1
@@ -31,7 +31,7 @@ const (
 // maxReason is the longest --reason in characters: it stands in an event and in the log.
 const maxReason = 200
 
-// journalCommand is what one of the commands does.
+// journalCommand is one of the commands.
 type journalCommand struct {
 	name, usage string
 	takesClaim  bool
@@ -41,7 +41,7 @@ type journalCommand struct {
 
 var journalList = journalCommand{
 	name:  "journal list",
-	usage: "disk-provisioner journal list prints the journal's records: the volumes that are being made, or of which nobody knows yet whether they were.",
+	usage: "disk-provisioner journal list prints the journal's records: the volumes that are being provisioned, and those of unknown outcome.",
 	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
 		return r.List(ctx, out, o.events)
 	},
@@ -49,7 +49,7 @@ var journalList = journalCommand{
 
 var journalShow = journalCommand{
 	name: "journal show", takesClaim: true,
-	usage: "disk-provisioner journal show CLAIM-UID prints what is known of a record: the request, and claim and PersistentVolume as they are now.",
+	usage: "disk-provisioner journal show CLAIM-UID prints a record: the request, and claim and PersistentVolume as they are now.",
 	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
 		return r.Show(ctx, out, o.claim, o.events)
 	},
@@ -57,8 +57,8 @@ var journalShow = journalCommand{
 
 var journalEnd = journalCommand{
 	name: "journal end", takesClaim: true, takesReason: true,
-	usage: "disk-provisioner journal end CLAIM-UID --reason=TEXT has the leader end a record whose outcome can't be proved: the request is not\n" +
-		"repeated any more, and a disk that was made all the same stays in ECS, where disk-provisioner audit finds it.\n" +
+	usage: "disk-provisioner journal end CLAIM-UID --reason=TEXT has the leader end a record whose outcome can't be determined: the request is\n" +
+		"not repeated any more. A disk that was made all the same stays in ECS, where disk-provisioner audit finds it.\n" +
 		"It ends with 0 if the record is ended, with 1 if that is refused or no leader has done it, and with 2 if it failed.",
 	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
 		if err := r.End(ctx, o.claim, o.reason, o.wait); err != nil {
@@ -99,7 +99,7 @@ type journalOptions struct {
 	log               cli.Log
 }
 
-// parse reads the command line, and prints the help to out.
+// parse parses the command line, and prints the help to out.
 func (c journalCommand) parse(args []string, out io.Writer) (*journalOptions, error) {
 	o := &journalOptions{}
 	f := pflag.NewFlagSet("disk-provisioner "+c.name, pflag.ContinueOnError)
@@ -139,7 +139,7 @@ func isReason(text string) bool {
 	return strings.TrimSpace(text) != "" && utf8.RuneCountInString(text) <= maxReason && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// takeClaim takes the arguments that are no flags.
+// takeClaim parses the arguments that are not flags.
 func (c journalCommand) takeClaim(o *journalOptions, args []string) error {
 	switch {
 	case !c.takesClaim && len(args) > 0:

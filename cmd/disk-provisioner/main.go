@@ -1,6 +1,6 @@
-// Command disk-provisioner makes PersistentVolumes for claims and deletes what
-// claims have let go, through the CSI driver on its unix socket. It takes the
-// flags of Kubernetes' csi-provisioner, of today and of v1.6.
+// Command disk-provisioner provisions PersistentVolumes for claims and deletes released
+// ones, through the CSI driver on its unix socket. It accepts the flags of Kubernetes'
+// csi-provisioner, current ones and those of v1.6.
 package main
 
 import (
@@ -38,7 +38,7 @@ func commands() []cli.Command {
 		{Name: "capacity off", Summary: "undo --enable-capacity where no disk-provisioner will run again", Run: mainOfCapacityOff},
 		{Name: journalList.name, Summary: "print the volumes under way, and those of unknown outcome", Run: journalList.main},
 		{Name: journalShow.name, Summary: "print what is known of one of them, by its claim's UID", Run: journalShow.main},
-		{Name: journalEnd.name, Summary: "end one whose outcome can't be proved, with a reason", Run: journalEnd.main},
+		{Name: journalEnd.name, Summary: "end one whose outcome can't be determined, with a reason", Run: journalEnd.main},
 	}
 }
 
@@ -78,7 +78,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	manager := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false)) // which registry has
+	manager := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false)) // the registry has it
 	registry := cli.NewRegistry(version)
 	manager.WithAdditionalRegistry(registry)
 	manager.WithAdditionalRegistry(cli.ClientGo)
@@ -120,7 +120,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	server.setFilled()
-	go debug.FreeOSMemory() // what the caches were filled from
+	go debug.FreeOSMemory() // the lists that the caches were filled from
 	klog.InfoS("Ready", "driver", driver.Name(), "topology", o.config.SupportsTopology, "version", version)
 	if !o.leaderElection {
 		return c.Run(ctx)
@@ -128,14 +128,14 @@ func run(ctx context.Context, o *options) error {
 	return lease.RunWhileHeld(ctx, clients.lease, c.Run)
 }
 
-// findOwner finds out who the CSIStorageCapacity objects go with. Who is no Pod has no owner.
+// findOwner sets the owner of the CSIStorageCapacity objects. Outside of a Pod there is none.
 func findOwner(ctx context.Context, o *options, objects metadata.Interface) (err error) {
 	pod := os.Getenv("POD_NAME")
 	if !o.config.Capacity || o.ownerLevel < 0 {
 		return nil
 	}
 	if pod == "" {
-		klog.InfoS("CSIStorageCapacity objects have no owner, for the environment has no POD_NAME: they stay when this program is removed")
+		klog.InfoS("CSIStorageCapacity objects have no owner, for the environment has no POD_NAME: they remain when this program is uninstalled")
 		return nil
 	}
 	if o.config.CapacityOwner, err = capacity.Owner(ctx, objects, podNamespace(), pod, o.ownerLevel); err != nil {
@@ -149,15 +149,14 @@ type clients struct {
 	lease kubernetes.Interface
 }
 
-// newClients makes a client for each purpose, so that none waits for another's
-// rate limit. What is not an event or the Lease changes nothing unless held
-// returns nil.
+// newClients returns a client with a rate limit for each purpose. Only events and the Lease
+// may be written while held returns an error.
 func newClients(o *options, held func() error) (c clients, err error) {
 	for _, want := range []struct {
 		client *kubernetes.Interface
 		qps    float32
 		burst  int
-		free   bool // of the fence
+		free   bool // not fenced
 	}{
 		{client: &c.Capacity, qps: o.capacityQPS, burst: o.capacityBurst},
 		{client: &c.Events, qps: eventQPS, burst: eventBurst, free: true},
@@ -184,7 +183,7 @@ func newClients(o *options, held func() error) (c clients, err error) {
 	return c, c.main(o, held)
 }
 
-// main makes the clients that share the limit of --kube-api-qps.
+// main creates the clients that share the limit of --kube-api-qps.
 func (c *clients) main(o *options, held func() error) error {
 	config, err := o.restConfig(o.kubeAPIQPS, o.kubeAPIBurst)
 	if err != nil {
@@ -208,8 +207,8 @@ func fence(config *rest.Config, held func() error) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return leader.FenceHTTP(held, next) })
 }
 
-// limitEach limits reads and writes to config's QPS each, for all clients that are made of it: who deletes a volume looks
-// once more before, and no write has to wait for that.
+// limitEach limits reads and writes to config's QPS each, for all clients of config, so that writes don't wait for the reads
+// that precede deletions.
 func limitEach(config *rest.Config) {
 	reads := flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
 	writes := flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
@@ -217,13 +216,13 @@ func limitEach(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedTripper{reads, writes, next} })
 }
 
-// limitedTripper makes requests wait for their turn.
+// limitedTripper delays requests by rate limiters.
 type limitedTripper struct {
 	reads, writes flowcontrol.RateLimiter
 	next          http.RoundTripper
 }
 
-// RoundTrip returns an error without a request if its context ends before its turn.
+// RoundTrip returns an error without sending the request if its context ends while it waits.
 func (l *limitedTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	limiter := l.writes
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -235,8 +234,8 @@ func (l *limitedTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.next.RoundTrip(r)
 }
 
-// What events, the journal and the lease may send: none grows with the number of
-// claims in a way that a claim must wait for.
+// Rate limits of events, the journal and the Lease. No claim waits for them, however many
+// claims there are.
 const (
 	eventQPS, eventBurst     = 20, 100
 	journalQPS, journalBurst = 100, 200

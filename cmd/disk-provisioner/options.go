@@ -58,7 +58,7 @@ type options struct {
 	featureGates       string
 }
 
-// parse reads the command line, and prints warnings and the help to out.
+// parse parses the command line, and prints warnings and the help to out.
 func parse(args []string, out io.Writer) (*options, error) {
 	o := &options{topologyGate: true, config: provisioner.Config{AttributesClasses: true}}
 	flags := o.flags(out)
@@ -82,7 +82,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	return o, o.validate()
 }
 
-// checkTags refuses labels that can't become tags.
+// checkTags returns an error for labels that can't become tags.
 func (o *options) checkTags() error {
 	for flag, keys := range map[string][]string{"claim-label-tags": o.config.ClaimLabelTags, "namespace-label-tags": o.config.NamespaceLabelTags} {
 		for _, key := range keys {
@@ -99,7 +99,7 @@ func (o *options) checkTags() error {
 
 func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f := pflag.NewFlagSet("disk-provisioner", pflag.ContinueOnError)
-	cli.SetUsage(f, out, "disk-provisioner makes PersistentVolumes for claims and deletes released ones, through a CSI driver.", commands()...)
+	cli.SetUsage(f, out, "disk-provisioner provisions PersistentVolumes for claims and deletes released ones, through a CSI driver.", commands()...)
 	f.SortFlags = true
 	c := &o.config
 	f.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "unix socket of the CSI driver")
@@ -108,13 +108,13 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.IntVar(&c.VolumeNameUUID, "volume-name-uuid-length", -1, "characters of the claim's UID that go into the CSI volume name, 1 to 32; -1 takes all, with dashes")
 	f.StringVar((*string)(&c.PVNameSource), "pv-name-source", string(request.VolumeID), "what a PersistentVolume is named after: volume-id (the disk's ID) or volume-name (<prefix>-<claim UID>)")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "of each call to the CSI driver")
-	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "wait after a first failure; doubles with each further one")
-	f.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute, "longest wait between two attempts")
+	f.DurationVar(&c.RetryStart, "retry-interval-start", time.Second, "back-off after a first failure; doubles with each further one")
+	f.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute, "longest back-off")
 	f.IntVar(&c.Workers, "worker-threads", 100, "claims, and volumes, worked on at the same time")
-	f.BoolVar(&c.StrictTopology, "strict-topology", false, "ask only for the selected node's topology; a class may differ with topodisk.io/strict-topology")
-	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "tell the driver the cluster's zones for Immediate claims of classes without allowedTopologies")
-	f.StringSliceVar(&o.rescheduleCodes, "reschedule-codes", nil, "gRPC codes of CreateVolume that send a claim with a selected node back to the scheduler, besides ResourceExhausted; such as InvalidArgument, for drivers that say so that a node cannot have the volume")
-	f.StringSliceVar(&c.ClaimAnnotations, "claim-annotations", []string{"alibabacloud.com/kms-key-id"}, "annotations of claims that are passed to the driver with the class's parameters; a claim with another one that would mean something to it is refused")
+	f.BoolVar(&c.StrictTopology, "strict-topology", false, "require the selected node's topology; a class may override this with topodisk.io/strict-topology")
+	f.BoolVar(&c.ImmediateTopology, "immediate-topology", true, "pass the cluster's zones to the driver for Immediate claims of classes without allowedTopologies")
+	f.StringSliceVar(&o.rescheduleCodes, "reschedule-codes", nil, "gRPC codes of CreateVolume that send a claim with a selected node back to the scheduler, besides ResourceExhausted; such as InvalidArgument, for drivers that answer so if a node can't have the volume")
+	f.StringSliceVar(&c.ClaimAnnotations, "claim-annotations", []string{"alibabacloud.com/kms-key-id"}, "annotations of claims that are passed to the driver with the class's parameters; a claim with another one that would be a parameter is refused")
 	f.StringSliceVar(&c.ClaimLabelTags, "claim-label-tags", nil, "labels of claims that become tags of their disks, KEY,...; a tag of the same key that the class asks for wins; not the driver's own tags")
 	f.StringSliceVar(&c.NamespaceLabelTags, "namespace-label-tags", nil, "labels of namespaces that become tags of the disks of their claims, KEY,...; a tag of the same key that the class asks for or the claim has wins; namespaces are watched then")
 	f.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true, "a restored volume has the mode (Filesystem or Block) of the snapshot's, unless the VolumeSnapshotContent's annotation allows another")
@@ -125,34 +125,34 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
 	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
 	f.DurationVar(&c.NodeGrace, "node-grace", time.Minute, "how long a selected node may be without the driver before the claim goes back to the scheduler")
-	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "tell the scheduler by CSIStorageCapacity objects which zones have disks to give: true, false, which undoes an earlier true, or central, which csi-provisioner 2 calls true")
+	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "publish CSIStorageCapacity objects, so that the scheduler avoids zones without stock: true, false, which undoes an earlier true, or central, as csi-provisioner 2 calls true")
 	f.Lookup("enable-capacity").NoOptDefVal = "true"
-	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the driver is asked for the capacity of every class and zone")
-	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "tell capacities of classes that bind at once, too")
-	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "classes whose capacities are asked for at the same time")
-	f.IntVar(&o.ownerLevel, "capacity-ownerref-level", 1, "owner of the CSIStorageCapacity objects, which go with it: 0 the Pod named by the environment's POD_NAME, 1 its owner (a ReplicaSet, say), 2 that one's owner (a Deployment); -1 nobody")
+	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the capacity of every class and zone is read from the driver")
+	f.BoolVar(&c.CapacityForImmediate, "capacity-for-immediate-binding", false, "publish capacities of Immediate classes, too")
+	f.IntVar(&c.CapacityThreads, "capacity-threads", 1, "classes whose capacities are read at the same time")
+	f.IntVar(&o.ownerLevel, "capacity-ownerref-level", 1, "owner of the CSIStorageCapacity objects, with which they are deleted: 0 the Pod named by the environment's POD_NAME, 1 its owner (a ReplicaSet, say), 2 that one's owner (a Deployment); -1 nobody")
 	f.Float32Var(&o.capacityQPS, "kube-api-capacity-qps", 10, "requests a second to the API server for CSIStorageCapacity objects (csi-provisioner: 1)")
 	f.IntVar(&o.capacityBurst, "kube-api-capacity-burst", 20, "requests at once to the API server for CSIStorageCapacity objects (csi-provisioner: 5)")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100, "writes a second to the API server, and as many reads; events, the journal and the Lease are not counted")
 	f.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200, "writes at once to the API server, and as many reads")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
 	f.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
-	f.BoolVar(&o.leaderElection, "leader-election", false, "let one of several replicas work")
+	f.BoolVar(&o.leaderElection, "leader-election", false, "elect a leader among several replicas")
 	f.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease and of the CSIStorageCapacity objects; the Pod's own if empty")
-	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a silent leader is waited for")
-	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
-	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "wait between two tries for the Lease")
+	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a Lease is valid that is not renewed")
+	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader retries to renew its Lease before it stops")
+	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "interval of attempts to acquire or renew the Lease")
 	f.StringToStringVar(&o.leaseLabels, "leader-election-labels", nil, "labels of the Lease, KEY=VALUE,...")
 	f.BoolVar(&o.pprof, "enable-pprof", false, "serve profiles below /debug/pprof/ of --http-endpoint")
 	o.log.AddFlags(f)
 	f.DurationVar(&o.logFlush, "log-flush-frequency", 5*time.Second, "longest time between two flushes of the log")
 	f.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	f.StringVar(&o.featureGates, "feature-gates", "", "of "+strings.Join(gateNames(), ", ")+", each as NAME=true|false")
-	f.StringVar(&o.provisioner, "provisioner", "", "deprecated: the driver is asked for its name; another one than this is refused")
+	f.StringVar(&o.provisioner, "provisioner", "", "deprecated: the driver reports its name; a driver of another name is refused")
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "deprecated: use --http-endpoint")
 	f.BoolVar(&o.leaderElection, "enable-leader-election", false, "deprecated: use --leader-election")
 	f.StringVar(&o.leaderElectionType, "leader-election-type", "", "deprecated: leases are the only kind")
-	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: the socket is waited for as long as it takes")
+	f.DurationVar(&o.connectionTimeout, "connection-timeout", 0, "deprecated: there is no limit to the wait for the socket")
 	for name, without := range idle {
 		f.String(name, "", "deprecated: "+without)
 		f.Lookup(name).NoOptDefVal = "true"
@@ -190,8 +190,7 @@ func (c *capacitySwitch) Set(value string) error {
 	return nil
 }
 
-// idle are flags of csi-provisioner that may stay where they are, and why they
-// do nothing.
+// idle are flags of csi-provisioner that have no effect, and why.
 var idle = map[string]string{
 	"automaxprocs":              "the Go runtime keeps to the container's processor limit by itself",
 	"log-json-split-stream":     "the whole log goes to standard error",
@@ -200,7 +199,7 @@ var idle = map[string]string{
 	"log-text-info-buffer-size": "the log is not buffered",
 }
 
-// refused are flags of csi-provisioner that ask for what this program is not.
+// refused are flags of csi-provisioner that this program can't support, and why.
 var refused = map[string]string{
 	"node-deployment":                   centralAlone,
 	"node-deployment-immediate-binding": centralAlone,
@@ -208,13 +207,13 @@ var refused = map[string]string{
 	"node-deployment-max-delay":         centralAlone,
 }
 
-const centralAlone = "disks are made by one provisioner for the whole cluster, not by one on each node; run it in a Deployment, and leave the flag out"
+const centralAlone = "one provisioner serves the whole cluster, not one on each node; run it in a Deployment without the flag"
 
-// deprecated warns of each flag that is here for the sake of old manifests.
+// deprecated warns of each flag that is only accepted for old manifests.
 func (o *options) deprecated(flags *pflag.FlagSet, out io.Writer) error {
 	for name, instead := range map[string]string{
-		"provisioner":            "the driver is asked for its name",
-		"connection-timeout":     "the socket is waited for as long as it takes",
+		"provisioner":            "the driver reports its name",
+		"connection-timeout":     "there is no limit to the wait for the socket",
 		"enable-leader-election": "use --leader-election",
 		"leader-election-type":   "leases are the only kind",
 		"metrics-address":        "use --http-endpoint",
@@ -261,7 +260,7 @@ func (o *options) gates(out io.Writer) error {
 		case set != nil:
 			*set = on
 		case !on:
-			return fmt.Errorf("--feature-gates=%s: %s can't be switched off: it is how this program works", o.featureGates, name)
+			return fmt.Errorf("--feature-gates=%s: %s can't be disabled", o.featureGates, name)
 		}
 		if on && name != "CrossNamespaceVolumeDataSource" {
 			fmt.Fprintf(out, "disk-provisioner: --feature-gates=%s is on by default\n", name)
@@ -270,7 +269,7 @@ func (o *options) gates(out io.Writer) error {
 	return nil
 }
 
-// gateTable says what a feature gate switches; nil for what is always on.
+// gateTable returns what each feature gate sets; nil for gates that are always on.
 func (o *options) gateTable() map[string]*bool {
 	return map[string]*bool{
 		"Topology":                       &o.topologyGate,
@@ -328,7 +327,7 @@ func (o *options) restConfig(qps float32, burst int) (*rest.Config, error) {
 	return config, nil
 }
 
-// startLog makes the log what --logging-format and --log-flush-frequency say.
+// startLog configures the log.
 func (o *options) startLog() {
 	o.log.Start(os.Stderr)
 	klog.StartFlushDaemon(o.logFlush)

@@ -16,10 +16,9 @@ import (
 	"github.com/topodisk/topodisk/internal/leader"
 )
 
-// server answers /metrics, /healthz (does a leader read what it must know to begin,
-// and get on with its queues), /healthz/leader-election (does it renew its Lease,
-// too) and /readyz (does the driver answer, and are the caches full, so that it
-// could lead at once; and has it begun if it leads).
+// server serves /metrics, /healthz (a leader recovers and works off its queues),
+// /healthz/leader-election (and renews its Lease) and /readyz (the driver answers, the
+// caches are full, and the recovery does not fail).
 type server struct {
 	http      *http.Server
 	probe     atomic.Pointer[func(context.Context) (bool, error)]
@@ -51,10 +50,10 @@ func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *leader.L
 
 func (s *server) setHealthy(check func() error) { s.healthy.Store(&check) }
 
-// setRecovered says how it is known what keeps this process from its work.
+// setRecovered sets the check of the recovery.
 func (s *server) setRecovered(check func() error) { s.recovered.Store(&check) }
 
-// served returns an error if this process leads and does not get on with its queues.
+// served returns an error if this process leads and does not work.
 func (s *server) served(*http.Request) error {
 	check := s.healthy.Load()
 	if check == nil {
@@ -73,10 +72,10 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-// setDriver says how the driver is asked whether it is ready.
+// setDriver sets the probe of the driver.
 func (s *server) setDriver(probe func(context.Context) (bool, error)) { s.probe.Store(&probe) }
 
-// setFilled says that the caches are full.
+// setFilled notes that the caches are full.
 func (s *server) setFilled() { s.filled.Store(true) }
 
 func (s *server) ready(r *http.Request) error {

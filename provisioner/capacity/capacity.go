@@ -1,5 +1,5 @@
-// Package capacity tells the scheduler by CSIStorageCapacity objects how large a volume
-// each class can have where. A class has one general object for every place, and one for
+// Package capacity publishes by CSIStorageCapacity objects how large a volume of each
+// class may be in each zone. A class has one general object for every place, and one for
 // each zone that has less, which the general object excludes (Kubernetes: "Storage
 // Capacity"). So a zone without a node, and a node that an autoscaler only plans, never
 // count as full.
@@ -34,7 +34,7 @@ type Config struct {
 	Namespace    string                 // of the objects
 	Owner        *metav1.OwnerReference // of the objects; nil for none
 	Threads      int                    // classes worked on at the same time
-	PollInterval time.Duration          // how often the driver is asked about every class
+	PollInterval time.Duration          // how often the capacities of all classes are read
 	Timeout      time.Duration          // of one call to the driver
 	RetryStart   time.Duration          // back-off after a first failure; doubles with each one
 	RetryMax     time.Duration          // longest back-off
@@ -48,7 +48,7 @@ type Config struct {
 
 // Driver is what is asked of the CSI driver.
 type Driver interface {
-	// GetCapacity says how large a volume there is in a topology, or anywhere. It is called only if Config.GetCapacity.
+	// GetCapacity returns the maximum volume size in a topology, or anywhere. It is called only if Config.GetCapacity.
 	GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error)
 }
 
@@ -61,8 +61,8 @@ type Topology interface {
 // csiDriver is the key of the queue for the CSIDriver object. No class has an empty name.
 const csiDriver = ""
 
-// Controller keeps the CSIStorageCapacity objects of every class up to date, and the
-// storageCapacity of the CSIDriver object true.
+// Controller keeps the CSIStorageCapacity objects of every class up to date, and sets the
+// storageCapacity of the CSIDriver object.
 type Controller struct {
 	config   Config
 	client   kubernetes.Interface
@@ -85,8 +85,8 @@ func NewInformer(client kubernetes.Interface, driver, namespace string, resync t
 	return factory.Storage().V1().CSIStorageCapacities().Informer()
 }
 
-// NewController returns a Controller that writes nothing before Run. It hears of new
-// refusals by itself; Enqueue tells it of classes and objects.
+// NewController returns a Controller that writes nothing before Run. It observes refusals
+// by itself; changes of classes and objects are enqueued.
 func NewController(
 	config Config, client kubernetes.Interface, driver Driver, zones Topology, refusals *stock.Refusals, classes, objects cache.Store, now func() time.Time,
 ) *Controller {
@@ -99,7 +99,7 @@ func NewController(
 	return c
 }
 
-// Run works until ctx ends. It looks at every class at once, and again every poll interval.
+// Run works until ctx ends. It syncs every class at once, and again every poll interval.
 func (c *Controller) Run(ctx context.Context) {
 	var group utilwait.Group
 	for range c.config.Threads {
@@ -114,7 +114,7 @@ func (c *Controller) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Enqueue has a class looked at, as it or one of its objects has changed.
+// Enqueue syncs a class after a change of it or of one of its objects.
 func (c *Controller) Enqueue(class string) { c.queue.Add(class) }
 
 func (c *Controller) poll(ctx context.Context) {
@@ -124,7 +124,7 @@ func (c *Controller) poll(ctx context.Context) {
 	}, c.config.PollInterval)
 }
 
-// enqueueAll has every class looked at, and every name of a class that objects are left of.
+// enqueueAll enqueues every class, and every class name that an object has.
 func (c *Controller) enqueueAll() {
 	for _, object := range c.classes.List() {
 		if class := object.(*storagev1.StorageClass); c.isPublished(class) {
@@ -136,7 +136,7 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// refusalChanged has the class looked at now, and again when the refusal has ended.
+// refusalChanged syncs the class now, and again when the refusal ends.
 func (c *Controller) refusalChanged(class string, until time.Time) {
 	c.queue.Add(class)
 	if left := until.Sub(c.now()); left > 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // syncCSIDriver sets the CSIDriver's storageCapacity once every class has its general
-// object: from then on the scheduler takes a class without one for sold out. Every poll
-// repeats it, for an installation anew may have reset the CSIDriver.
+// object: from then on the scheduler rejects classes without one. Every poll repeats it,
+// because an upgrade may have reset the CSIDriver.
 func (c *Controller) syncCSIDriver(ctx context.Context, _ string) error {
 	if !c.isComplete() {
 		return nil
@@ -42,20 +42,20 @@ func (c *Controller) isComplete() bool {
 	return true
 }
 
-// setStorageCapacity says on the CSIDriver whether the scheduler regards capacities.
-func setStorageCapacity(ctx context.Context, client kubernetes.Interface, driver string, regards bool) error {
+// setStorageCapacity sets whether the scheduler checks capacities.
+func setStorageCapacity(ctx context.Context, client kubernetes.Interface, driver string, enabled bool) error {
 	drivers := client.StorageV1().CSIDrivers()
 	now, err := drivers.Get(ctx, driver, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if ptr.Deref(now.Spec.StorageCapacity, false) == regards {
+	if ptr.Deref(now.Spec.StorageCapacity, false) == enabled {
 		return nil
 	}
-	patch := fmt.Appendf(nil, `{"spec":{"storageCapacity":%t}}`, regards)
+	patch := fmt.Appendf(nil, `{"spec":{"storageCapacity":%t}}`, enabled)
 	if _, err := drivers.Patch(ctx, driver, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
-	klog.InfoS("The storageCapacity of the CSIDriver was changed", "driver", driver, "storageCapacity", regards)
+	klog.InfoS("The storageCapacity of the CSIDriver was changed", "driver", driver, "storageCapacity", enabled)
 	return nil
 }

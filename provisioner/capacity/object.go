@@ -68,7 +68,7 @@ func scopeOf(object *storagev1.CSIStorageCapacity) scope {
 	return s
 }
 
-// newObject returns an object that says how large a volume there is in its scope.
+// newObject returns the object of a scope.
 func (c Config) newObject(s scope, bytes int64) *storagev1.CSIStorageCapacity {
 	quantity := resource.NewQuantity(bytes, resource.BinarySI)
 	return &storagev1.CSIStorageCapacity{
@@ -84,7 +84,7 @@ func (c Config) newObject(s scope, bytes int64) *storagev1.CSIStorageCapacity {
 }
 
 // owners returns the owner whose deletion deletes the objects: without one they outlive
-// this program, and the scheduler goes on believing them.
+// this program, and the scheduler still uses them.
 func (c Config) owners() []metav1.OwnerReference {
 	if c.Owner == nil {
 		return nil
@@ -116,13 +116,13 @@ func equalObject(a, b *storagev1.CSIStorageCapacity) bool {
 		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }
 
-// sizes are those of the largest volumes that there are of a class, in bytes.
+// sizes are maximum volume sizes of a class, in bytes.
 type sizes struct {
 	general int64            // in any zone
-	zones   map[string]int64 // in each zone that is, or may be, an exception
+	zones   map[string]int64 // in zones that are, or may be, exceptions
 }
 
-// sizesOf returns what the objects of a class say.
+// sizesOf returns the sizes of a class' objects.
 func sizesOf(objects []*storagev1.CSIStorageCapacity) sizes {
 	said := sizes{general: math.MaxInt64, zones: map[string]int64{}}
 	for _, object := range objects {

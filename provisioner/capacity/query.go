@@ -27,7 +27,7 @@ func (c *Controller) query(ctx context.Context, class *storagev1.StorageClass, s
 		if !asks {
 			return math.MaxInt64
 		}
-		if failed != nil { // the driver would not answer now either
+		if failed != nil { // the driver is unavailable
 			return before
 		}
 		bytes, err := c.getCapacity(ctx, parameters, where)

@@ -15,11 +15,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Withdraw has the scheduler regard no capacity of the driver any more: it sets
+// Withdraw makes the scheduler ignore the driver's capacities: it sets
 // storageCapacity of the CSIDriver to false and deletes the CSIStorageCapacity objects
 // that a Controller has written in the namespace, or in all with an empty one. It returns
 // how many it has deleted. Removal of non-existent objects isn't an error. An error names
-// what is left; the rest is done all the same, and it may be called again.
+// what is left to do; Withdraw may be called again.
 func Withdraw(ctx context.Context, client kubernetes.Interface, driver, namespace string) (deleted int, err error) {
 	list, err := client.StorageV1().CSIStorageCapacities(namespace).List(ctx, metav1.ListOptions{LabelSelector: selectorOf(driver)})
 	if err != nil {
@@ -29,7 +29,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface, driver, namespac
 		err = errors.Join(err, removeLimit(ctx, client, &list.Items[i]))
 	}
 	if failed := setStorageCapacity(ctx, client, driver, false); ignoreNotFound(failed) != nil {
-		return 0, errors.Join(err, failed) // as long as the scheduler regards them, the objects are needed
+		return 0, errors.Join(err, failed) // the scheduler needs the objects as long as it checks capacities
 	}
 	for _, object := range list.Items {
 		failed := client.StorageV1().CSIStorageCapacities(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{})
@@ -69,7 +69,7 @@ func WithdrawWithRetries(ctx context.Context, client kubernetes.Interface, drive
 			klog.InfoS("CSIStorageCapacity objects were deleted, for --enable-capacity is off", "objects", deleted)
 		}
 		if err != nil {
-			klog.ErrorS(err, "Withdrawing the CSIStorageCapacity objects failed, it is tried again", "driver", driver)
+			klog.ErrorS(err, "Withdrawing the CSIStorageCapacity objects failed, will retry", "driver", driver)
 		}
 		return err == nil, nil
 	})

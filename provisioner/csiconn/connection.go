@@ -1,6 +1,5 @@
-// Package csiconn connects the provisioner to its CSI driver on a unix socket. No
-// call reaches a driver that has not said who it is, and none that changes
-// anything is made while this process may not.
+// Package csiconn connects the provisioner to its CSI driver on a unix socket. It calls
+// only a driver whose name is verified, and fences calls that change anything.
 package csiconn
 
 import (
@@ -23,17 +22,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// probePatience is how long a driver that answers may stay unready before
-// claims are tried all the same: their events then say what is wrong.
-const probePatience = 30 * time.Second
+// probeTimeout is how long a driver may answer Probe with not ready before claims are
+// provisioned all the same: their events then show the error.
+const probeTimeout = 30 * time.Second
 
-// Connection is the way to the driver at the other end of a unix socket. Whoever
-// answers there after a reconnect must prove again that it is the same driver.
+// Connection is a connection to the driver on a unix socket. After each reconnect it
+// verifies that the same driver answers.
 type Connection struct {
-	conn      *grpc.ClientConn
-	client    csi.ControllerClient
-	timeout   time.Duration
-	mayChange func() error
+	conn    *grpc.ClientConn
+	client  csi.ControllerClient
+	timeout time.Duration
+	held    func() error // the Lease
 
 	verifying sync.Mutex
 
@@ -45,7 +44,7 @@ type Connection struct {
 	can      Abilities
 }
 
-// Abilities are capabilities of a driver that the provisioner makes use of.
+// Abilities are the capabilities of a driver that the provisioner uses.
 type Abilities struct {
 	Topology    bool // VOLUME_ACCESSIBILITY_CONSTRAINTS
 	GetCapacity bool
@@ -57,32 +56,30 @@ type Abilities struct {
 	Modify                bool // MODIFY_VOLUME
 }
 
-// NotAsked is the error of a call that was not made: the driver knows nothing of it.
+// NotAsked is the error of a call that was not sent.
 type NotAsked struct {
 	Err error // why
 }
 
-// Error says why the call was not made.
+// Error says why the call was not sent.
 func (n *NotAsked) Error() string { return n.Err.Error() }
 
 // Unwrap returns why.
 func (n *NotAsked) Unwrap() error { return n.Err }
 
-// IsNotAsked says whether the error is that of a call that was not made.
+// IsNotAsked says whether err is that of a call that was not sent.
 func IsNotAsked(err error) bool {
 	var n *NotAsked
 	return errors.As(err, &n)
 }
 
-// Connect waits for the driver's socket for as long as ctx lasts, and for the
-// driver behind it to answer. A driver of another name than wanted (unless
+// Connect waits for the driver's socket and for its first answer until ctx ends. A driver of another name than wanted (unless
 // that is empty), or one that makes no volumes, is an error. CreateVolume and
-// DeleteVolume are called only while mayChange returns nil; who may do that at any
-// time gives Always.
-func Connect(ctx context.Context, address, wanted string, timeout time.Duration, manager csimetrics.CSIMetricsManager, mayChange func() error) (*Connection, error) {
-	c := &Connection{timeout: timeout, name: wanted, mayChange: mayChange}
+// DeleteVolume are called only while held returns nil.
+func Connect(ctx context.Context, address, wanted string, timeout time.Duration, manager csimetrics.CSIMetricsManager, held func() error) (*Connection, error) {
+	c := &Connection{timeout: timeout, name: wanted, held: held}
 	conn, err := connection.Connect(ctx, address, manager,
-		connection.WithTimeout(0), connection.OnConnectionLoss(func(context.Context) bool { c.distrust(); return true }))
+		connection.WithTimeout(0), connection.OnConnectionLoss(func(context.Context) bool { c.invalidate(); return true }))
 	if err != nil {
 		return nil, fmt.Errorf("the driver's socket %s: %w", address, err)
 	}
@@ -95,7 +92,7 @@ func Connect(ctx context.Context, address, wanted string, timeout time.Duration,
 		if status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
 			return c, err
 		}
-		klog.ErrorS(err, "The driver went away while it was asked who it is")
+		klog.ErrorS(err, "The connection to the driver was lost while it was verified")
 		if err := sleep(ctx, time.Second); err != nil {
 			return nil, err
 		}
@@ -109,7 +106,7 @@ func (c *Connection) Name() string {
 	return c.name
 }
 
-// Can says what the driver can do that the provisioner makes use of.
+// Can returns the driver's capabilities that the provisioner uses.
 func (c *Connection) Can() Abilities {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,20 +120,20 @@ func (c *Connection) Probe(ctx context.Context) (bool, error) {
 	return rpc.Probe(ctx, c.conn)
 }
 
-// lookForDriver is how often it is looked whether a driver that was away answers again.
-const lookForDriver = time.Second
+// reconnectInterval is the time between two attempts to reach a driver that is unavailable.
+const reconnectInterval = time.Second
 
-// AwaitReturn returns nil once the driver has gone away and answers again, or the
-// context's error when that ends.
+// AwaitReturn returns nil once the driver was unavailable and answers again, or the
+// context's error.
 func (c *Connection) AwaitReturn(ctx context.Context) error {
 	for state := c.conn.GetState(); state == connectivity.Ready; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
 			return ctx.Err()
 		}
 	}
-	c.distrust()
+	c.invalidate()
 	for {
-		if err := sleep(ctx, lookForDriver); err != nil {
+		if err := sleep(ctx, reconnectInterval); err != nil {
 			return err
 		}
 		if c.verify(ctx) == nil {
@@ -145,8 +142,8 @@ func (c *Connection) AwaitReturn(ctx context.Context) error {
 	}
 }
 
-// awaitReady probes until the driver is ready, or has answered that it is not
-// for longer than patience allows.
+// awaitReady probes until the driver is ready, or has answered for probeTimeout that it
+// is not.
 func (c *Connection) awaitReady(ctx context.Context) error {
 	var answered time.Time
 	for {
@@ -160,8 +157,8 @@ func (c *Connection) awaitReady(ctx context.Context) error {
 		case answered.IsZero():
 			klog.InfoS("The driver is not ready yet; its log says why")
 			answered = time.Now()
-		case time.Since(answered) > probePatience:
-			klog.InfoS("The driver is still not ready; claims are tried all the same, and their events will say what is wrong")
+		case time.Since(answered) > probeTimeout:
+			klog.InfoS("The driver is still not ready; claims are provisioned all the same, and their events will show the error")
 			return nil
 		}
 		if err := sleep(ctx, time.Second); err != nil {
@@ -170,7 +167,7 @@ func (c *Connection) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Always is for who may change anything at any time.
+// Always is the fence of a process without a Lease: it is open.
 func Always() error { return nil }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -182,7 +179,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (c *Connection) distrust() {
+func (c *Connection) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verified = false
@@ -192,7 +189,7 @@ func (c *Connection) distrust() {
 // verify asks the driver for its name and capabilities unless that was done
 // since the connection was last lost.
 func (c *Connection) verify(ctx context.Context) error {
-	c.verifying.Lock() // one asks, the others wait for the answer
+	c.verifying.Lock() // concurrent callers share one verification
 	defer c.verifying.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -202,7 +199,7 @@ func (c *Connection) verify(ctx context.Context) error {
 		if err := c.askIdentity(ctx, &from); err != nil {
 			return err
 		}
-		c.trust(before, from.Addr)
+		c.setVerified(before, from.Addr)
 	}
 	return nil
 }
@@ -213,8 +210,8 @@ func (c *Connection) isVerified() bool {
 	return c.verified
 }
 
-// trust takes the driver at that end for verified if the connection was not lost meanwhile.
-func (c *Connection) trust(losses int, peer net.Addr) {
+// setVerified marks the connection as verified if it was not lost meanwhile.
+func (c *Connection) setVerified(losses int, peer net.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verified, c.peer = c.lost == losses, peer
@@ -259,22 +256,22 @@ func (c *Connection) askIdentity(ctx context.Context, from *peer.Peer) error {
 	return nil
 }
 
-// known makes a call to the driver that verify knows. The connection comes back
-// by itself, so the answer must have come over the one that was verified: one
-// that may be another driver's counts for nothing. A driver that ends closes its
-// connection to new calls before it has answered those under way.
-func known[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
+// callVerified calls the driver that verify has seen. gRPC reconnects by itself, so an
+// answer counts only if it came over the verified connection: another one may lead to
+// another driver. A driver that terminates refuses new calls before it has answered
+// those under way.
+func callVerified[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
 	if c.conn.GetState() != connectivity.Ready {
-		c.distrust()
+		c.invalidate()
 	}
 	if err := c.verify(ctx); err != nil {
-		return nil, &NotAsked{status.Errorf(codes.Unavailable, "the driver is not back: %v", err)}
+		return nil, &NotAsked{status.Errorf(codes.Unavailable, "the driver is unavailable: %v", err)}
 	}
 	asked := c.verifiedPeer()
 	var from peer.Peer
 	answer, err := call(grpc.Peer(&from))
 	if err == nil && from.Addr != asked {
-		return nil, status.Error(codes.Unavailable, "the connection to the driver was lost while it was asked")
+		return nil, status.Error(codes.Unavailable, "the connection to the driver was lost during the call")
 	}
 	return answer, err
 }
@@ -291,39 +288,39 @@ func (c *Connection) losses() int {
 	return c.lost
 }
 
-// change makes a call that changes something. A process that was stopped for a
-// while may go on where it was although another leads by now.
-func change[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
-	if err := c.mayChange(); err != nil {
+// callFenced makes a call that changes something, unless another process may lead: this
+// one may have been suspended.
+func callFenced[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
+	if err := c.held(); err != nil {
 		return nil, &NotAsked{status.Error(codes.Unavailable, err.Error())}
 	}
-	return known(ctx, c, call)
+	return callVerified(ctx, c, call)
 }
 
 // CreateVolume calls the driver's CreateVolume.
 func (c *Connection) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
-	return change(ctx, c, func(peer grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	return callFenced(ctx, c, func(peer grpc.CallOption) (*csi.CreateVolumeResponse, error) {
 		return c.client.CreateVolume(ctx, in, append(opts, peer)...)
 	})
 }
 
 // DeleteVolume calls the driver's DeleteVolume.
 func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeRequest, opts ...grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
-	return change(ctx, c, func(peer grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
+	return callFenced(ctx, c, func(peer grpc.CallOption) (*csi.DeleteVolumeResponse, error) {
 		return c.client.DeleteVolume(ctx, in, append(opts, peer)...)
 	})
 }
 
 // GetCapacity calls the driver's GetCapacity.
 func (c *Connection) GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
-	return known(ctx, c, func(peer grpc.CallOption) (*csi.GetCapacityResponse, error) {
+	return callVerified(ctx, c, func(peer grpc.CallOption) (*csi.GetCapacityResponse, error) {
 		return c.client.GetCapacity(ctx, in, append(opts, peer)...)
 	})
 }
 
 // ListVolumes calls the driver's ListVolumes.
 func (c *Connection) ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
-	return known(ctx, c, func(peer grpc.CallOption) (*csi.ListVolumesResponse, error) {
+	return callVerified(ctx, c, func(peer grpc.CallOption) (*csi.ListVolumesResponse, error) {
 		return c.client.ListVolumes(ctx, in, append(opts, peer)...)
 	})
 }

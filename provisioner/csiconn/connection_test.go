@@ -191,7 +191,7 @@ func TestAReconnectedDriverIsVerified(t *testing.T) {
 		return c.CreateVolume(ctx, &csi.CreateVolumeRequest{})
 	}
 	stop()
-	eventually(t, "the driver was known to be gone", func() bool {
+	eventually(t, "the connection was invalidated", func() bool {
 		_, err := create()
 		if status.Code(err) != codes.Unavailable {
 			t.Fatalf("without a driver: %v", err)
@@ -229,7 +229,7 @@ func TestTheReturnOfTheDriverIsNoticed(t *testing.T) {
 	select {
 	case err := <-back:
 		t.Fatalf("it is back while it is away: %v", err)
-	case <-time.After(2 * lookForDriver):
+	case <-time.After(2 * reconnectInterval):
 	}
 	serve(t, socket, &plugin{name: driverName})
 	if err := <-back; err != nil {

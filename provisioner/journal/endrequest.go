@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// endAnnotation begins the annotation of a shard by which somebody who doesn't
-// hold the Lease asks its holder to end a record. The record's key follows; the
-// value is the reason. Other metadata of a shard means nothing.
+// endAnnotation is the prefix of the annotation of a shard by which a process that does
+// not hold the Lease requests the end of a record. The record's key follows; the value
+// is the reason. Other metadata of a shard is ignored.
 const endAnnotation = "journal.topodisk.io/end."
 
 // ErrNoRecord says that the journal has no record of the key.
@@ -32,11 +32,11 @@ func endRequestsOf(annotations map[string]string) map[string]string {
 	return requests
 }
 
-// OnEndRequest sets what Run calls for each request to end a record. It answers by
-// deleting the record or by RejectEnd, at once or later. Set it before Run.
+// OnEndRequest sets what Run calls for each request to end a record, which is answered by
+// Delete or RejectEnd, at once or later. It must be called before Run.
 func (s *Store) OnEndRequest(f func(key, reason string)) { s.endRequested = f }
 
-// RejectEnd takes a request back: its record stays.
+// RejectEnd removes a request; its record stays.
 func (s *Store) RejectEnd(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,13 +47,13 @@ func (s *Store) RejectEnd(key string) {
 	}
 }
 
-// noteEndRequests notes what a shard's ConfigMap asks for by now. s.mu is held.
+// noteEndRequests records the requests of a shard's ConfigMap. s.mu is held.
 func (h *shard) noteEndRequests(requests map[string]string) {
 	h.endRequests = requests
 	maps.DeleteFunc(h.told, func(key string, _ bool) bool { _, ok := requests[key]; return !ok })
 	for key := range requests {
 		if _, ok := h.entries[key]; !ok {
-			h.dirty = true // it is taken out again
+			h.dirty = true // the request is to be removed
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (h *shard) forgetAnswered(annotations []string) {
 	}
 }
 
-// tellEndRequests tells of each request once.
+// tellEndRequests passes each request to OnEndRequest once.
 func (s *Store) tellEndRequests() {
 	for key, reason := range s.untoldEndRequests() {
 		s.endRequested(key, reason)
@@ -116,8 +116,8 @@ func (s *Store) untoldEndRequests() map[string]string {
 	return untold
 }
 
-// Record says where a record is that Load has read, and why somebody has asked to
-// end it; the reason is empty if nobody has.
+// Record returns the ConfigMap of a record that Load has read, and the reason of a request
+// to end it, if there is one.
 func (s *Store) Record(key string) (configMap, endReason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Store) Record(key string) (configMap, endReason string) {
 	return "", ""
 }
 
-// RequestEnd asks whoever holds the Lease to end a record that Load has read.
+// RequestEnd asks the holder of the Lease to end a record that Load has read.
 func (s *Store) RequestEnd(ctx context.Context, key, reason string) error {
 	name, _ := s.Record(key)
 	if name == "" {

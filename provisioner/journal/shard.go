@@ -23,7 +23,7 @@ type shard struct {
 	added   int               // of those that came since the last commit
 	version string            // as last read or written; empty if the ConfigMap isn't there
 	dirty   bool              // is to be written
-	stale   time.Time         // since when it has less in it than the ConfigMap, which can wait for another reason to write; zero if it hasn't
+	stale   time.Time         // since when the ConfigMap has lazily deleted records; zero if it has none
 	failed  error             // why the last commit has failed; nil if it hasn't
 	avoided time.Time         // until when new records go elsewhere, for a write has failed
 
@@ -32,8 +32,8 @@ type shard struct {
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
 
 	endRequests map[string]string // that the version has: reasons by key
-	told        map[string]bool   // keys of those that were told of
-	rejected    []string          // keys of those that are to be taken out
+	told        map[string]bool   // keys of those passed to OnEndRequest
+	rejected    []string          // keys of those that are to be removed
 }
 
 // shardWaiter waits for a commit of one shard.
@@ -45,7 +45,7 @@ type shardWaiter struct {
 // managedByLabel is a label by which the ConfigMaps are found.
 const managedByLabel, managedBy = "csi.storage.k8s.io/managed-by", "disk-provisioner"
 
-// ErrTakenOver says that somebody else writes the journal, who must hold the Lease.
+// ErrTakenOver says that another process, which must hold the Lease, writes the journal.
 var ErrTakenOver = errors.New("another process writes the journal")
 
 // holds says whether the ConfigMap has the record, and will whatever becomes of
@@ -70,7 +70,7 @@ func (s *Store) save(ctx context.Context, h *shard) {
 	case h.version != "" && apierrors.IsNotFound(err):
 		s.isDeleted(h)
 		err = s.put(ctx, h, h.writing)
-	case apierrors.IsConflict(err): // the records are the same if somebody has written metadata alone
+	case apierrors.IsConflict(err): // the records are the same if only metadata was written
 		if err = s.resolve(ctx, h); err == nil {
 			err = s.put(ctx, h, h.writing)
 		}
@@ -79,15 +79,15 @@ func (s *Store) save(ctx context.Context, h *shard) {
 	defer s.mu.Unlock()
 	h.failed = nil
 	if err != nil {
-		h.dirty, h.avoided = true, time.Now().Add(avoidFailing) // the next commit tries again
+		h.dirty, h.avoided = true, time.Now().Add(avoidFailing) // the next commit retries
 		h.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, h.name, err)
 		return
 	}
 	s.forgetDeleted(h)
 }
 
-// isLost returns an error once somebody else has written a shard: then no shard is
-// this process' any more.
+// isLost returns an error once another process has written a shard: this one must not
+// write any shard then.
 func (s *Store) isLost() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,11 +173,11 @@ var configMaps = v1.SchemeGroupVersion.WithResource("configmaps")
 
 // difference is what makes one set of entries into another.
 type difference struct {
-	changes map[string]*string // by key; nil for an entry that is to go
+	changes map[string]*string // by key; nil for an entry to be deleted
 	bytes   int                // of the changes
-	whole   int                // of the entries that come of it
+	whole   int                // of the resulting entries
 
-	annotations []string // that are to go
+	annotations []string // to be removed
 }
 
 func differenceOf(from, to map[string]string) difference {
@@ -218,8 +218,8 @@ func (s *Store) set(f func()) {
 }
 
 // resolve finds out what became of a write that failed: it may have taken effect
-// all the same. A shard that holds neither what it held nor what was written is
-// somebody else's work, who must hold the Lease by now.
+// all the same. A shard that has neither the old nor the new records was written by
+// another process, which must hold the Lease.
 func (s *Store) resolve(ctx context.Context, h *shard) error {
 	if h.tried == nil {
 		return nil

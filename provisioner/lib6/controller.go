@@ -1,24 +1,23 @@
 // Package lib6 is all there is of sig-storage-lib-external-provisioner v6.
 //
-// The library keeps a queue of claims and decides which of them are this
-// provisioner's and have come to their turn. For each it calls Provision, which hands
-// the claim over to the Starter and tells the library to ignore it: nothing else goes
-// through the library, neither retries nor events, metrics or PersistentVolumes.
+// The library queues claims and decides which of them are this provisioner's and ready to
+// be provisioned. For each it calls Provision, which calls Starter.Start and returns an
+// IgnoredError: retries, events, metrics and PersistentVolumes are not the library's.
 //
 // What it relies on, by the lines of controller/controller.go in v6.3.0, each pinned
 // by a test:
 //
 //	635   constructing the controller writes into the scheme that every client reads, so it is constructed before any of them works
-//	708   constructing it registers its handler of claims: that is kept back until this process leads
+//	708   constructing it registers its handler of claims: that is deferred until this process leads
 //	735   constructing it registers a handler of volumes: none is registered here
 //	1050  a claim that is in no cache, and not in progress, is dropped
 //	1152  a claim with a volume is dropped without an error, and so is one that ShouldProvision refuses (1157)
 //	1164  the claim's provisioner is known by the older one of its two annotations alone (83): package watch keeps both alike
-//	1171  the class may bind late, and must exist (1167): every class exists here, and says nothing of that
+//	1171  the class may bind late, and must exist (1167): every class exists here, without a binding mode
 //	1338  a PersistentVolume named pvc-UID would end the claim: none is shown here
 //	1367  the class must name this provisioner: every class here does
 //	1380  the selected node must exist: every node does here
-//	1399  an event is written before each attempt: it goes nowhere
+//	1399  an event is written before each attempt: it is dropped
 //	1403  an IgnoredError that is not wrapped ends the attempt without an event, and without a retry (1094)
 package lib6
 
@@ -42,25 +41,25 @@ import (
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
-// libraryVersion is the Kubernetes version the library is told, only to switch off
-// what it did for old ones.
+// libraryVersion is the Kubernetes version given to the library: it disables its support
+// of old ones.
 const libraryVersion = "v1.30.0"
 
-// Starter takes over claims that have come to their turn.
+// Starter starts the provisioning of claims.
 type Starter interface {
-	// ShouldStart says whether the claim, which is this provisioner's and has no volume, is to be started now.
+	// ShouldStart says whether to start the claim, which is this provisioner's and has no volume.
 	ShouldStart(claim *v1.PersistentVolumeClaim) bool
-	// Start takes the claim over. It returns at once.
+	// Start starts the claim. It must not block.
 	Start(claim *v1.PersistentVolumeClaim)
 }
 
-// Config is what the library is given.
+// Config configures the library.
 type Config struct {
 	DriverName string
 	Workers    int
 	Starter    Starter
-	Client     kubernetes.Interface // of which nothing is called
-	// Claims, Volumes and Classes are watched by somebody else. Claims has watch.ClaimIndexers.
+	Client     kubernetes.Interface // none of its methods sends a request
+	// Claims, Volumes and Classes are run by the caller. Claims has watch.ClaimIndexers.
 	Claims, Volumes, Classes cache.SharedIndexInformer
 }
 
@@ -70,7 +69,7 @@ type Controller struct {
 	claims    *claims
 }
 
-// New returns a Controller that does nothing yet. No client may be at work meanwhile.
+// New returns a Controller that does nothing yet. No client may be in use during the call.
 func New(c Config) *Controller {
 	claims := &claims{SharedIndexInformer: c.Claims, driver: c.DriverName}
 	return &Controller{claims: claims, provision: controller.NewProvisionController(
@@ -78,18 +77,18 @@ func New(c Config) *Controller {
 		c.DriverName,
 		provisioner{c.Starter},
 		libraryVersion,
-		controller.LeaderElection(false), // the lock that it would use no longer exists in Kubernetes
+		controller.LeaderElection(false), // the lock that it uses no longer exists in Kubernetes
 		controller.Threadiness(c.Workers),
 		controller.ClaimsInformer(claims),
 		controller.VolumesInformer(volumes{c.Volumes}),
 		controller.ClassesInformer(classes{SharedIndexInformer: c.Classes, driver: c.DriverName}),
 		controller.NodesLister(anyNode{}),
-		controller.MetricsInstance(NewMetrics()), // nobody sees them
+		controller.MetricsInstance(NewMetrics()), // not registered
 	)}
 }
 
-// Run has the library work until the process ends: it can't be stopped. It hears of
-// claims from now on, so that nobody queues them for a process that stands by.
+// Run runs the library until the process ends: it can't be stopped. Claims are queued from
+// now on, so that none is queued while the process stands by.
 func (c *Controller) Run(ctx context.Context) error {
 	if err := c.claims.register(); err != nil {
 		return err
@@ -101,14 +100,14 @@ func (c *Controller) Run(ctx context.Context) error {
 // Metrics are the metrics of the library's names.
 type Metrics = libmetrics.Metrics
 
-// NewMetrics returns metrics of the library's names, for who provisions and deletes in its place.
+// NewMetrics returns metrics under the library's names, for the caller to update.
 func NewMetrics() Metrics { return libmetrics.New(libmetrics.ControllerSubsystem) }
 
 // provisioner is what the library calls.
 type provisioner struct{ starter Starter }
 
-// started has the library take the claim for another provisioner's.
-const started = "the claim has been taken over"
+// started is the reason of the IgnoredError.
+const started = "the claim is provisioned outside of the library"
 
 // Provision implements controller.Provisioner.
 func (p provisioner) Provision(_ context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
@@ -132,7 +131,7 @@ func (provisioner) ShouldDelete(context.Context, *v1.PersistentVolume) bool { re
 // SupportsBlock implements controller.BlockProvisioner.
 func (provisioner) SupportsBlock(context.Context) bool { return true }
 
-// claims is the informer of claims as the library sees it: with this provisioner's alone.
+// claims is an informer that shows the library only this provisioner's claims.
 type claims struct {
 	cache.SharedIndexInformer
 	driver  string
@@ -146,7 +145,7 @@ func (c *claims) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHand
 	return nil, nil
 }
 
-// register has the library hear of claims, but not of those of other provisioners.
+// register registers the library's handler, for this provisioner's claims only.
 func (c *claims) register() error {
 	ours := func(object any) bool {
 		claim, ok := object.(*v1.PersistentVolumeClaim)
@@ -156,7 +155,7 @@ func (c *claims) register() error {
 	return err
 }
 
-// AddIndexers is called for the library's index by UID: there is one already.
+// AddIndexers ignores the library's index by UID: there is one already.
 func (*claims) AddIndexers(cache.Indexers) error { return nil }
 
 func (c *claims) GetIndexer() cache.Indexer { return claimsIndexer{c.SharedIndexInformer.GetIndexer()} }
@@ -172,7 +171,7 @@ func (i claimsIndexer) ByIndex(_, uid string) (objects []any, err error) {
 	return objects, err
 }
 
-// volumes is an informer of PersistentVolumes that shows none: whether a claim has one is not the library's to say.
+// volumes is an informer that shows no PersistentVolumes: the Records know whether a claim has one.
 type volumes struct{ cache.SharedIndexInformer }
 
 // AddEventHandlerWithResyncPeriod registers nothing.
@@ -182,8 +181,7 @@ func (volumes) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.
 
 func (volumes) GetStore() cache.Store { return cache.NewStore(cache.MetaNamespaceKeyFunc) }
 
-// classes is an informer of StorageClasses that shows any class as this provisioner's: what a class is, and whether it is there
-// at all, is looked at by who takes the claim over.
+// classes is an informer that shows every class as this provisioner's: the Starter checks the class.
 type classes struct {
 	cache.SharedIndexInformer
 	driver string
@@ -211,7 +209,7 @@ func (anyNode) Get(name string) (*v1.Node, error) {
 
 var _ corelisters.NodeLister = anyNode{}
 
-// silentClient is a client whose events go nowhere: the library's only event is Provisioning, before the attempt.
+// silentClient drops events: the library's only one is Provisioning, before the attempt.
 type silentClient struct{ kubernetes.Interface }
 
 func (c silentClient) CoreV1() corev1client.CoreV1Interface { return silentCore{c.Interface.CoreV1()} }

@@ -9,10 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Some provisioners pass a claim's annotations and labels to the driver, as if
-// they were parameters of its class. This one passes those of an allow-list,
-// and refuses a claim with another one that would have had an effect there: a
-// disk that should have been encrypted is not made in the clear.
+// hasEffect are the annotations and labels of claims that other provisioners pass to the
+// driver as parameters, and what to do instead. Those outside of the allow-list are
+// refused, so that no disk is made without its encryption, for example.
 var hasEffect = map[string]string{
 	"alibabacloud.com/kms-key-id":           "name a class with encrypted and kmsKeyId, or allow it",
 	"encrypted":                             "name a class with this parameter",

@@ -26,15 +26,15 @@ const (
 	pvNameKey         = reservedPrefix + "pv/name"
 )
 
-// ClassSettings are a class's parameters, sorted by whom they are for.
+// ClassSettings are a class's parameters for the driver and for the provisioner.
 type ClassSettings struct {
 	Parameters     map[string]string // for the driver
 	FSType         string
 	StrictTopology bool
 }
 
-// ClassSettings sorts a class's parameters. It returns an error if the driver must
-// not be asked for any volume of the class.
+// ClassSettings parses a class's parameters. It returns an error if no volume of the class
+// can be provisioned.
 func (o Options) ClassSettings(class *storagev1.StorageClass) (ClassSettings, error) {
 	s := ClassSettings{Parameters: map[string]string{}, FSType: o.DefaultFSType, StrictTopology: o.StrictTopology}
 	var fsTypeKeys []string

@@ -2,8 +2,8 @@
 // CreateVolumeRequest, and the driver's response into a PersistentVolume. It is
 // pure: whatever has to be read from the API server is handed to it.
 //
-// NewPlan works out what claim and class say by themselves, Plan.Request adds what
-// was read for it, Request.PersistentVolume describes the volume that came of it.
+// NewPlan uses claim and class alone, Plan.Request adds what was read from other objects,
+// Request.PersistentVolume describes the resulting volume.
 // Request.Encode and Decode are the form in which a request outlives the process.
 package request
 
@@ -19,9 +19,8 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// Request is what the driver is asked for a claim. It does not change once the
-// driver has been asked: every retry sends the same bytes, whatever has become of
-// the claim, its class or its node in the meantime.
+// Request is the CreateVolume request for a claim. It is immutable once the driver was
+// called: every retry sends the same bytes, even if claim, class or node have changed.
 type Request struct {
 	Claim   *v1.PersistentVolumeClaim
 	Class   *storagev1.StorageClass
@@ -31,8 +30,7 @@ type Request struct {
 	FSType  string
 }
 
-// Plan is what a claim, its class and its selected node say of a request by
-// themselves.
+// Plan is the part of a request that claim, class and selected node determine.
 type Plan struct {
 	options Options
 	request *Request
@@ -104,8 +102,8 @@ func (p *Plan) Request(in Inputs) *Request {
 	return r
 }
 
-// MayReschedule says whether another node may be selected if the driver has
-// nothing to give for this one.
+// MayReschedule says whether another node may be selected if the driver is out of stock
+// for this one.
 func (r *Request) MayReschedule() bool {
 	return r.Node != "" && r.Create.AccessibilityRequirements != nil
 }

@@ -1,6 +1,6 @@
-// Package source is about what volumes are filled from: snapshots and other claims.
-// A Reader answers what the driver is to fill a claim's volume with, if the source is
-// ready, this driver's and allowed to the claim. A Protection keeps a source from being
+// Package source reads and protects the data sources of volumes: snapshots and claims. A
+// Reader returns the content source of a claim's volume, if the source is ready, this
+// driver's and allowed to the claim. A Protection keeps a source from being
 // deleted, by a finalizer, while a volume is made of it.
 package source
 
@@ -42,8 +42,8 @@ func Of(claim *v1.PersistentVolumeClaim) (watch.Object, bool) {
 	return o, true
 }
 
-// InvalidError says that no volume is made of the source unless the claim, or what
-// it is allowed to use, is changed.
+// InvalidError says that no volume can be made of the source until the claim or a
+// ReferenceGrant changes.
 type InvalidError struct{ Err error }
 
 // Error returns the text of Err.
@@ -77,9 +77,8 @@ func NewReader(options Options, client kubernetes.Interface, dynamic dynamic.Int
 	return &Reader{options: options, client: client, dynamic: dynamic}
 }
 
-// Content returns what the driver is to fill the claim's volume with, nil for an
-// empty volume. Without an InvalidError or a watch.NotReadyError the reason of an
-// error may end by itself.
+// Content returns the content source of the claim's volume, nil for an empty volume. Errors
+// other than InvalidError and watch.NotReadyError may be transient.
 func (r *Reader) Content(ctx context.Context, claim *v1.PersistentVolumeClaim) (*csi.VolumeContentSource, error) {
 	source, ok := Of(claim)
 	if !ok {
@@ -96,10 +95,10 @@ func (r *Reader) Content(ctx context.Context, claim *v1.PersistentVolumeClaim) (
 	return r.clone(ctx, claim, source)
 }
 
-// restore makes sure that a VolumeSnapshot is ready, ours and fits the claim.
+// restore checks that a VolumeSnapshot is ready, this driver's and fits the claim.
 func (r *Reader) restore(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) (*csi.VolumeContentSource, error) {
 	if !r.options.Snapshots {
-		return nil, invalidf("claim.spec.dataSource is VolumeSnapshot %s: driver %s makes no snapshots; remove it", source.Name, r.options.DriverName)
+		return nil, invalidf("claim.spec.dataSource is VolumeSnapshot %s: driver %s does not support snapshots; remove it", source.Name, r.options.DriverName)
 	}
 	var snapshot volumeSnapshot
 	if err := r.read(ctx, source, &snapshot); err != nil {
@@ -172,10 +171,10 @@ func (r *Reader) checkMode(claim *v1.PersistentVolumeClaim, content *volumeSnaps
 		modeOf(claim.Spec.VolumeMode), *was, content.Name, allowModeChange)
 }
 
-// clone makes sure that a claim is bound to a volume of ours that fits.
+// clone checks that a claim is bound to a volume of this driver that fits.
 func (r *Reader) clone(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) (*csi.VolumeContentSource, error) {
 	if !r.options.Clones {
-		return nil, invalidf("claim.spec.dataSource is claim %s: driver %s copies no volumes; remove it", source.Name, r.options.DriverName)
+		return nil, invalidf("claim.spec.dataSource is claim %s: driver %s does not support clones; remove it", source.Name, r.options.DriverName)
 	}
 	from, err := r.client.CoreV1().PersistentVolumeClaims(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {

@@ -103,7 +103,7 @@ func TestContentOfASnapshot(t *testing.T) {
 			change: snapshot(map[string]any{"status.restoreSize": nil}),
 		},
 		"a driver without snapshots": {
-			options: func(o *Options) { o.Snapshots = false }, invalid: true, want: []string{"claim.spec.dataSource", "makes no snapshots"},
+			options: func(o *Options) { o.Snapshots = false }, invalid: true, want: []string{"claim.spec.dataSource", "does not support snapshots"},
 		},
 		"no such snapshot": {
 			absent: true, want: []string{"VolumeSnapshot shop/src", "not found"}, waits: source,
@@ -200,7 +200,7 @@ func TestContentOfAClaim(t *testing.T) {
 		waits   watch.Object
 	}{
 		"bound":                        {},
-		"a driver that copies nothing": {options: func(o *Options) { o.Clones = false }, invalid: true, want: "copies no volumes"},
+		"a driver that copies nothing": {options: func(o *Options) { o.Clones = false }, invalid: true, want: "does not support clones"},
 		"no such claim":                {absent: true, want: "not found", waits: src},
 		"being deleted": {
 			change: func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) { c.DeletionTimestamp = ptr.To(metav1.Now()) },

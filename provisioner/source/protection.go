@@ -94,7 +94,7 @@ func (p *Protection) Recover(claim *v1.PersistentVolumeClaim) {
 	}
 }
 
-// Recheck has the finalizer of the claim's source removed if no claim uses it.
+// Recheck removes the finalizer of the claim's source if no claim uses it.
 func (p *Protection) Recheck(claim *v1.PersistentVolumeClaim) {
 	if source, ok := Of(claim); ok {
 		p.queue.Add(source)
@@ -117,16 +117,16 @@ func (p *Protection) Unprotect(claim types.UID) {
 	}
 }
 
-// ClaimChanged looks for claims of this driver that are being deleted and have the
-// finalizer of a process that ended before it could remove it.
+// ClaimChanged queues a claim of this driver that is being deleted and has the finalizer
+// of a process that ended before it could remove it.
 func (p *Protection) ClaimChanged(claim *v1.PersistentVolumeClaim) {
 	if claim.DeletionTimestamp != nil && request.ProvisionerOf(claim) == p.reader.options.DriverName && slices.Contains(claim.Finalizers, CloneFinalizer) {
 		p.queue.Add(watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: claim.Namespace, Name: claim.Name})
 	}
 }
 
-// use notes that the claim uses the source. It waits while the finalizer of the
-// source is being removed, which must be read anew then.
+// use records that the claim uses the source. It waits while the finalizer of the source
+// is being removed.
 func (p *Protection) use(claim types.UID, source watch.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // sweepPage is how many snapshots are listed at a time.
 const sweepPage = 500
 
-// sweep looks for snapshots of this driver that have the finalizer of a process that
+// sweep queues snapshots of this driver that have the finalizer of a process that
 // ended before it could remove it. Claims are in a cache, which shows theirs.
 func (p *Protection) sweep(ctx context.Context) {
 	if err := p.enqueueSnapshots(ctx); err != nil && ctx.Err() == nil {

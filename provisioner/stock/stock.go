@@ -1,5 +1,4 @@
-// Package stock remembers where the driver had no volume to give, and until when
-// that is believed.
+// Package stock caches where the driver was out of stock, and until when.
 package stock
 
 import (
@@ -17,89 +16,87 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// How long a refusal is believed: the first time, and at most. In between it
-// doubles with each further refusal.
+// A refusal holds for FirstPause, and twice as long after each further one, up to
+// longestPause.
 const (
 	FirstPause   = 5 * time.Second
 	longestPause = time.Minute
-	// forgottenAfter is how long after its end a refusal still counts as the one
-	// before the next.
+	// forgottenAfter is how long after its end a refusal still doubles the next one.
 	forgottenAfter = 5 * time.Minute
 )
 
-// Refusals is the memory of what the driver has refused for want of stock, so that
-// many claims that want the same there cost one call now and then, and not one call
-// each: the scheduler has no such memory and sends them again and again. It is safe
-// for concurrent use.
+// Refusals caches what the driver has refused for lack of stock, so that claims with equal
+// requests share a call: the scheduler selects the same nodes for them again and again.
+// It is safe for concurrent use.
 type Refusals struct {
 	mu       sync.Mutex
-	refusals map[string]map[place]refusal // by place.group
+	refusals map[string]map[key]refusal // by key.group
 	swept    time.Time
 	now      func() time.Time
 	onChange func(class string, until time.Time)
 }
 
-// Want is what a claim wants, and where.
+// Want is what a claim requests.
 type Want struct {
 	Class     *storagev1.StorageClass
-	Requisite []*csi.Topology // where it may be; empty for anywhere
+	Requisite []*csi.Topology // acceptable topologies; empty for any
 	Bytes     int64           // at least
 	Claim     types.UID
 	Node      string // that was selected; empty for none
 }
 
-// place is what a claim wants and where: a class and the topologies asked for,
-// with the disk types that the selected node takes.
-type place struct {
+// key identifies what was refused: a class, and the requested topologies with the disk
+// types that the selected node takes.
+type key struct {
 	class, topologies string
-	claim             types.UID // only if the refusal may be the claim's own fault
+	claim             types.UID // set if the claim itself may be the reason
 }
 
-// group keeps the places of a class together, and apart from them those of single claims, which may be many.
-func (p place) group() string {
-	if p.claim != "" {
+// group keeps the keys of a class together, and those of single claims, which may be many, apart.
+func (k key) group() string {
+	if k.claim != "" {
 		return ""
 	}
-	return p.class
+	return k.class
 }
 
 type refusal struct {
-	zones []string // that were asked for; nil if only some of their nodes were
-	bytes int64    // the smallest size that was refused; a smaller one may be had
-	pause time.Duration
-	heard time.Time // when the driver last said so
-	until time.Time // when it is asked again
+	zones    []string // that were requested; nil if only some of their nodes were
+	bytes    int64    // the smallest size that was refused; a smaller one may be available
+	pause    time.Duration
+	answered time.Time // when the driver last refused
+	until    time.Time // when it is called again
 }
 
-// New returns a memory of no refusal.
+// New returns an empty cache.
 func New(now func() time.Time) *Refusals {
-	return &Refusals{refusals: map[string]map[place]refusal{}, now: now, onChange: func(string, time.Time) {}}
+	return &Refusals{refusals: map[string]map[key]refusal{}, now: now, onChange: func(string, time.Time) {}}
 }
 
-// OnChange has f told of each new refusal to a class, with the time until which it
-// is believed, and with the zero time of each place that is served again. It is
-// called before anything else.
+// OnChange sets what is called for each new refusal of a class, with the time until which
+// it holds, and with the zero time once the driver has stock again. It must be called
+// before the other methods.
 func (r *Refusals) OnChange(f func(class string, until time.Time)) { r.onChange = f }
 
-func placeOf(w Want) place {
+func keyOf(w Want) key {
 	requisite := &csi.TopologyRequirement{Requisite: w.Requisite}
 	topologies, err := proto.MarshalOptions{Deterministic: true}.Marshal(requisite)
 	if err != nil {
-		topologies = []byte(err.Error()) // no string of a Kubernetes object is at fault, for they are UTF-8
+		topologies = []byte(err.Error()) // can't happen: strings of Kubernetes objects are UTF-8
 	}
-	return place{class: classKey(w.Class), topologies: string(topologies)}
+	return key{class: classKey(w.Class), topologies: string(topologies)}
 }
 
-// ownPlaceOf is the place of a refusal that speaks for the claim alone, on its node.
-func ownPlaceOf(w Want) place {
-	return place{class: classKey(w.Class), topologies: w.Node, claim: w.Claim}
+// claimKeyOf is the key of a refusal that holds for the claim alone, on its node.
+func claimKeyOf(w Want) key {
+	return key{class: classKey(w.Class), topologies: w.Node, claim: w.Claim}
 }
 
-// classKey tells a class from a later one of the same name.
+// classKey distinguishes a class from a later one of the same name.
 func classKey(class *storagev1.StorageClass) string { return class.Name + "/" + string(class.UID) }
 
-// zonesOf returns the zones of terms that say nothing but their zone, and nil
-// if one says more, such as what a certain node takes.
+// zonesOf returns the zones of the terms, or nil if a term has other keys than zone and
+// region, such as the disk types that a node takes.
 func zonesOf(terms []*csi.Topology) []string {
 	var zones []string
 	for _, term := range terms {
@@ -140,34 +137,33 @@ func (r *Refusals) Zones(class *storagev1.StorageClass) (zones []string) {
 	return zones
 }
 
-// Ask returns a *RefusedBefore if the driver has just refused the same or less. Once
-// that is long enough ago one claim may ask, and the others go on waiting for what
-// it hears.
+// Ask returns a *RefusedBefore while a refusal of an equal or smaller request holds. After
+// that one claim may call the driver, while the others wait for its answer.
 func (r *Refusals) Ask(w Want) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, at := range r.refusedPlaces(w) {
-		if err := r.askAt(at, w); err != nil {
+	for _, at := range r.keysOf(w) {
+		if err := r.askKey(at, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refusedPlaces are the places of which a refusal may speak for what is wanted:
-// none as long as nothing is sold out. r.mu is held.
-func (r *Refusals) refusedPlaces(w Want) []place {
+// keysOf returns the keys whose refusals hold for the request: none while the cache is
+// empty. r.mu is held.
+func (r *Refusals) keysOf(w Want) []key {
 	if len(r.refusals) == 0 {
 		return nil
 	}
-	return []place{placeOf(w), ownPlaceOf(w)}
+	return []key{keyOf(w), claimKeyOf(w)}
 }
 
-// Refuses says whether Ask would return an error, and lets nobody ask.
+// Refuses says whether Ask would return an error, without side effects.
 func (r *Refusals) Refuses(w Want) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, at := range r.refusedPlaces(w) {
+	for _, at := range r.keysOf(w) {
 		if last, ok := r.refusals[at.group()][at]; ok && w.Bytes >= last.bytes && last.until.After(r.now()) {
 			return true
 		}
@@ -175,7 +171,7 @@ func (r *Refusals) Refuses(w Want) bool {
 	return false
 }
 
-func (r *Refusals) askAt(at place, w Want) error {
+func (r *Refusals) askKey(at key, w Want) error {
 	now := r.now()
 	last, ok := r.refusals[at.group()][at]
 	if !ok || w.Bytes < last.bytes || now.Sub(last.until) > forgottenAfter {
@@ -189,8 +185,8 @@ func (r *Refusals) askAt(at place, w Want) error {
 	return nil
 }
 
-// RefusedBefore says that the driver is not asked, for it would say the same.
-// It names a time and not a duration, so that the same is told in the same words.
+// RefusedBefore says that the driver is not called because a refusal holds. It names a
+// time instead of a duration, so that events about it are equal.
 type RefusedBefore struct {
 	class string
 	until time.Time
@@ -198,21 +194,21 @@ type RefusedBefore struct {
 
 // Error says until when.
 func (r *RefusedBefore) Error() string {
-	return fmt.Sprintf("there was no volume to be had for class %s a moment ago; the driver is asked again at %s UTC", r.class, r.until.UTC().Format(time.TimeOnly))
+	return fmt.Sprintf("the driver was just out of stock for class %s; it is called again at %s UTC", r.class, r.until.UTC().Format(time.TimeOnly))
 }
 
-// Refused notes that the driver, asked at the given time, has had no volume to
-// give. Answers to calls that were made side by side count as one.
+// Refused records that the driver, called at the given time, was out of stock. Answers to
+// concurrent calls count as one.
 func (r *Refusals) Refused(w Want, asked time.Time) {
-	r.onChange(w.Class.Name, r.keep(placeOf(w), w, asked))
+	r.onChange(w.Class.Name, r.keep(keyOf(w), w, asked))
 }
 
-// RefusedClaim notes that the driver has refused the claim for a reason that may
-// be its own, so that it is not sent round in a hurry.
-func (r *Refusals) RefusedClaim(w Want, asked time.Time) { r.keep(ownPlaceOf(w), w, asked) }
+// RefusedClaim records that the driver has refused the claim for a reason that may be its
+// own, so that it is not rescheduled without a pause.
+func (r *Refusals) RefusedClaim(w Want, asked time.Time) { r.keep(claimKeyOf(w), w, asked) }
 
-// keep files the refusal and returns until when it is believed.
-func (r *Refusals) keep(at place, w Want, asked time.Time) time.Time {
+// keep stores the refusal and returns until when it holds.
+func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, bytes := r.now(), w.Bytes
@@ -224,22 +220,22 @@ func (r *Refusals) keep(at place, w Want, asked time.Time) time.Time {
 		if at.claim == "" {
 			last.zones = zonesOf(w.Requisite)
 		}
-	case !asked.Before(last.heard):
+	case !asked.Before(last.answered):
 		last.pause = min(2*last.pause, longestPause)
 	}
-	last.bytes, last.heard, last.until = min(last.bytes, bytes), now, now.Add(last.pause)
+	last.bytes, last.answered, last.until = min(last.bytes, bytes), now, now.Add(last.pause)
 	if r.refusals[at.group()] == nil {
-		r.refusals[at.group()] = map[place]refusal{}
+		r.refusals[at.group()] = map[key]refusal{}
 	}
 	r.refusals[at.group()][at] = last
 	return last.until
 }
 
-// Served notes that the driver has had a volume to give.
+// Served records that the driver had stock.
 func (r *Refusals) Served(w Want) {
 	refused := false
 	r.mu.Lock()
-	for _, at := range r.refusedPlaces(w) {
+	for _, at := range r.keysOf(w) {
 		if _, ok := r.refusals[at.group()][at]; ok {
 			r.forget(at)
 			refused = refused || at.claim == ""
@@ -251,7 +247,7 @@ func (r *Refusals) Served(w Want) {
 	}
 }
 
-// sweep forgets what no longer counts, now and then, so that a refusal costs the same among few and among many.
+// sweep deletes old refusals once in forgottenAfter, so that the cost of Refused does not grow with their number.
 func (r *Refusals) sweep(now time.Time) {
 	if now.Sub(r.swept) < forgottenAfter {
 		return
@@ -267,7 +263,7 @@ func (r *Refusals) sweep(now time.Time) {
 }
 
 // forget deletes a refusal. r.mu is held.
-func (r *Refusals) forget(at place) {
+func (r *Refusals) forget(at key) {
 	group := r.refusals[at.group()]
 	if delete(group, at); len(group) == 0 {
 		delete(r.refusals, at.group())

@@ -1,4 +1,4 @@
-// Package liveness notices queues that nobody serves.
+// Package liveness detects queues whose workers are stuck.
 package liveness
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Monitor is told what enters a queue and when workers begin and end with it. It is
-// safe for concurrent use.
+// Monitor observes a queue: what is added to it, and when workers begin and end with it.
+// It is safe for concurrent use.
 type Monitor struct {
 	now func() time.Time
 
