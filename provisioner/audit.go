@@ -43,7 +43,7 @@ type Audit struct {
 // Finding is something without its counterpart.
 type Finding struct {
 	What  FindingKind
-	ID    string // of the disk, or the CSI volume name if nobody knows the disk
+	ID    string // of the disk, or the CSI volume name if the disk is unknown
 	About string // a description
 }
 

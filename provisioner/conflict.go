@@ -25,7 +25,7 @@ import (
 // that zone has no disk for the other claim, the scheduler selects a node there again and
 // again, and only the owner of the Pod can resolve the conflict.
 
-// conflictFacts are what tells whether the Pod of a refused claim has such a conflict.
+// conflictFacts determine whether the Pod of a refused claim has such a conflict.
 type conflictFacts struct {
 	claim, class string                 // the refused claim
 	zones        []string               // where it was refused

@@ -7,7 +7,7 @@
 // claims under one lock.
 //
 // A Record exists from the first event of a claim that concerns the provisioner
-// until the claim is bound or gone and no volume can exist that nobody owns.
+// until the claim is bound or gone and no volume can exist without a PersistentVolume.
 package attempt
 
 import (
@@ -84,7 +84,7 @@ type Record struct {
 	limits *Limits
 	phase  Phase
 
-	claim    *v1.PersistentVolumeClaim // as last seen; nil if only a PersistentVolume has told of it
+	claim    *v1.PersistentVolumeClaim // as last seen; nil if only its PersistentVolume was seen
 	gone     bool                      // the claim no longer exists
 	pv       string                    // the PersistentVolume that stands for the claim
 	formerPV string                    // one that stood for it: the API server is asked before another volume is made
@@ -104,7 +104,7 @@ type Record struct {
 	doubtful   bool // an earlier call of this request may have made the volume
 	recovered  bool // the request is from the journal of an earlier process
 
-	endReason string // why an operator wants the open request ended; empty if nobody does
+	endReason string // why an operator wants the open request ended; empty if none does
 
 	dirty          bool // something has changed while an action was under way
 	failures       int  // since the last attempt that ended without one

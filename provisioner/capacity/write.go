@@ -18,7 +18,7 @@ import (
 // would be without an object, and its Pods unschedulable, until the process goes on, or
 // the next one leads.
 //
-// It lists the objects anew: the cache may lag behind its own last writes, and would
+// It lists the objects again: the cache may lag behind its own last writes, and would
 // have it delete the one general object that is left.
 func (c *Controller) write(ctx context.Context, class string, desired []*storagev1.CSIStorageCapacity) error {
 	objects := c.client.StorageV1().CSIStorageCapacities(c.config.Namespace)

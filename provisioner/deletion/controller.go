@@ -127,7 +127,7 @@ func (c *Controller) RecheckAll() {
 	}
 }
 
-// enqueue queues nothing before the Controller runs, for nobody would take it off.
+// enqueue queues nothing before the Controller runs, because no worker takes it.
 func (c *Controller) enqueue(name string) {
 	if !c.running.Load() {
 		return

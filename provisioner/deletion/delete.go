@@ -105,7 +105,7 @@ func (c *Controller) isUnused(ctx context.Context, pv *v1.PersistentVolume) (boo
 // secrets returns the data of the Secret that the PersistentVolume names for its
 // deletion, or its class if the PersistentVolume is from before provisioners noted one.
 // Without it nothing is deleted: other keys may not see the volume, which would be
-// taken for deleted, and nobody would know of it any more.
+// taken for deleted, and would be leaked.
 func (c *Controller) secrets(ctx context.Context, pv *v1.PersistentVolume) (map[string]string, error) {
 	ref, named := request.DeletionSecret(pv)
 	if !named {

@@ -23,7 +23,7 @@ func mayDelete(pv *v1.PersistentVolume, driver string) bool {
 
 // mayRelease says whether a PersistentVolume that is being deleted only waits for our
 // finalizer although its volume is to be kept: its policy says so, or it is available
-// to any claim, and nobody knows whose data it has.
+// to any claim, and its data may be anyone's.
 func mayRelease(pv *v1.PersistentVolume, driver string) bool {
 	return request.IsMadeBy(pv, driver) && pv.DeletionTimestamp != nil && request.HasFinalizer(pv) &&
 		(pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete || wasNeverBound(pv) && request.ClaimUID(pv) == "")

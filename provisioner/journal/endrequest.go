@@ -50,7 +50,7 @@ func (s *Store) RejectEnd(key string) {
 // noteEndRequests records the requests of a shard's ConfigMap. s.mu is held.
 func (h *shard) noteEndRequests(requests map[string]string) {
 	h.endRequests = requests
-	maps.DeleteFunc(h.told, func(key string, _ bool) bool { _, ok := requests[key]; return !ok })
+	maps.DeleteFunc(h.reported, func(key string, _ bool) bool { _, ok := requests[key]; return !ok })
 	for key := range requests {
 		if _, ok := h.entries[key]; !ok {
 			h.dirty = true // the request is to be removed
@@ -86,34 +86,34 @@ func (h *shard) forgetAnswered(annotations []string) {
 	for _, name := range annotations {
 		key := strings.TrimPrefix(name, endAnnotation)
 		delete(h.endRequests, key)
-		delete(h.told, key)
+		delete(h.reported, key)
 		h.rejected = slices.DeleteFunc(h.rejected, func(rejected string) bool { return rejected == key })
 	}
 }
 
 // tellEndRequests passes each request to OnEndRequest once.
 func (s *Store) tellEndRequests() {
-	for key, reason := range s.untoldEndRequests() {
+	for key, reason := range s.newEndRequests() {
 		s.endRequested(key, reason)
 	}
 }
 
-func (s *Store) untoldEndRequests() map[string]string {
+func (s *Store) newEndRequests() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	untold := map[string]string{}
+	pending := map[string]string{}
 	for _, h := range s.shards {
 		for key, reason := range h.endRequests {
-			if _, ok := h.entries[key]; !ok || h.told[key] {
+			if _, ok := h.entries[key]; !ok || h.reported[key] {
 				continue
 			}
-			if h.told == nil {
-				h.told = map[string]bool{}
+			if h.reported == nil {
+				h.reported = map[string]bool{}
 			}
-			h.told[key], untold[key] = true, reason
+			h.reported[key], pending[key] = true, reason
 		}
 	}
-	return untold
+	return pending
 }
 
 // Record returns the ConfigMap of a record that Load has read, and the reason of a request

@@ -32,7 +32,7 @@ type shard struct {
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
 
 	endRequests map[string]string // that the version has: reasons by key
-	told        map[string]bool   // keys of those passed to OnEndRequest
+	reported    map[string]bool   // keys of those passed to OnEndRequest
 	rejected    []string          // keys of those that are to be removed
 }
 
@@ -127,11 +127,11 @@ func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) er
 // send writes the entries whole, or what differs from the version that the shard
 // has, whichever is shorter, and returns the new version. The API server refuses
 // it if the ConfigMap has another version by now. Managed fields, which list every
-// entry once more, are not kept: nobody applies these objects.
+// entry once more, are not kept: server-side apply is not used.
 func (s *Store) send(ctx context.Context, h *shard, entries map[string]string, d difference) (version string, err error) {
 	if h.version != "" && d.bytes < d.whole {
 		version, err = s.patch(ctx, h, d)
-		if !apierrors.IsForbidden(err) { // by the Role of an earlier version, to which somebody is going back
+		if !apierrors.IsForbidden(err) { // by the Role of an earlier version, after a rollback
 			return version, err
 		}
 	}
@@ -247,7 +247,7 @@ func (s *Store) resolve(ctx context.Context, h *shard) error {
 }
 
 // isDeleted notes that the shard's ConfigMap isn't there any more. As long as the
-// Lease is held nobody else writes one, so all of the shard is written anew.
+// Lease is held no other process writes one, so the whole shard is written again.
 func (s *Store) isDeleted(h *shard) {
 	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", s.namespace+"/"+h.name)
 	s.set(func() {

@@ -27,7 +27,7 @@ type Options struct {
 	PVNameSource     PVNameSource // what a PersistentVolume is named after
 
 	StrictTopology    bool   // a selected node's own topology is the only one asked for
-	ImmediateTopology bool   // Immediate claims without allowedTopologies are told all zones
+	ImmediateTopology bool   // Immediate claims without allowedTopologies get all zones
 	ExtraLabelPrefix  string // labels of the selected node that go into its topology
 
 	DefaultFSType         string   // for classes that name none

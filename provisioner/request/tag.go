@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Parameters by which the driver is told of a disk's tags.
+// Parameters that name a disk's tags.
 const (
 	tagsKey   = "diskTags" // key:value,key:value
 	tagPrefix = tagsKey + "/"

@@ -43,7 +43,7 @@ type ProtectionOptions struct {
 	RetryStart time.Duration // first wait after a failure to remove a finalizer; doubles with each one
 	RetryMax   time.Duration // longest wait between two attempts
 	Workers    int           // finalizers removed at the same time
-	Sweep      time.Duration // how often all snapshots are looked at; 0 never
+	Sweep      time.Duration // how often all snapshots are checked; 0 never
 }
 
 // Protection keeps sources from being deleted while a volume is made of them.

@@ -7,7 +7,7 @@ import (
 
 // OnEvent returns a handler that calls changed with objects that exist and deleted with
 // the last known state of objects that don't. An object that was deleted and created
-// anew while the watch was down is one update to the informer, and both to the handler.
+// again while the watch was down is one update to the informer, and both to the handler.
 func OnEvent[T metav1.Object](changed, deleted func(T)) cache.ResourceEventHandler {
 	var handler cache.ResourceEventHandlerFuncs
 	if changed != nil {

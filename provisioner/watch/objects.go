@@ -20,7 +20,7 @@ import (
 const maxWatches = 256
 
 // Objects notifies subscribers when single objects change. It watches each object
-// alone and by its metadata, only while somebody is subscribed: so the permission to
+// alone and by its metadata, only while it has subscribers: so the permission to
 // watch what a class names is enough, and no Secret is held in memory. It is safe
 // for concurrent use.
 type Objects struct {
@@ -41,7 +41,7 @@ type objectWatch struct {
 	exists  bool   // according to the last event
 }
 
-// subscription is one subscriber's wish to hear of a change.
+// subscription is what one subscriber waits for.
 type subscription struct {
 	version string // the resourceVersion that the subscriber has seen; empty if the object was absent
 	notify  func()
@@ -62,7 +62,7 @@ func isNewer(version, than string) bool {
 	return err == nil && order > 0 || err != nil && version != than
 }
 
-// NewObjects returns an Objects without subscribers. Without a client it notifies nobody.
+// NewObjects returns an Objects without subscribers. Without a client it never notifies.
 func NewObjects(client metadata.Interface) *Objects {
 	return &Objects{client: client, watches: map[Object]*objectWatch{}, subscriptions: map[string]Object{}}
 }
