@@ -123,7 +123,7 @@ func (p pace) run(t *testing.T, seed uint64) outlay {
 	all.Wait()
 	calls := sim.Calls()[before:]
 	each := float64(len(calls)) / float64(p.n)
-	took, limit := time.Since(began), lifecycle.Limit(calls, config.Latency.API["DescribeDisks"], p.queues == ecssim.Serial)
+	took, limit := time.Since(began), lifecycle.Limit(calls, p.queues == ecssim.Serial)
 	m := outlay{each, took.Seconds() / limit.Seconds()}
 	t.Logf("%.2f calls a lifecycle, %v, %.2f of the %v that ECS needs", m.calls, took.Round(time.Millisecond), m.ofLimit, limit.Round(time.Millisecond))
 	return m

@@ -197,7 +197,7 @@ func (s scenario) measure(ctx context.Context, sim *lab.Simulator, caller *calle
 		return o, fmt.Errorf("%d disks were made and %d deleted, want %d: %s", made, deleted, s.n, state.Broken)
 	}
 	o.calls = float64(len(calls)) / float64(s.n)
-	o.limit = lifecycle.Limit(calls, latencyOf(state.Latency, "DescribeDisks"), s.queues == "serial").Seconds()
+	o.limit = lifecycle.Limit(calls, s.queues == "serial").Seconds()
 	o.operations, o.later, o.wrong = caller.took, caller.later, len(caller.wrong)
 	for _, text := range caller.wrong {
 		fmt.Println(text)
@@ -267,17 +267,4 @@ func chooseScenarios(names string) ([]scenario, error) {
 		chosen = append(chosen, scenarios[at])
 	}
 	return chosen, nil
-}
-
-// latencyOf is the time from a request to its reply.
-func latencyOf(form ecssim.LatencyForm, action string) time.Duration {
-	text, ok := form.API[action]
-	if !ok {
-		text = form.API[""]
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0 // the simulator takes no time
-	}
-	return d
 }

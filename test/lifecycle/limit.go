@@ -25,8 +25,10 @@ func (s steps) untilDetach(read time.Duration) time.Duration {
 
 // Limit is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
 // each disk takes alone, and of what each instance takes that attaches and detaches one at a time (serial), or detaches five.
-// calls are those of the lifecycles, and read is the time of one that sees the end of an attach or a detach.
-func Limit(calls []ecssim.Call, read time.Duration, serial bool) time.Duration {
+// calls are those of the lifecycles. The end of an attach or a detach is seen by a read that takes as long as those among them on
+// average: where ECS's times vary, so do these.
+func Limit(calls []ecssim.Call, serial bool) time.Duration {
+	read := readTime(calls)
 	byInstance := map[string][]steps{}
 	for _, s := range stepsOf(calls) {
 		byInstance[s.instance] = append(byInstance[s.instance], *s)
@@ -54,6 +56,17 @@ func queueLimit(all []steps, read time.Duration, serial bool) time.Duration {
 		return first + attaches + detaches + time.Duration(len(all))*read + last
 	}
 	return ready + detaches/time.Duration(ecssim.Parallel.Detach) + read + last
+}
+
+// readTime is how long a read of disks took on average.
+func readTime(calls []ecssim.Call) time.Duration {
+	var sum, n time.Duration
+	for _, c := range calls {
+		if c.Action == "DescribeDisks" && c.Code == "" {
+			sum, n = sum+c.Took, n+1
+		}
+	}
+	return sum / max(n, 1)
 }
 
 // stepsOf finds the successful calls of each disk.
