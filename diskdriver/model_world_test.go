@@ -93,7 +93,7 @@ func (w *world) must(err error) {
 
 // newWorld makes the ECS of a walk's first line.
 func newWorld(t *testing.T, line string) *world {
-	w := &world{story: story{t: t}, model: newModel(), fails: map[string]bool{}}
+	w := &world{story: story{t: t, key: "secret"}, model: newModel(), fails: map[string]bool{}}
 	w.config = ecssim.Config{
 		Region: "cn-hangzhou", Zones: []string{"cn-hangzhou-a", "cn-hangzhou-b", "cn-hangzhou-c"}, AccessKeys: map[string]string{"story": "secret"},
 		InstanceTypes: []ecssim.InstanceType{{ID: "ecs.tiny.small", DiskQuantity: 3, NVMe: "unsupported"}},
@@ -177,7 +177,6 @@ func (w *world) foreign() {
 
 // process starts a process of the driver, with nothing remembered.
 func (w *world) process() *process {
-	w.key = "secret"
 	p := &process{active: time.Now(), sim: w.sim, late: &w.late}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	client, err := ecs.NewClient(ecs.Config{Region: w.config.Region, ClusterID: cluster, Credentials: &w.story, Transport: p})
