@@ -2,12 +2,12 @@ package main
 
 import "github.com/topodisk/topodisk/test/lab"
 
-// asked is what a program has asked the API server.
-type asked struct{ writes, journal, reads, events, leases int }
+// requestCounts are the requests that a program has sent to the API server.
+type requestCounts struct{ writes, journal, reads, events, leases int }
 
 // count leaves out the lists and watches by which caches are filled, and what a start reads once.
-func count(requests []lab.Request, program string) asked {
-	var t asked
+func count(requests []lab.Request, program string) requestCounts {
+	var t requestCounts
 	for _, r := range requests {
 		write := r.Verb != "get" && r.Verb != "list" && r.Verb != "watch"
 		switch resource := r.Object.Resource; {

@@ -42,16 +42,16 @@ func cpuTable(t *testing.T, profile string, calls int, total time.Duration) []st
 	return append(rows, "", verdictOnDecoding(shareOf(string(out), "responses.Unmarshal")))
 }
 
-// worthIt is the share of the CPU time from which on a decoder of our own would
+// decoderThreshold is the share of the CPU time from which on a decoder of our own would
 // pay for its upkeep.
-const worthIt = 25
+const decoderThreshold = 25
 
 func verdictOnDecoding(share string) string {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(share, "%"), 64)
 	switch {
 	case err != nil:
 		return "Decoding replies doesn't show in the profile: a decoder of our own would save nothing."
-	case percent < worthIt:
+	case percent < decoderThreshold:
 		return fmt.Sprintf("Decoding replies takes %s. The SDK's decoder doesn't dominate, and one of our own would save little.", share)
 	}
 	return fmt.Sprintf("Decoding replies takes %s. A decoder of our own is worth it.", share)

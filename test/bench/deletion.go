@@ -12,67 +12,67 @@ import (
 )
 
 // deleting are many claims that are deleted at once.
-func (a *arena) deleting(ctx context.Context, s scale, d *duel) error {
+func (e *environment) deleting(ctx context.Context, s scale, t *table) error {
 	var rates, writes, reads [2]float64
-	for i, c := range a.both() {
-		all, err := a.purge(ctx, c, s.deletions)
+	for i, p := range e.both() {
+		all, err := e.deleteAll(ctx, p, s.deletions)
 		if err != nil {
 			return err
 		}
-		t := count(all, c.name)
+		t := count(all, p.name)
 		writes[i], reads[i] = float64(t.writes+t.journal)/float64(s.deletions), float64(t.reads)/float64(s.deletions)
-		done := ends(all, c)
-		rates[i] = float64(len(done)) / done[len(done)-1].Sub(begin(all, c)).Seconds()
+		done := ends(all, p)
+		rates[i] = float64(len(done)) / done[len(done)-1].Sub(begin(all, p)).Seconds()
 	}
-	d.bound("API writes a deleted PV", writes[0], writes[1], "", 2)
-	d.bound("API reads a deleted PV", reads[0], reads[1], "", 1)
-	d.ratio(fmt.Sprintf("deletions a second, %d at once, QPS 20", s.deletions), rates[0], rates[1], "/s", atLeast(0.95))
+	t.bound("API writes a deleted PV", writes[0], writes[1], "", 2)
+	t.bound("API reads a deleted PV", reads[0], reads[1], "", 1)
+	t.ratio(fmt.Sprintf("deletions a second, %d at once, QPS 20", s.deletions), rates[0], rates[1], "/s", atLeast(0.95))
 	return nil
 }
 
-// purge has a provisioner delete what is Released already when it starts.
-func (a *arena) purge(ctx context.Context, c contender, n int) ([]lab.Request, error) {
-	class, err := a.addClass(ctx, late)
+// deleteAll has a provisioner delete what is Released already when it starts.
+func (e *environment) deleteAll(ctx context.Context, p provisioner, n int) ([]lab.Request, error) {
+	class, err := e.addClass(ctx, waitForConsumer)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.addClaims(ctx, class, n, late); err != nil {
+	if err := e.addClaims(ctx, class, n, waitForConsumer); err != nil {
 		return nil, err
 	}
-	process, err := a.start(c, unlimited...)
+	process, err := e.start(p, unlimited...)
 	if err != nil {
 		return nil, err
 	}
-	err = a.phase(ctx, class, n, corev1.VolumeBound)
-	a.StopProgram(process, false)
+	err = e.phase(ctx, class, n, corev1.VolumeBound)
+	e.StopProgram(process, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dropClaims(ctx, class); err != nil {
+	if err := e.dropClaims(ctx, class); err != nil {
 		return nil, err
 	}
-	if err := a.phase(ctx, class, n, corev1.VolumeReleased); err != nil {
+	if err := e.phase(ctx, class, n, corev1.VolumeReleased); err != nil {
 		return nil, err
 	}
-	if err := a.audit.Skip(); err != nil {
+	if err := e.audit.Skip(); err != nil {
 		return nil, err
 	}
-	if process, err = a.start(c, limited(20)...); err != nil {
+	if process, err = e.start(p, limited(20)...); err != nil {
 		return nil, err
 	}
-	defer a.StopProgram(process, false)
-	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(ends(all, c)) >= n })
+	defer e.StopProgram(process, false)
+	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(ends(all, p)) >= n })
 	if err != nil {
 		return all, err
 	}
-	rest, err := a.quiet(ctx, c)
+	rest, err := e.quiet(ctx, p)
 	return append(all, rest...), err
 }
 
 // phase waits until all volumes of a class are in a phase.
-func (a *arena) phase(ctx context.Context, class string, n int, phase corev1.PersistentVolumePhase) error {
-	return a.Await(ctx, fmt.Sprintf("%d volumes of class %s are %s", n, class, phase), patience, func(ctx context.Context) (bool, error) {
-		volumes, err := a.volumesOf(ctx, class)
+func (e *environment) phase(ctx context.Context, class string, n int, phase corev1.PersistentVolumePhase) error {
+	return e.Await(ctx, fmt.Sprintf("%d volumes of class %s are %s", n, class, phase), waitLimit, func(ctx context.Context) (bool, error) {
+		volumes, err := e.volumesOf(ctx, class)
 		there := 0
 		for _, pv := range volumes {
 			if pv.Status.Phase == phase {
@@ -83,11 +83,11 @@ func (a *arena) phase(ctx context.Context, class string, n int, phase corev1.Per
 	})
 }
 
-// begin returns when the first PersistentVolume was asked for: who deletes many at once lets go of none for a while.
-func begin(all []lab.Request, c contender) time.Time {
+// begin returns when the first PersistentVolume was requested: who deletes many at once lets go of none for a while.
+func begin(all []lab.Request, p provisioner) time.Time {
 	var first time.Time
 	for _, r := range all {
-		if r.By(c.name) && (r.Is("get", "persistentvolumes") || r.Is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
+		if r.By(p.name) && (r.Is("get", "persistentvolumes") || r.Is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
 			first = r.Received
 		}
 	}
@@ -95,10 +95,10 @@ func begin(all []lab.Request, c contender) time.Time {
 }
 
 // ends returns when each PersistentVolume lost its finalizer, in their order.
-func ends(all []lab.Request, c contender) []time.Time {
+func ends(all []lab.Request, p provisioner) []time.Time {
 	var times []time.Time
 	for _, r := range all {
-		if r.By(c.name) && r.Is("patch", "persistentvolumes") && r.Succeeded() {
+		if r.By(p.name) && r.Is("patch", "persistentvolumes") && r.Succeeded() {
 			times = append(times, r.Answered)
 		}
 	}

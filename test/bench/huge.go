@@ -20,22 +20,22 @@ import (
 const defaultWorkers = 100
 
 // huge is a cluster in which nothing may cost more per event than in a small one. csi-provisioner is not run there.
-func (a *arena) huge(ctx context.Context, s scale, d *duel) error {
+func (e *environment) huge(ctx context.Context, s scale, t *table) error {
 	var small, rates, apiRates, cold, peaks, rested, cpu []float64
 	for range s.runs {
-		got, err := a.rush(ctx, a.ours, s.claims, late, false, unlimited...)
+		got, err := e.burst(ctx, e.ours, s.claims, waitForConsumer, false, unlimited...)
 		if err != nil {
 			return err
 		}
 		small = append(small, got.rate)
 	}
 	begin := time.Now()
-	if err := errors.Join(a.addNodes(ctx, 3, s.hugeNodes), a.addBound(ctx, s.hugeVolumes), a.audit.Skip()); err != nil {
+	if err := errors.Join(e.addNodes(ctx, 3, s.hugeNodes), e.addBound(ctx, s.hugeVolumes), e.audit.Skip()); err != nil {
 		return err
 	}
 	fmt.Printf("  (%d nodes and %d PVs with their claims took %s to write)\n", s.hugeNodes, s.hugeVolumes, time.Since(begin).Round(time.Second))
 	for range s.runs {
-		got, err := a.hugeRound(ctx, s)
+		got, err := e.hugeRound(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -44,22 +44,22 @@ func (a *arena) huge(ctx context.Context, s scale, d *duel) error {
 		rates, apiRates = append(rates, got.rate), append(apiRates, got.apiRate)
 	}
 	where := fmt.Sprintf("%d nodes and %d PVs", s.hugeNodes, s.hugeVolumes)
-	d.limit("cold start to the first PV saved, "+where, middle(cold), " s", 60)
-	d.limit(fmt.Sprintf("RSS at its peak, %s, having made %d more", where, s.claims), middle(peaks), " MiB", 500)
-	d.limit(fmt.Sprintf("RSS at rest, %s, having made %d more", where, s.claims), middle(rested), " MiB", 500)
-	d.limit("CPU time of an idle minute, "+where, middle(cpu), " s", 1)
-	ofSmall, ofAPI := middle(rates)/middle(small), middle(quotients(rates, apiRates))
+	t.limit("cold start to the first PV saved, "+where, median(cold), " s", 60)
+	t.limit(fmt.Sprintf("RSS at its peak, %s, having made %d more", where, s.claims), median(peaks), " MiB", 500)
+	t.limit(fmt.Sprintf("RSS at rest, %s, having made %d more", where, s.claims), median(rested), " MiB", 500)
+	t.limit("CPU time of an idle minute, "+where, median(cpu), " s", 1)
+	ofSmall, ofAPI := median(rates)/median(small), median(quotients(rates, apiRates))
 	either := target{">= 0.6, or 0.8 in the next row", func(float64) bool { return ofSmall >= 0.6 || ofAPI >= 0.8 }}
 	what := fmt.Sprintf("claims a second, %d at once, %s, ", s.claims, where)
-	d.ratio(what+"beside those with 3 nodes", middle(rates), middle(small), "/s", either)
+	t.ratio(what+"beside those with 3 nodes", median(rates), median(small), "/s", either)
 	either.text = ">= 0.8, or 0.6 in the row before"
-	d.rounds(what+"beside the PVs that the API server takes", [2][]float64{rates, apiRates}, "/s", either)
+	t.rounds(what+"beside the PVs that the API server takes", [2][]float64{rates, apiRates}, "/s", either)
 	return nil
 }
 
 // hugeCourse is what a round has shown.
 type hugeCourse struct {
-	course
+	burstResult
 	first   time.Duration // from the process's start to the first volume saved
 	peak    int64         // bytes
 	cpu     time.Duration // used in a minute at rest
@@ -68,40 +68,40 @@ type hugeCourse struct {
 
 // hugeRound has disk-provisioner begin with claims that are there already, leaves it alone, and then has the API server
 // take the same PersistentVolumes from a client that does nothing else.
-func (a *arena) hugeRound(ctx context.Context, s scale) (got hugeCourse, err error) {
-	class, err := a.addReady(ctx, s.claims, late)
+func (e *environment) hugeRound(ctx context.Context, s scale) (got hugeCourse, err error) {
+	class, err := e.addReady(ctx, s.claims, waitForConsumer)
 	if err != nil {
 		return got, err
 	}
 	begin := time.Now()
-	process, err := a.start(a.ours, unlimited...)
+	process, err := e.start(e.ours, unlimited...)
 	if err != nil {
 		return got, err
 	}
-	defer func() { a.StopProgram(process, false) }()
-	all, course, err := a.watch(ctx, a.ours, process, s.claims, false)
+	defer func() { e.StopProgram(process, false) }()
+	all, burstResult, err := e.watch(ctx, e.ours, process, s.claims, false)
 	if err != nil {
-		return got, fmt.Errorf("%d of %d claims have a volume: %w", len(saves(all, a.ours)), s.claims, err)
+		return got, fmt.Errorf("%d of %d claims have a volume: %w", len(saves(all, e.ours)), s.claims, err)
 	}
-	times := saves(all, a.ours)
-	got.course, got.rate, got.first = course, perSecond(times), times[0].Sub(begin)
-	if err := a.idle(ctx, process, &got); err != nil {
+	times := saves(all, e.ours)
+	got.burstResult, got.rate, got.first = burstResult, perSecond(times), times[0].Sub(begin)
+	if err := e.idle(ctx, process, &got); err != nil {
 		return got, err
 	}
-	a.StopProgram(process, false)
-	volumes, err := a.volumesOf(ctx, class)
+	e.StopProgram(process, false)
+	volumes, err := e.volumesOf(ctx, class)
 	if err != nil {
 		return got, err
 	}
-	if err := errors.Join(a.clear(ctx, class), a.audit.Skip()); err != nil {
+	if err := errors.Join(e.clear(ctx, class), e.audit.Skip()); err != nil {
 		return got, err
 	}
-	got.apiRate, err = a.saveAlone(ctx, volumes)
+	got.apiRate, err = e.saveAlone(ctx, volumes)
 	return got, err
 }
 
 // idle measures a provisioner that has nothing to do: its memory half a minute later, and its CPU time of the next minute.
-func (a *arena) idle(ctx context.Context, process *lab.Process, got *hugeCourse) error {
+func (e *environment) idle(ctx context.Context, process *lab.Process, got *hugeCourse) error {
 	err := sleepFor(ctx, 30*time.Second)
 	if err != nil {
 		return err
@@ -138,20 +138,20 @@ func cpuTime(p *lab.Process) (time.Duration, error) {
 }
 
 // saveAlone saves volumes anew, with as many requests under way as disk-provisioner has by default, and returns the rate.
-func (a *arena) saveAlone(ctx context.Context, volumes []corev1.PersistentVolume) (float64, error) {
+func (e *environment) saveAlone(ctx context.Context, volumes []corev1.PersistentVolume) (float64, error) {
 	err := eachOf(defaultWorkers, len(volumes), func(i int) error {
 		old := volumes[i]
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Annotations: old.Annotations, Finalizers: old.Finalizers}, Spec: old.Spec}
-		_, err := a.Client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
+		_, err := e.Client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	bench := contender{name: filepath.Base(os.Args[0])}
-	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, bench)) >= len(volumes) })
+	bench := provisioner{name: filepath.Base(os.Args[0])}
+	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, bench)) >= len(volumes) })
 	if err != nil {
 		return 0, err
 	}
-	return perSecond(saves(all, bench)), a.dropVolumes(ctx, volumes)
+	return perSecond(saves(all, bench)), e.dropVolumes(ctx, volumes)
 }

@@ -30,7 +30,7 @@ func newLifecycleRow(s scenario, d csiDriver, rounds []outcome) lifecycleRow {
 		for _, o := range rounds {
 			values = append(values, value(o))
 		}
-		return middle(values)
+		return median(values)
 	}
 	row.calls = of(func(o outcome) float64 { return o.calls })
 	row.wall = of(func(o outcome) float64 { return o.wall })

@@ -26,7 +26,7 @@ func main() {
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
 	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts or provisioner")
-	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(actNames(), ",")+"; lifecycle: the scenarios; empty for all")
+	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle: the scenarios; empty for all")
 	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	plan := scale{}

@@ -56,13 +56,13 @@ func zoneNamed(i int) string { return fmt.Sprintf("zone-%c", 'a'+i%3) }
 func nodeNamed(i int) string { return fmt.Sprintf("node-%05d", i) }
 
 // addNodes makes nodes with the driver, from the first to before the last number, over three zones.
-func (a *arena) addNodes(ctx context.Context, from, to int) error {
+func (e *environment) addNodes(ctx context.Context, from, to int) error {
 	return each(to-from, func(i int) error {
 		node, csiNode := nodeOf(from + i)
-		if _, err := a.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		if _, err := e.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		_, err := a.Client.StorageV1().CSINodes().Create(ctx, csiNode, metav1.CreateOptions{})
+		_, err := e.Client.StorageV1().CSINodes().Create(ctx, csiNode, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -81,16 +81,16 @@ func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
 }
 
 // addClass makes a class of its own for a run.
-func (a *arena) addClass(ctx context.Context, mode storagev1.VolumeBindingMode) (string, error) {
-	a.classes++
-	class := lab.Class(fmt.Sprintf("bench-%d", a.classes), mode, nil)
+func (e *environment) addClass(ctx context.Context, mode storagev1.VolumeBindingMode) (string, error) {
+	e.classes++
+	class := lab.Class(fmt.Sprintf("bench-%d", e.classes), mode, nil)
 	class.Provisioner = benchDriver
-	_, err := a.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	_, err := e.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
 	return class.Name, err
 }
 
 // claim is one that waits for the controller-manager to assign its provisioner: the scheduler has said its part.
-func (a *arena) claim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
+func (e *environment) claim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
 	claim := lab.Claim(benchNamespace, fmt.Sprintf("%s-%d", class, i), class, "20Gi")
 	claim.Labels, claim.Annotations = map[string]string{classLabel: class}, map[string]string{}
 	if mode == storagev1.VolumeBindingWaitForFirstConsumer {
@@ -100,8 +100,8 @@ func (a *arena) claim(class string, i int, mode storagev1.VolumeBindingMode) *co
 }
 
 // readyClaim is one that is ready to be provisioned: the controller-manager has said its part, too.
-func (a *arena) readyClaim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
-	claim := a.claim(class, i, mode)
+func (e *environment) readyClaim(class string, i int, mode storagev1.VolumeBindingMode) *corev1.PersistentVolumeClaim {
+	claim := e.claim(class, i, mode)
 	for _, key := range []string{"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"} {
 		claim.Annotations[key] = benchDriver
 	}
@@ -109,44 +109,44 @@ func (a *arena) readyClaim(class string, i int, mode storagev1.VolumeBindingMode
 }
 
 // addClaims makes n claims of a class that are ready, all at once.
-func (a *arena) addClaims(ctx context.Context, class string, n int, mode storagev1.VolumeBindingMode) error {
+func (e *environment) addClaims(ctx context.Context, class string, n int, mode storagev1.VolumeBindingMode) error {
 	return each(n, func(i int) error {
-		_, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.readyClaim(class, i, mode), metav1.CreateOptions{})
+		_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, e.readyClaim(class, i, mode), metav1.CreateOptions{})
 		return err
 	})
 }
 
 // addBound makes claims with their volumes, as they stand in a cluster that has been at work for a while.
-func (a *arena) addBound(ctx context.Context, n int) error {
-	class, err := a.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer)
+func (e *environment) addBound(ctx context.Context, n int) error {
+	class, err := e.addClass(ctx, storagev1.VolumeBindingWaitForFirstConsumer)
 	if err != nil {
 		return err
 	}
 	return each(n, func(i int) error {
-		claim := a.readyClaim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
+		claim := e.readyClaim(class, i, storagev1.VolumeBindingWaitForFirstConsumer)
 		claim.Spec.VolumeName = fmt.Sprintf("d-bp1%09d", i)
 		claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
-		made, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, claim, metav1.CreateOptions{})
+		made, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, claim, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		pv, err := a.Client.CoreV1().PersistentVolumes().Create(ctx, boundVolume(made), metav1.CreateOptions{})
+		pv, err := e.Client.CoreV1().PersistentVolumes().Create(ctx, boundVolume(made), metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		return a.setBound(ctx, made, pv)
+		return e.setBound(ctx, made, pv)
 	})
 }
 
 // setBound does for the controller-manager what it does one after the other. What it has begun with it ends itself.
-func (a *arena) setBound(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+func (e *environment) setBound(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	pv.Status.Phase = corev1.VolumeBound
-	_, err := a.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
+	_, err := e.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsConflict(err) {
 		return err
 	}
 	claim.Status.Phase, claim.Status.AccessModes, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.AccessModes, pv.Spec.Capacity
-	_, err = a.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	_, err = e.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
 		return nil
 	}
@@ -174,28 +174,28 @@ func boundVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 }
 
 // clear deletes the claims of a class and their volumes, with no provisioner at work.
-func (a *arena) clear(ctx context.Context, class string) error {
-	if err := a.dropClaims(ctx, class); err != nil {
+func (e *environment) clear(ctx context.Context, class string) error {
+	if err := e.dropClaims(ctx, class); err != nil {
 		return err
 	}
-	volumes, err := a.volumesOf(ctx, class)
+	volumes, err := e.volumesOf(ctx, class)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.dropVolumes(ctx, volumes), a.Await(ctx, "the claims of class "+class+" are gone", patience, func(ctx context.Context) (bool, error) {
-		claims, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).List(ctx, ofClass(class))
+	return errors.Join(e.dropVolumes(ctx, volumes), e.Await(ctx, "the claims of class "+class+" are gone", waitLimit, func(ctx context.Context) (bool, error) {
+		claims, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).List(ctx, ofClass(class))
 		return err == nil && len(claims.Items) == 0, err
 	}))
 }
 
 // dropVolumes deletes volumes, with no provisioner at work.
-func (a *arena) dropVolumes(ctx context.Context, volumes []corev1.PersistentVolume) error {
+func (e *environment) dropVolumes(ctx context.Context, volumes []corev1.PersistentVolume) error {
 	return each(len(volumes), func(i int) error {
 		name := volumes[i].Name
-		if err := a.Client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}); ignoreMissing(err) != nil {
+		if err := e.Client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}); ignoreMissing(err) != nil {
 			return err
 		}
-		_, err := a.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := e.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return ignoreMissing(err)
 	})
 }
@@ -205,12 +205,12 @@ func ofClass(class string) metav1.ListOptions {
 }
 
 // dropClaims deletes the claims of a class.
-func (a *arena) dropClaims(ctx context.Context, class string) error {
-	return a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, ofClass(class))
+func (e *environment) dropClaims(ctx context.Context, class string) error {
+	return e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, ofClass(class))
 }
 
-func (a *arena) volumesOf(ctx context.Context, class string) ([]corev1.PersistentVolume, error) {
-	list, err := a.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+func (e *environment) volumesOf(ctx context.Context, class string) ([]corev1.PersistentVolume, error) {
+	list, err := e.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +223,8 @@ func (a *arena) volumesOf(ctx context.Context, class string) ([]corev1.Persisten
 	return of, nil
 }
 
-// trickle makes claims at an even rate.
-func (a *arena) trickle(ctx context.Context, class string, n, perSecond int) error {
+// addClaimsAtRate makes claims at an even rate.
+func (e *environment) addClaimsAtRate(ctx context.Context, class string, n, perSecond int) error {
 	var group sync.WaitGroup
 	var once sync.Once
 	var first error
@@ -233,7 +233,7 @@ func (a *arena) trickle(ctx context.Context, class string, n, perSecond int) err
 	for i := range n {
 		<-tick.C
 		group.Go(func() {
-			_, err := a.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, a.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
+			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, e.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
 			if err != nil {
 				once.Do(func() { first = err })
 			}

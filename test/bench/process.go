@@ -205,7 +205,7 @@ func playClient(settings []byte) error {
 	if err := pprof.StartCPUProfile(profile); err != nil {
 		return err
 	}
-	w := &world{client: client}
+	w := &workload{client: client}
 	var got result
 	if s.Role == roleMemory {
 		got.RSS, err = w.fill(s.N)
@@ -226,7 +226,7 @@ func playClient(settings []byte) error {
 
 // fill makes n disks, begins to attach a tenth of them, which never ends, and
 // returns the RSS with all of these in flight.
-func (w *world) fill(n int) (int64, error) {
+func (w *workload) fill(n int) (int64, error) {
 	ids := make([]disk.ID, n)
 	indexes := make(chan int)
 	var makers sync.WaitGroup

@@ -72,44 +72,44 @@ func serveInstant(socket string) error {
 	return nil
 }
 
-// contender is one of the two provisioners.
-type contender struct {
+// provisioner is one of the two provisioners.
+type provisioner struct {
 	name string // of the program, which is how its requests begin to tell who sends them
 	path string
 }
 
-// arena is the control plane that both work on, one at a time.
-type arena struct {
+// environment is the control plane on which both provisioners run, one at a time.
+type environment struct {
 	*lab.Lab
 	socket         string
-	ours, upstream contender
+	ours, upstream provisioner
 	decision       string // the program that times upstream's requirement
 	audit          *lab.Audit
 	classes        int
 	runs           int
 }
 
-// both are the contenders, ours first.
-func (a *arena) both() []contender { return []contender{a.ours, a.upstream} }
+// both returns the provisioners, ours first.
+func (e *environment) both() []provisioner { return []provisioner{e.ours, e.upstream} }
 
 // start runs a provisioner with further flags.
-func (a *arena) start(c contender, args ...string) (*lab.Process, error) {
-	return a.run(c.name, c.path, a.flags(args))
+func (e *environment) start(p provisioner, args ...string) (*lab.Process, error) {
+	return e.run(p.name, p.path, e.flags(args))
 }
 
 // startOn is start on a host of that name: csi-provisioner's replicas take themselves for one if they share it.
-func (a *arena) startOn(host string, c contender, args ...string) (*lab.Process, error) {
+func (e *environment) startOn(host string, p provisioner, args ...string) (*lab.Process, error) {
 	const script = `hostname "$0" && exec "$@"`
-	return a.run(c.name, "unshare", append([]string{"--map-root-user", "--uts", "sh", "-c", script, host, c.path}, a.flags(args)...))
+	return e.run(p.name, "unshare", append([]string{"--map-root-user", "--uts", "sh", "-p", script, host, p.path}, e.flags(args)...))
 }
 
-func (a *arena) flags(more []string) []string {
-	return append([]string{"--csi-address=" + a.socket, "--kubeconfig=" + a.Kubeconfig, "--leader-election-namespace=kube-system"}, more...)
+func (e *environment) flags(more []string) []string {
+	return append([]string{"--csi-address=" + e.socket, "--kubeconfig=" + e.Kubeconfig, "--leader-election-namespace=kube-system"}, more...)
 }
 
-func (a *arena) run(name, path string, args []string) (*lab.Process, error) {
-	a.runs++
-	return a.StartProgram(fmt.Sprintf("%s-%d", name, a.runs), path, args...)
+func (e *environment) run(name, path string, args []string) (*lab.Process, error) {
+	e.runs++
+	return e.StartProgram(fmt.Sprintf("%s-%d", name, e.runs), path, args...)
 }
 
 // unlimited are flags under which the client's own limit plays no part.

@@ -13,7 +13,7 @@ import (
 )
 
 // requirement times where a volume may be, as both provisioners work it out for one claim.
-func (a *arena) requirement(ctx context.Context, s scale, d *duel) error {
+func (e *environment) requirement(ctx context.Context, s scale, t *table) error {
 	index := topology.NewIndex(benchDriver)
 	for i := range s.nodes {
 		node, csiNode := nodeOf(i)
@@ -32,7 +32,7 @@ func (a *arena) requirement(ctx context.Context, s scale, d *duel) error {
 	if failed != nil {
 		return failed
 	}
-	out, err := exec.CommandContext(ctx, a.decision, strconv.Itoa(s.nodes)).Output()
+	out, err := exec.CommandContext(ctx, e.decision, strconv.Itoa(s.nodes)).Output()
 	if err != nil {
 		return err
 	}
@@ -40,6 +40,6 @@ func (a *arena) requirement(ctx context.Context, s scale, d *duel) error {
 	if err != nil {
 		return err
 	}
-	d.ratio(fmt.Sprintf("requirement of one claim, %d nodes, without strict topology", s.nodes), float64(ours.NsPerOp())/1000, float64(upstream.Nanoseconds())/1000, " µs", atMost(0.01))
+	t.ratio(fmt.Sprintf("requirement of one claim, %d nodes, without strict topology", s.nodes), float64(ours.NsPerOp())/1000, float64(upstream.Nanoseconds())/1000, " µs", atMost(0.01))
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 )
 
-// fewest is how many claims a p99 is taken of at least.
-const fewest = 100
+// fewestClaims is how many claims a p99 is taken of at least.
+const fewestClaims = 100
 
 // steady are claims that come at an even rate, on a control plane that has all of the machine's CPU time or a part of it.
-func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
+func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 	for _, c := range []struct {
 		qps, perSecond int
 		part           float64 // of the machine's CPU time
@@ -29,14 +29,14 @@ func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
 		restore := func() error { return nil }
 		if c.part < 1 {
 			var err error
-			if restore, err = a.LimitCPU(c.part); err != nil {
+			if restore, err = e.LimitCPU(c.part); err != nil {
 				return err
 			}
 		}
 		var halves, most [2][]float64
 		for range s.runs { // a p99 of few hundred claims is two of them: one hiccup of the machine must not decide
-			for i, who := range a.both() {
-				p50, p99, err := a.waits(ctx, who, max(fewest, c.perSecond*s.seconds), c.perSecond, limited(c.qps)...)
+			for i, who := range e.both() {
+				p50, p99, err := e.waits(ctx, who, max(fewestClaims, c.perSecond*s.seconds), c.perSecond, limited(c.qps)...)
 				if err != nil {
 					return errors.Join(err, restore())
 				}
@@ -47,32 +47,32 @@ func (a *arena) steady(ctx context.Context, s scale, d *duel) error {
 			return err
 		}
 		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second%s", c.qps, c.perSecond, c.what)
-		d.rounds("p50 "+what, halves, " ms", atMost(c.most))
-		d.rounds("p99 "+what, most, " ms", atMost(c.most))
+		t.rounds("p50 "+what, halves, " ms", atMost(c.most))
+		t.rounds("p99 "+what, most, " ms", atMost(c.most))
 	}
 	return nil
 }
 
 // waits returns the p50 and p99 of the time for which claims were ready and had no volume, in milliseconds. A claim is
 // ready when the controller-manager has assigned its provisioner.
-func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args ...string) (p50, p99 float64, err error) {
-	class, err := a.addClass(ctx, late)
+func (e *environment) waits(ctx context.Context, p provisioner, n, perSecond int, args ...string) (p50, p99 float64, err error) {
+	class, err := e.addClass(ctx, waitForConsumer)
 	if err != nil {
 		return 0, 0, err
 	}
-	process, err := a.start(c, args...)
+	process, err := e.start(p, args...)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer a.StopProgram(process, false)
-	if err := errors.Join(sleepFor(ctx, 3*time.Second), a.audit.Skip(), a.trickle(ctx, class, n, perSecond)); err != nil {
+	defer e.StopProgram(process, false)
+	if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaimsAtRate(ctx, class, n, perSecond)); err != nil {
 		return 0, 0, err
 	}
-	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, c)) >= n })
+	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, p)) >= n })
 	if err != nil {
 		return 0, 0, err
 	}
-	volumes, err := a.volumesOf(ctx, class)
+	volumes, err := e.volumesOf(ctx, class)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -93,8 +93,8 @@ func (a *arena) waits(ctx context.Context, c contender, n, perSecond int, args .
 		}
 	}
 	if len(times) < n {
-		return 0, 0, fmt.Errorf("%s: the audit log has the way of %d of %d claims", c.name, len(times), n)
+		return 0, 0, fmt.Errorf("%s: the audit log has the way of %d of %d claims", p.name, len(times), n)
 	}
 	slices.Sort(times)
-	return times[len(times)/2], times[len(times)*99/100], a.clear(ctx, class)
+	return times[len(times)/2], times[len(times)*99/100], e.clear(ctx, class)
 }

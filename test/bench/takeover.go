@@ -12,7 +12,7 @@ import (
 )
 
 // takeovers are the ways in which a leader goes.
-func (a *arena) takeovers(ctx context.Context, s scale, d *duel) error {
+func (e *environment) takeovers(ctx context.Context, s scale, t *table) error {
 	for _, how := range []struct {
 		name string
 		kill bool
@@ -20,54 +20,54 @@ func (a *arena) takeovers(ctx context.Context, s scale, d *duel) error {
 	}{{"SIGTERM", false, 2}, {"kill -9", true, 20}} {
 		var took [2][]float64
 		for range s.rounds {
-			for i, c := range a.both() {
-				seconds, err := a.takeover(ctx, c, how.kill)
+			for i, p := range e.both() {
+				seconds, err := e.takeover(ctx, p, how.kill)
 				if err != nil {
 					return err
 				}
 				took[i] = append(took[i], seconds)
 			}
 		}
-		d.bound("takeover after "+how.name+", to the next PV saved, default lease", middle(took[0]), middle(took[1]), " s", how.most)
+		t.bound("takeover after "+how.name+", to the next PV saved, default lease", median(took[0]), median(took[1]), " s", how.most)
 	}
 	return nil
 }
 
 // takeover returns the seconds from a leader's end to the first volume that the other one saves.
-func (a *arena) takeover(ctx context.Context, c contender, kill bool) (float64, error) {
-	class, err := a.addClass(ctx, late)
+func (e *environment) takeover(ctx context.Context, p provisioner, kill bool) (float64, error) {
+	class, err := e.addClass(ctx, waitForConsumer)
 	if err != nil {
 		return 0, err
 	}
 	var both []*lab.Process
 	for i := range 2 {
-		process, err := a.startOn(fmt.Sprintf("host-%d", i), c, append([]string{"--leader-election=true"}, unlimited...)...)
+		process, err := e.startOn(fmt.Sprintf("host-%d", i), p, append([]string{"--leader-election=true"}, unlimited...)...)
 		if err != nil {
 			return 0, err
 		}
-		defer func() { a.StopProgram(process, true) }()
+		defer func() { e.StopProgram(process, true) }()
 		both = append(both, process)
 		if err := sleepFor(ctx, 8*time.Second); err != nil { // the first one leads, then the second is ready to
 			return 0, err
 		}
 	}
-	if err := a.audit.Skip(); err != nil {
+	if err := e.audit.Skip(); err != nil {
 		return 0, err
 	}
 	gone := time.Now()
-	a.StopProgram(both[0], kill)
-	if err := a.addClaims(ctx, class, 1, late); err != nil {
+	e.StopProgram(both[0], kill)
+	if err := e.addClaims(ctx, class, 1, waitForConsumer); err != nil {
 		return 0, err
 	}
-	all, err := a.collect(ctx, func(all []lab.Request) bool { return len(saves(all, c)) == 1 })
+	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, p)) == 1 })
 	if err != nil {
 		return 0, err
 	}
-	a.StopProgram(both[1], true)
+	e.StopProgram(both[1], true)
 	// Nobody is to wait for this lease in the next run.
 	name := strings.ReplaceAll(benchDriver, ".", "-")
-	if err := ignoreMissing(a.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+	if err := ignoreMissing(e.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return 0, err
 	}
-	return saves(all, c)[0].Sub(gone).Seconds(), a.clear(ctx, class)
+	return saves(all, p)[0].Sub(gone).Seconds(), e.clear(ctx, class)
 }

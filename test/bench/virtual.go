@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -39,10 +38,10 @@ func lifecycles(t *testing.T, r *report, n int, profile string, queues ecssim.Qu
 		t.Fatal(err)
 	}
 	delete(throttle.Limits, "AttachDisk") // it has that of the others, so that runs can be compared
-	w := newWorld(t, func(c *ecssim.Config) { c.Throttle, c.Queues = throttle, queues })
+	w := newWorkload(t, func(c *ecssim.Config) { c.Throttle, c.Queues = throttle, queues })
 	took := w.lifecycles(n)
 	w.check(t, n)
-	sum := tallyOf(w.sim.State().Calls)
+	sum := countCalls(w.sim.State().Calls)
 	each := float64(sum.calls) / float64(n)
 	perOperation := float64(sum.mutating) / float64(operationsOfLifecycle*n)
 	r.runs = append(r.runs, runRow(n, "virtual", profile, queues, sum, took, w.later.Load()))
@@ -63,7 +62,7 @@ func mode(q ecssim.Queues) string {
 	return "instances attach in parallel"
 }
 
-func runRow(n int, clock, profile string, queues ecssim.Queues, sum tally, took time.Duration, later int64) string {
+func runRow(n int, clock, profile string, queues ecssim.Queues, sum callCounts, took time.Duration, later int64) string {
 	limit := map[string]string{"off": "no limit", "default": "600", "generous": "6 000"}[profile]
 	parallel := "one at a time"
 	if queues != ecssim.Serial {
@@ -81,7 +80,7 @@ func thousandCreates(t *testing.T, r *report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(c *ecssim.Config) { c.Throttle = throttle })
+	w := newWorkload(t, func(c *ecssim.Config) { c.Throttle = throttle })
 	one := elapsed(func() { mustCreate(t, w, "first") })
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 	took := elapsed(func() {
@@ -103,17 +102,17 @@ func createsAlone(t *testing.T, r *report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(c *ecssim.Config) { c.Throttle = throttle })
+	w := newWorkload(t, func(c *ecssim.Config) { c.Throttle = throttle })
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { mustCreate(t, w, fmt.Sprintf("vol-%d", i)) })
 	}
 	all.Wait()
-	sum := tallyOf(w.sim.State().Calls)
+	sum := countCalls(w.sim.State().Calls)
 	r.add(figure{"throttled calls of one action, 5 000 creates alone and at once, 600 calls a minute", 100 * float64(sum.throttled) / float64(sum.mutating), "%", 1, "the dearest way to learn the windows"})
 }
 
-func mustCreate(t *testing.T, w *world, name string) disk.ID {
+func mustCreate(t *testing.T, w *workload, name string) disk.ID {
 	made, err := create(context.Background(), w.client, name)
 	if err != nil {
 		t.Errorf("create %s: %v", name, err)
@@ -122,14 +121,14 @@ func mustCreate(t *testing.T, w *world, name string) disk.ID {
 }
 
 // mustAttach reads a disk and attaches it, as the driver does.
-func mustAttach(t *testing.T, w *world, at disk.InstanceID, id disk.ID) {
+func mustAttach(t *testing.T, w *workload, at disk.InstanceID, id disk.ID) {
 	if err := w.attach(context.Background(), at, id); err != nil {
 		t.Errorf("attach %s: %v", id, err)
 	}
 }
 
 // disksAtRest makes disks and waits until ECS is done with them.
-func disksAtRest(t *testing.T, w *world, prefix string, n int) []disk.ID {
+func disksAtRest(t *testing.T, w *workload, prefix string, n int) []disk.ID {
 	ids := make([]disk.ID, n)
 	var all sync.WaitGroup
 	for i := range ids {
@@ -142,7 +141,7 @@ func disksAtRest(t *testing.T, w *world, prefix string, n int) []disk.ID {
 
 // idleAttach is what one attach takes when nothing else goes on, and the
 // client has seen a few.
-func idleAttach(t *testing.T, w *world) time.Duration {
+func idleAttach(t *testing.T, w *workload) time.Duration {
 	const warm = 8
 	var last time.Duration
 	for i, id := range disksAtRest(t, w, "warm", warm) {
@@ -153,7 +152,7 @@ func idleAttach(t *testing.T, w *world) time.Duration {
 }
 
 // attachAll attaches disks to one instance, all at once.
-func attachAll(t *testing.T, w *world, ids []disk.ID) time.Duration {
+func attachAll(t *testing.T, w *workload, ids []disk.ID) time.Duration {
 	return elapsed(func() {
 		var all sync.WaitGroup
 		for _, id := range ids {
@@ -164,7 +163,7 @@ func attachAll(t *testing.T, w *world, ids []disk.ID) time.Duration {
 }
 
 func manyAttaches(t *testing.T, r *report) {
-	w := newWorld(t, func(c *ecssim.Config) { c.Queues = ecssim.Parallel })
+	w := newWorkload(t, func(c *ecssim.Config) { c.Queues = ecssim.Parallel })
 	one := idleAttach(t, w)
 	took := attachAll(t, w, disksAtRest(t, w, "vol", 64))
 	r.add(figure{"64 disks to one instance, 32 at once / one attach", ratio(took, one), "", 2.5, "bound 2; one at a time it is 64"})
@@ -172,7 +171,7 @@ func manyAttaches(t *testing.T, r *report) {
 
 func attachesInARow(t *testing.T, r *report) {
 	const n = 28
-	w := newWorld(t, nil)
+	w := newWorkload(t, nil)
 	one := idleAttach(t, w)
 	took := attachAll(t, w, disksAtRest(t, w, "vol", n))
 	r.add(figure{"28 disks to one instance, one at a time / 28 idle attaches", ratio(took, n*one), "", 1.05, "bound 1"})
@@ -182,7 +181,7 @@ func attachesInARow(t *testing.T, r *report) {
 // change that follows, and to the look that sees it.
 func addedTime(t *testing.T, r *report) {
 	const n = 100 // from the first on: it learns on the way how long ECS takes
-	w := newWorld(t, nil)
+	w := newWorkload(t, nil)
 	l := realLatency(t)
 	look := l.API["DescribeDisks"] + l.PerDisk
 	added := map[string][]time.Duration{}
@@ -230,7 +229,7 @@ func failedPolls(t *testing.T, r *report) {
 		{Action: "DescribeDisks", Do: ecssim.FaultLostReply, Count: 1},
 		{Action: "DescribeDisks", Do: ecssim.FaultTruncated, Count: 1},
 	} {
-		w := newWorld(t, func(c *ecssim.Config) { c.Queues = ecssim.Parallel })
+		w := newWorkload(t, func(c *ecssim.Config) { c.Queues = ecssim.Parallel })
 		disks := make([]disk.Disk, instances) // as they are read before they are attached
 		for i, id := range disksAtRest(t, w, "vol", instances) {
 			d, err := w.client.Get(context.Background(), id)
@@ -272,8 +271,3 @@ func elapsed(f func()) time.Duration {
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func median(all []time.Duration) time.Duration {
-	slices.Sort(all)
-	return all[len(all)/2]
-}

@@ -63,7 +63,7 @@ func onTheClock(t *testing.T, r *report, n int) {
 	sim := startSimulator(t, simulatorSettings{Latency: "real", Throttle: "generous"})
 	defer sim.stop()
 	got := runClient(t, clientSettings{Role: roleLifecycles, Endpoint: sim.address, N: n})
-	sum := tallyOf(sim.state(t).Calls)
+	sum := countCalls(sim.state(t).Calls)
 	queues := ecssim.Parallel
 	r.runs = append(r.runs, runRow(n, "wall", "generous", queues, sum, got.Took, got.Later))
 	fmt.Println(r.runs[len(r.runs)-1])
@@ -81,7 +81,7 @@ func onTheClock(t *testing.T, r *report, n int) {
 }
 
 // memory measures the client's process with ten thousand disks that it has
-// made, and a thousand of them in the middle of an attach.
+// made, and a thousand of them in the median of an attach.
 func memory(t *testing.T, r *report) {
 	sim := startSimulator(t, simulatorSettings{Latency: "fast", Throttle: "off", Stuck: "AttachDisk"})
 	defer sim.stop()

@@ -38,49 +38,49 @@ func (s *scale) flags() {
 }
 
 const (
-	late   = storagev1.VolumeBindingWaitForFirstConsumer
-	atOnce = storagev1.VolumeBindingImmediate
+	waitForConsumer = storagev1.VolumeBindingWaitForFirstConsumer
+	immediate       = storagev1.VolumeBindingImmediate
 )
 
-// patience bounds every wait.
-const patience = 10 * time.Minute
+// waitLimit bounds every wait.
+const waitLimit = 10 * time.Minute
 
-// act measures a group of rows.
-type act struct {
+// group is a group of rows that are measured together.
+type group struct {
 	name    string
-	of      func(*arena, context.Context, scale, *duel) error
+	of      func(*environment, context.Context, scale, *table) error
 	unbound bool // on a control plane of its own that binds no claims
 }
 
-// acts are all of them, in the order of the page. The large cluster comes after those on the same control plane, for it stays.
-func acts() []act {
-	return []act{
-		{name: "crowds", of: (*arena).crowds}, {name: "alone", of: (*arena).alone}, {name: "deletion", of: (*arena).deleting},
-		{name: "defaults", of: (*arena).defaults}, {name: "steady", of: (*arena).steady}, {name: "takeover", of: (*arena).takeovers},
-		{name: "requirement", of: (*arena).requirement}, {name: "large", of: (*arena).large}, {name: "huge", of: (*arena).huge, unbound: true},
+// groups are all of them, in the order of the page. The large cluster comes after those on the same control plane, for it stays.
+func groups() []group {
+	return []group{
+		{name: "bursts", of: (*environment).bursts}, {name: "alone", of: (*environment).alone}, {name: "deletion", of: (*environment).deleting},
+		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady}, {name: "takeover", of: (*environment).takeovers},
+		{name: "requirement", of: (*environment).requirement}, {name: "large", of: (*environment).large}, {name: "huge", of: (*environment).huge, unbound: true},
 	}
 }
 
-func actNames() []string {
+func groupNames() []string {
 	var names []string
-	for _, a := range acts() {
-		names = append(names, a.name)
+	for _, g := range groups() {
+		names = append(names, g.name)
 	}
 	return names
 }
 
-// chosen are the acts of a list of names, all for an empty one.
-func chosen(list string) ([]act, error) {
+// chosen are the groups of a list of names, all for an empty one.
+func chosen(list string) ([]group, error) {
 	if list == "" {
-		return acts(), nil
+		return groups(), nil
 	}
 	names := strings.Split(list, ",")
 	for _, name := range names {
-		if !slices.Contains(actNames(), name) {
-			return nil, fmt.Errorf("-rows has %q; allowed are %s", name, strings.Join(actNames(), ","))
+		if !slices.Contains(groupNames(), name) {
+			return nil, fmt.Errorf("-rows has %q; allowed are %s", name, strings.Join(groupNames(), ","))
 		}
 	}
-	return slices.DeleteFunc(acts(), func(a act) bool { return !slices.Contains(names, a.name) }), nil
+	return slices.DeleteFunc(groups(), func(g group) bool { return !slices.Contains(names, g.name) }), nil
 }
 
 // benchProvisioner runs both provisioners, in turn, on one control plane. What it measures is kept, and the page is
@@ -96,36 +96,36 @@ func benchProvisioner(s scale, rows, write string) (err error) {
 	if err != nil {
 		return err
 	}
-	var a *arena
-	defer func() { err = errors.Join(err, a.close()) }()
-	notes := notebook{path: filepath.Join(root, ".build", "bench", "provisioner.json")}
-	for _, act := range wanted {
-		if a == nil || act.unbound {
-			if err := a.close(); err != nil {
+	var e *environment
+	defer func() { err = errors.Join(err, e.close()) }()
+	results := resultFile{path: filepath.Join(root, ".build", "bench", "provisioner.json")}
+	for _, group := range wanted {
+		if e == nil || group.unbound {
+			if err := e.close(); err != nil {
 				return err
 			}
-			if a, err = openArena(ctx, root, act.unbound); err != nil {
+			if e, err = openEnvironment(ctx, root, group.unbound); err != nil {
 				return err
 			}
 		}
-		var d duel
+		var t table
 		begin := time.Now()
-		if err := act.of(a, ctx, s, &d); err != nil {
-			return fmt.Errorf("%s: %w", act.name, err)
+		if err := group.of(e, ctx, s, &t); err != nil {
+			return fmt.Errorf("%s: %w", group.name, err)
 		}
-		fmt.Printf("  (%s took %s)\n", act.name, time.Since(begin).Round(time.Second))
-		if err := notes.keep(act.name, d.rows); err != nil {
+		fmt.Printf("  (%s took %s)\n", group.name, time.Since(begin).Round(time.Second))
+		if err := results.save(group.name, t.rows); err != nil {
 			return err
 		}
 	}
 	if write == "" {
 		return nil
 	}
-	return notes.publish(s, write)
+	return results.publish(s, write)
 }
 
-// quickClient is the bench's own: it is not to take the CPU from those who are measured.
-func quickClient(kubeconfig string) (kubernetes.Interface, error) {
+// unlimitedClient returns the benchmark's own client. It uses protobuf, so that it takes little of the CPU time.
+func unlimitedClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ var controllers = []string{
 	"serviceaccount-controller", "serviceaccount-token-controller", "namespace-controller",
 }
 
-// openArena starts a control plane with three nodes, and the driver that answers at once.
-func openArena(ctx context.Context, root string, unbound bool) (*arena, error) {
+// openEnvironment starts a control plane with three nodes, and the driver that answers at once.
+func openEnvironment(ctx context.Context, root string, unbound bool) (*environment, error) {
 	dirs, err := programs.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return nil, err
@@ -157,52 +157,52 @@ func openArena(ctx context.Context, root string, unbound bool) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &arena{
+	e := &environment{
 		Lab: l, socket: socketIn(l.Dir),
-		ours:     contender{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
-		upstream: contender{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
+		ours:     provisioner{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
+		upstream: provisioner{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
 		decision: filepath.Join(sidecars, "requirement"),
 	}
-	err = serveInstant(a.socket)
+	err = serveInstant(e.socket)
 	if err == nil {
-		l.Client, err = quickClient(l.Kubeconfig)
+		l.Client, err = unlimitedClient(l.Kubeconfig)
 	}
 	if err == nil {
-		a.audit, err = lab.OpenAudit(l.AuditLog())
+		e.audit, err = lab.OpenAudit(l.AuditLog())
 	}
 	if err == nil {
-		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), a.addNodes(ctx, 0, 3))
+		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), e.addNodes(ctx, 0, 3))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Stop())
 	}
-	return a, nil
+	return e, nil
 }
 
-// close ends what openArena has started, if that was called.
-func (a *arena) close() error {
-	if a == nil {
+// close ends what openEnvironment has started, if that was called.
+func (e *environment) close() error {
+	if e == nil {
 		return nil
 	}
-	return a.Stop()
+	return e.Stop()
 }
 
 // collect reads the audit log until all that it has read is enough.
-func (a *arena) collect(ctx context.Context, enough func(all []lab.Request) bool) ([]lab.Request, error) {
+func (e *environment) collect(ctx context.Context, enough func(all []lab.Request) bool) ([]lab.Request, error) {
 	var all []lab.Request
-	return a.collectMore(ctx, func(more []lab.Request) bool {
+	return e.collectMore(ctx, func(more []lab.Request) bool {
 		all = append(all, more...)
 		return enough(all)
 	})
 }
 
 // collectMore reads the audit log, and asks after each time it has looked whether that is enough.
-func (a *arena) collectMore(ctx context.Context, enough func(more []lab.Request) bool) ([]lab.Request, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (e *environment) collectMore(ctx context.Context, enough func(more []lab.Request) bool) ([]lab.Request, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	var all []lab.Request
 	for {
-		more, err := a.audit.Read()
+		more, err := e.audit.Read()
 		if all = append(all, more...); err != nil || enough(more) {
 			return all, err
 		}

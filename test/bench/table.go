@@ -20,27 +20,27 @@ func atMost(v float64) target {
 	return target{"<= " + number(v, ""), func(got float64) bool { return got <= v }}
 }
 
-// rival is one figure of ours beside upstream's.
-type rival struct{ Name, Ours, Upstream, Ratio, Target, Verdict string }
+// row is one figure of both provisioners.
+type row struct{ Name, Ours, Upstream, Ratio, Target, Verdict string }
 
-// duel collects the figures of both.
-type duel struct{ rows []rival }
+// table has the rows of the page.
+type table struct{ rows []row }
 
 // ratio takes down two figures whose ratio has a target.
-func (d *duel) ratio(name string, ours, upstream float64, unit string, t target) {
-	d.rounds(name, [2][]float64{{ours}, {upstream}}, unit, t)
+func (t *table) ratio(name string, ours, upstream float64, unit string, want target) {
+	t.rounds(name, [2][]float64{{ours}, {upstream}}, unit, want)
 }
 
 // rounds takes down the figures of several rounds, ours and upstream's of a round side by side. What has a target is the
 // median of the rounds' ratios: the machine is not as fast in one round as in another.
-func (d *duel) rounds(name string, figures [2][]float64, unit string, t target) {
+func (t *table) rounds(name string, figures [2][]float64, unit string, want target) {
 	ratios := quotients(figures[0], figures[1])
-	ratio := middle(ratios)
+	ratio := median(ratios)
 	text := short(ratio)
 	if len(ratios) > 1 {
 		text += fmt.Sprintf(" (%s to %s)", short(slices.Min(ratios)), short(slices.Max(ratios)))
 	}
-	d.add(rival{Name: name, Ours: short(middle(figures[0])) + unit, Upstream: short(middle(figures[1])) + unit, Ratio: text, Target: "ratio " + t.text}, t.met(ratio))
+	t.add(row{Name: name, Ours: short(median(figures[0])) + unit, Upstream: short(median(figures[1])) + unit, Ratio: text, Target: "ratio " + want.text}, want.met(ratio))
 }
 
 func quotients(a, b []float64) []float64 {
@@ -52,28 +52,28 @@ func quotients(a, b []float64) []float64 {
 }
 
 // bound takes down two figures of which ours has a target.
-func (d *duel) bound(name string, ours, upstream float64, unit string, most float64) {
+func (t *table) bound(name string, ours, upstream float64, unit string, most float64) {
 	ratio := ""
 	if upstream > 0 {
 		ratio = short(ours / upstream)
 	}
-	d.add(rival{Name: name, Ours: number(ours, "") + unit, Upstream: number(upstream, "") + unit, Ratio: ratio, Target: "<= " + number(most, "") + unit}, ours <= most)
+	t.add(row{Name: name, Ours: number(ours, "") + unit, Upstream: number(upstream, "") + unit, Ratio: ratio, Target: "<= " + number(most, "") + unit}, ours <= most)
 }
 
 // limit takes down a figure of ours alone.
-func (d *duel) limit(name string, ours float64, unit string, most float64) {
-	d.add(rival{Name: name, Ours: short(ours) + unit, Target: "<= " + number(most, "") + unit}, ours <= most)
+func (t *table) limit(name string, ours float64, unit string, most float64) {
+	t.add(row{Name: name, Ours: short(ours) + unit, Target: "<= " + number(most, "") + unit}, ours <= most)
 }
 
-func (d *duel) add(r rival, met bool) {
+func (t *table) add(r row, met bool) {
 	r.Verdict = "ok"
 	if !met {
 		r.Verdict = "MISSED"
 	}
-	if len(d.rows) == 0 {
+	if len(t.rows) == 0 {
 		fmt.Printf("%-90s %12s %12s %20s  %s\n", "name", "ours", "upstream's", "ratio", "target")
 	}
-	d.rows = append(d.rows, r)
+	t.rows = append(t.rows, r)
 	fmt.Printf("%-90s %12s %12s %20s  %s %s\n", r.Name, r.Ours, r.Upstream, r.Ratio, r.Target, r.Verdict)
 }
 
@@ -86,7 +86,7 @@ func short(v float64) string {
 }
 
 // markdown is this benchmark's part of the page.
-func (d *duel) markdown(s scale, commits []string) string {
+func (t *table) markdown(s scale, commits []string) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("## The provisioner, beside csi-provisioner v6.3.0")
@@ -95,7 +95,7 @@ func (d *duel) markdown(s scale, commits []string) string {
 	p("")
 	p("| figure | ours | upstream's | ratio | target | |")
 	p("|---|---|---|---|---|---|")
-	for _, r := range d.rows {
+	for _, r := range t.rows {
 		p("| %s | %s | %s | %s | %s | %s |", r.Name, r.Ours, r.Upstream, r.Ratio, r.Target, r.Verdict)
 	}
 	p("")

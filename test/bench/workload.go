@@ -33,8 +33,8 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-// world is a simulator, a client of it, and what became of the operations.
-type world struct {
+// workload is a simulator, a client of it, and what became of the operations.
+type workload struct {
 	sim    *ecssim.Server
 	client *ecs.Client
 	later  atomic.Int64 // answers to come back later
@@ -69,8 +69,8 @@ func newClient(endpoint string, transport http.RoundTripper) (*ecs.Client, error
 	})
 }
 
-// newWorld returns a world in one process.
-func newWorld(t *testing.T, change func(*ecssim.Config)) *world {
+// newWorkload returns a workload in one process.
+func newWorkload(t *testing.T, change func(*ecssim.Config)) *workload {
 	t.Helper()
 	sim, err := simulator(change)
 	if err != nil {
@@ -80,7 +80,7 @@ func newWorld(t *testing.T, change func(*ecssim.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{sim: sim, client: client}
+	return &workload{sim: sim, client: client}
 }
 
 func create(ctx context.Context, c *ecs.Client, name string) (disk.Disk, error) {
@@ -89,7 +89,7 @@ func create(ctx context.Context, c *ecs.Client, name string) (disk.Disk, error) 
 }
 
 // rpc does one operation as a sidecar would: again and again, until it is done.
-func (w *world) rpc(limit time.Duration, op func(context.Context) error) {
+func (w *workload) rpc(limit time.Duration, op func(context.Context) error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		err := op(ctx)
@@ -109,7 +109,7 @@ func (w *world) rpc(limit time.Duration, op func(context.Context) error) {
 }
 
 // lifecycle is all that happens to one disk.
-func (w *world) lifecycle(i int) {
+func (w *workload) lifecycle(i int) {
 	c, at := w.client, instance(i)
 	var id disk.ID
 	w.rpc(createTime, func(ctx context.Context) error {
@@ -130,7 +130,7 @@ func (w *world) lifecycle(i int) {
 }
 
 // attach attaches a disk, which is read first if it hasn't just been, as the driver does.
-func (w *world) attach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
+func (w *workload) attach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
 	d, err := w.client.Latest(ctx, id)
 	if err == nil {
 		_, err = w.client.Attach(ctx, at, id, false, attachment.NewRecord(at, d).Attached)
@@ -139,7 +139,7 @@ func (w *world) attach(ctx context.Context, at disk.InstanceID, id disk.ID) erro
 }
 
 // detach is attach for a detach.
-func (w *world) detach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
+func (w *workload) detach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
 	d, err := w.client.Latest(ctx, id)
 	if err == nil {
 		_, err = w.client.Detach(ctx, at, id, attachment.NewRecord(at, d).Detached)
@@ -151,7 +151,7 @@ func (w *world) detach(ctx context.Context, at disk.InstanceID, id disk.ID) erro
 const operationsOfLifecycle = 5
 
 // lifecycles runs n of them at once and returns how long they took.
-func (w *world) lifecycles(n int) time.Duration {
+func (w *workload) lifecycles(n int) time.Duration {
 	began := time.Now()
 	var all sync.WaitGroup
 	for i := range n {
@@ -161,16 +161,16 @@ func (w *world) lifecycles(n int) time.Duration {
 	return time.Since(began)
 }
 
-// tally is what the simulator counted.
-type tally struct{ calls, mutating, throttled, conflicts int }
+// callCounts is what the simulator counted.
+type callCounts struct{ calls, mutating, throttled, conflicts int }
 
 var (
 	throttles = ecssim.ThrottleCodes
 	busy      = []string{"InvalidOperation.Conflict", "OperationConflict.DisksAttachingParallellyExceed", "DisksDetachingOnEcsExceeded"}
 )
 
-func tallyOf(counts map[string]map[string]int) tally {
-	var sum tally
+func countCalls(counts map[string]map[string]int) callCounts {
+	var sum callCounts
 	for action, codes := range counts {
 		for code, n := range codes {
 			sum.calls += n
@@ -189,7 +189,7 @@ func tallyOf(counts map[string]map[string]int) tally {
 }
 
 // check fails the test if the run was not what it should have been.
-func (w *world) check(t *testing.T, n int) {
+func (w *workload) check(t *testing.T, n int) {
 	t.Helper()
 	if err := w.sim.Check(); err != nil {
 		t.Error(err)
