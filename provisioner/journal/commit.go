@@ -13,26 +13,26 @@ import (
 // When the shards are written.
 
 const (
-	// deleteDelay is how long deleted records may stay in the journal for want of
-	// another reason to write.
+	// deleteDelay is how long deleted records stay in the journal if nothing else is
+	// written.
 	deleteDelay = 2 * time.Second
-	// lazyDelay is how long records may stay that were deleted lazily.
+	// lazyDelay is how long records stay that were deleted lazily.
 	lazyDelay = time.Minute
-	// batchEach is how long a commit waits for others to go with it, for each
-	// record in the journal, and batchMost how long at most: a few don't wait for
-	// each other, and many cost few commits.
+	// batchEach is how long a commit waits for others to share it, for each record in
+	// the journal, and batchMost how long at most: a few records do not wait for each
+	// other, and many need few commits.
 	batchEach, batchMost = 200 * time.Microsecond, 20 * time.Millisecond
-	// leadShare is the part that a commit waits which nobody waits for of the time that
-	// is left, after two commits, of that for which records have lately been prefetched
-	// before they were put, and aheadMost is how long it waits at most: many share it,
-	// and it is over before they are put.
-	leadShare, aheadMost = 4, 250 * time.Millisecond
-	// lookForShards is how often it is looked whether the shards with records are
-	// still there, and what they ask for, for who deletes or annotates one tells nobody.
-	lookForShards = 15 * time.Second
-	// avoidFailing is for how long new records avoid a shard that could not be
-	// written: it may have been made immutable.
-	avoidFailing = time.Minute
+	// A commit of prefetched records waits for more of them. They were lately put so
+	// long after they were prefetched (the lead time); leadPart is the part of it that
+	// a commit waits, less the time of two commits, and longestDelay how long at most:
+	// it is over before they are put.
+	leadPart, longestDelay = 4, 250 * time.Millisecond
+	// shardCheckInterval is the time between two checks that the shards with records
+	// exist, and of their annotations: no watch tells of either.
+	shardCheckInterval = 15 * time.Second
+	// avoidTime is for how long new records avoid a shard whose write has failed: it
+	// may be immutable.
+	avoidTime = time.Minute
 	// CommitTimeout bounds one write of a shard.
 	CommitTimeout = 15 * time.Second
 )
@@ -49,17 +49,17 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 			s.commitAll(context.WithoutCancel(ctx))
 			return
 		case <-s.wanted:
-		case <-s.ahead:
-			s.leaveTime(ctx, min((s.lastLead()-2*took)/leadShare, aheadMost))
+		case <-s.prefetch:
+			s.awaitPut(ctx, min((s.lastLeadTime()-2*took)/leadPart, longestDelay))
 		case <-time.After(deleteDelay):
-			s.expediteOverdue()
+			s.flushOverdue()
 		}
-		s.lookForShards(context.WithoutCancel(ctx))
+		s.checkShards(context.WithoutCancel(ctx))
 		begin := time.Now()
 		s.commit(context.WithoutCancel(ctx))
 		took = time.Since(begin)
-		s.tellEndRequests()
-		s.wakeForRoom()
+		s.notifyEndRequests()
+		s.wakeRoomWaiters()
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.batchWindow()):
@@ -67,20 +67,20 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 	}
 }
 
-// leaveTime waits until someone waits for a commit, or for so long.
-func (s *Store) leaveTime(ctx context.Context, most time.Duration) {
+// awaitPut waits until somebody waits for a commit, or until the delay is over.
+func (s *Store) awaitPut(ctx context.Context, delay time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-s.wanted:
-	case <-time.After(most):
+	case <-time.After(delay):
 	}
 }
 
-// lastLead is for how long the last record that was put had been prefetched.
-func (s *Store) lastLead() time.Duration {
+// lastLeadTime returns how long before it was put the last record was prefetched.
+func (s *Store) lastLeadTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lead
+	return s.leadTime
 }
 
 // batchWindow is how long the next commit waits.
@@ -94,7 +94,7 @@ func (s *Store) batchWindow() time.Duration {
 func (s *Store) commitAll(ctx context.Context) {
 	s.mu.Lock()
 	for key := range s.prefetched {
-		s.takeOut(key).dirty = true
+		s.remove(key).dirty = true
 	}
 	for _, h := range s.shards {
 		h.dirty = h.dirty || !h.stale.IsZero()
@@ -103,8 +103,8 @@ func (s *Store) commitAll(ctx context.Context) {
 	s.commit(ctx)
 }
 
-// expediteOverdue has what was lazily deleted long ago written out.
-func (s *Store) expediteOverdue() {
+// flushOverdue marks the shards for a write whose lazy deletions are overdue.
+func (s *Store) flushOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.shards {
@@ -112,20 +112,20 @@ func (s *Store) expediteOverdue() {
 	}
 }
 
-// lookForShards has a shard written again that somebody has deleted, for a crash would
-// forget its records, and notes requests to end records: nothing else may be written for long.
-func (s *Store) lookForShards(ctx context.Context) {
-	if time.Since(s.looked) < lookForShards {
+// checkShards has a shard written again that somebody has deleted, for a crash would
+// lose its records, and notes requests to end records.
+func (s *Store) checkShards(ctx context.Context) {
+	if time.Since(s.checked) < shardCheckInterval {
 		return
 	}
-	s.looked = time.Now()
+	s.checked = time.Now()
 	for _, h := range s.inUse() {
 		ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 		live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
 		cancel()
 		switch {
 		case apierrors.IsNotFound(err):
-			s.isDeleted(h)
+			s.noteDeleted(h)
 		case err == nil:
 			s.set(func() { h.noteEndRequests(endRequestsOf(live.Annotations)) })
 		}

@@ -91,8 +91,8 @@ func (h *shard) forgetAnswered(annotations []string) {
 	}
 }
 
-// tellEndRequests passes each request to OnEndRequest once.
-func (s *Store) tellEndRequests() {
+// notifyEndRequests passes each request to OnEndRequest once.
+func (s *Store) notifyEndRequests() {
 	for key, reason := range s.newEndRequests() {
 		s.endRequested(key, reason)
 	}

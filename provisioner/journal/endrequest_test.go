@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// heeding is a journal that is committing, and what it has told of requests.
-type heeding struct {
+// recording is a journal that is committing, and what it has told of requests.
+type recording struct {
 	*Store
 	told []string
 }
 
-// openHeeding returns one that answers each request as it is told to.
-func openHeeding(t *testing.T, client clients, answer func(s *Store, key string)) *heeding {
+// openRecording returns one that answers each request as it is told to.
+func openRecording(t *testing.T, client clients, answer func(s *Store, key string)) *recording {
 	t.Helper()
-	h := &heeding{Store: loaded(t, client)}
+	h := &recording{Store: loaded(t, client)}
 	h.OnEndRequest(func(key, reason string) {
 		h.told = append(h.told, key+": "+reason)
 		answer(h.Store, key)
@@ -48,13 +48,13 @@ func TestARequestedEndIsHandled(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, client := newAPI()
-				s := openHeeding(t, client, (*Store).Delete)
+				s := openRecording(t, client, (*Store).Delete)
 				for n := range 1 + others {
 					wrote(t, s.Store, n)
 				}
 				requestEnd(t, client, key(0), "no proof")
 				wrote(t, s.Store, 20) // a commit that the request is in the way of
-				time.Sleep(lookForShards + 3*deleteDelay)
+				time.Sleep(shardCheckInterval + 3*deleteDelay)
 				synctest.Wait()
 				if !slices.Equal(s.told, []string{"key-0: no proof"}) {
 					t.Errorf("told of %q", s.told)
@@ -76,11 +76,11 @@ func TestARequestedEndIsHandled(t *testing.T) {
 func TestARejectedEndRequestIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
-		s := openHeeding(t, client, (*Store).RejectEnd)
+		s := openRecording(t, client, (*Store).RejectEnd)
 		wrote(t, s.Store, 0, 1)
 		for n := range 2 {
 			requestEnd(t, client, key(0), "no proof")
-			time.Sleep(lookForShards + 3*deleteDelay)
+			time.Sleep(shardCheckInterval + 3*deleteDelay)
 			synctest.Wait()
 			if left := api.annotations("journal-0"); left > 0 || api.entries() != 2 || len(s.told) != n+1 {
 				t.Errorf("after request %d there are %d annotations and %d records; told of %q", n, left, api.entries(), s.told)
@@ -102,7 +102,7 @@ func TestAnEndRequestOutlivesTheWriter(t *testing.T) {
 		if name, reason := reader.Record(key(0)); name != "journal-0" || reason != "no proof" {
 			t.Errorf("the record is in %q, to be ended for %q", name, reason)
 		}
-		next := openHeeding(t, client, (*Store).Delete)
+		next := openRecording(t, client, (*Store).Delete)
 		time.Sleep(3 * deleteDelay)
 		synctest.Wait()
 		if len(next.told) != 1 || api.annotations("journal-0") > 0 || api.entries() > 0 {
@@ -115,9 +115,9 @@ func TestAnEndRequestOutlivesTheWriter(t *testing.T) {
 func TestAnEndRequestOutlivesWholeWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
-		s := openHeeding(t, client, func(*Store, string) {})
+		s := openRecording(t, client, func(*Store, string) {})
 		wrote(t, s.Store, 0)
-		time.Sleep(lookForShards)
+		time.Sleep(shardCheckInterval)
 		requestEnd(t, client, key(0), "no proof")
 		patches := api.patches
 		for n := range 3 {
@@ -135,7 +135,7 @@ func TestAnEndRequestOutlivesWholeWrites(t *testing.T) {
 func TestAnEndRequestForNoRecordIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
-		s := openHeeding(t, client, (*Store).Delete)
+		s := openRecording(t, client, (*Store).Delete)
 		wrote(t, s.Store, 0, 1)
 		reader := loaded(t, client)
 		if err := reader.RequestEnd(t.Context(), key(7), "no proof"); !errors.Is(err, ErrNoRecord) {
@@ -143,7 +143,7 @@ func TestAnEndRequestForNoRecordIsRemoved(t *testing.T) {
 		}
 		s.DeleteLazily(key(1))
 		must(t, reader.RequestEnd(t.Context(), key(1), "no proof"))
-		time.Sleep(lookForShards + 3*deleteDelay)
+		time.Sleep(shardCheckInterval + 3*deleteDelay)
 		synctest.Wait()
 		if len(s.told) > 0 || api.annotations("journal-0") > 0 || api.entries() != 1 {
 			t.Errorf("told of %q; %d annotations and %d records are left", s.told, api.annotations("journal-0"), api.entries())

@@ -68,7 +68,7 @@ func (s *Store) save(ctx context.Context, h *shard) {
 	}
 	switch {
 	case h.version != "" && apierrors.IsNotFound(err):
-		s.isDeleted(h)
+		s.noteDeleted(h)
 		err = s.put(ctx, h, h.writing)
 	case apierrors.IsConflict(err): // the records are the same if only metadata was written
 		if err = s.resolve(ctx, h); err == nil {
@@ -79,7 +79,7 @@ func (s *Store) save(ctx context.Context, h *shard) {
 	defer s.mu.Unlock()
 	h.failed = nil
 	if err != nil {
-		h.dirty, h.avoided = true, time.Now().Add(avoidFailing) // the next commit retries
+		h.dirty, h.avoided = true, time.Now().Add(avoidTime) // the next commit retries
 		h.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, h.name, err)
 		return
 	}
@@ -230,7 +230,7 @@ func (s *Store) resolve(ctx context.Context, h *shard) error {
 	}
 	switch {
 	case live.version == "" && h.version != "":
-		s.isDeleted(h)
+		s.noteDeleted(h)
 		return nil
 	case !maps.Equal(live.entries, h.tried) && !maps.Equal(live.entries, h.saved):
 		err := fmt.Errorf("%w: it has changed ConfigMap %s/%s", ErrTakenOver, s.namespace, h.name)
@@ -246,9 +246,9 @@ func (s *Store) resolve(ctx context.Context, h *shard) error {
 	return nil
 }
 
-// isDeleted notes that the shard's ConfigMap isn't there any more. As long as the
+// noteDeleted notes that the shard's ConfigMap isn't there any more. As long as the
 // Lease is held no other process writes one, so the whole shard is written again.
-func (s *Store) isDeleted(h *shard) {
+func (s *Store) noteDeleted(h *shard) {
 	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", s.namespace+"/"+h.name)
 	s.set(func() {
 		h.version, h.saved, h.tried, h.dirty = "", nil, nil, true

@@ -85,7 +85,7 @@ func TestNewRecordsAvoidAFailingShard(t *testing.T) {
 			t.Error("they are not on the next shard")
 		}
 		api.set(func(api *fakeAPI) { api.broken = nil })
-		time.Sleep(avoidFailing)
+		time.Sleep(avoidTime)
 		synctest.Wait()
 		wrote(t, s, 3)
 		if s.where["key-3"] != s.shards[0] {
@@ -134,7 +134,7 @@ func TestADeletedShardIsNoticedWithoutAPut(t *testing.T) {
 		s := open(t, client)
 		wrote(t, s, 1)
 		api.set(func(api *fakeAPI) { delete(api.kept, "journal-0") })
-		time.Sleep(2 * lookForShards)
+		time.Sleep(2 * shardCheckInterval)
 		synctest.Wait()
 		if !api.has("key-1") {
 			t.Error("nothing else was written, and the record is not in the journal")

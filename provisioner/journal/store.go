@@ -59,8 +59,8 @@ const (
 	// Shards is the number of ConfigMaps, which bounds the journal, and
 	// firstShards how many of them every version reads.
 	Shards, firstShards = 32, 8
-	// roomForOne is how much room there must be for each of those who wait for some.
-	roomForOne = 2 << 10
+	// roomPerWaiter is how much room there must be for each of those who wait for some.
+	roomPerWaiter = 2 << 10
 	// maxPrefetched bounds the prefetched records. With fewer of them the callers
 	// wait for one commit after the other.
 	maxPrefetched = 1024
@@ -81,24 +81,24 @@ type Store struct {
 	prefix    string
 	commits   func() // counts
 
-	mu         sync.Mutex
-	shards     []*shard
-	where      map[string]*shard
-	deleted    map[string]*shard    // records that the ConfigMaps may still hold
-	kept       map[string]*shard    // records that the caller can't read: they stay as they are
-	prefetched map[string]time.Time // records that nobody has put yet, and since when they are there
-	lead       time.Duration        // for how long the last of them that was put had been there
-	forRoom    []roomWaiter         // the first come first
-	waiting    []shardWaiter        // for the next commit
-	committing []shardWaiter        // for the one under way
-	looked     time.Time            // when the shards were last looked for
-	lost       error                // that somebody else writes; nil if nobody does
-	notify     func(error)          // is told of lost
+	mu          sync.Mutex
+	shards      []*shard
+	where       map[string]*shard
+	deleted     map[string]*shard    // records that the ConfigMaps may still hold
+	kept        map[string]*shard    // records that the caller can't read: they stay as they are
+	prefetched  map[string]time.Time // records that nobody has put yet, and since when they are there
+	leadTime    time.Duration        // from Prefetch to Put of the last of them that was put
+	roomWaiters []roomWaiter         // in order of arrival
+	waiting     []shardWaiter        // for the next commit
+	committing  []shardWaiter        // for the one under way
+	checked     time.Time            // when it was last checked that the shards are there
+	lost        error                // another process writes the journal; nil if none does
+	notify      func(error)          // is called with lost
 
 	endRequested func(key, reason string)
 
-	wanted chan struct{} // someone waits for a commit
-	ahead  chan struct{} // there is something to write that nobody waits for
+	wanted   chan struct{} // someone waits for a commit
+	prefetch chan struct{} // there are prefetched records to write
 }
 
 // New returns the journal of the ConfigMaps whose names are the prefix, a hyphen
@@ -108,7 +108,7 @@ func New(client kubernetes.Interface, metadata metadata.Interface, namespace, pr
 	return &Store{
 		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {}, endRequested: func(string, string) {},
 		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
-		wanted: make(chan struct{}, 1), ahead: make(chan struct{}, 1),
+		wanted: make(chan struct{}, 1), prefetch: make(chan struct{}, 1),
 	}
 }
 
@@ -232,7 +232,7 @@ func (s *Store) Prefetch(key string, record []byte) {
 	}
 	if s.place(key, string(record)) != nil {
 		s.prefetched[key] = since
-		signal(s.ahead)
+		signal(s.prefetch)
 	}
 }
 
@@ -240,9 +240,9 @@ func (s *Store) Prefetch(key string, record []byte) {
 func (s *Store) Cancel(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forRoom = slices.DeleteFunc(s.forRoom, func(w roomWaiter) bool { return w.key == key })
+	s.roomWaiters = slices.DeleteFunc(s.roomWaiters, func(w roomWaiter) bool { return w.key == key })
 	if _, ok := s.prefetched[key]; ok {
-		s.takeOut(key).dirty = true
+		s.remove(key).dirty = true
 	}
 }
 
@@ -252,7 +252,7 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since, ok := s.prefetched[key]; ok {
-		s.lead = time.Since(since)
+		s.leadTime = time.Since(since)
 		delete(s.prefetched, key)
 	}
 	if h := s.kept[key]; h != nil {
@@ -359,33 +359,32 @@ type roomWaiter struct {
 }
 
 // AwaitRoom calls wake once there may be room for a record that was refused with
-// ErrFull. Who finds none then waits anew.
+// ErrFull. A caller that then finds none has to wait again.
 func (s *Store) AwaitRoom(key string, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.ContainsFunc(s.forRoom, func(w roomWaiter) bool { return w.key == key }) {
-		s.forRoom = append(s.forRoom, roomWaiter{key, wake})
+	if !slices.ContainsFunc(s.roomWaiters, func(w roomWaiter) bool { return w.key == key }) {
+		s.roomWaiters = append(s.roomWaiters, roomWaiter{key, wake})
 	}
 }
 
-// wakeForRoom wakes as many as there is room for. One that doesn't come leaves
-// its room to the next that is woken later.
-func (s *Store) wakeForRoom() {
-	for _, w := range s.takeForRoom() {
+// wakeRoomWaiters wakes as many callers as there is room for.
+func (s *Store) wakeRoomWaiters() {
+	for _, w := range s.takeRoomWaiters() {
 		w.wake()
 	}
 }
 
-func (s *Store) takeForRoom() []roomWaiter {
+func (s *Store) takeRoomWaiters() []roomWaiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
 	for _, h := range s.shards {
-		n += (shardBytes - h.bytes) / roomForOne
+		n += (shardBytes - h.bytes) / roomPerWaiter
 	}
-	n = min(n, len(s.forRoom))
-	woken := slices.Clone(s.forRoom[:n])
-	s.forRoom = slices.Delete(s.forRoom, 0, n)
+	n = min(n, len(s.roomWaiters))
+	woken := slices.Clone(s.roomWaiters[:n])
+	s.roomWaiters = slices.Delete(s.roomWaiters, 0, n)
 	return woken
 }
 
@@ -393,7 +392,7 @@ func (s *Store) takeForRoom() []roomWaiter {
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.takeOut(key); h != nil {
+	if h := s.remove(key); h != nil {
 		h.dirty = true
 	}
 }
@@ -403,13 +402,13 @@ func (s *Store) Delete(key string) {
 func (s *Store) DeleteLazily(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.takeOut(key); h != nil && h.stale.IsZero() {
+	if h := s.remove(key); h != nil && h.stale.IsZero() {
 		h.stale = time.Now()
 	}
 }
 
-// takeOut returns the shard that had the record, or nil. s.mu is held.
-func (s *Store) takeOut(key string) *shard {
+// remove removes a record and returns its shard, or nil. s.mu is held.
+func (s *Store) remove(key string) *shard {
 	h := s.where[key]
 	if h == nil {
 		return nil

@@ -484,7 +484,7 @@ func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
 		s.DeleteLazily(key(3))
 		time.Sleep(deleteDelay)
 		synctest.Wait()
-		if fit := shardBytes / roomForOne; len(woken) != fit || woken[0] != key(Shards+1) {
+		if fit := shardBytes / roomPerWaiter; len(woken) != fit || woken[0] != key(Shards+1) {
 			t.Fatalf("%d woken, want %d, the first first", len(woken), fit)
 		}
 		must(t, s.Put(t.Context(), woken[0], sized(0)))
@@ -749,7 +749,7 @@ func TestRecordsPrefetchedLongAheadShareWrites(t *testing.T) {
 					time.Sleep(each)
 				}
 				turns.Wait()
-				between := min(lead/leadShare, aheadMost)
+				between := min(lead/leadPart, longestDelay)
 				most := min(records, int(lead/each+records*each/max(between, each))) + 2 // before the first turn nothing is known
 				api.set(func(api *fakeAPI) {
 					if api.writes > most {
