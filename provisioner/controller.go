@@ -79,7 +79,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	claims, volumes := caches.Claims.GetIndexer(), caches.Volumes.GetIndexer()
 	p := &Provisioner{
 		config: config, client: clients.Main, driver: driver, store: records, claims: claims, volumes: volumes,
-		deleter: deletion.NewDeleter(clients.Main, volumes, driver, config.Timeout),
+		deleter: deletion.NewDeleter(clients.Main, driver, config.Timeout),
 		objects: watch.NewObjects(clients.Metadata), refusals: stock.New(time.Now),
 		conflicts: newConflicts(clients.Main, claims, volumes, events, time.Now), events: events, now: time.Now,
 	}

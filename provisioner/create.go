@@ -38,7 +38,7 @@ func stockWant(r *request.Request) stock.Want {
 
 // deleteUnowned deletes a volume, unless a PersistentVolume stands for it.
 func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned) attempt.VolumeDeleted {
-	err := p.deleter.DeleteUnowned(ctx, a.ID, a.Request.PVNames(a.ID), a.Secrets)
+	err := p.deleter.DeleteUnowned(ctx, a.ID, a.Secrets)
 	var owned *deletion.OwnedError
 	switch {
 	case errors.As(err, &owned):

@@ -252,7 +252,7 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 	}
 	b.conflicts = newConflicts(b.api, b.claims, b.volumes, b.events, now)
 	b.configure(testConfig())
-	b.deleter = deletion.NewDeleter(b.api, b.volumes, b.driver, b.config.Timeout)
+	b.deleter = deletion.NewDeleter(b.api, b.driver, b.config.Timeout)
 	b.restart()
 	b.metrics = newMetrics(b.registry, b.attempts, b.store)
 	b.duplicates = newDuplicates(driverName, b.volumes, b.events, b.metrics.duplicates)

@@ -58,7 +58,7 @@ func newBench(t *testing.T, cached *v1.PersistentVolume, attached []*storagev1.V
 		Workers: 2, RetryStart: time.Millisecond, RetryMax: time.Second,
 	}
 	b.Controller = New(options, Dependencies{
-		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, volumes, b.driver, 10*time.Second),
+		Client: b.api, Volumes: volumes, Attachments: attachments, Objects: watch.NewObjects(nil), Deleter: NewDeleter(b.api, b.driver, 10*time.Second),
 		Attempts: b.attempts, Events: b.events, Now: time.Now, Observe: func(string, time.Time, error) {},
 	})
 	t.Cleanup(b.queue.ShutDown)

@@ -7,12 +7,11 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-
-	"github.com/topodisk/topodisk/provisioner/watch"
+	"k8s.io/client-go/tools/pager"
 )
 
 // Driver is what deletion asks of the CSI driver.
@@ -24,15 +23,13 @@ type Driver interface {
 // Deleter deletes volumes by calls to the driver.
 type Deleter struct {
 	client  kubernetes.Interface
-	volumes cache.Indexer
 	driver  Driver
 	timeout time.Duration
 }
 
-// NewDeleter returns a Deleter whose calls to the driver end after the timeout. Volumes are the PersistentVolumes, with
-// watch.VolumeIndexers.
-func NewDeleter(client kubernetes.Interface, volumes cache.Indexer, driver Driver, timeout time.Duration) *Deleter {
-	return &Deleter{client: client, volumes: volumes, driver: driver, timeout: timeout}
+// NewDeleter returns a Deleter whose calls to the driver end after the timeout.
+func NewDeleter(client kubernetes.Interface, driver Driver, timeout time.Duration) *Deleter {
+	return &Deleter{client: client, driver: driver, timeout: timeout}
 }
 
 func (d *Deleter) delete(ctx context.Context, id string, secrets map[string]string) error {
@@ -52,25 +49,21 @@ func (e *OwnedError) Error() string {
 
 // DeleteUnowned deletes a volume for which no PersistentVolume was made. It returns an
 // OwnedError if there is one all the same, of whatever driver: a disk's ID is unique.
-// One that a provisioner has just saved has one of the names and is read from the API
-// server; the cache shows those that others have made.
-func (d *Deleter) DeleteUnowned(ctx context.Context, id string, names []string, secrets map[string]string) error {
-	owners, err := watch.VolumesOfHandle(d.volumes, id)
-	if err != nil {
-		return err
-	}
-	if len(owners) > 0 {
-		return &OwnedError{owners[0].Name}
-	}
-	for _, name := range names {
-		pv, err := d.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return err
-		case pv.Spec.CSI != nil && pv.Spec.CSI.VolumeHandle == id:
+// The API server is asked, page by page, because a cache may lack one that was made by
+// hand a moment ago, and its data would be lost.
+func (d *Deleter) DeleteUnowned(ctx context.Context, id string, secrets map[string]string) error {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return d.client.CoreV1().PersistentVolumes().List(ctx, o)
+	})
+	pages.PageBufferSize, pages.FullListIfExpired = 1, false // all at once may take more memory than there is
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		if pv := object.(*v1.PersistentVolume); pv.Spec.CSI != nil && pv.Spec.CSI.VolumeHandle == id {
 			return &OwnedError{pv.Name}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return d.delete(ctx, id, secrets)
 }

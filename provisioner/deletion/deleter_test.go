@@ -9,18 +9,13 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
-	"github.com/topodisk/topodisk/provisioner/watch"
 )
-
-func noVolumes() cache.Indexer {
-	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.VolumeIndexers())
-}
 
 func TestDeleteUnowned(t *testing.T) {
 	of := func(driver, handle string) func(*v1.PersistentVolume) {
@@ -28,8 +23,8 @@ func TestDeleteUnowned(t *testing.T) {
 	}
 	const ours = provisionertest.DriverName
 	for name, test := range map[string]struct {
-		live, cached *v1.PersistentVolume
-		owner        string
+		live  *v1.PersistentVolume
+		owner string
 	}{
 		"no PersistentVolume":                         {},
 		"that of another volume":                      {live: provisionertest.Volume("d-bp2")},
@@ -37,25 +32,16 @@ func TestDeleteUnowned(t *testing.T) {
 		"just saved, named after the volume":          {live: provisionertest.Volume("d-bp1"), owner: "d-bp1"},
 		"just saved, named after the claim":           {live: provisionertest.Volume("disk-0f1e", of(ours, "d-bp1")), owner: "disk-0f1e"},
 		"just saved, another driver's":                {live: provisionertest.Volume("d-bp1", of("other", "d-bp1")), owner: "d-bp1"},
-		"of another name":                             {cached: provisionertest.Volume("by-hand", of(ours, "d-bp1")), owner: "by-hand"},
-		"of another name, another driver's":           {cached: provisionertest.Volume("by-hand", of("other", "d-bp1")), owner: "by-hand"},
+		"of another name":                             {live: provisionertest.Volume("by-hand", of(ours, "d-bp1")), owner: "by-hand"},
+		"of another name, another driver's":           {live: provisionertest.Volume("by-hand", of("other", "d-bp1")), owner: "by-hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var live []runtime.Object
-			volumes := noVolumes()
 			if test.live != nil {
 				live = append(live, test.live)
 			}
-			if test.cached != nil {
-				must(t, volumes.Add(test.cached))
-			}
 			driver, api := &provisionertest.DeletingDriver{}, fake.NewClientset(live...)
-			err := NewDeleter(api, volumes, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1", "disk-0f1e"}, map[string]string{"k": "v"})
-			for _, action := range api.Actions() {
-				if !action.Matches("get", "persistentvolumes") {
-					t.Errorf("the API server is asked to %s %s", action.GetVerb(), action.GetResource().Resource)
-				}
-			}
+			err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", map[string]string{"k": "v"})
 			owner := ""
 			if owned := (*OwnedError)(nil); errors.As(err, &owned) {
 				owner, err = owned.PersistentVolume, nil
@@ -70,10 +56,27 @@ func TestDeleteUnowned(t *testing.T) {
 	}
 	t.Run("unknown PersistentVolumes", func(t *testing.T) {
 		api, driver := fake.NewClientset(), &provisionertest.DeletingDriver{}
-		api.PrependReactor("get", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		api.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("etcd is slow")
 		})
-		if err := NewDeleter(api, noVolumes(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", []string{"d-bp1"}, nil); err == nil || driver.Deletes() != 0 {
+		if err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil); err == nil || driver.Deletes() != 0 {
+			t.Errorf("%v, deleted %v", err, driver.Deleted)
+		}
+	})
+	t.Run("one on the second page", func(t *testing.T) {
+		api, driver := fake.NewClientset(), &provisionertest.DeletingDriver{}
+		api.PrependReactor("list", "persistentvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			options := action.(clienttesting.ListActionImpl).ListOptions
+			if options.Limit == 0 {
+				t.Error("all are listed at once")
+			}
+			if options.Continue == "" {
+				return true, &v1.PersistentVolumeList{ListMeta: metav1.ListMeta{Continue: "next"}}, nil
+			}
+			return true, &v1.PersistentVolumeList{Items: []v1.PersistentVolume{*provisionertest.Volume("d-bp1")}}, nil
+		})
+		err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil)
+		if owned := (*OwnedError)(nil); !errors.As(err, &owned) || driver.Deletes() != 0 {
 			t.Errorf("%v, deleted %v", err, driver.Deleted)
 		}
 	})
@@ -89,7 +92,7 @@ func (d *timedDriver) DeleteVolume(ctx context.Context, _ *csi.DeleteVolumeReque
 
 func TestCallsOfDeleteVolumeHaveADeadline(t *testing.T) {
 	driver := &timedDriver{}
-	if err := NewDeleter(fake.NewClientset(), noVolumes(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil, nil); err != nil || !driver.timed {
+	if err := NewDeleter(fake.NewClientset(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil); err != nil || !driver.timed {
 		t.Errorf("%v, with a deadline: %v", err, driver.timed)
 	}
 }

@@ -23,10 +23,8 @@ func (c *Controller) others(pv *v1.PersistentVolume) ([]*v1.PersistentVolume, er
 	if pv.Spec.CSI == nil {
 		return nil, nil
 	}
-	all, err := watch.VolumesOfHandle(c.Volumes, pv.Spec.CSI.VolumeHandle)
-	return slices.DeleteFunc(all, func(other *v1.PersistentVolume) bool {
-		return other.UID == pv.UID || other.Spec.CSI.Driver != pv.Spec.CSI.Driver
-	}), err
+	all, err := watch.VolumesOfHandle(c.Volumes, pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
+	return slices.DeleteFunc(all, func(other *v1.PersistentVolume) bool { return other.UID == pv.UID }), err
 }
 
 // enqueueOthers queues the other PersistentVolumes of a volume, for which this one no

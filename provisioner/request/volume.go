@@ -74,18 +74,10 @@ func (r *Request) PersistentVolume(options Options, made *csi.Volume) *v1.Persis
 // pvName returns the volume's ID if it is a valid object name, and else the CSI
 // volume name: an ID is never altered to become one.
 func (r *Request) pvName(options Options, made *csi.Volume) string {
-	if options.PVNameSource == VolumeID {
-		return r.PVNames(made.VolumeId)[0]
+	if options.PVNameSource == VolumeID && len(validation.IsDNS1123Subdomain(made.VolumeId)) == 0 {
+		return made.VolumeId
 	}
 	return r.Create.Name
-}
-
-// PVNames returns every name that the PersistentVolume of the volume may have been given.
-func (r *Request) PVNames(id string) []string {
-	if len(validation.IsDNS1123Subdomain(id)) == 0 {
-		return []string{id, r.Create.Name}
-	}
-	return []string{r.Create.Name}
 }
 
 // capacity returns the volume's size; a driver that reports none made what was asked for.

@@ -126,11 +126,8 @@ var finalizers = []string{request.Finalizer}
 // trimVolume changes what it keeps in place: a copy would leave holes in the heap.
 func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta, request.AnnProvisionedBy, request.AnnVolumeName)
-	if source := pv.Spec.CSI; source == nil || source.Driver != t.driver {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != t.driver {
 		pv.Spec, pv.Status = v1.PersistentVolumeSpec{}, v1.PersistentVolumeStatus{}
-		if source != nil { // it may stand for a volume of ours all the same
-			pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: intern(source.Driver), VolumeHandle: source.VolumeHandle}
-		}
 		return
 	}
 	if pv.Annotations[request.AnnProvisionedBy] == t.driver {

@@ -94,9 +94,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	if ours.ManagedFields != nil || ours.Annotations["x"] != "" || ours.Spec.CSI.VolumeAttributes != nil || ours.Spec.NodeAffinity == nil {
 		t.Errorf("a volume of ours: %+v", ours)
 	}
-	same("a volume of another driver", theirs.Spec, v1.PersistentVolumeSpec{
-		PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "other", VolumeHandle: "d-2"}},
-	})
+	same("a volume of another driver", theirs.Spec, v1.PersistentVolumeSpec{})
 	same("a node's labels", n.Labels[topology.ZoneKey], "zone-a")
 	if n.Annotations != nil || n.ManagedFields != nil {
 		t.Errorf("a node: %+v", n)
