@@ -124,10 +124,13 @@ func perSecond(times []time.Time) float64 {
 }
 
 // saves returns when each PersistentVolume was saved, in their order.
-func saves(all []lab.Request, p provisioner) []time.Time {
+func saves(all []lab.Request, p provisioner) []time.Time { return successes(all, p, "create") }
+
+// successes returns when the provisioner's requests about PersistentVolumes succeeded, in their order.
+func successes(all []lab.Request, p provisioner, verb string) []time.Time {
 	var times []time.Time
 	for _, r := range all {
-		if r.By(p.name) && r.Is("create", "persistentvolumes") && r.Succeeded() {
+		if r.By(p.name) && r.Is(verb, "persistentvolumes") && r.Succeeded() {
 			times = append(times, r.Answered)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,13 +94,4 @@ func begin(all []lab.Request, p provisioner) time.Time {
 }
 
 // ends returns when each PersistentVolume lost its finalizer, in their order.
-func ends(all []lab.Request, p provisioner) []time.Time {
-	var times []time.Time
-	for _, r := range all {
-		if r.By(p.name) && r.Is("patch", "persistentvolumes") && r.Succeeded() {
-			times = append(times, r.Answered)
-		}
-	}
-	slices.SortFunc(times, time.Time.Compare)
-	return times
-}
+func ends(all []lab.Request, p provisioner) []time.Time { return successes(all, p, "patch") }
