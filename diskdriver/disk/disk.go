@@ -3,7 +3,10 @@
 // no I/O, so that every other package may point at it.
 package disk
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // ID is the ID of an ECS disk, such as d-bp1a2b3c4d5e6f7g8h9i. It is the CSI
 // volume handle and the name of the PersistentVolume.
@@ -65,6 +68,7 @@ type Disk struct {
 	Locks            []string // why ECS has locked it, in ECS's words
 	NeverAttached    bool     // ECS shows no time at which it was attached or detached: nobody has written to it
 	Released         string   // when an instance let it go last, in ECS's words; empty if none did
+	Created          time.Time
 	Tags             Tags
 }
 

@@ -298,6 +298,38 @@ func TestWorkThatIsStuckIsPendingAndNotAskedForAgain(t *testing.T) {
 	})
 }
 
+// A Pod is deleted while its disk is attached: nobody comes back for the attach.
+func TestADetachDoesNotWaitForAnAttachThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := madeDisk(t, c, "vol-1")
+		if err := sim.AddFault(ecssim.Fault{Action: "AttachDisk", Do: ecssim.FaultStuck, Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+		other := madeDisk(t, c, "vol-2")
+		var both sync.WaitGroup
+		for _, id := range []disk.ID{id, other} { // the second is refused, which teaches that the instance takes one at a time
+			both.Go(func() {
+				_, err := attach(inTime(t, 30*time.Second), c, nodeA, id)
+				wantKind(t, err, disk.Pending)
+			})
+			time.Sleep(time.Second)
+		}
+		both.Wait()
+		sim.Unstick("")
+		begin := time.Now()
+		if _, err := c.Get(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := detach(inTime(t, 2*time.Minute), c, nodeA, id); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("the detach took %s", took)
+		}
+	})
+}
+
 func TestWorkThatFailsIsPendingAndWorksTheNextTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := working(t, nil)

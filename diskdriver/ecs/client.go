@@ -113,12 +113,13 @@ func (c *Client) Account(secrets map[string]string) (*Client, error) {
 
 // client returns a Client of one account.
 func (s *shared) client(keys credentials.Provider) *Client {
-	session, recent := s.transport.Session(keys), batch.NewRecent()
+	session, queues := s.transport.Session(keys), instancequeue.New(s.metrics.countOperations)
+	recent := batch.NewRecent(queues.Observe)
 	describe := &describer{session: session}
 	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describe.byID, s.metrics.observeBatch), recent, s.waits)
 	c := &Client{
 		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
-		attachments: &attachments{session: session, queues: instancequeue.New(s.metrics.countOperations), reads: reads, recent: recent},
+		attachments: &attachments{session: session, queues: queues, reads: reads, recent: recent},
 		tagging:     &tagging{session: session, recent: recent},
 		stock:       &stock{session: session},
 		instances:   &instances{session: session},

@@ -155,6 +155,7 @@ func fromECS(d sdkecs.Disk) disk.Disk {
 		Locks:            locks(d),
 		NeverAttached:    d.AttachedTime == "" && d.DetachedTime == "" && len(holdersOf(d)) == 0,
 		Released:         d.DetachedTime,
+		Created:          timeFromECS(d.CreationTime),
 		Tags:             tags,
 	}
 }

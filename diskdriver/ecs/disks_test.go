@@ -31,7 +31,7 @@ func TestCreateTakesOneCallAndOneRead(t *testing.T) {
 		}
 		want := disk.Disk{
 			ID: got.ID, Name: "vol-1", Zone: zoneH, Size: 20, Category: "cloud_essd", PerformanceLevel: disk.PL1, State: disk.Creating,
-			Serial: strings.TrimPrefix(string(got.ID), "d-"), NeverAttached: true,
+			Serial: strings.TrimPrefix(string(got.ID), "d-"), NeverAttached: true, Created: began.UTC(),
 			Tags: disk.Tags{disk.VolumeNameTag: "vol-1", disk.ClusterTag: cluster, disk.ManagedTag: "true", "empty": ""},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -288,7 +288,11 @@ func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 			return true
 		}
 	}
-	return sum >= likelyOver*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum)
+	enough := likelyOver
+	if r.open > 1 {
+		enough = manyLikelyOver
+	}
+	return sum >= enough*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum)
 }
 
 // isBetterLater says whether a batch saves more time than it costs if it is sent a little later, before one that is sent now could

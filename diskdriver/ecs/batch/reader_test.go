@@ -108,7 +108,7 @@ func lateness(t *testing.T, answer time.Duration, lengths []time.Duration) (late
 			}
 			time.Sleep(answer)
 			return map[disk.ID]disk.Disk{ids[0]: {ID: ids[0], State: state}}, nil
-		}), NewRecent(), NewWaits())
+		}), NewRecent(func(disk.Disk) {}), NewWaits())
 		for _, length := range lengths {
 			over = time.Now().Add(length)
 			c := Change{Disk: "d-bp1a", Kind: Attach, Since: time.Now(), Reply: 400 * time.Millisecond}
@@ -161,7 +161,7 @@ func TestTimesThatVaryAreReadNoMoreOften(t *testing.T) {
 func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, waits := readerOf(inState(disk.Creating)), NewWaits()
-		disks := NewDisks(r, NewRecent(), waits)
+		disks := NewDisks(r, NewRecent(func(disk.Disk) {}), waits)
 		var all sync.WaitGroup
 		for i := range 500 {
 			all.Go(func() {

@@ -13,6 +13,8 @@ const recentKept = time.Minute
 // Recent is what this process has just learned of disks: what the last read showed of each, and the change that it has begun.
 // Both are hints of a moment: a read, or ECS's answer to the next call, has the last word. It is safe for concurrent use.
 type Recent struct {
+	shown func(disk.Disk)
+
 	mu       sync.Mutex
 	disks    expiring[knowledge]
 	observed expiring[Observation[disk.Disk]] // large, and many in a crowd: kept while they are fresh
@@ -23,9 +25,9 @@ type knowledge struct {
 	changed  time.Time // when the last call that changes the disk ended
 }
 
-// NewRecent returns a Recent that knows nothing.
-func NewRecent() *Recent {
-	return &Recent{}
+// NewRecent returns a Recent that knows nothing. It passes on what every read shows of a disk.
+func NewRecent(shown func(disk.Disk)) *Recent {
+	return &Recent{shown: shown}
 }
 
 // Begin notes a change of a disk.
@@ -60,6 +62,9 @@ func (r *Recent) Changed(id disk.ID) {
 
 // saw notes what a read showed of a disk.
 func (r *Recent) saw(id disk.ID, o Observation[disk.Disk]) {
+	if o.err == nil && o.Found {
+		r.shown(o.Value)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*r.observed.keep(id, o.Received.Sub(o.Sent)) = o

@@ -11,7 +11,7 @@ import (
 
 func TestWhatIsKnownExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecent()
+		r := NewRecent(func(disk.Disk) {})
 		see := func(id disk.ID) {
 			now := time.Now()
 			r.saw(id, Observation[disk.Disk]{Sent: now.Add(-time.Second), Received: now, Found: true, Value: disk.Disk{ID: id}})
@@ -43,7 +43,7 @@ func TestWhatIsKnownExpires(t *testing.T) {
 func TestObservationsAreKeptWhileTheyAreFresh(t *testing.T) {
 	const each, took = 20, 120 * time.Millisecond // every 10 ms
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecent()
+		r := NewRecent(func(disk.Disk) {})
 		for i := range 500 {
 			time.Sleep(10 * time.Millisecond)
 			for j := range each {
@@ -72,7 +72,7 @@ func TestFreshIsOnlyWhatNoCallChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := NewRecent()
+				r := NewRecent(func(disk.Disk) {})
 				sent := time.Now().Add(time.Second)
 				time.Sleep(time.Second + test.changed)
 				r.Changed("d-1")

@@ -9,6 +9,8 @@ const (
 	// likelyOver is the share of the changes that are waited for which must be likely to be over before a read is sent: so much
 	// later than it could a change is seen, as a part of how long it takes.
 	likelyOver = 0.3
+	// manyLikelyOver is that share where several are waited for: their reads take more of what ECS allows an account.
+	manyLikelyOver = 0.38
 	// shortestPause and longestPause bound the time between two reads for one change.
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 5 * time.Second

@@ -43,21 +43,23 @@ const (
 	shortestRest = time.Second
 )
 
-// Queues are the queues of all instances of an account. Detaches go before attaches: they make room, and somebody waits for the
-// disk elsewhere. An operation keeps its slot until ECS is seen to be done with it. Queues may be used from many goroutines.
+// Queues are the queues of all instances of an account. Operations go in the order of their arrival, attaches and detaches alike,
+// so that neither starves the other. An operation keeps its slot until ECS is seen to be done with it. Queues may be used from many
+// goroutines.
 type Queues struct {
 	count func(v Verb, state string, change float64)
 
 	mu       sync.Mutex
 	arrivals int
 	queues   map[disk.InstanceID]*queue
-	usual    limits // of instances that have not shown their own
+	left     map[disk.ID][]*Slot // slots whose callers have left
+	usual    limits              // of instances that have not shown their own
 	swept    time.Time
 }
 
 // New returns queues that report every change of the number of operations by state: waiting or running.
 func New(count func(v Verb, state string, change float64)) *Queues {
-	return &Queues{count: count, queues: make(map[disk.InstanceID]*queue), usual: highest()}
+	return &Queues{count: count, queues: make(map[disk.InstanceID]*queue), left: make(map[disk.ID][]*Slot), usual: highest()}
 }
 
 // queue is that of one instance.
@@ -117,8 +119,7 @@ func (q *Queues) Enter(instance disk.InstanceID, o Operation) (*Slot, error) {
 		if s.expiry == nil {
 			return nil, disk.Errorf(disk.Pending, "another call waits for the same %s", o.Verb)
 		}
-		s.expiry.Stop()
-		s.expiry = nil
+		s.forgetLeft()
 		return s, nil
 	}
 	q.arrivals++
@@ -130,14 +131,6 @@ func (q *Queues) Enter(instance disk.InstanceID, o Operation) (*Slot, error) {
 	s.move(waiting, now)
 	q.admit(one, now)
 	return s, nil
-}
-
-// inOrder sorts a queue: detaches first, then by arrival.
-func inOrder(a, b *Slot) int {
-	if a.operation.Verb != b.operation.Verb {
-		return int(b.operation.Verb - a.operation.Verb)
-	}
-	return a.arrival - b.arrival
 }
 
 // move puts an operation into another phase.
@@ -156,7 +149,7 @@ func (s *Slot) move(to phase, now time.Time) {
 	switch s.phase = to; to {
 	case waiting:
 		s.admitted = false
-		at, _ := slices.BinarySearchFunc(q.waiting, s, inOrder)
+		at, _ := slices.BinarySearchFunc(q.waiting, s.arrival, func(other *Slot, arrival int) int { return other.arrival - arrival })
 		q.waiting = slices.Insert(q.waiting, at, s)
 		s.queues.count(v, "waiting", 1)
 	case sent:
@@ -192,8 +185,8 @@ func (s *Slot) Wait(ctx context.Context) error {
 	return disk.Errorf(disk.Pending, "position %d in the queue of the instance, which is at work on %d disks; the caller's time is over, and the position is kept", ahead+1, busy)
 }
 
-// Start takes the slot at the moment when the call is sent. Between Wait and this moment somebody more urgent may have come: then it
-// is false, and the operation has to wait again.
+// Start takes the slot at the moment when the call is sent. Between Wait and this moment an operation with an earlier position may
+// have come back: then it is false, and the operation has to wait again.
 func (s *Slot) Start() bool {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
@@ -277,7 +270,7 @@ func (s *Slot) Done() {
 }
 
 // Leave is for a caller who goes before ECS has finished. The slot is kept for the same operation to come back to, for as long
-// again as the operation has taken so far.
+// again as the operation has taken so far, or until a read shows that ECS is done with it.
 func (s *Slot) Leave() {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
@@ -286,13 +279,49 @@ func (s *Slot) Leave() {
 		s.end(now)
 		return
 	}
+	id := s.operation.Disk
+	s.queues.left[id] = append(s.queues.left[id], s)
 	s.expiry = time.AfterFunc(max(now.Sub(s.since), shortestRest), func() {
 		s.queues.mu.Lock()
 		defer s.queues.mu.Unlock()
 		if s.expiry != nil {
+			s.forgetLeft()
 			s.end(time.Now())
 		}
 	})
+}
+
+// forgetLeft takes a slot from those that were left: its caller has come back, or its operation is over.
+func (s *Slot) forgetLeft() {
+	s.expiry.Stop()
+	s.expiry = nil
+	id, left := s.operation.Disk, s.queues.left
+	left[id] = slices.DeleteFunc(left[id], func(other *Slot) bool { return other == s })
+	if len(left[id]) == 0 {
+		delete(left, id)
+	}
+}
+
+// Observe ends the slots that were left and that a read of their disk shows to be over: the disk is attached to the instance, or it
+// is detached. Whoever is next, such as the detach of the same disk, need not wait until a slot expires.
+func (q *Queues) Observe(d disk.Disk) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range slices.Clone(q.left[d.ID]) {
+		if s.isOver(d) {
+			s.forgetLeft()
+			s.end(time.Now())
+		}
+	}
+}
+
+// isOver says whether a disk is as the operation was to leave it.
+func (s *Slot) isOver(d disk.Disk) bool {
+	attached := d.On(s.queue.instance)
+	if s.operation.Verb == Detach {
+		return !attached
+	}
+	return attached && d.State == disk.Attached
 }
 
 // Sent returns when the operation's call was sent; false if it was not.

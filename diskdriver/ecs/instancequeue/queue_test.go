@@ -194,13 +194,13 @@ func TestALimitIsRaisedWhenECSTakesMore(t *testing.T) {
 	})
 }
 
-func TestDetachesGoFirst(t *testing.T) {
+func TestOperationsGoInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 2, 0) // learn that it is one at a time
 		h.order = nil
 		var wg sync.WaitGroup
-		for i, j := range []Verb{Attach, Attach, Attach, Detach, Detach} {
+		for i, j := range []Verb{Attach, Attach, Detach, Attach, Detach} {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				if err := h.do(t.Context(), s, j, i); err != nil {
@@ -209,39 +209,47 @@ func TestDetachesGoFirst(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		want := []string{"attach0", "detach3", "detach4", "attach1", "attach2"}
+		want := []string{"attach0", "attach1", "detach2", "attach3", "detach4"}
 		if !slices.Equal(h.order, want) {
 			t.Errorf("order is %v, want %v", h.order, want)
 		}
 	})
 }
 
-func TestADetachOvertakesAnUnsentAttach(t *testing.T) {
+func TestAnEarlierPositionGoesBeforeAnUnsentCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := testQueues(), newHost(0, 0, 1)
 		h.all(t, s, 2, 0)
-		attach, err := s.Enter("i-1", Operation{Attach, "d-a"})
-		if err != nil {
+		enter := func(o Operation) *Slot {
+			slot, err := s.Enter(h.id, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slot
+		}
+		first, early, late := enter(Operation{Attach, "d-0"}), enter(Operation{Attach, "d-1"}), enter(Operation{Detach, "d-2"})
+		if !first.Start() {
+			t.Fatal("the first operation can't start")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantPending(t, early.Wait(ctx))
+		first.Done()
+		if err := late.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := attach.Wait(t.Context()); err != nil {
-			t.Fatal(err)
+		early = enter(Operation{Attach, "d-1"})
+		if late.Start() {
+			t.Error("the later operation started before the earlier one, which has come back in the meantime")
 		}
-		detach, err := s.Enter("i-1", Operation{Detach, "d-d"})
-		if err != nil {
-			t.Fatal(err)
+		if err := early.Wait(t.Context()); err != nil || !early.Start() {
+			t.Errorf("the earlier operation can't start: %v", err)
 		}
-		if attach.Start() {
-			t.Error("the attach started before the detach, which has come in the meantime")
+		early.Done()
+		if err := late.Wait(t.Context()); err != nil || !late.Start() {
+			t.Errorf("the later operation can't start after the earlier one: %v", err)
 		}
-		if err := detach.Wait(t.Context()); err != nil || !detach.Start() {
-			t.Errorf("the detach can't start: %v", err)
-		}
-		detach.Done()
-		if err := attach.Wait(t.Context()); err != nil || !attach.Start() {
-			t.Errorf("the attach can't start after the detach: %v", err)
-		}
-		attach.Done()
+		late.Done()
 	})
 }
 
@@ -334,6 +342,63 @@ func TestASlotOutlivesItsCaller(t *testing.T) {
 		}
 		next.Done()
 	})
+}
+
+func TestAReadEndsASlotWithoutACaller(t *testing.T) {
+	on := func(state disk.State, instances ...disk.InstanceID) disk.Disk {
+		d := disk.Disk{ID: "d-1", State: state}
+		for _, i := range instances {
+			d.Attachments = append(d.Attachments, disk.Attachment{Instance: i})
+		}
+		return d
+	}
+	for name, test := range map[string]struct {
+		verb Verb
+		read disk.Disk
+		over bool
+	}{
+		"attached":             {Attach, on(disk.Attached, "i-1"), true},
+		"attaching":            {Attach, on(disk.Attaching, "i-1"), false},
+		"not yet shown":        {Attach, on(disk.Available), false},
+		"attached elsewhere":   {Attach, on(disk.Attached, "i-2"), false},
+		"another disk":         {Attach, disk.Disk{ID: "d-2", State: disk.Attached}, false},
+		"detached":             {Detach, on(disk.Available), true},
+		"detached, elsewhere":  {Detach, on(disk.Attached, "i-2"), true},
+		"detaching":            {Detach, on(disk.Detaching, "i-1"), false},
+		"still attached":       {Detach, on(disk.Attached, "i-1"), false},
+		"one of two instances": {Detach, on(disk.Attached, "i-1", "i-2"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := testQueues(), newHost(0, 0, 1)
+				h.all(t, s, 3, 0) // learn that it is one at a time
+				left, _ := s.Enter("i-1", Operation{test.verb, "d-1"})
+				if !left.Start() {
+					t.Fatal("no slot")
+				}
+				left.Accepted()
+				s.Observe(test.read) // its caller is still there, and sees for itself
+				next, _ := s.Enter("i-1", Operation{Detach, "d-3"})
+				if next.Start() {
+					t.Fatal("a read took the slot from a caller")
+				}
+				time.Sleep(time.Minute)
+				left.Leave()
+				s.Observe(test.read)
+				begin := time.Now()
+				if err := next.Wait(t.Context()); err != nil || !next.Start() {
+					t.Fatal(err)
+				}
+				if waited := time.Since(begin); test.over != (waited == 0) || waited > time.Minute {
+					t.Errorf("the next operation waited %s", waited)
+				}
+				next.Done()
+				if len(s.left) != 0 {
+					t.Errorf("%d slots are still said to be left", len(s.left))
+				}
+			})
+		})
+	}
 }
 
 func TestABusyInstanceIsAskedLessAndLessOften(t *testing.T) {
