@@ -11,15 +11,27 @@ SEED          ?= 1
 SEEDS         ?= 100
 NODES         ?= 3
 ARCHITECTURES ?= amd64,arm64
+BIN           ?= bin
+comma         := ,
+PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-storage e2e-install crash image chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-topology vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-topology bench-why vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build disk-driver, disk-provisioner and ecs-simulator into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X $(CLI).Revision=$(REVISION)" -o bin/ ./cmd/...
+LDFLAGS := -s -w -X main.version=$(VERSION) -X $(CLI).Revision=$(REVISION)
+
+build: ## build disk-driver, disk-provisioner, ecs-simulator and kubectl-topodisk into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+
+build-plugin: ## build kubectl-topodisk for Linux and macOS and ARCHITECTURES into bin/kubectl-topodisk-OS-ARCHITECTURE
+	@for platform in $(PLATFORMS); do \
+	  echo "$(BIN)/kubectl-topodisk-$$(echo $$platform | tr / -)"; \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" \
+	    -o $(BIN)/kubectl-topodisk-$$(echo $$platform | tr / -) ./cmd/kubectl-topodisk || exit 1; \
+	done
 
 test: ## run the tests: no cluster, a few minutes; what the machine can't run is skipped, and the last line says why
 	@GO=$(GO) $(GO) run ./test/run ./...
@@ -46,6 +58,7 @@ cloud-check: ## ask the real ECS whether it does what the simulator does; says f
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters (they are built at the first run)
 	$< run ./...
 	cd test/chart && $< run ./...
+	cd test/release && $< run ./...
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT): about two minutes, once"
@@ -57,12 +70,12 @@ arrows: ## check that every package imports only what it may
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for both programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./provisioner/attempt
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./provisioner/attempt
 
-docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS (make test does too)
+docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting (make test does too)
 	$(PAGES)
 
-docs-update: ## make docs/parameters.md, docs/errors.md, docs/ecs-codes.md and docs/ecs-facts.md anew
+docs-update: ## make docs/parameters.md, docs/errors.md, docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md and what why prints in docs/troubleshooting.md anew
 	$(PAGES) -update
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
@@ -91,6 +104,9 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
 
+e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)
+	$(GO) test -tags e2eexplain -count 1 -timeout 40m -v ./test/explain
+
 e2e-install: ARCHITECTURES := $(shell $(GO) env GOARCH)
 e2e-install: image ## install image and chart with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
 	$(GO) test -tags e2einstall -count 1 -timeout 30m -v ./test/install
@@ -106,7 +122,17 @@ crash: ## kill provisioner (csi-provisioner, too) and driver between any two cal
 	$(GO) test -tags e2e -count 1 -timeout 20m ./test/handover
 
 image: ## build the container image for ARCHITECTURES as an OCI archive, twice, without Docker: .build/topodisk.tar and its SBOM (Debian 12)
-	$(GO) run ./test/image -check -version $(VERSION) -revision $(shell git rev-parse HEAD) -architectures $(ARCHITECTURES) -out .build/topodisk.tar
+	$(GO) -C test/release build -o $(CURDIR)/.build/run/release .
+	.build/run/release image -check -version $(VERSION) -architectures $(ARCHITECTURES) -out .build/topodisk.tar
+
+release: ## make everything that VERSION (0.1.0) is published as in dist/, signed by KEY, a file of minisign's secret key (its password: KEY_PASSWORD_FILE, or the terminal) (Debian 12)
+	@$(GO) -C test/release build -o $(CURDIR)/.build/run/release .
+	@.build/run/release make -version '$(if $(filter file,$(origin VERSION)),,$(VERSION))' -architectures '$(ARCHITECTURES)' \
+	  -key '$(KEY)' -password-file '$(KEY_PASSWORD_FILE)' -out dist
+
+test-release: ARCHITECTURES := $(shell $(GO) env GOARCH)
+test-release: ## make two releases of the current tree for this machine's architecture and check all of them; ARCHITECTURES=amd64,arm64 for both (Debian 12)
+	cd test/release && $(GO) vet ./... && $(GO) test -count=1 -timeout 30m -v ./... -args -architectures '$(ARCHITECTURES)'
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...
@@ -134,6 +160,9 @@ bench-accounts: build ## measure 20 disk-drivers that share an account, and writ
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour and a half; ROWS=bursts,alone,deletion,defaults,steady,takeover,requirement,large,huge for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md
 
+bench-why: ## measure kubectl topodisk why at 5000 nodes, 20 000 PVs and 30 000 Pods on a real API server, and write docs/benchmarks.md (ten minutes)
+	$(GO) run ./test/bench -what why -write docs/benchmarks.md
+
 bench-topology: ## measure a decision at 100 to 20 000 nodes
 	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology
 
@@ -142,4 +171,4 @@ vulncheck: ## look for known vulnerabilities in what the programs call
 	$(TOOLS)/govulncheck ./cmd/...
 
 clean: ## remove what was built
-	rm -rf bin .build
+	rm -rf bin .build dist

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the root file system of the image in an empty directory: the programs of file systems that the node plugin runs
-# (image/programs) with the libraries that they load, from Debian packages of pinned versions (image/packages), and the
-# certificates that ECS is verified with. The Dockerfile and `make image` both run it, on Debian 12 of whatever
-# architecture; it needs binutils and no root. Packages are kept in the last directory, if it is named.
+# (image/programs) with the libraries that they load, from Debian packages of pinned versions and hashes (image/packages,
+# image/packages.sha256), and the certificates that ECS is verified with. The Dockerfile and `make image` both run it, on
+# Debian 12 of whatever architecture; it needs binutils and no root. Packages are kept in the last directory, if it is named.
 #   image/rootfs.sh DIRECTORY ARCHITECTURE [PACKAGES]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,6 +41,13 @@ if ! listed >"$work/packages"; then
     echo "rootfs.sh: a version of image/packages is not to be had for $architecture; apt-cache policy tells which is, after apt-get update" >&2
     exit 1
   fi
+fi
+
+# A package counts only with the bytes that were pinned, whoever served or kept it.
+(cd "$kept" && sed 's|.*/||' "$work/packages" | xargs sha256sum) >"$work/sums"
+if grep --invert-match --line-regexp --fixed-strings --file="$here/packages.sha256" "$work/sums" >&2; then
+  echo "rootfs.sh: image/packages.sha256 has no such lines; add them only if image/packages has just got these versions from Debian" >&2
+  exit 1
 fi
 
 # Packages are unpacked side by side, with /bin, /sbin and /lib in /usr as on an installed system.

@@ -1,22 +1,19 @@
 package provisioner
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
+	"github.com/topodisk/topodisk/explain/audit"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -27,175 +24,107 @@ const (
 	// volumeNameKey is the key of a listed volume's context that holds its CSI
 	// volume name.
 	volumeNameKey = "csi.alibabacloud.com/volume-name"
-	// visibilityDelay bounds the time after which ListVolumes shows a new volume.
-	visibilityDelay = 60 * time.Second
 )
-
-// Audit is the result of a comparison of disks, PersistentVolumes and journal.
-type Audit struct {
-	Cluster  string // whose disks were compared
-	Disks    int    // of the cluster
-	Volumes  int    // PersistentVolumes of the driver
-	Others   int    // disks of other clusters, or of none
-	Findings []Finding
-}
-
-// Finding is something without its counterpart.
-type Finding struct {
-	What  FindingKind
-	ID    string // of the disk, or the CSI volume name if the disk is unknown
-	About string // a description
-}
-
-// FindingKind says what has no counterpart.
-type FindingKind string
-
-// The kinds of findings. UnderWay needs no action: the provisioner repeats the request.
-const (
-	DiskWithoutVolume FindingKind = "disk without PersistentVolume"
-	VolumeWithoutDisk FindingKind = "PersistentVolume without disk"
-	UnderWay          FindingKind = "under way"
-)
-
-// Clean says whether no finding needs an action.
-func (a Audit) Clean() bool {
-	return !slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.What != UnderWay })
-}
 
 // RunAudit compares the driver's disks with the cluster's PersistentVolumes and the
 // journal, and changes nothing. If cluster is empty it is that of the PersistentVolumes'
-// disks. Config needs DriverName, Namespace, Timeout and DriverListsVolumes.
-func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, driver Driver, cluster string) (Audit, error) {
+// disks. If there are findings, pause is called, and they are confirmed; see audit.Run.
+// Config needs DriverName, Namespace, Timeout and DriverListsVolumes.
+func RunAudit(ctx context.Context, config Config, client kubernetes.Interface, driver Driver, cluster string,
+	pause func(ctx context.Context, found int) error,
+) (*audit.Report, error) {
 	if !config.DriverListsVolumes {
-		return Audit{}, fmt.Errorf("driver %s does not list volumes, so there is nothing to compare", config.DriverName)
+		return nil, fmt.Errorf("driver %s does not list volumes, so there is nothing to compare", config.DriverName)
 	}
-	before, err := volumesOfDriver(ctx, client, config.DriverName)
-	if err != nil {
-		return Audit{}, err
-	}
-	disks, err := listAll(ctx, driver, config.Timeout)
-	if err != nil {
-		return Audit{}, fmt.Errorf("ListVolumes: %w", err)
-	}
-	requests, unknown, err := readRequests(ctx, newStore(client, nil, config, func() {}))
-	if err == nil && unknown > 0 {
-		err = fmt.Errorf("%d of the journal's records are of another version of disk-provisioner; use that", unknown)
-	}
-	if err != nil {
-		return Audit{}, err
-	}
-	after, err := volumesOfDriver(ctx, client, config.DriverName)
-	if err != nil {
-		return Audit{}, err
-	}
-	return audit(auditInput{cluster: cluster, before: before, after: after, disks: disks, requests: requests, now: time.Now()})
+	source := auditSource{config: config, client: client, driver: driver, now: time.Now, requests: func(ctx context.Context) ([]*request.Request, error) {
+		requests, unknown, err := readRequests(ctx, newStore(client, nil, config, func() {}))
+		if err == nil && unknown > 0 {
+			err = fmt.Errorf("%d of the journal's records are of another version of disk-provisioner; use that", unknown)
+		}
+		return requests, err
+	}}
+	return audit.Run(ctx, source, audit.Options{Clusters: given(cluster)}, pause)
 }
 
-// auditInput is what an audit has read, in this order: the PersistentVolumes, the disks,
-// the journal, the PersistentVolumes again. So it includes what was made or deleted
-// meanwhile.
-type auditInput struct {
-	cluster       string
-	before, after []v1.PersistentVolume
-	disks         []*csi.ListVolumesResponse_Entry
-	requests      []*request.Request
-	now           time.Time
+// given returns the cluster's ID if there is one.
+func given(cluster string) []string {
+	if cluster == "" {
+		return nil
+	}
+	return []string{cluster}
 }
 
-// audit compares.
-func audit(e auditInput) (Audit, error) {
-	if len(e.disks) == 0 && len(e.before) > 0 {
-		return Audit{}, errors.New("the driver lists no disk, although there are PersistentVolumes: its credentials may not be allowed to list disks")
-	}
-	handles := map[string]bool{}
-	for _, pv := range slices.Concat(e.before, e.after) {
-		handles[pv.Spec.CSI.VolumeHandle] = true
-	}
-	cluster, err := e.clusterOf(handles)
+// auditSource reads disks by the driver's ListVolumes, and the cluster from the API server.
+type auditSource struct {
+	config   Config
+	client   kubernetes.Interface
+	driver   Driver
+	requests func(context.Context) ([]*request.Request, error)
+	now      func() time.Time
+}
+
+// Listing reads every page of the driver's volumes. CSI tells neither whose a snapshot is nor when a disk was detached last.
+func (s auditSource) Listing(ctx context.Context) (audit.Listing, error) {
+	entries, err := listAll(ctx, s.driver, s.config.Timeout)
 	if err != nil {
-		return Audit{}, err
+		return audit.Listing{}, fmt.Errorf("ListVolumes: %w", err)
 	}
-	a := Audit{Cluster: cluster, Volumes: len(e.after)}
-	underWay := map[string]bool{}
-	for _, o := range e.requests {
-		if slices.ContainsFunc(slices.Concat(e.before, e.after), func(pv v1.PersistentVolume) bool { return o.IsSavedAs(&pv) }) {
-			continue // it has ended, and the next write deletes it from the journal
-		}
-		underWay[o.Create.Name] = true
-		a.Findings = append(a.Findings, Finding{UnderWay, o.Create.Name, "for claim " + o.Claim.Namespace + "/" + o.Claim.Name})
+	l := audit.Listing{Unread: []audit.Unread{{
+		What: "snapshots and attachments", Reason: "the driver's ListVolumes doesn't have them; `kubectl topodisk audit` does",
+		Kinds: []audit.Kind{audit.SnapshotWithoutContent, audit.LeftoverCopy, audit.Archive, audit.UnwantedAttachment},
+	}}}
+	for _, entry := range entries {
+		l.Disks = append(l.Disks, diskOf(entry))
 	}
-	listed := map[string]bool{}
-	for _, entry := range e.disks {
-		id, about := entry.GetVolume().GetVolumeId(), entry.GetVolume().GetVolumeContext()
-		listed[id] = true
-		switch name := about[volumeNameKey]; {
-		case about[clusterKey] != cluster || name == "":
-			a.Others++
-			continue
-		case !handles[id] && !underWay[name]:
-			a.Findings = append(a.Findings, Finding{DiskWithoutVolume, id, describe(entry)})
-		}
-		a.Disks++
-	}
-	for _, pv := range e.before {
-		settled := e.now.Sub(pv.CreationTimestamp.Time) > visibilityDelay
-		if settled && !listed[pv.Spec.CSI.VolumeHandle] && slices.ContainsFunc(e.after, func(o v1.PersistentVolume) bool { return o.UID == pv.UID }) {
-			a.Findings = append(a.Findings, Finding{VolumeWithoutDisk, pv.Spec.CSI.VolumeHandle, describeVolume(pv)})
-		}
-	}
-	slices.SortFunc(a.Findings, func(x, y Finding) int { return cmp.Or(cmp.Compare(x.What, y.What), cmp.Compare(x.ID, y.ID)) })
-	return a, nil
+	return l, nil
 }
 
-// clusterOf returns the given cluster, or else that of the disks with these volume handles.
-func (e auditInput) clusterOf(handles map[string]bool) (string, error) {
-	if e.cluster != "" {
-		return e.cluster, nil
+// Cluster reads the journal, and then the PersistentVolumes.
+func (s auditSource) Cluster(ctx context.Context) (audit.Cluster, error) {
+	requests, err := s.requests(ctx)
+	if err != nil {
+		return audit.Cluster{}, err
 	}
-	var seen []string
-	for _, entry := range e.disks {
-		if cluster := entry.GetVolume().GetVolumeContext()[clusterKey]; handles[entry.GetVolume().GetVolumeId()] && cluster != "" && !slices.Contains(seen, cluster) {
-			seen = append(seen, cluster)
-		}
-	}
-	switch len(seen) {
-	case 0:
-		return "", errors.New("no disk of a PersistentVolume has a cluster ID; set --cluster-id to that of the driver")
-	case 1:
-		return seen[0], nil
-	}
-	slices.Sort(seen)
-	return "", fmt.Errorf("the PersistentVolumes' disks are of clusters %s; set --cluster-id to that of the driver", strings.Join(seen, ", "))
+	volumes, err := listVolumes(ctx, s.client)
+	return audit.Cluster{At: s.now(), Driver: s.config.DriverName, Requests: auditRequests(requests), Volumes: volumes}, err
 }
 
-// describe returns a disk's type, size, zones, name and nodes.
-func describe(entry *csi.ListVolumesResponse_Entry) string {
+func auditRequests(requests []*request.Request) []audit.Request {
+	var all []audit.Request
+	for _, r := range requests {
+		all = append(all, audit.Request{Name: r.Create.Name, Claim: r.Claim.Namespace + "/" + r.Claim.Name, ClaimUID: string(r.Claim.UID)})
+	}
+	return all
+}
+
+// diskOf returns what a listed volume says of its disk.
+func diskOf(entry *csi.ListVolumesResponse_Entry) audit.Disk {
 	volume := entry.GetVolume()
-	parts := []string{volume.GetVolumeContext()["type"], resource.NewQuantity(volume.GetCapacityBytes(), resource.BinarySI).String()}
+	about := volume.GetVolumeContext()
+	d := audit.Disk{
+		ID: volume.GetVolumeId(), Cluster: about[clusterKey], Name: about[volumeNameKey], Type: about["type"], Level: about["performanceLevel"],
+		GiB: volume.GetCapacityBytes() >> 30, Instances: entry.GetStatus().GetPublishedNodeIds(),
+	}
 	for _, term := range volume.GetAccessibleTopology() {
-		parts = append(parts, topology.ZoneOfTerm(term))
+		d.Zone = topology.ZoneOfTerm(term)
 	}
-	parts = append(parts, "made as "+volume.GetVolumeContext()[volumeNameKey])
-	if nodes := entry.GetStatus().GetPublishedNodeIds(); len(nodes) > 0 {
-		parts = append(parts, "attached to "+strings.Join(nodes, " and "))
-	}
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
+	return d
 }
 
-func describeVolume(pv v1.PersistentVolume) string {
-	about := fmt.Sprintf("PersistentVolume %s, %s", pv.Name, pv.Status.Phase)
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		about += ", claim " + ref.Namespace + "/" + ref.Name
-	}
-	return about
-}
-
-func volumesOfDriver(ctx context.Context, client kubernetes.Interface, driver string) ([]v1.PersistentVolume, error) {
-	list, err := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(pv v1.PersistentVolume) bool { return pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driver }), nil
+// listVolumes reads all PersistentVolumes page by page, and keeps of each what an audit needs.
+func listVolumes(ctx context.Context, client kubernetes.Interface) ([]v1.PersistentVolume, error) {
+	var volumes []v1.PersistentVolume
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.CoreV1().PersistentVolumes().List(ctx, o)
+	})
+	pages.PageBufferSize = 1
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		pv := *object.(*v1.PersistentVolume)
+		pv.ManagedFields, pv.Labels = nil, nil
+		volumes = append(volumes, pv)
+		return nil
+	})
+	return volumes, err
 }
 
 // listAll reads every page of the driver's volumes.
@@ -210,20 +139,7 @@ func listAll(ctx context.Context, driver Driver, timeout time.Duration) ([]*csi.
 		}
 		all = append(all, page.GetEntries()...)
 		if token = page.GetNextToken(); token == "" {
-			return all, nil
+			return slices.Clip(all), nil
 		}
 	}
-}
-
-// Print writes the audit as text.
-func (a Audit) Print(out io.Writer) error {
-	fmt.Fprintf(out, "cluster %s: %d disks, %d PersistentVolumes; %d disks are of other clusters or of none\n", a.Cluster, a.Disks, a.Volumes, a.Others)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, f := range a.Findings {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.What, f.ID, f.About)
-	}
-	if len(a.Findings) == 0 {
-		fmt.Fprintln(table, "every disk has its PersistentVolume, every PersistentVolume its disk, and nothing is under way")
-	}
-	return table.Flush()
 }

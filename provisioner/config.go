@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,18 +46,6 @@ type Config struct {
 	SnapshotSweep         time.Duration // how often snapshots are listed to find unneeded finalizers; 0 never
 
 	Self *v1.ObjectReference // the object of events about this process; nil for no events
-}
-
-var notInObjectName = regexp.MustCompile(`[^a-zA-Z0-9-]`)
-
-// ObjectName turns a driver's name into an object name, as csi-provisioner does for its
-// Lease.
-func ObjectName(driver string) string {
-	name := notInObjectName.ReplaceAllString(driver, "-")
-	if name[len(name)-1] == '-' {
-		name += "X"
-	}
-	return name
 }
 
 // Validate returns an error that names the first field that is missing or

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
+	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -114,7 +115,7 @@ func (c *conflicts) report(ctx context.Context, refused *request.Request) {
 	for _, pod := range pods {
 		for _, name := range pod.claims {
 			if pv := volumeOfClaim(c.claims, c.volumes, claim.Namespace, name); pv != nil {
-				facts.volumes[name] = boundVolume{name: pv.Name, zones: zonesOfVolume(pv)}
+				facts.volumes[name] = boundVolume{name: pv.Name, zones: topology.ZonesOfVolume(pv)}
 			}
 		}
 	}
@@ -149,26 +150,13 @@ func (c *conflicts) waitingPods(ctx context.Context, namespace string) ([]podCla
 	}
 	var pods []podClaims
 	for i := range list.Items {
-		if claims := claimsOfPod(&list.Items[i]); len(claims) > 1 {
+		if claims := podclaims.Names(&list.Items[i]); len(claims) > 1 {
 			pods = append(pods, podClaims{pod: list.Items[i].Name, claims: claims})
 		}
 	}
 	maps.DeleteFunc(c.lists, func(_ string, known podList) bool { return c.now().Sub(known.at) >= podListTTL })
 	c.lists[namespace] = podList{pods, c.now()}
 	return pods, nil
-}
-
-func claimsOfPod(pod *v1.Pod) []string {
-	var names []string
-	for _, volume := range pod.Spec.Volumes {
-		switch {
-		case volume.PersistentVolumeClaim != nil:
-			names = append(names, volume.PersistentVolumeClaim.ClaimName)
-		case volume.Ephemeral != nil:
-			names = append(names, pod.Name+"-"+volume.Name)
-		}
-	}
-	return names
 }
 
 // volumeOfClaim returns the PersistentVolume that a claim is bound to, nil for none.
@@ -182,21 +170,4 @@ func volumeOfClaim(claims, volumes cache.Store, namespace, name string) *v1.Pers
 		return nil
 	}
 	return pv.(*v1.PersistentVolume)
-}
-
-// zonesOfVolume returns the zones of the volume's node affinity.
-func zonesOfVolume(pv *v1.PersistentVolume) []string {
-	var zones []string
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return nil
-	}
-	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, e := range term.MatchExpressions {
-			if e.Key == topology.WellKnownZoneKey || e.Key == topology.ZoneKey {
-				zones = append(zones, e.Values...)
-			}
-		}
-	}
-	slices.Sort(zones)
-	return slices.Compact(zones)
 }

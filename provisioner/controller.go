@@ -207,7 +207,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	parts.Go(func() { c.p.protection.Run(ctx) })
 	parts.Go(func() { c.wakeOnReturn(ctx) })
 	if c.p.config.DriverListsVolumes {
-		parts.Go(func() { newOrphans(c.p).run(ctx) })
+		parts.Go(func() { newAudits(c.p).run(ctx) })
 	}
 	switch {
 	case c.capacity != nil:

@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // rejectingStore notes which requests are taken back.
@@ -98,7 +99,7 @@ func records(t *testing.T, objects ...runtime.Object) *Records {
 	t.Helper()
 	record, err := requestFor(t, 1).Encode()
 	must(t, err)
-	name := journalPrefix + ObjectName(driverName) + "-0"
+	name := request.JournalName(driverName) + "-0"
 	shard := &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
 		Data:       map[string]string{"uid-1": string(record), "uid-2": `{"format":2}`},

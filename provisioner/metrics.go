@@ -30,7 +30,7 @@ type metrics struct {
 	savedSeconds *prometheus.HistogramVec
 
 	recoveryFailures *prometheus.CounterVec
-	orphans          prometheus.Gauge
+	auditFindings    *prometheus.GaugeVec
 
 	upstream lib6.Metrics // under the library's names
 }
@@ -66,10 +66,10 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 			Name: "topodisk_provisioner_recovery_failures_total",
 			Help: "Failed attempts of a new leader to read its caches or the journal before it provisions or deletes, by what could not be read.",
 		}, []string{"step"}),
-		orphans: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "topodisk_provisioner_orphan_disks",
-			Help: "Disks of the cluster without a PersistentVolume or a claim, as of the leader's last hourly audit.",
-		}),
+		auditFindings: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "topodisk_provisioner_audit_findings",
+			Help: "Disks and PersistentVolumes without their counterpart, by finding, as of the leader's last hourly audit.",
+		}, []string{"finding"}),
 		savedSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "topodisk_provisioner_provision_duration_seconds",
 			Help:    "Time from the creation of a claim until its PersistentVolume is saved, by data source of the volume.",
@@ -85,7 +85,7 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 	registry.MustRegister(
 		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal, m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
 		m.upstream.PersistentVolumeDeleteTotal, m.upstream.PersistentVolumeDeleteFailedTotal, m.upstream.PersistentVolumeDeleteDurationSeconds)
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures, m.orphans,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures, m.auditFindings,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",

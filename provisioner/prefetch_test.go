@@ -51,9 +51,12 @@ func TestARequestIsPrefetchedIfTheCachesKnowAll(t *testing.T) {
 		"it is another's":          {claim: func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other" }},
 		"its class is another's":   {class: func(c *storagev1.StorageClass) { c.Provisioner = "other" }},
 		"its class is unknown":     {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("none") }},
-		"it has no class":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }},
-		"it has a volume":          {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }},
-		"it is being deleted":      {claim: func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
+		"an annotation names its class": {claim: func(c *v1.PersistentVolumeClaim) {
+			c.Annotations[v1.BetaStorageClassAnnotation], c.Spec.StorageClassName = *c.Spec.StorageClassName, nil
+		}, prefetched: true},
+		"it has no class":     {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }},
+		"it has a volume":     {claim: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-1" }},
+		"it is being deleted": {claim: func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
 		"it is filled from a snapshot": {claim: func(c *v1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "nightly"}
 		}},

@@ -20,12 +20,8 @@ import (
 
 // newStore returns the journal of the driver's provisioner.
 func newStore(client kubernetes.Interface, metadata metadata.Interface, config Config, commits func()) *journal.Store {
-	return journal.New(client, metadata, config.Namespace, journalPrefix+ObjectName(config.DriverName), commits)
+	return journal.New(client, metadata, config.Namespace, request.JournalName(config.DriverName), commits)
 }
-
-// journalPrefix begins the names of the journal's ConfigMaps; the driver's name
-// and a number follow.
-const journalPrefix = "topodisk-journal-"
 
 // recoverAttempts recovers the requests of the journal.
 func (c *Controller) recoverAttempts(ctx context.Context) error {

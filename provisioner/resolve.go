@@ -185,7 +185,7 @@ func (r *resolver) prefetch(ctx context.Context, claim *v1.PersistentVolumeClaim
 // prefetchClass returns the claim's class if this driver makes its volume, now or once
 // Kubernetes has assigned it, and the caches show all that its request depends on.
 func (r *resolver) prefetchClass(claim *v1.PersistentVolumeClaim) *storagev1.StorageClass {
-	if by := request.ProvisionerOf(claim); by != "" && by != r.config.DriverName || claim.Spec.StorageClassName == nil {
+	if by := request.ProvisionerOf(claim); by != "" && by != r.config.DriverName {
 		return nil
 	}
 	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || request.DataSource(claim) != nil || request.AttributesClass(claim) != nil {

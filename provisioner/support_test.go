@@ -162,7 +162,9 @@ type bench struct {
 // means, or attempt.Unchanged if there was none; the error is that of the attempt.
 func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) (*v1.PersistentVolume, attempt.Outcome, error) {
 	class, claim = class.DeepCopy(), claim.DeepCopy()
-	claim.Spec.StorageClassName = &class.Name
+	if request.ClassName(claim) != class.Name {
+		claim.Spec.StorageClassName = &class.Name
+	}
 	delete(claim.Annotations, request.AnnSelectedNode)
 	if node == "" {
 		class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)

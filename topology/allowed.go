@@ -70,7 +70,7 @@ func readTerm(t corev1.TopologySelectorTerm, path *field.Path) (allowedTerm, err
 			return allowedTerm{}, field.Invalid(path.Index(i).Child("key"), cond.key, "a term may name each key once; put all its values into one expression")
 		}
 		seen[cond.key] = true
-		if isZoneKey(cond.key) {
+		if IsZoneKey(cond.key) {
 			if err := read.limitZones(cond, path); err != nil {
 				return allowedTerm{}, err
 			}

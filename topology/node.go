@@ -73,9 +73,9 @@ func (n *node) ready() bool {
 // the region may be missing beside a zone.
 func (n *node) project(keys []string) (term, bool) {
 	segments := make([]segment, 0, len(keys)+1)
-	zoned := slices.ContainsFunc(keys, isZoneKey)
+	zoned := slices.ContainsFunc(keys, IsZoneKey)
 	for _, k := range keys {
-		if isZoneKey(k) {
+		if IsZoneKey(k) {
 			continue
 		}
 		v := n.labels[k]
@@ -119,7 +119,7 @@ func (n *node) zoneSegments(keys []string) []segment {
 // carries reports whether the node lies within the term.
 func (n *node) carries(t term) bool {
 	for _, s := range t.segments {
-		if isZoneKey(s.key) {
+		if IsZoneKey(s.key) {
 			if s.value != n.zone {
 				return false
 			}

@@ -73,9 +73,13 @@ func splitOrdinal(claim string) (base string, ordinal uint32) {
 
 // ZoneOfTerm returns the zone that a term of a requirement names, empty if it
 // names none.
-func ZoneOfTerm(term *csi.Topology) string {
-	if zone := term.GetSegments()[WellKnownZoneKey]; zone != "" {
+func ZoneOfTerm(term *csi.Topology) string { return ZoneOfLabels(term.GetSegments()) }
+
+// ZoneOfLabels returns the zone that a Node's labels name, empty if they name
+// none. Kubernetes' own key wins over the driver's, if they disagree.
+func ZoneOfLabels(labels map[string]string) string {
+	if zone := labels[WellKnownZoneKey]; zone != "" {
 		return zone
 	}
-	return term.GetSegments()[ZoneKey]
+	return labels[ZoneKey]
 }

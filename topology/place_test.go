@@ -46,3 +46,21 @@ func TestAClaimWithoutANameIsNotPlacedAtRandom(t *testing.T) {
 		checkAnswer(t, x, Question{Immediate: true}, answer{requisite: "zone=a | zone=b | zone=c", preferred: "zone=b | zone=c | zone=a"})
 	}
 }
+
+func TestZoneOfLabels(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"no labels":            {nil, ""},
+		"other labels":         {map[string]string{RegionKey: "r"}, ""},
+		"the well-known key":   {map[string]string{WellKnownZoneKey: "a"}, "a"},
+		"the driver's own key": {map[string]string{ZoneKey: "a"}, "a"},
+		"an empty one":         {map[string]string{WellKnownZoneKey: "", ZoneKey: "a"}, "a"},
+		"both, which disagree": {map[string]string{WellKnownZoneKey: "a", ZoneKey: "b"}, "a"},
+	} {
+		if got := ZoneOfLabels(test.labels); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}

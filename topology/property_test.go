@@ -201,7 +201,7 @@ func (f fact) carries(t *csi.Topology) bool {
 // liesIn is carries, but for the zone, which the node may spell in either key.
 func (f fact) liesIn(t *csi.Topology) bool {
 	for k, v := range t.GetSegments() {
-		if isZoneKey(k) && f.zone() != v || !isZoneKey(k) && f.labels[k] != v {
+		if IsZoneKey(k) && f.zone() != v || !IsZoneKey(k) && f.labels[k] != v {
 			return false
 		}
 	}
@@ -223,7 +223,7 @@ func (f fact) admittedBy(allowed []corev1.TopologySelectorTerm) bool {
 	return len(allowed) == 0 || slices.ContainsFunc(allowed, func(t corev1.TopologySelectorTerm) bool {
 		return len(t.MatchLabelExpressions) > 0 && !slices.ContainsFunc(t.MatchLabelExpressions, func(e corev1.TopologySelectorLabelRequirement) bool {
 			value := f.labels[e.Key]
-			if isZoneKey(e.Key) {
+			if IsZoneKey(e.Key) {
 				value = f.zone()
 			}
 			return !slices.Contains(e.Values, value)

@@ -37,13 +37,13 @@ func meaningOf(segments []segment) []segment {
 	meaning := make([]segment, 0, len(segments))
 	zone := ""
 	for _, s := range segments {
-		if isZoneKey(s.key) {
+		if IsZoneKey(s.key) {
 			zone = s.value
 		}
 	}
 	for _, s := range segments {
 		switch {
-		case isZoneKey(s.key), s.key == RegionKey && zone != "":
+		case IsZoneKey(s.key), s.key == RegionKey && zone != "":
 		default:
 			meaning = append(meaning, s)
 		}
@@ -72,7 +72,8 @@ func sortByKey(segments []segment) {
 	slices.SortFunc(segments, func(a, b segment) int { return strings.Compare(a.key, b.key) })
 }
 
-func isZoneKey(key string) bool { return key == ZoneKey || key == WellKnownZoneKey }
+// IsZoneKey says whether a label of the key names a zone: ZoneKey and WellKnownZoneKey do.
+func IsZoneKey(key string) bool { return key == ZoneKey || key == WellKnownZoneKey }
 
 func (t term) has(key string) bool {
 	return slices.ContainsFunc(t.segments, func(s segment) bool { return s.key == key })

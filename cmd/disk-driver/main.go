@@ -53,17 +53,7 @@ func (s signed) Check(ctx context.Context) error {
 	return nil
 }
 
-// commands are what the program does besides serving.
-func commands() []cli.Command {
-	return []cli.Command{
-		{Name: "check", Summary: "print the classes and volumes of a cluster that disk-driver would refuse", Run: mainOfCheck},
-	}
-}
-
 func main() {
-	if command, args, ok := cli.Find(commands(), os.Args[1:]); ok {
-		os.Exit(command.Run(args))
-	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

@@ -64,7 +64,7 @@ type options struct {
 func parse(args []string, help io.Writer) (*options, error) {
 	o := &options{}
 	flags := pflag.NewFlagSet("disk-driver", pflag.ContinueOnError)
-	cli.SetUsage(flags, help, "disk-driver is the CSI plugin for Alibaba Cloud ECS disks.", commands()...)
+	cli.SetUsage(flags, help, "disk-driver is the CSI plugin for Alibaba Cloud ECS disks.")
 	flags.SortFlags = false
 	flags.StringVar(&o.mode, "mode", "controller", "what to serve: controller (CSI Controller, the cloud's side), node (CSI Node, on every node), or all (both in one process)")
 	flags.StringVar(&o.endpoint, "endpoint", "", "unix socket to serve CSI on, such as unix:///csi/csi.sock (required)")
@@ -93,7 +93,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and end")
 	o.log.AddFlags(flags)
 
-	if err := cli.Parse(flags, args, commands()...); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return nil, err
 	}
 	if o.showVersion {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
+	"github.com/topodisk/topodisk/explain/audit"
 	"github.com/topodisk/topodisk/provisioner"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -32,7 +33,7 @@ const (
 func mainOfAudit(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	found, err := audit(ctx, args, os.Stdout, os.Stderr)
+	found, err := runAudit(ctx, args, os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, errHelp):
 		return auditClean
@@ -52,6 +53,7 @@ type auditOptions struct {
 	namespace  string
 	clusterID  string
 	timeout    time.Duration
+	confirm    time.Duration
 	cluster    cli.Cluster
 	log        cli.Log
 }
@@ -66,6 +68,7 @@ func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
 	f.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the journal; the Pod's own if empty")
 	f.StringVar(&o.clusterID, "cluster-id", "", "whose disks are compared: what the driver's flag of that name says; empty takes the cluster of the disks that PersistentVolumes stand for")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "of each call to the CSI driver")
+	f.DurationVar(&o.confirm, "confirm-after", audit.Lag, "what is found is read again after this time, so that nothing is named that is being made or deleted")
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)
 	if err := cli.Parse(f, args); err != nil {
@@ -81,34 +84,45 @@ func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
 		return nil, errors.New("--cluster-id is empty; it is what the driver's flag of that name says")
 	case o.timeout <= 0:
 		return nil, fmt.Errorf("--timeout=%s; it must be positive", o.timeout)
+	case o.confirm < audit.Lag:
+		return nil, fmt.Errorf("--confirm-after=%s; it must be %s or more, for reads of ECS may lag by that", o.confirm, audit.Lag)
 	}
 	return o, o.log.Validate()
 }
 
-func audit(ctx context.Context, args []string, out, help io.Writer) (provisioner.Audit, error) {
-	o, err := parseAudit(args, help)
+// runAudit reads, compares and prints. It says on diagnostics why it takes a while.
+func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (*audit.Report, error) {
+	o, err := parseAudit(args, diagnostics)
 	if err != nil {
-		return provisioner.Audit{}, err
+		return nil, err
 	}
 	o.log.Start(os.Stderr)
 	config, err := o.cluster.RESTConfig()
 	if err != nil {
-		return provisioner.Audit{}, err
+		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return provisioner.Audit{}, fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
+		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
 	driver, err := csiconn.Connect(ctx, o.csiAddress, o.driverName, o.timeout, csimetrics.NewCSIMetricsManagerForSidecar(""), csiconn.Always)
 	if err != nil {
-		return provisioner.Audit{}, err
+		return nil, err
 	}
 	defer func() { _ = driver.Close() }()
 	found, err := provisioner.RunAudit(ctx, provisioner.Config{
 		Options: request.Options{DriverName: driver.Name()}, Namespace: o.namespace, Timeout: o.timeout, DriverListsVolumes: driver.Can().ListVolumes,
-	}, client, driver, o.clusterID)
+	}, client, driver, o.clusterID, func(ctx context.Context, found int) error {
+		_, _ = fmt.Fprintf(diagnostics, "%d found; they are read again in %s, so that nothing is named that is being made or deleted\n", found, o.confirm)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(o.confirm):
+			return nil
+		}
+	})
 	if err != nil {
-		return found, err
+		return nil, err
 	}
-	return found, found.Print(out)
+	return found, found.Print(out, time.Now())
 }

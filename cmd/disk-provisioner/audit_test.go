@@ -18,6 +18,7 @@ func TestAnAuditHasFlagsOfItsOwn(t *testing.T) {
 		"--cluster-id=":        "--cluster-id is empty",
 		"--csi-address=":       "--csi-address is empty",
 		"--timeout=0s":         "--timeout=0s; it must be positive",
+		"--confirm-after=9s":   "--confirm-after=9s; it must be 1m0s or more",
 		"--worker-threads=3":   "unknown flag: --worker-threads",
 		"--logging-format=xml": "allowed are text and json",
 		"now":                  `argument "now"`,

@@ -26,6 +26,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner"
 	"github.com/topodisk/topodisk/provisioner/capacity"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // version is stamped by the linker.
@@ -101,7 +102,7 @@ func run(ctx context.Context, o *options) error {
 	o.config.DriverTellsCapacity, o.config.DriverListsVolumes = can.GetCapacity, can.ListVolumes
 	o.config.SingleNodeMultiWriter = can.SingleNodeMultiWriter
 	o.config.DriverRestores, o.config.DriverClones, o.config.DriverModifies = can.Snapshots, can.Clone, can.Modify
-	lease.Name = provisioner.ObjectName(driver.Name())
+	lease.Name = request.ObjectName(driver.Name())
 	o.config.Self = lease.Reference()
 	if pod := os.Getenv("POD_NAME"); pod != "" {
 		o.config.Self = provisioner.PodReference(podNamespace(), pod, os.Getenv("POD_UID"))

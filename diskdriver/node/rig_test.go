@@ -153,6 +153,21 @@ func (m *medium) write(at int64, content []byte) {
 	}
 }
 
+// invert changes every bit of one byte, whatever it was: a checksum may have any value.
+func (m *medium) invert(at int64) {
+	m.rig.t.Helper()
+	f, err := os.Open(m.loop)
+	if err != nil {
+		m.rig.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	content := make([]byte, 1)
+	if _, err := f.ReadAt(content, at); err != nil {
+		m.rig.t.Fatal(err)
+	}
+	m.write(at, []byte{^content[0]})
+}
+
 // scramble fills what is looked at with random bytes.
 func (m *medium) scramble() {
 	for _, at := range offsets(m.size) {

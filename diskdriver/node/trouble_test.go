@@ -96,7 +96,7 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 			r := newRig(t)
 			m := r.insert("s1", 1)
 			r.sh("mkfs."+row.system, "-q", m.loop)
-			m.write(row.offset, []byte{0x5a})
+			m.invert(row.offset)
 			before := m.sum()
 			r.refused(r.stage(r.volume(m, as(row.system))), disk.Blocked, row.want)
 			if m.sum() != before {

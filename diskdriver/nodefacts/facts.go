@@ -15,10 +15,6 @@ import (
 // Annotation is the annotation of a Node that holds its Facts, as JSON.
 const Annotation = "topodisk.io/ecs-facts"
 
-// instanceLabel names a node's instance where the cloud provider's controller
-// doesn't run, which fills in spec.providerID.
-const instanceLabel = "alibabacloud.com/ecs-instance-id"
-
 // available is the value of a label disk.NodeTypeLabel + category.
 const available = "available"
 
@@ -87,23 +83,13 @@ func (f Facts) updated(id disk.InstanceID, boot string, now disk.Instance) Facts
 	return f
 }
 
-var (
-	instanceForm   = regexp.MustCompile(`^i-[A-Za-z0-9]+$`)
-	providerIDForm = regexp.MustCompile(`^(?:alicloud://)?([a-z0-9-]+)[./](i-[A-Za-z0-9]+)$`)
-	categoryForm   = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,50}[a-z0-9])?$`) // fits into a label's name
-)
+// categoryForm is what fits into a label's name.
+var categoryForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,50}[a-z0-9])?$`)
 
 // identify returns the ECS instance that a Node stands for, and its region if
-// the Node says so; empty if it stands for none. A provider ID is
-// <region>.<instance>, perhaps with alicloud:// before it.
+// the Node says so; empty if it stands for none.
 func identify(node *corev1.Node) (id disk.InstanceID, region string) {
-	if m := providerIDForm.FindStringSubmatch(node.Spec.ProviderID); m != nil {
-		return disk.InstanceID(m[2]), m[1]
-	}
-	if label := node.Labels[instanceLabel]; node.Spec.ProviderID == "" && instanceForm.MatchString(label) {
-		return disk.InstanceID(label), ""
-	}
-	return "", ""
+	return disk.InstanceOfNode(node.Spec.ProviderID, node.Labels[disk.InstanceLabel])
 }
 
 // trim drops what isn't looked at here before a Node enters the cache.
@@ -121,7 +107,7 @@ func trim(object any) (any, error) {
 	}
 	kept.Labels = make(map[string]string)
 	for key, value := range node.Labels {
-		if key == instanceLabel || strings.HasPrefix(key, disk.NodeTypeLabel) {
+		if key == disk.InstanceLabel || strings.HasPrefix(key, disk.NodeTypeLabel) {
 			kept.Labels[key] = value
 		}
 	}

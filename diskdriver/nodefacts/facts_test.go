@@ -29,7 +29,7 @@ func TestANodeNamesItsInstance(t *testing.T) {
 		{"cn-hangzhou.i-", "", "", ""},
 	} {
 		node := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: test.provider}}
-		node.Labels = map[string]string{instanceLabel: test.label}
+		node.Labels = map[string]string{disk.InstanceLabel: test.label}
 		if id, region := identify(node); string(id) != test.id || region != test.region {
 			t.Errorf("%q, label %q: got %q of %q, want %q of %q", test.provider, test.label, id, region, test.id, test.region)
 		}
@@ -150,7 +150,7 @@ func TestTheCacheKeepsWhatIsReadHere(t *testing.T) {
 	node := annotated(`{"instance":"i-1"}`)
 	node.ResourceVersion = "7"
 	node.Annotations["else"] = "x"
-	node.Labels = map[string]string{disk.NodeTypeLabel + "cloud_auto": available, instanceLabel: "i-1", "else": "x"}
+	node.Labels = map[string]string{disk.NodeTypeLabel + "cloud_auto": available, disk.InstanceLabel: "i-1", "else": "x"}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"large"}}}
 	object, err := trim(node)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestTheCacheKeepsWhatIsReadHere(t *testing.T) {
 	}
 	want := annotated(`{"instance":"i-1"}`)
 	want.ResourceVersion = "7"
-	want.Labels = map[string]string{disk.NodeTypeLabel + "cloud_auto": available, instanceLabel: "i-1"}
+	want.Labels = map[string]string{disk.NodeTypeLabel + "cloud_auto": available, disk.InstanceLabel: "i-1"}
 	if diff := cmp.Diff(want, object); diff != "" {
 		t.Errorf("cached (-want +got):\n%s", diff)
 	}

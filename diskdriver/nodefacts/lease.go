@@ -21,8 +21,8 @@ const (
 
 var notInName = regexp.MustCompile(`[^a-z0-9-]`)
 
-// leaseName is the name of the Lease of a CSI driver's node facts.
-func leaseName(driver string) string {
+// LeaseName is the name of the Lease of a CSI driver's node facts.
+func LeaseName(driver string) string {
 	return "topodisk-node-facts-" + notInName.ReplaceAllString(strings.ToLower(driver), "-")
 }
 
@@ -33,7 +33,7 @@ func leaseName(driver string) string {
 func (p *Publisher) lead(ctx context.Context, work func(context.Context)) {
 	for ctx.Err() == nil {
 		lease := &leader.Lease{
-			Namespace: p.config.Namespace, Name: leaseName(p.config.Driver),
+			Namespace: p.config.Namespace, Name: LeaseName(p.config.Driver),
 			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		}
 		ended := make(chan struct{})

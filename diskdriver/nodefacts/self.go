@@ -53,7 +53,7 @@ func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 	}
 	id, region := identify(node)
 	if id == "" {
-		return disk.Node{}, disk.Errorf(disk.Blocked, "Node %s names no ECS instance: spec.providerID is %q; allowed is <region>.<instance ID>, or without a provider ID the label %s", s.name, node.Spec.ProviderID, instanceLabel)
+		return disk.Node{}, disk.Errorf(disk.Blocked, "Node %s names no ECS instance: spec.providerID is %q; allowed is <region>.<instance ID>, or without a provider ID the label %s", s.name, node.Spec.ProviderID, disk.InstanceLabel)
 	}
 	facts, known := Of(node)
 	if !known || facts.DataDisks == 0 && s.limits.Volumes == 0 {

@@ -100,11 +100,14 @@ func truths(of bool) []string {
 	return all
 }
 
+// secretNames are the names that any of Kubernetes' sidecars takes for references to Secrets.
+const secretNames = "^csi[.]storage[.]k8s[.]io/([a-z-]+-)?secret-(name|namespace)$"
+
 // unknownRule refuses every name that is in no row, but for those that
 // provisioners take for themselves.
 func unknownRule[P any](table keyTable[P]) admissionRule {
 	var names []string
-	known := "k.startsWith('topodisk.io/') || k.matches('^csi[.]storage[.]k8s[.]io/([a-z-]+-)?secret-(name|namespace)$')"
+	known := "k.startsWith('topodisk.io/') || k.matches('" + secretNames + "')"
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		if strings.HasSuffix(name, "/") {
 			known += " || k.startsWith('" + name + "')"
@@ -135,24 +138,25 @@ func rulesOf[P any](table keyTable[P]) []admissionRule {
 				Expression: value + " == '' || " + strings.ReplaceAll(good, "VALUE", value), Message: "parameter " + name + ": " + allowed, Refuses: map[string]string{name: wrong},
 			})
 		}
-		types, levels := slices.Sorted(slices.Values(strings.Split(disk.List(disk.Categories()), ", "))), []string{"PL0", "PL1", "PL2", "PL3"}
+		words, _ := choiceOf(k.use)
+		types := strings.Join(words.Words, ", ")
 		switch {
 		case k.barred != "":
 			rules = append(rules, admissionRule{Expression: value + " == ''", Message: "parameter " + name + " is not supported: " + k.barred, Refuses: map[string]string{name: "x"}})
 		case strings.HasPrefix(k.values, yesNo):
-			add("VALUE.lowerAscii() in "+cel(append(truths(true), truths(false)...)), "perhaps", "allowed are true, yes, 1, enabled and false, no, 0, disabled")
+			add(words.cel(), "perhaps", "allowed are true, yes, 1, enabled and false, no, 0, disabled")
 		case k.values == someTypes:
-			add("VALUE == 'available' || VALUE.split(',').all(word, word.trim() in "+cel(types)+")", "cloud_essd,cloud_esd", "allowed are available, or of "+strings.Join(types, ", ")+" as many as you like, separated by commas")
-		case k.values == "one type of the table below":
-			add("VALUE in "+cel(types), "cloud_esd", "allowed is one of "+strings.Join(types, ", "))
-		case k.values == "`PL0` to `PL3`, separated by commas":
-			add("VALUE.split(',').all(word, word.trim() in "+cel(levels)+")", "PL1,PL7", "allowed are PL0, PL1, PL2 and PL3, separated by commas")
-		case k.values == "one of `PL0` to `PL3`":
-			add("VALUE in "+cel(levels), "PL7", "allowed is one of PL0, PL1, PL2 and PL3")
+			add(words.cel(), "cloud_essd,cloud_esd", "allowed are available, or of "+types+" as many as you like, separated by commas")
+		case k.values == oneType:
+			add(words.cel(), "cloud_esd", "allowed is one of "+types)
+		case k.values == someLevels:
+			add(words.cel(), "PL1,PL7", "allowed are PL0, PL1, PL2 and PL3, separated by commas")
+		case k.values == oneLevel:
+			add(words.cel(), "PL7", "allowed is one of PL0, PL1, PL2 and PL3")
 		case k.values == strings.Join(disk.Filesystems(), ", "):
-			add("VALUE in "+cel(disk.Filesystems()), "ntfs", "allowed are "+k.values)
+			add(words.cel(), "ntfs", "allowed are "+k.values)
 		case k.values == strings.Join(disk.AllXFSFeatures(), ", "):
-			add("VALUE in "+cel(disk.AllXFSFeatures()), "lts_2.6", "allowed are "+k.values)
+			add(words.cel(), "lts_2.6", "allowed are "+k.values)
 		case k.values == iopsRange:
 			add("VALUE.matches('^[+]?[0-9]{1,18}$')", "-1", "allowed is a whole number from 0")
 		case k.values == "zones, separated by commas":

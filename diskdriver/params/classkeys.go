@@ -15,7 +15,12 @@ const SnapshotParameter = "csi.alibabacloud.com/disk-snapshot-id"
 const (
 	iopsRange = "a whole number from 0 to 50000; from 4 GiB, and with those of the size at most 1000 a GiB"
 	someTypes = "types of the table below, separated by commas; or `available`"
-	tagRules  = "key and value of at most 128 characters; neither begins with `acs:` or holds `http://` or `https://`, the key doesn't begin with `aliyun`; not the driver's own tags"
+	oneType   = "one type of the table below"
+
+	someLevels = "`PL0` to `PL3`, separated by commas"
+	oneLevel   = "one of `PL0` to `PL3`"
+
+	tagRules = "key and value of at most 128 characters; neither begins with `acs:` or holds `http://` or `https://`, the key doesn't begin with `aliyun`; not the driver's own tags"
 
 	noCache = "the driver keeps no cache on a node's disks; choose a faster disk type"
 	noLimit = "the driver doesn't limit I/O; choose a disk type and level with the limit that you want"
@@ -35,7 +40,7 @@ var classKeys = keyTable[Class]{
 	"performanceLevel": {
 		set: (*Class).setLevels, use: use{
 			means:  "Levels of `cloud_essd`, tried in this order; other types pass it over.",
-			values: "`PL0` to `PL3`, separated by commas", without: "`PL1`, which ECS fills in", rule: "CreateDisk, PerformanceLevel",
+			values: someLevels, without: "`PL1`, which ECS fills in", rule: "CreateDisk, PerformanceLevel",
 		},
 	},
 	"zoneId": {

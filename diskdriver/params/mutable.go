@@ -20,13 +20,13 @@ var mutableKeys = keyTable[change]{
 	"type": {
 		set: (*change).setCategory, use: use{
 			means:  "The disk type. ECS says which type leads to which, and how long it has to be kept before the next change. A disk can't change between regional and zonal; one with `multiAttach` keeps its type.",
-			values: "one type of the table below", without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
+			values: oneType, without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
 		},
 	},
 	"performanceLevel": {
 		set: (*change).setLevel, use: use{
 			means:  "The level of a `cloud_essd`.",
-			values: "one of `PL0` to `PL3`", without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
+			values: oneLevel, without: asItIs + "; PL1 for a disk that becomes a `cloud_essd`", rule: "ModifyDiskSpec, PerformanceLevel",
 		},
 	},
 	"provisionedIops": {

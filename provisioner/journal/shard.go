@@ -127,7 +127,8 @@ func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) er
 // send writes the entries whole, or what differs from the version that the shard
 // has, whichever is shorter, and returns the new version. The API server refuses
 // it if the ConfigMap has another version by now. Managed fields, which list every
-// entry once more, are not kept: server-side apply is not used.
+// entry once more, are not kept, for server-side apply is not used: the API server
+// notes those of a creation all the same, and the next write drops them.
 func (s *Store) send(ctx context.Context, h *shard, entries map[string]string, d difference) (version string, err error) {
 	if h.version != "" && d.bytes < d.whole {
 		version, err = s.patch(ctx, h, d)

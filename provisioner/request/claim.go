@@ -2,7 +2,6 @@ package request
 
 import (
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -27,13 +26,8 @@ func IsOurs(claim *v1.PersistentVolumeClaim, driver string) bool {
 	return ProvisionerOf(claim) == driver && claim.Spec.VolumeName == ""
 }
 
-// IsPendingOf says whether the claim is for this driver and waits for a volume of the class.
-func IsPendingOf(claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass, driver string) bool {
-	return IsOurs(claim, driver) && claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == class.Name
-}
-
 // ClassName returns the name of the claim's class, nothing for none. An old claim
-// names it by annotation.
+// names it by annotation, which takes precedence, as in Kubernetes.
 func ClassName(claim *v1.PersistentVolumeClaim) string {
 	if name, ok := claim.Annotations[v1.BetaStorageClassAnnotation]; ok {
 		return name

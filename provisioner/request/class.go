@@ -67,15 +67,20 @@ func (o Options) ClassSettings(class *storagev1.StorageClass) (ClassSettings, er
 	return s, nil
 }
 
-// ownKeys lists the parameters that the provisioner consumes.
-func ownKeys() []string {
+// Consumed lists the parameters of a class that the provisioner takes for itself, under every name.
+func Consumed() []string {
 	keys := []string{strictTopologyKey, fsTypeKey}
 	for _, k := range allSecretKeys() {
-		if strings.HasPrefix(k.name, reservedPrefix) {
-			keys = append(keys, k.name, k.namespace)
-		}
+		keys = append(keys, k.name, k.namespace)
 	}
 	return keys
+}
+
+// ownKeys lists those of them whose prefix is the provisioner's.
+func ownKeys() []string {
+	return slices.DeleteFunc(Consumed(), func(key string) bool {
+		return !strings.HasPrefix(key, reservedPrefix) && !strings.HasPrefix(key, ownPrefix)
+	})
 }
 
 func (o Options) addMetadata(parameters map[string]string, claim *v1.PersistentVolumeClaim, volumeName string) {

@@ -304,6 +304,30 @@ func TestIsOurs(t *testing.T) {
 	}
 }
 
+func TestClassName(t *testing.T) {
+	type annotations = map[string]string
+	tests := map[string]struct {
+		annotations annotations
+		class       *string
+		want        string
+	}{
+		"none":                         {nil, nil, ""},
+		"named":                        {nil, ptr.To("essd"), "essd"},
+		"explicitly none":              {nil, ptr.To(""), ""},
+		"annotated":                    {annotations{v1.BetaStorageClassAnnotation: "essd"}, nil, "essd"},
+		"the annotation wins":          {annotations{v1.BetaStorageClassAnnotation: "essd"}, ptr.To("ssd"), "essd"},
+		"an empty annotation wins too": {annotations{v1.BetaStorageClassAnnotation: ""}, ptr.To("ssd"), ""},
+	}
+	for name, test := range tests {
+		claim := testClaim(func(c *v1.PersistentVolumeClaim) {
+			c.Annotations, c.Spec.StorageClassName = test.annotations, test.class
+		})
+		if got := ClassName(claim); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestOptionsValidateNamesTheField(t *testing.T) {
 	if err := testOptions().Validate(); err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func zonesOf(terms []*csi.Topology) []string {
 	var zones []string
 	for _, term := range terms {
 		for key := range term.GetSegments() {
-			if key != topology.WellKnownZoneKey && key != topology.ZoneKey && key != topology.RegionKey {
+			if !topology.IsZoneKey(key) && key != topology.RegionKey {
 				return nil
 			}
 		}

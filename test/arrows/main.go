@@ -54,6 +54,47 @@ var rules = map[string]rule{
 	"diskdriver/volume": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
 	},
+	"explain": {
+		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/provisioner/request", module + "/topology", csiSpec, protobuf,
+			"k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{clientGo, ecsSDK},
+	},
+	"explain/fit": {
+		allowed:   []string{module + "/diskdriver/disk", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", klog},
+		unreached: []string{clientGo, ecsSDK},
+	},
+	"explain/plan": {
+		allowed: []string{module + "/explain", module + "/explain/fit", module + "/diskdriver/disk", module + "/diskdriver/params", module + "/internal/podclaims",
+			module + "/provisioner/request", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{clientGo, ecsSDK},
+	},
+	"explain/plan/reader": {
+		allowed:   []string{module + "/explain", module + "/explain/plan", clientGo, "k8s.io/api", "k8s.io/apimachinery", "golang.org/x/sync"},
+		unreached: []string{ecsSDK, module + "/diskdriver/ecs", module + "/diskdriver/node"},
+	},
+	"explain/audit": {
+		allowed:   []string{module + "/internal/podclaims", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{clientGo, ecsSDK, module + "/diskdriver", module + "/provisioner"},
+	},
+	"explain/collect": {
+		allowed: []string{module + "/explain", module + "/internal/podclaims", module + "/provisioner/journal", module + "/provisioner/request",
+			module + "/diskdriver/nodefacts", clientGo, "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", ecsSDK, "k8s.io/cli-runtime"},
+	},
+	"explain/inventory": {
+		allowed:   []string{module + "/explain/audit", module + "/provisioner/request", "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{clientGo, ecsSDK, module + "/diskdriver"},
+	},
+	"explain/usage": {},
+	"explain/prices": {
+		allowed:   []string{module + "/diskdriver/disk", "sigs.k8s.io/yaml"},
+		unreached: []string{clientGo, ecsSDK},
+	},
+	"explain/survey": {
+		allowed: []string{module + "/diskdriver/disk", module + "/explain/audit", module + "/provisioner/journal", module + "/provisioner/request",
+			clientGo, "k8s.io/api", "k8s.io/apimachinery"},
+		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
+	},
 	"topology": {
 		allowed:   []string{csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
@@ -95,6 +136,10 @@ var rules = map[string]rule{
 	"diskdriver/nodefacts": {
 		allowed:   []string{module + "/diskdriver/disk", module + "/internal/leader", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
+	},
+	"internal/podclaims": {
+		allowed:   []string{"k8s.io/api", "k8s.io/component-helpers/storage/ephemeral"},
+		unreached: []string{clientGo},
 	},
 	"internal/leader": {
 		allowed:   []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", klog, "github.com/google/uuid"},
@@ -146,8 +191,9 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner": {
-		allowed: []string{module + "/internal/leader", module + "/provisioner", module + "/topology", csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo,
-			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
+		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/provisioner", module + "/topology",
+			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils",
+			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"diskdriver/node": {
@@ -160,10 +206,15 @@ var rules = map[string]rule{
 	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
 	"cmd/internal/cli":     {allowed: []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"}},
 	"cmd/disk-driver":      {allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
-	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/internal/leader", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK}},
+	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK}},
 	"cmd/ecs-simulator":    {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
-	"deploy":               {},
-	"test/":                {allowed: []string{""}},
+	"cmd/kubectl-topodisk": { // audit reads ECS with the user's keys
+		allowed: []string{module + "/explain", module + "/diskdriver/ecs", clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime", "sigs.k8s.io/yaml",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+		unreached: []string{module + "/ecssim", module + "/diskdriver/node", "k8s.io/kubectl"},
+	},
+	"deploy": {},
+	"test/":  {allowed: []string{""}},
 }
 
 func main() {

@@ -25,12 +25,13 @@ func main() {
 		os.Exit(play(role))
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
-	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts or provisioner")
+	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts, provisioner or why")
 	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle: the scenarios; empty for all")
 	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
-	plan := scale{}
+	plan, why := scale{}, whyScale{}
 	plan.flags()
+	why.flags()
 	testing.Init() // testing/synctest needs a test to run in
 	flag.Parse()
 	if *what == "lifecycle" {
@@ -49,6 +50,13 @@ func main() {
 	}
 	if *what == "provisioner" {
 		if err := benchProvisioner(plan, *rows, *write); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *what == "why" {
+		if err := benchWhy(why, *write); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

@@ -98,7 +98,7 @@ func benchProvisioner(s scale, rows, write string) (err error) {
 	}
 	var e *environment
 	defer func() { err = errors.Join(err, e.close()) }()
-	results := resultFile{path: filepath.Join(root, ".build", "bench", "provisioner.json")}
+	results := resultFile{path: filepath.Join(root, "test", "bench", "provisioner.json"), commit: commit()}
 	for _, group := range wanted {
 		if e == nil || group.unbound {
 			if err := e.close(); err != nil {

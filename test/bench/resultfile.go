@@ -12,8 +12,12 @@ import (
 	"time"
 )
 
-// resultFile keeps the rows that were measured, so that the page can be written from runs of some rows each.
-type resultFile struct{ path string }
+// resultFile keeps the rows that were measured, so that the page can be written from runs of some groups each. It is a part of the
+// source: a later run on another machine replaces the groups that it measures.
+type resultFile struct {
+	path   string
+	commit string // what is measured; taken before the file itself changes
+}
 
 // savedGroup are the rows of one group.
 type savedGroup struct {
@@ -39,7 +43,7 @@ func (f resultFile) save(group string, rows []row) error {
 	if err != nil {
 		return err
 	}
-	groups[group] = savedGroup{Commit: commit(), Date: time.Now().UTC().Format("2006-01-02"), Rows: rows}
+	groups[group] = savedGroup{Commit: f.commit, Date: time.Now().UTC().Format("2006-01-02"), Rows: rows}
 	data, err := json.MarshalIndent(groups, "", " ")
 	if err != nil {
 		return err
@@ -54,7 +58,9 @@ func (f resultFile) publish(s scale, page string) error {
 		return err
 	}
 	var rows []row
-	var missing, commits []string
+	var missing []string
+	measured := map[string][]string{} // groups by commit
+	var commits []string
 	for _, name := range groupNames() {
 		kept, ok := groups[name]
 		if !ok {
@@ -62,13 +68,18 @@ func (f resultFile) publish(s scale, page string) error {
 			continue
 		}
 		rows = append(rows, kept.Rows...)
-		if at := kept.Commit + " (" + kept.Date + ")"; !slices.Contains(commits, at) {
+		at := kept.Commit + " (" + kept.Date + ")"
+		if !slices.Contains(commits, at) {
 			commits = append(commits, at)
 		}
+		measured[at] = append(measured[at], name)
 	}
 	if missing != nil {
 		fmt.Printf("%s is not written before all rows were measured; missing: %s\n", page, strings.Join(missing, ","))
 		return nil
+	}
+	for i, at := range commits {
+		commits[i] = strings.Join(measured[at], ", ") + " at " + at
 	}
 	t := table{rows: rows}
 	if err := writeSection(page, "provisioner", t.markdown(s, commits)); err != nil {

@@ -115,7 +115,7 @@ func (t *table) markdown(s scale, commits []string) string {
 		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s). Each replica runs on a host name of its own, by which csi-provisioner tells its replicas apart.",
 		"The requirement is that of a claim with a selected node, from caches that are full: topology.Index's against upstream's GenerateAccessibilityRequirements, each in a process of its own.",
 		"csi-provisioner is built from its module v6.3.0 with the libraries that it requires itself (test/kube/upstream).",
-		machine("make bench-provisioner") + " Measured at " + strings.Join(commits, ", ") + ".",
+		machine("make bench-provisioner") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)
 	}

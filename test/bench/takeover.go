@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/lab"
 )
 
@@ -65,7 +65,7 @@ func (e *environment) takeover(ctx context.Context, p provisioner, kill bool) (f
 	}
 	e.StopProgram(both[1], true)
 	// Nobody is to wait for this lease in the next run.
-	name := strings.ReplaceAll(benchDriver, ".", "-")
+	name := request.ObjectName(benchDriver)
 	if err := ignoreMissing(e.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return 0, err
 	}

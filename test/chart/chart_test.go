@@ -2,6 +2,7 @@ package chart
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,16 +44,16 @@ func TestSchemaIsClosedTypedAndDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema.Walk("", func(path string, s *Schema) {
-		if s.Type == "" {
+		if len(s.Type) == 0 {
 			t.Errorf("%s has no type", path)
 		}
 		if s.Description == "" && path != "" {
 			t.Errorf("%s has no description", path)
 		}
-		if s.Type == "object" && s.AdditionalProperties == nil && path != "global" {
+		if slices.Contains(s.Type, "object") && s.AdditionalProperties == nil && path != "global" {
 			t.Errorf("%s takes any key", path)
 		}
-		if s.Type == "array" && s.Items == nil {
+		if slices.Contains(s.Type, "array") && s.Items == nil {
 			t.Errorf("%s takes anything as an item", path)
 		}
 		required := map[string]bool{}
@@ -114,8 +115,28 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"endpoint with a path", "ecsEndpoint: https://ecs.example.com/api", "'/ecsEndpoint'"},
 		{"tag as a number", "image: {tag: 1.2}", "'/image/tag': got number, want string"},
 		{"pull policy", "image: {pullPolicy: Sometimes}", "'/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
-		{"pull secret as an object", "imagePullSecrets: [{name: key}]", "'/imagePullSecrets/0': got object, want string"},
+		{"digest", "image: {digest: 'sha256:0123'}", "'/image/digest'"},
+		{"digest of a sidecar", "csiAttacher: {digest: latest}", "'/csiAttacher/digest'"},
+		{"pull secret's field", "imagePullSecrets: [{secret: key}]", "'/imagePullSecrets/0': missing property 'name'"},
+		{"pull secret as a number", "imagePullSecrets: [1]", "'/imagePullSecrets/0': got number, want string or object"},
 		{"replicas", "controller: {replicas: 0}", "'/controller/replicas': minimum: got 0, want 1"},
+		{"no replica", "controller: {replicaCount: 0}", "'/controller/replicaCount': minimum: got 0, want 1"},
+		{"replicas below zero", "controller: {replicaCount: -2}", "'/controller/replicaCount': minimum: got -2, want 1"},
+		{"half a replica", "controller: {replicaCount: 1.5}", "'/controller/replicaCount': got number, want integer"},
+		{"replicas as a text", "controller: {replicaCount: two}", "'/controller/replicaCount': got string, want integer"},
+		{"a name too long", "fullnameOverride: " + strings.Repeat("a", 41), "'/fullnameOverride'"},
+		{"a name with an underscore", "nameOverride: my_disks", "'/nameOverride'"},
+		{"proxy with a path", "proxy: {http_proxy: 'http://proxy.example.com/path'}", "'/proxy/http_proxy'"},
+		{"an account of nobody", "controller: {serviceAccount: {create: false}}", "controller.serviceAccount.create is false, and controller.serviceAccount.name is not set"},
+		{"one account for both", "{controller: {serviceAccount: {name: a}}, nodePlugin: {serviceAccount: {name: a}}}", "controller.serviceAccount.name and nodePlugin.serviceAccount.name are both a"},
+		{"label of the chart", "controller: {podLabels: {app.kubernetes.io/name: a}}", "controller.podLabels has app.kubernetes.io/name, which the chart sets itself"},
+		{"label of a group of nodes", "nodePlugin: {podLabels: {topodisk.io/node-group: a}}", "nodePlugin.podLabels has topodisk.io/node-group, which the chart sets itself"},
+		{"variable of the chart", "nodePlugin: {env: [{name: NODE_NAME, value: a}]}", "nodePlugin.env has NODE_NAME twice, or the chart sets it itself"},
+		{"variable of the proxy", "{proxy: {http_proxy: 'http://a:1'}, controller: {env: [{name: HTTPS_PROXY, value: a}]}}", "controller.env has HTTPS_PROXY twice"},
+		{"variable's field", "controller: {env: [{name: A, valueFrom: {secretRef: {}}}]}", "'/controller/env/0/valueFrom': additional properties 'secretRef' not allowed"},
+		{"spread without a skew", "controller: {topologySpreadConstraints: [{topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}", "'/controller/topologySpreadConstraints/0': missing property 'maxSkew'"},
+		{"update strategy", "controller: {updateStrategy: {type: OnDelete}}", "'/controller/updateStrategy/type': value must be one of 'RollingUpdate', 'Recreate'"},
+		{"two update strategies", "nodePlugin: {updateStrategy: {type: OnDelete, rollingUpdate: {maxUnavailable: 1}}}", "nodePlugin.updateStrategy.type is OnDelete, and rollingUpdate is set"},
 		{"Lease that ends too soon", "controller: {leaderElection: {renewDeadline: 8s}}", "controller.leaderElection.leaseDuration 10s is not longer than renewDeadline 8s and retryPeriod 2s together"},
 		{"no try in time", "controller: {leaderElection: {renewDeadline: 2s}}", "controller.leaderElection.renewDeadline 2s is not longer than 1.2 times retryPeriod 2s"},
 		{"part of a second", "controller: {leaderElection: {retryPeriod: 500ms}}", "'/controller/leaderElection/retryPeriod'"},
@@ -139,6 +160,40 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"another source", "credentials: {source: environment}", "'/credentials/source': value must be one of 'secret', 'oidc', 'ram-role'"},
 		{"a Secret for a role", "credentials: {source: ram-role}", "credentials.source is ram-role, and an access key is named too"},
 		{"OIDC without a role", "credentials: {source: oidc, existingSecret: ''}", "credentials.oidc.roleARN or credentials.oidc.providerARN is not set"},
+		{"zone for a region", "region: cn-hangzhou-h", "region is cn-hangzhou-h, which is a zone: a region such as cn-hangzhou or ap-southeast-1 is allowed; did you mean cn-hangzhou?"},
+		{"zone with a digit for a region", "region: ap-southeast-1a", "region is ap-southeast-1a, which is a zone: a region such as cn-hangzhou or ap-southeast-1 is allowed; did you mean ap-southeast-1?"},
+		{"zone of a financial region", "region: cn-shanghai-finance-1k", "did you mean cn-shanghai-finance-1?"},
+		{"tag in the repository", "image: {repository: 'registry.example.com:5000/storage/topodisk:v1.2'}", "image.repository is registry.example.com:5000/storage/topodisk:v1.2, with a tag in it: registry and name alone are allowed; did you mean image.repository=registry.example.com:5000/storage/topodisk and image.tag=v1.2?"},
+		{"tag without a registry", "image: {repository: 'topodisk:v1'}", "did you mean image.repository=topodisk and image.tag=v1?"},
+		{"digest in the repository", "image: {repository: 'registry.example.com/topodisk@sha256:01'}", "image.repository is registry.example.com/topodisk@sha256:01, with a digest in it: registry and name alone are allowed; did you mean image.repository=registry.example.com/topodisk and image.digest=sha256:01?"},
+		{"repository in capitals", "image: {repository: 'registry.example.com/Storage/topodisk'}", "image.repository is registry.example.com/Storage/topodisk: letters are small, and each part begins and ends with a letter or digit; did you mean registry.example.com/storage/topodisk?"},
+		{"repository that ends in a slash", "image: {repository: 'registry.example.com/'}", "image.repository is registry.example.com/: letters are small"},
+		{"repository with a scheme", "image: {repository: 'https://registry.example.com/topodisk?'}", "'/image/repository'"},
+		{"cluster ID with an underscore", "clusterID: c0123_456", "clusterID is c0123_456, which has an underscore: the ID of an ACK cluster is c and 32 of 0-9 and a-f, any other has letters, digits, dots and dashes; did you mean c0123456?"},
+		{"name with an underscore for an ID", "clusterID: my_cluster", "did you mean my-cluster?"},
+		{"cluster ID cut short", "clusterID: c0123456789abcdef0123456789abcde", "clusterID is c0123456789abcdef0123456789abcde, which has 32 characters: the ID of an ACK cluster is c and 32 of 0-9 and a-f"},
+		{"cluster ID in capitals", "clusterID: C0123456789ABCDEF0123456789ABCDEF", "which has 33 characters: the ID of an ACK cluster is c and 32 of 0-9 and a-f, any other has letters, digits, dots and dashes; did you mean c0123456789abcdef0123456789abcdef?"},
+		{"unknown type", "storageClasses: [{name: a, parameters: {type: cloud_esd}}]", `storageClasses a: parameter type (value "cloud_esd"): "cloud_esd" is not allowed; allowed are cloud, cloud_auto, cloud_efficiency, cloud_essd, cloud_essd_entry, cloud_essd_xc0, cloud_essd_xc1, cloud_regional_disk_auto, cloud_ssd; did you mean cloud_essd or cloud_ssd?`},
+		{"one unknown type of several", "storageClasses: [{name: a, parameters: {type: 'cloud_auto, clod_essd'}}]", `parameter type (value "cloud_auto, clod_essd"): "clod_essd" is not allowed; allowed are`},
+		{"type in capitals", "storageClasses: [{name: a, parameters: {type: CLOUD_ESSD}}]", "; did you mean cloud_essd?"},
+		{"type with a dash", "storageClasses: [{name: a, parameters: {type: cloud-auto}}]", "; did you mean cloud_auto?"},
+		{"type in short", "storageClasses: [{name: a, parameters: {type: essd}}]", "; did you mean cloud_essd?"},
+		{"type with its level", "storageClasses: [{name: a, parameters: {type: cloud_essd_pl1}}]", "; did you mean cloud_essd?"},
+		{"available beside a type", "storageClasses: [{name: a, parameters: {type: 'available,cloud_ssd'}}]", `"available" is not allowed`},
+		{"type of a change", "volumeAttributesClasses: [{name: a, parameters: {type: 'cloud_essd,cloud_auto'}}]", `volumeAttributesClasses a: parameter type (value "cloud_essd,cloud_auto"): "cloud_essd,cloud_auto" is not allowed`},
+		{"unknown level", "storageClasses: [{name: a, parameters: {performanceLevel: pl1}}]", `"pl1" is not allowed; allowed are PL0, PL1, PL2, PL3; did you mean PL1?`},
+		{"unknown file system", "storageClasses: [{name: a, parameters: {csi.storage.k8s.io/fstype: ext2}}]", "allowed are ext3, ext4, xfs; did you mean ext3 or ext4?"},
+		{"unknown truth", "storageClasses: [{name: a, parameters: {encrypted: 'on'}}]", `parameter encrypted (value "on"): "on" is not allowed; allowed are true, t, yes, 1, enabled, false, f, no, 0, disabled`},
+		{"misspelt parameter", "storageClasses: [{name: a, parameters: {tpye: cloud_essd}}]", `storageClasses a: parameter tpye (value "cloud_essd") is unknown; allowed are alibabacloud.com/kms-key-id, archiveOnDelete, `},
+		{"what was meant by it", "storageClasses: [{name: a, parameters: {tpye: cloud_essd}}]", "; did you mean type?"},
+		{"parameter in other case", "storageClasses: [{name: a, parameters: {KMSKeyID: k}}]", "; did you mean kmsKeyId?"},
+		{"parameter of disk-provisioner", "storageClasses: [{name: a, parameters: {topodisk.io/strict-toplogy: 'true'}}]", "; did you mean topodisk.io/strict-topology?"},
+		{"tag without a key", "storageClasses: [{name: a, parameters: {diskTags/: b}}]", `parameter diskTags/ (value "b") is unknown`},
+		{"parameter that is not supported", "storageClasses: [{name: a, parameters: {readIOPS: '1000'}}]", `parameter readIOPS (value "1000") is not supported: the driver doesn't limit I/O`},
+		{"parameter of a snapshot", "{csiSnapshotter: {enabled: true}, volumeSnapshotClasses: [{name: a, parameters: {retentionDay: '7'}}]}", "volumeSnapshotClasses a: parameter retentionDay (value \"7\") is unknown; allowed are resourceGroupId, retentionDays, snapshotTags/; did you mean retentionDays?"},
+		{"parameter of a change", "volumeAttributesClasses: [{name: a, parameters: {encrypted: 'true'}}]", "volumeAttributesClasses a: parameter encrypted"},
+		{"parameter of a change, leniently", "{diskDriver: {unknownParameters: warn}, volumeAttributesClasses: [{name: a, parameters: {encrypted: 'true'}}]}", "volumeAttributesClasses a: parameter encrypted"},
+		{"type, leniently", "{diskDriver: {unknownParameters: warn}, storageClasses: [{name: a, parameters: {type: cloud_esd}}]}", `"cloud_esd" is not allowed`},
 		{"affinity's field", "controller: {affinity: {nodeAffinty: {}}}", "'/controller/affinity': additional properties 'nodeAffinty' not allowed"},
 		{"group of nodes twice", "nodePlugin: {groups: [{name: a}, {name: a}]}", `nodePlugin.groups has the name "a" twice`},
 		{"group without a name", "nodePlugin: {groups: [{kubeletDir: /k}]}", "'/nodePlugin/groups/0': missing property 'name'"},
@@ -147,7 +202,7 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"limit and reserve of a group", "nodePlugin: {groups: [{name: a, volumeAttachLimit: 9, reservedAttachments: 1}]}", `nodePlugin has volumeAttachLimit 9 and reservedAttachments 1 in the group "a"`},
 		{"snapshots of nobody", "volumeSnapshotClasses: [{name: a}]", "volumeSnapshotClasses are given and csiSnapshotter.enabled is false"},
 		{"departure", "nodePlugin: {departure: 90}", "'/nodePlugin/departure': got number, want string"},
-		{"two that both lead", "diskProvisioner: {leaderElection: false}", "diskProvisioner.leaderElection is false with controller.replicas 2"},
+		{"two that both lead", "diskProvisioner: {leaderElection: false}", "diskProvisioner.leaderElection is false with controller.replicaCount 2"},
 		{"one port for two", "diskProvisioner: {httpEndpoint: ':9808'}", "diskDriver.httpEndpoint and diskProvisioner.httpEndpoint are both :9808"},
 		{"every Secret and one", "rbac: {provisionerSecrets: [{namespace: a, names: ['*', b]}]}", `rbac.provisionerSecrets of namespace a has "*" beside names`},
 		{"namespace twice", "rbac: {provisionerSecrets: [{namespace: a, names: [b]}, {namespace: a, names: [c]}]}", "rbac.provisionerSecrets has namespace a twice"},
@@ -160,6 +215,16 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 				t.Errorf("error is\n%v\nwant it to contain\n%s", err, c.want)
 			}
 		})
+	}
+}
+
+// A guess that is none would mislead.
+func TestNoGuessIsMadeOfAnotherWord(t *testing.T) {
+	for _, parameters := range []string{"type: gp3", "type: x", "performanceLevel: PL9", "color: red", "fsType: btrfs"} {
+		_, _, err := Render(repo, preset(t, "minimal", "storageClasses: [{name: a, parameters: {"+parameters+"}}]"), Release{Name: "topodisk", Namespace: "kube-system"})
+		if err == nil || !strings.Contains(err.Error(), "allowed are") || strings.Contains(err.Error(), "did you mean") {
+			t.Errorf("%s: %v", parameters, err)
+		}
 	}
 }
 

@@ -145,16 +145,18 @@ func readme(repo string) (string, error) {
 	return before + tableBegin + valuesTable(schema) + tableEnd + after, nil
 }
 
+// kubernetesFields are the fields of Kubernetes' own types, which readers know: they have no rows.
+var kubernetesFields = regexp.MustCompile(`(affinity|env|topologySpreadConstraints)(\.|\[\])`)
+
 // valuesTable has a row for every value that a user can set.
 func valuesTable(schema *Schema) string {
 	var b strings.Builder
 	b.WriteString("| Value | Default | Meaning |\n|---|---|---|\n")
 	schema.Walk("", func(path string, s *Schema) {
-		whole := strings.HasSuffix(path, "affinity") // a Kubernetes type that readers know: no row for each of its fields
 		switch {
-		case strings.Contains(path, "affinity."):
+		case kubernetesFields.MatchString(path):
 			return
-		case whole: // one row
+		case strings.HasSuffix(path, "affinity"): // one row
 		case path == "global", strings.HasSuffix(path, "[]"), strings.HasSuffix(path, "<key>"):
 			return // nothing that is set by itself
 		case len(s.Properties) > 0:

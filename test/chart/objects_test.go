@@ -517,13 +517,14 @@ func TestEveryRoleIsBoundToTheAccountThatNeedsIt(t *testing.T) {
 // On a cluster whose nodes all have the startup taint the node plugins wait for what the controller writes on their Nodes.
 func TestControllerRunsOnNodesThatWaitForTheirPlugin(t *testing.T) {
 	startup := corev1.Toleration{Key: "topodisk.io/agent-not-ready", Operator: corev1.TolerationOpExists}
+	system := corev1.Toleration{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}
 	own := corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists}
 	values := preset(t, "minimal", "controller: {tolerations: [{key: dedicated, operator: Exists}]}")
 	for name, want := range map[string]struct {
 		values      map[string]any
 		tolerations []corev1.Toleration
 	}{
-		"by default":       {preset(t, "minimal", ""), []corev1.Toleration{startup}},
+		"by default":       {preset(t, "minimal", ""), []corev1.Toleration{startup, system}},
 		"and what is told": {values, []corev1.Toleration{startup, own}},
 	} {
 		if diff := cmp.Diff(want.tolerations, controllerPod(t, want.values).Tolerations); diff != "" {
@@ -534,9 +535,11 @@ func TestControllerRunsOnNodesThatWaitForTheirPlugin(t *testing.T) {
 
 func TestDisruptionBudgetIsMadeForSeveralReplicasOnly(t *testing.T) {
 	for replicas, want := range map[int]int{1: 0, 2: 1, 3: 1} {
-		values := preset(t, "minimal", fmt.Sprintf("controller: {replicas: %d}", replicas))
-		if got := decode[policyv1.PodDisruptionBudget](t, values, "PodDisruptionBudget"); len(got) != want {
-			t.Errorf("%d PodDisruptionBudgets for %d replicas, want %d", len(got), replicas, want)
+		for _, name := range []string{"replicaCount", "replicas"} { // the name, and the former one
+			values := preset(t, "minimal", fmt.Sprintf("controller: {%s: %d}", name, replicas))
+			if got := decode[policyv1.PodDisruptionBudget](t, values, "PodDisruptionBudget"); len(got) != want {
+				t.Errorf("%d PodDisruptionBudgets for %s %d, want %d", len(got), name, replicas, want)
+			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 type Schema struct {
 	Schema               string          `json:"$schema"`
 	Title                string          `json:"title"`
-	Type                 string          `json:"type"`
+	Type                 types           `json:"type"`
 	Description          string          `json:"description"`
 	Default              json.RawMessage `json:"default"`
 	Enum                 []string        `json:"enum"`
@@ -32,6 +32,17 @@ type Schema struct {
 	Properties           properties      `json:"properties"`
 	Required             []string        `json:"required"`
 	AdditionalProperties *additional     `json:"additionalProperties"`
+}
+
+// types are the kinds of value that are taken: one, or a list of several.
+type types []string
+
+func (t *types) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte("[")) {
+		return json.Unmarshal(text, (*[]string)(t))
+	}
+	*t = types{""}
+	return json.Unmarshal(text, &(*t)[0])
 }
 
 // Property is one key of an object.

@@ -6,19 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/lab"
 )
 
 // What somebody does to the journal's ConfigMaps while it is needed.
 
 // firstPage is the ConfigMap that a journal of few orders is in.
-var firstPage = "topodisk-journal-" + strings.ReplaceAll(lab.DriverName, ".", "-") + "-0"
+var firstPage = request.JournalName(lab.DriverName) + "-0"
 
 func (s *scene) deleteShard(name string) {
 	s.Helper()

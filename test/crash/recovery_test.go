@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/lab"
 )
 
@@ -38,7 +39,7 @@ func TestLeaderThatCannotBeginGivesTheLeaseUp(t *testing.T) {
 			for _, page := range []string{"/healthz", "/healthz/leader-election", "/readyz"} {
 				s.awaitPage(second, page, http.StatusServiceUnavailable, test.says)
 			}
-			s.awaitEvent(metav1.NamespaceSystem, strings.ReplaceAll(lab.DriverName, ".", "-"), test.says)
+			s.awaitEvent(metav1.NamespaceSystem, request.ObjectName(lab.DriverName), test.says)
 			if series := fmt.Sprintf("topodisk_provisioner_recovery_failures_total{step=%q}", test.step); s.metricOf(second, series) < 1 {
 				t.Errorf("%s is 0", series)
 			}
@@ -162,7 +163,7 @@ func (s *scene) awaitPage(name, path string, status int, text string) {
 // holder is who holds the Lease.
 func (s *scene) holder() string {
 	s.Helper()
-	lease, err := s.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(s.Context(), strings.ReplaceAll(lab.DriverName, ".", "-"), metav1.GetOptions{})
+	lease, err := s.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(s.Context(), request.ObjectName(lab.DriverName), metav1.GetOptions{})
 	s.must(err)
 	if lease.Spec.HolderIdentity == nil {
 		return ""

@@ -13,6 +13,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/topology"
 )
 
 const (
@@ -170,7 +171,7 @@ func (s *story) awaitBound(ctx context.Context, claim string, limit time.Duratio
 	}
 	s.bound = append(s.bound, b)
 	d, err := s.diskOf(ctx, claim)
-	switch zones := lab.AffinityZones(b.Volume); {
+	switch zones := topology.ZonesOfVolume(b.Volume); {
 	case err != nil:
 		return ecssim.DiskState{}, err
 	case d == nil:

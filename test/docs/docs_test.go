@@ -46,8 +46,10 @@ func TestTheFlagsPageHasASectionForEachCommand(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(pages(t)["docs/flags.md"], -1) {
 		got = append(got, match[1])
 	}
-	if want := []string{"disk-driver", "disk-driver check", "disk-provisioner", "disk-provisioner audit", "disk-provisioner capacity off",
-		"disk-provisioner journal list", "disk-provisioner journal show", "disk-provisioner journal end"}; !slices.Equal(got, want) {
+	if want := []string{"disk-driver", "disk-provisioner", "disk-provisioner audit", "disk-provisioner capacity off",
+		"disk-provisioner journal list", "disk-provisioner journal show", "disk-provisioner journal end",
+		"kubectl topodisk why", "kubectl topodisk audit", "kubectl topodisk plan install", "kubectl topodisk plan takeover",
+		"kubectl topodisk plan drain", "kubectl topodisk plan soldout", "kubectl topodisk volumes"}; !slices.Equal(got, want) {
 		t.Errorf("docs/flags.md has sections for %q, want %q", got, want)
 	}
 }
@@ -122,10 +124,31 @@ func anchors(text string) []string {
 	return all
 }
 
+var role = regexp.MustCompile(`(?:\{\{ \$fullname \}\}-|"component" ")([a-z-]+)`)
+
+// SECURITY.md says what every role is for: one that the chart gains has to be added.
+func TestTheSecurityPageHasEveryRole(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "charts/topodisk/templates/rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := role.FindAllStringSubmatch(string(text), -1)
+	if len(roles) < 10 {
+		t.Errorf("only %d roles were found", len(roles))
+	}
+	page := pages(t)["SECURITY.md"]
+	for _, match := range roles {
+		if !strings.Contains(page, "`"+match[1]+"`:") {
+			t.Errorf("SECURITY.md doesn't say what the role %s is for", match[1])
+		}
+	}
+}
+
 // translated are the English pages that there is a Chinese one of.
 var translated = map[string]string{
 	"README.md": "docs/zh/README.md", "docs/install.md": "docs/zh/install.md",
 	"docs/parameters.md": "docs/zh/parameters.md", "docs/troubleshooting.md": "docs/zh/troubleshooting.md",
+	"docs/kubectl-topodisk.md": "docs/zh/kubectl-topodisk.md",
 }
 
 // A Chinese page has the headings, the commands, the code and the rows of the English one: what one of them gains, the other

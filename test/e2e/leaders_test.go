@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/lab"
 )
 
@@ -20,7 +20,7 @@ import (
 const leaseNamespace = metav1.NamespaceSystem
 
 // leaseName is that of csi-provisioner's Lease: the driver's name.
-var leaseName = strings.ReplaceAll(lab.DriverName, ".", "-")
+var leaseName = request.ObjectName(lab.DriverName)
 
 // reign is the time in which one process led.
 type reign struct {

@@ -183,7 +183,7 @@ func (s *scene) bound(claim string, limit time.Duration) (lab.Bound, ecssim.Disk
 	if d.ID != b.Disk() {
 		s.Fatalf("claim %s has disk %s, its volume names %s", claim, d.ID, b.Disk())
 	}
-	if zones := lab.AffinityZones(b.Volume); !slices.Equal(zones, []string{d.Zone}) {
+	if zones := topology.ZonesOfVolume(b.Volume); !slices.Equal(zones, []string{d.Zone}) {
 		s.Errorf("disk %s is in %s, its volume says %v", d.ID, d.Zone, zones)
 	}
 	return b, d

@@ -192,20 +192,3 @@ func (l *Lab) ZoneOf(node string) string {
 
 // Zones returns the lab's zones in the order of its nodes.
 func (l *Lab) Zones() []string { return zonesOf(l.Nodes) }
-
-// AffinityZones returns the zones that a volume's node affinity allows, sorted.
-func AffinityZones(pv *corev1.PersistentVolume) []string {
-	var zones []string
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return nil
-	}
-	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, e := range term.MatchExpressions {
-			if e.Key == topology.WellKnownZoneKey || e.Key == topology.ZoneKey {
-				zones = append(zones, e.Values...)
-			}
-		}
-	}
-	slices.Sort(zones)
-	return slices.Compact(zones)
-}

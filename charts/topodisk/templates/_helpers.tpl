@@ -1,33 +1,58 @@
-{{/* Name that every object of the release starts with. */}}
+{{/* Name of the application. */}}
+{{- define "topodisk.name" -}}
+{{- .Values.nameOverride | default .Chart.Name -}}
+{{- end -}}
+
+{{/* Name that every object of the release starts with: 40 characters at most, so that 23 are left for what follows. */}}
 {{- define "topodisk.fullname" -}}
-{{- if contains "topodisk" .Release.Name -}}
+{{- $name := include "topodisk.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-topodisk" (.Release.Name | trunc 31 | trimSuffix "-") -}}
+{{- printf "%s-%s" (.Release.Name | trunc (sub 39 (len $name) | int) | trimSuffix "-") $name -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Name of the controller's Deployment, ServiceAccount and PodDisruptionBudget. */}}
+{{/* Name of the controller's Deployment and of the objects that belong to it. */}}
 {{- define "topodisk.controller" -}}
 {{- printf "%s-controller" (include "topodisk.fullname" .) -}}
 {{- end -}}
 
-{{/* Name of the node plugin's ServiceAccount, and what its DaemonSets' names start with. */}}
+{{/* What the names of the node plugin's DaemonSets start with. */}}
 {{- define "topodisk.node" -}}
 {{- printf "%s-node" (include "topodisk.fullname" .) -}}
 {{- end -}}
 
+{{/* Names of the ServiceAccounts. */}}
+{{- define "topodisk.controllerAccount" -}}
+{{- .Values.controller.serviceAccount.name | default (include "topodisk.controller" .) -}}
+{{- end -}}
+
+{{- define "topodisk.nodeAccount" -}}
+{{- .Values.nodePlugin.serviceAccount.name | default (include "topodisk.node" .) -}}
+{{- end -}}
+
+{{/* Number of the controller's Pods: controller.replicas is the former name. */}}
+{{- define "topodisk.replicas" -}}
+{{- .Values.controller.replicas | default .Values.controller.replicaCount | int -}}
+{{- end -}}
+
 {{/* Labels that select a component's Pods, of (list root component); a Deployment's selector can never change. */}}
 {{- define "topodisk.selector" -}}
-app.kubernetes.io/name: topodisk
+app.kubernetes.io/name: {{ include "topodisk.name" (index . 0) }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* Labels of a component's objects, of (list root component). Helm adds app.kubernetes.io/managed-by where it installs. */}}
+{{/* Labels of a component's objects, of (list root component). kubectl topodisk knows one with another name by part-of. Helm adds app.kubernetes.io/managed-by where it installs. */}}
 {{- define "topodisk.labelsOf" -}}
 {{ include "topodisk.selector" . }}
 app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+{{- if (index . 0).Values.nameOverride }}
+app.kubernetes.io/part-of: topodisk
+{{- end }}
 {{- end -}}
 
 {{/* Labels of the controller's objects, and of those that belong to nobody. */}}
@@ -35,8 +60,21 @@ app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 {{ include "topodisk.labelsOf" (list . "controller") }}
 {{- end -}}
 
+{{/* An image, of (list repository values) with the values tag and digest. */}}
+{{- define "topodisk.reference" -}}
+{{- $values := index . 1 -}}
+{{- index . 0 -}}{{- with $values.digest -}}@{{- . -}}{{- else -}}:{{- $values.tag -}}{{- end -}}
+{{- end -}}
+
 {{- define "topodisk.image" -}}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- $values := dict "tag" (.Values.image.tag | default .Chart.AppVersion) "digest" .Values.image.digest -}}
+{{- include "topodisk.reference" (list .Values.image.repository $values) -}}
+{{- end -}}
+
+{{/* The image of a sidecar, of (list root name values). */}}
+{{- define "topodisk.sidecarImage" -}}
+image: {{ include "topodisk.reference" (list (printf "%s/%s" (index . 0).Values.sidecars.registry (index . 1)) (index . 2)) }}
+imagePullPolicy: {{ (index . 0).Values.sidecars.pullPolicy }}
 {{- end -}}
 
 {{/* Name of the leader election's Lease: the driver name, with a dash for every character that a Lease cannot have. */}}
@@ -67,8 +105,25 @@ capabilities:
 {{- with .Values.imagePullSecrets -}}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
   {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The proxy, as disk-driver's environment. What client-go reads there counts for the API server, too. */}}
+{{- define "topodisk.proxyEnv" -}}
+{{- with .Values.proxy -}}
+{{- $https := .https_proxy | default .http_proxy -}}
+{{- with .http_proxy }}
+- name: HTTP_PROXY
+  value: {{ . | quote }}
+{{- end }}
+{{- with $https }}
+- name: HTTPS_PROXY
+  value: {{ . | quote }}
+- name: NO_PROXY
+  value: {{ prepend (without (splitList "," $.Values.proxy.no_proxy) "") "$(KUBERNETES_SERVICE_HOST)" | join "," | quote }}
+{{- end }}
 {{- end -}}
 {{- end -}}
 
@@ -212,7 +267,7 @@ rules:
     verbs: [create, patch]
   {{- end }}
 ---
-{{ include "topodisk.binding" (dict "root" .root "kind" "Role" "name" $name "namespace" .root.Release.Namespace "account" (include "topodisk.controller" .root)) }}
+{{ include "topodisk.binding" (dict "root" .root "kind" "Role" "name" $name "namespace" .root.Release.Namespace "account" (include "topodisk.controllerAccount" .root)) }}
 {{- end -}}
 
 {{/* A duration such as 1h5m30s in seconds. */}}

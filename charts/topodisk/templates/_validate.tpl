@@ -3,7 +3,7 @@ Fails the installation for values that no schema can judge: each is named, with 
 and all of them at once.
 */}}
 {{- define "topodisk.validate" -}}
-{{- $wrong := list -}}
+{{- $wrong := concat (include "topodisk.wrongNames" . | fromJsonArray) (include "topodisk.wrongClasses" . | fromJsonArray) -}}
 {{- if not .Values.region -}}
 {{- $wrong = append $wrong "region is not set: the region of the cluster's ECS instances, for example --set region=cn-hangzhou" -}}
 {{- end -}}
@@ -28,8 +28,9 @@ and all of them at once.
 {{- $wrong = append $wrong "credentials.source is oidc, and credentials.oidc.roleARN or credentials.oidc.providerARN is not set: for example --set credentials.oidc.roleARN=acs:ram::1234567890123456:role/topodisk" -}}
 {{- end -}}
 {{- end -}}
-{{- if and (gt (int .Values.controller.replicas) 1) (not .Values.diskProvisioner.leaderElection) -}}
-{{- $wrong = append $wrong (printf "diskProvisioner.leaderElection is false with controller.replicas %d: two provisioners would work on the same claims; set controller.replicas=1 or diskProvisioner.leaderElection=true" (int .Values.controller.replicas)) -}}
+{{- $replicas := include "topodisk.replicas" . | int -}}
+{{- if and (gt $replicas 1) (not .Values.diskProvisioner.leaderElection) -}}
+{{- $wrong = append $wrong (printf "diskProvisioner.leaderElection is false with controller.replicaCount %d: two provisioners would work on the same claims; set controller.replicaCount=1 or diskProvisioner.leaderElection=true" $replicas) -}}
 {{- end -}}
 {{- with .Values.controller.leaderElection -}}
 {{- $lease := include "topodisk.seconds" .leaseDuration | int -}}
@@ -41,6 +42,38 @@ and all of them at once.
 {{- if or (lt $retry 1) (le (mul $renew 10 | int) (mul $retry 12 | int)) -}}
 {{- $wrong = append $wrong (printf "controller.leaderElection.renewDeadline %s is not longer than 1.2 times retryPeriod %s, or retryPeriod is 0s: no program starts with it; for example 7s and 2s" .renewDeadline .retryPeriod) -}}
 {{- end -}}
+{{- end -}}
+{{- range list .Values.controller .Values.nodePlugin -}}
+{{- if and .updateStrategy.rollingUpdate .updateStrategy.type (ne .updateStrategy.type "RollingUpdate") -}}
+{{- $wrong = append $wrong (printf "%s.updateStrategy.type is %s, and rollingUpdate is set: leave one of them out" (ternary "nodePlugin" "controller" (hasKey . "groups")) .updateStrategy.type) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "controller" "nodePlugin" -}}
+{{- $group := . -}}
+{{- with get $.Values $group -}}
+{{- if not (or .serviceAccount.create .serviceAccount.name) -}}
+{{- $wrong = append $wrong (printf "%s.serviceAccount.create is false, and %s.serviceAccount.name is not set: which account is there already?" $group $group) -}}
+{{- end -}}
+{{- range $key, $_ := .podLabels -}}
+{{- if or (hasPrefix "app.kubernetes.io/" $key) (eq $key "topodisk.io/node-group") -}}
+{{- $wrong = append $wrong (printf "%s.podLabels has %s, which the chart sets itself: nameOverride changes app.kubernetes.io/name" $group $key) -}}
+{{- end -}}
+{{- end -}}
+{{- $names := ternary (list "POD_NAME" "POD_NAMESPACE") (list "NODE_NAME") (eq $group "controller") -}}
+{{- if eq $group "controller" -}}
+{{- range include "topodisk.proxyEnv" $ | fromYamlArray -}}{{- $names = append $names .name -}}{{- end -}}
+{{- if eq $.Values.credentials.source "oidc" -}}{{- $names = concat $names (list "ALIBABA_CLOUD_ROLE_ARN" "ALIBABA_CLOUD_OIDC_PROVIDER_ARN" "ALIBABA_CLOUD_OIDC_TOKEN_FILE") -}}{{- end -}}
+{{- end -}}
+{{- range .env -}}
+{{- if has .name $names -}}
+{{- $wrong = append $wrong (printf "%s.env has %s twice, or the chart sets it itself: leave it out" $group .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.nodePlugin.enabled (eq (include "topodisk.controllerAccount" .) (include "topodisk.nodeAccount" .)) -}}
+{{- $wrong = append $wrong (printf "controller.serviceAccount.name and nodePlugin.serviceAccount.name are both %s: every node would have the rights of the controller; set two names" (include "topodisk.nodeAccount" .)) -}}
 {{- end -}}
 {{- $ports := dict -}}
 {{- range list "diskDriver" "diskProvisioner" "csiAttacher" "csiResizer" "csiSnapshotter" -}}

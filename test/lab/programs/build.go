@@ -275,22 +275,74 @@ func BuildFits(ctx context.Context, root string, out *os.File) (string, error) {
 	return filepath.Join(dir, "fits"), nil
 }
 
+// Explain are the programs that test/explain needs besides those of real nodes.
+type Explain struct {
+	Plugin    string // kubectl-topodisk
+	Karpenter string // with the cloud provider for nodes that kwok keeps
+}
+
+// BuiltExplain returns where BuildExplain puts what it builds.
+func BuiltExplain(root string) Explain {
+	return Explain{Plugin: filepath.Join(root, ".build", "run", "kubectl-topodisk"), Karpenter: filepath.Join(root, ".build", "karpenter", "kwok")}
+}
+
+// BuildExplain builds what real nodes need, kubectl-topodisk and Karpenter.
+func BuildExplain(ctx context.Context, root string, out *os.File) error {
+	if _, err := BuildNodes(ctx, root, out); err != nil {
+		return err
+	}
+	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	built := BuiltExplain(root)
+	plugin := goBuild{dir: root, into: filepath.Dir(built.Plugin), packages: []string{"github.com/topodisk/topodisk/cmd/kubectl-topodisk"}, title: "kubectl-topodisk", out: out}
+	if err := plugin.run(ctx); err != nil {
+		return fmt.Errorf("build kubectl-topodisk: %w", err)
+	}
+	karpenter := external{module: karpenterModule(root), into: filepath.Dir(built.Karpenter), title: "Karpenter", says: "three minutes on two cores",
+		packages: []string{"sigs.k8s.io/karpenter/kwok"}}
+	if err := karpenter.build(ctx, out); err != nil {
+		return fmt.Errorf("build Karpenter: %w", err)
+	}
+	return nil
+}
+
+func karpenterModule(root string) string { return filepath.Join(root, "test", "kube", "karpenter") }
+
+// KarpenterKinds returns the files of Karpenter's CustomResourceDefinitions, where the Go module cache has them.
+func KarpenterKinds(ctx context.Context, root string) ([]string, error) {
+	return kindsOf(ctx, karpenterModule(root), "sigs.k8s.io/karpenter", "pkg/apis/crds/*.yaml", "kwok/apis/crds/*.yaml")
+}
+
 // snapshotterModule has the kinds of external-snapshotter; the module test/kube/sidecars pins it.
 const snapshotterModule = "github.com/kubernetes-csi/external-snapshotter/client/v8"
 
 // SnapshotKinds returns the files of the CustomResourceDefinitions of snapshots, where the Go module cache has them.
 func SnapshotKinds(ctx context.Context, root string) ([]string, error) {
-	module := filepath.Join(root, "test", "kube", "sidecars")
-	if _, err := goOutput(ctx, module, "mod", "download", snapshotterModule); err != nil {
-		return nil, fmt.Errorf("download %s: %w", snapshotterModule, err)
+	return kindsOf(ctx, filepath.Join(root, "test", "kube", "sidecars"), snapshotterModule, "config/crd/*snapshot.storage.k8s.io_*.yaml")
+}
+
+// kindsOf returns the files of a module that match the patterns, each of which must match one, in the version that another module
+// requires.
+func kindsOf(ctx context.Context, by, module string, patterns ...string) (files []string, err error) {
+	if _, err := goOutput(ctx, by, "mod", "download", module); err != nil {
+		return nil, fmt.Errorf("download %s: %w", module, err)
 	}
-	dir, err := goOutput(ctx, module, "list", "-m", "-f", "{{.Dir}}", snapshotterModule)
+	dir, err := goOutput(ctx, by, "list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "config", "crd", "*snapshot.storage.k8s.io_*.yaml"))
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s has no config/crd/*snapshot.storage.k8s.io_*.yaml", dir)
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s has no %s", dir, pattern)
+		}
+		files = append(files, found...)
 	}
-	return files, err
+	return files, nil
 }

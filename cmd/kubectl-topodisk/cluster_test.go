@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// listServer serves lists of objects by their path, and 403 for those that the user may not read. Whatever else is asked for isn't there.
+type listServer struct {
+	lists     map[string]any
+	forbidden map[string]bool
+
+	mu       sync.Mutex
+	requests []string
+}
+
+func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	answer := s.lists[r.URL.Path]
+	switch {
+	case s.forbidden[r.URL.Path]:
+		w.WriteHeader(http.StatusForbidden)
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: "you may not"}
+	case answer == nil:
+		w.WriteHeader(http.StatusNotFound)
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404, Message: "not found"}
+	}
+	_ = json.NewEncoder(w).Encode(answer) // the client is gone if that fails
+}
+
+// kubeconfigOf returns a file with a cluster that the server serves.
+func kubeconfigOf(t *testing.T, s *listServer) string {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "` + server.URL + `"}}], contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, users: [{name: u, user: {}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

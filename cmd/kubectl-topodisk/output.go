@@ -1,0 +1,73 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+// apiVersion of what --output=json and the like print.
+const apiVersion = "topodisk.io/v1alpha1"
+
+// output is the flags of what a command prints: kubectl's formats for programs, and text for people without --output.
+type output struct{ flags genericclioptions.PrintFlags }
+
+func newOutput() *output {
+	return &output{genericclioptions.PrintFlags{
+		OutputFormat:         new(string),
+		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
+		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
+	}}
+}
+
+// addFlags adds --output, --template and what belongs to them.
+func (o *output) addFlags(cmd *cobra.Command) {
+	o.flags.TemplatePrinterFlags.AddFlags(cmd)
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { // they are kubectl's old ways to say what --output says
+		flag.Hidden = flag.Hidden || flag.Name == "template" || flag.Name == "allow-missing-template-keys"
+	})
+	formats := o.flags.AllowedFormats()
+	cmd.Flags().StringVarP(o.flags.OutputFormat, "output", "o", "", "format for programs, one of "+strings.Join(formats, ", ")+"; without it, text for people")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag was just added
+	o.flags.OutputFlagSpecified = func() bool { return cmd.Flag("output").Changed }
+}
+
+// forPrograms says whether a format for programs is wanted. An error is about its name, and has the formats for people that are
+// allowed besides.
+func (o *output) forPrograms(people ...string) (bool, error) {
+	if *o.flags.OutputFormat == "" && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
+		return false, nil
+	}
+	_, err := o.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return false, usagef("--output=%s is not allowed: allowed are %s", *o.flags.OutputFormat, strings.Join(append(people, o.flags.AllowedFormats()...), ", "))
+	}
+	if err != nil {
+		return false, &usageError{err}
+	}
+	return true, nil
+}
+
+// print prints a pointer to a struct in the wanted format for programs, as an object of the kind.
+func (o *output) print(to io.Writer, kind string, object any) error {
+	printer, err := o.flags.ToPrinter()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &u.Object); err != nil {
+		return err
+	}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	return printer.PrintObj(u, to)
+}

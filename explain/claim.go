@@ -1,0 +1,170 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+func judgeClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
+	switch {
+	case claim.DeletionTimestamp != nil:
+		return judgeDeletedClaim(c, claim)
+	case claim.Spec.VolumeName != "":
+		return judgeClaimOfVolume(c, claim)
+	}
+	return judgeUnboundClaim(c, claim)
+}
+
+func describe(object Ref) string { return command("describe", object) }
+
+// judgeDeletedClaim judges a claim that is going.
+func judgeDeletedClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
+	of := refOf(kindClaim, claim)
+	verdict := Verdict{
+		State: Waits, Cause: HeldByFinalizer, Actor: User,
+		Message: fmt.Sprintf("Claim %s has been going%s, and stays as long as it has the finalizer %s.",
+			claim.Name, c.since(*claim.DeletionTimestamp), strings.Join(claim.Finalizers, ", ")),
+		Evidence: []Evidence{
+			seen(of, "metadata.finalizers", claim.Finalizers),
+			seen(of, "metadata.deletionTimestamp", claim.DeletionTimestamp),
+		},
+		Next: []string{command("get", of, "--output", "yaml")}, Retried: "by whoever owns the finalizer",
+	}
+	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
+		return verdict
+	}
+	for _, pod := range c.podsUsing(refOf(kindClaim, claim)) {
+		verdict.Message = fmt.Sprintf("Claim %s has been going%s, and stays as long as Pod %s uses it.", claim.Name,
+			c.since(*claim.DeletionTimestamp), pod.Name)
+		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindPod, pod), "status.phase", string(pod.Status.Phase)))
+		verdict.Next = []string{command("delete", refOf(kindPod, pod))}
+		verdict.Retried = "kube-controller-manager, when the Pod has ended"
+	}
+	return verdict
+}
+
+// judgeClaimOfVolume judges a claim that has a volume, or names one.
+func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
+	of, volume := refOf(kindClaim, claim), Ref{Kind: kindVolume, Name: claim.Spec.VolumeName}
+	pv := c.boundTo(claim)
+	switch {
+	case pv == nil && !c.isRead(kindVolume, ""):
+		return unknown(c, fmt.Sprintf("%s of claim %s could not be read.", named(volume), claim.Name), volume)
+	case pv == nil:
+		return Verdict{
+			State: Waits, Cause: VolumeNotFound, Actor: User,
+			Message:  fmt.Sprintf("%s of claim %s doesn't exist.", named(volume), claim.Name),
+			Evidence: []Evidence{seen(of, "spec.volumeName", claim.Spec.VolumeName), seen(volume, "metadata.name", "")},
+			Next:     []string{describe(of)}, Retried: "never",
+		}
+	case claim.Status.Phase != corev1.ClaimBound:
+		return Verdict{
+			State: Unknown,
+			Message: fmt.Sprintf("Claim %s names %s, which is %s, and is not bound to it: its events say why.",
+				claim.Name, named(volume), pv.Status.Phase),
+			Next: []string{describe(of)},
+		}
+	}
+	if isResizing(claim) {
+		return judgeResize(c, claim, pv)
+	}
+	if claim.Status.ModifyVolumeStatus != nil {
+		return judgeModification(c, claim)
+	}
+	return works("Claim %s is bound to PersistentVolume %s in %s.", claim.Name, pv.Name, placeOf(pv))
+}
+
+// judgeUnboundClaim judges a claim that has no volume: is there a class, whose is it, may it be provisioned, does somebody do so, and
+// what has become of it.
+func judgeUnboundClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
+	name := request.ClassName(claim)
+	class := c.classes[name]
+	switch {
+	case class == nil && name != "" && !c.isRead(kindClass, ""):
+		return unknown(c, fmt.Sprintf("StorageClass %s of claim %s could not be read.", name, claim.Name),
+			Ref{Kind: kindClass, Name: name})
+	case class == nil:
+		return classNotFound(claim, name)
+	case class.Provisioner != c.Driver:
+		return Verdict{
+			State: Waits, Cause: OtherDriver, Actor: ClusterAdmin,
+			Message: fmt.Sprintf("Class %s of claim %s is served by %s, not by %s.",
+				class.Name, claim.Name, class.Provisioner, c.Driver),
+			Evidence: []Evidence{seen(refOf(kindClass, class), "provisioner", class.Provisioner)},
+			Next:     []string{"kubectl get storageclasses"}, Retried: "by that provisioner",
+		}
+	case waitsForNode(class) && selectedNode(claim) == "":
+		return judgeUnselected(c, claim, class)
+	}
+	return judgeProvisioning(c, claim, class)
+}
+
+func classNotFound(claim *corev1.PersistentVolumeClaim, name string) Verdict {
+	of, field := refOf(kindClaim, claim), "spec.storageClassName"
+	if _, old := claim.Annotations[corev1.BetaStorageClassAnnotation]; old {
+		field = "metadata.annotations[" + corev1.BetaStorageClassAnnotation + "]"
+	}
+	verdict := Verdict{
+		State: Waits, Cause: ClassNotFound, Actor: User,
+		Message:  fmt.Sprintf("Claim %s names no StorageClass, so no volume is made for it.", claim.Name),
+		Evidence: []Evidence{seen(of, field, name)},
+		Next:     []string{"kubectl get storageclasses"}, Retried: "kube-controller-manager, when a PersistentVolume fits",
+	}
+	if name != "" {
+		verdict.Message = fmt.Sprintf("There is no StorageClass %s, which claim %s names.", name, claim.Name)
+		verdict.Retried = "as soon as there is one"
+		verdict.Evidence = append(verdict.Evidence, seen(Ref{Kind: kindClass, Name: name}, "metadata.name", ""))
+	}
+	return verdict
+}
+
+// judgeUnselected judges a claim that waits until the scheduler has selected a node for a Pod that uses it.
+func judgeUnselected(c *cluster, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) Verdict {
+	using := c.podsUsing(refOf(kindClaim, claim))
+	if len(using) > 0 {
+		return judgeConsumer(c, claim, class, using[0])
+	}
+	if !c.isRead(kindPod, claim.Namespace) {
+		return unknown(c, fmt.Sprintf("Claim %s waits until a node is selected, and its Pods could not be read.", claim.Name),
+			Ref{Kind: kindPod, Namespace: claim.Namespace})
+	}
+	return Verdict{
+		State: Waits, Cause: WaitsForConsumer, Actor: User,
+		Message:  fmt.Sprintf("No Pod uses claim %s, and its class %s makes volumes when one does.", claim.Name, class.Name),
+		Evidence: []Evidence{seen(refOf(kindClass, class), "volumeBindingMode", bindingMode(class)), selectedEvidence(claim)},
+		Next:     []string{describe(refOf(kindClaim, claim))}, Retried: "scheduler, when a Pod uses the claim",
+	}
+}
+
+// judgeConsumer judges a claim by the Pod that it waits for, if the Facts have what the Pod needs: a claim needs no nodes.
+func judgeConsumer(c *cluster, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, pod *corev1.Pod) Verdict {
+	if pod.Spec.NodeName != "" || len(c.Nodes) > 0 || !c.isRead(kindNode, "") {
+		return judgePod(c, pod)
+	}
+	of := refOf(kindPod, pod)
+	return Verdict{
+		State: Waits, Cause: WaitsForConsumer, Actor: User,
+		Message: fmt.Sprintf("Claim %s waits until the scheduler has selected a node for Pod %s, which has none.",
+			claim.Name, pod.Name),
+		Evidence: []Evidence{
+			seen(refOf(kindClass, class), "volumeBindingMode", bindingMode(class)),
+			selectedEvidence(claim),
+			seen(of, "spec.nodeName", ""),
+		},
+		Next:    []string{"kubectl topodisk why pod " + pod.Name + " --namespace " + pod.Namespace},
+		Retried: "scheduler, when a node or another Pod changes",
+	}
+}
+
+func bindingMode(class *storagev1.StorageClass) string {
+	if class.VolumeBindingMode == nil {
+		return string(storagev1.VolumeBindingImmediate)
+	}
+	return string(*class.VolumeBindingMode)
+}

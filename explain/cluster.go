@@ -1,0 +1,338 @@
+package explain
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/explain/fit"
+	"github.com/topodisk/topodisk/internal/podclaims"
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+// The kinds, as in a manifest.
+const (
+	kindPod        = "Pod"
+	kindClaim      = "PersistentVolumeClaim"
+	kindVolume     = "PersistentVolume"
+	kindNode       = "Node"
+	kindCSINode    = "CSINode"
+	kindCSIDriver  = "CSIDriver"
+	kindClass      = "StorageClass"
+	kindCapacity   = "CSIStorageCapacity"
+	kindAttachment = "VolumeAttachment"
+	kindSnapshot   = "VolumeSnapshot"
+	kindEvent      = "Event"
+	kindLease      = "Lease"
+)
+
+// cluster is Facts with indexes.
+type cluster struct {
+	*Facts
+
+	pods        map[string]*corev1.Pod
+	claims      map[string]*corev1.PersistentVolumeClaim
+	volumes     map[string]*corev1.PersistentVolume
+	nodes       map[string]*corev1.Node
+	csiNodes    map[string]*storagev1.CSINode
+	classes     map[string]*storagev1.StorageClass
+	attachments map[string]*storagev1.VolumeAttachment
+
+	podsOfClaim         map[string][]*corev1.Pod
+	podsOfNode          map[string][]*corev1.Pod
+	volumeOfClaim       map[string]*corev1.PersistentVolume
+	attachmentsOfVolume map[string][]*storagev1.VolumeAttachment
+	attachmentsOfNode   map[string][]*storagev1.VolumeAttachment
+
+	missed []Unread // what was asked for and not read
+}
+
+func newCluster(f *Facts) *cluster {
+	c := &cluster{
+		Facts: f,
+		pods:  byName(f.Pods), claims: byName(f.Claims),
+		volumes: byName(f.Volumes), nodes: byName(f.Nodes),
+		csiNodes: byName(f.CSINodes), classes: byName(f.Classes),
+		attachments: byName(f.Attachments),
+		podsOfClaim: map[string][]*corev1.Pod{}, podsOfNode: map[string][]*corev1.Pod{}, volumeOfClaim: map[string]*corev1.PersistentVolume{},
+		attachmentsOfVolume: map[string][]*storagev1.VolumeAttachment{}, attachmentsOfNode: map[string][]*storagev1.VolumeAttachment{},
+	}
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		for _, claim := range podclaims.Names(pod) {
+			at := key(pod.Namespace, claim)
+			c.podsOfClaim[at] = append(c.podsOfClaim[at], pod)
+		}
+		if pod.Spec.NodeName != "" {
+			c.podsOfNode[pod.Spec.NodeName] = append(c.podsOfNode[pod.Spec.NodeName], pod)
+		}
+	}
+	for i := range f.Volumes {
+		if ref := f.Volumes[i].Spec.ClaimRef; ref != nil {
+			c.volumeOfClaim[key(ref.Namespace, ref.Name)] = &f.Volumes[i]
+		}
+	}
+	for i := range f.Attachments {
+		a := &f.Attachments[i]
+		c.attachmentsOfNode[a.Spec.NodeName] = append(c.attachmentsOfNode[a.Spec.NodeName], a)
+		if volume := a.Spec.Source.PersistentVolumeName; volume != nil {
+			c.attachmentsOfVolume[*volume] = append(c.attachmentsOfVolume[*volume], a)
+		}
+	}
+	for _, of := range []map[string][]*storagev1.VolumeAttachment{c.attachmentsOfNode, c.attachmentsOfVolume} {
+		for _, all := range of {
+			slices.SortFunc(all, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
+		}
+	}
+	return c
+}
+
+func byName[T any, P interface {
+	*T
+	metav1.Object
+}](objects []T) map[string]*T {
+	named := make(map[string]*T, len(objects))
+	for i := range objects {
+		object := P(&objects[i])
+		named[key(object.GetNamespace(), object.GetName())] = object
+	}
+	return named
+}
+
+func key(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// isRead says whether all objects of a kind in a namespace were read; an empty namespace stands for all.
+func (c *cluster) isRead(kind, namespace string) bool {
+	all := true
+	for _, u := range c.Unread {
+		if !u.covers(kind, namespace) {
+			continue
+		}
+		if all = false; !slices.Contains(c.missed, u) {
+			c.missed = append(c.missed, u)
+		}
+	}
+	return all
+}
+
+func (u Unread) covers(kind, namespace string) bool {
+	return u.Kind == kind && (u.Namespace == "" || namespace == "" || u.Namespace == namespace)
+}
+
+// missing returns what was not read and has objects of the kinds that are needed.
+func (c *cluster) missing(needed ...Ref) []Unread {
+	var found []Unread
+	for _, u := range c.Unread {
+		if slices.ContainsFunc(needed, func(n Ref) bool { return u.covers(n.Kind, n.Namespace) }) {
+			found = append(found, u)
+		}
+	}
+	return found
+}
+
+// unreadOf returns the kinds that were not read, of those given.
+func (c *cluster) unreadOf(kinds ...string) []Ref {
+	var found []Ref
+	for _, kind := range kinds {
+		if !c.isRead(kind, "") {
+			found = append(found, Ref{Kind: kind})
+		}
+	}
+	return found
+}
+
+// podsUsing returns the Pods that use a claim and have not ended, the oldest first.
+func (c *cluster) podsUsing(claim Ref) []*corev1.Pod {
+	var using []*corev1.Pod
+	for _, pod := range c.podsOfClaim[key(claim.Namespace, claim.Name)] {
+		if !fit.HasEnded(pod) {
+			using = append(using, pod)
+		}
+	}
+	slices.SortFunc(using, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return using
+}
+
+// eventsOf returns the events that involve an object, the latest first.
+func (c *cluster) eventsOf(object Ref) []*corev1.Event {
+	var found []*corev1.Event
+	for i := range c.Events {
+		if e := &c.Events[i]; e.InvolvedObject.Kind == object.Kind && e.InvolvedObject.Namespace == object.Namespace &&
+			e.InvolvedObject.Name == object.Name {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b *corev1.Event) int {
+		return cmp.Or(timeOf(b).Compare(timeOf(a)), strings.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
+// timeOf returns when an event happened last.
+func timeOf(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	}
+	return e.CreationTimestamp.Time
+}
+
+// latest returns the object's latest event of one of the reasons, or nil.
+func (c *cluster) latest(object Ref, reasons ...string) *corev1.Event {
+	for _, e := range c.eventsOf(object) {
+		if slices.Contains(reasons, e.Reason) {
+			return e
+		}
+	}
+	return nil
+}
+
+// since says for how long something has been so, in words; empty if that isn't known.
+func (c *cluster) since(t metav1.Time) string {
+	if t.IsZero() || c.At.Before(t.Time) {
+		return ""
+	}
+	return " for " + c.At.Sub(t.Time).Round(time.Second).String()
+}
+
+// leader returns the Lease of disk-provisioner that was renewed last, and whether its holder still leads.
+func (c *cluster) leader() (*coordinationv1.Lease, bool) {
+	var last *coordinationv1.Lease
+	for i := range c.Leases {
+		if l := &c.Leases[i]; l.Name == request.ObjectName(c.Driver) && (last == nil || renewed(l).After(renewed(last))) {
+			last = l
+		}
+	}
+	if last == nil || last.Spec.HolderIdentity == nil || *last.Spec.HolderIdentity == "" {
+		return last, false
+	}
+	valid := defaultLease
+	if seconds := last.Spec.LeaseDurationSeconds; seconds != nil {
+		valid = time.Duration(*seconds) * time.Second
+	}
+	return last, !c.At.After(renewed(last).Add(valid + clockOffset))
+}
+
+const (
+	defaultLease = 15 * time.Second
+	// clockOffset is how much the clock of the reader and that of the leader may differ.
+	clockOffset = 15 * time.Second
+)
+
+func renewed(l *coordinationv1.Lease) time.Time {
+	if l.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return l.Spec.RenewTime.Time
+}
+
+// controllerNamespace returns the namespace in which disk-provisioner runs.
+func (c *cluster) controllerNamespace() string {
+	if lease, _ := c.leader(); lease != nil {
+		return lease.Namespace
+	}
+	for i := range c.Capacities {
+		return c.Capacities[i].Namespace
+	}
+	return metav1.NamespaceSystem
+}
+
+// named returns an object in words.
+func named(r Ref) string { return r.Kind + " " + key(r.Namespace, r.Name) }
+
+func refOf(kind string, object metav1.Object) Ref {
+	return Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// seen is the evidence of a field; a value that is no text is shown as JSON.
+func seen(object Ref, field string, value any) Evidence {
+	return Evidence{Object: object, Field: field, Value: cmp.Or(textOf(value), None)}
+}
+
+func textOf(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case nil:
+		return ""
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	if string(text) == "null" {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(string(text), `"`), `"`)
+}
+
+// command returns a kubectl command about an object.
+func command(verb string, object Ref, more ...string) string {
+	words := append([]string{"kubectl", verb, resources[object.Kind], object.Name}, more...)
+	if object.Namespace != "" {
+		words = append(words, "--namespace", object.Namespace)
+	}
+	return strings.Join(words, " ")
+}
+
+var resources = map[string]string{
+	kindPod: "pod", kindClaim: "pvc", kindVolume: "persistentvolume", kindNode: "node", kindCSINode: "csinode", kindClass: "storageclass",
+	kindAttachment: "volumeattachment", kindSnapshot: "volumesnapshot",
+}
+
+// storage is one claim of a Pod, with what it needs.
+type storage struct {
+	claim  *corev1.PersistentVolumeClaim
+	volume *corev1.PersistentVolume // nil: it isn't bound
+	class  *storagev1.StorageClass  // nil: there is none, or it isn't known
+}
+
+// isOurs says whether the driver serves the claim.
+func (s storage) isOurs(driver string) bool {
+	if s.volume != nil {
+		return isOfDriver(s.volume, driver)
+	}
+	return s.class != nil && s.class.Provisioner == driver
+}
+
+func isOfDriver(pv *corev1.PersistentVolume, driver string) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver
+}
+
+// storageOf returns a Pod's claims that the Facts have.
+func (c *cluster) storageOf(pod *corev1.Pod) []storage {
+	var needs []storage
+	for _, name := range podclaims.Names(pod) {
+		if claim := c.claims[key(pod.Namespace, name)]; claim != nil {
+			needs = append(needs, storage{claim, c.boundTo(claim), c.classes[request.ClassName(claim)]})
+		}
+	}
+	return needs
+}
+
+// boundTo returns the volume of a claim, nil if it has none.
+func (c *cluster) boundTo(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	if claim.Spec.VolumeName == "" {
+		return nil
+	}
+	return c.volumes[claim.Spec.VolumeName]
+}

@@ -1,0 +1,435 @@
+package explain
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/topology"
+)
+
+// edge is a case of verdicts.yaml with a change, and the verdict on it.
+type edge struct {
+	name, from string
+	change     func(f *Facts)
+	want       Cause
+	state      State    // Waits if empty
+	says       []string // in the message
+	evidence   []string // as in verdicts.yaml
+}
+
+func subject(kind, namespace, name string) func(f *Facts) {
+	return func(f *Facts) { f.Subject = Ref{Kind: kind, Namespace: namespace, Name: name} }
+}
+
+// both makes one change of several.
+func both(changes ...func(f *Facts)) func(f *Facts) {
+	return func(f *Facts) {
+		for _, change := range changes {
+			change(f)
+		}
+	}
+}
+
+func scheduler(message string) func(f *Facts) {
+	return func(f *Facts) {
+		f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
+	}
+}
+
+func unread(kinds ...string) func(f *Facts) {
+	return func(f *Facts) {
+		for _, kind := range kinds {
+			f.Unread = append(f.Unread, Unread{Kind: kind, Reason: "forbidden"})
+		}
+	}
+}
+
+func deleted(f *Facts) *metav1.Time { return &metav1.Time{Time: f.At.Add(-time.Hour)} }
+
+func kubeletSays(message string) func(f *Facts) {
+	return func(f *Facts) {
+		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop"}, Reason: reasonFailedMount, Message: message,
+			LastTimestamp:  metav1.NewTime(f.At),
+			InvolvedObject: corev1.ObjectReference{Kind: kindPod, Namespace: "shop", Name: "web-0"}}}
+	}
+}
+
+func toDelete(f *Facts) {
+	f.Volumes[0].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+}
+
+func attachError(message string) func(f *Facts) {
+	return func(f *Facts) { f.Attachments[0].Status.AttachError = &storagev1.VolumeError{Message: message} }
+}
+
+func noAttachError(f *Facts) { f.Attachments[0].Status.AttachError = nil }
+
+var edges = []edge{
+	{"no such subject", "attach-limit", subject(kindPod, "shop", "web-9"), "", Unknown, []string{"There is no Pod shop/web-9"}, nil},
+	{"subject not read", "attach-limit", both(subject(kindPod, "shop", "web-9"), unread(kindPod)), "", Unknown, []string{"could not be read"}, nil},
+	{"no such kind", "attach-limit", subject("Secret", "shop", "key"), "", Unknown, []string{"Secret is not explained"}, nil},
+
+	{"a Pod that runs", "attach-limit", subject(kindPod, "shop", "db-0"), "", Works, []string{"worker-h1"}, nil},
+	{"a bound claim", "no-room-in-volume-zone", subject(kindClaim, "shop", "data-web-0"), "", Works, []string{"d-bp1aaaa in cn-hangzhou-h"}, nil},
+	{"a bound volume", "no-room-in-volume-zone", subject(kindVolume, "", "d-bp1aaaa"), "", Works, []string{"shop/data-web-0"}, nil},
+	{"an attachment", "attach-limit", subject(kindAttachment, "", "csi-db0"), "", Works, []string{"worker-h1"}, nil},
+	{"a node", "attach-limit", subject(kindNode, "", "worker-h1"), "", Works, []string{"worker-h1"}, nil},
+
+	{"a scheduling gate", "unschedulable-without-storage", func(f *Facts) {
+		f.Pods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	},
+		PodUnschedulable, "", []string{"example.com/quota"}, []string{"Pod spec.schedulingGates"}},
+	{"an empty cluster", "unschedulable-without-storage", func(f *Facts) { f.Nodes, f.CSINodes = nil, nil }, PodUnschedulable, "", []string{"no nodes"}, nil},
+	{"anti-affinity", "unschedulable-without-storage",
+		both(askForCPU("1"), scheduler("0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.")),
+		PodUnschedulable, "", []string{"didn't match pod anti-affinity rules"}, []string{"Pod status.conditions"}},
+	{"anti-affinity in the volume's zone", "no-room-in-volume-zone",
+		both(endPod("batch-0"), scheduler("0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 2 node(s) didn't match PersistentVolume's node affinity.")),
+		NoNodeInVolumeZone, "", []string{"anti-affinity", "d-bp1aaaa"}, []string{"PersistentVolume spec.nodeAffinity", "Pod status.conditions"}},
+	{"room by the scheduler's word", "no-room-in-volume-zone", both(endPod("batch-0"), unread(kindPod)), NoNodeInVolumeZone, "", []string{"Insufficient cpu"},
+		[]string{"Node status.allocatable"}},
+	{"the scheduler has not looked", "unschedulable-without-storage", both(askForCPU("1"), noUnschedulable), BeingScheduled, "", []string{"hasn't looked"},
+		[]string{"Pod spec.schedulerName"}},
+	{"a cordoned node", "no-room-in-volume-zone", both(endPod("batch-0"), func(f *Facts) { f.Nodes[0].Spec.Unschedulable = true }),
+		NoNodeInVolumeZone, "", []string{"marked as unschedulable"}, []string{"Node spec.unschedulable"}},
+	{"a full node and a full instance", "attach-limit", func(f *Facts) {
+		f.Nodes[1].Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("100m")
+		nine := int32(9)
+		f.CSINodes[1].Spec.Drivers[0].Allocatable.Count = &nine
+	}, AttachLimitReached, "", []string{"as many volumes as they take", "too little cpu"}, nil},
+	{"nobody can tell", "attach-limit", both(limit(9), unread(kindCSINode), scheduler("0/2 nodes are available: 2 node(s) exceed max volume count.")), "",
+		Unknown, []string{"could not be read"}, nil},
+	{"startup taint on the only node", "node-without-driver", func(f *Facts) {
+		f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: StartupTaint, Effect: corev1.TaintEffectNoSchedule}}
+		register(f)
+	},
+		DriverNotReadyOnNode, "", []string{StartupTaint}, []string{"Node spec.taints"}},
+	{"allowedTopologies", "unschedulable-without-storage", both(askForCPU("1"), func(f *Facts) {
+		f.Classes[0].AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: topology.WellKnownZoneKey,
+			Values: []string{"cn-hangzhou-z"}}}}}
+	}), AllowedTopologiesTooSmall, "", []string{"class disk"}, []string{"StorageClass allowedTopologies"}},
+	{"allowedTopologies without expressions", "unschedulable-without-storage",
+		both(askForCPU("1"), func(f *Facts) { f.Classes[0].AllowedTopologies = []corev1.TopologySelectorTerm{{}} }),
+		AllowedTopologiesTooSmall, "", nil, nil},
+	{"a Lease that was released", "nobody-provisions", func(f *Facts) { f.Leases[0].Spec.HolderIdentity = nil },
+		NoProvisioner, "", []string{"nobody has held its Lease for "}, []string{"Lease spec.renewTime", "Lease spec.holderIdentity"}},
+	{"no node takes the class's type", "unschedulable-without-storage", both(askForCPU("1"), func(f *Facts) { f.Classes[0].Parameters["type"] = "cloud_ssd" }),
+		DiskTypeNotTaken, "", []string{"cloud_ssd"}, []string{"Node metadata.labels"}},
+	{"one of several types will do", "unschedulable-without-storage",
+		both(askForCPU("1"), func(f *Facts) { f.Classes[0].Parameters["type"] = "cloud_ssd, cloud_auto" }), BeingScheduled, "", nil, nil},
+	{"the class's type is open", "unschedulable-without-storage", both(askForCPU("1"), func(f *Facts) { f.Classes[0].Parameters = nil }), BeingScheduled, "",
+		nil, nil},
+	{"no node is known to take anything", "unschedulable-without-storage", both(askForCPU("1"), func(f *Facts) {
+		f.Classes[0].Parameters["type"] = "cloud_ssd"
+		for i := range f.Nodes {
+			f.Nodes[i].Labels = map[string]string{topology.WellKnownZoneKey: "cn-hangzhou-h", topology.ZoneKey: "cn-hangzhou-h",
+				topology.RegionKey: "cn-hangzhou"}
+		}
+	}), BeingScheduled, "", nil, nil},
+	{"sold out by the event alone", "zone-sold-out", func(f *Facts) { f.Capacities, f.CSIDriver.Spec.StorageCapacity = nil, nil }, ZoneSoldOut, "",
+		[]string{"cn-hangzhou-h"}, []string{"Event message"}},
+	{"sold out long ago", "zone-sold-out", func(f *Facts) {
+		f.Capacities, f.CSIDriver.Spec.StorageCapacity = nil, nil
+		f.Events[0].LastTimestamp.Time = f.At.Add(-time.Hour)
+	}, BeingScheduled, "", nil, nil},
+	{"sold out, tied by another volume", "zone-sold-out", func(f *Facts) {
+		f.Pods[0].Spec.Affinity = nil
+		volume := zonalVolume("d-bp9", "logs", "cn-hangzhou-h")
+		volume.Spec.CSI.Driver = f.Driver
+		f.Volumes = append(f.Volumes, volume)
+		f.Claims = append(f.Claims,
+			corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: "shop"},
+				Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "d-bp9"}})
+		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes,
+			corev1.Volume{Name: "logs", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}})
+	}, ZoneSoldOut, "", []string{"d-bp9"}, []string{"PersistentVolume spec.nodeAffinity"}},
+	{"an ephemeral claim that is missing", "unschedulable-without-storage", func(f *Facts) {
+		f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+	}, ClaimNotFound, "", []string{"web-0-scratch"}, []string{"Pod spec.volumes"}},
+	{"a claim that is going", "unschedulable-without-storage", func(f *Facts) { f.Claims[0].DeletionTimestamp = deleted(f) }, HeldByFinalizer, "",
+		[]string{"web-0 uses it"}, []string{"PersistentVolumeClaim metadata.finalizers"}},
+	{"a Pod whose claim binds at once", "credentials-refused",
+		both(subject(kindPod, "shop", "web-0"),
+			func(f *Facts) { f.Classes[0].VolumeBindingMode, f.Claims[0].Annotations = nil, nil }), CredentialsRefused, "", nil, nil},
+
+	{"Karpenter's word", "autoscaler-would-not-help", func(f *Facts) {
+		f.Events = f.Events[:1]
+		f.Events[0].Reason, f.Events[0].Source.Component = reasonFailedScheduling, "karpenter"
+		f.Events[0].Message = "Failed to schedule pod, incompatible volume requirements, key topology.kubernetes.io/zone"
+	}, AutoscalerWouldNotHelp, "", []string{"incompatible volume requirements"}, []string{"Event message", "PersistentVolume spec.nodeAffinity"}},
+	{"the scheduler's word is no autoscaler's", "autoscaler-would-not-help", func(f *Facts) { f.Events = f.Events[1:] }, NoNodeInVolumeZone, "", nil, nil},
+	{"a Pod that is going", "attach-limit-on-new-node", func(f *Facts) { f.Pods[0].DeletionTimestamp = deleted(f) }, BeingDeleted, "", []string{"1h0m0s"},
+		[]string{"Pod metadata.deletionTimestamp"}},
+	{"a Pod that a finalizer holds", "attach-limit-on-new-node", func(f *Facts) {
+		f.Pods[0].DeletionTimestamp, f.Pods[0].Finalizers = deleted(f), []string{"batch.kubernetes.io/job-tracking"}
+	},
+		HeldByFinalizer, "", []string{"job-tracking"}, []string{"Pod metadata.finalizers"}},
+	{"a Pod that a dead node can't end", "attach-limit-on-new-node", func(f *Facts) { f.Pods[0].DeletionTimestamp, f.Nodes = deleted(f), nil }, NodeNotReady,
+		"", []string{"worker-h1"}, []string{"Node metadata.name"}},
+	{"a Pod whose selected node lacks the driver", "node-without-driver",
+		func(f *Facts) { f.Claims[0].Annotations = map[string]string{selectedNodeAnnotation: "worker-h1"} },
+		DriverNotOnNode, "", []string{"worker-h1"}, []string{"CSINode spec.drivers", "Pod spec.nodeSelector"}},
+	{"a request in the journal", "nobody-provisions", both(renew, func(f *Facts) { f.Journal = []JournalRecord{{ClaimUID: string(f.Claims[0].UID)}} }),
+		BeingProvisioned, "", []string{"journal"}, nil},
+	{"a Pod whose node has gone", "attach-limit-on-new-node", both(attach("csi-a"), func(f *Facts) { f.Nodes = nil }), NodeNotReady, "", []string{"worker-h1"},
+		[]string{"Node metadata.name"}},
+	{"a mount that fails", "attach-limit-on-new-node",
+		both(attach("csi-a"), kubeletSays(`MountVolume.MountDevice failed for volume "d-bp1aaaa" : rpc error: code = Internal desc = no device has serial number 1234`)),
+		DriverFailed, "", []string{"no device has serial number"}, []string{"Event message"}},
+	{"a driver that isn't registered", "attach-limit-on-new-node",
+		both(attach("csi-a"), kubeletSays(`MountVolume.MountDevice failed for volume "d-bp1aaaa" : driver name diskplugin.csi.alibabacloud.com not found in the list of registered CSI drivers`)),
+		DriverNotOnNode, "", []string{"worker-h1"}, []string{"Pod spec.nodeName"}},
+	{"a container that waits", "attach-limit-on-new-node",
+		both(attach("csi-a"), func(f *Facts) { f.Pods[0].Status.ContainerStatuses[0].State.Waiting.Reason = "ImagePullBackOff" }),
+		PodNotStarted, "", []string{"ImagePullBackOff"}, []string{"Pod status.containerStatuses"}},
+	{"a container that waits, and drivers that are not read", "attach-limit-on-new-node",
+		both(attach("csi-a"), unread(kindCSINode), func(f *Facts) {
+			f.CSINodes, f.Pods[0].Status.ContainerStatuses[0].State.Waiting.Reason = nil, "ImagePullBackOff"
+		}), PodNotStarted, "", []string{"ImagePullBackOff"}, nil},
+	{"a volume that another Pod has", "dead-node-has-disk", func(f *Facts) {
+		f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionTrue
+		other := f.Pods[0].DeepCopy()
+		other.Name, other.Spec.NodeName = "web-old", "worker-h1"
+		f.Pods = append(f.Pods, *other)
+	}, VolumeInUse, "", []string{"Pod shop/web-old"}, []string{"VolumeAttachment spec.nodeName", "Pod spec.nodeName"}},
+	{"a shared volume", "dead-node-has-disk", func(f *Facts) {
+		f.Volumes[0].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	}, BeingAttached, "", nil, nil},
+	{"a disk that ECS says another instance has", "attach-limit-on-new-node",
+		attachError("rpc error: code = FailedPrecondition desc = d-bp1aaaa: the disk is attached to i-9, and is not taken away"),
+		VolumeInUse, "", []string{"d-bp1aaaa"}, nil},
+	{"an attach that may go on", "attach-limit-on-new-node",
+		attachError("rpc error: code = Aborted desc = d-bp1aaaa: ECS is at work on it: context deadline exceeded"), BeingAttached, "", []string{"at work on it"}, nil},
+	{"an attach that the keys may not do", "attach-limit-on-new-node",
+		attachError("rpc error: code = PermissionDenied desc = AttachDisk d-1 i-1: Forbidden.RAM: no. (request ID R-7)"), PermissionDenied, "", []string{"R-7"}, nil},
+	{"an attach to a node without the driver", "attach-limit-on-new-node",
+		attachError("failed to attach: CSINode worker-h1 does not contain driver diskplugin.csi.alibabacloud.com"), DriverNotOnNode, "", nil, nil},
+	{"an attach that nothing is said of, to a node whose drivers are not read", "attach-limit-on-new-node",
+		both(noAttachError, func(f *Facts) { f.CSINodes = nil }, unread(kindCSINode)), "", Unknown, []string{"could not be read"}, nil},
+
+	{"a detach that fails", "attachment-held-by-finalizer", func(f *Facts) {
+		f.Attachments[0].Finalizers = []string{attacherFinalizer(f.Driver)}
+		f.Attachments[0].Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Unauthenticated desc = DetachDisk d-1 i-1: InvalidAccessKeyId.NotFound: no. (request ID R-8)"}
+	}, CredentialsRefused, "", []string{"R-8"}, []string{"VolumeAttachment status.detachError.message"}},
+	{"a detach that goes on", "attachment-held-by-finalizer", func(f *Facts) {
+		f.Attachments[0].Finalizers = []string{attacherFinalizer(f.Driver)}
+		f.Attachments[0].Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Aborted desc = d-1: ECS is at work on it: x"}
+	}, BeingDetached, "", nil, nil},
+	{"an attachment of another driver", "attach-queue", func(f *Facts) { f.Attachments[2].Spec.Attacher = "nas.example.com" }, OtherDriver, "",
+		[]string{"nas.example.com"}, nil},
+
+	{"no Pod uses the claim", "node-name-set", both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Pods = nil }), WaitsForConsumer, "",
+		[]string{"data-web-0"}, nil},
+	{"a claim whose Pod has no node", "unschedulable-without-storage",
+		both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Nodes, f.CSINodes = nil, nil }),
+		WaitsForConsumer, "", []string{"Pod web-0"}, []string{"Pod spec.nodeName"}},
+	{"a claim whose Pod no node takes", "unschedulable-without-storage", subject(kindClaim, "shop", "data-web-0"), PodUnschedulable, "", []string{"Pod web-0"},
+		nil},
+	{"whether a Pod uses the claim", "node-name-set", both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Pods = nil }, unread(kindPod)), "",
+		Unknown, []string{"could not be read"}, nil},
+	{"a claim of a Pod that names its node", "node-name-set", subject(kindClaim, "shop", "data-web-0"), NodeNameBypassesScheduler, "", nil, nil},
+	{"a class that isn't read", "credentials-refused", both(func(f *Facts) { f.Classes = nil }, unread(kindClass)), "", Unknown, []string{"disk"}, nil},
+	{"no class and no default", "credentials-refused", func(f *Facts) { f.Claims[0].Spec.StorageClassName = nil }, ClassNotFound, "",
+		[]string{"names no StorageClass"}, nil},
+	{"an annotation that names no class", "credentials-refused", func(f *Facts) {
+		f.Claims[0].Annotations = map[string]string{corev1.BetaStorageClassAnnotation: ""}
+	}, ClassNotFound, "", []string{"names no StorageClass"}, nil},
+	{"events that aren't read", "credentials-refused", both(noEvents, unread(kindEvent)), "", Unknown, []string{"events"}, nil},
+	{"a create that may go on", "credentials-refused",
+		say(`failed to provision volume with StorageClass "disk": rpc error: code = Aborted desc = it was made before, and ECS doesn't show it; if it doesn't within 1m29s, a new one is made`),
+		BeingProvisioned, "", []string{"1m29s"}, []string{"Event message"}},
+	{"a create that fails", "credentials-refused",
+		say(`failed to provision volume with StorageClass "disk": rpc error: code = Internal desc = CreateDisk: SomethingNew: what. (request ID R-9)`),
+		DriverFailed, "", []string{"SomethingNew"}, nil},
+	{"a claim that is refused", "parameter-refused", say(`failed to provision volume with StorageClass "disk": claim.spec.accessModes is empty`),
+		ParameterRefused, "", []string{"Claim data-web-0 is refused"}, []string{"PersistentVolumeClaim spec"}},
+	{"sold out, and a node is selected", "credentials-refused",
+		say(`failed to provision volume with StorageClass "disk": rpc error: code = ResourceExhausted desc = no zone and disk type allowed has a disk to give: cloud_essd of 20 GiB in cn-hangzhou-h: CreateDisk: OperationDenied.NoStock: none. (request ID R)`),
+		ZoneSoldOut, "", []string{"cn-hangzhou-h has no disk"}, []string{"StorageClass parameters.type"}},
+	{"the selected node's labels disagree", "credentials-refused", func(f *Facts) { f.Nodes[0].Labels[topology.ZoneKey] = "cn-hangzhou-x" }, ZoneLabelsDisagree,
+		"", []string{"cn-hangzhou-x"}, nil},
+	{"a snapshot that failed", "snapshot-not-ready", func(f *Facts) {
+		f.Snapshots[0].Error = "rpc error: code = ResourceExhausted desc = CreateSnapshot d-1: QuotaExceed.Snapshot: no more. (request ID R-3)"
+	},
+		SnapshotNotReady, "", []string{"has failed", "R-3"}, []string{"VolumeSnapshot status.error.message"}},
+	{"a snapshot that isn't read", "snapshot-not-ready", both(func(f *Facts) { f.Snapshots = nil }, unread(kindSnapshot)), "", Unknown,
+		[]string{"shop/nightly"}, nil},
+	{"a Lease without holder", "nobody-provisions", both(renew, func(f *Facts) { f.Leases[0].Spec.HolderIdentity = nil }), NoProvisioner, "", nil, nil},
+	{"a bound claim without capacity", "resize-pending", func(f *Facts) { f.Claims[0].Status.Capacity = nil }, "", Works, []string{"is bound"}, nil},
+	{"a resize that the quota forbids", "resize-pending", func(f *Facts) {
+		storageStatus(corev1.PersistentVolumeClaimControllerResizeInProgress)(f)
+		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop"}, Reason: reasonResizeFailed,
+			InvolvedObject: corev1.ObjectReference{Kind: kindClaim, Namespace: "shop", Name: "data-web-0"},
+			Message:        `resize volume "d-1" by resizer "d" failed: rpc error: code = FailedPrecondition desc = ResizeDisk d-1: QuotaExceeded.PostpaidDataDiskCapacity: no. (request ID R-4)`}}
+	}, QuotaReached, "", []string{"R-4"}, nil},
+	{"an attributes class that isn't there", "modification-cooling-down", func(f *Facts) {
+		f.Attributes, f.Claims[0].Status.ModifyVolumeStatus.Status = nil, corev1.PersistentVolumeClaimModifyVolumePending
+	}, ClassNotFound, "", []string{"VolumeAttributesClass fast"}, nil},
+	{"a claim that is bound to nothing", "no-room-in-volume-zone", both(subject(kindClaim, "shop", "data-web-0"), func(f *Facts) { f.Volumes = nil }),
+		VolumeNotFound, "", []string{"d-bp1aaaa"}, nil},
+	{"a claim that names a volume", "no-room-in-volume-zone",
+		both(subject(kindClaim, "shop", "data-web-0"),
+			func(f *Facts) { f.Claims[0].Status.Phase = corev1.ClaimPending }), "", Unknown, []string{"is not bound to it"}, nil},
+
+	{"a volume that is going", "no-room-in-volume-zone",
+		both(subject(kindVolume, "", "d-bp1aaaa"),
+			func(f *Facts) { f.Volumes[0].DeletionTimestamp = deleted(f) }), HeldByFinalizer, "", nil, []string{"PersistentVolume metadata.finalizers"}},
+	{"a released volume that is attached", "released-volume-kept", func(f *Facts) {
+		toDelete(f)
+		name := "d-bp1aaaa"
+		f.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+		f.Attachments = []storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "csi-x"},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: f.Driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}}}
+	}, BeingDetached, "", []string{"still attached to Node n"}, nil},
+	{"a released volume on a dead node", "released-volume-kept", func(f *Facts) {
+		toDelete(f)
+		name := "d-bp1aaaa"
+		f.Attachments = []storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "csi-x"},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: f.Driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}}}
+	}, VolumeOnDeadNode, "", []string{"Node n"}, nil},
+	{"a deletion that fails", "released-volume-kept", both(toDelete, func(f *Facts) {
+		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"}, Reason: reasonVolumeFailedDelete,
+			InvolvedObject: corev1.ObjectReference{Kind: kindVolume, Name: "d-bp1aaaa"},
+			Message:        "DeleteVolume d-bp1aaaa: rpc error: code = PermissionDenied desc = DeleteDisk d-bp1aaaa: Forbidden.RAM: no. (request ID R-5)"}}
+	}), PermissionDenied, "", []string{"R-5"}, []string{"PersistentVolume status.phase"}},
+	{"a deletion without leader", "released-volume-kept", both(toDelete, func(f *Facts) { f.Leases = nil }), NoProvisioner, "", nil, nil},
+	{"a deletion without events", "released-volume-kept", both(toDelete, unread(kindEvent)), "", Unknown, nil, nil},
+	{"a volume of another driver", "released-volume-kept", func(f *Facts) { f.Volumes[0].Spec.CSI.Driver = "nas.example.com" }, OtherDriver, "", nil, nil},
+
+	{"a dead node that has a disk", "dead-node-has-disk", subject(kindNode, "", "worker-h1"), VolumeOnDeadNode, "", []string{"d-bp1aaaa", "3m0s"},
+		[]string{"VolumeAttachment spec.nodeName", "Node status.conditions"}},
+	{"a dead node that is out of service", "dead-node-has-disk", func(f *Facts) {
+		f.Nodes[0].Spec.Taints = append(f.Nodes[0].Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+	}, VolumeOnDeadNode, "", nil, nil},
+	{"a node whose CSINode isn't read", "zone-labels-disagree", unread(kindCSINode), "", Unknown, nil, nil},
+	{"a node without CSINode", "zone-labels-disagree", func(f *Facts) { f.CSINodes = nil }, DriverNotOnNode, "", nil, []string{"CSINode spec.drivers"}},
+}
+
+func askForCPU(cpu string) func(f *Facts) {
+	return func(f *Facts) {
+		f.Pods[0].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+}
+
+func TestEdges(t *testing.T) {
+	for _, test := range edges {
+		t.Run(test.name, func(t *testing.T) {
+			f := factsOf(t, test.from)
+			test.change(f)
+			v := Why(f)
+			state := test.state
+			if state == "" {
+				state = Waits
+			}
+			if v.State != state || v.Cause != test.want {
+				t.Errorf("%s %s, want %s %s", v.State, v.Cause, state, test.want)
+			}
+			for _, text := range test.says {
+				if !strings.Contains(v.Message, text) {
+					t.Errorf("the message doesn't say %q", text)
+				}
+			}
+			for _, text := range missingEvidence(test.evidence, v.Evidence) {
+				t.Errorf("no evidence of %s", text)
+			}
+			for _, problem := range append(formProblems(f, v), evidenceProblems(f, v)...) {
+				t.Error(problem)
+			}
+			if t.Failed() {
+				t.Logf("%s", textOf(v))
+			}
+		})
+	}
+}
+
+// A node that is gone, or said to be out of service, needs no taint.
+func TestNothingIsToBeDoneForNodesOutOfService(t *testing.T) {
+	for name, change := range map[string]func(f *Facts){
+		"gone": func(f *Facts) { remove(f, Ref{Kind: kindNode, Name: "worker-h1"}) },
+		"out of service": func(f *Facts) {
+			f.Nodes[0].Spec.Taints = append(f.Nodes[0].Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+		},
+	} {
+		f := factsOf(t, "dead-node-has-disk")
+		change(f)
+		if v := Why(f); v.Cause != VolumeOnDeadNode || v.Actor != Nobody || strings.Contains(v.Next[0], "taint") {
+			t.Errorf("%s: %s", name, textOf(v))
+		}
+	}
+}
+
+// A verdict that stands without what was not read says what that was, if it was asked for.
+func TestVerdictsSayWhatIsMissing(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*Facts)
+		cause   Cause
+		missing string
+	}{
+		"quota-reached":             {func(f *Facts) { unread(kindLease, kindSnapshot)(f); f.Leases = nil }, QuotaReached, kindLease},
+		"autoscaler-would-not-help": {func(f *Facts) { unread(kindEvent)(f); f.Events = nil }, NoNodeInVolumeZone, kindEvent},
+		"no-room-in-volume-zone":    {func(f *Facts) { unread(kindEvent)(f); f.Events = nil }, NoNodeInVolumeZone, kindEvent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := factsOf(t, name)
+			test.change(f)
+			v := Why(f)
+			if v.Cause != test.cause || len(v.Missing) != 1 || v.Missing[0].Kind != test.missing {
+				t.Errorf("%s, missing %v", v.Cause, v.Missing)
+			}
+		})
+	}
+}
+
+// csi-attacher refuses an attach to a node without the driver, and so it is what tries again.
+func TestAttachWithoutDriverIsRetriedByAttacher(t *testing.T) {
+	for name, change := range map[string]func(f *Facts){
+		"refused":    attachError("failed to attach: CSINode worker-h1 does not contain driver diskplugin.csi.alibabacloud.com"),
+		"not looked": noAttachError,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := factsOf(t, "attach-limit-on-new-node")
+			change(f)
+			f.CSINodes = nil
+			if v := Why(f); v.Cause != DriverNotOnNode || v.Retried != attacherRetries {
+				t.Errorf("%s, retried %q, want %s, %q", v.Cause, v.Retried, DriverNotOnNode, attacherRetries)
+			}
+		})
+	}
+}
+
+// Every cause is the verdict of some test.
+func TestEveryCauseIsTested(t *testing.T) {
+	tested := map[Cause]bool{}
+	for _, e := range expectations(t) {
+		tested[Cause(e.Cause)] = true
+	}
+	for _, e := range edges {
+		tested[e.want] = true
+	}
+	for _, all := range repairs {
+		for _, r := range all {
+			tested[r.want] = true
+		}
+	}
+	source, err := os.ReadFile("cause.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := regexp.MustCompile(`Cause = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	for _, m := range causes {
+		if !tested[Cause(m[1])] {
+			t.Errorf("%s is never a verdict", m[1])
+		}
+	}
+	if len(causes) < 30 {
+		t.Errorf("%d causes found", len(causes))
+	}
+}

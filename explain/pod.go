@@ -1,0 +1,81 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/explain/fit"
+	"github.com/topodisk/topodisk/internal/podclaims"
+)
+
+func judgePod(c *cluster, pod *corev1.Pod) Verdict {
+	if fit.HasEnded(pod) {
+		return works("Pod %s has ended: it is %s.", pod.Name, pod.Status.Phase)
+	}
+	if pod.DeletionTimestamp != nil {
+		return judgeDeletedPod(c, pod)
+	}
+	if v, found := judgeMissingClaims(c, pod); found {
+		return v
+	}
+	if pod.Spec.NodeName != "" {
+		return judgePlacedPod(c, pod)
+	}
+	return judgeUnplacedPod(c, pod)
+}
+
+// judgeDeletedPod judges a Pod that is going.
+func judgeDeletedPod(c *cluster, pod *corev1.Pod) Verdict {
+	of := refOf(kindPod, pod)
+	v := Verdict{
+		State: Waits, Cause: BeingDeleted, Actor: Nobody,
+		Message: fmt.Sprintf("Pod %s has been going%s: its containers end and its volumes are unmounted.",
+			pod.Name, c.since(*pod.DeletionTimestamp)),
+		Evidence: []Evidence{seen(of, "metadata.deletionTimestamp", pod.DeletionTimestamp)},
+		Next:     []string{describe(of)}, Retried: "kubelet",
+	}
+	if dead, evidence := isDead(c, pod.Spec.NodeName); dead && pod.Spec.NodeName != "" {
+		placed := append([]Evidence{seen(of, "spec.nodeName", pod.Spec.NodeName)}, evidence...)
+		v.Cause, v.Actor, v.Evidence = NodeNotReady, ClusterAdmin, append(v.Evidence, placed...)
+		v.Message = fmt.Sprintf("Pod %s has been going%s, and Node %s, which must end it, is gone or not ready.", pod.Name,
+			c.since(*pod.DeletionTimestamp), pod.Spec.NodeName)
+		v.Next = []string{outOfService(pod.Spec.NodeName)}
+		v.Retried = "kubelet, when the node is back; kube-controller-manager, when the node is out of service"
+		return v
+	}
+	if len(pod.Finalizers) > 0 {
+		v.Cause, v.Actor, v.Retried = HeldByFinalizer, ClusterAdmin, "by whoever owns the finalizer"
+		v.Message = fmt.Sprintf("Pod %s has been going%s, and stays as long as it has the finalizer %s.", pod.Name,
+			c.since(*pod.DeletionTimestamp), strings.Join(pod.Finalizers, ", "))
+		v.Evidence = append(v.Evidence, seen(of, "metadata.finalizers", pod.Finalizers))
+	}
+	return v
+}
+
+// judgeMissingClaims says whether a claim that the Pod names isn't there, or its volume isn't.
+func judgeMissingClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
+	of := refOf(kindPod, pod)
+	for volume, name := range podclaims.ByVolume(pod) {
+		ref := Ref{Kind: kindClaim, Namespace: pod.Namespace, Name: name}
+		claim := c.claims[key(pod.Namespace, name)]
+		switch {
+		case claim == nil && !c.isRead(kindClaim, pod.Namespace):
+			return unknown(c, fmt.Sprintf("Claim %s of Pod %s could not be read.", name, pod.Name), ref), true
+		case claim == nil:
+			return Verdict{
+				State: Waits, Cause: ClaimNotFound, Actor: User,
+				Message:  fmt.Sprintf("There is no claim %s, which Pod %s names.", name, pod.Name),
+				Evidence: []Evidence{seen(of, "spec.volumes["+volume.Name+"]", volume), seen(ref, "metadata.name", "")},
+				Next:     []string{"kubectl get pvc --namespace " + pod.Namespace},
+				Retried:  "scheduler, when there is such a claim",
+			}, true
+		case pod.Spec.NodeName == "" && claim.DeletionTimestamp != nil:
+			return judgeDeletedClaim(c, claim), true
+		case claim.Spec.VolumeName != "" && c.boundTo(claim) == nil:
+			return judgeClaimOfVolume(c, claim), true
+		}
+	}
+	return Verdict{}, false
+}

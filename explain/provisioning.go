@@ -1,0 +1,230 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/topology"
+)
+
+const (
+	provisionerRetries = "disk-provisioner, with growing pauses"
+	capacityRetries    = "scheduler, when the capacity changes; disk-provisioner asks again within a minute"
+)
+
+// judgeProvisioning judges a claim whose volume can be made at once.
+func judgeProvisioning(c *cluster, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) Verdict {
+	if v, found := judgeLeader(c, class); found {
+		return v
+	}
+	if node := selectedNode(claim); node != "" {
+		if v, found := judgeSelectedNode(c, claim, node); found {
+			return v
+		}
+	}
+	if v, found := judgeSource(c, claim); found {
+		return v
+	}
+	if v, found := judgeProvisioningError(c, claim, class); found {
+		return v
+	}
+	if !c.isRead(kindEvent, claim.Namespace) {
+		return unknown(c, fmt.Sprintf("Claim %s has no volume yet, and its events, which say why, could not be read.", claim.Name),
+			Ref{Kind: kindEvent, Namespace: claim.Namespace})
+	}
+	if needed := c.unreadOf(kindNode, kindCSINode); selectedNode(claim) != "" && len(needed) > 0 {
+		return unknown(c, fmt.Sprintf("Claim %s has no volume yet, and whether Node %s can have one could not be read.",
+			claim.Name, selectedNode(claim)), needed...)
+	}
+	if !c.isRead(kindLease, "") {
+		return unknown(c, fmt.Sprintf("Claim %s has no volume yet, and whether a disk-provisioner leads could not be read.",
+			claim.Name), Ref{Kind: kindLease})
+	}
+	journaled := ""
+	if slices.ContainsFunc(c.Journal, func(r JournalRecord) bool { return r.ClaimUID == string(claim.UID) }) {
+		journaled = ", and disk-provisioner's journal has the request"
+	}
+	return Verdict{
+		State: Waits, Cause: BeingProvisioned, Actor: Nobody,
+		Message: fmt.Sprintf("The volume of claim %s is being made%s%s.", claim.Name, c.since(claim.CreationTimestamp),
+			journaled),
+		Evidence: []Evidence{seen(refOf(kindClaim, claim), "status.phase", string(claim.Status.Phase)), selectedEvidence(claim)},
+		Next:     []string{describe(refOf(kindClaim, claim))}, Retried: provisionerRetries,
+	}
+}
+
+// judgeLeader says whether nobody provisions the claims of the driver.
+func judgeLeader(c *cluster, class *storagev1.StorageClass) (Verdict, bool) {
+	lease, leads := c.leader()
+	if leads || !c.isRead(kindLease, "") {
+		return Verdict{}, false
+	}
+	verdict := Verdict{
+		State: Waits, Cause: NoProvisioner, Actor: ClusterAdmin,
+		Message:  fmt.Sprintf("No disk-provisioner leads for driver %s: it has no Lease.", c.Driver),
+		Evidence: []Evidence{seen(refOf(kindClass, class), "provisioner", class.Provisioner)},
+		Next:     []string{"kubectl --namespace " + c.controllerNamespace() + " get pods"},
+		Retried:  "as soon as a disk-provisioner leads",
+	}
+	if lease == nil {
+		verdict.Evidence = append(verdict.Evidence, seen(Ref{Kind: kindLease, Name: request.ObjectName(c.Driver)}, "spec.renewTime", ""))
+		return verdict, true
+	}
+	of := refOf(kindLease, lease)
+	says := "its Lease was not renewed"
+	if holder := lease.Spec.HolderIdentity; holder == nil || *holder == "" {
+		says = "nobody has held its Lease"
+	}
+	verdict.Message = fmt.Sprintf("No disk-provisioner leads for driver %s: %s%s.", c.Driver, says, c.since(metav1.NewTime(renewed(lease))))
+	verdict.Evidence = append(verdict.Evidence, seen(of, "spec.renewTime", lease.Spec.RenewTime),
+		seen(of, "spec.holderIdentity", lease.Spec.HolderIdentity))
+	return verdict, true
+}
+
+// judgeSelectedNode says whether the claim's selected node can't have the volume.
+func judgeSelectedNode(c *cluster, claim *corev1.PersistentVolumeClaim, name string) (Verdict, bool) {
+	node := c.nodes[name]
+	switch {
+	case node == nil && !c.isRead(kindNode, ""):
+		return Verdict{}, false // an error of the driver tells as much
+	case node == nil:
+		return Verdict{
+			State: Waits, Cause: SelectedNodeGone, Actor: Nobody,
+			Message:  fmt.Sprintf("Node %s, which is selected for claim %s, doesn't exist.", name, claim.Name),
+			Evidence: []Evidence{selectedEvidence(claim), seen(Ref{Kind: kindNode, Name: name}, "metadata.name", "")},
+			Next:     []string{"kubectl get nodes"},
+			Retried:  "disk-provisioner removes the annotation after --node-grace (1m), then the scheduler chooses again",
+		}, true
+	case c.isRead(kindCSINode, "") && driverOn(c.csiNodes[name], c.Driver) == nil:
+		v := driverMissingVerdict(c, name, selectedEvidence(claim))
+		v.Retried = "disk-provisioner, when the driver registers; after --node-grace (1m) the scheduler chooses again"
+		return v, true
+	case !c.isRead(kindCSINode, ""):
+		return Verdict{}, false
+	}
+	switch topologyProblem(c, node) {
+	case topology.Invalid:
+		v := zoneLabelsVerdict(node)
+		v.Evidence = append(v.Evidence, selectedEvidence(claim))
+		return v, true
+	case topology.NodeUnready:
+		v := labelMissingVerdict(c, node)
+		v.Evidence = append(v.Evidence, selectedEvidence(claim))
+		return v, true
+	}
+	return Verdict{}, false
+}
+
+// judgeSource says whether the snapshot that the claim is to be filled from is not ready.
+func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool) {
+	field, value, source := sourceOf(claim)
+	if source.Kind != kindSnapshot {
+		return Verdict{}, false
+	}
+	verdict := Verdict{
+		State: Waits, Cause: SnapshotNotReady, Actor: Nobody,
+		Evidence: []Evidence{seen(refOf(kindClaim, claim), field, value)},
+		Next:     []string{command("get", source)}, Retried: "disk-provisioner, when the snapshot is ready",
+	}
+	at := slices.IndexFunc(c.Snapshots, func(s Snapshot) bool { return s.Namespace == source.Namespace && s.Name == source.Name })
+	switch {
+	case at < 0 && !c.isRead(kindSnapshot, source.Namespace):
+		return unknown(c, fmt.Sprintf("%s, which claim %s is to be filled from, could not be read.", named(source), claim.Name),
+			source), true
+	case at < 0:
+		verdict.Actor, verdict.Retried = User, "disk-provisioner, when there is such a snapshot"
+		verdict.Message = fmt.Sprintf("There is no %s, which claim %s is to be filled from.", named(source), claim.Name)
+		verdict.Evidence = append(verdict.Evidence, seen(source, "metadata.name", ""))
+		return verdict, true
+	}
+	snapshot := c.Snapshots[at]
+	if snapshot.Ready {
+		return Verdict{}, false
+	}
+	verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, is not ready%s.", named(source), claim.Name,
+		c.since(snapshot.CreationTimestamp))
+	verdict.Evidence = append(verdict.Evidence, seen(source, "status.readyToUse", snapshot.Ready))
+	if snapshot.Error != "" {
+		e := readError(snapshot.Error)
+		verdict.Actor, verdict.Error = ClusterAdmin, &e
+		verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, has failed: %s", named(source), claim.Name,
+			sentence(e.Text))
+		verdict.Evidence = append(verdict.Evidence, seen(source, "status.error.message", snapshot.Error))
+	}
+	return verdict, true
+}
+
+// sourceOf returns the field that says what a claim is to be filled from, its value, and the source.
+func sourceOf(claim *corev1.PersistentVolumeClaim) (string, any, Ref) {
+	if s := claim.Spec.DataSourceRef; s != nil && s.Namespace != nil && *s.Namespace != "" {
+		return "spec.dataSourceRef", s, Ref{Kind: s.Kind, Namespace: *s.Namespace, Name: s.Name}
+	}
+	if s := claim.Spec.DataSource; s != nil {
+		return "spec.dataSource", s, Ref{Kind: s.Kind, Namespace: claim.Namespace, Name: s.Name}
+	}
+	if s := claim.Spec.DataSourceRef; s != nil {
+		return "spec.dataSourceRef", s, Ref{Kind: s.Kind, Namespace: claim.Namespace, Name: s.Name}
+	}
+	return "", nil, Ref{}
+}
+
+// judgeProvisioningError judges by the claim's latest event of a failure.
+func judgeProvisioningError(c *cluster, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (Verdict, bool) {
+	of := refOf(kindClaim, claim)
+	e, event := errorOf(c, of, reasonProvisioningFailed)
+	if event == nil || timeOf(event).Before(class.CreationTimestamp.Time) {
+		return Verdict{}, false // a class that was replaced is tried at once
+	}
+	verdict := errorVerdict(c, e, creating, eventSeen(event))
+	verdict.Message = fmt.Sprintf("Claim %s has no volume yet. %s", claim.Name, verdict.Message)
+	verdict.Next, verdict.Retried = orElse(verdict.Next, describe(of)), provisionerRetries
+	switch verdict.Cause {
+	case ParameterRefused:
+		return parameterRefused(claim, class, e, verdict), true
+	case CallsThrottled:
+		verdict.Retried = "disk-provisioner, within seconds"
+	case ZoneSoldOut:
+		verdict.Evidence = append(verdict.Evidence, typeEvidence(class)...)
+		verdict.Next = []string{"kubectl get csistoragecapacities --all-namespaces"}
+		verdict.Retried = capacityRetries
+		verdict.Message = fmt.Sprintf("%s has no disk of class %s to give: %s",
+			cmp.Or(strings.Join(e.soldOut(), " and "), "No zone that is allowed"), class.Name, sentence(e.Text))
+	case SnapshotNotReady:
+		return Verdict{}, false // of an earlier try: the snapshot has been judged
+	case DriverFailed:
+		if e.isPending() {
+			verdict.Cause, verdict.Actor = BeingProvisioned, Nobody
+			verdict.Message = fmt.Sprintf("The volume of claim %s is being made: %s", claim.Name, sentence(e.Text))
+		}
+	}
+	return verdict, true
+}
+
+// parameterRefused completes the verdict on a claim or class that the driver refuses.
+func parameterRefused(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, e DriverError,
+	verdict Verdict) Verdict {
+	ofClass := refOf(kindClass, class)
+	if strings.Contains(e.Text, "claim.spec.") || strings.Contains(e.Text, " of the claim ") {
+		verdict.Actor = User
+		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindClaim, claim), "spec", claim.Spec))
+		verdict.Message = fmt.Sprintf("Claim %s is refused: %s", claim.Name, sentence(e.Text))
+		verdict.Retried = "disk-provisioner, at once when the claim is replaced"
+		return verdict
+	}
+	field, value := "parameters", textOf(class.Parameters)
+	if name := e.parameter(); name != "" {
+		field, value = "parameters."+name, class.Parameters[name]
+	}
+	verdict.Message = fmt.Sprintf("Class %s of claim %s is refused: %s", class.Name, claim.Name, sentence(e.Text))
+	verdict.Evidence = append([]Evidence{seen(ofClass, field, value)}, verdict.Evidence...)
+	verdict.Next = []string{command("get", ofClass, "--output", "yaml")}
+	verdict.Retried = "disk-provisioner, at once when the class is replaced"
+	return verdict
+}

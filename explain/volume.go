@@ -1,0 +1,179 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/provisioner/request"
+)
+
+func judgeVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
+	of := refOf(kindVolume, pv)
+	switch {
+	case pv.Spec.CSI == nil || pv.Spec.CSI.Driver != c.Driver:
+		return otherDriversVolume(c, pv)
+	case pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed:
+		return judgeReleased(c, pv)
+	case pv.DeletionTimestamp != nil:
+		return Verdict{
+			State: Waits, Cause: HeldByFinalizer, Actor: User,
+			Message: fmt.Sprintf("PersistentVolume %s has been going%s, and stays as long as it has the finalizer %s.",
+				pv.Name, c.since(*pv.DeletionTimestamp), strings.Join(pv.Finalizers, ", ")),
+			Evidence: []Evidence{
+				seen(of, "metadata.finalizers", pv.Finalizers),
+				seen(of, "metadata.deletionTimestamp", pv.DeletionTimestamp),
+				phaseOf(pv),
+			},
+			Next: []string{describe(of)}, Retried: "kube-controller-manager, when its claim is gone",
+		}
+	case pv.Status.Phase == corev1.VolumeBound && pv.Spec.ClaimRef != nil:
+		return works("PersistentVolume %s is bound to claim %s/%s.", pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+	}
+	return works("PersistentVolume %s is %s.", pv.Name, cmp.Or(string(pv.Status.Phase), "new"))
+}
+
+func phaseOf(pv *corev1.PersistentVolume) Evidence {
+	return seen(refOf(kindVolume, pv), "status.phase", string(pv.Status.Phase))
+}
+
+func policyOf(pv *corev1.PersistentVolume) Evidence {
+	return seen(refOf(kindVolume, pv), "spec.persistentVolumeReclaimPolicy", string(pv.Spec.PersistentVolumeReclaimPolicy))
+}
+
+func otherDriversVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
+	driver := ""
+	if pv.Spec.CSI != nil {
+		driver = pv.Spec.CSI.Driver
+	}
+	if pv.Status.Phase == corev1.VolumeBound || pv.Status.Phase == corev1.VolumeAvailable {
+		return works("PersistentVolume %s is %s, and not of driver %s.", pv.Name, pv.Status.Phase, c.Driver)
+	}
+	return Verdict{
+		State: Waits, Cause: OtherDriver, Actor: ClusterAdmin,
+		Message:  fmt.Sprintf("PersistentVolume %s is not of driver %s.", pv.Name, c.Driver),
+		Evidence: []Evidence{seen(refOf(kindVolume, pv), "spec.csi.driver", driver), phaseOf(pv)},
+		Next:     []string{describe(refOf(kindVolume, pv))}, Retried: "by that driver's provisioner",
+	}
+}
+
+// judgeReleased judges a volume whose claim is gone.
+func judgeReleased(c *cluster, pv *corev1.PersistentVolume) Verdict {
+	of := refOf(kindVolume, pv)
+	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return volumeKept(pv, fmt.Sprintf("The claim of PersistentVolume %s is gone, and its reclaim policy %s keeps the disk.",
+			pv.Name, pv.Spec.PersistentVolumeReclaimPolicy))
+	}
+	if other := sharer(c, pv); other != nil {
+		verdict := volumeKept(pv, fmt.Sprintf("The claim of PersistentVolume %s is gone, and PersistentVolume %s names the same disk, so it is kept.",
+			pv.Name, other.Name))
+		verdict.Evidence = append(verdict.Evidence,
+			seen(refOf(kindVolume, other), "spec.csi.volumeHandle", other.Spec.CSI.VolumeHandle))
+		if event := c.latest(of, reasonVolumeKept); event != nil {
+			verdict.Evidence = append(verdict.Evidence, eventSeen(event))
+		}
+		return verdict
+	}
+	if !c.isRead(kindVolume, "") {
+		return unknown(c, fmt.Sprintf("PersistentVolume %s is being deleted, and whether another one names its disk could not be read.", pv.Name),
+			Ref{Kind: kindVolume})
+	}
+	return judgeDeletion(c, pv)
+}
+
+func volumeKept(pv *corev1.PersistentVolume, message string) Verdict {
+	of := refOf(kindVolume, pv)
+	return Verdict{
+		State: Waits, Cause: VolumeKept, Actor: User,
+		Message:  message,
+		Evidence: []Evidence{phaseOf(pv), policyOf(pv)},
+		Next:     []string{command("patch", of, "--patch", `'{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)},
+		Retried:  "never with Retain; else when the other PersistentVolume goes",
+	}
+}
+
+// sharer returns another PersistentVolume that keeps the disk: one of the same disk that is not itself being deleted with it.
+func sharer(c *cluster, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	var first *corev1.PersistentVolume
+	for i := range c.Volumes {
+		other := &c.Volumes[i]
+		goes := other.Status.Phase == corev1.VolumeReleased &&
+			other.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+		if other.Name != pv.Name && isOfDriver(other, c.Driver) && other.Spec.CSI.VolumeHandle == pv.Spec.CSI.VolumeHandle &&
+			!goes &&
+			(first == nil || other.Name < first.Name) {
+			first = other
+		}
+	}
+	return first
+}
+
+// judgeDeletion judges a volume that is to be deleted with its disk.
+func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
+	of := refOf(kindVolume, pv)
+	for _, a := range c.attachmentsOfVolume[pv.Name] {
+		return stillAttached(c, pv, a.Name, a.Spec.NodeName)
+	}
+	if e, event := errorOf(c, of, reasonVolumeFailedDelete); event != nil {
+		verdict := errorVerdict(c, e, deleting, eventSeen(event))
+		if verdict.Cause == DriverFailed && e.isPending() {
+			verdict.Cause, verdict.Actor = BeingDeleted, Nobody
+		}
+		verdict.Message = fmt.Sprintf("The disk of PersistentVolume %s is not deleted yet: %s", pv.Name, verdict.Message)
+		verdict.Evidence = append(verdict.Evidence, phaseOf(pv))
+		verdict.Next, verdict.Retried = orElse(verdict.Next, describe(of)), provisionerRetries
+		return verdict
+	}
+	lease, leads := c.leader()
+	if !leads && c.isRead(kindLease, "") {
+		verdict := Verdict{
+			State: Waits, Cause: NoProvisioner, Actor: ClusterAdmin,
+			Message:  fmt.Sprintf("No disk-provisioner leads, so the disk of PersistentVolume %s is not deleted.", pv.Name),
+			Evidence: []Evidence{phaseOf(pv)},
+			Next:     []string{"kubectl --namespace " + c.controllerNamespace() + " get pods"},
+			Retried:  "as soon as a disk-provisioner leads",
+		}
+		if lease == nil {
+			verdict.Evidence = append(verdict.Evidence,
+				seen(Ref{Kind: kindLease, Name: request.ObjectName(c.Driver)}, "spec.renewTime", ""))
+			return verdict
+		}
+		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindLease, lease), "spec.renewTime", lease.Spec.RenewTime))
+		return verdict
+	}
+	if needed := c.unreadOf(kindEvent, kindAttachment, kindLease); len(needed) > 0 {
+		return unknown(c, fmt.Sprintf("PersistentVolume %s is being deleted, and what holds it could not be read.", pv.Name),
+			needed...)
+	}
+	return Verdict{
+		State: Waits, Cause: BeingDeleted, Actor: Nobody,
+		Message:  fmt.Sprintf("The disk of PersistentVolume %s is being deleted.", pv.Name),
+		Evidence: []Evidence{phaseOf(pv), policyOf(pv)},
+		Next:     []string{describe(of)}, Retried: provisionerRetries,
+	}
+}
+
+// stillAttached is the verdict on a volume that is to be deleted and has a VolumeAttachment.
+func stillAttached(c *cluster, pv *corev1.PersistentVolume, attachment, node string) Verdict {
+	a := c.attachments[attachment]
+	evidence := []Evidence{phaseOf(pv), seen(refOf(kindAttachment, a), "spec.nodeName", node)}
+	if dead, why := isDead(c, node); dead {
+		message := fmt.Sprintf("PersistentVolume %s is attached to Node %s, which %s, so its disk is not deleted.",
+			pv.Name, node, howDead(c, node))
+		return deadNodeVerdict(c, node, message, slices.Concat(evidence, why))
+	}
+	if a.DeletionTimestamp != nil {
+		verdict := judgeDetach(c, a)
+		verdict.Evidence = append(verdict.Evidence, evidence...)
+		return verdict
+	}
+	return Verdict{
+		State: Waits, Cause: BeingDetached, Actor: Nobody,
+		Message:  fmt.Sprintf("PersistentVolume %s is still attached to Node %s, so its disk is not deleted.", pv.Name, node),
+		Evidence: evidence,
+		Next:     []string{attachmentYAML(a)}, Retried: "disk-provisioner, when the volume is detached",
+	}
+}

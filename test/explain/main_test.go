@@ -1,0 +1,70 @@
+//go:build e2eexplain
+
+// Package explain tests kubectl-topodisk on a real cluster: each situation of explain/testdata/verdicts.yaml is brought about with
+// real components, and the program must say what is written there.
+package explain
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+// dumps is where the facts of each situation are written to, if anywhere.
+var dumps = flag.String("dumps", "", "write the facts that each verdict rests on into this directory")
+
+// cluster is the one lab that all situations share.
+var (
+	cluster *lab.Lab
+	built   programs.Explain
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (int, error) {
+	ctx := context.Background()
+	root, err := programs.FindRoot()
+	if err != nil {
+		return 1, err
+	}
+	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-explain")}
+	if !lab.InCell() {
+		if err := programs.BuildExplain(ctx, root, os.Stderr); err != nil {
+			return 1, err
+		}
+	}
+	if code, outside, err := cell.Enter(); outside || err != nil {
+		if code != 0 {
+			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
+		}
+		return code, err
+	}
+	built = programs.BuiltExplain(root)
+	nodes := lab.ManyNodes(4)
+	nodes = append(nodes, lab.Node{Name: oldNode, Instance: "i-bp1labh3", Type: "ecs.i2.xlarge", Region: nodes[0].Region, Zone: zoneH})
+	cluster, err = lab.Start(ctx, lab.Options{Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes})
+	if err != nil {
+		return 1, err
+	}
+	exact := 0.0 // situations rest on how long ECS takes
+	if err := cluster.Simulator.SetLatency(ctx, ecssim.LatencyForm{Spread: &exact}); err != nil {
+		return 1, errors.Join(err, cluster.Stop())
+	}
+	return m.Run(), cluster.Stop()
+}

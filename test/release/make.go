@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+)
+
+// release is a version under way: what is made goes below dist.
+type release struct {
+	source
+	dist, work string
+	started    time.Time
+	digest     string               // of the image's index
+	materials  map[string]component // of all artefacts
+}
+
+// makeRelease fills a directory with everything that a version is published as. It returns how many files there are, and
+// by which key they are signed.
+func makeRelease(ctx context.Context, args []string) (string, error) {
+	r := release{started: time.Now(), materials: map[string]component{}}
+	set, out := r.flags("make", "dist")
+	key := set.String("key", "", "file of minisign's secret key; none leaves the release unsigned")
+	password := set.String("password-file", "", "file with the key's password; none asks the terminal")
+	_ = set.Parse(args) // it exits
+	if err := errors.Join(checkVersion(r.version), checkDist(*out)); err != nil {
+		return "", err
+	}
+	if err := checkTree(ctx); err != nil {
+		return "", err
+	}
+	sign, err := readKey(*key, *password)
+	if err != nil {
+		return "", err
+	}
+	if err := r.prepare(ctx); err != nil {
+		return "", err
+	}
+	if r.work, err = os.MkdirTemp("", "topodisk-release-"); err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(r.work) }()
+	r.dist = filepath.Join(r.work, "dist")
+	if err := r.make(ctx, sign); err != nil {
+		return "", err
+	}
+	count, err := replace(*out, r.dist)
+	return fmt.Sprintf("%s: %d files, %s", *out, count, sign), err
+}
+
+// make makes the artefacts one after another, and then what is said of all of them.
+func (r *release) make(ctx context.Context, sign signer) error {
+	if err := os.Mkdir(r.dist, 0o755); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{r.addImage, r.addPlugins, r.addChart, r.addManifests} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if err := writeSums(r.dist); err != nil {
+		return err
+	}
+	provenance, err := r.prove(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(sign.sign(filepath.Join(r.dist, sums)), sign.sign(provenance))
+}
+
+// checkVersion accepts what can be a tag of an image and the version of a chart.
+func checkVersion(version string) error {
+	const allowed = "allowed is a semantic version without v and without build metadata, such as VERSION=0.1.0 or VERSION=0.1.0-rc.1"
+	switch {
+	case version == "":
+		return fmt.Errorf("VERSION is missing: %s", allowed)
+	case semver.Canonical("v"+version) != "v"+version:
+		return fmt.Errorf("VERSION=%q: %s", version, allowed)
+	}
+	return nil
+}
+
+// checkTree fails unless everything is committed: the commit is what provenance names.
+func checkTree(ctx context.Context) error {
+	changed, err := output(ctx, "git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changed != "" {
+		return fmt.Errorf("the working tree has changes: allowed is one where git status shows none; commit or remove\n%s", changed)
+	}
+	return nil
+}
+
+// checkDist accepts a directory that is not there, is empty or has an earlier release, which the new one replaces.
+func checkDist(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("-out=%q: allowed is a directory: %w", dir, err)
+	}
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == sums }) {
+		return fmt.Errorf("-out=%q: allowed is a directory that is not there, is empty or has an earlier release (%s)", dir, sums)
+	}
+	return nil
+}
+
+// replace moves what was made to its place, and returns the number of files.
+func replace(dir, made string) (int, error) {
+	entries, err := os.ReadDir(made)
+	if err != nil {
+		return 0, err
+	}
+	return len(entries), errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(made)))
+}
+
+// addImage makes the image of both programs.
+func (r *release) addImage(ctx context.Context) (err error) {
+	work, out := filepath.Join(r.work, "image"), filepath.Join(r.dist, "topodisk-"+r.version+".oci.tar")
+	if r.digest, err = r.buildImage(ctx, work, r.version, out); err != nil {
+		return err
+	}
+	return r.list(out, "CONTAINER", imagePrograms(work), imageRoots(work))
+}
+
+// list writes what an artefact is made of, and remembers it.
+func (r *release) list(artefact, purpose, programs, roots string) error {
+	made, err := components(programs, roots)
+	if err != nil {
+		return err
+	}
+	for purl, c := range made {
+		r.materials[purl] = c
+	}
+	return r.describe(artefact, artefact+".spdx.json", purpose, made)
+}
+
+// addPlugins makes an archive of kubectl-topodisk for every platform, with the licence, as krew wants it.
+func (r *release) addPlugins(ctx context.Context) error {
+	bin := filepath.Join(r.work, "bin")
+	if err := run(ctx, "make", "--no-print-directory", "build-plugin", "BIN="+bin, "VERSION="+r.version, "REVISION="+r.commit,
+		"ARCHITECTURES="+strings.Join(r.architectures, ",")); err != nil {
+		return err
+	}
+	programs, err := filepath.Glob(filepath.Join(bin, "kubectl-topodisk-*"))
+	if err != nil || len(programs) != 2*len(r.architectures) {
+		return fmt.Errorf("make build-plugin made %q: %w", programs, err)
+	}
+	for _, program := range programs {
+		platform := strings.ReplaceAll(strings.TrimPrefix(filepath.Base(program), "kubectl-topodisk-"), "-", "_")
+		dir := filepath.Join(r.work, platform)
+		err := errors.Join(copyFile(program, filepath.Join(dir, "kubectl-topodisk")), copyFile("LICENSE", filepath.Join(dir, "LICENSE")))
+		if err != nil {
+			return err
+		}
+		out := filepath.Join(r.dist, fmt.Sprintf("kubectl-topodisk_v%s_%s.tar.gz", r.version, platform))
+		if err := writeArchive(out, dir, r.time); err != nil {
+			return err
+		}
+		if err := r.list(out, "APPLICATION", program, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFile copies a file with its mode to a directory that need not exist.
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, info.Mode().Perm()))
+}

@@ -1,0 +1,661 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"aead.dev/minisign"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	provenance "github.com/in-toto/attestation/go/predicates/provenance/v1"
+	statement "github.com/in-toto/attestation/go/v1"
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdxlib"
+	"google.golang.org/protobuf/encoding/protojson"
+	"helm.sh/helm/v3/pkg/chart/loader"
+)
+
+var architectures = flag.String("architectures", runtime.GOARCH, "architectures that the releases are for")
+
+// The version of the releases that the tests make is that of the block of commands that docs/release.md has for it.
+const version = "0.1.0"
+
+// commands returns the block of docs/release.md that has a text in it.
+func commands(t *testing.T, with string) string {
+	t.Helper()
+	blocks := regexp.MustCompile("(?s)<!-- run by make test-release -->\n```sh\n(.*?)```")
+	for _, block := range blocks.FindAllStringSubmatch(read(t, "docs/release.md"), -1) {
+		if strings.Contains(block[1], with) {
+			return block[1]
+		}
+	}
+	t.Fatalf("docs/release.md has no block of commands with %s that make test-release runs", with)
+	return ""
+}
+
+// checkout copies the current tree, with what is not committed, to a repository where everything is.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "checkout")
+	list, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		if _, err := os.Stat(filepath.Join(root, file)); errors.Is(err, os.ErrNotExist) {
+			continue // removed, and not committed
+		}
+		if err := copyFile(filepath.Join(root, file), filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := filepath.Abs(filepath.Join(root, ".build", "packages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(kept, 0o755), os.Mkdir(filepath.Join(dir, ".build"), 0o755),
+		os.Symlink(kept, filepath.Join(dir, ".build", "packages"))); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, dir, `git init -q && git add -A && git -c user.name=test -c user.email=test@example.com commit -q -m test`,
+		"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z")
+	return dir
+}
+
+// shell runs commands, and returns what they say on both outputs.
+func shell(t *testing.T, dir, line string, env ...string) string {
+	t.Helper()
+	said, err := try(dir, line, env...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, said)
+	}
+	return said
+}
+
+func try(dir, line string, env ...string) (string, error) {
+	command := exec.Command("sh", "-ec", line)
+	command.Dir = dir
+	for _, setting := range os.Environ() {
+		name, _, _ := strings.Cut(setting, "=")
+		if !slices.Contains([]string{
+			"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "VERSION", "KEY", "KEY_PASSWORD_FILE", "REVISION",
+		}, name) {
+			command.Env = append(command.Env, setting)
+		}
+	}
+	command.Env = append(append(command.Env, "ARCHITECTURES="+*architectures), env...)
+	said, err := command.CombinedOutput()
+	return string(said), err
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// A test's key is made by the test that uses it, and signs nothing that anybody gets.
+type testKey struct {
+	home, password string
+	public         minisign.PublicKey
+}
+
+// newTestKey makes a home with a test's key and its password where docs/release.md looks for them.
+func newTestKey(t *testing.T) testKey {
+	t.Helper()
+	public, secret, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := testKey{home: t.TempDir(), password: "the password of a test's key", public: public}
+	text, err := minisign.EncryptKey(k.password, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(k.home, ".minisign")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "topodisk.key"), text, 0o600),
+		os.WriteFile(filepath.Join(dir, "topodisk.password"), []byte(k.password+"\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// env makes the key's home the one of a command, which keeps Go's caches.
+func (k testKey) env(t *testing.T) []string {
+	t.Helper()
+	env := []string{"HOME=" + k.home}
+	for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOENV"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, name+"="+strings.TrimSpace(string(value)))
+	}
+	return env
+}
+
+// Everything that a release promises is held against two that are made as docs/release.md says, in different places and under
+// different settings: one signed, one not.
+func TestRelease(t *testing.T) {
+	key, first, second := newTestKey(t), checkout(t), checkout(t)
+	began := time.Now()
+	said := shell(t, first, commands(t, "KEY="), key.env(t)...)
+	t.Logf("make release for %s: %v", *architectures, time.Since(began).Round(time.Second))
+	if !strings.Contains(lastLine(said), key.public.String()) || strings.Contains(said, key.password) {
+		t.Errorf("with a key make release ends with %q; the key is %s", lastLine(said), key.public)
+	}
+	said = shell(t, second, "umask 077 && make release VERSION="+version,
+		"TZ=Asia/Shanghai", "GOAMD64=v3", "GOARM64=v8.2", "GOFLAGS=-buildvcs=true", "LC_ALL=C.UTF-8")
+	if !strings.Contains(lastLine(said), "NOT SIGNED") {
+		t.Errorf("without a key make release ends with %q", lastLine(said))
+	}
+	dist := filepath.Join(first, "dist")
+	t.Run("files", func(t *testing.T) { checkFiles(t, dist, true) })
+	t.Run("files of the unsigned one", func(t *testing.T) { checkFiles(t, filepath.Join(second, "dist"), false) })
+	t.Run("the same bytes", func(t *testing.T) { checkSame(t, dist, filepath.Join(second, "dist")) })
+	t.Run("image", func(t *testing.T) { checkImageOf(t, dist) })
+	t.Run("chart", func(t *testing.T) { checkChart(t, dist) })
+	t.Run("manifests", func(t *testing.T) { checkManifests(t, dist, version) })
+	t.Run("plugins", func(t *testing.T) { checkPlugins(t, dist) })
+	t.Run("provenance", func(t *testing.T) { checkProvenance(t, first) })
+	t.Run("verification", func(t *testing.T) { checkVerification(t, dist, key) })
+	t.Run("wrong inputs", func(t *testing.T) { checkWrongInputs(t, first, key) })
+}
+
+// artefacts are the files that programs are in, the image first.
+func artefacts() (all []string) {
+	all = append(all, "topodisk-"+version+".oci.tar")
+	for _, architecture := range strings.Split(*architectures, ",") {
+		for _, system := range []string{"darwin", "linux"} {
+			all = append(all, fmt.Sprintf("kubectl-topodisk_v%s_%s_%s.tar.gz", version, system, architecture))
+		}
+	}
+	return all
+}
+
+func checkFiles(t *testing.T, dist string, signed bool) {
+	want := []string{sums, "topodisk-" + version + ".provenance.json", "topodisk-" + version + ".tgz", "topodisk.yaml"}
+	for _, artefact := range artefacts() {
+		want = append(want, artefact, artefact+".spdx.json")
+	}
+	if signed {
+		want = append(want, sums+".minisig", "topodisk-"+version+".provenance.json.minisig")
+	}
+	slices.Sort(want)
+	if got := names(t, dist); !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	files, err := hashFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		all = append(all, file.name)
+	}
+	return all
+}
+
+func checkSame(t *testing.T, a, b string) {
+	for _, name := range names(t, b) {
+		if !strings.HasSuffix(name, ".provenance.json") && hash(t, filepath.Join(a, name)) != hash(t, filepath.Join(b, name)) {
+			t.Errorf("two releases of the same have different %s", name)
+		}
+	}
+}
+
+func hash(t *testing.T, file string) string {
+	t.Helper()
+	sum, err := hashFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// readImage reads an OCI archive, and holds every blob against its digest and size.
+func readImage(t *testing.T, archive, digest string) v1.ImageIndex {
+	t.Helper()
+	top, err := layout.ImageIndexFromPath(untar(t, archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := top.IndexManifest()
+	if err != nil || len(list.Manifests) != 1 || digest != "" && list.Manifests[0].Digest.String() != digest {
+		t.Fatalf("index.json: %+v, %v; want %s alone", list, err, digest)
+	}
+	index, err := top.ImageIndex(list.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Errorf("%s: %v", archive, err)
+	}
+	return index
+}
+
+func checkImageOf(t *testing.T, dist string) {
+	archive := filepath.Join(dist, "topodisk-"+version+".oci.tar")
+	index := readImage(t, archive, "")
+	list, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms, want []string
+	listed := purls(t, archive)
+	for _, entry := range list.Manifests {
+		platforms = append(platforms, entry.Platform.String())
+		image, err := index.Image(entry.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := settings.Config; c.User != "65532:65532" || c.Labels["org.opencontainers.image.version"] != version ||
+			settings.Architecture != entry.Platform.Architecture {
+			t.Errorf("%s: settings %+v", entry.Platform, settings)
+		}
+		dir := unpack(t, mutate.Extract(image))
+		for _, program := range []string{"disk-driver", "disk-provisioner"} {
+			checkModules(t, filepath.Join(dir, program), listed)
+		}
+		controls, err := filepath.Glob(filepath.Join(dir, "var/lib/dpkg/status.d/*"))
+		if packages := strings.Fields(read(t, "image/packages")); err != nil || len(controls) != len(packages) {
+			t.Errorf("%s: %d packages in the image, want %d; %v", entry.Platform, len(controls), len(packages), err)
+		}
+		for _, control := range controls {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(listed)), func(purl string) bool {
+				return strings.HasPrefix(purl, "pkg:deb/debian/"+filepath.Base(control)+"@") &&
+					(strings.Contains(purl, "arch="+entry.Platform.Architecture+"&") || strings.Contains(purl, "arch=all&"))
+			}) {
+				t.Errorf("the list of %s lacks Debian's %s for %s", archive, filepath.Base(control), entry.Platform)
+			}
+		}
+	}
+	for _, architecture := range strings.Split(*architectures, ",") {
+		want = append(want, "linux/"+architecture)
+	}
+	if !slices.Equal(platforms, want) {
+		t.Errorf("platforms %q, want %q", platforms, want)
+	}
+}
+
+// purls reads the list of an artefact with the library's own checks, and returns the packages in it.
+func purls(t *testing.T, artefact string) map[string]bool {
+	t.Helper()
+	file, err := os.Open(artefact + ".spdx.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	document, err := spdxjson.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(document); err != nil {
+		t.Error(err)
+	}
+	if of := document.Packages[0].PackageChecksums; len(of) != 1 || of[0].Value != hash(t, artefact) {
+		t.Errorf("the list of %s is of %+v", artefact, of)
+	}
+	all := map[string]bool{}
+	for _, p := range document.Packages[1:] {
+		all[p.PackageExternalReferences[0].Locator] = true
+	}
+	if len(document.Relationships) != len(document.Packages) {
+		t.Errorf("%s: %d packages and %d relations", artefact, len(document.Packages), len(document.Relationships))
+	}
+	return all
+}
+
+// checkModules holds a list against what `go version -m` prints.
+func checkModules(t *testing.T, program string, listed map[string]bool) {
+	t.Helper()
+	text, err := exec.Command("go", "version", "-m", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		var want string
+		switch words[0] {
+		case "mod":
+			want = "pkg:golang/" + words[1]
+		case "dep":
+			want = "pkg:golang/" + words[1] + "@" + strings.ReplaceAll(words[2], "+", "%2B")
+		default:
+			continue
+		}
+		if count++; !listed[want] {
+			t.Errorf("the list lacks %s, which %s is built from", want, filepath.Base(program))
+		}
+	}
+	if count < 20 {
+		t.Errorf("%s is built from %d modules", program, count)
+	}
+}
+
+func checkChart(t *testing.T, dist string) {
+	chart, err := loader.LoadFile(filepath.Join(dist, "topodisk-"+version+".tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chart.Validate(); err != nil || chart.Metadata.Version != version || chart.Metadata.AppVersion != version {
+		t.Errorf("chart %+v, %v", chart.Metadata, err)
+	}
+	sources, err := loader.LoadDir(filepath.Join(root, "charts", "topodisk"))
+	if err != nil || len(chart.Raw) != len(sources.Raw) {
+		t.Fatalf("the package has %d files, the chart %d; %v", len(chart.Raw), len(sources.Raw), err)
+	}
+	for _, file := range chart.Raw {
+		if file.Name != "Chart.yaml" && string(file.Data) != read(t, "charts/topodisk/"+file.Name) {
+			t.Errorf("the package's %s is not the chart's", file.Name)
+		}
+	}
+}
+
+func checkManifests(t *testing.T, dist, version string) {
+	text, err := os.ReadFile(filepath.Join(dist, "topodisk.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := strings.Split(string(text), "\n"), strings.Split(read(t, manifests), "\n")
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+	images := 0
+	for n, line := range want {
+		switch word := strings.TrimSpace(line); {
+		case strings.HasPrefix(word, "image: "+imageName+":"):
+			images++
+			line = strings.Split(line, imageName)[0] + imageName + ":" + version
+		case strings.HasPrefix(word, "app.kubernetes.io/version:"):
+			line = strings.Split(line, ":")[0] + `: "` + version + `"`
+		}
+		if got[n] != line {
+			t.Errorf("line %d is %q, want %q", n+1, got[n], line)
+		}
+	}
+	if images != 3 {
+		t.Errorf("%d images, want those of three containers", images)
+	}
+}
+
+func checkPlugins(t *testing.T, dist string) {
+	for _, name := range artefacts()[1:] {
+		dir := untar(t, filepath.Join(dist, name))
+		if got := names(t, dir); !slices.Equal(got, []string{"LICENSE", "kubectl-topodisk"}) {
+			t.Errorf("%s has %q", name, got)
+		}
+		program := filepath.Join(dir, "kubectl-topodisk")
+		checkModules(t, program, purls(t, filepath.Join(dist, name)))
+		platform := strings.Split(strings.TrimSuffix(name, ".tar.gz"), "_")[2:]
+		text := shell(t, dir, "go version -m kubectl-topodisk")
+		if !strings.Contains(text, "GOOS="+platform[0]) || !strings.Contains(text, "GOARCH="+platform[1]) {
+			t.Errorf("%s is %s", name, text)
+		}
+		if platform[0] == runtime.GOOS && platform[1] == runtime.GOARCH {
+			if said := shell(t, dir, "./kubectl-topodisk version"); said != "kubectl-topodisk "+version+"\n" {
+				t.Errorf("%s says %q", name, said)
+			}
+		}
+	}
+}
+
+func checkProvenance(t *testing.T, repo string) {
+	dist := filepath.Join(repo, "dist")
+	text, err := os.ReadFile(filepath.Join(dist, "topodisk-"+version+".provenance.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s statement.Statement
+	if err := errors.Join(protojson.Unmarshal(text, &s), s.Validate()); err != nil {
+		t.Fatal(err)
+	}
+	predicate, err := protojson.Marshal(s.Predicate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p provenance.Provenance
+	if err := errors.Join(protojson.Unmarshal(predicate, &p), p.Validate()); err != nil ||
+		s.PredicateType != "https://slsa.dev/provenance/v1" {
+		t.Fatalf("%s: %v", s.PredicateType, err)
+	}
+	subjects := map[string]string{}
+	for _, subject := range s.Subject {
+		subjects[subject.Name] = subject.Digest["sha256"]
+	}
+	for _, name := range names(t, dist) {
+		about := strings.HasSuffix(name, ".minisig") || strings.HasSuffix(name, ".provenance.json")
+		if about == (subjects[name] == hash(t, filepath.Join(dist, name))) {
+			t.Errorf("subject %s: got %q", name, subjects[name])
+		}
+	}
+	readImage(t, filepath.Join(dist, "topodisk-"+version+".oci.tar"), "sha256:"+subjects[imageName+":"+version])
+	hashes := map[string]int{}
+	for _, material := range p.BuildDefinition.ResolvedDependencies {
+		hashes[material.Uri] = len(material.Digest)
+		if len(material.Digest) == 0 && !strings.HasPrefix(material.Uri, "pkg:golang/stdlib@") &&
+			material.Uri != "pkg:golang/github.com/topodisk/topodisk" {
+			t.Errorf("%s has no hash", material.Uri)
+		}
+	}
+	for _, artefact := range artefacts() {
+		for purl := range purls(t, filepath.Join(dist, artefact)) {
+			if _, named := hashes[purl]; !named {
+				t.Errorf("%s of %s is no material", purl, artefact)
+			}
+		}
+	}
+	commit := strings.TrimSpace(shell(t, repo, "git rev-parse HEAD"))
+	if got := p.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"]; got != commit ||
+		!strings.HasPrefix(p.BuildDefinition.InternalParameters.Fields["go"].GetStringValue(), "go1.") {
+		t.Errorf("commit %s, want %s; %v", got, commit, p.BuildDefinition.InternalParameters)
+	}
+	want := "make release VERSION=" + version + " ARCHITECTURES=" + *architectures
+	if got := p.BuildDefinition.ExternalParameters.Fields["command"].GetStringValue(); got != want {
+		t.Errorf("command %q, want %q", got, want)
+	}
+}
+
+// checkVerification runs the commands of docs/release.md, on what was made and with a byte of each file changed.
+func checkVerification(t *testing.T, dist string, key testKey) {
+	bin, dir := t.TempDir(), filepath.Join(t.TempDir(), "dist")
+	shell(t, ".", "go build -o "+bin+" aead.dev/minisign/cmd/minisign")
+	if err := os.CopyFS(dir, os.DirFS(dist)); err != nil {
+		t.Fatal(err)
+	}
+	public, err := key.public.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "topodisk.pub"), public, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	verify, path := commands(t, "sha256sum"), "PATH="+bin+":"+os.Getenv("PATH")
+	shell(t, dir, verify, path)
+	for _, name := range names(t, dist) {
+		file := filepath.Join(dir, name)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := bytes.Clone(content)
+		changed[len(changed)*2/3] ^= 1
+		if err := os.WriteFile(file, changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := try(dir, verify, path); err == nil {
+			t.Errorf("with a byte of %s changed it verifies: %s", name, said)
+		}
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell(t, dir, verify, path)
+	other := newTestKey(t)
+	if public, err = other.public.MarshalText(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "topodisk.pub"), public, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := try(dir, verify, path); err == nil {
+		t.Errorf("with another key it verifies: %s", said)
+	}
+}
+
+func checkWrongInputs(t *testing.T, repo string, key testKey) {
+	before, secret := hash(t, filepath.Join(repo, "dist", sums)), filepath.Join(key.home, ".minisign", "topodisk.key")
+	for _, c := range []struct {
+		name, line string
+		want       []string
+	}{
+		{"no version", "make release", []string{"VERSION is missing", "VERSION=0.1.0"}},
+		{"an empty version", "make release VERSION=", []string{"VERSION is missing", "VERSION=0.1.0"}},
+		{"a version with v", "make release VERSION=v0.1.0", []string{`VERSION="v0.1.0"`, "without v"}},
+		{"two numbers", "make release VERSION=0.1", []string{`VERSION="0.1"`, "semantic version"}},
+		{"build metadata", "make release VERSION=0.1.0+1", []string{`VERSION="0.1.0+1"`, "without build metadata"}},
+		{"from the environment", "VERSION=0.1 make release", []string{`VERSION="0.1"`, "semantic version"}},
+		{"a leading zero", "make release VERSION=0.01.0", []string{`VERSION="0.01.0"`, "semantic version"}},
+		{"no such key", "make release VERSION=0.1.0 KEY=none.key", []string{`KEY="none.key"`, "minisign -G", "no such file"}},
+		{"not a key", "make release VERSION=0.1.0 KEY=LICENSE", []string{`KEY="LICENSE"`, "minisign -G"}},
+		{"no password", "make release VERSION=0.1.0 KEY=" + secret + " </dev/null", []string{secret, "KEY_PASSWORD_FILE"}},
+		{"another password", "make release VERSION=0.1.0 KEY=" + secret + " KEY_PASSWORD_FILE=LICENSE",
+			[]string{secret, `KEY_PASSWORD_FILE="LICENSE"`}},
+		{"no such password", "make release VERSION=0.1.0 KEY=" + secret + " KEY_PASSWORD_FILE=none",
+			[]string{`KEY_PASSWORD_FILE="none"`, "first line"}},
+		{"a password alone", "make release VERSION=0.1.0 KEY_PASSWORD_FILE=LICENSE", []string{`KEY_PASSWORD_FILE="LICENSE"`, "only with KEY"}},
+		{"no architecture", "make release VERSION=0.1.0 ARCHITECTURES=riscv64", []string{`ARCHITECTURES="riscv64"`, "amd64,arm64"}},
+		{"a new file", "touch new && make release VERSION=0.1.0", []string{"working tree has changes", "?? new", "git status"}},
+		{"a changed file", "echo >>LICENSE && make release VERSION=0.1.0", []string{"working tree has changes", " M LICENSE", "git status"}},
+		{"not a release", "rm dist/SHA256SUMS && make release VERSION=0.1.0", []string{`-out="dist"`, "earlier release"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if hash(t, filepath.Join(repo, "dist", sums)) != before {
+				t.Error("a release that failed has changed the one before")
+			}
+			defer shell(t, repo, "git clean -fdq && git checkout -q .")
+			said, err := try(repo, c.line)
+			if err == nil {
+				t.Fatalf("it is made: %s", said)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("says %q, want %q in it", said, want)
+				}
+			}
+			if strings.Contains(said, key.password) {
+				t.Errorf("says the password: %s", said)
+			}
+		})
+	}
+}
+
+// Chart and manifests are of the release's version, whatever the chart's sources say.
+func TestChartAndManifestsTellTheVersion(t *testing.T) {
+	r := release{source: source{version: "9.8.7-rc.1"}, dist: t.TempDir(), work: t.TempDir()}
+	dist := r.dist
+	func() {
+		here, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(root)
+		defer t.Chdir(here)
+		if err := errors.Join(r.addChart(t.Context()), r.addManifests(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	chart, err := loader.LoadFile(filepath.Join(dist, "topodisk-9.8.7-rc.1.tgz"))
+	if err != nil || chart.Metadata.Version != "9.8.7-rc.1" || chart.Metadata.AppVersion != "9.8.7-rc.1" {
+		t.Errorf("chart %+v, %v", chart, err)
+	}
+	checkManifests(t, dist, "9.8.7-rc.1")
+}
+
+// CHANGELOG.md is in the form of Keep a Changelog, and every heading of a version has its link.
+func TestChangelogKeepsItsForm(t *testing.T) {
+	text := read(t, "CHANGELOG.md")
+	headings := regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(text, -1)
+	if len(headings) == 0 || headings[0][1] != "[Unreleased]" {
+		t.Fatalf("headings %q, want [Unreleased] first", headings)
+	}
+	for n, heading := range headings {
+		match := regexp.MustCompile(`^\[([0-9]+\.[0-9]+\.[0-9]+)\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$`).FindStringSubmatch(heading[1])
+		if n > 0 && (match == nil || !strings.Contains(text, "\n["+match[1]+"]: https://")) {
+			t.Errorf("heading %q has another form than [0.1.0] - 2026-01-31, or no link", heading[1])
+		}
+	}
+	for _, kind := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(text, -1) {
+		if !slices.Contains([]string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}, kind[1]) {
+			t.Errorf("kind of change %q is none of Keep a Changelog's", kind[1])
+		}
+	}
+}
+
+// untar unpacks an archive, which gzip may have compressed, and returns the directory.
+func untar(t *testing.T, name string) string {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if !strings.HasSuffix(name, "gz") {
+		return unpack(t, file)
+	}
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unpack(t, plain)
+}
+
+// unpack writes the directories and files of an archive.
+func unpack(t *testing.T, from io.Reader) string {
+	t.Helper()
+	dir := t.TempDir()
+	for archive := tar.NewReader(from); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, header.Name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, header.FileInfo().Mode().Perm())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
