@@ -100,7 +100,7 @@ func (e *environment) start(p provisioner, args ...string) (*lab.Process, error)
 // startOn is start on a host of that name: csi-provisioner's replicas take themselves for one if they share it.
 func (e *environment) startOn(host string, p provisioner, args ...string) (*lab.Process, error) {
 	const script = `hostname "$0" && exec "$@"`
-	return e.run(p.name, "unshare", append([]string{"--map-root-user", "--uts", "sh", "-p", script, host, p.path}, e.flags(args)...))
+	return e.run(p.name, "unshare", append([]string{"--map-root-user", "--uts", "sh", "-c", script, host, p.path}, e.flags(args)...))
 }
 
 func (e *environment) flags(more []string) []string {
