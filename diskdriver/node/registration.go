@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
@@ -59,22 +61,88 @@ func (r *Registration) NotifyRegistrationStatus(_ context.Context, status *regis
 // Registered says whether the kubelet has taken the driver.
 func (r *Registration) Registered() bool { return r.done.Load() }
 
+// socketCheckInterval is the time between two checks that the socket is there.
+const socketCheckInterval = time.Second
+
 // Run serves the registration until the context ends, and takes its socket away
-// then: the kubelet forgets the driver.
+// then: the kubelet forgets the driver. If another plugin of the driver's name
+// takes the socket's place, as the node plugin does that this one has replaced when
+// somebody starts it again, the kubelet calls that one; once its socket has gone the
+// driver is registered anew. Registered tells which of both it is.
 func (r *Registration) Run(ctx context.Context) error {
 	if err := os.Remove(r.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove an old registration socket: %w", err)
 	}
-	listener, err := net.Listen("unix", r.socket)
+	for again := false; ; again = true {
+		err := r.serve(ctx)
+		switch {
+		case again && errors.Is(err, syscall.EADDRINUSE): // another plugin was quicker
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(socketCheckInterval):
+			}
+		case err != nil || ctx.Err() != nil:
+			return err
+		}
+	}
+}
+
+// serve serves the registration until the context ends, or its socket has gone and
+// there is no other in its place.
+func (r *Registration) serve(ctx context.Context) error {
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: r.socket, Net: "unix"})
 	if err != nil {
 		return fmt.Errorf("register with the kubelet: %w", err)
 	}
+	listener.SetUnlinkOnClose(false) // it would remove another plugin's socket
+	own, err := os.Lstat(r.socket)
+	if err != nil {
+		return errors.Join(fmt.Errorf("register with the kubelet: %w", err), listener.Close())
+	}
 	server := grpc.NewServer()
 	registration.RegisterRegistrationServer(server, r)
-	stop := context.AfterFunc(ctx, server.Stop)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	checked := make(chan struct{})
+	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := server.Serve(listener); err != nil {
+	go func() {
+		defer close(checked)
+		r.awaitLoss(watching, own)
+		server.Stop()
+	}()
+	err = <-served
+	stop()
+	<-checked
+	if now, gone := os.Lstat(r.socket); gone == nil && os.SameFile(now, own) {
+		err = errors.Join(err, os.Remove(r.socket))
+	}
+	if err != nil {
 		return fmt.Errorf("serve %s: %w", r.socket, err)
 	}
 	return nil
+}
+
+// awaitLoss returns when the socket has gone, or the context ends.
+func (r *Registration) awaitLoss(ctx context.Context, own os.FileInfo) {
+	taken := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(socketCheckInterval):
+		}
+		now, err := os.Lstat(r.socket)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			r.done.Store(false)
+			klog.InfoS("The registration socket has gone; the driver is registered anew", "socket", r.socket)
+			return
+		case err == nil && !os.SameFile(now, own) && !taken:
+			taken = true
+			r.done.Store(false)
+			klog.ErrorS(nil, "Another plugin of the driver's name has taken the registration socket; the kubelet calls that one", "socket", r.socket)
+		}
+	}
 }
