@@ -210,7 +210,7 @@ func (t *takeover) steps(install bool) {
 		off, undo := t.workloadOff(s)
 		stop, back = append(stop, off), append(back, undo...)
 	}
-	copies = append(copies, t.copies())
+	copies = append(copies, t.copies(install))
 	var driver []Step
 	if object := t.driverObject(); object != nil && install {
 		driver = append(driver, Step{Title: "Delete the CSIDriver object, of which some fields can't be changed; volumes don't mind",
@@ -252,10 +252,11 @@ func copyOf(r explain.Ref) string {
 // driverRef names the CSIDriver object.
 func (t *takeover) driverRef() explain.Ref { return explain.Ref{Kind: "CSIDriver", Name: t.Driver} }
 
-// copies saves what the next steps change.
-func (t *takeover) copies() Step {
+// copies saves what the next steps change. Where topodisk is installed the CSIDriver object is its own, and the copy of the other
+// driver's, which the way back needs, stays.
+func (t *takeover) copies(install bool) Step {
 	step := Step{Title: "Keep copies of what is changed"}
-	if t.driverObject() != nil {
+	if t.driverObject() != nil && install {
 		step.Commands = append(step.Commands, fmt.Sprintf("kubectl get csidriver %s --output yaml > %s", t.Driver, copyOf(t.driverRef())))
 	}
 	for i := range t.leaving {
