@@ -5,6 +5,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,8 @@ func TestInstallation(t *testing.T) {
 		{"the volumes are picked up", (*scene).picksUpItsVolumes},
 		{"permissions", (*scene).asksForNoMoreThanItIsGranted},
 		{"in place of another driver, and back", (*scene).takesOver},
+		{"a pilot beside ACK's components", (*scene).pilots},
+		{"in place of ACK's components, and back", (*scene).takesOverFromACK},
 		{"a disk that is there already", (*scene).usesADiskThatIsThere},
 		{"what the pages say", (*scene).hasFollowedEveryPage},
 	} {
@@ -102,6 +105,16 @@ func (s *scene) awaitNotes() {
 // noDisks reports whether ECS has no disk but those that instances begin with.
 func (s *scene) noDisks(ctx context.Context) (bool, error) {
 	disks, err := s.Simulator.Disks(ctx, namespace)
+	if err == nil && len(disks) > 0 {
+		err = fmt.Errorf("left are %v", disks)
+	}
+	return err == nil, err
+}
+
+// hasOnlyNotes reports whether ECS has no disk but that of deploy/examples/pod.yaml, and those that instances begin with.
+func (s *scene) hasOnlyNotes(ctx context.Context) (bool, error) {
+	disks, err := s.Simulator.Disks(ctx, namespace)
+	disks = slices.DeleteFunc(disks, ofTheNotes)
 	if err == nil && len(disks) > 0 {
 		err = fmt.Errorf("left are %v", disks)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -119,14 +118,7 @@ func (l *load) end() {
 	l.lines.Wait()
 	s.must(l.failed)
 	s.Logf("%d claims in %.1f s, the slowest %.1f s from its beginning to its end", l.claims, time.Since(l.begins).Seconds(), l.slowest.Seconds())
-	s.await("no disk of the load is left", late, func(ctx context.Context) (bool, error) {
-		disks, err := s.Simulator.Disks(ctx, namespace)
-		disks = slices.DeleteFunc(disks, ofTheNotes)
-		if err == nil && len(disks) > 0 {
-			err = fmt.Errorf("left are %v", disks)
-		}
-		return err == nil, err
-	})
+	s.await("no disk of the load is left", late, s.hasOnlyNotes)
 	events, err := s.Client.CoreV1().Events(namespace).List(s.Context(), metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
 	s.must(err)
 	for _, e := range events.Items {

@@ -105,9 +105,19 @@ func build(ctx context.Context) error {
 	if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
 		return err
 	}
-	_, err := programs.BuildHelm(ctx, root, os.Stderr)
-	return err
+	if _, err := programs.BuildHelm(ctx, root, os.Stderr); err != nil {
+		return err
+	}
+	if _, err := programs.BuildUpstream(ctx, root, os.Stderr); err != nil {
+		return err
+	}
+	ours := exec.CommandContext(ctx, "go", "build", "-o", built(""), "./cmd/kubectl-topodisk", "./test/install/fakeplugin")
+	ours.Dir, ours.Env, ours.Stderr = root, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	return ours.Run()
 }
+
+// built returns where a program is that build has built.
+func built(name string) string { return filepath.Join(root, ".build", "run", name) }
 
 // images are those of the sidecars under the names that the chart has for them, and the one of the examples.
 func images(ctx context.Context) ([]lab.Image, error) {
@@ -115,8 +125,10 @@ func images(ctx context.Context) ([]lab.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	idle := shell
+	idle.Names, idle.Entrypoint = idleImages(), slices.Concat(shell.Command, []string{"waits"}) // a container's arguments come behind
 	shell.Names = []string{"docker.io/library/busybox:1.37"}
-	list := []lab.Image{shell}
+	list := append(componentImages(built("fakeplugin"), filepath.Join(root, ".build", "upstream", "csi-provisioner")), shell, idle)
 	names, err := namedByTheChart(ctx)
 	for _, name := range names {
 		program, _, _ := strings.Cut(path.Base(name), ":")

@@ -40,6 +40,7 @@ func makeDesk() error {
 		os.Symlink(filepath.Join(root, "charts"), filepath.Join(desk, "charts")),
 		os.Symlink(filepath.Join(root, "deploy"), filepath.Join(desk, "deploy")),
 		os.Symlink(cluster.Kubectl, filepath.Join(bin, "kubectl")),
+		os.Symlink(built("kubectl-topodisk"), filepath.Join(bin, "kubectl-topodisk")),
 		os.WriteFile(filepath.Join(bin, "helm"), fmt.Appendf(nil, helmOnDesk, values, helm), 0o755),
 		os.WriteFile(values, []byte(labValues(cluster.Simulator.URL)), 0o644),
 	)

@@ -141,12 +141,26 @@ func states(p corev1.Pod) (said []string) {
 	return said
 }
 
-// makePod makes a Pod that waits in a shell, with a claim at /data.
-func (s *scene) makePod(ctx context.Context, name, claim string) error {
+// shellPod returns a Pod that waits in a shell, with a claim at /data.
+func (s *scene) shellPod(name, claim string) *corev1.Pod {
 	pod := lab.Pod(namespace, name, claim)
 	grace := int64(1)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+	return pod
+}
+
+// makePod makes a Pod that waits in a shell, with a claim at /data.
+func (s *scene) makePod(ctx context.Context, name, claim string) error {
+	return s.makePodOn(ctx, "", name, claim)
+}
+
+// makePodOn is makePod on a node of that name, or on any if it is empty.
+func (s *scene) makePodOn(ctx context.Context, node, name, claim string) error {
+	pod := s.shellPod(name, claim)
+	if node != "" {
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	}
 	_, err := s.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	return err
 }

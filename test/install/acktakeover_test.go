@@ -1,0 +1,279 @@
+//go:build e2einstall
+
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/explain/plan"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+const (
+	nasClass  = "alibabacloud-cnfs-nas"
+	ossVolume = "oss-bucket"
+	// servingGap is how long no new Pod with a volume of NAS may start: the plugin of its node is being replaced.
+	servingGap = 60 * time.Second
+)
+
+// takesOverFromACK switches disks of a cluster whose one plugin serves disks, NAS and OSS to topodisk and back, by the commands
+// that kubectl topodisk plan takeover prints. Pods with volumes of NAS and OSS write and start throughout; a Pod with a disk
+// runs all the while.
+func (s *scene) takesOverFromACK() {
+	s.sh("notes", "echo kept >/data/kept && sync")
+	s.helm("uninstall")
+	s.awaitGone()
+	components := s.writeComponents()
+	s.kubectl("apply -f " + components)
+	s.awaitComponents()
+	others := s.startOthers()
+
+	takeover := s.planTakeover()
+	s.runSteps(takeover.Steps)
+	s.awaitReady(late)
+	s.servesDisks("by topodisk")
+	s.componentsServe("nas", "oss")
+
+	// An update of the component brings its disk driver back.
+	s.kubectl("apply -f " + components)
+	s.awaitComponents()
+	s.componentsServe("disk", "nas", "oss")
+	s.runSteps(s.planTakeover().Steps)
+	s.awaitReady(late)
+	s.servesDisks("by topodisk again")
+	s.componentsServe("nas", "oss")
+
+	s.runSteps(takeover.Back)
+	s.awaitGone()
+	s.awaitComponents()
+	s.componentsServe("disk", "nas", "oss")
+	if capacity := s.kubectl("get csidriver " + lab.DriverName + " -o jsonpath={.spec.storageCapacity}"); capacity == "true" {
+		s.Error("the scheduler waits for topodisk's CSIStorageCapacity objects")
+	}
+	others.end()
+
+	s.installInsteadOf(components)
+	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+}
+
+// installInsteadOf takes the components away and installs topodisk.
+func (s *scene) installInsteadOf(components string) {
+	s.Helper()
+	s.kubectl("delete -f " + components + " --wait")
+	s.await("no Pod of the components is left", late, func(ctx context.Context) (bool, error) {
+		pods, err := s.componentPods(ctx)
+		return err == nil && len(pods) == 0, err
+	})
+	s.kubectl("-n " + home + " delete secret " + secretName + " --ignore-not-found")
+	s.makeSecret(otherID, otherSecret)
+	s.install()
+	s.awaitReady(late)
+}
+
+// writeComponents writes the workloads that serve disks, NAS and OSS to the desk.
+func (s *scene) writeComponents() (file string) {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "test", "install", "testdata", "ack-components.yaml"))
+	s.must(err)
+	var instances []string
+	for _, n := range s.Nodes {
+		instances = append(instances, n.Name+"="+n.Instance)
+	}
+	file = filepath.Join(desk, "components.yaml")
+	filled := strings.NewReplacer("THE_ID", strconv.Quote(otherID), "THE_SECRET", strconv.Quote(otherSecret), "NODES_AND_INSTANCES", strings.Join(instances, ","))
+	s.must(os.WriteFile(file, []byte(filled.Replace(string(text))), 0o600))
+	return file
+}
+
+// componentImages are the images of the components: what serves and registers, Kubernetes' csi-provisioner, and what only waits.
+func componentImages(fakePlugin, provisioner string) []lab.Image {
+	one := func(program string, names ...string) lab.Image {
+		return lab.Image{Names: names, Entrypoint: []string{"/program"}, Files: []lab.ImageFile{{Path: "program", From: program}}}
+	}
+	const registry = "registry.example.com/acs/"
+	return []lab.Image{
+		one(fakePlugin, registry+"csi-plugin:v1.36.2", registry+"csi-node-driver-registrar:v2.15"),
+		one(provisioner, registry+"csi-provisioner:v6.2.1-aliyun"),
+	}
+}
+
+// idleImages are the names of the components' other images.
+func idleImages() []string {
+	return []string{"registry.example.com/acs/csi-attacher:v4.12.0-aliyun", "registry.example.com/acs/csi-resizer:v2.1.1-aliyun",
+		"registry.example.com/acs/csi-snapshotter:v8.5.1-aliyun", "registry.example.com/acs/snapshot-controller:v8.5.1-aliyun"}
+}
+
+func (s *scene) awaitComponents() {
+	s.Helper()
+	s.kubectl("-n kube-system rollout status deployment/csi-provisioner", limit)
+	s.kubectl("-n kube-system rollout status daemonset/csi-plugin", limit)
+}
+
+func (s *scene) componentPods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := s.Client.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "app in (csi-provisioner, csi-plugin)"})
+	return list.Items, err
+}
+
+// componentsServe checks which drivers the components' plugin serves.
+func (s *scene) componentsServe(drivers ...string) {
+	s.Helper()
+	for _, workload := range []string{"deployment/csi-provisioner", "daemonset/csi-plugin"} {
+		args := s.kubectl("-n kube-system get " + workload + " -o jsonpath={.spec.template.spec.containers[*].args[*]}")
+		s.must(contains(args, "--driver="+strings.Join(drivers, ",")))
+	}
+}
+
+// planTakeover returns what kubectl topodisk plan takeover says.
+func (s *scene) planTakeover() *plan.Plan {
+	s.Helper()
+	text, err := s.run(s.Context(), s.Kubectl, "topodisk", "plan", "takeover", "--output=json", "--image="+imageName)
+	var exit *exec.ExitError
+	found := errors.As(err, &exit) && exit.ExitCode() == 1 // something would be refused
+	if err != nil && !found {
+		s.Fatal(err)
+	}
+	var p plan.Plan
+	s.must(json.Unmarshal([]byte(text), &p))
+	for _, f := range p.Findings {
+		if f.Effect == plan.Blocks {
+			s.Fatalf("%s stands against it: %s", f.Object, f.Message)
+		}
+	}
+	return &p
+}
+
+// runSteps runs the commands of a plan's steps on the desk.
+func (s *scene) runSteps(steps []plan.Step) {
+	s.Helper()
+	if len(steps) == 0 {
+		s.Fatal("the plan has no steps")
+	}
+	for _, step := range steps {
+		s.Logf("%s: %s", step.Title, strings.Join(step.Commands, "; "))
+		if len(step.Commands) > 0 {
+			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(step.Commands, "\n"))
+			s.must(err)
+		}
+	}
+}
+
+// servesDisks sees that a new claim gets a disk, on every node, and that the one that is there can move.
+func (s *scene) servesDisks(when string) {
+	s.Helper()
+	for _, n := range s.Nodes {
+		name := "disk-on-" + n.Name
+		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, className, "20Gi")))
+		s.must(s.makePodOn(s.Context(), n.Name, name, name))
+		s.kubectl("wait --for=condition=Ready pod/"+name, limit)
+		s.kubectl("delete pod " + name + " --now")
+		s.kubectl("delete pvc " + name)
+	}
+	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.Logf("disks are served %s", when)
+}
+
+// others are Pods with volumes of NAS and OSS: two that write for as long as they run, and one after the other that begins.
+type others struct {
+	scene   *scene
+	stop    context.CancelFunc
+	ended   chan error
+	pods    int
+	slowest time.Duration
+}
+
+// writer appends the time to a file, five times a second.
+const writer = "trap exit TERM; : >/data/log; while :; do date +%s >>/data/log; sleep 0.2 & wait $!; done"
+
+func (s *scene) startOthers() *others {
+	s.Helper()
+	s.kubectl("apply -f " + filepath.Join(root, "test", "install", "testdata", "oss-volume.yaml"))
+	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "nas", nasClass, "5Gi")))
+	for name, claim := range map[string]string{"nas-writer": "nas", "oss-writer": ossVolume} {
+		pod := s.shellPod(name, claim)
+		pod.Spec.Containers[0].Command = []string{"sh", "-c", writer}
+		_, err := s.Client.CoreV1().Pods(namespace).Create(s.Context(), pod, metav1.CreateOptions{})
+		s.must(err)
+		s.kubectl("wait --for=condition=Ready pod/"+name, limit)
+	}
+	ctx, stop := context.WithCancel(s.Context())
+	o := &others{scene: s, stop: stop, ended: make(chan error, 1)}
+	go func() { o.ended <- o.startPods(ctx) }()
+	return o
+}
+
+// startPods makes one Pod after the other, each with a new claim of NAS, on every node in turn.
+func (o *others) startPods(ctx context.Context) error {
+	s := o.scene
+	for ; ctx.Err() == nil; o.pods++ {
+		name, begin := fmt.Sprintf("nas-%d", o.pods), time.Now()
+		if err := s.MakeClaim(s.Context(), lab.Claim(namespace, name, nasClass, "5Gi")); err != nil {
+			return err
+		}
+		if err := s.makePodOn(s.Context(), s.Nodes[o.pods%len(s.Nodes)].Name, name, name); err != nil {
+			return err
+		}
+		if _, err := s.AwaitRunning(s.Context(), namespace, name, late); err != nil {
+			return err
+		}
+		o.slowest = max(o.slowest, time.Since(begin))
+		if err := s.Client.CoreV1().Pods(namespace).Delete(s.Context(), name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		if err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Delete(s.Context(), name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end checks that the writers have written without a pause, and that every Pod has begun soon.
+func (o *others) end() {
+	s := o.scene
+	s.Helper()
+	o.stop()
+	s.must(<-o.ended)
+	s.Logf("%d Pods with volumes of NAS began, the slowest after %.1f s", o.pods, o.slowest.Seconds())
+	if o.pods < 3 || o.slowest > servingGap {
+		s.Errorf("%d Pods with volumes of NAS began, the slowest after %s; want at least 3, each within %s", o.pods, o.slowest, servingGap)
+	}
+	for _, name := range []string{"nas-writer", "oss-writer"} {
+		var before int64
+		for i, line := range strings.Fields(s.sh(name, "cat /data/log")) {
+			at, err := strconv.ParseInt(line, 10, 64)
+			s.must(err)
+			if gap := at - before; i > 0 && gap > 5 {
+				s.Errorf("%s wrote nothing for %d s", name, gap)
+			}
+			before = at
+		}
+		if idle := time.Since(time.Unix(before, 0)); idle > 10*time.Second {
+			s.Errorf("%s has written nothing for %s", name, idle)
+		}
+		if restarts := s.kubectl("get pod " + name + " -o jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
+			s.Errorf("%s was restarted %s times", name, restarts)
+		}
+	}
+	s.kubectl("delete pod nas-writer oss-writer --now")
+	s.kubectl("delete pvc nas " + ossVolume)
+	s.kubectl("delete pv " + ossVolume)
+	s.await("no volume of NAS is left", late, func(ctx context.Context) (bool, error) {
+		list, err := s.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(list.Items, func(v corev1.PersistentVolume) bool { return v.Spec.StorageClassName == nasClass }), nil
+	})
+}
