@@ -135,6 +135,7 @@ test-release: ## make two releases of the current tree for this machine's archit
 	cd test/release && $(GO) vet ./... && $(GO) test -count=1 -timeout 30m -v ./... -args -architectures '$(ARCHITECTURES)'
 
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
+	cd test/chart/oldest && $(GO) vet ./...
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...
 	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG'
 

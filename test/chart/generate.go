@@ -196,8 +196,8 @@ func tableAllowed(s *Schema) string {
 	return " One of " + strings.Join(values, ", ") + "."
 }
 
-const deployHeader = `# The chart charts/topodisk as plain YAML, for clusters of Kubernetes 1.34 or later without Helm. Made by make chart-update,
-# the same as helm template topodisk charts/topodisk --namespace kube-system --values deploy/values.yaml
+const deployHeader = `# The chart charts/topodisk as plain YAML, for clusters of Kubernetes 1.31 or later without Helm. Made by make chart-update, the same as
+#   helm template topodisk charts/topodisk --kube-version 1.31 --namespace kube-system --values deploy/values.yaml
 # Before kubectl apply, replace what deploy/values.yaml makes up, the region and the image, as deploy/kustomization.yaml does;
 # and make the Secret topodisk-credentials in namespace kube-system with the keys access-key-id and access-key-secret.
 `
@@ -208,6 +208,6 @@ func deployYAML(repo string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	manifests, _, err := Render(repo, values, Release{Name: "topodisk", Namespace: "kube-system"})
+	manifests, _, err := Render(repo, values, Release{Name: "topodisk", Namespace: "kube-system", Kubernetes: oldestKubernetes})
 	return deployHeader + manifests, err
 }

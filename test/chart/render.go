@@ -40,7 +40,10 @@ type Release struct {
 	Kubernetes string
 }
 
-const kubernetes = "v1.36.3" // of test/kube
+const (
+	kubernetes       = "v1.36.3" // of test/kube
+	oldestKubernetes = "v1.31.0" // that topodisk supports; test/chart/oldest has its types
+)
 
 func capabilities(version string) *chartutil.Capabilities {
 	if version == "" {

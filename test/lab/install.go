@@ -47,6 +47,11 @@ func readInstallation(path string) (*installation, error) {
 				return nil, fmt.Errorf("%s: %s: %w", path, object.GetKind(), err)
 			}
 		}
+		if object.GetKind() == "CSIDriver" { // as docs/install.md has it patched from Kubernetes 1.34
+			if err := unstructured.SetNestedField(object.Object, int64(60), "spec", "nodeAllocatableUpdatePeriodSeconds"); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+		}
 		if slices.Contains(installed, object.GetKind()) {
 			in.objects = append(in.objects, object)
 		}

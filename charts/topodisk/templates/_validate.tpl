@@ -100,6 +100,9 @@ and all of them at once.
 {{- if and .Values.volumeSnapshotClasses (not .Values.csiSnapshotter.enabled) -}}
 {{- $wrong = append $wrong "volumeSnapshotClasses are given and csiSnapshotter.enabled is false: nobody would cut the snapshots; set csiSnapshotter.enabled=true" -}}
 {{- end -}}
+{{- if and .Values.volumeAttributesClasses (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- $wrong = append $wrong (printf "volumeAttributesClasses are given and Kubernetes is %s: they need 1.34 or later; leave them out" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- range .Values.rbac.provisionerSecrets -}}
 {{- if and (has "*" .names) (gt (len .names) 1) -}}
 {{- $wrong = append $wrong (printf "rbac.provisionerSecrets of namespace %s has \"*\" beside names: either \"*\" alone or names" .namespace) -}}
