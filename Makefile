@@ -172,4 +172,4 @@ vulncheck: ## look for known vulnerabilities in what the programs call
 	$(TOOLS)/govulncheck ./cmd/...
 
 clean: ## remove what was built
-	rm -rf bin .build dist
+	rm -rf bin .build dist dist.next dist.former

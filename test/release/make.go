@@ -18,6 +18,7 @@ type release struct {
 	source
 	dist, work string
 	started    time.Time
+	notes      string               // in Markdown
 	digest     string               // of the image's index
 	materials  map[string]component // of all artefacts
 }
@@ -34,6 +35,9 @@ func makeRelease(ctx context.Context, args []string) (string, error) {
 		return "", err
 	}
 	if err := checkTree(ctx); err != nil {
+		return "", err
+	}
+	if err := r.readNotes(); err != nil {
 		return "", err
 	}
 	sign, err := readKey(*key, *password)
@@ -60,7 +64,7 @@ func (r *release) make(ctx context.Context, sign signer) error {
 	if err := os.Mkdir(r.dist, 0o755); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.addImage, r.addPlugins, r.addChart, r.addManifests} {
+	for _, step := range []func(context.Context) error{r.addImage, r.addPlugins, r.addChart, r.addManifests, r.addNotes} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -114,13 +118,24 @@ func checkDist(dir string) error {
 	return nil
 }
 
-// replace moves what was made to its place, and returns the number of files.
+// replace puts what was made in the place of what is there, and returns the number of files. Whenever it is killed, the
+// directory has all of one release or is not there.
 func replace(dir, made string) (int, error) {
 	entries, err := os.ReadDir(made)
 	if err != nil {
 		return 0, err
 	}
-	return len(entries), errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(made)))
+	next, former := dir+".next", dir+".former"
+	if err := errors.Join(os.RemoveAll(next), os.RemoveAll(former)); err != nil {
+		return 0, err
+	}
+	if err := os.CopyFS(next, os.DirFS(made)); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(dir, former); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	return len(entries), errors.Join(os.Rename(next, dir), os.RemoveAll(former))
 }
 
 // addImage makes the image of both programs.

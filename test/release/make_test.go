@@ -174,6 +174,7 @@ func TestRelease(t *testing.T) {
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, dist, version) })
 	t.Run("plugins", func(t *testing.T) { checkPlugins(t, dist) })
 	t.Run("provenance", func(t *testing.T) { checkProvenance(t, first) })
+	t.Run("tag", func(t *testing.T) { checkTag(t, first) })
 	t.Run("verification", func(t *testing.T) { checkVerification(t, dist, key) })
 	t.Run("wrong inputs", func(t *testing.T) { checkWrongInputs(t, first, key) })
 }
@@ -190,7 +191,7 @@ func artefacts() (all []string) {
 }
 
 func checkFiles(t *testing.T, dist string, signed bool) {
-	want := []string{sums, "topodisk-" + version + ".provenance.json", "topodisk-" + version + ".tgz", "topodisk.yaml"}
+	want := []string{sums, "topodisk-" + version + ".notes.md", "topodisk-" + version + ".provenance.json", "topodisk-" + version + ".tgz", "topodisk.yaml"}
 	for _, artefact := range artefacts() {
 		want = append(want, artefact, artefact+".spdx.json")
 	}
@@ -480,6 +481,18 @@ func checkProvenance(t *testing.T, repo string) {
 	}
 }
 
+// checkTag runs the command of docs/release.md that makes the tag: its message is the notes, headings among them.
+func checkTag(t *testing.T, repo string) {
+	shell(t, repo, commands(t, "git tag"), "GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com")
+	notes, err := os.ReadFile(filepath.Join(repo, "dist", "topodisk-"+version+".notes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := shell(t, repo, "git tag --list --format='%(contents)' v"+version); strings.TrimSpace(said) != strings.TrimSpace(string(notes)) {
+		t.Errorf("the tag's message is %q, want the notes %q", said, notes)
+	}
+}
+
 // checkVerification runs the commands of docs/release.md, on what was made and with a byte of each file changed.
 func checkVerification(t *testing.T, dist string, key testKey) {
 	bin, dir := t.TempDir(), filepath.Join(t.TempDir(), "dist")
@@ -540,6 +553,7 @@ func checkWrongInputs(t *testing.T, repo string, key testKey) {
 		{"build metadata", "make release VERSION=0.1.0+1", []string{`VERSION="0.1.0+1"`, "without build metadata"}},
 		{"from the environment", "VERSION=0.1 make release", []string{`VERSION="0.1"`, "semantic version"}},
 		{"a leading zero", "make release VERSION=0.01.0", []string{`VERSION="0.01.0"`, "semantic version"}},
+		{"a version not in the changelog", "make release VERSION=9.8.7", []string{`VERSION="9.8.7"`, "CHANGELOG.md", `["0.1.0"]`}},
 		{"no such key", "make release VERSION=0.1.0 KEY=none.key", []string{`KEY="none.key"`, "minisign -G", "no such file"}},
 		{"not a key", "make release VERSION=0.1.0 KEY=LICENSE", []string{`KEY="LICENSE"`, "minisign -G"}},
 		{"no password", "make release VERSION=0.1.0 KEY=" + secret + " </dev/null", []string{secret, "KEY_PASSWORD_FILE"}},
@@ -596,6 +610,54 @@ func TestChartAndManifestsTellTheVersion(t *testing.T) {
 	checkManifests(t, dist, "9.8.7-rc.1")
 }
 
+// The notes are a version's section and no more, with links that lead to the pages of its tag.
+func TestNotes(t *testing.T) {
+	const text = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-02-01\n\n### Added\n\n- A ([a](docs/a.md#x), [b](https://b.example)).\n\n" +
+		"## [0.1.1] - 2026-01-02\n\n## [0.1.0] - 2026-01-01\n\n- The first.\n\n[Unreleased]: https://c.example\n[0.2.0]: https://d.example\n"
+	for _, c := range []struct{ version, notes, err string }{
+		{"0.2.0", "### Added\n\n- A ([a](" + repository + "/blob/v0.2.0/docs/a.md#x), [b](https://b.example)).\n", ""},
+		{"0.1.0", "- The first.\n", ""},
+		{"0.1.1", "", "the section of CHANGELOG.md is empty"},
+		{"0.3.0", "", `VERSION="0.3.0": allowed is a version with a section in CHANGELOG.md, such as "## [0.3.0] - 2026-01-31"; it has ["0.2.0" "0.1.1" "0.1.0"]`},
+		{"Unreleased", "", "allowed is a version with a section"},
+	} {
+		notes, err := notesOf(text, c.version)
+		if notes != c.notes || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: got %q, %v; want %q, %q", c.version, notes, err, c.notes, c.err)
+		}
+	}
+	if notes, err := notesOf(read(t, changelog), version); err != nil || !strings.Contains(notes, "### Added") {
+		t.Errorf("the notes of %s are %q, %v", version, notes, err)
+	}
+}
+
+// A release that is killed while it replaces another leaves nothing that looks whole and is not.
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dist := filepath.Join(dir, "dist")
+	for _, kind := range []string{"the first", "the second"} {
+		write("made/a", kind)
+		write("dist.next/b", "of a killed release") // b is of no release
+		write("dist.former/b", "of a killed release")
+		count, err := replace(dist, filepath.Join(dir, "made"))
+		if got := names(t, dist); err != nil || count != 1 || !slices.Equal(got, []string{"a"}) {
+			t.Fatalf("%s: %d files, %v; there are %q", kind, count, err, got)
+		}
+		if text, err := os.ReadFile(filepath.Join(dist, "a")); err != nil || string(text) != kind {
+			t.Errorf("a is %q, %v; want %q", text, err, kind)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "dist.*")); err != nil || len(left) > 0 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
 // CHANGELOG.md is in the form of Keep a Changelog, and every heading of a version has its link.
 func TestChangelogKeepsItsForm(t *testing.T) {
 	text := read(t, "CHANGELOG.md")
@@ -604,7 +666,7 @@ func TestChangelogKeepsItsForm(t *testing.T) {
 		t.Fatalf("headings %q, want [Unreleased] first", headings)
 	}
 	for n, heading := range headings {
-		match := regexp.MustCompile(`^\[([0-9]+\.[0-9]+\.[0-9]+)\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$`).FindStringSubmatch(heading[1])
+		match := regexp.MustCompile(`^\[([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?)\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$`).FindStringSubmatch(heading[1])
 		if n > 0 && (match == nil || !strings.Contains(text, "\n["+match[1]+"]: https://")) {
 			t.Errorf("heading %q has another form than [0.1.0] - 2026-01-31, or no link", heading[1])
 		}
