@@ -57,7 +57,33 @@ func TestTheFlagsPageHasASectionForEachCommand(t *testing.T) {
 var (
 	block  = regexp.MustCompile("(?m)(?:^<!-- (.*) -->\n)?^```sh\n((?s:.*?))^```$")
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
+	fence  = regexp.MustCompile("(?m)(?:^<!-- (.*) -->\n)?^([ \t>]*)```([a-z]*)\n((?s:.*?))^[ \t>]*```$")
+	typed  = regexp.MustCompile(`(?m)^(\$ |(sudo )?(apt-get|curl|docker|git|go|helm|kubectl|make|minisign|skopeo) )`)
 )
+
+// runners are the targets whose tests look through these pages for blocks that name them, and run each.
+var runners = map[string][]string{
+	"chart":        {"docs/*.md"},
+	"e2e-install":  {"*.md", "docs/*.md", "docs/zh/*.md", "charts/topodisk/*.md"},
+	"test":         {"docs/simulator.md"},
+	"test-release": {"docs/release.md"},
+}
+
+// runs says whether a target runs a block of a page: that of an English page for its Chinese one, whose commands are the same.
+func runs(makeTarget, page, commands string) bool {
+	if commands == "make "+makeTarget+"\n" {
+		return true
+	}
+	for english, chinese := range translated {
+		if page == chinese {
+			page = english
+		}
+	}
+	return slices.ContainsFunc(runners[makeTarget], func(pattern string) bool {
+		match, err := filepath.Match(pattern, page)
+		return match && err == nil
+	})
+}
 
 // Every command is run by something that is named, or says what it needs that no test has.
 func TestEveryCommandIsRunOrNeedsACloud(t *testing.T) {
@@ -69,22 +95,42 @@ func TestEveryCommandIsRunOrNeedsACloud(t *testing.T) {
 	for _, match := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets = append(targets, match[1])
 	}
+	for runner := range runners {
+		if !slices.Contains(targets, runner) {
+			t.Errorf("the Makefile has no target %s that would run blocks of commands", runner)
+		}
+	}
 	seen := 0
 	for name, text := range pages(t) {
 		for _, match := range block.FindAllStringSubmatch(text, -1) {
 			seen++
-			by, runs := strings.CutPrefix(match[1], "run by make ")
+			by, isRun := strings.CutPrefix(match[1], "run by make ")
 			of, prepares := strings.CutPrefix(match[1], "prepares make ")
 			switch {
-			case runs && slices.Contains(targets, by), prepares && slices.Contains(targets, of):
+			case isRun && slices.Contains(targets, by) && runs(by, name, match[2]), prepares && slices.Contains(targets, of):
 			case match[1] == "needs a cloud", strings.HasPrefix(match[1], "needs a cloud:"):
 			default:
-				t.Errorf("%s: what runs this is not said, or does not exist (%q):\n%s", name, match[1], match[2])
+				t.Errorf("%s: what runs this is not said, or doesn't run it (%q):\n%s", name, match[1], match[2])
 			}
 		}
 	}
 	if seen < 10 {
 		t.Errorf("only %d blocks of commands were found", seen)
+	}
+}
+
+// Commands are in no block of another form, which the tests that run them would not see.
+func TestCommandsAreInBlocksOfOneForm(t *testing.T) {
+	for name, text := range pages(t) {
+		for _, match := range fence.FindAllStringSubmatch(text, -1) {
+			mark, indent, language, content := match[1], match[2], match[3], match[4]
+			switch {
+			case indent != "" || !slices.Contains([]string{"", "sh", "yaml", "json", "mermaid"}, language):
+				t.Errorf("%s: a block begins with %q: allowed are ```sh, ```yaml, ```json, ```mermaid and ``` at the beginning of the line", name, indent+"```"+language)
+			case language == "" && !strings.HasPrefix(mark, "made by make docs-update") && typed.MatchString(content):
+				t.Errorf("%s: commands are not in a block of ```sh:\n%s", name, content)
+			}
+		}
 	}
 }
 

@@ -37,17 +37,30 @@ var architectures = flag.String("architectures", runtime.GOARCH, "architectures 
 // The version of the releases that the tests make is that of the block of commands that docs/release.md has for it.
 const version = "0.1.0"
 
+// blocks are the blocks of commands of docs/release.md that were run.
+var blocks = map[string]bool{}
+
 // commands returns the block of docs/release.md that has a text in it.
 func commands(t *testing.T, with string) string {
 	t.Helper()
-	blocks := regexp.MustCompile("(?s)<!-- run by make test-release -->\n```sh\n(.*?)```")
-	for _, block := range blocks.FindAllStringSubmatch(read(t, "docs/release.md"), -1) {
-		if strings.Contains(block[1], with) {
-			return block[1]
+	for _, block := range marked(t) {
+		if strings.Contains(block, with) {
+			blocks[block] = true
+			return block
 		}
 	}
 	t.Fatalf("docs/release.md has no block of commands with %s that make test-release runs", with)
 	return ""
+}
+
+// marked returns the blocks of docs/release.md that say that these tests run them.
+func marked(t *testing.T) (all []string) {
+	t.Helper()
+	form := regexp.MustCompile("(?s)<!-- run by make test-release -->\n```sh\n(.*?)```")
+	for _, block := range form.FindAllStringSubmatch(read(t, "docs/release.md"), -1) {
+		all = append(all, block[1])
+	}
+	return all
 }
 
 // checkout copies the current tree, with what is not committed, to a repository where everything is.
@@ -177,6 +190,11 @@ func TestRelease(t *testing.T) {
 	t.Run("tag", func(t *testing.T) { checkTag(t, first) })
 	t.Run("verification", func(t *testing.T) { checkVerification(t, dist, key) })
 	t.Run("wrong inputs", func(t *testing.T) { checkWrongInputs(t, first, key) })
+	for _, block := range marked(t) {
+		if !blocks[block] {
+			t.Errorf("docs/release.md says that these tests run what they don't:\n%s", block)
+		}
+	}
 }
 
 // artefacts are the files that programs are in, the image first.
