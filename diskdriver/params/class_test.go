@@ -58,10 +58,11 @@ func TestParametersAreUnderstood(t *testing.T) {
 		},
 		{
 			name:  "what does nothing says so",
-			class: m{"readOnly": "true", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
+			class: m{"readOnly": "true", "volumeExpandAutoSnapshot": "x", "volume.kubernetes.io/selected-node": "n1", "restrictToHpnZone": "never", "topodisk.io/strict-topology": "true", "type": "cloud_ssd", "performanceLevel": "PL1", "provisionedIops": "5"},
 			want: Class{Choices: []disk.Choice{{Category: "cloud_ssd"}}, ProvisionedIOPS: 5, Warnings: []string{
 				"parameter readOnly does nothing: mount the volume read-only in the Pod",
 				"parameter restrictToHpnZone does nothing: volumes of Lingjun zones are not supported",
+				"parameter topodisk.io/strict-topology does nothing: disk-provisioner keeps it to itself; with csi-provisioner its flag --strict-topology counts",
 				"parameter volume.kubernetes.io/selected-node does nothing: the topology requirement says where the disk goes",
 				"parameter volumeExpandAutoSnapshot does nothing: it is obsolete",
 				"parameter performanceLevel does nothing: no disk type of the class takes it",
@@ -99,6 +100,7 @@ func TestBadParametersAreInvalidAndSayWhatIsAllowed(t *testing.T) {
 		{"encrypted", "maybe", `parameter encrypted: "maybe" is not allowed: allowed are true, yes, 1, enabled and false, no, 0, disabled`},
 		{"multiAttach", "2", "allowed are true"},
 		{"readOnly", "ro", "allowed are true"},
+		{"topodisk.io/strict-topology", "maybe", "allowed are true"},
 		{"categoryAffinity", "strict", "allowed are true"},
 		{"kmsKeyId", "key-1", `parameter kmsKeyId: "key-1" needs parameter encrypted`},
 		{"alibabacloud.com/kms-key-id", "key-1", "needs parameter encrypted"},

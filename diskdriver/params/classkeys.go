@@ -183,6 +183,7 @@ var classKeys = keyTable[Class]{
 	"restrictToHpnZone":                  {idle: "volumes of Lingjun zones are not supported", set: (*Class).setHPN},
 	"volumeExpandAutoSnapshot":           {idle: "it is obsolete"},
 	"volume.kubernetes.io/selected-node": {idle: "the topology requirement says where the disk goes"},
+	"topodisk.io/strict-topology":        {idle: "disk-provisioner keeps it to itself; with csi-provisioner its flag --strict-topology counts", set: idleTruth},
 
 	"alibabacloud.com/createdisk-arn": {barred: "the driver takes on no other role to create a disk; let its own create them"},
 	"volume.alibabacloud.com/disk-id": {barred: "a class gives every claim a disk of its own; make a PersistentVolume by hand for a disk that exists"},
