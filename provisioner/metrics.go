@@ -82,6 +82,9 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 	for _, result := range []string{resultSaved, resultDeleted} {
 		m.leaks.WithLabelValues(result)
 	}
+	for _, step := range []string{stepCaches, stepJournal} {
+		m.recoveryFailures.WithLabelValues(step)
+	}
 	registry.MustRegister(
 		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal, m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
 		m.upstream.PersistentVolumeDeleteTotal, m.upstream.PersistentVolumeDeleteFailedTotal, m.upstream.PersistentVolumeDeleteDurationSeconds)
@@ -129,6 +132,13 @@ func rescheduleReason(err error) string {
 		return outOfStock
 	}
 	return "refused"
+}
+
+// begin shows the outcomes of a class at 0 from its first volume on.
+func (m *metrics) begin(class string) {
+	for _, o := range []attempt.Outcome{attempt.Finished, attempt.Background, attempt.Unchanged, attempt.Reschedule} {
+		m.outcomes.WithLabelValues(class, o.String())
+	}
 }
 
 func (m *metrics) outcome(class string, o attempt.Outcome) {

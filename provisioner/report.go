@@ -20,6 +20,7 @@ func (p *Provisioner) report(action attempt.Action) {
 		p.events.Eventf(a.Claim, v1.EventTypeNormal, reasonSucceeded, "Successfully provisioned volume %s", a.Volume)
 		m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(request.ClassName(a.Claim)).Inc()
 		m.upstream.PersistentVolumeClaimProvisionDurationSeconds.WithLabelValues(request.ClassName(a.Claim)).Observe(a.Took.Seconds())
+		m.begin(request.ClassName(a.Claim))
 		m.saved(a.Claim, p.now())
 	case attempt.CountFailure:
 		klog.InfoS("Provisioning failed, will retry", "claim", klog.KObj(a.Claim), "err", a.Err)

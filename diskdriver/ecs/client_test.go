@@ -242,8 +242,13 @@ func TestMetricsHaveClosedLabels(t *testing.T) {
 				t.Errorf("%s is %v, want %v; all: %v", name, got[name], want, got)
 			}
 		}
+		for _, name := range []string{"requests_total DescribeDisks throttled", "requests_total DescribeDisks unreachable", "instance_operations attach waiting"} {
+			if n, shown := got["topodisk_ecs_"+name]; !shown || n != 0 {
+				t.Errorf("topodisk_ecs_%s is %v, %v, want a series at 0: alerts count its increase", name, n, shown)
+			}
+		}
 		for name := range got {
-			if strings.HasPrefix(name, "topodisk_ecs_") && got[name] == 0 && strings.Contains(name, "Describe") {
+			if strings.HasPrefix(name, "topodisk_ecs_throttle_wait_seconds") && got[name] == 0 {
 				t.Errorf("%s: an action that was never throttled has series", name)
 			}
 		}

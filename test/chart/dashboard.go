@@ -80,7 +80,7 @@ var rows = []row{
 	{"ECS", []panel{
 		{"Ready", "short", [][2]string{{"topodisk_driver_ready", "{{pod}}"}},
 			"1 if ECS answered disk-driver when it was last asked, else 0: ECS is not reached, or refuses the credentials."},
-		{"Node plugins, registered and not", "short", [][2]string{{"count(topodisk_node_registered == 1)", "registered"}, {"count(topodisk_node_registered == 0)", "not registered"}},
+		{"Node plugins, registered and not", "short", [][2]string{{"sum(topodisk_node_registered)", "registered"}, {"sum(1 - topodisk_node_registered)", "not registered"}},
 			"Nodes whose kubelet has registered the driver, and nodes whose plugin runs and is not registered yet: no volume is mounted there."},
 		{"Versions", "short", [][2]string{{"count by (version, revision) (topodisk_build_info)", "{{version}} {{revision}}"}},
 			"How many Pods run which version. Two versions are normal during an update alone."},

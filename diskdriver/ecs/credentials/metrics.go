@@ -18,7 +18,7 @@ type metrics struct {
 
 func newMetrics(source string) *metrics {
 	label := prometheus.Labels{"source": strings.ReplaceAll(source, "-", "_")}
-	return &metrics{
+	m := &metrics{
 		source: source,
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name:        "topodisk_ecs_credentials_renewals_total",
@@ -36,7 +36,16 @@ func newMetrics(source string) *metrics {
 			ConstLabels: label,
 		}),
 	}
+	for _, result := range []string{resultOK, resultError} {
+		m.renewals.WithLabelValues(result)
+	}
+	return m
 }
+
+const (
+	resultOK    = "ok"
+	resultError = "error"
+)
 
 func (m *metrics) register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{m.renewals, m.failing, m.end} {
@@ -49,7 +58,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 
 // renewed counts new credentials that are valid until end; zero is not known.
 func (m *metrics) renewed(end time.Time) {
-	m.renewals.WithLabelValues("ok").Inc()
+	m.renewals.WithLabelValues(resultOK).Inc()
 	m.failing.Set(0)
 	if !end.IsZero() {
 		m.end.Set(float64(end.UnixMilli()) / 1000)
@@ -57,6 +66,6 @@ func (m *metrics) renewed(end time.Time) {
 }
 
 func (m *metrics) failed() {
-	m.renewals.WithLabelValues("error").Inc()
+	m.renewals.WithLabelValues(resultError).Inc()
 	m.failing.Set(1)
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +16,12 @@ type metrics struct {
 	requests     *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
 	throttleWait *prometheus.HistogramVec
+	begun        sync.Map // the actions that have been called
 }
+
+// watchedKinds are the errors that alerts count. Their series begin at 0 with the first call of an action, because the
+// increase of a series doesn't include its first value.
+var watchedKinds = []disk.Kind{disk.Throttled, disk.UnknownOutcome, disk.Unreachable, disk.Unexpected}
 
 func newMetrics() *metrics {
 	return &metrics{
@@ -41,6 +47,11 @@ func (m *metrics) collectors() []prometheus.Collector {
 }
 
 func (m *metrics) observe(action string, err error, took time.Duration) {
+	if _, called := m.begun.LoadOrStore(action, true); !called {
+		for _, kind := range watchedKinds {
+			m.requests.WithLabelValues(action, resultOfKind(kind))
+		}
+	}
 	m.requests.WithLabelValues(action, resultOf(err)).Inc()
 	m.duration.WithLabelValues(action).Observe(took.Seconds())
 }
@@ -56,5 +67,7 @@ func resultOf(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	return strings.ReplaceAll(disk.KindOf(err).String(), " ", "_")
+	return resultOfKind(disk.KindOf(err))
 }
+
+func resultOfKind(kind disk.Kind) string { return strings.ReplaceAll(kind.String(), " ", "_") }
