@@ -137,7 +137,8 @@ test-release: ## make two releases of the current tree for this machine's archit
 chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart/oldest && $(GO) vet ./...
 	cd test/chart && $(GO) vet ./... && $(GO) test -race ./...
-	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG'
+	cd test/chart && $(GO) build -o $(CURDIR)/.build/run/helm helm.sh/helm/v3/cmd/helm
+	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG && $(GO) run ./csidriver --helm=$(CURDIR)/.build/run/helm'
 
 chart-update: ## make deploy/topodisk.yaml, values.yaml and the chart's README anew
 	cd test/chart && $(GO) test -count=1 -run 'Generated|Preset' -update .

@@ -56,8 +56,8 @@ func findServing(f *Facts, p *Plan) {
 		}
 	}
 	if object := f.driverObject(); object != nil && !taken {
-		p.find(Blocks, explain.Ref{Kind: "CSIDriver", Name: object.Name},
-			"exists, and nothing serves it: delete it (`kubectl delete csidriver %s`), or install with csiDriver.create=false if something else owns it", object.Name)
+		p.find(Note, explain.Ref{Kind: "CSIDriver", Name: object.Name},
+			"exists, and nothing serves it: it stays as it is unless you delete it (`kubectl delete csidriver %s`)", object.Name)
 	}
 }
 

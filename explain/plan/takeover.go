@@ -213,7 +213,7 @@ func (t *takeover) steps(install bool) {
 	copies = append(copies, t.copies(install))
 	var driver []Step
 	if object := t.driverObject(); object != nil && install {
-		driver = append(driver, Step{Title: "Delete the CSIDriver object, of which some fields can't be changed; volumes don't mind",
+		driver = append(driver, Step{Title: "Delete the CSIDriver object, so that the chart makes topodisk's own; volumes don't mind",
 			Commands: []string{"kubectl delete csidriver " + t.Driver + " --ignore-not-found"}})
 		if len(releases) == 0 {
 			back = append(back, Step{Title: "Make the CSIDriver object anew",

@@ -279,3 +279,33 @@ rules:
 {{- end -}}
 {{- $total -}}
 {{- end -}}
+
+{{/* The spec of the CSIDriver object. */}}
+{{- define "topodisk.csiDriverSpec" -}}
+attachRequired: true
+podInfoOnMount: false
+fsGroupPolicy: File
+seLinuxMount: {{ .Values.csiDriver.seLinuxMount }}
+# storageCapacity is left out: disk-provisioner sets it once its CSIStorageCapacity objects are there.
+{{- if semverCompare ">=1.34.0-0" .Capabilities.KubeVersion.Version }}
+nodeAllocatableUpdatePeriodSeconds: {{ .Values.csiDriver.nodeAllocatableUpdatePeriodSeconds | int }}
+{{- end }}
+{{- if and .Values.csiDriver.preventPodSchedulingIfMissing (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}
+preventPodSchedulingIfMissing: true
+{{- end }}
+volumeLifecycleModes: [Persistent]
+{{- end -}}
+
+{{/* The CSIDriver object that is there and not the release's own, as JSON: {} if there is none, and where Helm asks no API server. */}}
+{{- define "topodisk.otherCSIDriver" -}}
+{{- $object := dict -}}
+{{- if .Values.csiDriver.create -}}
+{{- $object = lookup "storage.k8s.io/v1" "CSIDriver" "" .Values.driverName -}}
+{{- end -}}
+{{- $by := dig "metadata" "annotations" dict $object -}}
+{{- $helms := eq (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $object) "Helm" -}}
+{{- if and $helms (eq (dig "meta.helm.sh/release-name" "" $by) .Release.Name) (eq (dig "meta.helm.sh/release-namespace" "" $by) .Release.Namespace) -}}
+{{- $object = dict -}}
+{{- end -}}
+{{- toJson $object -}}
+{{- end -}}
