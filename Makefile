@@ -107,8 +107,7 @@ e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead n
 e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)
 	$(GO) test -tags e2eexplain -count 1 -timeout 40m -v ./test/explain
 
-e2e-install: ARCHITECTURES := $(shell $(GO) env GOARCH)
-e2e-install: image ## install image and chart with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
+e2e-install: ## install the image and chart of a release with helm on real nodes, and try the life of an installation (root, Debian 12, ten minutes)
 	$(GO) test -tags e2einstall -count 1 -timeout 30m -v ./test/install
 
 e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write docs/conformance.md; QUICK=1 for a part that takes minutes (root)

@@ -202,11 +202,7 @@ func (s *scene) startOthers() *others {
 	s.kubectl("apply -f " + filepath.Join(root, "test", "install", "testdata", "oss-volume.yaml"))
 	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "nas", nasClass, "5Gi")))
 	for name, claim := range map[string]string{"nas-writer": "nas", "oss-writer": ossVolume} {
-		pod := s.shellPod(name, claim)
-		pod.Spec.Containers[0].Command = []string{"sh", "-c", writer}
-		_, err := s.Client.CoreV1().Pods(namespace).Create(s.Context(), pod, metav1.CreateOptions{})
-		s.must(err)
-		s.kubectl("wait --for=condition=Ready pod/"+name, limit)
+		s.startWriter(name, claim)
 	}
 	ctx, stop := context.WithCancel(s.Context())
 	o := &others{scene: s, stop: stop, ended: make(chan error, 1)}
@@ -250,21 +246,7 @@ func (o *others) end() {
 		s.Errorf("%d Pods with volumes of NAS began, the slowest after %s; want at least 3, each within %s", o.pods, o.slowest, servingGap)
 	}
 	for _, name := range []string{"nas-writer", "oss-writer"} {
-		var before int64
-		for i, line := range strings.Fields(s.sh(name, "cat /data/log")) {
-			at, err := strconv.ParseInt(line, 10, 64)
-			s.must(err)
-			if gap := at - before; i > 0 && gap > 5 {
-				s.Errorf("%s wrote nothing for %d s", name, gap)
-			}
-			before = at
-		}
-		if idle := time.Since(time.Unix(before, 0)); idle > 10*time.Second {
-			s.Errorf("%s has written nothing for %s", name, idle)
-		}
-		if restarts := s.kubectl("get pod " + name + " -o jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
-			s.Errorf("%s was restarted %s times", name, restarts)
-		}
+		s.hasWritten(name)
 	}
 	s.kubectl("delete pod nas-writer oss-writer --now")
 	s.kubectl("delete pvc nas " + ossVolume)
@@ -276,4 +258,34 @@ func (o *others) end() {
 		}
 		return !slices.ContainsFunc(list.Items, func(v corev1.PersistentVolume) bool { return v.Spec.StorageClassName == nasClass }), nil
 	})
+}
+
+// startWriter starts a Pod that appends the time to a file on a claim's volume for as long as it runs.
+func (s *scene) startWriter(name, claim string) {
+	s.Helper()
+	pod := s.shellPod(name, claim)
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", writer}
+	_, err := s.Client.CoreV1().Pods(namespace).Create(s.Context(), pod, metav1.CreateOptions{})
+	s.must(err)
+	s.kubectl("wait --for=condition=Ready pod/"+name, limit)
+}
+
+// hasWritten checks that a writer has written without a pause, and is at it still.
+func (s *scene) hasWritten(name string) {
+	s.Helper()
+	var before int64
+	for i, line := range strings.Fields(s.sh(name, "cat /data/log")) {
+		at, err := strconv.ParseInt(line, 10, 64)
+		s.must(err)
+		if gap := at - before; i > 0 && gap > 5 {
+			s.Errorf("%s wrote nothing for %d s", name, gap)
+		}
+		before = at
+	}
+	if idle := time.Since(time.Unix(before, 0)); idle > 10*time.Second {
+		s.Errorf("%s has written nothing for %s", name, idle)
+	}
+	if restarts := s.kubectl("get pod " + name + " -o jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
+		s.Errorf("%s was restarted %s times", name, restarts)
+	}
 }

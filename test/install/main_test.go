@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,15 +31,8 @@ var (
 	root, helm string
 )
 
-// imageName is what the documentation calls the image, imageTag which one `make image` makes, and archive where it puts it.
-const (
-	imageName = "registry.example.com/storage/topodisk"
-	imageTag  = "dev"
-	archive   = ".build/topodisk.tar"
-)
-
-// imageTags are those that the documentation installs: the chart's own version, and another.
-var imageTags = []string{"0.1.0", "0.2.0"}
+// imageName is what the documentation calls the image.
+const imageName = "registry.example.com/storage/topodisk"
 
 func TestMain(m *testing.M) {
 	code, err := runAll(m)
@@ -61,6 +55,9 @@ func runAll(m *testing.M) (code int, err error) {
 			return 1, err
 		}
 	}
+	if earlier, err = programs.BuildEarlierInstallation(ctx, root, earlierCommit, imageName+":"+earlierTag, os.Stderr); err != nil {
+		return 1, err
+	}
 	if code, outside, err := cell.Enter(); outside || err != nil {
 		if code != 0 {
 			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
@@ -73,35 +70,35 @@ func runAll(m *testing.M) (code int, err error) {
 	}
 	cluster, err = lab.Start(ctx, lab.Options{
 		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true, Audit: true,
-		Images: images, Archives: []string{filepath.Join(root, archive)},
+		Images: images, Archives: []string{dist("topodisk-" + releaseVersion + ".oci.tar"), earlier.Image},
 		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
 		return 1, err
 	}
-	if err := errors.Join(tagImages(ctx), makeDesk()); err != nil {
+	if err := errors.Join(tagImage(ctx), makeDesk()); err != nil {
 		return 1, errors.Join(err, cluster.Stop())
 	}
 	return m.Run(), cluster.Stop()
 }
 
-// tagImages gives every node the image under the names that the documentation has.
-func tagImages(ctx context.Context) error {
+// tagImage gives every node the release's image as the one of the next version, too.
+func tagImage(ctx context.Context) error {
 	for _, node := range cluster.RealNodes() {
-		for _, tag := range imageTags {
-			if _, err := node.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "tag", imageName+":"+imageTag, imageName+":"+tag); err != nil {
-				return err
-			}
+		if _, err := node.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "tag", imageName+":"+releaseVersion, imageName+":"+nextVersion); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// build builds all but the image, which make image does.
+// build makes the release and builds all else.
 func build(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(root, archive)); err != nil {
-		return fmt.Errorf("run make image: %w", err)
+	begin := time.Now()
+	if err := makeDist(ctx); err != nil {
+		return err
 	}
+	fmt.Fprintf(os.Stderr, "%5.1f s  a release for %s\n", time.Since(begin).Seconds(), runtime.GOARCH)
 	if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func images(ctx context.Context) ([]lab.Image, error) {
 
 // namedByTheChart returns the images of the controller's Pods but for our own.
 func namedByTheChart(ctx context.Context) ([]string, error) {
-	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", filepath.Join(root, "charts", "topodisk"), "--kube-version=1.36", "--values=-"}, settings...)...)
+	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", chartDir(), "--kube-version=1.36", "--values=-"}, settings...)...)
 	template.Stdin, template.Stderr = strings.NewReader(labValues("http://unused")), os.Stderr
 	text, err := template.Output()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// desk is where a reader of the documentation types its commands: it has the checkout's charts and deploy, the files of the
-// access key, and in bin kubectl and helm.
+// desk is where a reader of the documentation types its commands: it has the release's chart, the checkout's deploy, the
+// files of the access key, and in bin kubectl and helm.
 var desk string
 
 // labValues are what helm install is told on the desk besides the page's own settings. File systems are XFS, which grow while
@@ -37,7 +37,7 @@ func makeDesk() error {
 	bin, values := filepath.Join(desk, "bin"), filepath.Join(cluster.Dir, "lab-values.yaml")
 	return errors.Join(
 		os.MkdirAll(bin, 0o755),
-		os.Symlink(filepath.Join(root, "charts"), filepath.Join(desk, "charts")),
+		os.Symlink(filepath.Dir(chartDir()), filepath.Join(desk, "charts")),
 		os.Symlink(filepath.Join(root, "deploy"), filepath.Join(desk, "deploy")),
 		os.Symlink(cluster.Kubectl, filepath.Join(bin, "kubectl")),
 		os.Symlink(built("kubectl-topodisk"), filepath.Join(bin, "kubectl-topodisk")),

@@ -72,10 +72,10 @@ func (s *scene) helm(verb string, more ...string) string {
 	return out
 }
 
-// install runs helm install as the documentation does, but for the Secret.
+// install installs the release's chart package as the documentation does, but for the Secret.
 func (s *scene) install() {
 	s.Helper()
-	s.helm("install", append([]string{"charts/topodisk"}, settings...)...)
+	s.helm("install", append([]string{dist("topodisk-" + releaseVersion + ".tgz")}, settings...)...)
 }
 
 // pods are those of the release, of one component or of all.

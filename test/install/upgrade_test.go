@@ -4,6 +4,7 @@ package install
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,19 +13,102 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// isUpgradedUnderLoad changes a value, takes it back, and starts every Pod anew, while claims come and go.
+// What the upgrade begins with: the chart and the image of an earlier commit.
+const (
+	earlierCommit = "8e7712895e689b60e8867c10407a32921b4238d9"
+	earlierTag    = "0.0.1"
+)
+
+var earlier programs.EarlierInstallation
+
+// isUpgradedUnderLoad installs the earlier commit, goes on to the release, back and on again, and starts every Pod anew, while
+// claims come and go and a Pod writes to its disk. Disks that are being made when the version changes are finished by the next.
 func (s *scene) isUpgradedUnderLoad() {
+	s.helm("uninstall")
+	s.awaitGone()
+	s.helm("install", append([]string{earlier.Chart, "--set=image.tag=" + earlierTag}, settings...)...)
+	s.awaitReady(late)
+	s.driversAre(earlierTag)
+	const writing = "notes-writer"
+	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, writing, className, "20Gi")))
+	s.startWriter(writing, writing)
 	load := s.startLoad()
-	s.follow("docs/upgrade.md", "helm upgrade")
-	s.driversAre(imageTags[1])
-	s.follow("docs/upgrade.md", "helm rollback")
-	s.awaitRollout()
-	s.driversAre(imageTags[0])
+	for n, to := range []struct{ block, tag string }{{"helm upgrade", nextVersion}, {"helm rollback", earlierTag}, {"helm upgrade", nextVersion}} {
+		begin := time.Now()
+		claims := s.beginDisks(fmt.Sprintf("begun-%d", n))
+		s.follow("docs/upgrade.md", to.block)
+		s.awaitRollout()
+		s.driversAre(to.tag)
+		s.finishDisks(claims)
+		s.Logf("%s to %s: %.1f s", to.block, to.tag, time.Since(begin).Seconds())
+	}
 	s.kubectl("-n " + home + " rollout restart deployment/topodisk-controller daemonset/topodisk-node")
 	s.awaitRollout()
 	load.end()
+	s.hasWritten(writing)
+	s.kubectl("delete pod " + writing + " --now")
+	s.kubectl("delete pvc " + writing)
+	s.await("no disk is left", late, s.noDisks)
+}
+
+// begunSize is the size in GiB of the disks that beginDisks has made.
+const begunSize = 37
+
+// beginDisks makes claims, and returns when ECS has made their disks and the driver has yet to hear of it.
+func (s *scene) beginDisks(name string) (claims []string) {
+	s.Helper()
+	for n := range 8 {
+		claims = append(claims, fmt.Sprintf("%s-%d", name, n))
+	}
+	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{
+		Action: "CreateDisk", Params: map[string]string{"Size": fmt.Sprintf("^%d$", begunSize)}, Count: len(claims),
+		Do: ecssim.FaultDelay, DelayAfter: 20 * time.Second,
+	}))
+	for _, claim := range claims {
+		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, claim, "load", fmt.Sprintf("%dGi", begunSize))))
+	}
+	s.await("ECS has made the disks of "+name, late, func(ctx context.Context) (bool, error) {
+		disks, err := s.begunDisks(ctx)
+		return len(disks) >= len(claims), err
+	})
+	for _, claim := range claims {
+		if volume := s.volumeOf(claim); volume != "" {
+			s.Errorf("claim %s has volume %s already", claim, volume)
+		}
+	}
+	return claims
+}
+
+// finishDisks sees that every claim is bound, that none has a second disk, and deletes them.
+func (s *scene) finishDisks(claims []string) {
+	s.Helper()
+	s.kubectl("wait --for=jsonpath={.status.phase}=Bound "+limit, prefixed("pvc/", claims)...)
+	disks, err := s.begunDisks(s.Context())
+	s.must(err)
+	if len(disks) != len(claims) {
+		s.Errorf("there are %d disks for %d claims", len(disks), len(claims))
+	}
+	s.kubectl("delete", prefixed("pvc/", claims)...)
+	s.await("the disks are gone", late, func(ctx context.Context) (bool, error) {
+		disks, err := s.begunDisks(ctx)
+		return err == nil && len(disks) == 0, err
+	})
+}
+
+func prefixed(prefix string, names []string) (all []string) {
+	for _, name := range names {
+		all = append(all, prefix+name)
+	}
+	return all
+}
+
+func (s *scene) begunDisks(ctx context.Context) ([]ecssim.DiskState, error) {
+	disks, err := s.Simulator.Disks(ctx, namespace)
+	return slices.DeleteFunc(disks, func(d ecssim.DiskState) bool { return d.Size != begunSize }), err
 }
 
 // awaitRollout does as the documentation says.

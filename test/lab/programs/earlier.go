@@ -38,36 +38,64 @@ func CheckCommit(root, commit string) error {
 func BuildEarlier(ctx context.Context, root, commit string, out *os.File) (Earlier, error) {
 	into := filepath.Join(root, ".build", "earlier", commit)
 	earlier := Earlier{Programs: into, Manifest: filepath.Join(into, "topodisk.yaml")}
+	return earlier, buildCommit(ctx, root, commit, into, earlierPackages, out, func(checkout string) error {
+		build := goBuild{dir: checkout, into: into, packages: earlierPackages, title: "topodisk of commit " + commit, ldflags: "-s -w", out: out}
+		if err := build.run(ctx); err != nil {
+			return err
+		}
+		manifest, err := os.ReadFile(filepath.Join(checkout, "deploy", "topodisk.yaml"))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(earlier.Manifest, manifest, 0o644)
+	})
+}
+
+// EarlierInstallation is what another commit is installed from.
+type EarlierInstallation struct {
+	Image string // OCI archive
+	Chart string // directory
+}
+
+// BuildEarlierInstallation makes the image, under a name, and the chart of an earlier commit with that commit's own tool: once
+// for each commit and each version of Go (a minute on two cores). It needs Debian 12 and binutils.
+func BuildEarlierInstallation(ctx context.Context, root, commit, name string, out *os.File) (EarlierInstallation, error) {
+	into := filepath.Join(root, ".build", "earlier-image", commit)
+	earlier := EarlierInstallation{Image: filepath.Join(into, "topodisk.tar"), Chart: filepath.Join(into, "chart")}
+	return earlier, buildCommit(ctx, root, commit, into, []string{"topodisk.tar", "chart"}, out, func(checkout string) error {
+		image := exec.CommandContext(ctx, "go", "run", "./test/image", "-version="+commit, "-revision="+commit, "-name="+name, "-out="+earlier.Image)
+		image.Dir, image.Stdout, image.Stderr = checkout, out, out
+		if err := image.Run(); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(earlier.Chart); err != nil {
+			return err
+		}
+		return os.CopyFS(earlier.Chart, os.DirFS(filepath.Join(checkout, "charts", "topodisk")))
+	})
+}
+
+// buildCommit has build make these files of a temporary checkout of the commit, which git need not know of, unless they are there.
+func buildCommit(ctx context.Context, root, commit, into string, files []string, out *os.File, build func(checkout string) error) (err error) {
 	if err := CheckCommit(root, commit); err != nil {
-		return earlier, err
+		return err
 	}
 	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
 	if err != nil {
-		return earlier, err
+		return err
 	}
 	defer unlock()
 	version, err := goVersion(ctx, root)
 	if err != nil {
-		return earlier, err
+		return err
 	}
-	built := makeStamp(version, earlierPackages, []byte(commit), nil)
-	if built.matches(into, earlierPackages) {
-		return earlier, nil
+	built := makeStamp(version, files, []byte(commit), nil)
+	if built.matches(into, files) {
+		return nil
 	}
-	if err := os.MkdirAll(into, 0o755); err != nil {
-		return earlier, err
+	if err := errors.Join(os.MkdirAll(into, 0o755), built.clear(into)); err != nil {
+		return err
 	}
-	if err := built.clear(into); err != nil {
-		return earlier, err
-	}
-	if err := buildCommit(ctx, root, commit, earlier, out); err != nil {
-		return earlier, fmt.Errorf("build topodisk of commit %s: %w", commit, err)
-	}
-	return earlier, built.write(into)
-}
-
-// buildCommit builds in a temporary checkout, which git need not know of.
-func buildCommit(ctx context.Context, root, commit string, to Earlier, out *os.File) (err error) {
 	checkout, err := os.MkdirTemp(filepath.Join(root, ".build"), "checkout-")
 	if err != nil {
 		return err
@@ -76,15 +104,10 @@ func buildCommit(ctx context.Context, root, commit string, to Earlier, out *os.F
 	if err := extract(ctx, root, commit, checkout); err != nil {
 		return err
 	}
-	build := goBuild{dir: checkout, into: to.Programs, packages: earlierPackages, title: "topodisk of commit " + commit, ldflags: "-s -w", out: out}
-	if err := build.run(ctx); err != nil {
-		return err
+	if err := build(checkout); err != nil {
+		return fmt.Errorf("build topodisk of commit %s: %w", commit, err)
 	}
-	manifest, err := os.ReadFile(filepath.Join(checkout, "deploy", "topodisk.yaml"))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to.Manifest, manifest, 0o644)
+	return built.write(into)
 }
 
 // extract writes a commit's files into a directory.
@@ -128,7 +151,7 @@ func untar(archive io.Reader, into string) error {
 		case tar.TypeDir:
 			err = root.MkdirAll(header.Name, 0o755)
 		case tar.TypeReg:
-			err = writeFile(root, header.Name, files)
+			err = writeFile(root, header, files)
 		}
 		if err != nil {
 			return err
@@ -136,8 +159,8 @@ func untar(archive io.Reader, into string) error {
 	}
 }
 
-func writeFile(root *os.Root, name string, content io.Reader) error {
-	f, err := root.Create(name)
+func writeFile(root *os.Root, header *tar.Header, content io.Reader) error {
+	f, err := root.OpenFile(header.Name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, header.FileInfo().Mode().Perm())
 	if err != nil {
 		return err
 	}
