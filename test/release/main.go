@@ -131,7 +131,11 @@ func (s *source) prepare(ctx context.Context) error {
 func run(ctx context.Context, name string, args ...string) error {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	if err := command.Run(); err != nil {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what a shell has started ends with it
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
+	if err := command.Run(); ctx.Err() != nil {
+		return fmt.Errorf("%s: broken off", name)
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(strings.Join(slices.Insert(args, 0, name), " ")), err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -673,6 +675,36 @@ func TestReplace(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "dist.*")); err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// What a shell has started ends with it when a release is broken off.
+func TestBrokenOff(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	if err := syscall.Mkfifo(started, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, "sh", "-c", "sh -c 'echo $$ >"+started+"; exec sleep 600'; true") }()
+	text, err := os.ReadFile(started)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "broken off") {
+		t.Errorf("got %v", err)
+	}
+	stat := filepath.Join("/proc", strings.TrimSpace(string(text)), "cmdline")
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		line, err := os.ReadFile(stat)
+		if err != nil || len(line) == 0 { // gone, or a zombie
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %q", line)
+		}
+		runtime.Gosched()
 	}
 }
 
