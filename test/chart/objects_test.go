@@ -557,7 +557,7 @@ func TestCSIDriverSaysWhatKubernetesMustKnow(t *testing.T) {
 	if diff := cmp.Diff(want, drivers[0].Spec); diff != "" {
 		t.Errorf("CSIDriver (-want +got):\n%s", diff)
 	}
-	old, _, err := Render(repo, preset(t, "full", ""), Release{Name: "topodisk", Namespace: "kube-system", Kubernetes: "v1.31.0"})
+	old, _, err := Render(repo, preset(t, "full", "volumeAttributesClasses: []"), Release{Name: "topodisk", Namespace: "kube-system", Kubernetes: oldestKubernetes})
 	if err != nil || strings.Contains(old, "nodeAllocatableUpdatePeriodSeconds") || strings.Contains(old, "preventPodSchedulingIfMissing") {
 		t.Errorf("Kubernetes 1.31 is sent fields that it does not know, or %v", err)
 	}
