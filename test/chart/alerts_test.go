@@ -19,43 +19,49 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// recorded are series in Prometheus' own notation for tests, one sample every
-// half minute from the epoch on.
-type recorded []string
+// seriesList is a Prometheus' storage in memory.
+type seriesList []storage.Series
 
-func (r recorded) Querier(int64, int64) (storage.Querier, error) { return r, nil }
-func (recorded) Close() error                                    { return nil }
+func (l seriesList) Querier(int64, int64) (storage.Querier, error) { return l, nil }
+func (seriesList) Close() error                                    { return nil }
 
-func (recorded) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (seriesList) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
-func (recorded) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (seriesList) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
-func (r recorded) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (l seriesList) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	var found seriesList
-	for _, text := range r {
+	for _, one := range l {
+		of := one.Labels()
+		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(of.Get(m.Name)) }) {
+			found = append(found, one)
+		}
+	}
+	return &seriesSet{rest: found}
+}
+
+// recorded reads series in Prometheus' own notation for tests, one sample every half minute from the epoch on.
+func recorded(t *testing.T, texts []string) (list seriesList) {
+	t.Helper()
+	for _, text := range texts {
 		of, values, err := parser.ParseSeriesDesc(text)
 		if err != nil {
-			return storage.ErrSeriesSet(err)
-		}
-		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(of.Get(m.Name)) }) {
-			continue
+			t.Fatalf("%s: %v", text, err)
 		}
 		var samples []chunks.Sample
 		for n, value := range values {
 			samples = append(samples, sample{int64(n) * every.Milliseconds(), value.Value})
 		}
-		found = append(found, storage.NewListSeries(of, samples))
+		list = append(list, storage.NewListSeries(of, samples))
 	}
-	return &seriesSet{rest: found}
+	return list
 }
 
 const every = 30 * time.Second
-
-type seriesList []storage.Series
 
 type seriesSet struct {
 	rest seriesList
@@ -86,11 +92,11 @@ func (s sample) FH() *histogram.FloatHistogram { return nil }
 func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample           { return s }
 
-// firing returns how many alerts an expression has after two hours of the series.
-func firing(t *testing.T, expr string, series ...string) int {
+// query returns what an expression finds in the series at a moment.
+func query(t *testing.T, list seriesList, expr string, at time.Time) promql.Vector {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: math.MaxInt32, Timeout: time.Minute})
-	query, err := engine.NewInstantQuery(t.Context(), recorded(series), nil, expr, time.Unix(0, 0).Add(2*time.Hour))
+	query, err := engine.NewInstantQuery(t.Context(), list, nil, expr, at)
 	if err != nil {
 		t.Fatalf("%s: %v", expr, err)
 	}
@@ -99,7 +105,13 @@ func firing(t *testing.T, expr string, series ...string) int {
 	if err != nil {
 		t.Fatalf("%s: %v", expr, err)
 	}
-	return len(vector)
+	return slices.Clone(vector)
+}
+
+// firing returns how many alerts an expression has after two hours of the series.
+func firing(t *testing.T, expr string, series ...string) int {
+	t.Helper()
+	return len(query(t, recorded(t, series), expr, time.Unix(0, 0).Add(2*time.Hour)))
 }
 
 // Every alert fires when it is to, by Prometheus' own engine, and not otherwise. x240 is two hours.

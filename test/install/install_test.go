@@ -22,6 +22,7 @@ func TestInstallation(t *testing.T) {
 		{"helm install", (*scene).isInstalled},
 		{"a claim from its beginning to its end", (*scene).tellsTheStory},
 		{"the other examples", (*scene).appliesTheExamples},
+		{"metrics under load", (*scene).isMeasured},
 		{"another access key under load", (*scene).rotatesItsKeys},
 		{"helm uninstall", (*scene).isUninstalled},
 		{"helm install without the Secret, and with a wrong one", (*scene).saysWhatIsWrongWithItsSecret},
