@@ -39,8 +39,8 @@ type scrape struct {
 	Text      string
 }
 
-// monitored are the chart's objects with all of monitoring.
-const monitored = "{monitoring: {prometheusRule: {enabled: true}, serviceMonitor: {enabled: true}}}"
+// monitored are the values with all of monitoring, and the sidecars that the lab has.
+const monitored = "{csiSnapshotter: {enabled: true}, monitoring: {prometheusRule: {enabled: true}, serviceMonitor: {enabled: true}}}"
 
 // target returns the labels that Prometheus gives the series of a scrape: those of the one ServiceMonitor's Service that
 // selects the Pod and has its port.
