@@ -13,7 +13,7 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
-	m := &metrics{
+	return &metrics{
 		batchDisks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "topodisk_ecs_read_batch_disks",
 			Help:    "Disks that one shared DescribeDisks asks for.",
@@ -24,12 +24,6 @@ func newMetrics() *metrics {
 			Help: "Attach and detach operations of all instances by state: waiting for their turn at the instance, or running.",
 		}, []string{"operation", "state"}),
 	}
-	for _, verb := range []instancequeue.Verb{instancequeue.Attach, instancequeue.Detach} {
-		for _, state := range []string{instancequeue.Waiting, instancequeue.Running} {
-			m.operations.WithLabelValues(verb.String(), state)
-		}
-	}
-	return m
 }
 
 func (m *metrics) collectors() []prometheus.Collector {

@@ -23,12 +23,6 @@ const (
 	Detach
 )
 
-// The states of an operation, as New's count is told them.
-const (
-	Waiting = "waiting" // for its turn at the instance
-	Running = "running"
-)
-
 func (v Verb) String() string { return [...]string{"attach", "detach"}[v] }
 
 // Operation is one attach or detach of an instance.
@@ -145,7 +139,7 @@ func (s *Slot) move(to phase, now time.Time) {
 	switch s.phase {
 	case waiting:
 		q.waiting = slices.DeleteFunc(q.waiting, func(other *Slot) bool { return other == s })
-		s.queues.count(v, Waiting, -1)
+		s.queues.count(v, "waiting", -1)
 	case sent:
 		q.sent[v]--
 	case running:
@@ -157,7 +151,7 @@ func (s *Slot) move(to phase, now time.Time) {
 		s.admitted = false
 		at, _ := slices.BinarySearchFunc(q.waiting, s.arrival, func(other *Slot, arrival int) int { return other.arrival - arrival })
 		q.waiting = slices.Insert(q.waiting, at, s)
-		s.queues.count(v, Waiting, 1)
+		s.queues.count(v, "waiting", 1)
 	case sent:
 		s.since = now
 		q.sent[v]++
@@ -167,10 +161,10 @@ func (s *Slot) move(to phase, now time.Time) {
 	switch after := s.holds(); {
 	case after && !before:
 		q.held[s.operation] = s
-		s.queues.count(v, Running, 1)
+		s.queues.count(v, "running", 1)
 	case before && !after:
 		delete(q.held, s.operation)
-		s.queues.count(v, Running, -1)
+		s.queues.count(v, "running", -1)
 	}
 }
 
