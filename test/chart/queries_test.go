@@ -19,6 +19,7 @@ import (
 	"time"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -110,7 +111,7 @@ func scraped(t *testing.T, cluster string) (list seriesList, last time.Time) {
 		}
 		target := s.target(t, services, monitors)
 		times[s.Instance]++
-		add(labels.FromStrings(labels.MetricName, "up"), target, s.At, 1)
+		add(labels.FromStrings(model.MetricNameLabel, "up"), target, s.At, 1)
 		last = s.At
 		for page := textparse.NewPromParser([]byte(s.Text), labels.NewSymbolTable(), false); ; {
 			entry, err := page.Next()
@@ -129,7 +130,7 @@ func scraped(t *testing.T, cluster string) (list seriesList, last time.Time) {
 		if s.Port == "provisioner" && !strings.Contains(s.Text, "topodisk_provisioner_audit_findings{") {
 			// A stand-in: the leader's first audit is an hour after it has begun to lead.
 			for _, finding := range []string{"disk_without_volume", "volume_without_disk"} {
-				add(labels.FromStrings(labels.MetricName, "topodisk_provisioner_audit_findings", "finding", finding), target, s.At, 0)
+				add(labels.FromStrings(model.MetricNameLabel, "topodisk_provisioner_audit_findings", "finding", finding), target, s.At, 0)
 			}
 		}
 	}
