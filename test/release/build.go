@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -44,15 +45,19 @@ func (s source) buildImage(ctx context.Context, work, tag, out string) (digest s
 	if err != nil {
 		return "", err
 	}
-	return s.writeImage(index, tag, out)
+	stage("the image of %s", strings.Join(s.architectures, " and "))
+	return s.writeImage(index, filepath.Join(work, "layout"), tag, out)
 }
 
 // make runs the recipe's lines, and looks whether what they have made can run.
 func (b built) make(ctx context.Context, packages string) error {
-	for _, line := range []string{b.recipe.rootfs(b.work, packages), b.recipe.goBuild(b.work)} {
-		if err := run(ctx, "sh", "-ec", line); err != nil {
-			return err
-		}
+	stage("programs of file systems for %s, from Debian's packages", b.architecture)
+	if err := run(ctx, "sh", "-ec", b.recipe.rootfs(b.work, packages)); err != nil {
+		return err
+	}
+	stage("disk-driver and disk-provisioner for %s: some minutes where they were not compiled before", b.architecture)
+	if err := run(ctx, "sh", "-ec", b.recipe.goBuild(b.work)); err != nil {
+		return err
 	}
 	return b.runs()
 }
@@ -99,13 +104,8 @@ func (s source) image(of built) (v1.Image, error) {
 	return image, err
 }
 
-// writeImage writes an OCI image layout as one tar file.
-func (s source) writeImage(index v1.ImageIndex, tag, out string) (digest string, err error) {
-	dir, err := os.MkdirTemp("", "topodisk-layout-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+// writeImage writes an OCI image layout to a directory, and that as one tar file.
+func (s source) writeImage(index v1.ImageIndex, dir, tag, out string) (digest string, err error) {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return "", err
@@ -122,13 +122,9 @@ func (s source) writeImage(index v1.ImageIndex, tag, out string) (digest string,
 	return hash.String(), writeArchive(out, dir, s.time)
 }
 
-// checkImage builds the image again and fails if its digest is another.
-func (s source) checkImage(ctx context.Context, digest string) error {
-	work, err := os.MkdirTemp("", "topodisk-image-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(work) }()
+// checkImage builds the image again, below another directory, and fails if its digest is another.
+func (s source) checkImage(ctx context.Context, work, digest string) error {
+	stage("the same again")
 	again, err := s.buildImage(ctx, work, "dev", filepath.Join(work, "again.tar"))
 	if err != nil {
 		return err
@@ -136,7 +132,7 @@ func (s source) checkImage(ctx context.Context, digest string) error {
 	if again != digest {
 		return fmt.Errorf("two builds of the same differ: %s and %s", digest, again)
 	}
-	fmt.Fprintln(os.Stderr, "image: built twice, one digest")
+	stage("built twice, one digest")
 	return nil
 }
 

@@ -70,11 +70,11 @@ func makeImage(ctx context.Context, args []string) (string, error) {
 	if err := s.prepare(ctx); err != nil {
 		return "", err
 	}
-	work, err := os.MkdirTemp("", "topodisk-image-")
+	work, clean, err := makeWork("image")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(work) }()
+	defer clean()
 	if err := os.MkdirAll(filepath.Dir(*out), 0o755); err != nil {
 		return "", err
 	}
@@ -90,7 +90,7 @@ func makeImage(ctx context.Context, args []string) (string, error) {
 		return "", err
 	}
 	if *check {
-		err = s.checkImage(ctx, digest)
+		err = s.checkImage(ctx, filepath.Join(work, "again"), digest)
 	}
 	return digest + " " + *out, err
 }
@@ -125,6 +125,11 @@ func (s *source) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stage says on standard error what comes next.
+func stage(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...)
 }
 
 // run runs a program, which says on standard error what it does.

@@ -36,7 +36,7 @@ func makeRelease(ctx context.Context, args []string) (string, error) {
 		return "", err
 	}
 	if !*trial {
-		if err := checkTree(ctx); err != nil {
+		if err := errors.Join(checkTree(ctx), checkTagged(ctx, r.version)); err != nil {
 			return "", err
 		}
 	}
@@ -50,10 +50,12 @@ func makeRelease(ctx context.Context, args []string) (string, error) {
 	if err := r.prepare(ctx); err != nil {
 		return "", err
 	}
-	if r.work, err = os.MkdirTemp("", "topodisk-release-"); err != nil {
+	work, clean, err := makeWork("release")
+	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(r.work) }()
+	defer clean()
+	r.work = work
 	r.dist = filepath.Join(r.work, "dist")
 	if err := r.make(ctx, sign); err != nil {
 		return "", err
@@ -72,6 +74,7 @@ func (r *release) make(ctx context.Context, sign signer) error {
 			return err
 		}
 	}
+	stage("hashes, provenance and signatures")
 	if err := writeSums(r.dist); err != nil {
 		return err
 	}
@@ -104,6 +107,23 @@ func checkTree(ctx context.Context) error {
 		return fmt.Errorf("the working tree has changes: allowed is one where git status shows none; commit or remove\n%s", changed)
 	}
 	return nil
+}
+
+// checkTagged fails if the version's tag is of another commit: what a version consists of never changes.
+func checkTagged(ctx context.Context, version string) error {
+	tags, err := output(ctx, "git", "tag", "--list", "v"+version)
+	if err != nil || tags == "" {
+		return err
+	}
+	tagged, err := output(ctx, "git", "rev-parse", "refs/tags/v"+version+"^{commit}")
+	if err != nil {
+		return err
+	}
+	head, err := output(ctx, "git", "rev-parse", "HEAD")
+	if err == nil && head != tagged {
+		err = fmt.Errorf("VERSION=%q: tag v%s is of commit %s, and this is %s: allowed is a version without a tag, or the tagged commit", version, version, tagged, head)
+	}
+	return err
 }
 
 // checkDist accepts a directory that is not there, is empty or has an earlier release, which the new one replaces.
@@ -165,6 +185,7 @@ func (r *release) list(artefact, purpose, programs, roots string) error {
 // addPlugins makes an archive of kubectl-topodisk for every platform, with the licence, as krew wants it.
 func (r *release) addPlugins(ctx context.Context) error {
 	bin := filepath.Join(r.work, "bin")
+	stage("kubectl-topodisk for %s, on Linux and macOS", strings.Join(r.architectures, " and "))
 	if err := run(ctx, "make", "--no-print-directory", "build-plugin", "BIN="+bin, "VERSION="+r.version, "REVISION="+r.commit,
 		"ARCHITECTURES="+strings.Join(r.architectures, ",")); err != nil {
 		return err

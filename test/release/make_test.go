@@ -585,6 +585,8 @@ func checkWrongInputs(t *testing.T, repo string, key testKey) {
 		{"no architecture", "make release VERSION=0.1.0 ARCHITECTURES=riscv64", []string{`ARCHITECTURES="riscv64"`, "amd64,arm64"}},
 		{"a new file", "touch new && make release VERSION=0.1.0", []string{"working tree has changes", "?? new", "git status"}},
 		{"a changed file", "echo >>LICENSE && make release VERSION=0.1.0", []string{"working tree has changes", " M LICENSE", "git status"}},
+		{"a version of another commit", "trap 'git reset -q --hard HEAD~1' EXIT && git -c user.name=test -c user.email=test@example.com commit -q --allow-empty -m more && make release VERSION=0.1.0",
+			[]string{`VERSION="0.1.0"`, "tag v0.1.0 is of commit"}},
 		{"not a release", "rm dist/SHA256SUMS && make release VERSION=0.1.0", []string{`-out="dist"`, "earlier release"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -674,6 +676,32 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "dist.*")); err != nil || len(left) > 0 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// What a run needs lies below .build: it goes with the run, and with the next one if it was killed. That of a run that goes on stays.
+func TestMakeWork(t *testing.T) {
+	t.Chdir(t.TempDir())
+	going, clean, err := makeWork("release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(".build", "release", "killed")
+	if err := errors.Join(os.MkdirAll(filepath.Join(killed, "dist"), 0o755), os.WriteFile(filepath.Join(killed, "dist", "a"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	next, cleanNext, err := makeWork("release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(".build/release/*")
+	if want := []string{going, next}; err != nil || len(left) != 2 || !slices.Contains(left, going) || !slices.Contains(left, next) {
+		t.Errorf("there are %q, %v; want %q", left, err, want)
+	}
+	clean()
+	cleanNext()
+	if left, err := filepath.Glob(".build/release/*"); err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
 	}
 }

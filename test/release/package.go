@@ -13,6 +13,7 @@ import (
 
 // addChart packages the chart as this version, as helm package does but for the times of the files.
 func (r *release) addChart(context.Context) error {
+	stage("the chart, manifests and notes")
 	chart, err := loader.Load(filepath.Join("charts", "topodisk"))
 	if err != nil {
 		return err
