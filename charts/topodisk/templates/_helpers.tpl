@@ -296,7 +296,8 @@ preventPodSchedulingIfMissing: true
 volumeLifecycleModes: [Persistent]
 {{- end -}}
 
-{{/* The CSIDriver object that is there and not the release's own, as JSON: {} if there is none, and where Helm asks no API server. */}}
+{{/* The CSIDriver object that is there and not the release's own, as JSON: {} if there is none, and where Helm asks no API server.
+     One that was made again in the place of the release's own counts as that: Helm would delete what it no longer finds in the chart. */}}
 {{- define "topodisk.otherCSIDriver" -}}
 {{- $object := dict -}}
 {{- if .Values.csiDriver.create -}}
@@ -306,6 +307,27 @@ volumeLifecycleModes: [Persistent]
 {{- $helms := eq (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $object) "Helm" -}}
 {{- if and $helms (eq (dig "meta.helm.sh/release-name" "" $by) .Release.Name) (eq (dig "meta.helm.sh/release-namespace" "" $by) .Release.Namespace) -}}
 {{- $object = dict -}}
+{{- else if and $object (include "topodisk.madeCSIDriver" .) (ne (dig "helm.sh/resource-policy" "" $by) "keep") -}}
+{{- with dig "meta.helm.sh/release-name" "" $by -}}
+{{- fail (printf "\n\nThe CSIDriver object %s, which this release had made, is of Helm release %s in namespace %s now. Leave it to that release, and repeat the upgrade:\n\n  kubectl annotate csidriver %s helm.sh/resource-policy=keep\n" $.Values.driverName . (dig "meta.helm.sh/release-namespace" "" $by) $.Values.driverName) -}}
+{{- end -}}
+{{- if include "topodisk.unusableCSIDriver" $object.spec -}}
+{{- fail (printf "\n\nThe CSIDriver object %s, which this release had made, was made again by somebody else. %s. Delete it, and repeat the upgrade:\n\n  kubectl delete csidriver %s\n" .Values.driverName (include "topodisk.unusableCSIDriver" $object.spec) .Values.driverName) -}}
+{{- end -}}
+{{- $object = dict -}}
 {{- end -}}
 {{- toJson $object -}}
+{{- end -}}
+
+{{/* Whether the last revision of the release has the CSIDriver object: its Deployment then says so. */}}
+{{- define "topodisk.madeCSIDriver" -}}
+{{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "topodisk.controller" .) -}}
+{{- if eq (dig "metadata" "annotations" "topodisk.io/csi-driver" "" $deployment) .Values.driverName -}}true{{- end -}}
+{{- end -}}
+
+{{/* Why no disk can be used with a CSIDriver object, of its spec. */}}
+{{- define "topodisk.unusableCSIDriver" -}}
+{{- if not (and .attachRequired (has "Persistent" .volumeLifecycleModes)) -}}
+No disk can be used with it: attachRequired is {{ .attachRequired }} and volumeLifecycleModes {{ toJson .volumeLifecycleModes }}, topodisk needs true and ["Persistent"], and neither can be changed
+{{- end -}}
 {{- end -}}

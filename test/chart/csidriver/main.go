@@ -52,6 +52,8 @@ func main() {
 		{"the incumbent's object", (*session).incumbents},
 		{"another release's object", (*session).releases},
 		{"an object that no disk can be used with", (*session).unusable},
+		{"the release's object, made again by somebody else", (*session).madeAgain},
+		{"the release's object, made again by another release", (*session).madeAgainByRelease},
 		{"deploy/topodisk.yaml over the incumbent's object", func(s *session) { s.applied(filepath.Join(*repo, "deploy/topodisk.yaml")) }},
 	} {
 		if c.play(s); s.err != nil {
@@ -89,9 +91,25 @@ func (s *session) expect(what string, is bool) {
 }
 
 // release runs helm install or helm upgrade, and returns the notes.
-func (s *session) release(verb string) string {
-	return s.run("", s.helm, verb, "disks", s.chart, "--namespace=kube-system", "--set=driverName="+driver, "--set=region=cn-hangzhou",
-		"--set=image.repository=registry.example.com/topodisk", "--set=credentials.existingSecret=key", "--set-json=storageClasses=[]")
+func (s *session) release(verb string) string { return s.run("", s.helm, append(arguments(verb), s.chart)...) }
+
+// refused runs helm upgrade, which is to fail, and returns why it did.
+func (s *session) refused() string {
+	if s.err != nil {
+		return ""
+	}
+	s.release("upgrade")
+	reason := s.err
+	if s.err = nil; reason == nil {
+		s.err = errors.New("helm upgrade did not fail")
+		return ""
+	}
+	return reason.Error()
+}
+
+func arguments(verb string) []string {
+	return []string{verb, "disks", "--namespace=kube-system", "--set=driverName=" + driver, "--set=region=cn-hangzhou",
+		"--set=image.repository=registry.example.com/topodisk", "--set=credentials.existingSecret=key", "--set-json=storageClasses=[]"}
 }
 
 func (s *session) uninstall() { s.run("", s.helm, "uninstall", "disks", "--namespace=kube-system") }
@@ -168,6 +186,63 @@ func (s *session) unusable() {
 	s.expect("helm upgrade makes it anew", f.isOurs() && f.Spec["attachRequired"] == true)
 	s.uninstall()
 	s.expect("it goes with the release", s.get(driver).Metadata.UID == "")
+}
+
+// madeAgain has somebody delete the release's object and make another of its name: Helm corrects that one as it corrects any of the
+// release's objects, and doesn't delete it.
+func (s *session) madeAgain() {
+	s.release("install")
+	s.replace("", incumbents)
+	before := s.get(driver)
+	notes := s.release("upgrade")
+	f := s.get(driver)
+	s.expect("it is the same object", f.Metadata.UID == before.Metadata.UID)
+	s.expect("it is the release's again, with all fields", f.isOurs() && f.Spec["nodeAllocatableUpdatePeriodSeconds"] == 60.0 && f.Spec["podInfoOnMount"] == false)
+	s.expect("the notes say nothing of it: "+notes, !strings.Contains(notes, "CSIDriver"))
+	s.release("upgrade")
+	s.expect("it stays", s.get(driver).Metadata.UID == before.Metadata.UID)
+
+	s.replace("", "{attachRequired: false}")
+	before = s.get(driver)
+	reason := s.refused()
+	s.expect("the upgrade says what to type: "+reason, strings.Contains(reason, "kubectl delete csidriver "+driver))
+	s.expect("it is left alone", s.get(driver).Metadata.UID == before.Metadata.UID)
+	s.run("", "kubectl", "delete", "csidriver", driver)
+	s.release("upgrade")
+	s.expect("helm upgrade makes it anew", s.get(driver).isOurs())
+	s.uninstall()
+	s.expect("it goes with the release", s.get(driver).Metadata.UID == "")
+}
+
+var keep = regexp.MustCompile(`kubectl annotate csidriver \S+ \S+`)
+
+// madeAgainByRelease has another Helm release make an object in the place of the release's.
+func (s *session) madeAgainByRelease() {
+	s.release("install")
+	s.replace("alibaba", incumbents)
+	before := s.get(driver)
+	reason := s.refused()
+	s.expect("the upgrade says whose it is: "+reason, strings.Contains(reason, "of Helm release alibaba in namespace kube-system"))
+	command := keep.FindString(reason)
+	s.expect("the upgrade says what to type: "+reason, command != "")
+	if s.err == nil {
+		s.run("", "sh", "-ec", command)
+	}
+	for range 2 {
+		notes := s.release("upgrade")
+		s.expect("the notes say that it stays: "+notes, strings.Contains(notes, "is there already, of Helm release alibaba"))
+		f := s.get(driver)
+		s.expect("it is left alone", f.Metadata.UID == before.Metadata.UID && !f.isOurs() && f.Spec["podInfoOnMount"] == true)
+	}
+	s.uninstall()
+	s.expect("it outlives the release", s.get(driver).Metadata.UID == before.Metadata.UID)
+	s.run("", "kubectl", "delete", "csidriver", driver)
+}
+
+// replace makes another object in the place of the one that is there.
+func (s *session) replace(release, spec string) {
+	s.run("", "kubectl", "delete", "csidriver", driver)
+	s.run(object(driver, release, spec), "kubectl", "create", "--filename=-")
 }
 
 // applied applies the plain manifests over the incumbent's object.
