@@ -44,6 +44,8 @@ func TestPlansAsPeopleReadThem(t *testing.T) {
 		harms       bool
 	}{
 		{"takeover-chart", "takeover-chart", takeover, false},
+		{"takeover-chart-back", "takeover-chart-back", takeover, false},
+		{"takeover-ack-back", "takeover-ack-back", takeover, false},
 		{"takeover-ack", "takeover-ack", takeover, true},
 		{"takeover-disks-alone", "takeover-disks-alone", takeover, false},
 		{"takeover-nothing", "install-fresh", takeover, false},

@@ -23,7 +23,7 @@ func Takeover(f *Facts, o Options) *Plan {
 	p.Serving = rowsOf(f, slices.Concat(others, own))
 	own = slices.DeleteFunc(own, func(s server) bool { return !s.vague() && !slices.Contains(s.serves(), f.Driver) })
 	read, refused := findRefused(f, p)
-	t := &takeover{Facts: f, Plan: p, options: o, in: installationOf(f)}
+	t := &takeover{Facts: f, Plan: p, options: o, in: installationOf(f), own: own}
 	for _, s := range others {
 		if s.vague() || slices.Contains(s.serves(), f.Driver) {
 			t.leaving = append(t.leaving, s)
@@ -45,7 +45,7 @@ func Takeover(f *Facts, o Options) *Plan {
 		p.Summary = fmt.Sprintf("nothing serves %s: `kubectl topodisk plan install` tells how to install topodisk", f.Driver)
 		return p
 	}
-	t.steps(len(own) == 0)
+	t.steps()
 	p.Summary = fmt.Sprintf("of %d classes and volumes of %s, %d would be refused; disks are to be switched off in %s",
 		read, f.Driver, refused, counted(len(t.leaving), "workload"))
 	if n := p.Count(Blocks); n > 0 {
@@ -68,6 +68,7 @@ type takeover struct {
 	options Options
 	in      installation
 	leaving []server // the workloads that serve the driver and aren't topodisk's
+	own     []server // topodisk's, of the driver
 	noKey   bool     // no Secret with an access key was found
 }
 
@@ -190,8 +191,9 @@ func (t *takeover) noteFinalizers() {
 	}
 }
 
-// steps writes the commands, and the way back.
-func (t *takeover) steps(install bool) {
+// steps writes the commands, and the way back. Where topodisk runs already the other driver has come back, and nothing is installed.
+func (t *takeover) steps() {
+	install := len(t.own) == 0
 	var copies, keep, stop, back []Step
 	releases := map[string]bool{} // of the incumbent's chart, by namespace/name
 	for i := range t.leaving {
@@ -199,7 +201,7 @@ func (t *takeover) steps(install bool) {
 		if len(servesBesides(s, t.Driver)) > 0 {
 			t.find(Note, s.ref(), "goes on serving %s", others(s, t.Driver))
 		}
-		if m := s.manager(); m.release != "" && isIncumbentChart(m.chart) {
+		if m := s.manager(); s.isOfIncumbentChart() {
 			if key := m.namespace + "/" + m.release; !releases[key] {
 				releases[key] = true
 				k, off, undo := t.releaseOff(m)
@@ -220,6 +222,10 @@ func (t *takeover) steps(install bool) {
 				Commands: []string{"kubectl create --filename " + copyOf(t.driverRef())}})
 		}
 	}
+	if !install {
+		t.in.namespace = t.own[0].Namespace
+		driver = t.correctDriverObject()
+	}
 	t.Steps = slices.Concat(copies, keep, t.snapshotStep(releases), stop, driver)
 	if install {
 		if t.noKey {
@@ -228,6 +234,26 @@ func (t *takeover) steps(install bool) {
 		t.Steps = append(t.Steps, t.in.step(t.options, t.clusterHint()...), rolloutStep(t.in))
 	}
 	t.Back = slices.Concat(uninstallSteps(t.in), back)
+}
+
+// correctDriverObject makes the CSIDriver object topodisk's again, where the other driver's Helm release has made it its own.
+func (t *takeover) correctDriverObject() []Step {
+	object, own := t.driverObject(), t.own[0].manager()
+	if object == nil || own.release == "" {
+		return nil
+	}
+	m := (&Workload{ObjectMeta: object.ObjectMeta}).manager()
+	if m.release == "" || sameRelease(m, own) {
+		return nil
+	}
+	return []Step{{
+		Title:  "Make topodisk's CSIDriver object anew",
+		ByHand: fmt.Sprintf("Helm release %s had taken it. Use the chart's version that is installed.", m.release),
+		Commands: []string{
+			"kubectl delete csidriver " + t.Driver + " --ignore-not-found",
+			fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", own.release, quote(t.options.Chart), own.namespace),
+		},
+	}}
 }
 
 // clusterHint is for a cluster whose ID the other driver's containers don't tell.
@@ -331,6 +357,21 @@ const incumbentChart = "alibaba-cloud-csi-driver"
 
 func isIncumbentChart(chart string) bool { return strings.HasPrefix(chart, incumbentChart+"-") }
 
+// manyDrivers stands in the endpoint of the incumbent's program for the name of each driver that it serves.
+const manyDrivers = "driver" + alibabaSuffix + "-replace"
+
+// isOfIncumbentChart says whether a Helm release of the incumbent's chart made the workload. That chart's objects don't name it, so
+// without another chart's name they are known by their program.
+func (s *server) isOfIncumbentChart() bool {
+	m := s.manager()
+	if m.release == "" || m.chart != "" {
+		return m.release != "" && isIncumbentChart(m.chart)
+	}
+	return slices.ContainsFunc(s.Pod.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(word string) bool { return strings.Contains(word, manyDrivers) })
+	})
+}
+
 // releaseOff switches the driver off in a release of the incumbent's chart, and nothing else that the release serves.
 func (t *takeover) releaseOff(m manager) (keep, off []Step, back Step) {
 	if kept, kinds := t.classesOf(m); len(kinds) > 0 {
@@ -345,14 +386,17 @@ func (t *takeover) releaseOff(m manager) (keep, off []Step, back Step) {
 	if t.releaseServesOnly(m) {
 		values = append(values, "controller.enabled=false", "plugin.enabled=false")
 	}
-	name := t.options.OtherChart
-	hint := ""
-	if name == "" {
-		name = incumbentChart
-		hint = fmt.Sprintf("Put in for %s where you have the chart %s, or give --other-chart.", name, m.chart)
+	name, which := quote(t.options.OtherChart), ""
+	if version, named := strings.CutPrefix(m.chart, incumbentChart+"-"); named {
+		which = " --version " + version
 	}
-	version := strings.TrimPrefix(m.chart, incumbentChart+"-")
-	upgrade := fmt.Sprintf("helm upgrade %s %s --version %s --namespace %s --reuse-values --wait", m.release, quote(name), version, m.namespace)
+	hint := ""
+	if t.options.OtherChart == "" {
+		name = incumbentChart
+		hint = fmt.Sprintf("Put in for %s where you have that chart, of the version that `helm list --namespace %s` shows, or give --other-chart. "+
+			"If it shows another chart, that one's values are not known here.", name, m.namespace)
+	}
+	upgrade := fmt.Sprintf("helm upgrade %s %s%s --namespace %s --reuse-values --wait", m.release, name, which, m.namespace)
 	for _, value := range values {
 		upgrade += " \\\n  --set " + value
 	}
