@@ -20,6 +20,7 @@ import (
 
 	"github.com/topodisk/topodisk/explain/plan"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 const (
@@ -83,37 +84,57 @@ func (s *scene) installInsteadOf(components string) {
 	s.awaitReady(late)
 }
 
-// writeComponents writes the workloads that serve disks, NAS and OSS to the desk.
-func (s *scene) writeComponents() (file string) {
+// otherChart is where the chart of the other driver's layout is.
+func otherChart() string {
+	return filepath.Join(root, "test", "install", "testdata", "alibaba-cloud-csi-driver")
+}
+
+// writeOtherValues writes what the other driver's chart is told to the desk.
+func (s *scene) writeOtherValues(more string) (file string) {
 	s.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "test", "install", "testdata", "ack-components.yaml"))
-	s.must(err)
 	var instances []string
 	for _, n := range s.Nodes {
 		instances = append(instances, n.Name+"="+n.Instance)
 	}
-	file = filepath.Join(desk, "components.yaml")
-	filled := strings.NewReplacer("THE_ID", strconv.Quote(otherID), "THE_SECRET", strconv.Quote(otherSecret), "NODES_AND_INSTANCES", strings.Join(instances, ","))
-	s.must(os.WriteFile(file, []byte(filled.Replace(string(text))), 0o600))
+	file = filepath.Join(desk, "other-values.yaml")
+	s.must(os.WriteFile(file, fmt.Appendf(nil, "instances: %q\n%s", strings.Join(instances, ","), more), 0o600))
 	return file
 }
 
-// componentImages are the images of the components: what serves and registers, Kubernetes' csi-provisioner, and what only waits.
-func componentImages(fakePlugin, provisioner string) []lab.Image {
+// writeComponents writes the workloads of ACK's components, which serve disks, NAS and OSS, to the desk: those of the chart, applied
+// without Helm and without the classes, as ACK's component manager leaves them.
+func (s *scene) writeComponents() (file string) {
+	s.Helper()
+	values := s.writeOtherValues("component: v1.34.1-1234567-aliyun\ndefaultStorageClass: {enabled: false}\ndefaultVolumeSnapshotClass: {enabled: false}\n")
+	objects, err := s.run(s.Context(), helm, "template", "csi", otherChart(), "--namespace=kube-system", "--values="+values)
+	s.must(err)
+	file = filepath.Join(desk, "components.yaml")
+	s.must(os.WriteFile(file, []byte(objects+"\n---\n"+otherKey()), 0o600))
+	return file
+}
+
+// otherKey is the Secret with the other driver's access key.
+func otherKey() string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: csi-access-key, namespace: kube-system}\nstringData: {id: %q, secret: %q}\n", otherID, otherSecret)
+}
+
+// componentImages are the images of the components: what serves and registers, the sidecars of Kubernetes that NAS and OSS need, and
+// what only waits.
+func componentImages() []lab.Image {
 	one := func(program string, names ...string) lab.Image {
 		return lab.Image{Names: names, Entrypoint: []string{"/program"}, Files: []lab.ImageFile{{Path: "program", From: program}}}
 	}
 	const registry = "registry.example.com/acs/"
 	return []lab.Image{
-		one(fakePlugin, registry+"csi-plugin:v1.36.2", registry+"csi-node-driver-registrar:v2.15"),
-		one(provisioner, registry+"csi-provisioner:v6.2.1-aliyun"),
+		one(built("fakeplugin"), registry+"csi-plugin:v1.36.2", registry+"csi-node-driver-registrar:v2.15"),
+		one(filepath.Join(root, ".build", "upstream", "csi-provisioner"), registry+"csi-provisioner:v6.2.1-aliyun"),
+		one(filepath.Join(programs.BuiltNodes(root).Sidecars, "csi-attacher"), registry+"csi-attacher:v4.12.0-aliyun"),
 	}
 }
 
 // idleImages are the names of the components' other images.
 func idleImages() []string {
-	return []string{"registry.example.com/acs/csi-attacher:v4.12.0-aliyun", "registry.example.com/acs/csi-resizer:v2.1.1-aliyun",
-		"registry.example.com/acs/csi-snapshotter:v8.5.1-aliyun", "registry.example.com/acs/snapshot-controller:v8.5.1-aliyun"}
+	return []string{"registry.example.com/acs/csi-resizer:v2.1.1-aliyun", "registry.example.com/acs/csi-snapshotter:v8.5.1-aliyun", "registry.example.com/acs/snapshot-controller:v8.5.1-aliyun"}
 }
 
 func (s *scene) awaitComponents() {
@@ -139,7 +160,7 @@ func (s *scene) componentsServe(drivers ...string) {
 // planTakeover returns what kubectl topodisk plan takeover says.
 func (s *scene) planTakeover() *plan.Plan {
 	s.Helper()
-	text, err := s.run(s.Context(), s.Kubectl, "topodisk", "plan", "takeover", "--output=json", "--image="+imageName)
+	text, err := s.run(s.Context(), s.Kubectl, "topodisk", "plan", "takeover", "--output=json", "--image="+imageName, "--other-chart="+otherChart())
 	var exit *exec.ExitError
 	found := errors.As(err, &exit) && exit.ExitCode() == 1 // something would be refused
 	if err != nil && !found {

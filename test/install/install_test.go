@@ -32,6 +32,7 @@ func TestInstallation(t *testing.T) {
 		{"in place of another driver, and back", (*scene).takesOver},
 		{"a pilot beside ACK's components", (*scene).pilots},
 		{"in place of ACK's components, and back", (*scene).takesOverFromACK},
+		{"in place of a Helm release of another driver's chart, and back", (*scene).takesOverFromChart},
 		{"without Helm", (*scene).isInstalledWithoutHelm},
 		{"a disk that is there already", (*scene).usesADiskThatIsThere},
 		{"what the pages say", (*scene).hasFollowedEveryPage},

@@ -125,7 +125,7 @@ func images(ctx context.Context) ([]lab.Image, error) {
 	idle := shell
 	idle.Names, idle.Entrypoint = idleImages(), slices.Concat(shell.Command, []string{"waits"}) // a container's arguments come behind
 	shell.Names = []string{"docker.io/library/busybox:1.37"}
-	list := append(componentImages(built("fakeplugin"), filepath.Join(root, ".build", "upstream", "csi-provisioner")), shell, idle)
+	list := append(componentImages(), shell, idle)
 	names, err := namedByTheChart(ctx)
 	for _, name := range names {
 		program, _, _ := strings.Cut(path.Base(name), ":")

@@ -136,8 +136,28 @@ func (p *plugin) GetPluginCapabilities(context.Context, *csi.GetPluginCapabiliti
 }
 
 func (p *plugin) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	rpc := &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}
-	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}}}}, nil
+	can := []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME}
+	answer := &csi.ControllerGetCapabilitiesResponse{}
+	for _, c := range can {
+		rpc := &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: c}}
+		answer.Capabilities = append(answer.Capabilities, &csi.ControllerServiceCapability{Type: rpc})
+	}
+	return answer, nil
+}
+
+// ControllerPublishVolume attaches nothing: a node has every share.
+func (p *plugin) ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	if p.servesDisks() {
+		return nil, status.Error(codes.Unavailable, "this plugin attaches no disks")
+	}
+	return &csi.ControllerPublishVolumeResponse{}, nil
+}
+
+func (p *plugin) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	if p.servesDisks() {
+		return nil, status.Error(codes.Unavailable, "this plugin detaches no disks")
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
 // CreateVolume makes nothing: the volume is there once a node publishes it.
