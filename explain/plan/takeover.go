@@ -224,7 +224,9 @@ func (t *takeover) steps() {
 	}
 	if !install {
 		t.in.namespace = t.own[0].Namespace
-		driver = t.correctDriverObject()
+		if len(releases) > 0 {
+			driver = append(driver, t.remakeDriverObject())
+		}
 	}
 	t.Steps = slices.Concat(copies, keep, t.snapshotStep(releases), stop, driver)
 	if install {
@@ -236,24 +238,22 @@ func (t *takeover) steps() {
 	t.Back = slices.Concat(uninstallSteps(t.in), back)
 }
 
-// correctDriverObject makes the CSIDriver object topodisk's again, where the other driver's Helm release has made it its own.
-func (t *takeover) correctDriverObject() []Step {
-	object, own := t.driverObject(), t.own[0].manager()
-	if object == nil || own.release == "" {
-		return nil
+// remakeDriverObject makes topodisk's CSIDriver object anew: switched off, the chart of another release takes away the object of the name,
+// whoever made it.
+func (t *takeover) remakeDriverObject() Step {
+	step := Step{
+		Title:    "Make topodisk's CSIDriver object anew, which goes with the other chart's disk driver",
+		ByHand:   "Use the version of topodisk's chart that is installed.",
+		Commands: []string{"kubectl delete csidriver " + t.Driver + " --ignore-not-found"},
 	}
-	m := (&Workload{ObjectMeta: object.ObjectMeta}).manager()
-	if m.release == "" || sameRelease(m, own) {
-		return nil
+	if own := t.own[0].manager(); own.release != "" {
+		step.Commands = append(step.Commands,
+			fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", own.release, quote(t.options.Chart), own.namespace))
+	} else {
+		step.ByHand = "Use the version of topodisk's manifests that is installed."
+		step.Commands = append(step.Commands, "kubectl apply --kustomize deploy")
 	}
-	return []Step{{
-		Title:  "Make topodisk's CSIDriver object anew",
-		ByHand: fmt.Sprintf("Helm release %s had taken it. Use the chart's version that is installed.", m.release),
-		Commands: []string{
-			"kubectl delete csidriver " + t.Driver + " --ignore-not-found",
-			fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", own.release, quote(t.options.Chart), own.namespace),
-		},
-	}}
+	return step
 }
 
 // clusterHint is for a cluster whose ID the other driver's containers don't tell.

@@ -41,9 +41,12 @@ func (s *scene) takesOverFromChart() {
 		s.Errorf("an upgrade that switches disks on again: %v; want that the CSIDriver object is another release's", err)
 	}
 	s.componentsServe("nas", "oss")
-	s.helmOther("rollback", "1", "--wait")
+	if _, err := s.run(s.Context(), helm, "rollback", otherRelease, "1", "--namespace="+home); err == nil || !strings.Contains(err.Error(), lab.DriverName) {
+		s.Errorf("a rollback to what switches disks on: %v; want that it fails at the CSIDriver object, and does all else", err)
+	}
+	s.awaitComponents()
 	s.componentsServe("disk", "nas", "oss")
-	s.isDriverOf(otherRelease)
+	s.isDriverOf("topodisk")
 	s.runSteps(s.planTakeover().Steps)
 	s.awaitReady(late)
 	s.servesDisks("by topodisk again")
