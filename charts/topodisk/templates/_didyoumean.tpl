@@ -4,6 +4,9 @@ and what may have been meant.
 */}}
 {{- define "topodisk.wrongNames" -}}
 {{- $wrong := list -}}
+{{- if hasKey .Values "replicaCount" -}}
+{{- $wrong = append $wrong (printf "replicaCount is %d, which is no value of its own; did you mean controller.replicaCount=%d?" (int .Values.replicaCount) (int .Values.replicaCount)) -}}
+{{- end -}}
 {{- with regexFind "^.*(-|[0-9])[a-z]$" .Values.region -}}
 {{- $wrong = append $wrong (printf "region is %s, which is a zone: a region such as cn-hangzhou or ap-southeast-1 is allowed; did you mean %s?" . (trunc (sub (len .) 1 | int) . | trimSuffix "-")) -}}
 {{- end -}}
