@@ -9,6 +9,7 @@ TOOLS         := $(CURDIR)/.build/tools
 FUZZTIME      ?= 20s
 SEED          ?= 1
 SEEDS         ?= 100
+HOURS         ?= 2
 NODES         ?= 3
 ARCHITECTURES ?= amd64,arm64
 BIN           ?= bin
@@ -16,7 +17,7 @@ comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-topology bench-why vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-topology bench-why vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +116,10 @@ e2e-install: ## install the image and chart of a release with helm on real nodes
 e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write docs/conformance.md; QUICK=1 for a part that takes minutes (root)
 	@mkdir -p .build/run && $(GO) build -o .build/run/storage ./test/storage
 	@.build/run/storage $(if $(QUICK),-quick,-write docs/conformance.md)
+
+soak: ## run the installed chart for HOURS (2; 0.2 for a trial) on real nodes under load, with faults and rollouts, and write docs/soak.md and docs/soak.svg (root, Debian 12)
+	@mkdir -p .build/run && $(GO) build -o .build/run/soak ./test/soak
+	@.build/run/soak run -hours '$(HOURS)' -write
 
 crash: ## kill provisioner (csi-provisioner, too) and driver between any two calls, under SEEDS (100) random schedules, and at a handover (an hour)
 	$(GO) run ./test/build

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -45,6 +46,7 @@ type controlPlane struct {
 	bindTimeout time.Duration
 	ports       struct{ etcd, etcdPeer, apiserver, controllerManager, scheduler int }
 	client      *http.Client // trusts the lab's CA
+	apiserver   *Process
 }
 
 func (l *Lab) startControlPlane(ctx context.Context) (err error) {
@@ -153,7 +155,26 @@ func (p *controlPlane) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.apiserver = proc
 	return p.awaitHealth(ctx, proc, p.url(p.ports.apiserver)+"/readyz", p.tokens[userAdmin])
+}
+
+// RestartAPIServer ends the API server with SIGKILL, starts it again and returns when it is ready.
+func (l *Lab) RestartAPIServer(ctx context.Context) error {
+	l.processes.stop(l.plane.apiserver, syscall.SIGKILL)
+	return l.plane.startAPIServer(ctx)
+}
+
+// PauseAPIServer stops the API server in the middle of whatever it does, and has it go on after a time.
+func (l *Lab) PauseAPIServer(ctx context.Context, d time.Duration) error {
+	if err := l.plane.apiserver.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return l.plane.apiserver.signal(syscall.SIGCONT)
 }
 
 // nodeFlags are how the API server serves kubelets, and reaches them. Without any it serves this machine alone.

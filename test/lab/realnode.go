@@ -94,6 +94,9 @@ func (n *RealNode) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append(enterNode(n.first.Pid()), args...)...)
 }
 
+// LoopDevices returns those of the lab with real nodes: of disks, and what kubelets have put on top of them.
+func (l *Lab) LoopDevices() ([]string, error) { return Cell{l.Dir}.loops() }
+
 // Mounts returns the mount points of the node whose paths contain a text.
 func (n *RealNode) Mounts(part string) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", n.first.Pid()))

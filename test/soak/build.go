@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+// The image of the tree as it is, under the name that the documentation has for it.
+const (
+	imageName    = "registry.example.com/storage/topodisk"
+	imageVersion = "0.1.0"
+)
+
+func imageFile(root string) string { return filepath.Join(root, ".build", "soak-image.tar") }
+
+// build builds what the lab runs, helm, and the image that the chart installs.
+func build(ctx context.Context, root string) error {
+	if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
+		return err
+	}
+	if _, err := programs.BuildHelm(ctx, root, os.Stderr); err != nil {
+		return err
+	}
+	release := filepath.Join(root, ".build", "run", "release")
+	for _, command := range [][]string{
+		{"go", "-C", "test/release", "build", "-o", release, "."},
+		{release, "image", "-version", imageVersion, "-architectures", runtime.GOARCH, "-out", imageFile(root)},
+	} {
+		run := exec.CommandContext(ctx, command[0], command[1:]...)
+		run.Dir, run.Stdout, run.Stderr = root, os.Stderr, os.Stderr
+		if err := run.Run(); err != nil {
+			return fmt.Errorf("%q: %w", command, err)
+		}
+	}
+	return nil
+}
+
+// values are what helm is told. File systems are XFS, which grow while they are mounted on machines without CAP_SYS_RESOURCE, too.
+func values(ecs string) string {
+	return fmt.Sprintf(`region: cn-hangzhou
+image: {repository: %s, tag: %s}
+credentials: {existingSecret: %s}
+ecsEndpoint: %q
+csiSnapshotter: {enabled: true}
+storageClasses:
+- {name: %s, parameters: {type: cloud_essd, csi.storage.k8s.io/fstype: xfs}}
+- {name: %s, volumeBindingMode: Immediate, parameters: {type: cloud_essd}}
+`, imageName, imageVersion, secretName, ecs, className, immediateClass)
+}
+
+// imageLine is the line of an image in what helm renders.
+var imageLine = regexp.MustCompile(`(?m)^\s*image:\s*"?([^"\s]+)"?\s*$`)
+
+// sidecarImages are images of the sidecars that the lab has built, under the names that the chart has for them.
+func sidecarImages(ctx context.Context, root string) ([]lab.Image, error) {
+	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root), "--kube-version=1.36", "--values=-")
+	template.Stdin, template.Stderr = strings.NewReader(values("http://unused")), os.Stderr
+	text, err := template.Output()
+	if err != nil {
+		return nil, fmt.Errorf("helm template: %w", err)
+	}
+	var names []string
+	for _, match := range imageLine.FindAllStringSubmatch(string(text), -1) {
+		if name := match[1]; !strings.HasPrefix(name, imageName) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	var images []lab.Image
+	for _, name := range names {
+		program, _, _ := strings.Cut(path.Base(name), ":")
+		images = append(images, lab.Image{
+			Names: []string{name}, Entrypoint: []string{"/" + program},
+			Files: []lab.ImageFile{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
+		})
+	}
+	if len(images) == 0 {
+		return nil, fmt.Errorf("the chart names no sidecar:\n%s", text)
+	}
+	return images, nil
+}
+
+func chart(root string) string { return filepath.Join(root, "charts", "topodisk") }
