@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,17 +25,18 @@ const waitLimit = 8 * time.Minute
 
 // lines are the lines of the load: of each, so many turns a round begin at equal distances.
 var lines = []struct {
-	kind  string
+	kind  string // the first part of the names of its objects
+	does  string
 	turns int
 	play  func(*turn, context.Context) error
 }{
-	{"Pod with a disk", 16, (*turn).podWithDisk},
-	{"Immediate claim", 24, (*turn).immediateClaim},
-	{"raw block", 4, (*turn).rawBlock},
-	{"expansion", 4, (*turn).expansion},
-	{"snapshot, restore and clone", 3, (*turn).copies},
-	{"namespace deleted", 3, (*turn).namespaceDeleted},
-	{"StatefulSet updated", 1, (*turn).rollingUpdate},
+	{"pod", "a Pod with a claim that waits for it comes and goes", 16, (*turn).podWithDisk},
+	{"immediate", "a claim without a Pod comes and goes", 24, (*turn).immediateClaim},
+	{"block", "a Pod with a raw block device comes and goes", 4, (*turn).rawBlock},
+	{"grown", "a volume grows while a Pod uses it", 4, (*turn).expansion},
+	{"copied", "a volume is restored from a snapshot, and cloned, and the copies are read", 3, (*turn).copies},
+	{"namespace", "a namespace with a Pod and two claims is deleted", 3, (*turn).namespaceDeleted},
+	{"updated", "a StatefulSet of three replicas is updated, and what their disks hold is checked", 1, (*turn).rollingUpdate},
 }
 
 // Names of what is waited for.
@@ -74,7 +74,7 @@ func (e *environment) load(ctx context.Context) {
 				if offset+time.Duration(k)*every >= e.plan.Length() {
 					return
 				}
-				t := &turn{environment: e, Turn: Turn{Kind: line.kind, Name: fmt.Sprintf("%s-%d", strings.ReplaceAll(strings.ToLower(strings.Fields(line.kind)[0]), ",", ""), k), Waits: map[string]time.Duration{}}}
+				t := &turn{environment: e, Turn: Turn{Kind: line.kind, Name: fmt.Sprintf("%s-%d", line.kind, k), Waits: map[string]time.Duration{}}}
 				turns.Go(func() { t.run(context.WithoutCancel(ctx), line.play) })
 			}
 		})

@@ -23,6 +23,9 @@ const (
 	trialRounds = 3
 )
 
+// fullPlan is that of a soak whose growth is judged, but for the number of its rounds.
+var fullPlan = Plan{Round: fullRound, First: 2, Last: 1}
+
 // A soak takes from minHours to maxHours.
 const (
 	minHours = 0.1
@@ -36,7 +39,8 @@ func parseHours(text string) (Plan, error) {
 		return Plan{}, fmt.Errorf("HOURS=%s is not allowed: allowed is a number from %v to %v, such as 2 or 0.2", text, minHours, maxHours)
 	}
 	length := time.Duration(hours * float64(time.Hour))
-	p := Plan{Round: fullRound, Rounds: int(length / fullRound), First: 2, Last: 1}
+	p := fullPlan
+	p.Rounds = int(length / fullRound)
 	if p.between() < minWindows+2 {
 		p = Plan{Round: (length / trialRounds).Round(time.Second), Rounds: trialRounds, First: 1, Last: 1}
 	}

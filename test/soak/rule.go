@@ -83,7 +83,7 @@ func (r Rule) Judge(samples []Sample) (v Verdict, err error) {
 
 // refuse says why a life is not flat.
 func (r Rule) refuse(t Trend) string {
-	slack, growth, score, word := max(r.Absolute, r.Relative*t.Median), t.Growth, t.Score, "rises"
+	slack, growth, score, word := r.slack(t), t.Growth, t.Score, "rises"
 	if r.MayRise {
 		growth, score, word = -growth, -score, "falls"
 	}
@@ -93,6 +93,9 @@ func (r Rule) refuse(t Trend) string {
 	return fmt.Sprintf("%q %s by %.4g over %d windows of %v at a median of %.4g (%.4g is allowed)",
 		t.Life, word, growth, len(t.Windows), r.Window, t.Median, slack)
 }
+
+// slack is how far the line through a life's windows may rise.
+func (r Rule) slack(t Trend) float64 { return max(r.Absolute, r.Relative*t.Median) }
 
 // lives are the samples of each life in the order of time, the lives in the order of their beginnings.
 func lives(samples []Sample) (list [][]Sample) {

@@ -18,14 +18,15 @@ type Sample struct {
 }
 
 // ReadSamples reads samples as JSON, one a line. A sample without a series, before the beginning or without a finite,
-// non-negative value is an error that names its number, counted from 1.
+// non-negative value is an error that names its number, counted from 1. Of a last line that is cut short the error is
+// io.ErrUnexpectedEOF, with the samples before it.
 func ReadSamples(r io.Reader) (samples []Sample, err error) {
 	for lines := json.NewDecoder(r); ; {
 		var s Sample
 		if err := lines.Decode(&s); errors.Is(err, io.EOF) {
 			return samples, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("sample %d: %w", len(samples)+1, err)
+			return samples, fmt.Errorf("sample %d: %w", len(samples)+1, err)
 		}
 		if err := s.check(); err != nil {
 			return nil, fmt.Errorf("sample %d: %w", len(samples)+1, err)
