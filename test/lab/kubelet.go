@@ -40,6 +40,9 @@ volumePluginDir: %[6]q
 func (n *RealNode) startKubelet(context.Context) error {
 	config := filepath.Join(n.dir, "kubelet.yaml")
 	text := fmt.Appendf(nil, kubeletConfig, n.lab.plane.certs.ca, n.cgroup(), containerd, n.Region+"."+n.Instance, nodefacts.StartupTaint, kubeletDir+"/volume-plugins")
+	if most := n.lab.opts.RestartPeriod; most > 0 {
+		text = fmt.Appendf(text, "crashLoopBackOff: {maxContainerRestartPeriod: %s}\n", most)
+	}
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return err
 	}

@@ -53,6 +53,9 @@ type Options struct {
 	// InPods leaves topodisk and the sidecars to be installed as Pods on real nodes: of them the lab runs ecs-simulator, which
 	// Pods reach, and snapshot-controller.
 	InPods bool
+	// RestartPeriod is for how long at most real nodes wait before they start a container again that has ended; 0 for the
+	// kubelet's default, five minutes.
+	RestartPeriod time.Duration
 	// Bare leaves out kwok, the nodes, the simulator and topodisk: what is left is the control plane.
 	Bare bool
 	// Audit has the API server write a line for every request, to AuditLog.
