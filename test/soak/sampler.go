@@ -132,6 +132,9 @@ func sums(page io.Reader) (map[string]float64, error) {
 	return sums, lines.Err()
 }
 
+// capacities are made by the installation itself, and stay.
+const capacities = "CSIStorageCapacities"
+
 // kinds are the kinds of objects that are counted.
 var kinds = []struct {
 	name string
@@ -140,7 +143,7 @@ var kinds = []struct {
 	{"PersistentVolumes", corev1.SchemeGroupVersion.WithResource("persistentvolumes")},
 	{"PersistentVolumeClaims", corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")},
 	{"VolumeAttachments", schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "volumeattachments"}},
-	{"CSIStorageCapacities", schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csistoragecapacities"}},
+	{capacities, schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csistoragecapacities"}},
 	{"VolumeSnapshotContents", schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"}},
 }
 

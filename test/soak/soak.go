@@ -13,7 +13,7 @@ const drainLimit = 10 * time.Minute
 // A context that ends has the load end earlier.
 func (e *environment) soak(ctx context.Context) error {
 	unhurried := context.WithoutCancel(ctx)
-	before, err := e.inventory(unhurried)
+	before, err := e.settledInventory(unhurried)
 	if err != nil {
 		return err
 	}
@@ -38,6 +38,25 @@ func (e *environment) soak(ctx context.Context) error {
 		return err
 	}
 	return e.out.add(inventoryFile, after)
+}
+
+// settleTime is for how long the inventory must not change before the load begins.
+const settleTime = 15 * time.Second
+
+// settledInventory is the inventory once the installation has made all that it makes by itself.
+func (e *environment) settledInventory(ctx context.Context) (before Inventory, err error) {
+	return before, poll(ctx, "the installation makes nothing more", installLimit, func(ctx context.Context) (bool, error) {
+		if before, err = e.inventory(ctx); err != nil {
+			return false, err
+		}
+		time.Sleep(settleTime)
+		after, err := e.inventory(ctx)
+		if err != nil {
+			return false, err
+		}
+		err = before.Same(after)
+		return err == nil && len(after[capacities]) > 0, err
+	})
 }
 
 // underLoad returns when the plan's length is over, or the context has ended, and no turn of the load is under way.
