@@ -38,8 +38,8 @@ func (p Plan) judged() (list []judgedSeries) {
 	add := func(name, unit string, kind Kind, absolute, relative float64) {
 		list = append(list, judgedSeries{name, unit, Rule{Kind: kind, WarmUp: p.Round, Window: p.Round, Absolute: absolute, Relative: relative}})
 	}
-	for _, program := range slices.Sorted(maps.Values(programNames)) {
-		for _, s := range slacks {
+	for _, s := range slacks {
+		for _, program := range slices.Sorted(maps.Values(programNames)) {
 			add(program+": "+s.name, s.unit, s.kind, s.absolute, s.relative)
 		}
 	}
