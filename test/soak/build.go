@@ -16,9 +16,10 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// The image of the tree as it is, under the name that the documentation has for it.
+// The image of the tree as it is, under the name that the documentation has for it, as the release builds it alone.
 const (
 	imageName    = "registry.example.com/storage/topodisk"
+	imageTag     = "dev"
 	imageVersion = "0.1.0"
 )
 
@@ -56,7 +57,7 @@ csiSnapshotter: {enabled: true}
 storageClasses:
 - {name: %s, parameters: {type: cloud_essd, csi.storage.k8s.io/fstype: xfs}}
 - {name: %s, volumeBindingMode: Immediate, parameters: {type: cloud_essd}}
-`, imageName, imageVersion, secretName, ecs, className, immediateClass)
+`, imageName, imageTag, secretName, ecs, className, immediateClass)
 }
 
 // imageLine is the line of an image in what helm renders.
