@@ -96,18 +96,22 @@ func (r result) judge() (list []judgement, err error) {
 	return list, nil
 }
 
+// servedWithin is how long anything that depends on ECS may take. ECS misbehaves in several ways within three minutes of each round,
+// and whoever has failed for so long waits for as long again, as back-offs double.
+const servedWithin = 6 * time.Minute
+
 // bounds are how long what the load waits for may take, whatever happens to what is installed and to ECS meanwhile.
 var bounds = []struct {
 	what  string
 	limit time.Duration
 }{
-	{claimBound, 3 * time.Minute},
-	{podRunning, 5 * time.Minute},
-	{claimGrown, 5 * time.Minute},
-	{snapshotCut, 3 * time.Minute},
-	{volumeGone, 5 * time.Minute},
-	{setUpdated, 7 * time.Minute},
-	{allGone, 5 * time.Minute},
+	{claimBound, servedWithin},
+	{podRunning, servedWithin},
+	{claimGrown, servedWithin},
+	{snapshotCut, servedWithin},
+	{volumeGone, servedWithin},
+	{allGone, servedWithin},
+	{setUpdated, servedWithin},
 }
 
 // waiting is how long one thing was waited for.

@@ -102,7 +102,7 @@ func none(string, time.Duration) float64 { return 0 }
 func TestWhatElseIsWrong(t *testing.T) {
 	for want, change := range map[string]func(*result){
 		"pod-1 failed: why": func(r *result) { r.turns[1].Failed = "why" },
-		"claim bound: the longest took 10m0s, 3m0s is allowed": func(r *result) {
+		"claim bound: the longest took 10m0s, 6m0s is allowed": func(r *result) {
 			r.turns[1].Waits[claimBound] = 10 * time.Minute
 		},
 		"in round 8, " + faults[0].name + ": why":      func(r *result) { r.events[0].Failed = "why" },
