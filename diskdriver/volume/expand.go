@@ -37,6 +37,12 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
+	if size > d.Size && d.State == disk.Available {
+		// ECS doesn't refuse to resize a disk offline that another replica has attached since, and its guest doesn't see the size.
+		if d, err = c.ecs.Get(ctx, d.ID); err != nil {
+			return nil, err
+		}
+	}
 	if size > d.Size {
 		if d, err = c.ecs.Resize(ctx, d, size); err != nil {
 			return nil, err

@@ -71,7 +71,7 @@ func (r *Recent) saw(id disk.ID, o Observation[disk.Disk]) {
 }
 
 // fresh returns a disk as a read showed it that has just come back, if no call has changed it since that was sent: it says as
-// much as one that is sent now and takes as long.
+// much as one that is sent now and takes as long. One that was held up, as by a limit of calls, says nothing of now.
 func (r *Recent) fresh(id disk.ID) (disk.Disk, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,8 @@ func (r *Recent) fresh(id disk.ID) (disk.Disk, bool) {
 		return disk.Disk{}, false
 	}
 	o := seen.value
-	ok := o.err == nil && o.Found && o.Sent.After(r.disks.keep(id, recentKept).changed) && time.Since(o.Received) < o.Received.Sub(o.Sent)
+	took := o.Received.Sub(o.Sent)
+	ok := o.err == nil && o.Found && o.Sent.After(r.disks.keep(id, recentKept).changed) && took < heldUp && time.Since(o.Received) < took
 	return o.Value, ok
 }
 

@@ -14,7 +14,7 @@ func TestWhatIsKnownExpires(t *testing.T) {
 		r := NewRecent(func(disk.Disk) {})
 		see := func(id disk.ID) {
 			now := time.Now()
-			r.saw(id, Observation[disk.Disk]{Sent: now.Add(-time.Second), Received: now, Found: true, Value: disk.Disk{ID: id}})
+			r.saw(id, Observation[disk.Disk]{Sent: now.Add(-heldUp / 2), Received: now, Found: true, Value: disk.Disk{ID: id}})
 		}
 		see("d-once")
 		for range 6 {
@@ -62,13 +62,14 @@ func TestObservationsAreKeptWhileTheyAreFresh(t *testing.T) {
 
 func TestFreshIsOnlyWhatNoCallChanged(t *testing.T) {
 	for name, test := range map[string]struct {
-		changed, since time.Duration // after the read was sent, and from its answer to the question
-		want           bool
+		changed, took, since time.Duration // from the read's leaving, to its answer, and from that to the question
+		want                 bool
 	}{
-		"at once":            {-time.Second, 0, true},
-		"as old as a read":   {-time.Second, 200 * time.Millisecond, false},
-		"changed meanwhile":  {50 * time.Millisecond, 0, false},
-		"changed as it left": {0, 0, false},
+		"at once":            {-time.Second, 200 * time.Millisecond, 0, true},
+		"as old as a read":   {-time.Second, 200 * time.Millisecond, 200 * time.Millisecond, false},
+		"held up":            {-time.Second, heldUp, 0, false},
+		"changed meanwhile":  {50 * time.Millisecond, 200 * time.Millisecond, 0, false},
+		"changed as it left": {0, 200 * time.Millisecond, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestFreshIsOnlyWhatNoCallChanged(t *testing.T) {
 				sent := time.Now().Add(time.Second)
 				time.Sleep(time.Second + test.changed)
 				r.Changed("d-1")
-				time.Sleep(200*time.Millisecond - test.changed)
+				time.Sleep(test.took - test.changed)
 				r.saw("d-1", Observation[disk.Disk]{Sent: sent, Received: time.Now(), Found: true, Value: disk.Disk{ID: "d-1"}})
 				time.Sleep(test.since)
 				if d, ok := r.fresh("d-1"); ok != test.want || ok && d.ID != "d-1" {
