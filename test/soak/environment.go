@@ -178,7 +178,7 @@ func (e *environment) leader(ctx context.Context) (string, error) {
 				return p.Name, nil
 			}
 		}
-		return "", fmt.Errorf("Lease %s is held by %q, which is no Pod of the controller", name, *holder)
+		return "", fmt.Errorf("the Lease %s is held by %q, which is no Pod of the controller", name, *holder)
 	}
 	return "", fmt.Errorf("nobody holds Lease %s", name)
 }

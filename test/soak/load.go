@@ -158,19 +158,18 @@ func (t *turn) runPod(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	if err := t.makePod(ctx, pod); err != nil {
 		return err
 	}
-	if _, err := t.awaitBound(ctx, claim.Namespace, claim.Name); err != nil {
+	if err := t.awaitBound(ctx, claim.Namespace, claim.Name); err != nil {
 		return err
 	}
 	return t.awaitRunning(ctx, pod.Namespace, pod.Name)
 }
 
-func (t *turn) awaitBound(ctx context.Context, namespace, name string) (volume string, err error) {
-	return volume, t.wait(ctx, claimBound, name, func(ctx context.Context) (bool, error) {
+func (t *turn) awaitBound(ctx context.Context, namespace, name string) error {
+	return t.wait(ctx, claimBound, name, func(ctx context.Context) (bool, error) {
 		c, err := t.lab.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		volume = c.Spec.VolumeName
 		return c.Status.Phase == corev1.ClaimBound, nil
 	})
 }
@@ -183,8 +182,8 @@ func (t *turn) awaitRunning(ctx context.Context, namespace, name string) error {
 }
 
 // dropPod deletes a Pod and waits until it is gone.
-func (t *turn) dropPod(ctx context.Context, namespace, name string) error {
-	pods := t.lab.Client.CoreV1().Pods(namespace)
+func (t *turn) dropPod(ctx context.Context, name string) error {
+	pods := t.lab.Client.CoreV1().Pods(loadSpace)
 	if err := t.try(ctx, "delete Pod "+name, func(ctx context.Context) error { return pods.Delete(ctx, name, metav1.DeleteOptions{}) }); err != nil {
 		return err
 	}
@@ -195,8 +194,8 @@ func (t *turn) dropPod(ctx context.Context, namespace, name string) error {
 }
 
 // dropClaim deletes a claim and waits until its volume is gone.
-func (t *turn) dropClaim(ctx context.Context, namespace, name string) error {
-	claims := t.lab.Client.CoreV1().PersistentVolumeClaims(namespace)
+func (t *turn) dropClaim(ctx context.Context, name string) error {
+	claims := t.lab.Client.CoreV1().PersistentVolumeClaims(loadSpace)
 	var volume string
 	err := poll(ctx, "read claim "+name, waitLimit, func(ctx context.Context) (bool, error) {
 		c, err := claims.Get(ctx, name, metav1.GetOptions{})
@@ -226,28 +225,28 @@ func gone(err error) (bool, error) {
 }
 
 // drop deletes a Pod and then its claim.
-func (t *turn) drop(ctx context.Context, namespace, name string) error {
-	if err := t.dropPod(ctx, namespace, name); err != nil {
+func (t *turn) drop(ctx context.Context, name string) error {
+	if err := t.dropPod(ctx, name); err != nil {
 		return err
 	}
-	return t.dropClaim(ctx, namespace, name)
+	return t.dropClaim(ctx, name)
 }
 
 func (t *turn) podWithDisk(ctx context.Context) error {
 	if err := t.runPod(ctx, lab.Claim(loadSpace, t.Name, className, claimSize), shellPod(loadSpace, t.Name, t.Name)); err != nil {
 		return err
 	}
-	return t.drop(ctx, loadSpace, t.Name)
+	return t.drop(ctx, t.Name)
 }
 
 func (t *turn) immediateClaim(ctx context.Context) error {
 	if err := t.makeClaim(ctx, lab.Claim(loadSpace, t.Name, immediateClass, claimSize)); err != nil {
 		return err
 	}
-	if _, err := t.awaitBound(ctx, loadSpace, t.Name); err != nil {
+	if err := t.awaitBound(ctx, loadSpace, t.Name); err != nil {
 		return err
 	}
-	return t.dropClaim(ctx, loadSpace, t.Name)
+	return t.dropClaim(ctx, t.Name)
 }
 
 func (t *turn) rawBlock(ctx context.Context) error {
@@ -260,7 +259,7 @@ func (t *turn) rawBlock(ctx context.Context) error {
 	if err := t.runPod(ctx, claim, pod); err != nil {
 		return err
 	}
-	return t.drop(ctx, loadSpace, t.Name)
+	return t.drop(ctx, t.Name)
 }
 
 // expansion has a volume grow while a Pod uses it.
@@ -289,7 +288,7 @@ func (t *turn) expansion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.drop(ctx, loadSpace, t.Name)
+	return t.drop(ctx, t.Name)
 }
 
 var (
@@ -313,6 +312,14 @@ func (t *turn) copies(ctx context.Context) error {
 	if err := t.holds(ctx, t.Name, t.Name); err != nil {
 		return err
 	}
+	// A snapshot has what is on the disk, and a read shows what is in memory.
+	err := t.try(ctx, "sync the disk of "+t.Name, func(ctx context.Context) error {
+		_, err := t.onDisk(ctx, t.Name, dataFile, "sync", "-f")
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if err := t.cutSnapshot(ctx); err != nil {
 		return err
 	}
@@ -329,14 +336,14 @@ func (t *turn) copies(ctx context.Context) error {
 		if err := t.holds(ctx, name, t.Name); err != nil {
 			return err
 		}
-		if err := t.drop(ctx, loadSpace, name); err != nil {
+		if err := t.drop(ctx, name); err != nil {
 			return err
 		}
 	}
 	if err := t.dropSnapshot(ctx); err != nil {
 		return err
 	}
-	return t.drop(ctx, loadSpace, t.Name)
+	return t.drop(ctx, t.Name)
 }
 
 func (t *turn) cutSnapshot(ctx context.Context) error {
@@ -382,8 +389,13 @@ func (t *turn) holds(ctx context.Context, pod, want string) error {
 	})
 }
 
-// read reads a file of a Pod's disk, on its node.
+// read reads a file of a Pod's disk.
 func (t *turn) read(ctx context.Context, pod, file string) (string, error) {
+	return t.onDisk(ctx, pod, file, "cat")
+}
+
+// onDisk runs a command with a file of a Pod's disk as its argument, on the Pod's node.
+func (t *turn) onDisk(ctx context.Context, pod, file string, command ...string) (string, error) {
 	p, err := t.lab.Client.CoreV1().Pods(loadSpace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -400,9 +412,10 @@ func (t *turn) read(ctx context.Context, pod, file string) (string, error) {
 	}
 	node := t.lab.RealNode(p.Spec.NodeName)
 	if node == nil {
-		return "", fmt.Errorf("Pod %s is on no node", pod)
+		return "", fmt.Errorf("%s is on no node", pod)
 	}
-	return node.Exec(ctx, "cat", path.Join("/var/lib/kubelet/pods", string(p.UID), "volumes/kubernetes.io~csi", c.Spec.VolumeName, "mount", file))
+	at := path.Join("/var/lib/kubelet/pods", string(p.UID), "volumes/kubernetes.io~csi", c.Spec.VolumeName, "mount", file)
+	return node.Exec(ctx, append(command, at)...)
 }
 
 // namespaceDeleted deletes a namespace with all that is in it.
@@ -500,7 +513,7 @@ func (t *turn) rollingUpdate(ctx context.Context) error {
 	}
 	for i := range after {
 		if after[i] <= before[i] {
-			return fmt.Errorf("Pod %s-%d has started %d times by what its disk holds, and %d times before its update", setName, i, after[i], before[i])
+			return fmt.Errorf("the Pod %s-%d has started %d times by what its disk holds, and %d times before its update", setName, i, after[i], before[i])
 		}
 	}
 	return nil
