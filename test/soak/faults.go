@@ -198,7 +198,16 @@ func (e *environment) restartKubelet(ctx context.Context) error {
 	return node.StartProgram(ctx, lab.Kubelet)
 }
 
-func (e *environment) restartAPIServer(ctx context.Context) error { return e.lab.RestartAPIServer(ctx) }
+// restartAPIServer gives the API server longer than the lab does: it has a load to take on again.
+func (e *environment) restartAPIServer(ctx context.Context) error {
+	if e.lab.RestartAPIServer(ctx) == nil {
+		return nil
+	}
+	return poll(ctx, "the API server is ready", installLimit, func(ctx context.Context) (bool, error) {
+		_, err := e.lab.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil, err
+	})
+}
 
 // upgrade has helm give all Pods another annotation, which replaces them.
 func (e *environment) upgrade(ctx context.Context) error {

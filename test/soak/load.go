@@ -23,7 +23,7 @@ import (
 // report refuses.
 const waitLimit = 8 * time.Minute
 
-// lines are the lines of the load: of each, so many turns a round begin at equal distances.
+// lines are the lines of the load: of each, so many turns a full round begin at equal distances.
 var lines = []struct {
 	kind  string // the first part of the names of its objects
 	does  string
@@ -63,7 +63,7 @@ func (e *environment) load(ctx context.Context) {
 	var turns sync.WaitGroup
 	for n, line := range lines {
 		turns.Go(func() {
-			every := e.plan.Round / time.Duration(line.turns)
+			every := e.plan.Round / time.Duration(e.plan.turns(line.turns))
 			offset := every * time.Duration(n+1) / time.Duration(len(lines)+1)
 			for k := 0; ; k++ {
 				select {

@@ -53,6 +53,9 @@ func (p Plan) between() int { return p.Rounds - p.First - p.Last }
 // Trial says whether the soak is too short for a verdict about growth.
 func (p Plan) Trial() bool { return p.between() < minWindows+2 }
 
+// turns is how many of the turns of a full round there are in each, at least one.
+func (p Plan) turns(full int) int { return max(1, full*int(p.Round)/int(fullRound)) }
+
 // Length is that of the whole load.
 func (p Plan) Length() time.Duration { return time.Duration(p.Rounds) * p.Round }
 

@@ -34,6 +34,9 @@ func TestParts(t *testing.T) {
 			t.Errorf("round %d is of %q, want %q", round, got, want)
 		}
 	}
+	if trial := (Plan{Round: 2 * time.Minute}); p.turns(16) != 16 || trial.turns(16) != 4 || trial.turns(1) != 1 {
+		t.Errorf("of 16 turns %d are in a full round, want 16; %d in one of two minutes, want 4; of one %d, want 1", p.turns(16), trial.turns(16), trial.turns(1))
+	}
 	if p.Trial() || p.Length() != 2*time.Hour {
 		t.Errorf("two hours: trial %v, length %v", p.Trial(), p.Length())
 	}
