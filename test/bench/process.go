@@ -32,6 +32,7 @@ const (
 	roleSimulator  = "simulator"
 	roleLifecycles = "lifecycles"
 	roleMemory     = "memory"
+	roleInstant    = "instant"
 )
 
 type simulatorSettings struct{ Latency, Throttle, Stuck string }
@@ -61,8 +62,10 @@ func play(role string) int {
 		err = playSimulator(settings)
 	case roleLifecycles, roleMemory:
 		err = playClient(settings)
+	case roleInstant:
+		err = playInstant(settings)
 	default:
-		err = fmt.Errorf("%s=%q: allowed are %s, %s and %s", roleVariable, role, roleSimulator, roleLifecycles, roleMemory)
+		err = fmt.Errorf("%s=%q: allowed are %s, %s, %s and %s", roleVariable, role, roleSimulator, roleLifecycles, roleMemory, roleInstant)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -98,7 +98,7 @@ func benchProvisioner(s scale, rows, write string) (err error) {
 	}
 	var e *environment
 	defer func() { err = errors.Join(err, e.close()) }()
-	results := resultFile{path: filepath.Join(root, "test", "bench", "provisioner.json"), commit: commit()}
+	results := resultFile[row]{path: filepath.Join(root, "test", "bench", "provisioner.json"), commit: commit()}
 	for _, group := range wanted {
 		if e == nil || group.unbound {
 			if err := e.close(); err != nil {
@@ -121,7 +121,9 @@ func benchProvisioner(s scale, rows, write string) (err error) {
 	if write == "" {
 		return nil
 	}
-	return results.publish(s, write)
+	return results.publish(write, "provisioner", groupNames(), func(rows []row, commits []string) string {
+		return (&table{rows: rows}).markdown(s, commits)
+	})
 }
 
 // unlimitedClient returns the benchmark's own client. It uses protobuf, so that it takes little of the CPU time.

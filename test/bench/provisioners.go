@@ -3,74 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/topology"
 )
-
-// benchDriver is the name of the driver that answers at once.
-const benchDriver = "bench.csi.topodisk.io"
-
-// instant is a CSI driver that answers at once: what is measured is the provisioner.
-type instant struct {
-	csi.UnimplementedIdentityServer
-	csi.UnimplementedControllerServer
-}
-
-func (instant) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
-}
-
-func (instant) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: benchDriver, VendorVersion: "1"}, nil
-}
-
-func (instant) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
-	response := &csi.GetPluginCapabilitiesResponse{}
-	for _, t := range []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS} {
-		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}})
-	}
-	return response, nil
-}
-
-func (instant) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	rpc := &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}
-	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}}}}, nil
-}
-
-// CreateVolume makes nothing. The volume's ID ends in the claim's UID, as the names of both provisioners' volumes do.
-func (instant) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	volume := &csi.Volume{VolumeId: "vol-" + strings.TrimPrefix(in.GetName(), "pvc-"), CapacityBytes: in.GetCapacityRange().GetRequiredBytes()}
-	if preferred := in.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
-		volume.AccessibleTopology = preferred[:1]
-	}
-	return &csi.CreateVolumeResponse{Volume: volume}, nil
-}
-
-func (instant) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	return &csi.DeleteVolumeResponse{}, nil
-}
-
-func serveInstant(socket string) error {
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer()
-	csi.RegisterIdentityServer(server, instant{})
-	csi.RegisterControllerServer(server, instant{})
-	go server.Serve(listener) //nolint:errcheck // it ends with this process
-	return nil
-}
 
 // provisioner is one of the two provisioners.
 type provisioner struct {

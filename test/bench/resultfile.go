@@ -14,19 +14,19 @@ import (
 
 // resultFile keeps the rows that were measured, so that the page can be written from runs of some groups each. It is a part of the
 // source: a later run on another machine replaces the groups that it measures.
-type resultFile struct {
+type resultFile[R any] struct {
 	path   string
 	commit string // what is measured; taken before the file itself changes
 }
 
 // savedGroup are the rows of one group.
-type savedGroup struct {
+type savedGroup[R any] struct {
 	Commit, Date string
-	Rows         []row
+	Rows         []R
 }
 
-func (f resultFile) read() (map[string]savedGroup, error) {
-	groups := map[string]savedGroup{}
+func (f resultFile[R]) read() (map[string]savedGroup[R], error) {
+	groups := map[string]savedGroup[R]{}
 	data, err := os.ReadFile(f.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return groups, nil
@@ -38,12 +38,12 @@ func (f resultFile) read() (map[string]savedGroup, error) {
 }
 
 // save replaces the rows of a group by those of a later run.
-func (f resultFile) save(group string, rows []row) error {
+func (f resultFile[R]) save(group string, rows []R) error {
 	groups, err := f.read()
 	if err != nil {
 		return err
 	}
-	groups[group] = savedGroup{Commit: f.commit, Date: time.Now().UTC().Format("2006-01-02"), Rows: rows}
+	groups[group] = savedGroup[R]{Commit: f.commit, Date: time.Now().UTC().Format("2006-01-02"), Rows: rows}
 	data, err := json.MarshalIndent(groups, "", " ")
 	if err != nil {
 		return err
@@ -51,17 +51,14 @@ func (f resultFile) save(group string, rows []row) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(f.path), 0o755), os.WriteFile(f.path, data, 0o644))
 }
 
-// publish writes the provisioner's part of the page, unless rows are missing.
-func (f resultFile) publish(s scale, page string) error {
+// all returns the rows of all groups, and says which group was measured at which commit; missing are the groups that have no rows.
+func (f resultFile[R]) all(names []string) (rows []R, commits, missing []string, err error) {
 	groups, err := f.read()
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
-	var rows []row
-	var missing []string
 	measured := map[string][]string{} // groups by commit
-	var commits []string
-	for _, name := range groupNames() {
+	for _, name := range names {
 		kept, ok := groups[name]
 		if !ok {
 			missing = append(missing, name)
@@ -74,15 +71,23 @@ func (f resultFile) publish(s scale, page string) error {
 		}
 		measured[at] = append(measured[at], name)
 	}
+	for i, at := range commits {
+		commits[i] = strings.Join(measured[at], ", ") + " at " + at
+	}
+	return rows, commits, missing, nil
+}
+
+// publish writes a section of the page from the rows of all groups, unless some are missing.
+func (f resultFile[R]) publish(page, section string, names []string, text func(rows []R, commits []string) string) error {
+	rows, commits, missing, err := f.all(names)
+	if err != nil {
+		return err
+	}
 	if missing != nil {
 		fmt.Printf("%s is not written before all rows were measured; missing: %s\n", page, strings.Join(missing, ","))
 		return nil
 	}
-	for i, at := range commits {
-		commits[i] = strings.Join(measured[at], ", ") + " at " + at
-	}
-	t := table{rows: rows}
-	if err := writeSection(page, "provisioner", t.markdown(s, commits)); err != nil {
+	if err := writeSection(page, section, text(rows, commits)); err != nil {
 		return err
 	}
 	fmt.Println("wrote", page)

@@ -56,6 +56,9 @@ type Options struct {
 	// RestartPeriod is for how long at most real nodes wait before they start a container again that has ended; 0 for the
 	// kubelet's default, five minutes.
 	RestartPeriod time.Duration
+	// Attach has volumes attached to nodes that are objects only: csi-attacher runs, and the attach-detach controller cares for
+	// the nodes as for those with kubelets.
+	Attach bool
 	// Bare leaves out kwok, the nodes, the simulator and topodisk: what is left is the control plane.
 	Bare bool
 	// Audit has the API server write a line for every request, to AuditLog.
@@ -142,9 +145,13 @@ func (l *Lab) steps() []step {
 			step{"csi-attacher, csi-resizer, csi-snapshotter and snapshot-controller", l.startSidecars},
 			step{"the driver's node plugin on every node", l.startPlugins})
 	default:
-		return append(steps,
+		steps = append(steps,
 			step{fmt.Sprintf("%d nodes, kept Ready by kwok", len(l.Nodes)), l.startNodes},
 			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk})
+		if l.opts.Attach {
+			steps = append(steps, step{"csi-attacher", func(context.Context) error { return l.startInstalled(attacherName) }})
+		}
+		return steps
 	}
 }
 

@@ -56,6 +56,16 @@ func SixNodes() (nodes []Node) {
 	return nodes
 }
 
+// NodesInOneZone are n nodes of a type in the zone h of cn-hangzhou.
+func NodesInOneZone(n int, instanceType string) (nodes []Node) {
+	for i := range n {
+		node := newNode("h", i+1)
+		node.Type = instanceType
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
 // ManyNodes are n nodes, in turn in the zones h, i and j of cn-hangzhou.
 func ManyNodes(n int) (nodes []Node) {
 	for i := range n {
@@ -87,7 +97,11 @@ func (l *Lab) startNodes(ctx context.Context) error {
 
 // AddNode registers a Node as a kubelet would, and its CSINode as the kubelet does when a driver's node plugin registers.
 func (l *Lab) AddNode(ctx context.Context, n Node) error {
-	if _, err := l.Client.CoreV1().Nodes().Create(ctx, n.node(), metav1.CreateOptions{}); err != nil {
+	node := n.node()
+	if l.opts.Attach { // as the kubelet has it
+		node.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+	}
+	if _, err := l.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return l.RegisterPlugin(ctx, n)

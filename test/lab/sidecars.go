@@ -11,17 +11,21 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 	if err := l.startSnapshots(ctx); err != nil {
 		return err
 	}
-	socket := "--csi-address=" + l.topodisk.socket
-	for _, name := range []string{"csi-attacher", "csi-resizer"} {
-		args, err := l.topodisk.install.args(name)
-		if err != nil {
-			return err
-		}
-		if err := l.startSidecar(name, append(args, socket, "--kubeconfig="+l.topodisk.kubeconfig, "--leader-election=false")...); err != nil {
+	for _, name := range []string{attacherName, "csi-resizer"} {
+		if err := l.startInstalled(name); err != nil {
 			return err
 		}
 	}
-	return l.startSidecar("csi-snapshotter", append(l.quick(), socket, "--timeout=60s", "--extra-create-metadata")...)
+	return l.startSidecar("csi-snapshotter", append(l.quick(), "--csi-address="+l.topodisk.socket, "--timeout=60s", "--extra-create-metadata")...)
+}
+
+// startInstalled starts a sidecar with the flags and permissions of the installation.
+func (l *Lab) startInstalled(name string) error {
+	args, err := l.topodisk.install.args(name)
+	if err != nil {
+		return err
+	}
+	return l.startSidecar(name, append(args, "--csi-address="+l.topodisk.socket, "--kubeconfig="+l.topodisk.kubeconfig, "--leader-election=false")...)
 }
 
 // startSnapshots makes what every cluster with snapshots has: their kinds, and snapshot-controller.

@@ -1,0 +1,232 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/diskdriver/node"
+)
+
+// AnotherDriver is a CSI driver that runs beside topodisk's, with disk-provisioner and csi-attacher of its own that have the
+// installation's flags.
+type AnotherDriver struct {
+	// Controller and Node are programs with their arguments, in which {socket} stands for the CSI socket, {region} for the
+	// region, {ecs} for the HOST:PORT of the simulator and, on a node, {node}, {instance} and {zone} for its own.
+	Controller, Node []string
+}
+
+// anotherDriver is one that runs.
+type anotherDriver struct {
+	AnotherDriver
+	lab        *Lab
+	name       string
+	socket     string // of its controller
+	kubeconfig string
+	capacity   bool // it answers GetCapacity
+}
+
+// AddDriver starts a driver and returns its name when Pods with its volumes can be scheduled. On real nodes it runs its node
+// plugin and registers it with the kubelet until ctx ends; nodes that are objects only are said to have it.
+func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err error) {
+	d := &anotherDriver{AnotherDriver: a, lab: l, socket: filepath.Join(l.Dir, "another.sock")}
+	for _, step := range []func(context.Context) error{d.startController, d.install, d.startSidecars, d.startNodes, d.awaitNodes} {
+		if err := step(ctx); err != nil {
+			return "", fmt.Errorf("add a driver: %w", err)
+		}
+	}
+	return d.name, nil
+}
+
+// filled puts values in the place of what stands for them in a program's arguments. more are pairs.
+func (d *anotherDriver) filled(words []string, socket string, more ...string) (path string, args []string) {
+	ecs := strings.TrimPrefix(d.lab.topodisk.simulator, "http://")
+	fill := strings.NewReplacer(append(more, "{socket}", socket, "{region}", d.lab.Nodes[0].Region, "{ecs}", ecs)...)
+	for _, word := range words {
+		args = append(args, fill.Replace(word))
+	}
+	return args[0], args[1:]
+}
+
+// startController starts the controller, and asks it for its name and for what it can do.
+func (d *anotherDriver) startController(ctx context.Context) error {
+	path, args := d.filled(d.Controller, d.socket)
+	if _, err := d.lab.processes.start(command{name: "another-driver", path: path, args: args, env: signing()}); err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return d.lab.Await(ctx, "the driver answers", startLimit, func(ctx context.Context) (bool, error) {
+		info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
+		if err != nil {
+			return false, err
+		}
+		can, err := csi.NewControllerClient(conn).ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
+		if err != nil {
+			return false, err
+		}
+		d.name = info.GetName()
+		d.capacity = slices.ContainsFunc(can.GetCapabilities(), func(c *csi.ControllerServiceCapability) bool {
+			return c.GetRpc().GetType() == csi.ControllerServiceCapability_RPC_GET_CAPACITY
+		})
+		return true, nil
+	})
+}
+
+// install makes the driver's CSIDriver like topodisk's, and an account for its sidecars that may do everything: what the
+// installation permits to topodisk's own is for objects that are named after the driver.
+func (d *anotherDriver) install(ctx context.Context) (err error) {
+	for _, object := range d.lab.topodisk.install.objects {
+		if object.GetKind() != "CSIDriver" {
+			continue
+		}
+		own := object.DeepCopy()
+		own.SetName(d.name)
+		if err := d.lab.apply(ctx, []unstructured.Unstructured{*own}); err != nil {
+			return err
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: d.name, Namespace: metav1.NamespaceSystem}}
+	if _, err := d.lab.Client.CoreV1().ServiceAccounts(account.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: d.name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: account.Namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}
+	if _, err := d.lab.Client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	token, err := d.lab.topodisk.install.token(ctx, d.lab, account.Name)
+	if err != nil {
+		return err
+	}
+	d.kubeconfig, err = d.lab.plane.kubeconfig(d.name, token)
+	return err
+}
+
+// startSidecars starts what a Pod's volume needs of them, as they run for topodisk.
+func (d *anotherDriver) startSidecars(ctx context.Context) error {
+	for _, sidecar := range []struct {
+		container, path string
+		more            []string
+	}{
+		{"csi-provisioner", filepath.Join(d.lab.opts.Programs.Topodisk, ProvisionerName), []string{fmt.Sprintf("--enable-capacity=%v", d.capacity)}},
+		{attacherName, filepath.Join(d.lab.opts.Programs.Sidecars, attacherName), nil},
+	} {
+		args, err := d.lab.topodisk.install.args(sidecar.container)
+		if err != nil {
+			return err
+		}
+		var port int
+		if err := freePorts(&port); err != nil {
+			return err
+		}
+		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig, "--leader-election=false", fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
+		proc, err := d.lab.StartProgram("another-"+filepath.Base(sidecar.path), sidecar.path, append(args, sidecar.more...)...)
+		if err != nil {
+			return err
+		}
+		if sidecar.container == attacherName {
+			continue // without an election it has no page to be asked for
+		}
+		page := fmt.Sprintf("http://127.0.0.1:%d/healthz", port)
+		if err := d.lab.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, page, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNodes starts the node plugin on every real node, or says of the nodes that they have it.
+func (d *anotherDriver) startNodes(ctx context.Context) error {
+	for _, n := range d.lab.real {
+		if err := d.startNode(ctx, n); err != nil {
+			return err
+		}
+	}
+	if len(d.lab.real) > 0 {
+		return nil
+	}
+	for _, n := range d.lab.Nodes {
+		csiNode, err := d.lab.Client.StorageV1().CSINodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		own := *csiNode.Spec.Drivers[0].DeepCopy()
+		own.Name = d.name
+		csiNode.Spec.Drivers = append(csiNode.Spec.Drivers, own)
+		if _, err := d.lab.Client.StorageV1().CSINodes().Update(ctx, csiNode, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNode starts the node plugin on a node and registers it with the kubelet, as node-driver-registrar would.
+func (d *anotherDriver) startNode(ctx context.Context, n *RealNode) error {
+	dir := kubeletDir + "/plugins/" + d.name
+	socket := dir + "/csi.sock"
+	if err := os.MkdirAll(n.HostPath(dir), 0o755); err != nil {
+		return err
+	}
+	path, args := d.filled(d.Node, socket, "{node}", n.Name, "{instance}", n.Instance, "{zone}", n.Zone)
+	if err := n.start("another-node-plugin", path, args...); err != nil {
+		return err
+	}
+	at, err := os.Open(n.HostPath(kubeletDir)) // a socket's path is short
+	if err != nil {
+		return err
+	}
+	registration := node.NewRegistration(d.name, fmt.Sprintf("/proc/self/fd/%d", at.Fd()), socket)
+	served := func(context.Context) (bool, error) {
+		_, err := os.Stat(n.HostPath(socket))
+		return err == nil, err
+	}
+	if err := d.lab.Await(ctx, "the node plugin of "+n.Name+" serves", startLimit, served); err != nil {
+		return errors.Join(err, at.Close())
+	}
+	go func() {
+		defer at.Close()
+		if err := registration.Run(ctx); err != nil {
+			klog.ErrorS(err, "Register a driver", "driver", d.name, "node", n.Name)
+		}
+	}()
+	return nil
+}
+
+// awaitNodes waits until every node has the driver.
+func (d *anotherDriver) awaitNodes(ctx context.Context) error {
+	return d.lab.Await(ctx, "every node has "+d.name, startLimit, func(ctx context.Context) (bool, error) {
+		list, err := d.lab.Client.StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, n := range list.Items {
+			if !slices.ContainsFunc(n.Spec.Drivers, func(on storagev1.CSINodeDriver) bool { return on.Name == d.name }) {
+				return false, fmt.Errorf("%s has it not", n.Name)
+			}
+		}
+		return true, nil
+	})
+}
