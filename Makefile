@@ -17,7 +17,7 @@ comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-topology bench-why vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -168,6 +168,10 @@ bench-accounts: build ## measure 20 disk-drivers that share an account, and writ
 
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour and a half; ROWS=bursts,alone,deletion,defaults,steady,takeover,requirement,large,huge for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md
+
+bench-pods: ## measure how long Pods with disks take to start on real nodes, and write docs/benchmarks.md (root, an hour and a half; ROWS=alone,crowd,drain,update,kwok for some; DRIVER="program args" and NODE_DRIVER="program args" for another beside it)
+	@mkdir -p .build/run && $(GO) build -o .build/run/bench ./test/bench
+	.build/run/bench -what pods -rows "$(ROWS)" -driver "$(DRIVER)" -node-driver "$(NODE_DRIVER)" -write docs/benchmarks.md
 
 bench-why: ## measure kubectl topodisk why at 5000 nodes, 20 000 PVs and 30 000 Pods on a real API server, and write docs/benchmarks.md (ten minutes)
 	$(GO) run ./test/bench -what why -write docs/benchmarks.md

@@ -5,7 +5,7 @@
 // against the simulator. `make bench-lifecycle` measures disk-driver from its
 // socket, as the sidecars call it, against ecs-simulator, both as shipped. `make bench-accounts` measures
 // many disk-drivers on one account. `make bench-provisioner` measures disk-provisioner
-// side by side with upstream's csi-provisioner, on a real control plane.
+// side by side with upstream's csi-provisioner, on a real control plane. `make bench-pods` measures Pods on real nodes.
 //
 // Most figures of the ECS client are counts and ratios under the virtual clock of
 // testing/synctest: they are the same on every machine. Those that need a real
@@ -25,10 +25,13 @@ func main() {
 		os.Exit(play(role))
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
-	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts, provisioner or why")
-	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle: the scenarios; empty for all")
+	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts, provisioner, pods or why")
+	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle, pods: the scenarios; empty for all")
 	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
-	driver := flag.String("driver", "", "lifecycle: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
+	driver := flag.String("driver", "", "lifecycle, pods: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
+	nodeDriver := flag.String("node-driver", "", "pods: the node plugin of the other driver, likewise; {node}, {instance} and {zone} stand for the node")
+	sizes := podsSizes{}
+	sizes.flags()
 	plan, why := scale{}, whyScale{}
 	plan.flags()
 	why.flags()
@@ -50,6 +53,13 @@ func main() {
 	}
 	if *what == "provisioner" {
 		if err := benchProvisioner(plan, *rows, *write); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *what == "pods" {
+		if err := benchPods(podsOptions{sizes: sizes, rows: *rows, driver: *driver, node: *nodeDriver, write: *write}); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

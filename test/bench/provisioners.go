@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/topology"
 )

@@ -36,6 +36,7 @@ type AnotherDriver struct {
 type anotherDriver struct {
 	AnotherDriver
 	lab        *Lab
+	number     int // from 1
 	name       string
 	socket     string // of its controller
 	kubeconfig string
@@ -45,7 +46,8 @@ type anotherDriver struct {
 // AddDriver starts a driver and returns its name when Pods with its volumes can be scheduled. On real nodes it runs its node
 // plugin and registers it with the kubelet until ctx ends; nodes that are objects only are said to have it.
 func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err error) {
-	d := &anotherDriver{AnotherDriver: a, lab: l, socket: filepath.Join(l.Dir, "another.sock")}
+	l.others++
+	d := &anotherDriver{AnotherDriver: a, lab: l, number: l.others, socket: filepath.Join(l.Dir, fmt.Sprintf("csi-%d.sock", l.others))}
 	for _, step := range []func(context.Context) error{d.startController, d.install, d.startSidecars, d.startNodes, d.awaitNodes} {
 		if err := step(ctx); err != nil {
 			return "", fmt.Errorf("add a driver: %w", err)
@@ -67,7 +69,7 @@ func (d *anotherDriver) filled(words []string, socket string, more ...string) (p
 // startController starts the controller, and asks it for its name and for what it can do.
 func (d *anotherDriver) startController(ctx context.Context) error {
 	path, args := d.filled(d.Controller, d.socket)
-	if _, err := d.lab.processes.start(command{name: "another-driver", path: path, args: args, env: signing()}); err != nil {
+	if _, err := d.lab.processes.start(command{name: fmt.Sprintf("driver-%d", d.number), path: path, args: args, env: signing()}); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -143,7 +145,7 @@ func (d *anotherDriver) startSidecars(ctx context.Context) error {
 			return err
 		}
 		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig, "--leader-election=false", fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
-		proc, err := d.lab.StartProgram("another-"+filepath.Base(sidecar.path), sidecar.path, append(args, sidecar.more...)...)
+		proc, err := d.lab.StartProgram(fmt.Sprintf("%s-%d", filepath.Base(sidecar.path), d.number), sidecar.path, append(args, sidecar.more...)...)
 		if err != nil {
 			return err
 		}
@@ -191,7 +193,7 @@ func (d *anotherDriver) startNode(ctx context.Context, n *RealNode) error {
 		return err
 	}
 	path, args := d.filled(d.Node, socket, "{node}", n.Name, "{instance}", n.Instance, "{zone}", n.Zone)
-	if err := n.start("another-node-plugin", path, args...); err != nil {
+	if err := n.start(fmt.Sprintf("%s-%d", NodePlugin, d.number), path, args...); err != nil {
 		return err
 	}
 	at, err := os.Open(n.HostPath(kubeletDir)) // a socket's path is short

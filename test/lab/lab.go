@@ -95,6 +95,7 @@ type Lab struct {
 	plane     *controlPlane
 	topodisk  *Topodisk
 	real      []*RealNode
+	others    int // drivers that AddDriver has started
 	// pluginConfig is the kubeconfig that node plugins are given.
 	pluginConfig string
 }

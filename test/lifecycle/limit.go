@@ -97,3 +97,20 @@ func stepsOf(calls []ecssim.Call) map[string]*steps {
 	}
 	return disks
 }
+
+// DrainLimit is the shortest time in which disks could have been moved from one instance, which detaches five at a time, to
+// others: all detaches, a read that sees the end of the last one, and the shortest attach. calls are those of the drain. It is
+// zero if nothing was detached.
+func DrainLimit(calls []ecssim.Call) time.Duration {
+	var detaches, attach time.Duration
+	for _, s := range stepsOf(calls) {
+		detaches += s.detach
+		if s.attach > 0 && (attach == 0 || s.attach < attach) {
+			attach = s.attach
+		}
+	}
+	if detaches == 0 {
+		return 0
+	}
+	return detaches/time.Duration(ecssim.Parallel.Detach) + readTime(calls) + attach
+}

@@ -114,7 +114,7 @@ exec nsenter --target="$first" --mount --net --wd="$PWD" -- "${@:-/bin/sh}"
 // down ends every lab of this checkout that has real nodes.
 func down(root string) error {
 	var found []string
-	for _, dir := range []string{"lab", "e2e-nodes", "e2e-explain", "e2e-install", "e2e-storage", "soak-lab"} {
+	for _, dir := range []string{"lab", "e2e-nodes", "e2e-explain", "e2e-install", "e2e-storage", "soak-lab", "bench-pods"} {
 		names, err := lab.Cell{Dir: filepath.Join(root, ".build", dir)}.Sweep()
 		if err != nil {
 			return err

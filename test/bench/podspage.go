@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// print shows a row as it was measured.
+func (r podsRow) print() {
+	fmt.Printf("%s\n", r.Name)
+	for _, run := range r.Runs {
+		fmt.Printf("  %-32s %4d Pods  p50 %7.3f s  p99 %7.3f s  all %8.3f s  of ECS %6.3f / %6.3f  beyond %6.3f / %6.3f\n",
+			run.Source, run.Pods, run.Total.P50, run.Total.P99, run.Wall, run.ECS.P50, run.ECS.P99, run.Beyond.P50, run.Beyond.P99)
+		fmt.Printf("    ")
+		for i, name := range stepNames {
+			fmt.Printf(" %s %.3f / %.3f", name, run.Steps[i].P50, run.Steps[i].P99)
+			if run.Shares[i].P99 > 0 {
+				fmt.Printf(" (ECS %.3f / %.3f)", run.Shares[i].P50, run.Shares[i].P99)
+			}
+		}
+		fmt.Println()
+	}
+	for _, f := range r.Figures {
+		fmt.Printf("  %s: %.3f s, target <= %.3f s %s\n", f.Name, f.Got, f.Limit, f.verdict())
+	}
+}
+
+// headline is the sentence that one figure is quoted from.
+func headline(rows []podsRow) string {
+	var parts []string
+	for _, r := range rows {
+		if run := r.of(sourceOurs); !r.ToAttached {
+			parts = append(parts, fmt.Sprintf("%.1f s at %s", run.Total.P99, r.Name))
+		}
+	}
+	return "**Stateful Pod start p99 = " + strings.Join(parts, "; ") + "** (`make bench-pods`)."
+}
+
+// podsPage is the section of docs/benchmarks.md.
+func podsPage(rows []podsRow, commits []string) string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("## Pods, from their creation until they run")
+	p("")
+	p("%s", headline(rows))
+	p("")
+	p("What a user waits for is a Pod that runs. Each scenario runs on the same cluster with topodisk, with a CSI driver that answers")
+	p("at once, and with emptyDir in place of a claim; so what topodisk and ECS add stands alone. ECS is the shipped `ecs-simulator` with")
+	p("its latencies `real`, which vary by their spread.")
+	p("")
+	p(`<img src="%s" alt="For each scenario and source of volumes, the steps of the Pod at p50 and of the Pod at p99 until it runs" width="900">`, podsPicture)
+	p("")
+	p("| figure | measured | target | |")
+	p("|---|---|---|---|")
+	for _, r := range rows {
+		for _, f := range r.Figures {
+			p("| %s | %.2f s | <= %.2f s | %s |", f.Name, f.Got, f.Limit, f.verdict())
+		}
+	}
+	p("")
+	p("Times of a Pod in seconds, p50 / p99:")
+	p("")
+	p("| scenario | volumes of | Pods | created to running | of it ECS's own | beyond that | all Pods |")
+	p("|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		for _, run := range r.Runs {
+			p("| %s | %s | %d | %s | %s | %s | %.1f s |", r.Name, run.Source, run.Pods, both(run.Total), both(run.ECS), both(run.Beyond), run.Wall)
+		}
+	}
+	p("")
+	p("Where the time goes, p50 / p99 of each step by itself; in brackets ECS's own part of it:")
+	p("")
+	p("| scenario | volumes of | %s |", strings.Join(stepNames, " | "))
+	p("|---|---|%s", strings.Repeat("---|", len(stepNames)))
+	for _, r := range rows {
+		for _, run := range r.Runs {
+			cells := []string{r.Name, run.Source}
+			for i := range stepNames {
+				cell := both(run.Steps[i])
+				if run.Shares[i].P99 > 0 {
+					cell += " (" + both(run.Shares[i]) + ")"
+				}
+				cells = append(cells, cell)
+			}
+			p("| %s |", strings.Join(cells, " | "))
+		}
+	}
+	p("")
+	p("### How it is measured")
+	p("")
+	for _, note := range []string{
+		"etcd, the API server, controller-manager and scheduler run on loopback. Five nodes in one zone have a kubelet and containerd each, in namespaces of their own, and disks are files behind loop devices. All of it shares the machine's CPUs, so many Pods at once take as long as the machine needs to start so many containers; emptyDir shows how long.",
+		"topodisk is `disk-driver` and `disk-provisioner` with csi-attacher, csi-resizer and the node plugin, with the flags of the chart. The driver that answers at once has a provisioner and an attacher with the same flags; its volumes are directories of the node. Both drivers are there all the time, and scenarios of many rounds take turns.",
+		"The instances are of a type that takes 64 disks and attaches up to 32 at a time (" + podsNodeType + "). Calls are not throttled.",
+		"Scheduled: the scheduler has named the node in the claim, or bound the Pod if its claim has a volume. Provisioned: the PersistentVolume is saved. Bound: the Pod is bound to the node; the scheduler looks once a second whether its claims are. Attached: the VolumeAttachment says so. Staged: NodeStageVolume and NodePublishVolume have ended. Started: the API server tells of the running Pod.",
+		"These times are from the API server's audit log, the kubelets' logs and, for the running Pod, a watch. ECS's own time is from the simulator's ledger: CreateDisk until its reply, AttachDisk until the disk is In_use, and from then until the node sees the device. A part of ECS's own time may pass while Kubernetes waits for something else.",
+		"A Pod is started alone when nothing is left of the one before. A drain begins with the first eviction and ends when all Pods run on other nodes; what ECS needs for it at least is all detaches, five at a time, one read and the shortest attach. In a rolling update each Pod returns to the node that it was on.",
+		"KWOK has a Pod run once it is bound, so there the time ends when the volume is attached, and for emptyDir when the Pod runs.",
+		"The kubelets tell of their status once a second, not every ten as by default (nodeStatusUpdateFrequency). By default a Pod with a new volume of any driver waits until the kubelet has told that the volume is in use, for up to ten seconds.",
+		"Another driver runs beside these by `DRIVER=` and `NODE_DRIVER=`, the program and arguments of its controller and of its node plugin, in which {socket}, {region} and {ecs} stand for what they are to use, and {node}, {instance} and {zone} for the node.",
+		machine("make bench-pods") + " Measured: " + strings.Join(commits, "; ") + ".",
+	} {
+		p("- %s", note)
+	}
+	return b.String()
+}
+
+func both(q quantiles) string { return fmt.Sprintf("%.2f / %.2f", q.P50, q.P99) }
