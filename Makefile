@@ -102,8 +102,10 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 	$(GO) test -tags e2e -count 1 -timeout 10m -short ./test/handover
 
-e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
+e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds, and a few of what bench-pods measures (root, fifteen minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
+	@mkdir -p .build/run && $(GO) build -o .build/run/bench ./test/bench
+	.build/run/bench -what pods -small
 
 e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)
 	$(GO) test -tags e2eexplain -count 1 -timeout 40m -v ./test/explain
@@ -169,7 +171,7 @@ bench-accounts: build ## measure 20 disk-drivers that share an account, and writ
 bench-provisioner: ## measure disk-provisioner beside csi-provisioner, and write docs/benchmarks.md (about an hour and a half; ROWS=bursts,alone,deletion,defaults,steady,takeover,requirement,large,huge for some)
 	$(GO) run ./test/bench -what provisioner -rows "$(ROWS)" -write docs/benchmarks.md
 
-bench-pods: ## measure how long Pods with disks take to start on real nodes, and write docs/benchmarks.md (root, an hour and a half; ROWS=alone,crowd,drain,update,kwok for some; DRIVER="program args" and NODE_DRIVER="program args" for another beside it)
+bench-pods: ## measure how long Pods with disks take to start on real nodes, and write docs/benchmarks.md (root, three hours; ROWS=alone,crowd,drain,update,usual,kwok for some; DRIVER="program args" and NODE_DRIVER="program args" for another beside it)
 	@mkdir -p .build/run && $(GO) build -o .build/run/bench ./test/bench
 	.build/run/bench -what pods -rows "$(ROWS)" -driver "$(DRIVER)" -node-driver "$(NODE_DRIVER)" -write docs/benchmarks.md
 

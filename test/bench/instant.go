@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -31,10 +32,46 @@ type instant struct {
 	attaches   bool
 	node, zone string // that it is the node plugin of
 	dir        string // of its volumes, on that node
+	paces      string // directory of paces, by claim; empty for none
+}
+
+// pace is how long the driver waits for a volume instead of answering at once: for its creation, for its attachment, and on the
+// node for its device.
+type pace struct{ Create, Attach, Device time.Duration }
+
+// The pace of a volume in its context, and in that of its publication.
+const (
+	attachKey = "attach"
+	deviceKey = "device"
+	seenKey   = "seen" // the time
+)
+
+// writePace has the driver wait for the volume of a claim.
+func writePace(dir, claim string, p pace) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, claim), text, 0o644))
+}
+
+// paceOf reads what writePace has written; the zero pace if it has written none.
+func (d instant) paceOf(claim string) (p pace, err error) {
+	if d.paces == "" || claim == "" {
+		return p, nil
+	}
+	text, err := os.ReadFile(filepath.Join(d.paces, filepath.Base(claim)))
+	if errors.Is(err, os.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return p, err
+	}
+	return p, json.Unmarshal(text, &p)
 }
 
 // instantSettings say which part of the driver a process is.
-type instantSettings struct{ Socket, Node, Zone string }
+type instantSettings struct{ Socket, Node, Zone, Paces string }
 
 // playInstant serves the controller, or the plugin of a node, until the process ends.
 func playInstant(settings []byte) error {
@@ -42,7 +79,7 @@ func playInstant(settings []byte) error {
 	if err := json.Unmarshal(settings, &s); err != nil {
 		return err
 	}
-	d := instant{name: podsDriver, attaches: true, node: s.Node, zone: s.Zone, dir: filepath.Join(filepath.Dir(s.Socket), "volumes")}
+	d := instant{name: podsDriver, attaches: true, node: s.Node, zone: s.Zone, paces: s.Paces, dir: filepath.Join(filepath.Dir(s.Socket), "volumes")}
 	server, listener, err := d.listen(s.Socket)
 	if err != nil {
 		return err
@@ -105,8 +142,18 @@ func (d instant) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 }
 
 // CreateVolume makes nothing. The volume's ID ends in the claim's UID, as the names of both provisioners' volumes do.
-func (instant) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (d instant) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	volume := &csi.Volume{VolumeId: "vol-" + strings.TrimPrefix(in.GetName(), "pvc-"), CapacityBytes: in.GetCapacityRange().GetRequiredBytes()}
+	p, err := d.paceOf(in.GetParameters()["csi.storage.k8s.io/pvc/name"])
+	if err != nil {
+		return nil, err
+	}
+	if p != (pace{}) {
+		volume.VolumeContext = map[string]string{attachKey: p.Attach.String(), deviceKey: p.Device.String()}
+		if err := sleepFor(ctx, p.Create); err != nil {
+			return nil, err
+		}
+	}
 	if preferred := in.GetAccessibilityRequirements().GetPreferred(); len(preferred) > 0 {
 		volume.AccessibleTopology = preferred[:1]
 	}
@@ -117,8 +164,21 @@ func (instant) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.Del
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-func (instant) ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	return &csi.ControllerPublishVolumeResponse{}, nil
+func (instant) ControllerPublishVolume(ctx context.Context, in *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	response := &csi.ControllerPublishVolumeResponse{}
+	if in.GetVolumeContext()[attachKey] == "" {
+		return response, nil
+	}
+	attach, err := time.ParseDuration(in.GetVolumeContext()[attachKey])
+	if err != nil {
+		return nil, err
+	}
+	device, err := time.ParseDuration(in.GetVolumeContext()[deviceKey])
+	if err != nil {
+		return nil, err
+	}
+	response.PublishContext = map[string]string{seenKey: time.Now().Add(attach + device).Format(time.RFC3339Nano)}
+	return response, sleepFor(ctx, attach)
 }
 
 func (instant) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
@@ -135,8 +195,15 @@ func (instant) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{Type: &csi.NodeServiceCapability_Rpc{Rpc: rpc}}}}, nil
 }
 
-func (instant) NodeStageVolume(context.Context, *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	return &csi.NodeStageVolumeResponse{}, nil
+func (instant) NodeStageVolume(ctx context.Context, in *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	if in.GetPublishContext()[seenKey] == "" {
+		return &csi.NodeStageVolumeResponse{}, nil
+	}
+	seen, err := time.Parse(time.RFC3339Nano, in.GetPublishContext()[seenKey])
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeStageVolumeResponse{}, sleepFor(ctx, time.Until(seen))
 }
 
 func (instant) NodeUnstageVolume(context.Context, *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {

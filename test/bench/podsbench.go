@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -19,13 +21,14 @@ import (
 
 // podsSizes are how many there are of everything.
 type podsSizes struct {
-	small                                          bool
-	alone, crowd, replicas, updates, claims, nodes int
+	small                                                 bool
+	alone, usual, crowd, replicas, updates, claims, nodes int
 }
 
 func (s *podsSizes) flags() {
 	flag.BoolVar(&s.small, "small", false, "pods: a few of everything, to see that it works")
 	flag.IntVar(&s.alone, "alone", 100, "pods: Pods that are started one at a time")
+	flag.IntVar(&s.usual, "usual", 100, "pods: the same with the kubelet's default periods")
 	flag.IntVar(&s.crowd, "crowd", 64, "pods: Pods at once on one node, and disks of the node that is drained")
 	flag.IntVar(&s.replicas, "replicas", 4, "pods: replicas of the StatefulSet that is updated, at most one a node")
 	flag.IntVar(&s.updates, "updates", 10, "pods: how many times it is updated")
@@ -36,18 +39,18 @@ func (s *podsSizes) flags() {
 // chosen are the sizes to run with.
 func (s podsSizes) chosen() podsSizes {
 	if s.small {
-		return podsSizes{small: true, alone: 2, crowd: 4, replicas: 2, updates: 1, claims: 20, nodes: 4}
+		return podsSizes{small: true, alone: 2, usual: 1, crowd: 4, replicas: 2, updates: 1, claims: 20, nodes: 4}
 	}
 	return s
 }
 
-// podsRowOf is a scenario: where it runs, and how.
+// podsScenario is a row of the page: where it runs, and how.
 type podsScenario struct {
-	key  string
-	name func(podsSizes) string
-	kwok bool // on nodes that KWOK keeps
-	run  func(*podsBench, context.Context, volumeSource) (podsSample, error)
-	// interleaved has every round of a scenario of many run with each source of volumes in turn.
+	key    string
+	name   func(podsSizes) string
+	where  podsPlace
+	paced  bool // also with the driver that only waits
+	run    func(*podsBench, context.Context, volumeSource) (podsSample, error)
 	rounds func(podsSizes) int
 	judge  func(podsRow) []podsFigure
 }
@@ -56,9 +59,9 @@ type podsScenario struct {
 func podsScenarios() []podsScenario {
 	once := func(podsSizes) int { return 1 }
 	return []podsScenario{
-		{key: "alone", run: (*podsBench).startAlone, rounds: func(s podsSizes) int { return s.alone }, judge: judgeAlone,
+		{key: "alone", paced: true, run: (*podsBench).startAlone, rounds: func(s podsSizes) int { return s.alone }, judge: judgeAlone,
 			name: func(s podsSizes) string { return fmt.Sprintf("one Pod at a time, %d times", s.alone) }},
-		{key: "crowd", run: (*podsBench).startCrowd, rounds: once, judge: judgeCrowd,
+		{key: "crowd", paced: true, run: (*podsBench).startCrowd, rounds: once, judge: judgeCrowd,
 			name: func(s podsSizes) string { return fmt.Sprintf("%d Pods at once on one node", s.crowd) }},
 		{key: "drain", run: (*podsBench).drain, rounds: once, judge: judgeDrain,
 			name: func(s podsSizes) string { return fmt.Sprintf("a node with %d Pods is drained to four others", s.crowd) }},
@@ -66,7 +69,11 @@ func podsScenarios() []podsScenario {
 			name: func(s podsSizes) string {
 				return fmt.Sprintf("rolling update of a StatefulSet with %d replicas, %d times", s.replicas, s.updates)
 			}},
-		{key: "kwok", kwok: true, run: (*podsBench).attachMany, rounds: once,
+		{key: "usual", where: onUsualNodes, paced: true, run: (*podsBench).startAlone, rounds: func(s podsSizes) int { return s.usual },
+			name: func(s podsSizes) string {
+				return fmt.Sprintf("one Pod at a time, %d times, with the kubelet's default periods", s.usual)
+			}},
+		{key: "kwok", where: onKWOK, run: (*podsBench).attachMany, rounds: once,
 			name: func(s podsSizes) string {
 				return fmt.Sprintf("%d Pods at once over %d nodes of KWOK, until their volumes are attached", s.claims, s.nodes)
 			}},
@@ -102,8 +109,8 @@ type podsOptions struct {
 	write        string
 }
 
-// benchPods measures how long Pods take to start on real nodes, in a cell of its own, and writes the page's section. What it
-// measures is kept, and the page is written once every row was measured.
+// benchPods measures how long Pods take to start on real nodes, and writes the page's section. What it measures is kept, and the
+// page is written once every row was measured. Each kind of lab is in a cell of its own, and in a process of its own.
 func benchPods(o podsOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -120,6 +127,9 @@ func benchPods(o podsOptions) error {
 			return err
 		}
 	}
+	if places := podsPlaces(wanted); len(places) > 1 {
+		return benchEach(ctx, places)
+	}
 	cell := lab.Cell{Dir: filepath.Join(root, ".build", "bench-pods")}
 	if code, outside, err := cell.Enter(); outside || err != nil {
 		if err == nil && code != 0 {
@@ -127,19 +137,47 @@ func benchPods(o podsOptions) error {
 		}
 		return err
 	}
-	results := resultFile[podsRow]{path: filepath.Join(root, "test", "bench", "pods.json"), commit: commit()}
-	sizes := o.sizes.chosen()
-	var bench *podsBench
-	defer func() { _ = bench.close() }()
+	return benchInCell(ctx, root, cell, wanted, o)
+}
+
+// podsPlaces are the keys of the scenarios, separated by commas, by the kind of lab that they run on.
+func podsPlaces(wanted []podsScenario) map[podsPlace]string {
+	places := map[podsPlace]string{}
 	for _, s := range wanted {
-		if bench == nil || bench.kwok != s.kwok {
-			if err := bench.close(); err != nil {
-				return err
-			}
-			if bench, err = openPods(ctx, root, cell.Dir, s.kwok, sizes, o); err != nil {
-				return err
-			}
+		if places[s.where] != "" {
+			places[s.where] += ","
 		}
+		places[s.where] += s.key
+	}
+	return places
+}
+
+// benchEach runs this program once for each kind of lab.
+func benchEach(ctx context.Context, places map[podsPlace]string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, where := range slices.Sorted(maps.Keys(places)) {
+		command := exec.CommandContext(ctx, self, append(slices.Clone(os.Args[1:]), "-rows="+places[where])...)
+		command.Stdout, command.Stderr = os.Stdout, os.Stderr
+		command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+		if err := command.Run(); err != nil {
+			return fmt.Errorf("-rows=%s: %w", places[where], err)
+		}
+	}
+	return nil
+}
+
+// benchInCell runs scenarios that share a kind of lab.
+func benchInCell(ctx context.Context, root string, cell lab.Cell, wanted []podsScenario, o podsOptions) (err error) {
+	results := resultFile[podsRow]{path: filepath.Join(root, "test", "bench", "pods.json"), commit: commit()}
+	bench, err := openPods(ctx, root, cell.Dir, wanted[0].where, o.sizes.chosen(), o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bench.audit.Close(), bench.Stop()) }()
+	for _, s := range wanted {
 		begin := time.Now()
 		row, err := bench.measure(ctx, s)
 		if err != nil {
@@ -154,10 +192,6 @@ func benchPods(o podsOptions) error {
 			return err
 		}
 	}
-	if err := bench.close(); err != nil {
-		return err
-	}
-	bench = nil
 	if o.write == "" {
 		return nil
 	}
@@ -177,11 +211,12 @@ func publishPods(results resultFile[podsRow], page string) error {
 
 // measure runs a scenario with every source of volumes, in turn.
 func (b *podsBench) measure(ctx context.Context, s podsScenario) (podsRow, error) {
-	row := podsRow{Key: s.key, Name: s.name(b.sizes), ToAttached: s.kwok}
-	samples := make([]podsSample, len(b.sources))
+	row := podsRow{Key: s.key, Name: s.name(b.sizes), ToAttached: s.where == onKWOK}
+	sources := slices.DeleteFunc(slices.Clone(b.sources), func(v volumeSource) bool { return v.paced && !s.paced })
+	samples := make([]podsSample, len(sources))
 	for round := range s.rounds(b.sizes) {
 		b.round = round
-		for i, source := range b.sources {
+		for i, source := range sources {
 			sample, err := s.run(b, ctx, source)
 			if err != nil {
 				return row, fmt.Errorf("round %d, %s: %w", round, source.name, err)
@@ -189,19 +224,11 @@ func (b *podsBench) measure(ctx context.Context, s podsScenario) (podsRow, error
 			samples[i].add(sample)
 		}
 	}
-	for i, source := range b.sources {
+	for i, source := range sources {
 		row.Runs = append(row.Runs, samples[i].summary(source.name))
 	}
 	if s.judge != nil && !b.sizes.small {
 		row.Figures = s.judge(row)
 	}
 	return row, nil
-}
-
-// close ends the lab, if there is one.
-func (b *podsBench) close() error {
-	if b == nil {
-		return nil
-	}
-	return errors.Join(b.audit.Close(), b.Stop())
 }

@@ -20,6 +20,7 @@ import (
 const (
 	sourceNone    = "emptyDir"
 	sourceInstant = "a driver that answers at once"
+	sourcePaced   = "a driver that only waits, as long as ECS took"
 	sourceOurs    = "topodisk"
 )
 
@@ -27,6 +28,7 @@ const (
 type volumeSource struct {
 	name  string
 	class string // empty for emptyDir
+	paced bool   // each volume takes as long as ECS took for topodisk's before it
 }
 
 func (s volumeSource) has() bool { return s.class != "" }
@@ -38,31 +40,47 @@ const podsNodeType = "ecs.g6se.26xlarge"
 type podsBench struct {
 	*lab.Lab
 	sizes   podsSizes
-	kwok    bool
+	where   podsPlace
 	sources []volumeSource
 	audit   *lab.Audit
 	pods    *podWatch
 	mounts  *mountLogs
 	round   int
 	names   int // of objects that were made
+	paces   []pace
 }
 
+// podsPlace is a kind of lab.
+type podsPlace int
+
+const (
+	onQuickNodes podsPlace = iota // real nodes, whose kubelets tell of their status every second
+	onUsualNodes                  // real nodes, whose kubelets have their default periods
+	onKWOK                        // nodes that are objects only
+)
+
+func (b *podsBench) kwok() bool { return b.where == onKWOK }
+
+// pacesDir is where the driver that waits is told for how long.
+func (b *podsBench) pacesDir() string { return filepath.Join(b.Dir, "paces") }
+
 // openPods starts a lab with topodisk, the driver that answers at once, and the other driver that is given.
-func openPods(ctx context.Context, root, dir string, kwok bool, sizes podsSizes, o podsOptions) (b *podsBench, err error) {
+func openPods(ctx context.Context, root, dir string, where podsPlace, sizes podsSizes, o podsOptions) (b *podsBench, err error) {
 	options := lab.Options{
 		Root: root, Programs: programs.BuiltNodes(root), StateDir: dir, RealNodes: true, Audit: true, Nodes: lab.NodesInOneZone(5, podsNodeType),
 		SimulatorArgs: []string{"--latency=real", "--queues=parallel", "--calls-kept=1000000"},
 		Say:           func(step string, took time.Duration) { fmt.Printf("%5.1f s  %s\n", took.Seconds(), step) },
 	}
-	if kwok {
-		options.RealNodes, options.Attach, options.StateDir = false, true, filepath.Join(dir, "kwok")
+	options.UsualPeriods = where == onUsualNodes
+	if where == onKWOK {
+		options.RealNodes, options.Attach = false, true
 		options.Nodes = lab.ManyNodes(sizes.nodes)
 	}
 	l, err := lab.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	b = &podsBench{Lab: l, sizes: sizes, kwok: kwok}
+	b = &podsBench{Lab: l, sizes: sizes, where: where}
 	for _, step := range []func(context.Context) error{b.openRecords, b.addOurs, b.addInstant, func(ctx context.Context) error { return b.addOther(ctx, o) }} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, l.Stop())
@@ -104,13 +122,19 @@ func (b *podsBench) addInstant(ctx context.Context) error {
 		return []string{"/usr/bin/env", roleVariable + "=" + roleInstant, settingsVariable + "=" + string(text), self}
 	}
 	name, err := b.AddDriver(ctx, lab.AnotherDriver{
-		Controller: play(instantSettings{Socket: "{socket}"}),
+		Controller: play(instantSettings{Socket: "{socket}", Paces: b.pacesDir()}),
 		Node:       play(instantSettings{Socket: "{socket}", Node: "{instance}", Zone: "{zone}"}),
 	})
 	if err != nil {
 		return err
 	}
-	return b.addSource(ctx, sourceInstant, name)
+	if err := b.addSource(ctx, sourceInstant, name); err != nil {
+		return err
+	}
+	paced := b.sources[len(b.sources)-1]
+	paced.name, paced.paced = sourcePaced, true
+	b.sources = append(b.sources, paced)
+	return nil
 }
 
 // addOther starts the driver that the command line gives, if it does.
@@ -119,7 +143,7 @@ func (b *podsBench) addOther(ctx context.Context, o podsOptions) error {
 		return nil
 	}
 	another := lab.AnotherDriver{Controller: strings.Fields(o.driver), Node: strings.Fields(o.node)}
-	if len(another.Node) == 0 && !b.kwok {
+	if len(another.Node) == 0 && !b.kwok() {
 		return errors.New("-driver is given without -node-driver, the plugin of a node")
 	}
 	name, err := b.AddDriver(ctx, another)

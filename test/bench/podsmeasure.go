@@ -16,8 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
@@ -29,31 +30,24 @@ type podWatch struct {
 	mu      sync.Mutex
 	latest  map[string]*corev1.Pod // by name
 	running map[types.UID]time.Time
-	failed  error
 }
 
 // watchPods watches the Pods of the benchmark until ctx ends.
 func watchPods(ctx context.Context, client kubernetes.Interface) (*podWatch, error) {
-	day := int64(24 * 60 * 60)
-	events, err := client.CoreV1().Pods(benchNamespace).Watch(ctx, metav1.ListOptions{TimeoutSeconds: &day})
-	if err != nil {
-		return nil, err
-	}
 	w := &podWatch{latest: map[string]*corev1.Pod{}, running: map[types.UID]time.Time{}}
-	go func() {
-		for event := range events.ResultChan() {
-			w.note(event, time.Now())
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.failed = errors.New("the watch of the Pods has ended")
-	}()
-	return w, nil
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(benchNamespace))
+	informer := factory.Core().V1().Pods().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { w.note(object, time.Now()) },
+		UpdateFunc: func(_, object any) { w.note(object, time.Now()) },
+	})
+	factory.Start(ctx.Done())
+	return w, err
 }
 
-func (w *podWatch) note(event watch.Event, at time.Time) {
-	pod, ok := event.Object.(*corev1.Pod)
-	if !ok || event.Type == watch.Deleted {
+func (w *podWatch) note(object any, at time.Time) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
 		return
 	}
 	w.mu.Lock()
@@ -65,10 +59,10 @@ func (w *podWatch) note(event watch.Event, at time.Time) {
 }
 
 // since returns the Pods of the names that were made after some time and run, by name; the API server has that time by the second.
-func (w *podWatch) since(begin time.Time, names []string) (pods map[string]startedPod, err error) {
+func (w *podWatch) since(begin time.Time, names []string) map[string]startedPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pods = map[string]startedPod{}
+	pods := map[string]startedPod{}
 	for _, name := range names {
 		pod := w.latest[name]
 		if pod == nil || pod.CreationTimestamp.Time.Before(begin.Truncate(time.Second)) || pod.DeletionTimestamp != nil {
@@ -78,7 +72,7 @@ func (w *podWatch) since(begin time.Time, names []string) (pods map[string]start
 			pods[name] = startedPod{Pod: pod, running: at}
 		}
 	}
-	return pods, w.failed
+	return pods
 }
 
 // startedPod is a Pod that runs, and since when.
@@ -90,13 +84,10 @@ type startedPod struct {
 // awaitRunning returns when Pods of all names that were made after begin run.
 func (b *podsBench) awaitRunning(ctx context.Context, begin time.Time, names []string) (pods map[string]startedPod, err error) {
 	err = b.Await(ctx, fmt.Sprintf("%d Pods run", len(names)), waitLimit, func(context.Context) (bool, error) {
-		if pods, err = b.pods.since(begin, names); err != nil {
-			return false, err
+		if pods = b.pods.since(begin, names); len(pods) < len(names) {
+			return false, fmt.Errorf("%d of %d run", len(pods), len(names))
 		}
-		if len(pods) < len(names) {
-			err = fmt.Errorf("%d of %d run", len(pods), len(names))
-		}
-		return err == nil, err
+		return true, nil
 	})
 	return pods, err
 }
@@ -159,7 +150,7 @@ func (b *podsBench) sample(ctx context.Context, from volumeSource, begin time.Ti
 	if err != nil {
 		return s, err
 	}
-	if b.kwok && from.has() {
+	if b.kwok() && from.has() {
 		if err := b.awaitAttached(ctx, len(names)); err != nil {
 			return s, err
 		}
@@ -168,12 +159,19 @@ func (b *podsBench) sample(ctx context.Context, from volumeSource, begin time.Ti
 	if err != nil {
 		return s, err
 	}
-	for _, name := range names {
-		start := records.startOf(pods[name], b.kwok)
+	var paces []pace
+	for i, name := range names {
+		start := records.startOf(pods[name], b.kwok())
 		if start.at[podCreated].IsZero() {
 			return s, fmt.Errorf("the audit log does not say when Pod %s was made", name)
 		}
-		s.starts = append(s.starts, start)
+		if from.paced {
+			start.setPace(b.paces[i])
+		}
+		s.starts, paces = append(s.starts, start), append(paces, start.pace())
+	}
+	if from.name == sourceOurs {
+		b.paces = paces
 	}
 	s.span()
 	s.drained = records.drained()

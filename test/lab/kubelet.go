@@ -10,8 +10,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// kubeletConfig is a kubelet that stays within the node's cgroup and directories, and doesn't clear away images. It says
-// at once which volumes it has unmounted, and looks often at which have grown.
+// kubeletConfig is a kubelet that stays within the node's cgroup and directories, and doesn't clear away images.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication:
@@ -29,12 +28,15 @@ imageGCHighThresholdPercent: 100
 makeIPTablesUtilChains: false
 maxPods: 110
 nodeLeaseDurationSeconds: 20
-nodeStatusUpdateFrequency: 1s
 providerID: %[4]q
 registerWithTaints: [{key: %[5]s, effect: NoSchedule}]
 resolvConf: ""
-syncFrequency: 5s
 volumePluginDir: %[6]q
+`
+
+// quickPeriods have a kubelet say at once which volumes it has unmounted, and look often at which have grown.
+const quickPeriods = `nodeStatusUpdateFrequency: 1s
+syncFrequency: 5s
 `
 
 func (n *RealNode) startKubelet(context.Context) error {
@@ -42,6 +44,9 @@ func (n *RealNode) startKubelet(context.Context) error {
 	text := fmt.Appendf(nil, kubeletConfig, n.lab.plane.certs.ca, n.cgroup(), containerd, n.Region+"."+n.Instance, nodefacts.StartupTaint, kubeletDir+"/volume-plugins")
 	if most := n.lab.opts.RestartPeriod; most > 0 {
 		text = fmt.Appendf(text, "crashLoopBackOff: {maxContainerRestartPeriod: %s}\n", most)
+	}
+	if !n.lab.opts.UsualPeriods {
+		text = append(text, quickPeriods...)
 	}
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return err

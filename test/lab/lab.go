@@ -47,6 +47,9 @@ type Options struct {
 	// RealNodes gives every node a kubelet and containerd of its own, and the disks bodies; csi-attacher, csi-resizer,
 	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a Cell, and StateDir the Cell's.
 	RealNodes bool
+	// UsualPeriods leaves kubelets their own periods: they tell of their status every ten seconds, and look at each Pod once a
+	// minute unless something has changed. Otherwise they do so every second, and every five seconds.
+	UsualPeriods bool
 	// Images are those that real nodes have besides pauseImage and ShellImage, Archives files of such.
 	Images   []Image
 	Archives []string
