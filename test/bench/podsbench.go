@@ -30,7 +30,7 @@ func (s *podsSizes) flags() {
 	flag.IntVar(&s.alone, "alone", 100, "pods: Pods that are started one at a time")
 	flag.IntVar(&s.usual, "usual", 100, "pods: the same with the kubelet's default periods")
 	flag.IntVar(&s.crowd, "crowd", 64, "pods: Pods at once on one node, and disks of the node that is drained")
-	flag.IntVar(&s.replicas, "replicas", 4, "pods: replicas of the StatefulSet that is updated, at most one a node")
+	flag.IntVar(&s.replicas, "replicas", podsNodes, "pods: replicas of the StatefulSet that is updated, one a node")
 	flag.IntVar(&s.updates, "updates", 10, "pods: how many times it is updated")
 	flag.IntVar(&s.claims, "pods-claims", 1000, "pods: claims at once over nodes that KWOK keeps")
 	flag.IntVar(&s.nodes, "pods-nodes", 100, "pods: those nodes")
@@ -211,7 +211,7 @@ func publishPods(results resultFile[podsRow], page string) error {
 
 // measure runs a scenario with every source of volumes, in turn.
 func (b *podsBench) measure(ctx context.Context, s podsScenario) (podsRow, error) {
-	row := podsRow{Key: s.key, Name: s.name(b.sizes), ToAttached: s.where == onKWOK}
+	row := podsRow{Key: s.key, Name: s.name(b.sizes), ToAttached: s.where == onKWOK, Load: loadAverage()}
 	sources := slices.DeleteFunc(slices.Clone(b.sources), func(v volumeSource) bool { return v.paced && !s.paced })
 	samples := make([]podsSample, len(sources))
 	for round := range s.rounds(b.sizes) {
@@ -231,4 +231,14 @@ func (b *podsBench) measure(ctx context.Context, s podsScenario) (podsRow, error
 		row.Figures = s.judge(row)
 	}
 	return row, nil
+}
+
+// loadAverage is that of the machine over the last minute: what else runs on it makes figures worse.
+func loadAverage() (load float64) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fmt.Sscan(string(text), &load) //nolint:errcheck // the kernel's format
+	return load
 }

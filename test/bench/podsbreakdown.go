@@ -151,7 +151,8 @@ func (s podsSample) summary(source string) podsRun {
 // podsRow is a scenario with every source of volumes.
 type podsRow struct {
 	Key, Name  string
-	ToAttached bool // measured until the volumes are attached, not until the Pods run
+	ToAttached bool    // measured until the volumes are attached, not until the Pods run
+	Load       float64 // average of the machine before
 	Runs       []podsRun
 	Figures    []podsFigure
 }

@@ -36,6 +36,9 @@ func (s volumeSource) has() bool { return s.class != "" }
 // podsNodeType takes 64 disks, as many as any type does, and attaches them in parallel.
 const podsNodeType = "ecs.g6se.26xlarge"
 
+// podsNodes are one that is drained, and four that its Pods go to.
+const podsNodes = 5
+
 // podsBench is a lab with every source of volumes in it.
 type podsBench struct {
 	*lab.Lab
@@ -67,7 +70,7 @@ func (b *podsBench) pacesDir() string { return filepath.Join(b.Dir, "paces") }
 // openPods starts a lab with topodisk, the driver that answers at once, and the other driver that is given.
 func openPods(ctx context.Context, root, dir string, where podsPlace, sizes podsSizes, o podsOptions) (b *podsBench, err error) {
 	options := lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: dir, RealNodes: true, Audit: true, Nodes: lab.NodesInOneZone(5, podsNodeType),
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: dir, RealNodes: true, Audit: true, Nodes: lab.NodesInOneZone(podsNodes, podsNodeType),
 		SimulatorArgs: []string{"--latency=real", "--queues=parallel", "--calls-kept=1000000"},
 		Say:           func(step string, took time.Duration) { fmt.Printf("%5.1f s  %s\n", took.Seconds(), step) },
 	}

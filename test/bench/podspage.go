@@ -7,7 +7,7 @@ import (
 
 // print shows a row as it was measured.
 func (r podsRow) print() {
-	fmt.Printf("%s\n", r.Name)
+	fmt.Printf("%s (load average before: %.1f)\n", r.Name, r.Load)
 	for _, run := range r.Runs {
 		fmt.Printf("  %-32s %4d Pods  p50 %7.3f s  p99 %7.3f s  all %8.3f s  of ECS %6.3f / %6.3f  beyond %6.3f / %6.3f\n",
 			run.Source, run.Pods, run.Total.P50, run.Total.P99, run.Wall, run.ECS.P50, run.ECS.P99, run.Beyond.P50, run.Beyond.P99)
@@ -88,6 +88,10 @@ func podsPage(rows []podsRow, commits []string) string {
 	p("")
 	p("### How it is measured")
 	p("")
+	var loads []string
+	for _, r := range rows {
+		loads = append(loads, fmt.Sprintf("%s %.1f", r.Key, r.Load))
+	}
 	for _, note := range []string{
 		"etcd, the API server, controller-manager and scheduler run on loopback. Five nodes in one zone have a kubelet and containerd each, in namespaces of their own, and disks are files behind loop devices. All of it shares the machine's CPUs, so many Pods at once take as long as the machine needs to start so many containers; emptyDir shows how long.",
 		"topodisk is `disk-driver` and `disk-provisioner` with csi-attacher, csi-resizer and the node plugin, with the flags of the chart. The driver that answers at once, and the one that only waits, have a provisioner and an attacher with the same flags; their volumes are directories of the node. All are there all the time, and scenarios of many rounds take turns.",
@@ -99,6 +103,7 @@ func podsPage(rows []podsRow, commits []string) string {
 		"But for the row that names its default periods, the kubelet tells of its status once a second and not every ten. It has a Pod with a volume that is attached wait until it has told that the volume is in use, whatever the driver, and so by default for up to ten seconds.",
 		"The kubelet looks whether a volume is attached 0.5, 1.5, 3.5 and 7.5 seconds after it has looked first. What takes ECS longer therefore takes a Pod longer by more than that. The driver that only waits shows by how much: each of its volumes is created and attached, and seen by the node, after as long as ECS took for topodisk's in the same round.",
 		"Another driver runs beside these by `DRIVER=` and `NODE_DRIVER=`, the program and arguments of its controller and of its node plugin, in which {socket}, {region} and {ecs} stand for what they are to use, and {node}, {instance} and {zone} for the node.",
+		"Load average of the machine before each row: " + strings.Join(loads, ", ") + ". What else runs on it makes figures worse.",
 		machine("make bench-pods") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)

@@ -76,7 +76,7 @@ func (d *anotherDriver) startController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	return d.lab.Await(ctx, "the driver answers", startLimit, func(ctx context.Context) (bool, error) {
 		info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 		if err != nil {
