@@ -21,6 +21,11 @@ func TestTheErrorsPageIsCurrent(t *testing.T) {
 	golden.Page(t, errorsPage, errorsText(t))
 }
 
+// TestTheChineseErrorsPageIsCurrent holds docs/zh/errors.md against the same table, and testdata/zh.yaml.
+func TestTheChineseErrorsPageIsCurrent(t *testing.T) {
+	golden.ChinesePage(t, "../docs/zh/errors.md", errorsText(t), "testdata/zh.yaml", "gRPC code")
+}
+
 const errorsIntro = `# Errors
 
 <!-- Made from the table in diskdriver/status.go that translates errors, by make docs-update. -->

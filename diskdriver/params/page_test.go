@@ -20,6 +20,11 @@ func TestTheParametersPageIsCurrent(t *testing.T) {
 	golden.Page(t, parametersPage, parametersText())
 }
 
+// TestTheChineseParametersPageIsCurrent holds docs/zh/parameters.md against the same tables, and testdata/zh.yaml.
+func TestTheChineseParametersPageIsCurrent(t *testing.T) {
+	golden.ChinesePage(t, "../../docs/zh/parameters.md", parametersText(), "testdata/zh.yaml", "Rule")
+}
+
 func TestEveryParameterSaysWhatItMeans(t *testing.T) {
 	checkUses(t, "StorageClass", classKeys)
 	checkUses(t, "VolumeAttributesClass", mutableKeys)

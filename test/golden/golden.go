@@ -5,7 +5,7 @@ package golden
 import (
 	"flag"
 	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +31,6 @@ func Page(t testing.TB, page, made string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(current), made); diff != "" {
-		t.Errorf("docs/%s is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", filepath.Base(page), diff)
+		t.Errorf("%s is stale; make docs-update mends it (-in the file, +as the code has it):\n%s", strings.ReplaceAll(page, "../", ""), diff)
 	}
 }
