@@ -214,45 +214,6 @@ func occurs(t *testing.T, text, place string) {
 	t.Errorf("nothing says %q any more: it is not in %s", text, place)
 }
 
-// same are words of the English cells and of the Chinese ones that stand for them: a cell has both or none.
-var same = map[string]string{"commas": "逗号", "stays as it is": "保持不变", "yes or no": "是或否", "a whole number": "整数", "multiAttach": "multiAttach", "GiB": "GiB"}
-
-// U6: a row of the Chinese tables of parameters says what the English one says, as far as numbers, names and rules go.
-func TestChineseParametersSayTheSame(t *testing.T) {
-	number, texts := regexp.MustCompile(`[0-9]+`), pages(t)
-	rows := func(page string) (all [][]string) {
-		for line := range strings.Lines(texts[page]) {
-			if cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|"); strings.HasPrefix(line, "| `") && len(cells) == 5 {
-				all = append(all, cells)
-			}
-		}
-		return all
-	}
-	english, chinese := rows("docs/parameters.md"), rows("docs/zh/parameters.md")
-	if len(english) < 25 || len(english) != len(chinese) {
-		t.Fatalf("%d rows and %d", len(english), len(chinese))
-	}
-	for n, want := range english {
-		got := chinese[n]
-		if got[0] != want[0] || got[4] != want[4] {
-			t.Errorf("%s by %s: the Chinese row is %s by %s", want[0], want[4], got[0], got[4])
-		}
-		for _, column := range []int{2, 3} {
-			a, b := number.FindAllString(want[column], -1), number.FindAllString(got[column], -1)
-			slices.Sort(a)
-			slices.Sort(b)
-			if !slices.Equal(a, b) {
-				t.Errorf("%s by %s: numbers %q, in Chinese %q", want[0], want[4], a, b)
-			}
-			for word, translation := range same {
-				if strings.Contains(want[column], word) != strings.Contains(got[column], translation) {
-					t.Errorf("%s by %s: %q in %q and %q in %q: one has it, the other not", want[0], want[4], word, want[column], translation, got[column])
-				}
-			}
-		}
-	}
-}
-
 var inBackticks = regexp.MustCompile("`([^`]+)`")
 
 // The table of rights has every right of the roles above it, and quotes what why says without one.
