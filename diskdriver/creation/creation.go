@@ -51,6 +51,9 @@ type Record struct {
 	refused    bool            // ECS has refused a create under the token, and no disk could exist then
 	arrived    time.Time       // by when all calls have reached ECS that may have made a disk; zero: there is none
 	absent     time.Time       // when the last read left that has shown no disk, or the caller proved it; zero: there is none
+	made       disk.ID         // the disk that the last successful call has returned; empty: there was none, or it was deleted
+	sole       bool            // but for the disk of the present token there is none, nor will there be
+	deleted    disk.ID         // one that was deleted, which reads may show for a while
 	caller     any             // whose calls it is of
 	touched    time.Time
 }
@@ -121,7 +124,7 @@ func (r *Record) tokenTells(now time.Time) bool {
 // token is to be taken.
 func (r *Record) Looked(left time.Time, found bool) {
 	if found {
-		r.doubt(left)
+		r.doubtAll(left, r.sole)
 		return
 	}
 	r.absent = left
@@ -176,8 +179,8 @@ func (r *Record) Answered(now time.Time, a Answer) {
 	switch a {
 	case Unclear:
 		r.doubt(now.Add(Travel))
-	case Made:
-		r.doubt(now) // the caller may not hear of it, and reads may not show it yet
+	case Made: // the caller may not hear of it, and reads may not show it yet
+		r.doubtAll(now, !r.MayExist())
 	case Refused:
 		r.refused = r.refused || !r.MayExist()
 	case Used, Unseen:
@@ -194,9 +197,32 @@ func (r *Record) Answered(now time.Time, a Answer) {
 // deleted: the token is used up. That there was no other is for reads to prove.
 func (r *Record) Gone() { r.advance() }
 
+// Returned reports the disk that a call has answered with.
+func (r *Record) Returned(id disk.ID) { r.made = id }
+
+// Deleted reports that a disk was deleted as its caller wished. If it is the one that a call has returned, its token is used
+// up; and if nothing else can have been made, there is no disk of the name, without a read that proves it.
+func (r *Record) Deleted(now time.Time, id disk.ID) {
+	if id != r.made {
+		return
+	}
+	sole := r.sole
+	r.made, r.deleted, r.sole = "", id, false
+	r.advance()
+	if sole {
+		r.arrived, r.absent = time.Time{}, now
+	}
+}
+
+// IsDeleted says whether a disk that a read shows is one that was deleted before.
+func (r *Record) IsDeleted(id disk.ID) bool { return id != "" && id == r.deleted }
+
 // doubt notes that a disk may have been made by a call that reaches ECS until then.
-func (r *Record) doubt(arrived time.Time) {
-	r.refused = false
+func (r *Record) doubt(arrived time.Time) { r.doubtAll(arrived, false) }
+
+// doubtAll notes the same, and whether it is the only disk that there can be.
+func (r *Record) doubtAll(arrived time.Time, sole bool) {
+	r.refused, r.sole = false, sole
 	if arrived.After(r.arrived) {
 		r.arrived = arrived
 	}

@@ -3,6 +3,8 @@ package creation
 import (
 	"testing"
 	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 const name = "disk-1"
@@ -20,6 +22,9 @@ func TestSteps(t *testing.T) {
 	answered := func(at float64, a Answer) func(*Record) {
 		return func(r *Record) { r.Answered(moment(at), a) }
 	}
+	deleted := func(at float64, id disk.ID) func(*Record) {
+		return func(r *Record) { r.Returned("d-1"); r.Deleted(moment(at), id) }
+	}
 	for life, test := range map[string]struct {
 		first      bool
 		events     []func(*Record)
@@ -29,26 +34,34 @@ func TestSteps(t *testing.T) {
 		mayExist   bool
 		generation int
 	}{
-		"a first call":                                {first: true, next: Make},
-		"a name of others":                            {next: Look, mayExist: true},
-		"it doesn't show":                             {events: []func(*Record){looked(0, false)}, seen: NoneShown, next: Make, mayExist: true},
-		"it would show":                               {events: []func(*Record){looked(90, false)}, at: 90, seen: NoneShown, next: Make},
-		"it was refused at first":                     {first: true, events: []func(*Record){answered(1, Refused)}, at: 2, next: Make},
-		"of others, it was refused":                   {events: []func(*Record){looked(0, false), answered(1, Refused)}, at: 2, next: Look, mayExist: true},
-		"of others, refused, and would show":          {events: []func(*Record){looked(0, false), answered(1, Refused), looked(90, false)}, at: 90, seen: NoneShown, next: Make},
-		"it was made":                                 {first: true, events: []func(*Record){answered(1, Made)}, at: 2, next: Look, mayExist: true},
-		"it was made, and is gone":                    {first: true, events: []func(*Record){answered(1, Made), looked(61, false)}, at: 61, seen: NoneShown, next: Make},
-		"nobody knows":                                {first: true, events: []func(*Record){answered(1, Unclear)}, at: 2, next: Look, mayExist: true},
-		"nobody knows, and it doesn't show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(90, false)}, at: 90, seen: NoneShown, next: Make, mayExist: true},
-		"nobody knows, and it would show":             {first: true, events: []func(*Record){answered(1, Unclear), looked(91, false)}, at: 91, seen: NoneShown, next: Make},
-		"the token is used":                           {first: true, events: []func(*Record){answered(1, Used)}, at: 1, next: Look, mayExist: true},
-		"the token is used, and nothing shows":        {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, seen: NoneShown, next: Wait, mayExist: true},
-		"the token is used, and its disk is gone":     {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, seen: NoneShown, next: Make, generation: 2},
-		"a refusal has used the token":                {first: true, events: []func(*Record){answered(1, Refused), answered(2, Used)}, at: 2, next: Make, generation: 2},
-		"after a refusal a disk is made and unseen":   {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unseen)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
-		"a refusal or another call has":               {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
-		"a doubtful call after a refusal has":         {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, seen: NoneShown, next: Wait, mayExist: true},
-		"the disk was deleted as misplaced":           {first: true, events: []func(*Record){answered(1, Made), (*Record).Gone}, at: 2, next: Look, mayExist: true, generation: 2},
+		"a first call":                              {first: true, next: Make},
+		"a name of others":                          {next: Look, mayExist: true},
+		"it doesn't show":                           {events: []func(*Record){looked(0, false)}, seen: NoneShown, next: Make, mayExist: true},
+		"it would show":                             {events: []func(*Record){looked(90, false)}, at: 90, seen: NoneShown, next: Make},
+		"it was refused at first":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 2, next: Make},
+		"of others, it was refused":                 {events: []func(*Record){looked(0, false), answered(1, Refused)}, at: 2, next: Look, mayExist: true},
+		"of others, refused, and would show":        {events: []func(*Record){looked(0, false), answered(1, Refused), looked(90, false)}, at: 90, seen: NoneShown, next: Make},
+		"it was made":                               {first: true, events: []func(*Record){answered(1, Made)}, at: 2, next: Look, mayExist: true},
+		"it was made, and is gone":                  {first: true, events: []func(*Record){answered(1, Made), looked(61, false)}, at: 61, seen: NoneShown, next: Make},
+		"nobody knows":                              {first: true, events: []func(*Record){answered(1, Unclear)}, at: 2, next: Look, mayExist: true},
+		"nobody knows, and it doesn't show":         {first: true, events: []func(*Record){answered(1, Unclear), looked(90, false)}, at: 90, seen: NoneShown, next: Make, mayExist: true},
+		"nobody knows, and it would show":           {first: true, events: []func(*Record){answered(1, Unclear), looked(91, false)}, at: 91, seen: NoneShown, next: Make},
+		"the token is used":                         {first: true, events: []func(*Record){answered(1, Used)}, at: 1, next: Look, mayExist: true},
+		"the token is used, and nothing shows":      {first: true, events: []func(*Record){answered(1, Used), looked(60, false)}, at: 60, seen: NoneShown, next: Wait, mayExist: true},
+		"the token is used, and its disk is gone":   {first: true, events: []func(*Record){answered(1, Used), looked(61, false)}, at: 61, seen: NoneShown, next: Make, generation: 2},
+		"a refusal has used the token":              {first: true, events: []func(*Record){answered(1, Refused), answered(2, Used)}, at: 2, next: Make, generation: 2},
+		"after a refusal a disk is made and unseen": {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unseen)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
+		"a refusal or another call has":             {events: []func(*Record){looked(0, false), answered(1, Refused), answered(2, Used)}, at: 2, seen: NoneShown, next: Wait, mayExist: true},
+		"a doubtful call after a refusal has":       {first: true, events: []func(*Record){answered(1, Refused), answered(2, Unclear), answered(3, Used)}, at: 3, seen: NoneShown, next: Wait, mayExist: true},
+		"the disk was deleted as misplaced":         {first: true, events: []func(*Record){answered(1, Made), (*Record).Gone}, at: 2, next: Look, mayExist: true, generation: 2},
+		"the caller deletes what was made":          {first: true, events: []func(*Record){answered(1, Made), deleted(2, "d-1")}, at: 2, next: Make, generation: 2},
+		"it deletes another disk":                   {first: true, events: []func(*Record){answered(1, Made), deleted(2, "d-2")}, at: 2, next: Look, mayExist: true},
+		"it deletes it twice":                       {first: true, events: []func(*Record){answered(1, Made), deleted(2, "d-1"), func(r *Record) { r.Deleted(moment(2), "d-1") }}, at: 2, next: Make, generation: 2},
+		"it deletes what an earlier call may have made": {
+			first: true, events: []func(*Record){answered(1, Unclear), answered(2, Made), deleted(3, "d-1")}, at: 3, next: Look, mayExist: true, generation: 2,
+		},
+		"it deletes what was shown of others":         {events: []func(*Record){looked(1, true), deleted(3, "d-1")}, at: 3, next: Look, mayExist: true, generation: 2},
+		"it deletes what was made and shown":          {first: true, events: []func(*Record){answered(1, Made), looked(2, true), deleted(3, "d-1")}, at: 3, next: Make, generation: 2},
 		"ECS may have forgotten the token":            {first: true, events: []func(*Record){answered(1, Refused)}, at: 210, seen: NoneShown, next: Look},
 		"ECS knows the token still":                   {first: true, events: []func(*Record){answered(1, Refused)}, at: 209, next: Make},
 		"of others, and the keys may not list":        {seen: Hidden, next: Wait, mayExist: true},

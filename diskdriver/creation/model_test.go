@@ -69,7 +69,7 @@ func TestRecordModelNoticesEachRule(t *testing.T) {
 
 // rules are those of the package that a walk can do without.
 var rules = []string{
-	lookFirst, proveFinal, otherCaller, wouldShow, noAnswer, travelling, wasMade, usedToken, nextToken, tokenAge,
+	lookFirst, proveFinal, otherCaller, wouldShow, noAnswer, travelling, wasMade, usedToken, nextToken, tokenAge, soleDisk,
 }
 
 const (
@@ -83,6 +83,7 @@ const (
 	usedToken   = "what was made under a used token is waited for"
 	nextToken   = "the token of a disk that is gone is not used again"
 	tokenAge    = "ECS may have forgotten the token"
+	soleDisk    = "there may be another disk than the one that is deleted"
 )
 
 func traceOf(seed, n uint64, off string) string {
@@ -122,6 +123,7 @@ type walk struct {
 	tokens    map[disk.Token]tokenUse
 	travels   []request
 	finalAt   time.Time
+	returned  int  // the disk that the last successful call has answered with
 	forgetful bool // it has made a second disk for want of memory
 }
 
@@ -433,13 +435,18 @@ func (w *walk) send(token disk.Token, zone rune) (id int, answer Answer, sent bo
 
 // ask asks once, holds the answer against ECS, and says whether that is the end.
 func (w *walk) ask() bool {
-	first := w.first && w.proves
+	sole := w.first // what this call makes is all that there can be
+	first := sole && w.proves
 	w.first = false
 	got := w.call(first)
 	w.tell("process %d is asked, first call %v: %s", w.active, first, got)
 	w.end = got
 	switch got {
 	case made:
+		if w.troubles && w.IntN(3) == 0 {
+			w.discard(sole)
+			return false
+		}
 		return !w.troubles || w.IntN(3) > 0
 	case mismatch:
 		if w.living() < 2 {
@@ -464,6 +471,31 @@ func (w *walk) ask() bool {
 	}
 	return false
 }
+
+// discard has the process delete the disk that it has just answered with, and asks for another one, perhaps elsewhere.
+func (w *walk) discard(sole bool) {
+	fate := w.fate()
+	w.pass(w.upTo(2))
+	if fate == whole || fate == lostReply {
+		w.tell("disk %d is deleted as the caller wishes", w.returned)
+		w.disks[w.returned].gone = true
+	}
+	if w.dies() || fate != whole {
+		return
+	}
+	table := w.tables[w.active]
+	table.Deleted(name, w.now, idOf(w.returned))
+	if w.off == soleDisk {
+		table.Update(name, w.now, func(r *Record) { r.arrived = time.Time{} })
+	}
+	w.forget(table)
+	w.first = sole
+	if w.IntN(2) == 0 {
+		w.moveOn()
+	}
+}
+
+func idOf(made int) disk.ID { return disk.ID(fmt.Sprint("d-", made)) }
 
 // afterwards holds the end against ECS: one disk, or two that are reported.
 func (w *walk) afterwards() error {
@@ -563,6 +595,8 @@ func (w *walk) unsure() outcome {
 func (w *walk) look(table *Table) (outcome, int) {
 	left := w.now
 	ids, failed := w.read()
+	record := table.Of(name, w.now)
+	ids = slices.DeleteFunc(ids, func(id int) bool { return record.IsDeleted(idOf(id)) })
 	switch {
 	case w.dies():
 		return unheard, -1
@@ -621,6 +655,8 @@ func (w *walk) forget(table *Table) {
 // found is the answer when there is a disk. One that is elsewhere goes.
 func (w *walk) found(table *Table, id int) (got outcome, again bool) {
 	if strings.ContainsRune(w.zones, w.disks[id].zone) {
+		table.Update(name, w.now, func(r *Record) { r.Returned(idOf(id)) })
+		w.returned = id
 		return made, false
 	}
 	fate := w.fate()

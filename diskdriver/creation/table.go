@@ -3,6 +3,8 @@ package creation
 import (
 	"sync"
 	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // Table keeps the Records of names. Nothing in it is needed for safety after a
@@ -56,6 +58,16 @@ func (t *Table) Update(name string, now time.Time, change func(*Record)) {
 	r := t.of(name, now)
 	change(&r)
 	t.keep(name, r, now)
+}
+
+// Deleted reports that a disk was deleted that carries a name. A name that isn't known stays so.
+func (t *Table) Deleted(name string, now time.Time, id disk.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r, known := t.records[name]; known {
+		r.Deleted(now, id)
+		t.records[name] = r
+	}
 }
 
 func (t *Table) of(name string, now time.Time) Record {

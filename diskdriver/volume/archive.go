@@ -23,39 +23,39 @@ const (
 // archive sees to it that a disk is kept as a snapshot before it goes, if its
 // tags say so. It returns nil when the disk may be deleted: it wants no archive,
 // there is nothing in it, or all of it is in the archive. A call that is repeated
-// finds the archive of the one before. The state is what the disk was found in,
-// empty if it was not.
-func (del deleter) archive(ctx context.Context, id disk.ID) (disk.State, error) {
+// finds the archive of the one before. It returns the disk as it was found, without
+// a state if it was not.
+func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	d, err := del.ecs.Latest(ctx, id)
 	if err != nil {
-		return "", del.unseen(ctx, id, err)
+		return disk.Disk{}, del.unseen(ctx, id, err)
 	}
 	spec, wanted := d.Archive(del.clusterID)
 	if !wanted {
-		return d.State, nil
+		return d, nil
 	}
 	if err := heldBack(d, errInUse); err != nil {
-		return d.State, err // it may be let go, and written to, before it is deleted
+		return d, err // it may be let go, and written to, before it is deleted
 	}
 	shot, err := del.archived(ctx, spec)
 	switch {
 	case errors.Is(err, disk.ErrBlank):
-		return d.State, nil
+		return d, nil
 	case err != nil:
-		return d.State, fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
+		return d, fmt.Errorf("the disk is deleted when its archive is safe: %w", err)
 	}
 	again, err := del.ecs.Get(ctx, id)
 	if err != nil {
-		return "", del.unseen(ctx, id, err)
+		return disk.Disk{}, del.unseen(ctx, id, err)
 	}
 	if now, _ := again.Archive(del.clusterID); now.Marks[disk.ArchiveStateTag] != spec.Marks[disk.ArchiveStateTag] {
-		return d.State, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
+		return d, &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("the disk was attached while its archive %s was made, and gets another", shot.ID)}
 	}
 	if err := heldBack(again, errInUse); err != nil {
-		return again.State, err
+		return again, err
 	}
 	klog.InfoS("Archived a disk that is deleted now", "disk", id, "snapshot", shot.ID, "name", spec.Name)
-	return again.State, nil
+	return again, nil
 }
 
 var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived")

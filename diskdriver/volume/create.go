@@ -82,6 +82,7 @@ func (c *creator) create(ctx context.Context, req *csi.CreateVolumeRequest) (*cs
 	if err != nil {
 		return nil, err
 	}
+	c.creations.Update(req.GetName(), time.Now(), func(r *creation.Record) { r.Returned(made.ID) })
 	response := c.answer(o, made)
 	response.Volume.ContentSource = req.GetVolumeContentSource()
 	return response, nil
@@ -252,6 +253,8 @@ func (a *attempts) next(ctx context.Context, token disk.Token) (disk.Disk, creat
 // leaves open whether there is one.
 func (c *creator) named(ctx context.Context, name string, proof bool) (disk.Disk, bool, error) {
 	disks, err := c.ecs.Named(ctx, name, proof)
+	record := c.creations.Of(name, time.Now())
+	disks = slices.DeleteFunc(disks, func(d disk.Disk) bool { return record.IsDeleted(d.ID) })
 	switch {
 	case err != nil:
 		return disk.Disk{}, false, executor.Unread(err)

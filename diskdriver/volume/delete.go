@@ -22,19 +22,20 @@ const (
 // spec, DeleteVolume). A disk that is attached is left alone:
 // FailedPrecondition, which names who has it. A disk that ECS is still making
 // is waited for. One whose class wants so is kept as a snapshot, which is safe
-// before the disk goes.
+// before the disk goes. A volume of its name may be made anew at once.
 func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	id := disk.ID(req.GetVolumeId())
-	state, err := c.deleter.archive(ctx, id)
+	was, err := c.deleter.archive(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.deleter.remove(ctx, id, state == disk.Creating); err != nil {
+	if err := c.deleter.remove(ctx, id, was.State == disk.Creating); err != nil {
 		return nil, err
 	}
+	c.creator.creations.Deleted(was.Tags[disk.VolumeNameTag], time.Now(), id)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
