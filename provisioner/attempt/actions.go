@@ -39,11 +39,15 @@ type (
 		First   bool
 	}
 	// DeleteUnowned deletes a volume that was made for the claim, unless a PersistentVolume stands for it: VolumeDeleted.
+	// Discards says that it is what was asked for.
 	DeleteUnowned struct {
-		Request *request.Request
-		Secrets map[string]string
-		ID      string
+		Request  *request.Request
+		Secrets  map[string]string
+		ID       string
+		Discards bool
 	}
+	// CheckSiblings looks whether the other claims of the Pod have volumes: SiblingsChecked.
+	CheckSiblings struct{ Request *request.Request }
 	// SaveVolume writes the PersistentVolume: VolumeSaved.
 	SaveVolume struct {
 		Request *request.Request
@@ -99,7 +103,7 @@ type (
 		Request *request.Request
 		Outcome Outcome
 	}
-	// CountSkipped counts a call that was not made because the driver has just refused an equal one.
+	// CountSkipped counts a call that was not made because the driver has just refused an equal one, or one for a sibling.
 	CountSkipped struct{}
 	// CountReschedule counts a claim that is returned to the scheduler.
 	CountReschedule struct{ Err error }
@@ -127,6 +131,8 @@ type (
 		Reason  string
 		Kept    string // why; empty if it was ended
 	}
+	// WakeSiblings tells the other claims of the Pod that this one has got further: SiblingChanged.
+	WakeSiblings struct{ Claim *v1.PersistentVolumeClaim }
 	// WakeDeletion retries the deletion of a PersistentVolume, which may have waited for the end of the attempt.
 	WakeDeletion struct{ Volume string }
 )

@@ -67,7 +67,9 @@ func (e Answer) apply(r *Record) {
 		return
 	}
 	if e.Err == nil {
-		r.do(NoteServed{Request: asked})
+		if e.Siblings.State != Refused { // there was not enough for the Pod
+			r.do(NoteServed{Request: asked})
+		}
 		r.answered(e)
 		return
 	}
@@ -107,6 +109,7 @@ func (e Answer) apply(r *Record) {
 
 // answered continues with the volume that the driver has returned.
 func (r *Record) answered(e Answer) {
+	r.sole = !r.mayExist
 	r.mayExist, r.doubtful = true, true
 	if err := r.request.Check(e.Response); err != nil {
 		r.cause = err
@@ -118,8 +121,9 @@ func (r *Record) answered(e Answer) {
 		r.fail(failure{err: err, outcome: Background})
 		return
 	}
-	r.volume = e.Response.GetVolume()
-	r.save()
+	r.volume, r.awaitedSince = e.Response.GetVolume(), r.now
+	r.wakeSiblings()
+	r.hold(e.Siblings)
 }
 
 // cleanedUp ends an attempt whose volume did not match the request.

@@ -132,6 +132,8 @@ func (s step) cause() string {
 				says = count.Outcome.String()
 			}
 		}
+	case SiblingsChecked:
+		says = either(e.Siblings.State == NoneAwaited, "none awaited", siblingStates[e.Siblings.State])
 	case NodeChecked:
 		says = either(e.Gone, "gone", "there")
 	case ClaimChecked:
@@ -164,7 +166,7 @@ func (s step) isException() bool {
 		return s.from != Saved && s.from != Deleting
 	case Saved:
 		return !slices.Contains([]string{"Resolved HasVolume", "VolumeChecked not wanting", "VolumeSaved ok"}, s.cause())
-	case Unselecting, Waiting, Doubtful, Unsaved:
+	case Unselecting, Waiting, Doubtful, Held, Unsaved:
 		return false
 	}
 	return failed || s.from == Unselecting && s.to == Resolving

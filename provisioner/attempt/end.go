@@ -26,6 +26,7 @@ func (r *Record) fail(f failure) {
 		return
 	}
 	r.count(f)
+	r.wakeSiblings()
 	if !r.open && (!r.isWanted() || r.pv != "") {
 		r.endIfUnneeded()
 		return
@@ -152,6 +153,7 @@ func (r *Record) reschedule(err error) {
 	}
 	r.do(CountReschedule{Err: err})
 	r.count(failure{err: err})
+	r.wakeSiblings()
 	r.unplaced = nil
 	r.node = ""
 	r.act(Unselecting, RemoveSelectedNode{Claim: r.attempted, Node: node})

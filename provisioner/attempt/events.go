@@ -38,6 +38,9 @@ type Woken struct{}
 // ClassChanged says that the claim's class was made, changed or deleted.
 type ClassChanged struct{}
 
+// SiblingChanged says that another claim of the claim's Pod has got further to its volume, or needs none any more.
+type SiblingChanged struct{}
+
 // Tick says that time has passed.
 type Tick struct{}
 
@@ -57,6 +60,8 @@ type Resolved struct {
 	Secrets map[string]string
 	// Refusal is why the driver is not called now (Ready).
 	Refusal error
+	// HasSiblings says that the claim's Pod has other claims that wait for volumes (Ready).
+	HasSiblings bool
 	// Volume is the PersistentVolume that stands for the claim (HasVolume).
 	Volume string
 	// WaitsFor is the object that must change, in the form that Subscribe takes; nil for none that is known (NotYet).
@@ -84,13 +89,17 @@ const (
 	NoTopology
 	// NoZone: the selected node is in no zone that the class allows.
 	NoZone
+	// SiblingFirst: another claim of the Pod is to have its volume before the driver is called.
+	SiblingFirst
+	// SiblingRefused: another claim of the Pod can't have a volume for the selected node.
+	SiblingRefused
 	// HasVolume: a PersistentVolume stands for the claim.
 	HasVolume
 	// NotNow: the claim is not for this provisioner at present, or has no selected node.
 	NotNow
 )
 
-var verdictNames = [...]string{"Ready", "Invalid", "NotYet", "NodeUnready", "NodeGone", "NoTopology", "NoZone", "HasVolume", "NotNow"}
+var verdictNames = [...]string{"Ready", "Invalid", "NotYet", "NodeUnready", "NodeGone", "NoTopology", "NoZone", "SiblingFirst", "SiblingRefused", "HasVolume", "NotNow"}
 
 // String returns the verdict's name.
 func (v Verdict) String() string { return verdictNames[v] }
@@ -132,7 +141,12 @@ type Answer struct {
 	Sent     time.Time
 	// NotAsked says that the call was not sent.
 	NotAsked bool
+	// Siblings is what the other claims of the Pod mean for a volume that was made.
+	Siblings Siblings
 }
+
+// SiblingsChecked is the result of CheckSiblings.
+type SiblingsChecked struct{ Siblings Siblings }
 
 // VolumeSaved is the result of SaveVolume.
 type VolumeSaved struct {

@@ -140,7 +140,7 @@ func (w *world) start() {
 	w.watch, w.pending, w.todo, w.queued, w.working, w.wakeAt = nil, nil, nil, false, false, time.Time{}
 	w.inCache, w.pvCache = w.claim, map[string]*v1.PersistentVolume{}
 	w.since = w.now
-	w.table = NewTable(Limits{RetryStart: time.Second, RetryMax: 5 * time.Minute, NodeGrace: time.Minute}, func(types.UID) { w.queued = true })
+	w.table = NewTable(Limits{RetryStart: time.Second, RetryMax: 5 * time.Minute, NodeGrace: time.Minute, SiblingWait: 3 * time.Minute}, func(types.UID) { w.queued = true })
 	w.table.Lead(w.now)
 	for name, pv := range w.pvs {
 		w.pvCache[name] = pv
@@ -260,7 +260,12 @@ func (w *world) happen() {
 	case n < 84:
 		w.table.NodeChanged("node-1")
 	case n < 85:
-		w.table.DriverBack()
+		if w.random.IntN(2) == 0 {
+			w.table.DriverBack()
+		} else {
+			w.note("SiblingChanged")
+			w.table.Post(modelClaim, SiblingChanged{})
+		}
 	case n < 86:
 		w.note("EndRequested")
 		w.table.Post(modelClaim, EndRequested{"no proof"})
@@ -408,7 +413,7 @@ func (w *world) do(actions []Action) {
 
 func hasResult(a Action) bool {
 	switch a.(type) {
-	case Resolve, CheckVolume, CheckNode, Protect, WriteJournal, ReadSecrets, CallDriver, DeleteUnowned, SaveVolume, CheckClaim, RemoveSelectedNode:
+	case Resolve, CheckVolume, CheckNode, Protect, WriteJournal, ReadSecrets, CallDriver, DeleteUnowned, CheckSiblings, SaveVolume, CheckClaim, RemoveSelectedNode:
 		return true
 	}
 	return false
@@ -554,6 +559,8 @@ func (w *world) result(action Action) Event {
 		return SecretsRead{Err: w.err(.2)}
 	case CallDriver:
 		return w.create(a)
+	case CheckSiblings:
+		return SiblingsChecked{w.siblings()}
 	case SaveVolume:
 		return w.save(a)
 	case DeleteUnowned:
@@ -580,14 +587,25 @@ func (w *world) resolve(a Resolve) Event {
 		return Resolved{Verdict: NotNow}
 	}
 	if w.chance(.3) {
-		verdict := []Verdict{Invalid, NotYet, NodeUnready, NodeGone, NoTopology, NoZone}[w.random.IntN(6)]
+		verdict := []Verdict{Invalid, NotYet, NodeUnready, NodeGone, NoTopology, NoZone, SiblingFirst, SiblingRefused}[w.random.IntN(8)]
 		return Resolved{Verdict: verdict, Err: errChance, Transient: w.random.IntN(2) == 0}
 	}
 	r := w.requestOf(a.Claim)
 	if w.chance(.1) {
 		return Resolved{Verdict: Ready, Request: r, Refusal: errChance}
 	}
-	return Resolved{Verdict: Ready, Request: r}
+	return Resolved{Verdict: Ready, Request: r, HasSiblings: w.random.IntN(2) == 0}
+}
+
+// siblings is what other claims of the Pod may have come to.
+func (w *world) siblings() Siblings {
+	switch {
+	case w.chance(.2):
+		return Siblings{State: Awaited, Err: errChance}
+	case w.chance(.15):
+		return Siblings{State: Refused, Err: errChance}
+	}
+	return Siblings{}
 }
 
 func (w *world) checkVolume(a CheckVolume) Event {
@@ -648,7 +666,7 @@ func (w *world) create(a CallDriver) Event {
 	if w.chance(.03) {
 		volume.VolumeId = ""
 	}
-	return Answer{Response: &csi.CreateVolumeResponse{Volume: volume}, Sent: w.now}
+	return Answer{Response: &csi.CreateVolumeResponse{Volume: volume}, Sent: w.now, Siblings: w.siblings()}
 }
 
 // make makes the disk of a name, or finds it.
@@ -695,6 +713,9 @@ func (w *world) save(a SaveVolume) Event {
 func (w *world) delete(a DeleteUnowned) Event {
 	if w.pvs[a.ID] != nil {
 		return VolumeDeleted{ID: a.ID, Owner: a.ID}
+	}
+	if w.journal == nil {
+		w.fail("disk %s is deleted, and the journal doesn't have its request", a.ID)
 	}
 	if w.chance(.2) {
 		if w.random.IntN(2) == 0 {

@@ -27,6 +27,16 @@ func (ClaimGone) apply(r *Record) {
 
 func (Woken) apply(r *Record) { r.wake() }
 
+// Only a Record that waits for other claims of its Pod retries: attempts that fail must not wake each other.
+func (SiblingChanged) apply(r *Record) {
+	switch {
+	case r.phase.inAction():
+		r.siblingChanged = true
+	case r.phase == Held, r.phase == Waiting && r.awaitsSibling:
+		r.retry()
+	}
+}
+
 func (ClassChanged) apply(r *Record) {
 	if r.phase == Unselected {
 		r.changed()
@@ -82,5 +92,6 @@ func (e Recovered) apply(r *Record) {
 	}
 	r.claim, r.attempted, r.request = e.Request.Claim, e.Request.Claim, e.Request
 	r.open, r.mayExist, r.doubtful, r.recovered, r.prefetched = true, true, true, true, false
+	r.hasSiblings = true
 	r.repeat()
 }

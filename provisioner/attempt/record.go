@@ -38,6 +38,8 @@ const (
 	Unselected
 	// Doubtful says that a volume may exist: the same request is repeated until an answer is final.
 	Doubtful
+	// Held says that the volume exists, and that its PersistentVolume is not saved before the other claims of the Pod have volumes.
+	Held
 	// Unsaved says that the volume exists, and that its PersistentVolume could not be saved yet.
 	Unsaved
 	// Saved says that a PersistentVolume stands for the claim, which is not bound to it yet.
@@ -56,6 +58,8 @@ const (
 	ReadingSecrets
 	Calling
 	CleaningUp
+	CheckingSiblings
+	Discarding
 	Saving
 	CheckingClaim
 	Deleting
@@ -63,8 +67,8 @@ const (
 )
 
 var phaseNames = [...]string{
-	"New", "Prefetched", "Waiting", "Unselected", "Doubtful", "Unsaved", "Saved", "Ended",
-	"Resolving", "CheckingNode", "CheckingVolume", "Protecting", "Journaling", "ReadingSecrets", "Calling", "CleaningUp", "Saving", "CheckingClaim",
+	"New", "Prefetched", "Waiting", "Unselected", "Doubtful", "Held", "Unsaved", "Saved", "Ended",
+	"Resolving", "CheckingNode", "CheckingVolume", "Protecting", "Journaling", "ReadingSecrets", "Calling", "CleaningUp", "CheckingSiblings", "Discarding", "Saving", "CheckingClaim",
 	"Deleting", "Unselecting",
 }
 
@@ -101,8 +105,15 @@ type Record struct {
 
 	prefetched bool // the journal may have a request from before the claim's first attempt
 	mayExist   bool // a call may have made a volume of the claim's name, or there has been one
+	sole       bool // but for the volume that was made none can exist
 	doubtful   bool // an earlier call of this request may have made the volume
 	recovered  bool // the request is from the journal of an earlier process
+
+	hasSiblings    bool      // the claim's Pod may have other claims that wait for volumes
+	siblingChanged bool      // one of them has got further while an action was under way
+	awaitsSibling  bool      // no attempt is made before one of them has its volume
+	awaitedSince   time.Time // since when, or since when the volume is held; zero: neither
+	discards       int       // volumes that were deleted in a row because one of them could not have one
 
 	endReason string // why an operator wants the open request ended; empty if none does
 
@@ -126,6 +137,8 @@ type Limits struct {
 	RetryStart, RetryMax time.Duration
 	// NodeGrace is how long a selected node may be without the driver.
 	NodeGrace time.Duration
+	// SiblingWait is how long a claim waits for the other claims of its Pod.
+	SiblingWait time.Duration
 	// RescheduleCodes are gRPC codes that send a claim to another node, besides ResourceExhausted.
 	RescheduleCodes []codes.Code
 	// LeadingSince returns when this process began to lead; zero: it doesn't lead.
@@ -203,6 +216,8 @@ func (r *Record) isWanted() bool {
 // changed decides what a change of the claim means.
 func (r *Record) changed() {
 	switch {
+	case r.phase == Held:
+		r.retry() // it may not be wanted any more
 	case r.open, r.phase == Ended:
 		// the request stays what it is
 	case r.phase.inAction():
@@ -226,7 +241,7 @@ func (r *Record) wake() {
 	switch {
 	case r.phase.inAction():
 		r.dirty = true
-	case r.phase == Waiting, r.phase == Doubtful, r.phase == Unsaved:
+	case r.phase == Waiting, r.phase == Doubtful, r.phase == Held, r.phase == Unsaved:
 		r.retry()
 	}
 }
@@ -237,6 +252,8 @@ func (r *Record) retry() {
 	switch r.phase {
 	case Doubtful:
 		r.repeat()
+	case Held:
+		r.checkSiblings()
 	case Unsaved:
 		r.save()
 	case Saved:
@@ -253,7 +270,7 @@ func (r *Record) tick() {
 		return
 	}
 	switch r.phase {
-	case Waiting, Doubtful, Unsaved, Saved:
+	case Waiting, Doubtful, Held, Unsaved, Saved:
 	default:
 		return
 	}

@@ -14,7 +14,7 @@ type Unplaced struct{ Node string } // empty: a change of any node may help
 
 // begin begins an attempt.
 func (r *Record) begin() {
-	r.dirty = false
+	r.dirty, r.siblingChanged, r.awaitsSibling = false, false, false
 	r.attempted, r.began = r.claim, r.now
 	if r.formerPV != "" {
 		r.act(CheckingVolume, CheckVolume{Claim: r.claim, Name: r.formerPV})
@@ -57,9 +57,12 @@ func (e Resolved) apply(r *Record) {
 	if e.Verdict != NodeGone && e.Verdict != NodeUnready {
 		r.node = ""
 	}
+	if e.Verdict != SiblingFirst {
+		r.awaitedSince = time.Time{}
+	}
 	switch e.Verdict {
 	case Ready:
-		r.request, r.secrets = e.Request, e.Secrets
+		r.request, r.secrets, r.hasSiblings = e.Request, e.Secrets, e.HasSiblings
 		r.ask(e.Refusal)
 	case HasVolume:
 		r.hasVolume(e.Volume)
@@ -79,6 +82,13 @@ func (e Resolved) apply(r *Record) {
 		}
 		r.reschedule(e.Err)
 	case NoZone:
+		r.reschedule(e.Err)
+	case SiblingFirst:
+		r.hasSiblings = true
+		r.awaitSibling(e.Err)
+	case SiblingRefused:
+		r.hasSiblings = true
+		r.do(CountSkipped{})
 		r.reschedule(e.Err)
 	case Invalid:
 		r.fail(failure{err: e.Err, permanent: true})

@@ -38,8 +38,12 @@ func (e ClaimChecked) apply(r *Record) {
 }
 
 func (e VolumeDeleted) apply(r *Record) {
-	if r.phase == CleaningUp {
+	switch r.phase {
+	case CleaningUp:
 		r.cleanedUp(e)
+		return
+	case Discarding:
+		r.discarded(e)
 		return
 	}
 	err := r.cause
@@ -65,7 +69,7 @@ func (r *Record) finish(pv *v1.PersistentVolume) {
 	if pv.DeletionTimestamp != nil || pv.Status.Phase == v1.VolumeReleased {
 		r.do(WakeDeletion{Volume: pv.Name})
 	}
-	r.failures = 0
+	r.failures, r.discards = 0, 0
 	r.hasVolume(pv.Name)
 }
 

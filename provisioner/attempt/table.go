@@ -185,6 +185,17 @@ func (t *Table) Phase(claim types.UID) Phase {
 	return New
 }
 
+// Standing returns how far the claim has come to a volume, and whether one of its was deleted
+// because another claim of its Pod could not have one.
+func (t *Table) Standing(claim types.UID) (progress Progress, discarded bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, ok := t.records[claim]; ok {
+		return at.record.progress(), at.record.discards > 0
+	}
+	return NoAttempt, false
+}
+
 // IsSettled says whether no volume is under way for the claim, and no action either.
 func (t *Table) IsSettled(claim types.UID) bool {
 	t.mu.Lock()

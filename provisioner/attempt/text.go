@@ -57,11 +57,12 @@ func (e VolumeSeen) String() string   { return words("VolumeSeen", e.Volume.Name
 func (e VolumeGone) String() string   { return words("VolumeGone", e.Name) }
 func (Woken) String() string          { return "Woken" }
 func (ClassChanged) String() string   { return "ClassChanged" }
+func (SiblingChanged) String() string { return "SiblingChanged" }
 func (Tick) String() string           { return "Tick" }
 func (e EndRequested) String() string { return "EndRequested" }
 func (e Recovered) String() string    { return words("Recovered", named(e.Request)) }
 func (e Resolved) String() string {
-	return words("Resolved", e.Verdict.String(), e.Volume, quoted(errors.Join(e.Err, e.Refusal)), waits(e.WaitsFor), when("transient", e.Transient))
+	return words("Resolved", e.Verdict.String(), e.Volume, quoted(errors.Join(e.Err, e.Refusal)), waits(e.WaitsFor), when("transient", e.Transient), when("siblings", e.HasSiblings))
 }
 func (e VolumeChecked) String() string {
 	return words("VolumeChecked", when("wanting", e.Wanting), quoted(e.Err))
@@ -73,8 +74,9 @@ func (e Written) String() string {
 }
 func (e SecretsRead) String() string { return words("SecretsRead", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Answer) String() string {
-	return words("Answer", e.Response.GetVolume().GetVolumeId(), quoted(e.Err), when("not-asked", e.NotAsked))
+	return words("Answer", e.Response.GetVolume().GetVolumeId(), e.Siblings.String(), quoted(e.Err), when("not-asked", e.NotAsked))
 }
+func (e SiblingsChecked) String() string { return words("SiblingsChecked", e.Siblings.String()) }
 func (e VolumeSaved) String() string {
 	if e.Err == nil {
 		return words("VolumeSaved", e.Volume.Name)
@@ -97,6 +99,7 @@ func (a CallDriver) String() string {
 	return words("CallDriver", named(a.Request), when("first", a.First), when("with-secrets", len(a.Secrets) > 0))
 }
 func (a DeleteUnowned) String() string { return words("DeleteUnowned", a.ID) }
+func (CheckSiblings) String() string   { return "CheckSiblings" }
 func (a SaveVolume) String() string    { return words("SaveVolume", a.Volume.GetVolumeId()) }
 func (CheckClaim) String() string      { return "CheckClaim" }
 func (a RemoveSelectedNode) String() string {
@@ -127,6 +130,7 @@ func (a Report) String() string          { return words("Report", a.Volume) }
 func (a ReportEnd) String() string {
 	return words("ReportEnd", when(fmt.Sprintf("kept=%q", a.Kept), a.Kept != ""))
 }
+func (WakeSiblings) String() string   { return "WakeSiblings" }
 func (a WakeDeletion) String() string { return words("WakeDeletion", a.Volume) }
 
 // Name returns the first word of an event or action: its kind.

@@ -43,10 +43,11 @@ import (
 //
 //	ClaimChanged [deleting] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
 //	VolumeSeen PV [foreign] [deleting] [finalizer], VolumeGone PV
-//	Resolved VERDICT [PV] [err="..."] [waits-for=OBJECT] [transient] an error with Ready is why the driver need not be asked
+//	Resolved VERDICT [PV] [err="..."] [waits-for=OBJECT] [transient] [siblings] an error with Ready is why the driver need not be asked
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
 //	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [transient]
-//	Answer ID [size=BYTES]                                         20 are asked for
+//	Answer ID [size=BYTES] [sibling=STATE]                         20 are asked for; awaited or refused
+//	SiblingsChecked [sibling=STATE]
 //	Answer [code=CODE] [err="..."] [not-asked]                     neither: a volume without an ID
 //	VolumeSaved PV [deleting] [finalizer], VolumeSaved err="..." [never]
 //	VolumeDeleted ID [err="..."] [owner=PV]
@@ -190,7 +191,7 @@ func newScenario(a *arguments) (*scenario, error) {
 	if a.has("not-leading") {
 		leading = time.Time{}
 	}
-	limits := &Limits{RetryStart: time.Second, RetryMax: 5 * time.Minute, NodeGrace: time.Minute, LeadingSince: func() time.Time { return leading }}
+	limits := &Limits{RetryStart: time.Second, RetryMax: 5 * time.Minute, NodeGrace: time.Minute, SiblingWait: 3 * time.Minute, LeadingSince: func() time.Time { return leading }}
 	for _, name := range strings.FieldsFunc(a.value("codes"), func(r rune) bool { return r == ',' }) {
 		code, err := codeNamed(name)
 		if err != nil {
@@ -292,14 +293,14 @@ func (s step) check() error {
 var resultPhases = map[string][]Phase{
 	"Resolved": {Resolving}, "VolumeChecked": {CheckingVolume}, "NodeChecked": {CheckingNode}, "Protected": {Protecting}, "Written": {Journaling},
 	"SecretsRead": {ReadingSecrets}, "Answer": {Calling}, "VolumeSaved": {Saving}, "ClaimChecked": {CheckingClaim},
-	"VolumeDeleted": {CleaningUp, Deleting}, "NodeRemoved": {Unselecting},
+	"VolumeDeleted": {CleaningUp, Discarding, Deleting}, "NodeRemoved": {Unselecting}, "SiblingsChecked": {CheckingSiblings},
 }
 
 // actionPhases are the phases of the actions that have a result, by their names.
 var actionPhases = map[string][]Phase{
 	"Resolve": {Resolving}, "CheckVolume": {CheckingVolume}, "CheckNode": {CheckingNode}, "Protect": {Protecting}, "WriteJournal": {Journaling},
 	"ReadSecrets": {ReadingSecrets}, "CallDriver": {Calling}, "SaveVolume": {Saving}, "CheckClaim": {CheckingClaim},
-	"DeleteUnowned": {CleaningUp, Deleting}, "RemoveSelectedNode": {Unselecting},
+	"DeleteUnowned": {CleaningUp, Discarding, Deleting}, "RemoveSelectedNode": {Unselecting}, "CheckSiblings": {CheckingSiblings},
 }
 
 // print writes what a step has led to.
@@ -334,6 +335,10 @@ func (s *scenario) event(name string, a *arguments) (Event, error) {
 		return VolumeGone{a.word()}, nil
 	case "Woken":
 		return Woken{}, nil
+	case "SiblingChanged":
+		return SiblingChanged{}, nil
+	case "SiblingsChecked":
+		return SiblingsChecked{a.siblings()}, nil
 	case "ClassChanged":
 		return ClassChanged{}, nil
 	case "EndRequested":
@@ -377,7 +382,7 @@ func (s *scenario) resolved(a *arguments) (Event, error) {
 	if verdict < 0 {
 		return nil, fmt.Errorf("unknown verdict %q", name)
 	}
-	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient")}
+	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient"), HasSiblings: a.has("siblings")}
 	switch verdict {
 	case Ready:
 		e.Request, e.Secrets, e.Refusal, e.Err = s.request(), s.secretValues(), e.Err, nil
@@ -388,7 +393,7 @@ func (s *scenario) resolved(a *arguments) (Event, error) {
 }
 
 func (s *scenario) answer(a *arguments) (Event, error) {
-	e := Answer{Err: a.err(), NotAsked: a.has("not-asked"), Sent: s.now}
+	e := Answer{Err: a.err(), NotAsked: a.has("not-asked"), Sent: s.now, Siblings: a.siblings()}
 	if name := a.value("code"); name != "" {
 		code, err := codeNamed(name)
 		if err != nil {
@@ -509,6 +514,15 @@ func (a *arguments) err() error {
 		}
 	}
 	return nil
+}
+
+// siblings takes what the siblings mean.
+func (a *arguments) siblings() Siblings {
+	state := SiblingState(max(0, slices.Index(siblingStates[:], a.value("sibling"))))
+	if state == NoneAwaited {
+		return Siblings{}
+	}
+	return Siblings{State: state, Err: fmt.Errorf("claim logs is %s", siblingStates[state])}
 }
 
 // object takes the object that is waited for.
