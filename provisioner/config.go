@@ -38,6 +38,7 @@ type Config struct {
 	DriverModifies       bool                   // the driver's MODIFY_VOLUME
 	Namespace            string                 // where this provisioner keeps objects of its own
 
+	PodClaims             bool          // the claims of a Pod are provisioned together: its Pods without a node are watched
 	AttributesClasses     bool          // claims may name a VolumeAttributesClass
 	CrossNamespace        bool          // claims may name sources of other namespaces, with a ReferenceGrant
 	PreventModeConversion bool          // a restore keeps its snapshot's volume mode unless the snapshot allows another

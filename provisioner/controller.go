@@ -33,6 +33,7 @@ import (
 type Controller struct {
 	p        *Provisioner
 	caches   *watch.Caches
+	pods     *watch.Pods // nil without Config.PodClaims
 	handlers *handlers
 	exec     *executor
 	starter  *lib6.Controller
@@ -107,6 +108,13 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	exec.recheckDeletion = c.deletion.Recheck
 	c.handlers = &handlers{p: p, deletion: c.deletion, index: index}
+	if config.PodClaims {
+		if c.pods, err = watch.NewPods(clients.Main, c.handlers.podGone); err != nil {
+			return nil, err
+		}
+		p.siblings = &siblings{p: p, pods: c.pods}
+		p.resolver.siblings = p.siblings
+	}
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {
 			return nil, err
@@ -153,6 +161,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	full, done := make(chan struct{}), make(chan struct{})
 	go func() { c.reportUntil(full); close(done) }()
 	err := c.caches.Fill(ctx)
+	if err == nil {
+		c.pods.Fill(ctx)
+	}
 	close(full)
 	<-done
 	if err == nil {

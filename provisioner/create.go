@@ -28,6 +28,9 @@ func (p *Provisioner) createVolume(ctx context.Context, a attempt.CallDriver) at
 	answer := attempt.Answer{Sent: p.now()}
 	answer.Response, answer.Err = p.driver.CreateVolume(ctx, a.Request.WithSecrets(a.Secrets))
 	answer.NotAsked = csiconn.IsNotAsked(answer.Err)
+	if answer.Err == nil {
+		answer.Siblings = p.siblings.judge(a.Request)
+	}
 	return answer
 }
 
@@ -49,6 +52,10 @@ func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned
 		return attempt.VolumeDeleted{ID: a.ID, Err: err}
 	}
 	klog.InfoS("A volume without a PersistentVolume was deleted", "volume", a.ID)
-	p.metrics.leaks.WithLabelValues(resultDeleted).Inc()
+	if a.Discards {
+		p.metrics.discards.Inc()
+	} else {
+		p.metrics.leaks.WithLabelValues(resultDeleted).Inc()
+	}
 	return attempt.VolumeDeleted{ID: a.ID}
 }

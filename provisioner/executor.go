@@ -49,7 +49,7 @@ func newExecutor(p *Provisioner) *executor {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
 	}
 	e.table = attempt.NewTable(attempt.Limits{
-		RetryStart: p.config.RetryStart, RetryMax: p.config.RetryMax, NodeGrace: p.config.NodeGrace, RescheduleCodes: p.config.RescheduleCodes,
+		RetryStart: p.config.RetryStart, RetryMax: p.config.RetryMax, NodeGrace: p.config.NodeGrace, SiblingWait: siblingWait, RescheduleCodes: p.config.RescheduleCodes,
 	}, e.enqueue)
 	return e
 }
@@ -155,6 +155,8 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 		return attempt.SecretsRead{Secrets: secrets, Err: err, WaitsFor: waitsFor(err)}
 	case attempt.CallDriver:
 		return p.createVolume(ctx, a)
+	case attempt.CheckSiblings:
+		return attempt.SiblingsChecked{Siblings: p.siblings.judge(a.Request)}
 	case attempt.SaveVolume:
 		return p.saveVolume(ctx, a)
 	case attempt.DeleteUnowned:
@@ -184,6 +186,8 @@ func failed(action attempt.Action, err error) attempt.Event {
 		return attempt.SecretsRead{Err: err}
 	case attempt.CallDriver:
 		return attempt.Answer{Err: err}
+	case attempt.CheckSiblings:
+		return attempt.SiblingsChecked{}
 	case attempt.SaveVolume:
 		return attempt.VolumeSaved{Err: err}
 	case attempt.DeleteUnowned:
@@ -232,6 +236,8 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 		}
 	case attempt.ReportEnd:
 		e.reportEnd(claim, a)
+	case attempt.WakeSiblings:
+		p.siblings.wake(a.Claim)
 	case attempt.WakeDeletion:
 		e.recheckDeletion(a.Volume)
 	default:

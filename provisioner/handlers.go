@@ -56,6 +56,16 @@ func (h *handlers) claimChanged(claim *v1.PersistentVolumeClaim) {
 		h.p.protection.ClaimChanged(claim)
 		h.p.notifyMigration(claim)
 		h.postClaim(claim)
+		if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+			h.p.siblings.wake(claim)
+		}
+	}
+}
+
+// podGone wakes the claims of a Pod that waits for none of them any more.
+func (h *handlers) podGone(pod *watch.Pod) {
+	if h.leading.Load() {
+		h.p.siblings.wakeClaims(pod, "")
 	}
 }
 
@@ -69,6 +79,9 @@ func (h *handlers) postClaim(claim *v1.PersistentVolumeClaim) {
 
 func (h *handlers) claimGone(claim *v1.PersistentVolumeClaim) {
 	h.p.attempts.Post(claim.UID, attempt.ClaimGone{})
+	if h.leading.Load() {
+		h.p.siblings.wake(claim)
+	}
 }
 
 func (h *handlers) volumeChanged(pv *v1.PersistentVolume) {

@@ -24,6 +24,7 @@ type metrics struct {
 	outcomes     *prometheus.CounterVec
 	reschedules  *prometheus.CounterVec
 	leaks        *prometheus.CounterVec
+	discards     prometheus.Counter
 	saveFailures prometheus.Counter
 	skipped      prometheus.Counter
 	duplicates   prometheus.Counter
@@ -50,6 +51,10 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 			Name: "topodisk_provisioner_leaks_prevented_total",
 			Help: "Volumes that would have been leaked, by result: saved with a PersistentVolume, or deleted.",
 		}, []string{"result"}),
+		discards: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "topodisk_provisioner_volumes_discarded_total",
+			Help: "Volumes deleted before they were saved, because another claim of the Pod could not have one for the same node.",
+		}),
 		saveFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_volume_save_failures_total",
 			Help: "Failed attempts to save the PersistentVolume of a volume.",
@@ -88,7 +93,7 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 	registry.MustRegister(
 		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal, m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
 		m.upstream.PersistentVolumeDeleteTotal, m.upstream.PersistentVolumeDeleteFailedTotal, m.upstream.PersistentVolumeDeleteDurationSeconds)
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures, m.auditFindings,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.discards, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures, m.auditFindings,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",

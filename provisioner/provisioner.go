@@ -57,6 +57,7 @@ type Provisioner struct {
 	store      store
 	attempts   *attempt.Table
 	resolver   *resolver
+	siblings   *siblings
 	objects    *watch.Objects
 	protection *source.Protection
 	deleter    *deletion.Deleter

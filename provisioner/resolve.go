@@ -32,6 +32,7 @@ type resolver struct {
 	volumes    cache.Indexer // PersistentVolumes, trimmed
 	namespaces cache.Store   // Namespaces, trimmed; nil without Config.NamespaceLabelTags
 	events     record.EventRecorder
+	siblings   *siblings
 }
 
 // resolve returns the request for the claim, or why there is none.
@@ -65,6 +66,10 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if in.NamespaceLabels, err = r.namespaceLabels(ctx, claim.Namespace); err != nil {
 		return notYet(err)
 	}
+	order := r.siblings.order(claim)
+	if order.any {
+		plan.RequireNode()
+	}
 	if in.Requirement, err = r.requirement(plan); err != nil {
 		return attempt.Resolved{Verdict: verdictOf(err), Err: err}
 	}
@@ -76,11 +81,17 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 		return notYet(err)
 	}
 	resolved := plan.Request(in)
+	switch {
+	case order.refused != nil:
+		return attempt.Resolved{Verdict: attempt.SiblingRefused, Err: order.refused}
+	case order.first != nil:
+		return attempt.Resolved{Verdict: attempt.SiblingFirst, Err: order.first}
+	}
 	secrets, err := watch.ReadSecret(ctx, r.client, resolved.Secrets.Provisioner)
 	if err != nil {
 		return notYet(err)
 	}
-	return attempt.Resolved{Verdict: attempt.Ready, Request: resolved, Secrets: secrets, Refusal: r.refusals.Ask(stockWant(resolved))}
+	return attempt.Resolved{Verdict: attempt.Ready, Request: resolved, Secrets: secrets, Refusal: r.refusals.Ask(stockWant(resolved)), HasSiblings: order.any}
 }
 
 func notYet(err error) attempt.Resolved {
@@ -163,6 +174,9 @@ func (r *resolver) prefetch(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if err != nil {
 		return nil
 	}
+	if len(r.siblings.of(claim)) > 0 {
+		plan.RequireNode()
+	}
 	var in request.Inputs
 	in.NamespaceLabels, err = r.namespaceLabels(ctx, claim.Namespace) // from the cache
 	if err == nil {
@@ -172,7 +186,7 @@ func (r *resolver) prefetch(ctx context.Context, claim *v1.PersistentVolumeClaim
 		return nil
 	}
 	planned := plan.Request(in)
-	if r.refusals.Refuses(stockWant(planned)) {
+	if r.refusals.Refuses(stockWant(planned)) != nil {
 		return nil
 	}
 	record, err := planned.Encode()

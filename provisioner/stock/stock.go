@@ -159,16 +159,30 @@ func (r *Refusals) keysOf(w Want) []key {
 	return []key{keyOf(w), claimKeyOf(w)}
 }
 
-// Refuses says whether Ask would return an error, without side effects.
-func (r *Refusals) Refuses(w Want) bool {
+// Refuses returns the error that Ask would return, without side effects.
+func (r *Refusals) Refuses(w Want) error {
+	if last, known := r.last(w); known && last.until.After(r.now()) {
+		return &RefusedBefore{class: w.Class.Name, until: last.until}
+	}
+	return nil
+}
+
+// IsScarce says whether the driver's last answer to an equal or smaller request was a refusal, be it over.
+func (r *Refusals) IsScarce(w Want) bool {
+	last, known := r.last(w)
+	return known && r.now().Sub(last.until) <= forgottenAfter
+}
+
+// last returns the refusal of the request that holds the longest.
+func (r *Refusals) last(w Want) (last refusal, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range r.keysOf(w) {
-		if last, ok := r.refusals[at.group()][at]; ok && w.Bytes >= last.bytes && last.until.After(r.now()) {
-			return true
+		if one, ok := r.refusals[at.group()][at]; ok && w.Bytes >= one.bytes && (!known || one.until.After(last.until)) {
+			last, known = one, true
 		}
 	}
-	return false
+	return last, known
 }
 
 func (r *Refusals) askKey(at key, w Want) error {

@@ -120,3 +120,34 @@ func TestOnChange(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 }
+
+func TestScarcity(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "essd"}}
+	want := func(bytes int64) Want { return Want{Class: class, Bytes: bytes} }
+	is := func(when string, refused, scarce bool) {
+		t.Helper()
+		if got := r.Refuses(want(20)) != nil; got != refused {
+			t.Errorf("%s: refused %v", when, got)
+		}
+		if got := r.IsScarce(want(20)); got != scarce {
+			t.Errorf("%s: scarce %v", when, got)
+		}
+	}
+	is("at first", false, false)
+	r.Refused(want(30), now)
+	is("a larger one is refused", false, false)
+	r.Refused(want(20), now)
+	is("it is refused", true, true)
+	now = now.Add(2 * FirstPause)
+	is("the refusal is over", false, true)
+	now = now.Add(forgottenAfter)
+	is("for minutes", false, true)
+	now = now.Add(time.Second)
+	is("for longer", false, false)
+	r.Refused(want(20), now)
+	now = now.Add(FirstPause)
+	r.Served(want(20))
+	is("the driver has some again", false, false)
+}

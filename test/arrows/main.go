@@ -170,19 +170,19 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner/watch", module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
 	"provisioner/watch": {
-		allowed:   []string{module + "/provisioner/request", clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
+		allowed:   []string{module + "/internal/podclaims", module + "/provisioner/request", clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
 	"provisioner/source": {
 		allowed: []string{module + "/provisioner/request", module + "/provisioner/watch", csiSpec, klog, clientGo,
 			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
-		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal"},
+		unreached: []string{module + "/provisioner/journal", module + "/provisioner/stock", module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
 	"provisioner/deletion": {
 		allowed: []string{module + "/provisioner/internal/liveness", module + "/provisioner/request", module + "/provisioner/watch",
 			csiSpec, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/lru"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/source", module + "/provisioner/stock",
-			module + "/provisioner/csiconn", module + "/internal"},
+			module + "/provisioner/csiconn", module + "/internal/leader"},
 	},
 	"provisioner/internal/liveness":        {},
 	"provisioner/internal/provisionertest": {allowed: []string{clientGo, csiSpec, grpc, protobuf, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"}},

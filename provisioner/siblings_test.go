@@ -1,0 +1,274 @@
+package provisioner
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
+)
+
+var errSoldOut = errors.New("the zone has sold out")
+
+// siblingOf returns what is known of a claim of Pod web-0.
+func siblingOf(name string, progress attempt.Progress, changes ...func(*sibling)) sibling {
+	s := sibling{claim: testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = name, types.UID(name) }), pod: "web-0", progress: progress}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func refusedNow(s *sibling)   { s.refusal, s.scarce = errSoldOut, true }
+func scarce(s *sibling)    { s.scarce = true }
+func discarded(s *sibling) { s.discarded = true }
+
+func TestWhatSiblingsMeanForAVolume(t *testing.T) {
+	for name, test := range map[string]struct {
+		siblings []sibling
+		want     attempt.SiblingState
+	}{
+		"none":                               {nil, attempt.NoneAwaited},
+		"it has its volume":                  {[]sibling{siblingOf("b", attempt.VolumeMade)}, attempt.NoneAwaited},
+		"it has, and others are refused now": {[]sibling{siblingOf("b", attempt.VolumeMade, refusedNow)}, attempt.NoneAwaited},
+		"the scheduler has not come to it":   {[]sibling{siblingOf("b", attempt.NoAttempt)}, attempt.Awaited},
+		"its volume is being made":           {[]sibling{siblingOf("b", attempt.InAttempt)}, attempt.Awaited},
+		"it was refused, and is asked again": {[]sibling{siblingOf("b", attempt.InAttempt, scarce)}, attempt.Awaited},
+		"it is refused":                      {[]sibling{siblingOf("b", attempt.NoAttempt, refusedNow)}, attempt.Refused},
+		"it fails":                           {[]sibling{siblingOf("b", attempt.Failed)}, attempt.NoneAwaited},
+		"one is refused, one is being made":  {[]sibling{siblingOf("b", attempt.NoAttempt, refusedNow), siblingOf("c", attempt.InAttempt)}, attempt.Refused},
+		"one is being made, one is refused":  {[]sibling{siblingOf("b", attempt.InAttempt), siblingOf("c", attempt.NoAttempt, refusedNow)}, attempt.Refused},
+		"one is made, one is being made":     {[]sibling{siblingOf("b", attempt.VolumeMade), siblingOf("c", attempt.InAttempt)}, attempt.Awaited},
+		"one fails, one is being made":       {[]sibling{siblingOf("b", attempt.Failed), siblingOf("c", attempt.InAttempt)}, attempt.Awaited},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judgeOf(testClaim(), test.siblings)
+			if got.State != test.want || (got.Err == nil) != (test.want == attempt.NoneAwaited) {
+				t.Errorf("got %d, %v", got.State, got.Err)
+			}
+			if got.State == attempt.Refused && (!errors.Is(got.Err, errSoldOut) || !strings.Contains(got.Err.Error(), "of Pod web-0 can't have a volume for node node-1")) {
+				t.Errorf("the error is %v", got.Err)
+			}
+		})
+	}
+}
+
+func TestWhichClaimOfAPodIsAskedForFirst(t *testing.T) {
+	const together, first, second, back = "together", "first", "second", "back to the scheduler"
+	for name, test := range map[string]struct {
+		own   sibling // its name is m
+		other sibling
+		want  string
+	}{
+		"nothing is known":              {siblingOf("m", attempt.InAttempt), siblingOf("b", attempt.NoAttempt), together},
+		"the other one has its volume":  {siblingOf("m", attempt.InAttempt, scarce), siblingOf("b", attempt.VolumeMade, scarce), together},
+		"the other one is refused":      {siblingOf("m", attempt.InAttempt), siblingOf("b", attempt.NoAttempt, refusedNow), back},
+		"it was":                        {siblingOf("m", attempt.InAttempt), siblingOf("b", attempt.NoAttempt, scarce), second},
+		"it was, and fails":             {siblingOf("m", attempt.InAttempt), siblingOf("b", attempt.Failed, scarce), together},
+		"this one was":                  {siblingOf("m", attempt.InAttempt, scarce), siblingOf("b", attempt.NoAttempt), first},
+		"both were, this one is b's":    {siblingOf("m", attempt.InAttempt, scarce), siblingOf("b", attempt.NoAttempt, scarce), second},
+		"both were, this one is z's":    {siblingOf("m", attempt.InAttempt, scarce), siblingOf("z", attempt.NoAttempt, scarce), first},
+		"this one had to give one up":   {siblingOf("m", attempt.InAttempt, discarded), siblingOf("b", attempt.NoAttempt), second},
+		"the other one had":             {siblingOf("m", attempt.InAttempt), siblingOf("b", attempt.NoAttempt, discarded), first},
+		"both had":                      {siblingOf("m", attempt.InAttempt, discarded), siblingOf("z", attempt.NoAttempt, discarded), first},
+		"it was, this one gave one up":  {siblingOf("m", attempt.InAttempt, discarded), siblingOf("b", attempt.NoAttempt, scarce), second},
+		"this one was, and gave one up": {siblingOf("m", attempt.InAttempt, scarce, discarded), siblingOf("b", attempt.NoAttempt), first},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := orderOf(test.own, []sibling{test.other})
+			back := got.refused != nil
+			switch want := test.want; {
+			case !got.any, back != (want == "back to the scheduler"), (got.first != nil) != (want == second):
+				t.Errorf("got %+v, want %s", got, want)
+			}
+			reverse := orderOf(test.other, []sibling{test.own})
+			if got.first != nil && reverse.first != nil {
+				t.Error("each waits for the other")
+			}
+			if test.want == first && reverse.first == nil {
+				t.Error("the other one is not asked for after it")
+			}
+		})
+	}
+}
+
+// together are the claims of a Pod, in the caches of a bench.
+type together struct {
+	*bench
+	t *testing.T
+}
+
+func newTogether(t *testing.T, creates []answer, pods ...*v1.Pod) *together {
+	b := newBench(t, creates)
+	for _, pod := range pods {
+		if err := b.api.Tracker().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cached, err := watch.NewPods(b.api, func(*watch.Pod) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached.Fill(t.Context())
+	b.siblings = &siblings{p: b.Provisioner, pods: cached}
+	b.resolver.siblings = b.siblings
+	must(t, b.resolver.classes.Add(testClass(nil)))
+	return &together{bench: b, t: t}
+}
+
+// claim puts a claim into the caches and the API server.
+func (g *together) claim(name string, changes ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
+	claim := testClaim(append([]func(*v1.PersistentVolumeClaim){func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = name, types.UID(name) }}, changes...)...)
+	must(g.t, g.claims.Add(claim))
+	must(g.t, g.api.Tracker().Add(claim.DeepCopy()))
+	return claim
+}
+
+// start makes the first attempt for a claim, and has those worked on that it wakes.
+func (g *together) start(claim *v1.PersistentVolumeClaim) {
+	g.exec.Start(claim)
+	for g.exec.queue.Len() > 0 {
+		g.exec.next(g.t.Context())
+	}
+}
+
+func (g *together) wantPhases(data, logs attempt.Phase) {
+	g.t.Helper()
+	if one, other := g.attempts.Phase("data"), g.attempts.Phase("logs"); one != data || other != logs {
+		g.t.Errorf("the Records are %v and %v, want %v and %v", one, other, data, logs)
+	}
+}
+
+func (g *together) savedVolumes() int {
+	list, err := g.api.CoreV1().PersistentVolumes().List(g.t.Context(), metav1.ListOptions{})
+	must(g.t, err)
+	return len(list.Items)
+}
+
+func TestVolumesOfAPodAreSavedTogether(t *testing.T) {
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), made("d-2", 20*gib, "zone-a")}, podWith("web-0", "data", "logs"))
+	data, logs := g.claim("data"), g.claim("logs")
+	g.start(data)
+	if g.wantPhases(attempt.Held, attempt.New); g.savedVolumes() != 0 {
+		t.Error("the first volume is saved before the second is made")
+	}
+	g.start(logs)
+	if g.wantPhases(attempt.Saved, attempt.Saved); g.savedVolumes() != 2 {
+		t.Errorf("%d volumes are saved", g.savedVolumes())
+	}
+}
+
+func TestAVolumeGoesIfAClaimOfThePodIsRefused(t *testing.T) {
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), soldOutAnswer()}, podWith("web-0", "data", "logs"))
+	data, logs := g.claim("data"), g.claim("logs")
+	g.start(data)
+	g.start(logs)
+	if _, deletes := g.driver.calls(); deletes != 1 || g.open() != 0 || g.savedVolumes() != 0 {
+		t.Errorf("%d volumes are deleted, %d are under way, %d are saved", deletes, g.open(), g.savedVolumes())
+	}
+	g.wantPhases(attempt.Unselected, attempt.Unselected)
+	for _, name := range []string{"data", "logs"} {
+		claim, err := g.api.CoreV1().PersistentVolumeClaims("shop").Get(t.Context(), name, metav1.GetOptions{})
+		if must(t, err); claim.Annotations[request.AnnSelectedNode] != "" {
+			t.Errorf("claim %s has a selected node", name)
+		}
+	}
+	events := strings.Join(g.drained(), "\n")
+	if want := "volume d-1 was made for node node-1 and is deleted: claim logs of Pod web-0 can't have a volume for node node-1"; !strings.Contains(events, want) {
+		t.Errorf("%q is not in\n%s", want, events)
+	}
+
+	// The scheduler selects the same node again, while the refusal holds: nothing is made.
+	before, _ := g.driver.calls()
+	again := data.DeepCopy()
+	again.ResourceVersion = "8"
+	_, err := g.api.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), again, metav1.UpdateOptions{})
+	must(t, err)
+	g.attempts.Post("data", attempt.ClaimChanged{Claim: again})
+	g.exec.next(t.Context())
+	if after, _ := g.driver.calls(); after != before {
+		t.Error("the driver is asked for a volume that can't be used")
+	}
+	g.wantPhases(attempt.Unselected, attempt.Unselected)
+}
+
+func TestClaimsThatAreNotWaitedFor(t *testing.T) {
+	immediate := testClass(nil)
+	immediate.Name, immediate.VolumeBindingMode = "immediate", ptr.To(storagev1.VolumeBindingImmediate)
+	foreign := testClass(nil)
+	foreign.Name, foreign.Provisioner = "foreign", "other.example.com"
+	ofClass := func(name string) func(*v1.PersistentVolumeClaim) {
+		return func(c *v1.PersistentVolumeClaim) { c.Annotations, c.Spec.StorageClassName = nil, &name }
+	}
+	pods := func(pods ...*v1.Pod) []*v1.Pod { return pods }
+	deleted := podWith("web-9", "data", "more")
+	deleted.DeletionTimestamp, deleted.Finalizers = ptr.To(metav1.Now()), []string{"example.com/keep"}
+	for name, test := range map[string]struct {
+		pods   []*v1.Pod
+		change func(*v1.PersistentVolumeClaim) // of claim logs
+		held   bool
+	}{
+		"no node is selected for it yet":  {pods: pods(podWith("web-0", "data", "logs")), change: func(c *v1.PersistentVolumeClaim) { c.Annotations = nil }, held: true},
+		"another node is selected":        {pods: pods(podWith("web-0", "data", "logs")), change: func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-2" }, held: true},
+		"another Pod has it":              {pods: pods(podWith("web-0", "data", "more"), podWith("web-1", "logs", "more"))},
+		"the Pod has no other claim":      {pods: pods(podWith("web-0", "data"))},
+		"no Pod is known":                 {},
+		"several Pods wait for the claim": {pods: pods(podWith("web-0", "data", "logs"), podWith("web-1", "data", "logs"))},
+		"one of them is being deleted":    {pods: pods(podWith("web-0", "data", "logs"), deleted), held: true},
+		"it is bound":                     {pods: pods(podWith("web-0", "data", "logs")), change: func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-0" }},
+		"it is being deleted": {pods: pods(podWith("web-0", "data", "logs")), change: func(c *v1.PersistentVolumeClaim) {
+			c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{"example.com/keep"}
+		}},
+		"it binds at once":           {pods: pods(podWith("web-0", "data", "logs")), change: ofClass("immediate")},
+		"another driver's class":     {pods: pods(podWith("web-0", "data", "logs")), change: ofClass("foreign")},
+		"another provisioner has it": {pods: pods(podWith("web-0", "data", "logs")), change: func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnStorageProvisioner] = "other.example.com" }},
+		"a class that is gone":       {pods: pods(podWith("web-0", "data", "logs")), change: ofClass("gone")},
+		"a volume populator makes its data": {pods: pods(podWith("web-0", "data", "logs")), change: func(c *v1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = &v1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "Image", Name: "x"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, test.pods...)
+			must(t, g.resolver.classes.Add(immediate))
+			must(t, g.resolver.classes.Add(foreign))
+			data := g.claim("data")
+			change := test.change
+			if change == nil {
+				change = func(*v1.PersistentVolumeClaim) {}
+			}
+			g.claim("logs", change)
+			want := attempt.Saved
+			if g.start(data); test.held {
+				want = attempt.Held
+			}
+			if got := g.attempts.Phase("data"); got != want {
+				t.Errorf("the Record is %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// A class that lets volumes be in other zones than the selected node's doesn't do so for claims of one Pod.
+func TestClaimsOfAPodAreForTheNodesZone(t *testing.T) {
+	for _, pod := range []*v1.Pod{podWith("web-0", "data", "logs"), podWith("web-0", "data")} {
+		g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, pod)
+		config := testConfig()
+		config.StrictTopology = false
+		g.configure(config)
+		data := g.claim("data")
+		g.claim("logs")
+		g.start(data)
+		asked := g.zones.asked[len(g.zones.asked)-1]
+		if together := len(pod.Spec.Volumes) > 1; asked.Strict != together {
+			t.Errorf("%d claims: the topology is asked for %+v", len(pod.Spec.Volumes), asked)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/podclaims"
+)
+
+const (
+	// podsFillLimit is how long a process that starts waits for its cache of Pods, which it can do without.
+	podsFillLimit = 10 * time.Second
+	// podsRetry is how often a process that may not watch Pods tries it again.
+	podsRetry = time.Minute
+)
+
+// Pod is a Pod without a node, and the names of its claims, each once.
+type Pod struct {
+	metav1.ObjectMeta
+	Claims []string
+}
+
+// Pods is a cache of the Pods without a node, which are few. Without the permission to list and watch Pods it is
+// empty. A nil *Pods is empty, too.
+type Pods struct {
+	client   kubernetes.Interface
+	informer cache.SharedIndexInformer
+}
+
+// byPodClaim indexes Pods with several claims by namespace/name of each.
+const byPodClaim = "claim"
+
+// NewPods returns a cache that is not filled yet. gone is called with each Pod that has several claims and has got a node or
+// no longer exists.
+func NewPods(client kubernetes.Interface, gone func(*Pod)) (*Pods, error) {
+	indexers := cache.Indexers{byPodClaim: indexPodClaims}
+	p := &Pods{client: client, informer: coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, Resync, indexers, withoutNode)}
+	if err := p.informer.SetTransform(trimPod); err != nil {
+		return nil, err
+	}
+	_, err := p.informer.AddEventHandler(OnEvent(nil, func(pod *Pod) {
+		if len(pod.Claims) > 1 {
+			gone(pod)
+		}
+	}))
+	return p, err
+}
+
+// withoutNode selects the Pods without a node, for which the API server has an index.
+func withoutNode(o *metav1.ListOptions) {
+	o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "").String()
+}
+
+// trimPod is a cache.TransformFunc.
+func trimPod(object any) (any, error) {
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return object, nil // trimmed before, or a tombstone
+	}
+	trimmed := &Pod{ObjectMeta: pod.ObjectMeta}
+	trimMeta(&trimmed.ObjectMeta)
+	trimmed.Finalizers = nil
+	for _, name := range podclaims.Names(pod) {
+		if !slices.Contains(trimmed.Claims, name) {
+			trimmed.Claims = append(trimmed.Claims, name)
+		}
+	}
+	return trimmed, nil
+}
+
+func indexPodClaims(object any) ([]string, error) {
+	pod, ok := object.(*Pod)
+	if !ok || len(pod.Claims) < 2 {
+		return nil, nil
+	}
+	keys := make([]string, 0, len(pod.Claims))
+	for _, name := range pod.Claims {
+		keys = append(keys, pod.Namespace+"/"+name)
+	}
+	return keys, nil
+}
+
+// OfClaim returns the Pods without a node that have the claim and others.
+func (p *Pods) OfClaim(namespace, name string) []*Pod {
+	if p == nil {
+		return nil
+	}
+	pods, _ := find(p.informer.GetIndexer(), byPodClaim, namespace+"/"+name, func(*Pod) bool { return true }) // there is such an index
+	return pods
+}
+
+// Fill starts the informer and returns once the cache is full, or is known not to fill soon. The end of ctx doesn't stop
+// the informer.
+func (p *Pods) Fill(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	always := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, podsFillLimit)
+	defer cancel()
+	if err := p.checkPermission(ctx); apierrors.IsForbidden(err) {
+		klog.InfoS("Pods can't be watched, so the claims of a Pod are provisioned each by itself; grant list and watch of Pods, or switch it off with --pod-claims-together=false", "err", err)
+		go p.runOncePermitted(always)
+		return
+	}
+	go p.informer.Run(always.Done())
+	cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced)
+}
+
+// runOncePermitted starts the informer as soon as it may list and watch.
+func (p *Pods) runOncePermitted(ctx context.Context) {
+	for {
+		if sleep(ctx, podsRetry) != nil {
+			return
+		}
+		if err := p.checkPermission(ctx); !apierrors.IsForbidden(err) {
+			klog.InfoS("Pods can be watched from now on")
+			p.informer.Run(ctx.Done())
+			return
+		}
+	}
+}
+
+// checkPermission lists and watches once: an informer logs every failure.
+func (p *Pods) checkPermission(ctx context.Context) error {
+	options := metav1.ListOptions{Limit: 1}
+	withoutNode(&options)
+	list, err := p.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	if err != nil {
+		return err
+	}
+	options.Limit, options.ResourceVersion = 0, list.ResourceVersion
+	events, err := p.client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
+	if err == nil {
+		events.Stop()
+	}
+	return err
+}
