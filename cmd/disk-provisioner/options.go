@@ -125,6 +125,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&c.DefaultFSType, "default-fstype", "ext4", "file system for classes that name none")
 	f.StringVar(&c.ExtraLabelPrefix, "extra-topology-label-prefix", "node.csi.alibabacloud.com/disktype.", "labels of the selected node with this prefix are passed to the driver with its topology; empty passes none")
 	f.DurationVar(&c.NodeGrace, "node-grace", time.Minute, "how long a selected node may be without the driver before the claim goes back to the scheduler")
+	f.BoolVar(&c.PodClaims, "pod-claims-together", true, "save the volumes of a Pod's claims together, and have all of its claims go to another zone if one of them can't have a volume; Pods without a node are watched for that")
 	f.Var((*capacitySwitch)(&c.Capacity), "enable-capacity", "publish CSIStorageCapacity objects, so that the scheduler avoids zones without stock: true, false, which undoes an earlier true, or central, as csi-provisioner 2 calls true")
 	f.Lookup("enable-capacity").NoOptDefVal = "true"
 	f.DurationVar(&c.CapacityPoll, "capacity-poll-interval", time.Minute, "how often the capacity of every class and zone is read from the driver")
