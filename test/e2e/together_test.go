@@ -1,0 +1,106 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+)
+
+// delayedLogs makes ECS take its time for the first disk of the type that the claim logs has.
+var delayedLogs = ecssim.Fault{Action: "CreateDisk", Params: map[string]string{"DiskCategory": "^cloud_auto$"}, Do: ecssim.FaultDelay, DelayBefore: 4 * time.Second, Count: 1}
+
+// podOfTwo makes a Pod with the claims data and logs, of a disk type each, and returns the disk of data, which is there while
+// that of logs is not.
+func (s *scene) podOfTwo(name string) ecssim.DiskState {
+	s.Helper()
+	essd, auto := s.class(waits, map[string]string{"type": "cloud_essd"}), s.class(waits, map[string]string{"type": "cloud_auto"})
+	s.awaitCapacities(essd)
+	s.awaitCapacities(auto)
+	s.awaitLeaderForNewClaims()
+	s.fault(delayedLogs)
+	s.claim("data", essd, "20Gi")
+	s.claim("logs", auto, "40Gi")
+	s.pod(name, "data", func(pod *corev1.Pod) {
+		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "logs", VolumeSource: source})
+	})
+	d := s.awaitDisk("data")
+	s.noVolumes("while the other disk of the Pod is being made")
+	return d
+}
+
+func (s *scene) noVolumes(when string) {
+	s.Helper()
+	if volumes, err := s.volumes(s.Context()); err != nil || len(volumes) > 0 {
+		s.Errorf("there are %d PersistentVolumes %s, %v", len(volumes), when, err)
+	}
+}
+
+func TestVolumesOfAPodAreSavedTogether(t *testing.T) {
+	s := newScene(t)
+	first := s.podOfTwo("pair")
+	b, d := s.bound("data", late)
+	other, l := s.bound("logs", late)
+	if d.ID != first.ID || l.Zone != d.Zone {
+		t.Errorf("the disks are %s in %s, want %s, and %s in %s", d.ID, d.Zone, first.ID, l.ID, l.Zone)
+	}
+	if apart := b.Volume.CreationTimestamp.Sub(other.Volume.CreationTimestamp.Time).Abs(); apart > time.Second {
+		t.Errorf("their PersistentVolumes were saved %s apart", apart)
+	}
+	s.running("pair", d)
+}
+
+func TestPodOfTwoClaimsMovesOnWhenTheZoneSellsOutForOne(t *testing.T) {
+	s := newScene(t)
+	first := s.podOfTwo("pair")
+	s.must(s.Simulator.SetStock(s.Context(), first.Zone, "cloud_auto", lab.SoldOut))
+	_, l := s.bound("logs", late)
+	_, d := s.bound("data", late)
+	if d.Zone != l.Zone || d.Zone == first.Zone {
+		t.Errorf("the disks are in %s and %s, want one zone that is not %s", d.Zone, l.Zone, first.Zone)
+	}
+	s.running("pair", d)
+	if disks, err := s.Simulator.Disks(s.Context(), s.namespace); err != nil || len(disks) != 2 {
+		t.Errorf("ECS has %d disks of the Pod, want 2: %v, %v", len(disks), disks, err)
+	}
+	if n := succeeded(s.creates("data")); n != 2 {
+		t.Errorf("ECS has made %d disks for claim data, want one in each of two zones", n)
+	}
+	moved := s.selections.Rescheduled()
+	if slices.Sort(moved); !slices.Equal(moved, []string{"data", "logs"}) {
+		t.Errorf("rescheduled claims are %q, want both", moved)
+	}
+	s.awaitEvent("data", soon, "volume "+first.ID, "is deleted", "claim logs of Pod pair can't have a volume for node")
+}
+
+// The claims of a Pod whose disks no zone has together come to rest, and the Pod runs once a zone has both.
+func TestPodOfTwoClaimsWaitsForAZoneThatHasBoth(t *testing.T) {
+	s := newScene(t)
+	first := s.podOfTwo("pair")
+	for _, zone := range s.Zones() {
+		s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_auto", lab.SoldOut))
+	}
+	s.await("the first disk is deleted", late, func(ctx context.Context) (bool, error) {
+		return !slices.ContainsFunc(s.disks("data"), func(d ecssim.DiskState) bool { return d.ID == first.ID }), nil
+	})
+	s.awaitEvent("data", soon, "volume "+first.ID, "is deleted")
+	zone := s.Zones()[2]
+	s.must(s.Simulator.Restock(s.Context(), zone))
+	_, l := s.bound("logs", 2*settled)
+	_, d := s.bound("data", soon)
+	if d.Zone != zone || l.Zone != zone {
+		t.Errorf("the disks are in %s and %s, want %s", d.Zone, l.Zone, zone)
+	}
+	s.running("pair", d)
+	if n := succeeded(s.creates("data")); n > 3 {
+		t.Errorf("ECS has made %d disks for claim data", n)
+	}
+}
