@@ -48,7 +48,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	dirs, err := programs.BuildWatched(ctx, root, os.Stderr)
+	dirs, err := programs.Default.BuildWatched(ctx, root, os.Stderr)
 	if err != nil {
 		return 1, err
 	}

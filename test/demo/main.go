@@ -23,15 +23,17 @@ import (
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running after the story")
+	version := programs.Default
+	flag.Var(&version, "kube", "`VERSION` of Kubernetes: "+programs.Allowed())
 	stop := flag.Bool("stop", false, "end what an earlier run with -keep left running, and do nothing else")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep and -stop are taken\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "argument %q: only the flags -keep, -stop and -kube are taken\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	line, err := run(ctx, *keep, *stop)
+	line, err := run(ctx, version, *keep, *stop)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; everything it had started is stopped")
@@ -43,7 +45,7 @@ func main() {
 }
 
 // run returns the last line.
-func run(ctx context.Context, keep, stop bool) (string, error) {
+func run(ctx context.Context, version programs.Version, keep, stop bool) (string, error) {
 	root, err := programs.FindRoot()
 	if err != nil {
 		return "", err
@@ -57,7 +59,7 @@ func run(ctx context.Context, keep, stop bool) (string, error) {
 			return "", err
 		}
 	}
-	dirs, err := programs.Build(ctx, root, os.Stdout)
+	dirs, err := version.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return "", err
 	}

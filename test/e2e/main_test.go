@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -22,7 +23,12 @@ var quickElection = []string{
 	"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms",
 }
 
+// version is that of Kubernetes.
+var version = programs.Default
+
 func TestMain(m *testing.M) {
+	flag.Var(&version, "kube", "`VERSION` of Kubernetes: "+programs.Allowed())
+	flag.Parse()
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,7 +43,7 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	dirs, err := programs.BuildWatched(ctx, root, os.Stderr)
+	dirs, err := version.BuildWatched(ctx, root, os.Stderr)
 	if err != nil {
 		return 1, err
 	}

@@ -6,12 +6,10 @@ package kube
 
 import (
 	_ "github.com/onsi/ginkgo/v2/ginkgo"
-	_ "go.etcd.io/etcd/server/v3"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
 	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
 	_ "k8s.io/kubernetes/cmd/kube-scheduler"
 	_ "k8s.io/kubernetes/cmd/kubectl"
 	_ "k8s.io/kubernetes/cmd/kubelet"
 	_ "k8s.io/kubernetes/test/images/agnhost"
-	_ "sigs.k8s.io/kwok/cmd/kwok"
 )

@@ -49,18 +49,25 @@ func (n *RealNode) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: install Debian's packages containerd, runc, containernetworking-plugins and busybox-static", err)
 	}
-	if err := n.start(Containerd, path, "--config="+config); err != nil {
+	var env []string
+	if built := n.lab.opts.Programs.Containerd; built != "" {
+		path, env = filepath.Join(built, "containerd"), []string{"PATH=" + built + ":" + os.Getenv("PATH")} // where its shim is found first
+	}
+	if err := n.startWith(env, Containerd, path, "--config="+config); err != nil {
 		return err
 	}
 	return n.lab.Await(ctx, "containerd of "+n.Name+" answers", startLimit, func(ctx context.Context) (bool, error) {
-		_, err := n.Exec(ctx, "ctr", "version")
+		_, err := n.Exec(ctx, n.ctr(), "version")
 		return err == nil, err
 	})
 }
 
+// ctr is the client of the node's containerd.
+func (n *RealNode) ctr() string { return filepath.Join(n.lab.opts.Programs.Containerd, "ctr") }
+
 func (n *RealNode) loadImages(ctx context.Context) error {
 	for _, archive := range append([]string{n.lab.imagesFile()}, n.lab.opts.Archives...) {
-		if _, err := n.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
+		if _, err := n.Exec(ctx, n.ctr(), "--namespace=k8s.io", "images", "import", archive); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,8 @@ const startLimit = 60 * time.Second
 
 // controlPlane is a Kubernetes without nodes.
 type controlPlane struct {
-	programs string // directory
+	programs string // directory of Kubernetes' programs
+	etcd     string // directory of etcd
 	dir      string
 	run      *Processes
 	certs    certs
@@ -50,7 +51,7 @@ type controlPlane struct {
 }
 
 func (l *Lab) startControlPlane(ctx context.Context) (err error) {
-	p := &controlPlane{programs: l.opts.Programs.Kube, dir: l.Dir, run: l.processes, only: l.opts.Controllers, bindTimeout: cmp.Or(l.opts.BindTimeout, bindTimeout)}
+	p := &controlPlane{programs: l.opts.Programs.Kube, etcd: l.opts.Programs.Etcd, dir: l.Dir, run: l.processes, only: l.opts.Controllers, bindTimeout: cmp.Or(l.opts.BindTimeout, bindTimeout)}
 	l.plane = p
 	if l.opts.Audit {
 		p.audit = l.AuditLog()
@@ -129,10 +130,10 @@ func (p *controlPlane) restConfig(token string) *rest.Config {
 
 func (p *controlPlane) startEtcd(ctx context.Context) error {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
-	proc, err := p.start("etcd",
-		"--name=lab", "--data-dir="+filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8000000000",
-		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=lab="+peer)
+	proc, err := p.run.start(command{name: "etcd", path: filepath.Join(p.etcd, "etcd"), args: []string{
+		"--name=lab", "--data-dir=" + filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8000000000",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=lab=" + peer}})
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,15 @@ import (
 
 // start runs a program on the node.
 func (n *RealNode) start(name, path string, args ...string) error {
+	return n.startWith(nil, name, path, args...)
+}
+
+// startWith runs it with more variables in its environment.
+func (n *RealNode) startWith(env []string, name, path string, args ...string) error {
 	if n.run[name] != nil {
 		return fmt.Errorf("%s of %s runs already", name, n.Name)
 	}
-	proc, err := n.lab.processes.start(command{name: name + "-" + n.Name, path: path, args: args, node: n.first.Pid()})
+	proc, err := n.lab.processes.start(command{name: name + "-" + n.Name, path: path, args: args, env: env, node: n.first.Pid()})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 	if err := os.WriteFile(stages, kwokStages, 0o600); err != nil {
 		return err
 	}
-	if _, err := l.plane.start("kwok", "--kubeconfig="+l.Kubeconfig, "--config="+stages, "--manage-all-nodes",
+	if _, err := l.StartProgram("kwok", filepath.Join(l.opts.Programs.Etcd, "kwok"), "--kubeconfig="+l.Kubeconfig, "--config="+stages, "--manage-all-nodes",
 		"--node-lease-duration-seconds=40", "--node-port=0"); err != nil {
 		return err
 	}

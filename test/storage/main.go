@@ -33,6 +33,7 @@ var manifests embed.FS
 
 // options are the flags.
 type options struct {
+	version      programs.Version
 	quick        bool
 	focus, write string
 	from         []string
@@ -51,7 +52,8 @@ func (o options) which() string {
 }
 
 func main() {
-	var o options
+	o := options{version: programs.Default}
+	flag.Var(&o.version, "kube", "`VERSION` of Kubernetes: "+programs.Allowed())
 	flag.BoolVar(&o.quick, "quick", false, "see what the driver can do once, in minutes")
 	flag.StringVar(&o.focus, "focus", "", "regular expression of the tests to run; empty: all")
 	flag.StringVar(&o.write, "write", "", "page to write the results to")
@@ -82,17 +84,17 @@ func run(ctx context.Context, o options) (int, error) {
 	}
 	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-storage")}
 	if !lab.InCell() {
-		if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
+		if _, err := o.version.BuildNodes(ctx, root, os.Stdout); err != nil {
 			return 1, err
 		}
-		if err := programs.BuildSuite(ctx, root, os.Stdout); err != nil {
+		if err := o.version.BuildSuite(ctx, root, os.Stdout); err != nil {
 			return 1, err
 		}
 	}
 	if code, outside, err := cell.Enter(); outside || err != nil {
 		return code, err
 	}
-	images, err := suiteImages(root)
+	images, err := suiteImages(o, root)
 	if err != nil {
 		return 1, err
 	}
@@ -101,7 +103,7 @@ func run(ctx context.Context, o options) (int, error) {
 		nodes[i].Type = "ecs.g7se.large" // its NVMe takes disks that several nodes have
 	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes, Images: images,
+		Root: root, Programs: o.version.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes, Images: images,
 		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
@@ -113,7 +115,7 @@ func run(ctx context.Context, o options) (int, error) {
 
 // suiteImages are what the tests' Pods are made of, under the names that the tests know (k8s.io/kubernetes,
 // test/utils/image): busybox in place of nginx, too, for no more than a shell is asked of it.
-func suiteImages(root string) ([]lab.Image, error) {
+func suiteImages(o options, root string) ([]lab.Image, error) {
 	shell, err := lab.Shell()
 	if err != nil {
 		return nil, err
@@ -123,14 +125,14 @@ func suiteImages(root string) ([]lab.Image, error) {
 	busybox.Names, busybox.Command = []string{from + "busybox:1.37.0-1", from + "nginx:1.15-4", from + "nginx:1.27-0"}, []string{"sh"}
 	agnhost := shell
 	agnhost.Names = []string{from + "agnhost:2.63.0"}
-	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: programs.BuiltSuite(root).Agnhost})
+	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: o.version.BuiltSuite(root).Agnhost})
 	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
 	glibc, err := withOwn(shell, "/bin/dd", "/bin/sh") // busybox' dd can't go past the cache, and its shell runs no other
 	if err != nil {
 		return nil, err
 	}
 	glibc.Names, glibc.Command = []string{from + "glibc-dns-testing:2.0.0"}, []string{"sh"}
-	pause := lab.Pause(programs.BuiltNodes(root).NodeInit, "registry.k8s.io/pause:3.10.2")
+	pause := lab.Pause(o.version.BuiltNodes(root).NodeInit, "registry.k8s.io/pause:3.10.2")
 	return []lab.Image{busybox, agnhost, glibc, pause}, nil
 }
 
@@ -172,7 +174,7 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		return 1, err
 	}
 	defer bastion.close()
-	suite := programs.BuiltSuite(root)
+	suite := o.version.BuiltSuite(root)
 	var failed error
 	var reports []string
 	for _, part := range o.parts() {

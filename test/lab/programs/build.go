@@ -15,11 +15,14 @@ import (
 
 // Dirs are the directories of what was built.
 type Dirs struct {
-	Kube     string // etcd, Kubernetes' programs and kwok
-	Topodisk string // ecs-simulator, disk-driver, disk-provisioner; not bin/, whose programs have their version stamped
-	Kubelet  string // kubelet; only BuildNodes builds it, and what follows
-	Sidecars string // CSI sidecars, snapshot-controller and, in crds, the kinds that it keeps
-	NodeInit string // the program that is the first in a node and in a Pod
+	Version    Version // of Kubernetes
+	Kube       string  // Kubernetes' programs
+	Etcd       string  // etcd and kwok, the same for every version of Kubernetes
+	Topodisk   string  // ecs-simulator, disk-driver, disk-provisioner; not bin/, whose programs have their version stamped
+	Kubelet    string  // kubelet; only BuildNodes builds it, and what follows
+	Containerd string  // containerd; empty where Debian's is good enough
+	Sidecars   string  // CSI sidecars, snapshot-controller and, in crds, the kinds that it keeps
+	NodeInit   string  // the program that is the first in a node and in a Pod
 }
 
 // FindRoot returns the root of the checkout that contains the working directory: where test/kube is.
@@ -38,19 +41,29 @@ func FindRoot() (string, error) {
 	}
 }
 
-// kubePackages are the main packages of the module test/kube that a lab needs; programs.go there keeps them required.
+// kubePackages are the main packages of a version's module that a lab needs; programs.go there keeps them required.
 var kubePackages = []string{
-	"go.etcd.io/etcd/server/v3",
 	"k8s.io/kubernetes/cmd/kube-apiserver",
 	"k8s.io/kubernetes/cmd/kube-controller-manager",
 	"k8s.io/kubernetes/cmd/kube-scheduler",
 	"k8s.io/kubernetes/cmd/kubectl",
+}
+
+// etcdPackages come from the module test/kube/etcd.
+var etcdPackages = []string{
+	"go.etcd.io/etcd/server/v3",
 	"sigs.k8s.io/kwok/cmd/kwok",
 }
 
-// kubeletPackages are those that real nodes need besides, sidecarPackages come from the module test/kube/sidecars.
+// kubeletPackages are those that real nodes need besides, containerdPackages come from the module test/kube/containerd and
+// sidecarPackages from test/kube/sidecars.
 var (
-	kubeletPackages = []string{"k8s.io/kubernetes/cmd/kubelet"}
+	kubeletPackages    = []string{"k8s.io/kubernetes/cmd/kubelet"}
+	containerdPackages = []string{
+		"github.com/containerd/containerd/v2/cmd/containerd",
+		"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+		"github.com/containerd/containerd/v2/cmd/ctr",
+	}
 	sidecarPackages = []string{
 		"github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
 		"github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
@@ -81,46 +94,68 @@ func programName(pkg string) string {
 	return "etcd"
 }
 
-// Build builds what is not built yet: Kubernetes' programs once for each state of test/kube and each version of Go
-// (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
-// out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
+// Build builds what is not built yet for the default version of Kubernetes: see Version.Build.
 func Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	return buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "run")})
+	return Default.Build(ctx, root, out)
+}
+
+// Build builds what is not built yet: Kubernetes' programs once for each state of the version's module and each version of
+// Go (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
+// out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
+func (v Version) Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	return v.buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "run")})
 }
 
 // BuildWatched builds the same, but topodisk's programs with the race detector, which needs a C compiler.
-func BuildWatched(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	return buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
+func (v Version) BuildWatched(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	return v.buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
 }
 
-// BuildNodes builds the same, and what real nodes and the sidecars need besides.
+// BuildNodes builds what real nodes need for the default version of Kubernetes: see Version.BuildNodes.
 func BuildNodes(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	dirs := BuiltNodes(root)
-	if _, err := Build(ctx, root, out); err != nil {
+	return Default.BuildNodes(ctx, root, out)
+}
+
+// BuildNodes builds what Build does, and what real nodes and the sidecars need besides.
+func (v Version) BuildNodes(ctx context.Context, root string, out *os.File) (Dirs, error) {
+	dirs := v.BuiltNodes(root)
+	if _, err := v.Build(ctx, root, out); err != nil {
 		return dirs, err
 	}
-	return dirs, buildNodes(ctx, root, dirs, out)
+	return dirs, v.buildNodes(ctx, root, dirs, out)
 }
 
 // BuiltNodes returns where BuildNodes puts what it builds.
-func BuiltNodes(root string) Dirs {
+func BuiltNodes(root string) Dirs { return Default.BuiltNodes(root) }
+
+// BuiltNodes returns where Version.BuildNodes puts what it builds.
+func (v Version) BuiltNodes(root string) Dirs {
 	dir := filepath.Join(root, ".build")
-	return Dirs{
-		Kube: filepath.Join(dir, "kube"), Topodisk: filepath.Join(dir, "run"), Kubelet: filepath.Join(dir, "kubelet"),
-		Sidecars: filepath.Join(dir, "sidecars"), NodeInit: filepath.Join(dir, "run", "nodeinit"),
+	dirs := Dirs{
+		Version: v, Kube: filepath.Join(v.builtDir(root), "kube"), Kubelet: filepath.Join(v.builtDir(root), "kubelet"),
+		Etcd: filepath.Join(dir, "etcd"), Topodisk: filepath.Join(dir, "run"), Sidecars: filepath.Join(dir, "sidecars"),
+		NodeInit: filepath.Join(dir, "run", "nodeinit"),
 	}
+	if v.needsContainerd() {
+		dirs.Containerd = filepath.Join(dir, "containerd")
+	}
+	return dirs
 }
 
-func buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error {
+func (v Version) buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error {
 	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	for _, e := range []external{
-		{module: filepath.Join(root, "test", "kube"), into: dirs.Kubelet, title: "kubelet", says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
+	wanted := []external{
+		{module: v.module(root), into: dirs.Kubelet, title: "kubelet " + string(v), says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
 		sidecars(root, dirs),
-	} {
+	}
+	if dirs.Containerd != "" {
+		wanted = append(wanted, external{module: filepath.Join(root, "test", "kube", "containerd"), into: dirs.Containerd, title: "containerd", says: "two minutes on two cores", packages: containerdPackages})
+	}
+	for _, e := range wanted {
 		if err := e.build(ctx, out); err != nil {
 			return fmt.Errorf("build %s: %w", e.title, err)
 		}
@@ -160,8 +195,8 @@ type Suite struct {
 }
 
 // BuiltSuite returns where BuildSuite puts what it builds.
-func BuiltSuite(root string) Suite {
-	dir := filepath.Join(root, ".build", "suite")
+func (v Version) BuiltSuite(root string) Suite {
+	dir := filepath.Join(v.builtDir(root), "suite")
 	return Suite{Tests: filepath.Join(dir, "storage.test"), Ginkgo: filepath.Join(dir, "ginkgo"), Agnhost: filepath.Join(dir, "agnhost")}
 }
 
@@ -169,26 +204,27 @@ func BuiltSuite(root string) Suite {
 var suitePackages = []string{"github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kubernetes/test/images/agnhost"}
 
 // BuildSuite builds Kubernetes' own tests of storage.
-func BuildSuite(ctx context.Context, root string, out *os.File) error {
+func (v Version) BuildSuite(ctx context.Context, root string, out *os.File) error {
 	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	module := filepath.Join(root, "test", "kube")
-	tools := external{module: module, into: filepath.Join(root, ".build", "suite"), title: "what Kubernetes' tests need", says: "half a minute on two cores",
+	module := v.module(root)
+	tools := external{module: module, into: filepath.Join(v.builtDir(root), "suite"), title: "what Kubernetes' tests need", says: "half a minute on two cores",
 		kubernetes: true, packages: suitePackages}
 	if err := tools.build(ctx, out); err != nil {
 		return fmt.Errorf("build %s: %w", tools.title, err)
 	}
 	fmt.Fprintln(out, "building Kubernetes' tests of storage: about three minutes on two cores the first time")
 	tests := goBuild{dir: module, out: out}
-	return tests.goTool(ctx, []string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", BuiltSuite(root).Tests, "./storage"}, nil, func(line string) { fmt.Fprintln(out, line) })
+	return tests.goTool(ctx, []string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", v.BuiltSuite(root).Tests, "./storage"}, nil, func(line string) { fmt.Fprintln(out, line) })
 }
 
 // buildAll builds Kubernetes' programs, and topodisk's as build says.
-func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Dirs, error) {
-	dirs := Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: build.into}
+func (v Version) buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Dirs, error) {
+	built := v.BuiltNodes(root)
+	dirs := Dirs{Version: v, Kube: built.Kube, Etcd: built.Etcd, Topodisk: build.into}
 	if _, err := exec.LookPath("go"); err != nil {
 		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
@@ -197,10 +233,13 @@ func buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Di
 		return dirs, err
 	}
 	defer unlock()
-	kube := external{module: filepath.Join(root, "test", "kube"), into: dirs.Kube, packages: kubePackages, kubernetes: true,
-		title: "Kubernetes' programs, etcd and kwok", says: "about ten minutes on two cores"}
-	if err := kube.build(ctx, out); err != nil {
-		return dirs, fmt.Errorf("build Kubernetes' programs: %w", err)
+	for _, e := range []external{
+		{module: v.module(root), into: dirs.Kube, title: "Kubernetes " + string(v), says: "about ten minutes on two cores", kubernetes: true, packages: kubePackages},
+		{module: filepath.Join(root, "test", "kube", "etcd"), into: dirs.Etcd, title: "etcd and kwok", says: "two minutes on two cores", packages: etcdPackages},
+	} {
+		if err := e.build(ctx, out); err != nil {
+			return dirs, fmt.Errorf("build %s: %w", e.title, err)
+		}
 	}
 	build.dir, build.packages, build.title, build.out = root, topodiskPackages, "topodisk", out
 	if err := build.run(ctx); err != nil {

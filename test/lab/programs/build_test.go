@@ -4,13 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestProgramsHaveTheirUsualNames(t *testing.T) {
-	want := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
-	for i, pkg := range kubePackages {
+	want := []string{"etcd", "kwok", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
+	for i, pkg := range slices.Concat(etcdPackages, kubePackages) {
 		if got := programName(pkg); got != want[i] {
 			t.Errorf("program of %s is %s, want %s", pkg, got, want[i])
 		}
@@ -83,11 +84,11 @@ func TestStampMatchesOnlyACompleteBuild(t *testing.T) {
 	if other := makeStamp("go2", kubePackages, nil, nil); other.matches(dir, kubePackages) {
 		t.Error("a build of another Go matches")
 	}
-	if err := os.Remove(filepath.Join(dir, "etcd")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
 	if s.matches(dir, kubePackages) {
-		t.Error("a build without etcd matches")
+		t.Error("a build without kubectl matches")
 	}
 	if err := s.clear(dir); err != nil || s.clear(dir) != nil {
 		t.Errorf("clear: %v, and again: %v", err, s.clear(dir))

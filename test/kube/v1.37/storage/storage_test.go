@@ -1,0 +1,1 @@
+../../storage/storage_test.go

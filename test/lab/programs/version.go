@@ -1,0 +1,74 @@
+package programs
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Version is a minor version of Kubernetes that labs can run.
+type Version string
+
+// Default is what labs run unless they are told otherwise. Its module is test/kube, those of the others are below it.
+const Default Version = "1.36"
+
+// Versions are all of them, the oldest first.
+var Versions = []Version{"1.33", "1.34", "1.35", Default, "1.37"}
+
+// Newest is the last of them.
+func Newest() Version { return Versions[len(Versions)-1] }
+
+// firstWithContainerd2 is the first version whose kubelet doesn't start with containerd 1.6, which is Debian 12's.
+const firstWithContainerd2 Version = "1.37"
+
+func (v Version) needsContainerd() bool { return v.AtLeast(firstWithContainerd2) }
+
+// AtLeast says whether the version is another one or newer.
+func (v Version) AtLeast(other Version) bool {
+	return slices.Index(Versions, v) >= slices.Index(Versions, other)
+}
+
+// Set and String make a version a flag's value.
+func (v *Version) Set(text string) error {
+	if !slices.Contains(Versions, Version(text)) {
+		return fmt.Errorf("allowed are %s", Allowed())
+	}
+	*v = Version(text)
+	return nil
+}
+
+func (v *Version) String() string { return string(*v) }
+
+// Allowed lists the versions for messages.
+func Allowed() string {
+	var all []string
+	for _, v := range Versions {
+		all = append(all, string(v))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Release returns the patch release that the version's module pins, as v1.36.3.
+func (v Version) Release(ctx context.Context, root string) (string, error) {
+	return goOutput(ctx, v.module(root), "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+}
+
+// module is the directory of the version's module.
+func (v Version) module(root string) string {
+	dir := filepath.Join(root, "test", "kube")
+	if v == Default {
+		return dir
+	}
+	return filepath.Join(dir, "v"+string(v))
+}
+
+// builtDir is the directory of what is built from the version's module.
+func (v Version) builtDir(root string) string {
+	dir := filepath.Join(root, ".build")
+	if v == Default {
+		return dir
+	}
+	return filepath.Join(dir, "v"+string(v))
+}

@@ -1,0 +1,54 @@
+package programs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+func TestEveryVersionHasAModuleThatPinsIt(t *testing.T) {
+	root, err := FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range Versions {
+		text, err := os.ReadFile(filepath.Join(v.module(root), "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^\tk8s\.io/kubernetes v` + regexp.QuoteMeta(string(v)) + `\.\d+$`).Match(text) {
+			t.Errorf("%s/go.mod does not require k8s.io/kubernetes v%s", v.module(root), v)
+		}
+		staging := regexp.MustCompile(`(?m)^\tk8s\.io/\S+ => k8s\.io/\S+ v0\.(\d+)`).FindAllSubmatch(text, -1)
+		if len(staging) == 0 || slices.ContainsFunc(staging, func(m [][]byte) bool { return "1."+string(m[1]) != string(v) }) {
+			t.Errorf("%s/go.mod replaces modules of Kubernetes by another version than %s, or none", v.module(root), v)
+		}
+	}
+	modules, err := filepath.Glob(filepath.Join(root, "test", "kube", "v1.*"))
+	if err != nil || len(modules) != len(Versions)-1 {
+		t.Errorf("test/kube has the modules %v (%v), want one for each of %v but %s", modules, err, Versions, Default)
+	}
+}
+
+func TestVersionsAreOrdered(t *testing.T) {
+	if !slices.Contains(Versions, Default) || Newest() != Versions[len(Versions)-1] {
+		t.Errorf("the default %s is none of %v", Default, Versions)
+	}
+	if !Version("1.37").AtLeast("1.37") || Version("1.33").AtLeast("1.34") || !Version("1.37").AtLeast("1.33") {
+		t.Error("AtLeast does not compare by age")
+	}
+}
+
+func TestUnknownVersionIsRefusedWithWhatIsAllowed(t *testing.T) {
+	v := Default
+	for _, text := range []string{"", "1.32", "v1.36", "1.36.3", "1.4"} {
+		if err := v.Set(text); err == nil || err.Error() != "allowed are 1.33, 1.34, 1.35, 1.36, 1.37" {
+			t.Errorf("Set(%q) says %v", text, err)
+		}
+	}
+	if v != Default {
+		t.Errorf("a refused version was set: %s", v)
+	}
+}
