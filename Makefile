@@ -11,13 +11,14 @@ SEED          ?= 1
 SEEDS         ?= 100
 HOURS         ?= 2
 NODES         ?= 3
+KUBE          ?= 1.33,1.34,1.35,1.36,1.37
 ARCHITECTURES ?= amd64,arm64
 BIN           ?= bin
 comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,12 +72,13 @@ arrows: ## check that every package imports only what it may
 
 # The pages that are made from the code, and the tests that make them.
 # One package at a time, for both programs write docs/flags.md.
-PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./provisioner/attempt
+PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./provisioner/attempt ./test/versions
 
-docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting (make test does too)
+docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting, compatibility (make test does too)
 	$(PAGES)
 
 docs-update: ## make docs/parameters.md, docs/errors.md (both in Chinese, too), docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md and what why prints in docs/troubleshooting.md anew
+docs-update: ## make docs/parameters.md, docs/errors.md, docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md and what why prints in docs/troubleshooting.md anew
 	$(PAGES) -update
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
@@ -122,6 +124,9 @@ e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write do
 soak: ## run the installed chart for HOURS (2; 0.2 for a trial) on real nodes under load, with faults and rollouts, and write docs/soak.md and docs/soak.svg (root, Debian 12)
 	@mkdir -p .build/run && $(GO) build -o .build/run/soak ./test/soak
 	@.build/run/soak run -hours '$(HOURS)' -write
+e2e-versions: ## run demo, end-to-end tests and the quick tests of storage on each Kubernetes of KUBE (1.33,1.34,1.35,1.36,1.37; ci: the newest and another), and write docs/compatibility.md (root; 25 minutes each, and 10 to build it)
+	@mkdir -p .build/run && $(GO) build -o .build/run/versions ./test/versions
+	@.build/run/versions -kube '$(KUBE)'
 
 crash: ## kill provisioner (csi-provisioner, too) and driver between any two calls, under SEEDS (100) random schedules, and at a handover (an hour)
 	$(GO) run ./test/build

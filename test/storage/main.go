@@ -1,7 +1,7 @@
 // Storage runs Kubernetes' own tests of external storage on a lab with real nodes, and writes down which of them the driver
 // passes. It needs root.
 //
-//	storage [-quick] [-focus REGEXP] [-write docs/conformance.md]
+//	storage [-quick] [-focus REGEXP] [-kube VERSION] [-write docs/conformance.md]
 //	storage -from REPORT [-from REPORT...] -write docs/conformance.md
 //
 // With -quick it runs what a few minutes are enough for, with -from nothing.
@@ -36,6 +36,7 @@ type options struct {
 	version      programs.Version
 	quick        bool
 	focus, write string
+	counts       string
 	from         []string
 	procs        int
 }
@@ -57,6 +58,7 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "see what the driver can do once, in minutes")
 	flag.StringVar(&o.focus, "focus", "", "regular expression of the tests to run; empty: all")
 	flag.StringVar(&o.write, "write", "", "page to write the results to")
+	flag.StringVar(&o.counts, "counts", "", "`FILE` to write to how many tests passed, failed and skipped, as JSON")
 	flag.Func("from", "report of an earlier run, in place of a run; repeat it for the parts of a run", func(path string) error {
 		o.from = append(o.from, path)
 		return nil
@@ -224,8 +226,13 @@ func report(o options, paths ...string) (int, error) {
 	for _, tests := range unseen {
 		fmt.Printf("none passed of: %s\n", tests)
 	}
+	if o.counts != "" {
+		if err := os.WriteFile(o.counts, results.counts(len(unseen)), 0o644); err != nil {
+			return 1, err
+		}
+	}
 	if o.write != "" {
-		if err := os.WriteFile(o.write, results.page(o.which()), 0o644); err != nil {
+		if err := os.WriteFile(o.write, results.page(o.which(), o.version), 0o644); err != nil {
 			return 1, err
 		}
 	}

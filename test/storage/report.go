@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // result is what became of one test.
@@ -107,12 +109,17 @@ func (all results) summary() string {
 		len(all.in("passed")), len(all.in("failed")), len(all.in("skipped")), len(all.in(leftOut)), all.took.Minutes())
 }
 
-// page is the results for people. Which tests were run is said in a word.
-func (all results) page(which string) []byte {
+// counts are the results for programs. Choices of tests of which none has passed count as failures.
+func (all results) counts(unseen int) []byte {
+	return fmt.Appendf(nil, `{"Passed": %d, "Failed": %d, "Skipped": %d}`, len(all.in("passed")), len(all.in("failed"))+unseen, len(all.in("skipped")))
+}
+
+// page is the results for people. Which tests were run is said in a word, and of which Kubernetes.
+func (all results) page(which string, version programs.Version) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Kubernetes' own tests of storage
 
-Written by %s: the External Storage tests of Kubernetes 1.36, run on a lab of four
+Written by %s: the External Storage tests of Kubernetes %s, run on a lab of four
 real nodes in three zones with csi-attacher, csi-resizer, csi-snapshotter and a simulated ECS whose disks are loop devices.
 [driver.yaml](../test/storage/driver.yaml), [shared.yaml](../test/storage/shared.yaml) and
 [zone.yaml](../test/storage/zone.yaml) are what the driver claims to be able to do, each with a class of its own.
@@ -121,7 +128,7 @@ Tests that stop kubelets run when all others are over, one at a time.
 
 Of %s tests: %s.
 
-`, "`make e2e-storage`", which, all.summary())
+`, "`make e2e-storage`", version, which, all.summary())
 	for _, part := range []struct{ state, title string }{
 		{"failed", "Failed"}, {"passed", "Passed"}, {"skipped", "Skipped: the tests say why"}, {leftOut, "Left out"},
 	} {

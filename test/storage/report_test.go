@@ -33,9 +33,9 @@ func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
 	if got, want := all.summary(), "1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	page := string(all.page("some"))
+	page := string(all.page("some", "1.37"))
 	for _, want := range []string{
-		"1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- [Testpattern: Dynamic PV] volumes never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
+		"tests of Kubernetes 1.37, run on a lab", "1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- [Testpattern: Dynamic PV] volumes never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
 		"## Left out\n### Nodes with Windows: the driver is for Linux.\n- [Testpattern: Dynamic PV (ntfs)] volumes is for Windows\n",
 		"## Passed\n- [Testpattern: Dynamic PV (xfs)] volumes should store data\n",
 	} {

@@ -1,9 +1,10 @@
 package programs
 
 import (
-	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -50,9 +51,20 @@ func Allowed() string {
 	return strings.Join(all, ", ")
 }
 
-// Release returns the patch release that the version's module pins, as v1.36.3.
-func (v Version) Release(ctx context.Context, root string) (string, error) {
-	return goOutput(ctx, v.module(root), "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+var required = regexp.MustCompile(`(?m)^\tk8s\.io/kubernetes v(\S+)$`)
+
+// Release returns the patch release that the version's module pins, as 1.36.3.
+func (v Version) Release(root string) (string, error) {
+	path := filepath.Join(v.module(root), "go.mod")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	found := required.FindSubmatch(text)
+	if found == nil {
+		return "", fmt.Errorf("%s does not require k8s.io/kubernetes", path)
+	}
+	return string(found[1]), nil
 }
 
 // module is the directory of the version's module.

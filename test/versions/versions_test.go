@@ -1,0 +1,112 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topodisk/topodisk/test/golden"
+	"github.com/topodisk/topodisk/test/lab/programs"
+)
+
+const root = "../.."
+
+func TestCompatibilityPageIsCurrent(t *testing.T) {
+	made, err := render(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Page(t, "../../docs/compatibility.md", made)
+}
+
+func TestPageHasEveryVersionThatTheChartAsksFor(t *testing.T) {
+	asked, err := versionsAsked(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, f := range features {
+		told = append(told, f.since)
+	}
+	slices.Sort(told)
+	slices.Sort(asked)
+	if asked, told = slices.Compact(asked), slices.Compact(told); len(asked) == 0 || !slices.Equal(asked, told) {
+		t.Errorf("the chart's templates ask for Kubernetes %v, the page tells of %v", asked, told)
+	}
+}
+
+func TestPageHasEverySidecarOfTheChart(t *testing.T) {
+	c, err := readChart(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter"} {
+		if !strings.HasPrefix(c.sidecars[name], "v") {
+			t.Errorf("%s has the version %q; the chart has %v", name, c.sidecars[name], c.sidecars)
+		}
+	}
+	if c.kubeVersion == "" {
+		t.Error("Chart.yaml has no kubeVersion")
+	}
+}
+
+func TestOnlyVersionsThatCanBeRunAreChosen(t *testing.T) {
+	got, err := choose("1.37, 1.33,1.37", "")
+	if err != nil || !slices.Equal(got, []programs.Version{"1.37", "1.33"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, text := range []string{"", "1.32", "1.33,ci", "1.33;1.34", "newest"} {
+		if _, err := choose(text, ""); err == nil || !strings.Contains(err.Error(), "allowed are "+programs.Allowed()) || !strings.Contains(err.Error(), "KUBE="+text) {
+			t.Errorf("KUBE=%s: %v", text, err)
+		}
+	}
+}
+
+func TestCommitsTakeTurnsWithTheOtherVersions(t *testing.T) {
+	seen := map[programs.Version]bool{}
+	for _, first := range "0123456789abcdef" {
+		commit := strings.Repeat(string(first), 40)
+		got, err := choose(inCI, commit)
+		if err != nil || len(got) != 2 || got[0] != programs.Newest() {
+			t.Fatalf("commit %s: %v, %v", commit, got, err)
+		}
+		again, err := choose(inCI, commit)
+		if err != nil || !slices.Equal(got, again) {
+			t.Errorf("commit %s: %v, and then %v", commit, got, again)
+		}
+		seen[got[1]] = true
+	}
+	if seen[programs.Newest()] || seen[programs.Default] || len(seen) != len(programs.Versions)-2 {
+		t.Errorf("sixteen commits choose only %v", seen)
+	}
+	if _, err := choose(inCI, "no hash"); err == nil {
+		t.Error("a commit without a hash chooses versions")
+	}
+}
+
+func TestEventsAreCounted(t *testing.T) {
+	var out strings.Builder
+	got, err := countEvents(strings.NewReader(`building
+{"Action":"output","Test":"TestA","Output":"says\n"}
+{"Action":"pass","Test":"TestA/case"}
+{"Action":"pass","Test":"TestA"}
+{"Action":"fail","Test":"TestB"}
+{"Action":"skip","Test":"TestC"}
+{"Action":"fail"}
+`), &out)
+	if want := (counts{Passed: 1, Failed: 1, Skipped: 1}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if want := "building\nsays\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+func TestResultOfAnotherReleaseSaysSo(t *testing.T) {
+	if got := otherRelease("1.37.2", "1.37.2"); got != "" {
+		t.Errorf("the same release: %q", got)
+	}
+	if got := otherRelease("1.37.1", "1.37.2"); got != " (1.37.1)" {
+		t.Errorf("another release: %q", got)
+	}
+}
