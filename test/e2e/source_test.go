@@ -62,6 +62,7 @@ func TestASourceThatIsDeletedOutlivesItsCopysMaking(t *testing.T) {
 }
 
 func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
+	needsAttributesClasses(t)
 	s := newScene(t)
 	s.allowSecrets()
 	class := s.class(atOnce, map[string]string{
@@ -83,6 +84,14 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	}
 	if name := b.Volume.Spec.VolumeAttributesClassName; name == nil || *name != attributes {
 		s.Errorf("volume %s names VolumeAttributesClass %v, want %s", b.Volume.Name, name, attributes)
+	}
+}
+
+// needsAttributesClasses skips a test on a Kubernetes whose API server has them in storage.k8s.io/v1beta1 only, or not at all.
+func needsAttributesClasses(t *testing.T) {
+	t.Helper()
+	if !version.AtLeast("1.34") {
+		t.Skipf("Kubernetes %s has no VolumeAttributesClass in storage.k8s.io/v1: 1.34 has", version)
 	}
 }
 

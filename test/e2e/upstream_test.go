@@ -95,6 +95,7 @@ const proven = 2 * time.Minute
 
 // TestKubernetesOwnProvisionerFillsVolumes makes a disk of a claim's, and one of a snapshot, of a class of attributes.
 func TestKubernetesOwnProvisionerFillsVolumes(t *testing.T) {
+	needsAttributesClasses(t)
 	s := newScene(t)
 	s.unattachedMayBeCut()
 	s.withUpstream()

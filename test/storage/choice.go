@@ -3,6 +3,9 @@ package main
 import (
 	"regexp"
 	"slices"
+	"strings"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // A driver is told to the tests once for each kind of its classes: the manifest's tag stands in the names of the tests.
@@ -94,6 +97,27 @@ func reasonFor(name string) string {
 }
 
 func matches(tests, name string) bool { return regexp.MustCompile(tests).MatchString(name) }
+
+// firstWithAttributesClasses has VolumeAttributesClass in storage.k8s.io/v1, which is the one that csi-resizer reads.
+const firstWithAttributesClasses programs.Version = "1.34"
+
+// since are tests that earlier versions don't have, or can't run.
+var since = map[string]programs.Version{
+	`volume-modify`:            firstWithAttributesClasses,
+	`volumegroupsnapshotclass`: "1.36", // the suite before has no such test
+}
+
+// expected are the focused tests of which some have to pass.
+func (o options) expected() []string {
+	return slices.DeleteFunc(slices.Clone(o.focused()), func(tests string) bool {
+		for words, first := range since {
+			if !o.version.AtLeast(first) && strings.Contains(tests, words) {
+				return true
+			}
+		}
+		return false
+	})
+}
 
 // focused returns the tests that the options name, whatever is left out of them.
 func (o options) focused() []string {

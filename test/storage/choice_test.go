@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // Names of tests, as Ginkgo has them.
@@ -82,6 +87,26 @@ func TestWordsThatMisleadAreExplained(t *testing.T) {
 	} {
 		if got := meaning(words); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: explained by %q, want %q", words, got, want)
+		}
+	}
+}
+
+func TestOldVersionsNeedNotPassWhatTheyLack(t *testing.T) {
+	lacking := func(v programs.Version) int { return len(quick) - len(options{version: v, quick: true}.expected()) }
+	if lacking("1.33") != len(since) || lacking(programs.Default) != 0 || lacking(programs.Newest()) != 0 {
+		t.Errorf("of the quick tests %d, %d and %d are not expected; want %d of 1.33, and none of later ones", lacking("1.33"), lacking(programs.Default), lacking(programs.Newest()), len(since))
+	}
+}
+
+func TestOldVersionsAreToldOfNoAttributesClass(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.CopyFS(dir, manifests), withoutAttributesClasses(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range drivers {
+		text, err := os.ReadFile(filepath.Join(dir, driver))
+		if err != nil || strings.Contains(string(text), "AttributesClass") || !strings.Contains(string(text), "DriverInfo") {
+			t.Errorf("%s, %v:\n%s", driver, err, text)
 		}
 	}
 }

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -96,7 +97,7 @@ func run(ctx context.Context, o options) (int, error) {
 	if code, outside, err := cell.Enter(); outside || err != nil {
 		return code, err
 	}
-	images, err := suiteImages(o, root)
+	images, err := suiteImages(ctx, o, root)
 	if err != nil {
 		return 1, err
 	}
@@ -115,26 +116,35 @@ func run(ctx context.Context, o options) (int, error) {
 	return code, errors.Join(err, l.Stop())
 }
 
-// suiteImages are what the tests' Pods are made of, under the names that the tests know (k8s.io/kubernetes,
-// test/utils/image): busybox in place of nginx, too, for no more than a shell is asked of it.
-func suiteImages(o options, root string) ([]lab.Image, error) {
+// suiteImages are what the tests' Pods are made of, under the tags that the tests' source has: busybox in place of nginx, too, for
+// no more than a shell is asked of it.
+func suiteImages(ctx context.Context, o options, root string) ([]lab.Image, error) {
+	tags, err := o.version.SuiteImages(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"Agnhost", "BusyBox", "Nginx", "NginxNew", "Pause"} {
+		if tags[name] == "" {
+			return nil, fmt.Errorf("the tests of Kubernetes %s name no image %s", o.version, name)
+		}
+	}
 	shell, err := lab.Shell()
 	if err != nil {
 		return nil, err
 	}
-	const from = "registry.k8s.io/e2e-test-images/"
 	busybox := shell
-	busybox.Names, busybox.Command = []string{from + "busybox:1.37.0-1", from + "nginx:1.15-4", from + "nginx:1.27-0"}, []string{"sh"}
+	busybox.Names, busybox.Command = []string{tags["BusyBox"], tags["Nginx"], tags["NginxNew"]}, []string{"sh"}
 	agnhost := shell
-	agnhost.Names = []string{from + "agnhost:2.63.0"}
+	agnhost.Names = []string{tags["Agnhost"]}
 	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: o.version.BuiltSuite(root).Agnhost})
 	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
 	glibc, err := withOwn(shell, "/bin/dd", "/bin/sh") // busybox' dd can't go past the cache, and its shell runs no other
 	if err != nil {
 		return nil, err
 	}
-	glibc.Names, glibc.Command = []string{from + "glibc-dns-testing:2.0.0"}, []string{"sh"}
-	pause := lab.Pause(o.version.BuiltNodes(root).NodeInit, "registry.k8s.io/pause:3.10.2")
+	// Tests before 1.36 have another image with a glibc.
+	glibc.Names, glibc.Command = []string{cmp.Or(tags["GlibcDnsTesting"], tags["JessieDnsutils"])}, []string{"sh"}
+	pause := lab.Pause(o.version.BuiltNodes(root).NodeInit, tags["Pause"])
 	return []lab.Image{busybox, agnhost, glibc, pause}, nil
 }
 
@@ -162,6 +172,11 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	at := filepath.Join(l.Dir, "manifests")
 	if err := os.CopyFS(at, manifests); err != nil {
 		return 1, err
+	}
+	if !o.version.AtLeast(firstWithAttributesClasses) {
+		if err := withoutAttributesClasses(at); err != nil {
+			return 1, err
+		}
 	}
 	if said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("apply smallest.yaml: %w: %s", err, said)
@@ -212,6 +227,24 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	return code, err
 }
 
+// attributesClass is how the manifests of the driver name its class.
+const attributesClass = "VolumeAttributesClass:\n  FromFile: faster.yaml\n"
+
+// withoutAttributesClasses takes the class from the manifests of a directory.
+func withoutAttributesClasses(dir string) error {
+	for _, driver := range drivers {
+		path := filepath.Join(dir, driver)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), attributesClass, "", 1)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // report tells what became of the tests, and writes it to a page.
 func report(o options, paths ...string) (int, error) {
 	results, err := readReports(paths...)
@@ -222,7 +255,7 @@ func report(o options, paths ...string) (int, error) {
 	for _, r := range results.in("failed") {
 		fmt.Printf("failed: %s\n    %s\n", r.name, strings.ReplaceAll(r.reason, "\n", "\n    "))
 	}
-	unseen := results.unseen(o.focused())
+	unseen := results.unseen(o.expected())
 	for _, tests := range unseen {
 		fmt.Printf("none passed of: %s\n", tests)
 	}
