@@ -77,8 +77,7 @@ PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdri
 docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting, compatibility (make test does too)
 	$(PAGES)
 
-docs-update: ## make docs/parameters.md, docs/errors.md (both in Chinese, too), docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md and what why prints in docs/troubleshooting.md anew
-docs-update: ## make docs/parameters.md, docs/errors.md, docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md and what why prints in docs/troubleshooting.md anew
+docs-update: ## make docs/parameters.md, docs/errors.md (both in Chinese, too), docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md and what why prints in docs/troubleshooting.md anew
 	$(PAGES) -update
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
