@@ -18,7 +18,7 @@ comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update spell site demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,11 +74,25 @@ arrows: ## check that every package imports only what it may
 # One package at a time, for both programs write docs/flags.md.
 PAGES := $(GO) test -count=1 -p 1 -run 'PageIsCurrent$$' ./test/arrows ./diskdriver ./diskdriver/params ./diskdriver/ecs/transport ./ecssim/facts ./cmd/disk-driver ./cmd/disk-provisioner ./cmd/kubectl-topodisk ./provisioner/attempt ./test/versions
 
-docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting, compatibility (make test does too)
+docs-check: ## check that the pages made from the code are current: parameters, errors, codes, facts of ECS, flags, troubleshooting, compatibility; and words, links and commands of all pages (make test does too)
 	$(PAGES)
+	$(GO) test -count=1 ./test/docs
 
 docs-update: ## make docs/parameters.md, docs/errors.md (both in Chinese, too), docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md and what why prints in docs/troubleshooting.md anew
 	$(PAGES) -update
+
+# node_modules of test/site, with what its lock file says.
+SITE := test/site/node_modules/.package-lock.json
+$(SITE): test/site/package-lock.json
+	npm --prefix test/site ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+spell: $(SITE) ## check the spelling of the English pages; words that are right go into test/site/words.txt (Node.js 20 or later)
+	test/site/node_modules/.bin/cspell lint --config test/site/cspell.json --no-progress --no-summary '*.md' 'docs/*.md' 'charts/**/*.md' '.github/**/*.md'
+
+site: $(SITE) ## build the site of docs/ with its search into .build/site; SERVE=1 shows it on loopback (Node.js 20 or later)
+	npm --prefix test/site run build
+	$(if $(SERVE),npm --prefix test/site run preview)
 
 demo: ## tell the story on a real control plane (KEEP=1 leaves it running)
 	@$(GO) run ./test/build
