@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -156,6 +157,9 @@ func (s *story) anotherZone(ctx context.Context) error {
 		return err
 	}
 	s.tellSelections("orders")
+	if err := s.tellEvents(ctx, "orders"); err != nil {
+		return err
+	}
 	if err := s.lab.Simulator.ClearFaults(ctx); err != nil {
 		return err
 	}
@@ -171,6 +175,26 @@ func (s *story) tellSelections(claim string) {
 		}
 	}
 	s.fact("it took %d tries: %v", len(tries), tries)
+}
+
+// tellEvents prints the events of a claim as kubectl describe does, once the last of them is there.
+func (s *story) tellEvents(ctx context.Context, claim string) error {
+	var events []corev1.Event
+	err := s.lab.Await(ctx, "the claim has its last event", patience, func(ctx context.Context) (bool, error) {
+		var err error
+		events, err = s.lab.Events(ctx, namespace, claim)
+		return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Reason == "ProvisioningSucceeded" }), err
+	})
+	if err != nil {
+		return err
+	}
+	s.fact("its events:")
+	for _, e := range events {
+		if e.InvolvedObject.Kind == "PersistentVolumeClaim" {
+			fmt.Printf("             %-7s %s: %s\n", e.Type, e.Reason, e.Message)
+		}
+	}
+	return nil
 }
 
 // deletion: everything goes, and the disks with it.

@@ -3,7 +3,10 @@
 //
 //	go run ./test/picture
 //
-// needs Chromium (Debian's package chromium) and nothing else.
+// needs Chromium (Debian's package chromium) and nothing else. It also draws
+// what make demo prints:
+//
+//	make demo | go run ./test/picture -terminal -out docs/demo.svg
 package main
 
 import (
@@ -52,7 +55,11 @@ func run(ctx context.Context) error {
 	size := flag.String("size", "1280x1240", "width and height of the window in pixels")
 	browser := flag.String("chromium", "chromium", "the browser")
 	only := flag.Bool("state-only", false, "take no picture: start the simulator, make the calls and wait")
+	drawTerminal := flag.Bool("terminal", false, "draw the standard input, which make demo has printed, instead")
 	flag.Parse()
+	if *drawTerminal {
+		return terminal(os.Stdin, *out)
+	}
 	dir, err := os.MkdirTemp("", "picture")
 	if err != nil {
 		return err
