@@ -17,7 +17,7 @@ const root = "../.."
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/zh/*.md", "charts/topodisk/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/zh/*.md", "charts/topodisk/*.md", ".github/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
