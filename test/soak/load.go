@@ -56,6 +56,9 @@ const (
 	startsFile   = "starts"
 	gracePeriod  = int64(1)
 	snapshotKind = "soak"
+
+	restoredSuffix = "-restored"
+	cloneSuffix    = "-clone"
 )
 
 // load runs until the context ends, and returns when every turn that has begun has ended.
@@ -93,11 +96,27 @@ func (t *turn) run(ctx context.Context, play func(*turn, context.Context) error)
 	if err := play(t, ctx); err != nil {
 		t.Failed = err.Error()
 		say("turn %s FAILED: %v", t.Name, err)
+		t.cleanUp(ctx)
 	}
 	if err := t.out.add(turnsFile, t.Turn); err != nil {
 		say("turns: %v", err)
 	}
 }
+
+// cleanUp deletes what a turn that has failed has left, which would count as growth. Only the verdict speaks of errors: what stays
+// is left over in the end.
+func (t *turn) cleanUp(ctx context.Context) {
+	for _, suffix := range []string{"", restoredSuffix, cloneSuffix} {
+		name := t.Name + suffix
+		_ = t.lab.Client.CoreV1().Pods(loadSpace).Delete(ctx, name, metav1.DeleteOptions{})
+		_ = t.lab.Client.CoreV1().PersistentVolumeClaims(loadSpace).Delete(ctx, name, metav1.DeleteOptions{})
+		_ = t.objects.Resource(snapshots).Namespace(loadSpace).Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	_ = t.lab.Client.CoreV1().Namespaces().Delete(ctx, t.namespace(), metav1.DeleteOptions{})
+}
+
+// namespace is the one that the turn has for itself, if it has one.
+func (t *turn) namespace() string { return "soak-" + t.Name }
 
 // wait waits until something is so, and notes how long that has taken; the longest counts if it is done more than once.
 func (t *turn) wait(ctx context.Context, what, of string, look func(context.Context) (bool, error)) error {
@@ -325,8 +344,8 @@ func (t *turn) copies(ctx context.Context) error {
 	}
 	group := snapshots.Group
 	for name, source := range map[string]corev1.TypedLocalObjectReference{
-		t.Name + "-restored": {APIGroup: &group, Kind: "VolumeSnapshot", Name: t.Name},
-		t.Name + "-clone":    {Kind: "PersistentVolumeClaim", Name: t.Name},
+		t.Name + restoredSuffix: {APIGroup: &group, Kind: "VolumeSnapshot", Name: t.Name},
+		t.Name + cloneSuffix:    {Kind: "PersistentVolumeClaim", Name: t.Name},
 	} {
 		claim := lab.Claim(loadSpace, name, className, claimSize)
 		claim.Spec.DataSource = &source
@@ -420,7 +439,7 @@ func (t *turn) onDisk(ctx context.Context, pod, file string, command ...string) 
 
 // namespaceDeleted deletes a namespace with all that is in it.
 func (t *turn) namespaceDeleted(ctx context.Context) error {
-	namespace := "soak-" + t.Name
+	namespace := t.namespace()
 	spaces := t.lab.Client.CoreV1().Namespaces()
 	err := t.try(ctx, "make namespace "+namespace, func(ctx context.Context) error {
 		_, err := spaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
