@@ -131,7 +131,7 @@ func (r result) panels() (list []panel) {
 
 // points are the values of a level, and the rates a minute of a counter.
 func (s judgedSeries) points(life []Sample) (line []point) {
-	if s.rule.Kind == Level {
+	if s.rule.Kind != Counter {
 		for _, at := range life {
 			line = append(line, point{at.At.Hours(), scale(s.unit, at.Value)})
 		}

@@ -11,15 +11,16 @@ import (
 // Kind says what the values of a series are.
 type Kind int
 
-// Level and Counter are the kinds.
+// Level, Floor and Counter are the kinds.
 const (
-	Level   Kind = iota // what there is: memory, objects
+	Level   Kind = iota // what there is: memory
+	Floor               // what there is at least: of objects that come and go, those that stay
 	Counter             // what has happened since the process began, and so begins at 0 in each life
 )
 
 // Rule says when a series is flat. Each life of a process is judged for itself: its beginning is left out, the rest is cut
 // into windows of equal length, each as long as a round of the load with its faults, so that windows have seen the same.
-// A window's value is the median of a level, and the increase of a counter. The life is not flat if its windows rise with
+// A window's value is the median of a level, the least of a floor, and the increase of a counter. The life is not flat if its windows rise with
 // significance (Mann-Kendall, one-sided, 5 %) and the line through them (Theil-Sen) rises by more than the slack.
 type Rule struct {
 	Kind     Kind
@@ -131,10 +132,13 @@ func (r Rule) windows(life []Sample) (values []float64, err error) {
 
 // value is that of one window, whose last sample begins the next one.
 func (r Rule) value(samples []Sample) (float64, error) {
-	if r.Kind == Level {
+	if r.Kind != Counter {
 		var all []float64
 		for _, s := range samples[:len(samples)-1] {
 			all = append(all, s.Value)
+		}
+		if r.Kind == Floor {
+			return slices.Min(all), nil
 		}
 		return median(all), nil
 	}

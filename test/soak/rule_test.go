@@ -53,6 +53,17 @@ func TestLevelWithNoise(t *testing.T) {
 	}
 }
 
+// Objects that come and go are more the slower the machine is; what is left over is there at each moment.
+func TestFloor(t *testing.T) {
+	objects := Rule{Kind: Floor, WarmUp: 8 * time.Minute, Window: 8 * time.Minute, Absolute: 2, Relative: 0.15}
+	slower := func(at time.Duration) float64 {
+		return 5 + math.Round((4+6*at.Hours())*(1+math.Sin(2*math.Pi*at.Minutes()/8)))
+	}
+	wants(t, objects, series("", 0, slower), "")
+	wants(t, objects, series("", 0, func(at time.Duration) float64 { return slower(at) + math.Floor(3*at.Hours()) }), `"" rises by`)
+	wants(t, Rule{Kind: Level, WarmUp: objects.WarmUp, Window: objects.Window, Absolute: 2, Relative: 0.15}, series("", 0, slower), `"" rises by`)
+}
+
 func TestEachLifeIsJudged(t *testing.T) {
 	flat := func(time.Duration) float64 { return 40 }
 	leak := func(at time.Duration) float64 { return 40 + 10*at.Hours() }

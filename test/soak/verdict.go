@@ -44,14 +44,14 @@ func (p Plan) judged() (list []judgedSeries) {
 		}
 	}
 	add("ECS calls", "a round", Counter, 30, 0.15)
-	add("objects in the API server", "", Level, 20, 0.05)
+	add("objects in the API server", "", Floor, 20, 0.05)
 	for _, k := range kinds {
-		add(k.name, "", Level, 3, 0.15)
+		add(k.name, "", Floor, 2, 0.15)
 	}
-	add("journal records", "", Level, 3, 0.15)
-	add("journal bytes", "", Level, 3000, 0.15)
+	add("journal records", "", Floor, 2, 0.15)
+	add("journal bytes", "", Floor, 500, 0.15)
 	for _, name := range []string{"disks", "ECS snapshots", "mounts of volumes", "loop devices"} {
-		add(name, "", Level, 3, 0.15)
+		add(name, "", Floor, 2, 0.15)
 	}
 	return list
 }
