@@ -35,12 +35,13 @@ type instant struct {
 	paces      string // directory of paces, by claim; empty for none
 }
 
-// pace is how long the driver waits for a volume instead of answering at once: for its creation, for its attachment, and on the
-// node for its device.
-type pace struct{ Create, Attach, Device time.Duration }
+// pace is how long the driver waits for a volume instead of answering at once: for its creation, from the beginning of that until it
+// can be attached, for its attachment, and on the node for its device.
+type pace struct{ Create, Ready, Attach, Device time.Duration }
 
 // The pace of a volume in its context, and in that of its publication.
 const (
+	readyKey  = "ready" // the time
 	attachKey = "attach"
 	deviceKey = "device"
 	seenKey   = "seen" // the time
@@ -149,7 +150,7 @@ func (d instant) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest) 
 		return nil, err
 	}
 	if p != (pace{}) {
-		volume.VolumeContext = map[string]string{attachKey: p.Attach.String(), deviceKey: p.Device.String()}
+		volume.VolumeContext = map[string]string{readyKey: time.Now().Add(p.Ready).Format(time.RFC3339Nano), attachKey: p.Attach.String(), deviceKey: p.Device.String()}
 		if err := sleepFor(ctx, p.Create); err != nil {
 			return nil, err
 		}
@@ -177,8 +178,13 @@ func (instant) ControllerPublishVolume(ctx context.Context, in *csi.ControllerPu
 	if err != nil {
 		return nil, err
 	}
-	response.PublishContext = map[string]string{seenKey: time.Now().Add(attach + device).Format(time.RFC3339Nano)}
-	return response, sleepFor(ctx, attach)
+	ready, err := time.Parse(time.RFC3339Nano, in.GetVolumeContext()[readyKey])
+	if err != nil {
+		return nil, err
+	}
+	wait := max(time.Until(ready), 0) + attach
+	response.PublishContext = map[string]string{seenKey: time.Now().Add(wait + device).Format(time.RFC3339Nano)}
+	return response, sleepFor(ctx, wait)
 }
 
 func (instant) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {

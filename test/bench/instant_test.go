@@ -33,10 +33,11 @@ func lifeOf(t *testing.T, d instant, claim string) pace {
 
 func TestInstantWaitsAsItIsTold(t *testing.T) {
 	dir := t.TempDir()
-	want := pace{Create: 400 * time.Millisecond, Attach: 2500 * time.Millisecond, Device: 700 * time.Millisecond}
-	if err := writePace(dir, "slow", want); err != nil {
+	told := pace{Create: 400 * time.Millisecond, Ready: time.Second, Attach: 2500 * time.Millisecond, Device: 700 * time.Millisecond}
+	if err := writePace(dir, "slow", told); err != nil {
 		t.Fatal(err)
 	}
+	want := pace{Create: told.Create, Attach: told.Ready - told.Create + told.Attach, Device: told.Device}
 	synctest.Test(t, func(t *testing.T) {
 		d := instant{name: podsDriver, attaches: true, paces: dir}
 		if took := lifeOf(t, d, "slow"); took != want {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
@@ -35,7 +36,7 @@ func requestAt(program, verb, resource, subresource, name string, seconds float6
 // startedTestPod is the Pod web-0 with the claim data-web-0 on the node node-h1.
 func startedTestPod(seconds float64) startedPod {
 	return startedPod{running: after(seconds), Pod: &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: benchNamespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: benchNamespace, UID: "web-0-1"},
 		Spec: corev1.PodSpec{NodeName: "node-h1", Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-web-0"}}}}},
 	}}
@@ -46,7 +47,7 @@ func testRecords(requests ...lab.Request) *podsRecords {
 	r := &podsRecords{
 		begin: testBegin, requests: map[string][]lab.Request{}, claims: map[string]string{"data-web-0": "d-1"}, disks: map[string]string{"d-1": "d-1"},
 		attachments: map[string]string{"d-1 node-h1": "csi-1"}, ecs: map[string]*ecsTimes{}, devices: map[string]time.Time{},
-		mounts: map[string]time.Time{benchNamespace + "/web-0": after(7)},
+		mounts: map[types.UID]time.Time{"web-0-1": after(7)},
 	}
 	r.addRequests(requests)
 	return r
@@ -64,8 +65,8 @@ func TestStepsOfAStart(t *testing.T) {
 		requestAt("csi-attacher", "patch", "volumeattachments", "status", "csi-1", 9), // after the Pod has run
 	)
 	r.addCalls([]ecssim.Call{
-		{Action: "CreateDisk", Disk: "d-1", Time: after(1.2), Took: 500 * time.Millisecond, Settles: 1500 * time.Millisecond},
-		{Action: "AttachDisk", Disk: "d-1", Time: after(3.5), Took: 100 * time.Millisecond, Code: "IncorrectDiskStatus.Initializing"},
+		{Action: "CreateDisk", Disk: "d-1", Time: after(1.2), Took: 500 * time.Millisecond, Settles: 2 * time.Second},
+		{Action: "AttachDisk", Disk: "d-1", Time: after(3.1), Took: 100 * time.Millisecond, Code: "IncorrectDiskStatus.Initializing"},
 		{Action: "AttachDisk", Disk: "d-1", Time: after(4), Took: 500 * time.Millisecond, Settles: 1500 * time.Millisecond},
 	})
 	r.devices["d-1"] = after(6.25)
@@ -76,8 +77,8 @@ func TestStepsOfAStart(t *testing.T) {
 			t.Errorf("%s: %.3f s, want %.3f", stepNames[i], seconds, want[i])
 		}
 	}
-	if ecs := got.ofECS(); ecs != 2750*time.Millisecond {
-		t.Errorf("ECS's own time is %v, want 0.5 s for the disk, 1.5 s until it is attached and 0.75 s until the node sees it", ecs)
+	if ecs := got.ofECS(); ecs != 2950*time.Millisecond {
+		t.Errorf("ECS's own time is %v, want 0.5 s for the disk, 0.2 s until it can be attached, 1.5 s until it is, and 0.75 s until the node sees it", ecs)
 	}
 }
 
@@ -101,8 +102,8 @@ func TestStepsOfAStartWithAVolumeThatIsThere(t *testing.T) {
 func TestMountLine(t *testing.T) {
 	const line = `I1124 20:30:48.176030      31 operation_generator.go:617] "MountVolume.SetUp succeeded for volume \"d-1\" (UniqueName: \"x\") pod \"web-0\" (UID: \"9654\") " pod="bench/web-0"`
 	pod, at, ok := parseMount(line, testBegin)
-	if want := time.Date(2026, 11, 24, 20, 30, 48, 176030000, time.Local); !ok || pod != "bench/web-0" || !at.Equal(want) {
-		t.Errorf("got %q at %v (%v), want bench/web-0 at %v", pod, at, ok, want)
+	if want := time.Date(2026, 11, 24, 20, 30, 48, 176030000, time.Local); !ok || pod != "9654" || !at.Equal(want) {
+		t.Errorf("got %q at %v (%v), want 9654 at %v", pod, at, ok, want)
 	}
 	if pod, _, ok := parseMount(strings.Replace(line, "SetUp", "WaitForAttach", 1), testBegin); ok {
 		t.Errorf("another line is taken for the mount of %q", pod)

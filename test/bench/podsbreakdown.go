@@ -26,8 +26,9 @@ var stepNames = []string{"scheduled", "provisioned", "bound", "attached", "stage
 
 // podStart is one Pod's way to run. What it has not come by is as the milestone before.
 type podStart struct {
-	at  [milestones]time.Time
-	ecs [milestones]time.Duration // ECS's own time on the way to each
+	at   [milestones]time.Time
+	ecs  [milestones]time.Duration // ECS's own time on the way to each
+	pace pace                      // what ECS took, whatever else went on at that time
 }
 
 // order lets no milestone be before an earlier one, nor after the end.
@@ -60,14 +61,11 @@ func (s podStart) ofECS() (sum time.Duration) {
 	return sum
 }
 
-// pace is what ECS took, for the driver that only waits as long.
-func (s podStart) pace() pace {
-	return pace{Create: s.ecs[volumeProvisioned], Attach: s.ecs[volumeAttached], Device: s.ecs[volumeStaged]}
-}
-
 // setPace counts what the driver has waited as ECS's own time.
 func (s *podStart) setPace(p pace) {
-	s.ecs[volumeProvisioned], s.ecs[volumeAttached], s.ecs[volumeStaged] = p.Create, p.Attach, p.Device
+	s.pace = p
+	s.ecs[volumeProvisioned], s.ecs[volumeStaged] = p.Create, p.Device
+	s.ecs[volumeAttached] = p.Attach + max(p.Ready-p.Create-s.at[podBound].Sub(s.at[volumeProvisioned]), 0)
 }
 
 // podsSample are Pods that were started.
@@ -135,7 +133,7 @@ func (s podsSample) summary(source string) podsRun {
 	run.Total = of(podStart.total)
 	run.ECS = of(podStart.ofECS)
 	run.Beyond = of(func(p podStart) time.Duration { return p.total() - p.ofECS() })
-	run.Attach = of(func(p podStart) time.Duration { return p.ecs[volumeAttached] }).P50
+	run.Attach = of(func(p podStart) time.Duration { return p.pace.Attach }).P50
 	for m := podCreated + 1; m < milestones; m++ {
 		run.Steps = append(run.Steps, of(func(p podStart) time.Duration { return p.at[m].Sub(p.at[m-1]) }))
 		run.Shares = append(run.Shares, of(func(p podStart) time.Duration { return p.ecs[m] }))

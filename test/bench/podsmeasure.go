@@ -96,11 +96,11 @@ func (b *podsBench) awaitRunning(ctx context.Context, begin time.Time, names []s
 type mountLogs struct {
 	files map[string]*bufio.Reader // by node
 	rest  map[string]string
-	times map[string]time.Time // by Pod, the last one
+	times map[types.UID]time.Time // by Pod
 }
 
 func openMountLogs(l *lab.Lab) *mountLogs {
-	m := &mountLogs{files: map[string]*bufio.Reader{}, rest: map[string]string{}, times: map[string]time.Time{}}
+	m := &mountLogs{files: map[string]*bufio.Reader{}, rest: map[string]string{}, times: map[types.UID]time.Time{}}
 	for _, n := range l.RealNodes() {
 		if f, err := os.Open(filepath.Join(l.Logs(), lab.Kubelet+"-"+n.Name+".log")); err == nil {
 			m.files[n.Name] = bufio.NewReader(f)
@@ -110,7 +110,7 @@ func openMountLogs(l *lab.Lab) *mountLogs {
 }
 
 // mountLine is what the kubelet logs (klog's format) when NodePublishVolume has ended, or an emptyDir is there.
-var mountLine = regexp.MustCompile(`^I(\d{4} \d{2}:\d{2}:\d{2}\.\d{6}).*MountVolume\.SetUp succeeded .*pod="([^"]+)"`)
+var mountLine = regexp.MustCompile(`^I(\d{4} \d{2}:\d{2}:\d{2}\.\d{6}).*MountVolume\.SetUp succeeded .*\(UID: \\"([^\\]+)\\"\)`)
 
 // read takes in what was logged since the last time.
 func (m *mountLogs) read() error {
@@ -134,13 +134,13 @@ func (m *mountLogs) read() error {
 }
 
 // parseMount returns which Pod's volume a line of a log says to be mounted, and when.
-func parseMount(line string, now time.Time) (pod string, at time.Time, ok bool) {
+func parseMount(line string, now time.Time) (pod types.UID, at time.Time, ok bool) {
 	found := mountLine.FindStringSubmatch(line)
 	if found == nil {
 		return "", at, false
 	}
 	at, err := time.ParseInLocation("20060102 15:04:05.000000", fmt.Sprint(now.Year())+found[1], time.Local)
-	return found[2], at, err == nil
+	return types.UID(found[2]), at, err == nil
 }
 
 // sample waits until Pods of all names run, or have their volumes attached where KWOK has them run at once, and finds out how each
@@ -168,7 +168,7 @@ func (b *podsBench) sample(ctx context.Context, from volumeSource, begin time.Ti
 		if from.paced {
 			start.setPace(b.paces[i])
 		}
-		s.starts, paces = append(s.starts, start), append(paces, start.pace())
+		s.starts, paces = append(s.starts, start), append(paces, start.pace)
 	}
 	if from.name == sourceOurs {
 		b.paces = paces
@@ -211,13 +211,14 @@ type podsRecords struct {
 	ecs         map[string]*ecsTimes     // by disk
 	calls       []ecssim.Call
 	devices     map[string]time.Time // when the node saw the device, by disk
-	mounts      map[string]time.Time
+	mounts      map[types.UID]time.Time
 }
 
 // ecsTimes are how long ECS took for a disk, beyond which nobody could have been quicker.
 type ecsTimes struct {
-	create, attach time.Duration // until the reply; until the disk was In_use
-	inUse          time.Time
+	create, attach   time.Duration // until the reply; until the disk was In_use
+	ready            time.Duration // from the creation until the disk was Available, before which ECS attaches it nowhere
+	available, inUse time.Time
 }
 
 // recordKey names the requests that did something to an object.
@@ -324,7 +325,7 @@ func (r *podsRecords) addCalls(calls []ecssim.Call) {
 		}
 		switch c.Action {
 		case "CreateDisk":
-			e.create = c.Took
+			e.create, e.ready, e.available = c.Took, c.Settles, c.Time.Add(c.Settles)
 		case "AttachDisk":
 			e.attach = max(c.Took, c.Settles)
 			e.inUse = c.Time.Add(c.Settles)
@@ -392,7 +393,7 @@ func (r *podsRecords) startOf(p startedPod, kwok bool) (s podStart) {
 	}
 	note(podBound, "create", "pods/binding", p.Name, p.running)
 	s.at[podScheduled] = s.at[podBound]
-	s.at[volumeStaged] = r.mounts[p.Namespace+"/"+p.Name]
+	s.at[volumeStaged] = r.mounts[p.UID]
 	if claim := claimOf(p.Pod); claim != "" {
 		volume := r.claims[claim]
 		id := r.disks[volume]
@@ -406,9 +407,13 @@ func (r *podsRecords) startOf(p startedPod, kwok bool) (s podStart) {
 			note(podScheduled, "patch", "persistentvolumeclaims", claim, q.Received)
 		}
 		if e := r.ecs[id]; e != nil {
-			s.ecs[volumeProvisioned], s.ecs[volumeAttached] = e.create, e.attach
+			s.pace = pace{Create: e.create, Ready: e.ready, Attach: e.attach}
 			if seen, ok := r.devices[id]; ok && e.attach > 0 {
-				s.ecs[volumeStaged] = max(seen.Sub(e.inUse), 0)
+				s.pace.Device = max(seen.Sub(e.inUse), 0)
+			}
+			s.ecs[volumeProvisioned], s.ecs[volumeAttached], s.ecs[volumeStaged] = e.create, e.attach, s.pace.Device
+			if !e.available.IsZero() && e.attach > 0 {
+				s.ecs[volumeAttached] += max(e.available.Sub(s.at[podBound]), 0)
 			}
 		}
 	}
