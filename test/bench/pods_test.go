@@ -99,6 +99,22 @@ func TestStepsOfAStartWithAVolumeThatIsThere(t *testing.T) {
 	}
 }
 
+// ECS's own time is what a detach takes once the Pod is bound.
+func TestStepsOfAStartAfterADetach(t *testing.T) {
+	r := testRecords(
+		requestAt("kube-controller-manager", "create", "pods", "", "web-0", 0.6),
+		requestAt("kube-scheduler", "create", "pods", "binding", "web-0", 1),
+		requestAt("csi-attacher", "patch", "volumeattachments", "status", "csi-1", 6),
+	)
+	r.addCalls([]ecssim.Call{
+		{Action: "DetachDisk", Disk: "d-1", Time: after(0.5), Took: 400 * time.Millisecond, Settles: 2 * time.Second},
+		{Action: "AttachDisk", Disk: "d-1", Time: after(3), Took: 500 * time.Millisecond, Settles: time.Second},
+	})
+	if ecs := r.startOf(startedTestPod(8), false).ofECS(); ecs != 2500*time.Millisecond {
+		t.Errorf("ECS's own time is %v, want 1.5 s until the disk is detached and 1 s until it is attached", ecs)
+	}
+}
+
 func TestMountLine(t *testing.T) {
 	const line = `I1124 20:30:48.176030      31 operation_generator.go:617] "MountVolume.SetUp succeeded for volume \"d-1\" (UniqueName: \"x\") pod \"web-0\" (UID: \"9654\") " pod="bench/web-0"`
 	pod, at, ok := parseMount(line, testBegin)

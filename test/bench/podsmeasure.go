@@ -219,6 +219,19 @@ type ecsTimes struct {
 	create, attach   time.Duration // until the reply; until the disk was In_use
 	ready            time.Duration // from the creation until the disk was Available, before which ECS attaches it nowhere
 	available, inUse time.Time
+	leaves, left     time.Time // the instance that it was attached to before
+}
+
+// blocked is for how long ECS could not attach the disk since some time: it was not Available yet, or was being detached.
+func (e *ecsTimes) blocked(since time.Time) (sum time.Duration) {
+	if e.attach == 0 {
+		return 0
+	}
+	sum = max(e.available.Sub(since), 0) // a disk that was there before has no such time
+	if since.Before(e.leaves) {
+		since = e.leaves
+	}
+	return sum + max(e.left.Sub(since), 0)
 }
 
 // recordKey names the requests that did something to an object.
@@ -329,6 +342,8 @@ func (r *podsRecords) addCalls(calls []ecssim.Call) {
 		case "AttachDisk":
 			e.attach = max(c.Took, c.Settles)
 			e.inUse = c.Time.Add(c.Settles)
+		case "DetachDisk":
+			e.leaves, e.left = c.Time, c.Time.Add(max(c.Took, c.Settles))
 		}
 	}
 }
@@ -412,9 +427,7 @@ func (r *podsRecords) startOf(p startedPod, kwok bool) (s podStart) {
 				s.pace.Device = max(seen.Sub(e.inUse), 0)
 			}
 			s.ecs[volumeProvisioned], s.ecs[volumeAttached], s.ecs[volumeStaged] = e.create, e.attach, s.pace.Device
-			if !e.available.IsZero() && e.attach > 0 {
-				s.ecs[volumeAttached] += max(e.available.Sub(s.at[podBound]), 0)
-			}
+			s.ecs[volumeAttached] += e.blocked(s.at[podBound])
 		}
 	}
 	if kwok { // it has Pods run as soon as they are bound
