@@ -27,7 +27,7 @@ not run.
 `
 
 const suitesText = `
-Each was built from its published Go modules. *Demo* is ` + "`make demo`" + `; *end-to-end* are the tests of ` + "`make e2e`" + ` on a control plane of
+What was run was built from published Go modules. *Demo* is ` + "`make demo`" + `; *end-to-end* are the tests of ` + "`make e2e`" + ` on a control plane of
 that version; *storage* is the quick part of Kubernetes' own storage tests of that version, on real nodes with its kubelet
 ([conformance.md](conformance.md) has all of them, on Kubernetes %s). A cell gives tests passed, failed and skipped. The simulated
 ECS stands for the real one throughout.
