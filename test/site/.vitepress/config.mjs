@@ -17,7 +17,7 @@ function contents(index) {
   const sections = []
   for (const line of readFileSync(join(root, 'docs', index), 'utf8').split('\n')) {
     const heading = line.match(/^## (.*)/)
-    const page = line.match(/^- \[([^\]]+)\]\(([a-z0-9-]+)\.md\)/)
+    const page = line.match(/^- \[([^\]]+)\]\(((?:\.\.\/)?[a-z0-9-]+)\.md\)/)
     if (heading) sections.push({ text: heading[1], items: [] })
     if (page) sections.at(-1)?.items.push({ text: page[1], link: '/' + posix.join(posix.dirname(index), page[2]) })
   }
@@ -73,7 +73,7 @@ export default defineConfig({
       label: '简体中文',
       lang: 'zh-CN',
       themeConfig: {
-        sidebar: contents('zh/README.md'),
+        sidebar: contents('zh/contents.md'),
         outline: { label: '本页', level: [2, 3] },
         docFooter: { prev: '上一页', next: '下一页' },
         darkModeSwitchLabel: '外观',
