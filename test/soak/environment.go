@@ -148,7 +148,7 @@ func (e *environment) awaitInstalled(ctx context.Context) error {
 		}
 		for _, p := range pods {
 			if !isReady(&p) {
-				return false, fmt.Errorf("Pod %s is not ready", p.Name)
+				return false, fmt.Errorf("%s is not ready", p.Name)
 			}
 		}
 		return true, nil

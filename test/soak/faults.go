@@ -17,8 +17,16 @@ import (
 type fault struct {
 	at   float64 // when it begins, as a part of the round
 	name string
-	in   string // the part of the soak; empty for all
+	in   string // livingOn, withRestarts, or empty for all rounds
 	do   func(*environment, context.Context) error
+}
+
+// withRestarts stands for the parts of a soak that are not livingOn.
+const withRestarts = "with restarts"
+
+// isIn says whether the fault happens in a part of a soak.
+func (f fault) isIn(part string) bool {
+	return f.in == "" || f.in == part || f.in == withRestarts && part != livingOn
 }
 
 // faults are those of a round, in their order. Where what is installed is restarted by rollouts, and the leader killed, no
@@ -31,21 +39,16 @@ var faults = []fault{
 	{0.25, "ECS loses every other reply to a change", "", lostReplies},
 	{0.35, "a zone sells no disks", "", soldOut},
 	{0.45, "kill -9 of the driver beside the leader", livingOn, (*environment).killBeside},
-	{0.45, "kill -9 of the leader's driver", restartsBefore, (*environment).killLeadersDriver},
-	{0.45, "kill -9 of the leader's driver", restartsAfter, (*environment).killLeadersDriver},
-	{0.50, "kill -9 of the leader", restartsBefore, (*environment).killLeader},
-	{0.50, "kill -9 of the leader", restartsAfter, (*environment).killLeader},
+	{0.45, "kill -9 of the leader's driver", withRestarts, (*environment).killLeadersDriver},
+	{0.50, "kill -9 of the leader", withRestarts, (*environment).killLeader},
 	{0.55, "kill -9 of a node plugin", "", (*environment).killPlugin},
 	{0.63, "restart of a kubelet", "", (*environment).restartKubelet},
 	{0.72, "the API server stands still for 3 s", livingOn, func(e *environment, ctx context.Context) error {
 		return e.lab.PauseAPIServer(ctx, 3*time.Second)
 	}},
-	{0.72, "kill -9 of the API server, restart", restartsBefore, (*environment).restartAPIServer},
-	{0.72, "kill -9 of the API server, restart", restartsAfter, (*environment).restartAPIServer},
-	{0.80, "helm upgrade with other annotations", restartsBefore, (*environment).upgrade},
-	{0.80, "helm upgrade with other annotations", restartsAfter, (*environment).upgrade},
-	{0.90, "kubectl rollout restart", restartsBefore, (*environment).rolloutRestart},
-	{0.90, "kubectl rollout restart", restartsAfter, (*environment).rolloutRestart},
+	{0.72, "kill -9 of the API server, restart", withRestarts, (*environment).restartAPIServer},
+	{0.80, "helm upgrade with other annotations", withRestarts, (*environment).upgrade},
+	{0.90, "kubectl rollout restart", withRestarts, (*environment).rolloutRestart},
 }
 
 // Nodes by what happens to them: the node plugin is killed on the first, the kubelet restarted on the second, and no disk sold in
@@ -61,7 +64,7 @@ func (e *environment) disturb(ctx context.Context) {
 	for round := range e.plan.Rounds {
 		say("round %d of %d: %s", round+1, e.plan.Rounds, e.plan.Part(round))
 		for _, f := range faults {
-			if f.in != "" && f.in != e.plan.Part(round) {
+			if !f.isIn(e.plan.Part(round)) {
 				continue
 			}
 			at := time.Duration((float64(round) + f.at) * float64(e.plan.Round))

@@ -108,7 +108,7 @@ func minutes(d time.Duration) string { return number(d.Minutes()) + " minutes" }
 // happened says how often a fault was, in the parts that it is of, and how long the longest took.
 func (r result) happened(f fault) (times int, longest time.Duration) {
 	for _, e := range r.events {
-		if e.Name == f.name && (f.in == "" || f.in == r.Plan.Part(e.Round)) {
+		if e.Name == f.name && f.isIn(r.Plan.Part(e.Round)) {
 			times, longest = times+1, max(longest, e.Took)
 		}
 	}

@@ -79,11 +79,13 @@ func (r result) draw(p func(string, ...any), each panel, left, top, length float
 	for h, every := 0.0, niceStep(length/4); h <= length*1.0001; h += every {
 		p(`<path d="M%.1f %.1fv4" stroke="#888"/><text x="%.1f" y="%.1f" text-anchor="middle" font-size="11">%s</text>`, x(h), y0, x(h), y0+16, tick(h))
 	}
+	var marks strings.Builder
 	for _, e := range r.events {
 		if e.Name != loadEnded {
-			p(`<path d="M%.1f %.1fv-5" stroke="#c33" stroke-width="0.8"/>`, x(e.At.Hours()), y0)
+			fmt.Fprintf(&marks, "M%.1f %.1fv-5", x(e.At.Hours()), y0)
 		}
 	}
+	p(`<path d="%s" stroke="#c33" stroke-width="0.8"/>`, marks.String())
 	for i, life := range each.lives {
 		var path strings.Builder
 		for k, at := range life {
