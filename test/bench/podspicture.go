@@ -16,8 +16,8 @@ var stepColors = []string{"#4e6a8c", "#f2b134", "#c9d3df", "#d95f30", "#7a9e48",
 
 // Sizes of the picture in pixels.
 const (
-	pictureWidth = 900
-	nameWidth    = 260 // left of the bars
+	pictureWidth = 960
+	nameWidth    = 330 // left of the bars
 	barsWidth    = pictureWidth - nameWidth - 80
 	barHeight    = 15
 	barGap       = 4
