@@ -117,10 +117,8 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 	$(GO) test -tags e2e -count 1 -timeout 10m -short ./test/handover
 
-e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds, and a few of what bench-pods measures (root, fifteen minutes)
+e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
-	@mkdir -p .build/run && $(GO) build -o .build/run/bench ./test/bench
-	.build/run/bench -what pods -small
 
 e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)
 	$(GO) test -tags e2eexplain -count 1 -timeout 40m -v ./test/explain
