@@ -27,9 +27,9 @@ func siblingOf(name string, progress attempt.Progress, changes ...func(*sibling)
 	return s
 }
 
-func refusedNow(s *sibling)   { s.refusal, s.scarce = errSoldOut, true }
-func scarce(s *sibling)    { s.scarce = true }
-func discarded(s *sibling) { s.discarded = true }
+func refusedNow(s *sibling) { s.refusal, s.scarce = errSoldOut, true }
+func scarce(s *sibling)     { s.scarce = true }
+func discarded(s *sibling)  { s.discarded = true }
 
 func TestWhatSiblingsMeanForAVolume(t *testing.T) {
 	for name, test := range map[string]struct {

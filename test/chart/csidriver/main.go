@@ -91,7 +91,9 @@ func (s *session) expect(what string, is bool) {
 }
 
 // release runs helm install or helm upgrade, and returns the notes.
-func (s *session) release(verb string) string { return s.run("", s.helm, append(arguments(verb), s.chart)...) }
+func (s *session) release(verb string) string {
+	return s.run("", s.helm, append(arguments(verb), s.chart)...)
+}
 
 // refused runs helm upgrade, which is to fail, and returns why it did.
 func (s *session) refused() string {
