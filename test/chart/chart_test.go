@@ -86,6 +86,9 @@ func TestPresetsSetEveryValueToAnotherThanItsDefault(t *testing.T) {
 		if len(s.Properties) > 0 || strings.Contains(path, "[]") || strings.Contains(path, "<key>") || path == "global" {
 			return
 		}
+		if path == "replicaCount" { // which is refused
+			return
+		}
 		for _, values := range presets {
 			if value, err := lookup(values, path); err == nil {
 				if other, err := lookup(defaults, path); err != nil || !cmp.Equal(value, other) {

@@ -414,7 +414,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 			"/nodes[]: get list watch",
 			"/persistentvolumeclaims[]: get list watch patch",
 			"/persistentvolumes[]: get list watch create delete patch",
-			"/pods[]: list",
+			"/pods[]: list watch",
 			"snapshot.storage.k8s.io/volumesnapshotcontents[]: get watch",
 			"snapshot.storage.k8s.io/volumesnapshots[]: get list watch patch",
 			"storage.k8s.io/csidrivers[diskplugin.csi.alibabacloud.com]: get patch",
