@@ -2,6 +2,9 @@ module github.com/topodisk/topodisk
 
 go 1.26.0
 
+// What npm installs for the site has a Go package in it.
+ignore ./test/site/node_modules
+
 require (
 	github.com/aliyun/alibaba-cloud-sdk-go v1.63.107
 	github.com/container-storage-interface/spec v1.13.0
