@@ -53,8 +53,9 @@ type driver struct {
 
 // startDriver starts a control plane with a node, a simulator with its instance, and the driver for both.
 func startDriver(t *testing.T) driver {
-	l, err := lab.Start(interrupted, lab.Options{Root: root, StateDir: filepath.Join(dir, "lab"), Bare: true,
-		Programs: programs.Dirs{Kube: filepath.Join(root, ".build", "kube"), Topodisk: filepath.Join(root, "bin")}})
+	dirs := programs.BuiltNodes(root)
+	dirs.Topodisk = filepath.Join(root, "bin")
+	l, err := lab.Start(interrupted, lab.Options{Root: root, StateDir: filepath.Join(dir, "lab"), Bare: true, Programs: dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
