@@ -401,9 +401,21 @@ func (t *takeover) releaseOff(m manager) (keep, off []Step, back Step) {
 		upgrade += " \\\n  --set " + value
 	}
 	off = []Step{{Title: fmt.Sprintf("Switch disks off in Helm release %s", m.release), ByHand: hint, Commands: []string{upgrade}}}
-	back = Step{Title: fmt.Sprintf("Switch disks on again in Helm release %s", m.release),
-		Commands: []string{fmt.Sprintf("helm rollback %s --namespace %s --wait", m.release, m.namespace)}}
-	return keep, off, back
+	return keep, off, t.releaseOn(m)
+}
+
+// releaseOn is the way back from releaseOff. Helm can't take up again a custom resource that it kept: it makes the deleted one anew.
+func (t *takeover) releaseOn(m manager) Step {
+	on := Step{Title: fmt.Sprintf("Switch disks on again in Helm release %s", m.release),
+		ByHand: fmt.Sprintf("If the release had other revisions since, name the one before disks were switched off: `helm history %s --namespace %s`.", m.release, m.namespace)}
+	kept, kinds := t.classesOf(m)
+	for _, kind := range kinds {
+		if kind != storageClasses {
+			on.Commands = append(on.Commands, fmt.Sprintf("kubectl delete %s %s --ignore-not-found", kind, strings.Join(kept[kind], " ")))
+		}
+	}
+	on.Commands = append(on.Commands, fmt.Sprintf("helm rollback %s --namespace %s --wait", m.release, m.namespace))
+	return on
 }
 
 // sameRelease says whether a workload belongs to the Helm release.
@@ -423,6 +435,9 @@ func (t *takeover) releaseServesOnly(m manager) bool {
 	return true
 }
 
+// storageClasses is the resource of classes that is Kubernetes' own; the others are custom.
+const storageClasses = "storageclass"
+
 // classesOf returns the driver's classes that a Helm release made, by resource.
 func (t *takeover) classesOf(m manager) (names map[string][]string, kinds []string) {
 	names = map[string][]string{}
@@ -433,7 +448,7 @@ func (t *takeover) classesOf(m manager) (names map[string][]string, kinds []stri
 	}
 	for i := range t.Classes {
 		if c := &t.Classes[i]; c.Provisioner == t.Driver {
-			add("storageclass", c.Name, c.Annotations)
+			add(storageClasses, c.Name, c.Annotations)
 		}
 	}
 	for i := range t.SnapshotClasses {
