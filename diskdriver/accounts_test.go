@@ -56,7 +56,7 @@ func ask(t *testing.T, a *accounts, n int) codes.Code {
 
 func newCounted() (*accounts, *counted) {
 	opener := &counted{}
-	return newAccounts(opener, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil, attachment.NewTable())), opener
+	return newAccounts(opener, newController(Config{Region: "cn-hangzhou", ClusterID: cluster}, nil, attachment.NewTable(0))), opener
 }
 
 // TestAccountsAreKeptAndDropped: an account is opened once, is dropped when
@@ -140,7 +140,7 @@ func TestAccountsInACrowd(t *testing.T) {
 }
 
 func TestSecretsOfADriverForOneAccount(t *testing.T) {
-	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable()))
+	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable(0)))
 	if code := ask(t, a, 0); code != codes.InvalidArgument {
 		t.Errorf("answer is %s", code)
 	}
@@ -149,7 +149,7 @@ func TestSecretsOfADriverForOneAccount(t *testing.T) {
 // The node needs no account, and a class may name secrets for it all the same: csi-provisioner passes on what the class
 // names, such as csi.storage.k8s.io/node-stage-secret-name.
 func TestSecretsOfANodeCallAreNoAccount(t *testing.T) {
-	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable()))
+	a := newAccounts(nil, newController(Config{}, nil, attachment.NewTable(0)))
 	secrets := map[string]string{"password": "secret"}
 	for method, req := range map[string]any{
 		csi.Node_NodeStageVolume_FullMethodName:   &csi.NodeStageVolumeRequest{Secrets: secrets},
@@ -185,7 +185,7 @@ func TestKeyOfSecrets(t *testing.T) {
 
 // TestDoubtsAreForAllAccounts: a disk that may be on its way is so whoever asks.
 func TestDoubtsAreForAllAccounts(t *testing.T) {
-	own := newController(Config{}, nil, attachment.NewTable())
+	own := newController(Config{}, nil, attachment.NewTable(0))
 	if other := own.of(nil); other.attachments != own.attachments || other.volumeController == own.volumeController {
 		t.Error("an account must share what is in doubt about disks, and keep its own volume names")
 	}

@@ -44,6 +44,9 @@ type Config struct {
 	// another zone that has it still, as when a zone has failed. It is for
 	// whoever makes sure by other means that the instance doesn't write any more.
 	ForceRegional bool
+	// MostWaiting is how many publishes, and as many unpublishes, wait in the driver
+	// at a time, so that neither takes all workers of csi-attacher; 0 is any number.
+	MostWaiting attachment.Limit
 	// ExtraTags are put on every disk and snapshot, unless its class or claim says
 	// otherwise of a key.
 	ExtraTags disk.Tags
@@ -106,6 +109,9 @@ func (c Config) complete() (Config, error) {
 	case c.TopologyKey != topology.WellKnownZoneKey && c.TopologyKey != topology.ZoneKey:
 		return Config{}, fmt.Errorf("PV topology key %q: allowed are %s and %s", c.TopologyKey, topology.WellKnownZoneKey, topology.ZoneKey)
 	}
+	if c.MostWaiting < 0 {
+		return Config{}, fmt.Errorf("most waiting calls %d: allowed is a number of calls, or 0 for any", c.MostWaiting)
+	}
 	if err := disk.CheckExtra(c.ExtraTags); err != nil {
 		return Config{}, fmt.Errorf("extra tags: %w", err)
 	}
@@ -133,15 +139,15 @@ func New(config Config, ecs ECS) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMetrics()
+	m, attachments := newMetrics(), attachment.NewTable(config.MostWaiting)
 	if config.Registerer != nil {
-		if err := m.register(config.Registerer); err != nil {
+		if err := m.register(config.Registerer, attachments); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	readiness := &readiness{cloud: ecs, ready: m.ready, notify: config.OnReady}
 	inflight := newInflight()
-	controller := newController(config, ecs, attachment.NewTable())
+	controller := newController(config, ecs, attachments)
 	accounts := newAccounts(config.Accounts, controller)
 	watch := &suspension.Watch{}
 	return &Driver{

@@ -54,8 +54,8 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.seconds, m.running, m.panics, m.ready} {
+func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector) error {
+	for _, c := range append([]prometheus.Collector{m.seconds, m.running, m.panics, m.ready}, more...) {
 		if err := r.Register(c); err != nil {
 			return err
 		}

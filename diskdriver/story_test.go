@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
@@ -47,6 +48,8 @@ const cluster = "c1"
 //	publish ID NODE [ro] key=value..., unpublish ID [NODE]
 //	expand ID size=30Gi limit=40Gi [block]
 //	capacity [zones=a] key=value...
+//	publish and unpublish with & at the end: the next command comes while the call waits
+//	await                   what has become of these calls, in their order, and after what time
 //	instance ID running|stopped|gone
 //	unstick ID              what a fault holds up comes to its end
 //	known ID key=value...   what the driver is told of an instance: zone, type, takes, refuses
@@ -149,6 +152,8 @@ type story struct {
 	replicas  map[string]*Driver
 	doubted   sync.Map // names that there may be a disk of
 	force     bool
+	waiting   attachment.Limit
+	begun     []<-chan string // answers to calls that were not awaited
 	extra     disk.Tags
 	down      bool
 	key       string
@@ -187,6 +192,8 @@ func (s *story) do(words []string) string {
 		answer = s.call("ControllerGetVolume", &csi.ControllerGetVolumeRequest{VolumeId: s.id(rest[0])})
 	case "capacity":
 		answer = s.call("GetCapacity", s.capacityRequest(rest))
+	case "await":
+		answer = s.await()
 	case "unstick":
 		s.sim.Unstick(s.id(rest[0]))
 	case "list":
@@ -245,6 +252,12 @@ func (s *story) must(err error) {
 func (s *story) given(words []string) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
+		if name == "max-waiting" {
+			n, err := strconv.Atoi(value)
+			s.must(err)
+			s.waiting = attachment.Limit(n)
+			continue
+		}
 		var d time.Duration
 		if value != "" {
 			var err error
@@ -302,7 +315,7 @@ func (s *story) start() {
 func (s *story) newProcess() {
 	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s})
 	s.must(err)
-	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, ExtraTags: s.extra, Accounts: opener{client}, Nodes: s}, client)
+	s.driver, err = New(Config{Version: "story", Region: s.config.Region, ClusterID: cluster, ForceRegional: s.force, MostWaiting: s.waiting, ExtraTags: s.extra, Accounts: opener{client}, Nodes: s}, client)
 	s.must(err)
 }
 
@@ -370,6 +383,27 @@ func (s *story) fault(words []string) ecssim.Fault {
 	return f
 }
 
+// begin sends a request whose answer is not awaited yet.
+func (s *story) begin(call func() string) {
+	answer, began := make(chan string, 1), time.Now()
+	go func() {
+		said := call()
+		answer <- fmt.Sprintf("after %s: %s", time.Since(began).Round(100*time.Millisecond), said)
+	}()
+	synctest.Wait() // until it waits for ECS
+	s.begun = append(s.begun, answer)
+}
+
+// await returns the answers to the calls that were begun.
+func (s *story) await() string {
+	var answers []string
+	for _, answer := range s.begun {
+		answers = append(answers, <-answer)
+	}
+	s.begun = nil
+	return strings.Join(answers, "\n")
+}
+
 // call sends a request, and renders the answer.
 func (s *story) call(method string, req proto.Message, words ...string) string {
 	timeout := 150 * time.Second // csi-provisioner's flag --timeout in most installations
@@ -379,6 +413,10 @@ func (s *story) call(method string, req proto.Message, words ...string) string {
 			timeout, err = time.ParseDuration(value)
 			s.must(err)
 		}
+	}
+	if last := len(words) - 1; last >= 0 && words[last] == "&" {
+		s.begin(func() string { return s.call(method, req, words[:last]...) })
+		return ""
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()

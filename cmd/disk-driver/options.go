@@ -14,6 +14,7 @@ import (
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
@@ -45,6 +46,7 @@ type options struct {
 	pvTopologyKey     string
 	extraTags         map[string]string
 	forceRegional     bool
+	mostWaiting       int
 	nodeFacts         bool
 	kubeconfig        string
 	leaseNamespace    string
@@ -80,6 +82,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label that a zonal PersistentVolume names its zone by: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.StringToStringVar(&o.extraTags, "extra-tags", nil, "tags of every disk and snapshot, key=value[,key=value]; a tag of the same key that the class or the claim asks for wins; not the driver's own tags (docs/volumes.md)")
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish take a regional disk from a node of another zone that still has it, as when a zone has failed; only for clusters that fence such nodes")
+	flags.IntVar(&o.mostWaiting, "max-waiting-calls", 0, "how many publishes, and as many unpublishes, wait in the driver at a time; beyond half of it they are answered the sooner the more wait, and beyond it at once, with Aborted, so that neither takes all of csi-attacher's --worker-threads; 0: any number")
 	flags.BoolVar(&o.nodeFacts, "node-facts", true, "tell Kubernetes which disks each node can attach, and how many (docs/node-facts.md); without an API server nobody is told")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts, an empty --cluster-id and the modes node and all; only needed outside of a cluster")
 	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease by which replicas agree on who keeps --node-facts; the Pod's own if empty")
@@ -136,6 +139,9 @@ func (o *options) validate() error {
 	}
 	if len(o.credentialsFiles) != 3 || slices.ContainsFunc(o.credentialsFiles, func(name string) bool { return name != filepath.Base(name) }) {
 		return fmt.Errorf("--credentials-files=%s is not allowed: allowed are three names of files, such as %s", strings.Join(o.credentialsFiles, ","), strings.Join(usualFiles(), ","))
+	}
+	if o.mostWaiting < 0 {
+		return fmt.Errorf("--max-waiting-calls=%d is not allowed: allowed is a number of calls, or 0 for any", o.mostWaiting)
 	}
 	if o.volumeLimit < 0 {
 		return fmt.Errorf("--volume-attach-limit=%d is not allowed: allowed is a number of volumes, or 0 for what the instance takes", o.volumeLimit)
@@ -196,9 +202,9 @@ func (o *options) driver(accounts diskdriver.Accounts, registry prometheus.Regis
 		ClusterID:     o.clusterID,
 		Unknown:       params.Unknown(o.unknownParameters),
 		TopologyKey:   o.pvTopologyKey,
-		ForceRegional: o.forceRegional,
-		ExtraTags:     o.extraTags,
-		Accounts:      accounts,
-		Registerer:    registry,
+		ForceRegional: o.forceRegional, MostWaiting: attachment.Limit(o.mostWaiting),
+		ExtraTags:  o.extraTags,
+		Accounts:   accounts,
+		Registerer: registry,
 	}
 }

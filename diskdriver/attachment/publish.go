@@ -37,6 +37,11 @@ type Publication struct {
 // is recorded as a tag of the disk before it is attached.
 func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, error) {
 	defer a.table.begin(p.Disk, p.Instance, attached)()
+	ctx, leave, err := a.table.admit(ctx, attached)
+	if err != nil {
+		return disk.Disk{}, err
+	}
+	defer leave()
 	d, err := a.read(ctx, p)
 	if err != nil {
 		return d, err

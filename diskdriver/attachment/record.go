@@ -32,6 +32,10 @@ const (
 	detached        // a read has shown it detached
 )
 
+func (p phase) String() string {
+	return [...]string{"unknown", "attaching", "attached", "detaching", "detached"}[p]
+}
+
 // Record is what this process knows of one disk and one instance. It is pure.
 type Record struct {
 	instance disk.InstanceID
@@ -39,9 +43,10 @@ type Record struct {
 	since    time.Time // when it came to be in the phase
 
 	// What the CO asks for, and this process has not settled.
-	wanted      phase // attached or detached; unknown if nothing
-	first, last time.Time
-	shown       bool // the first read of the last such call showed it attached
+	wanted      phase     // attached or detached; unknown if nothing
+	asked       time.Time // when it was asked for first
+	first, last time.Time // the same, or when the look of it changed; and when it was asked for last
+	shown       bool      // the first read of the last such call showed it attached
 
 	// The call that attaches or detaches the disk.
 	before  *disk.Disk // a look at the disk as it was before the call had its effect
@@ -68,7 +73,7 @@ func (r *Record) become(p phase, now time.Time) {
 // ask notes that the CO wants the disk attached, or detached.
 func (r *Record) ask(wanted phase, now time.Time) {
 	if r.wanted != wanted || now.Sub(r.last) > longestRetry {
-		r.wanted, r.first, r.shown = wanted, now, false
+		r.wanted, r.asked, r.first, r.shown = wanted, now, now, false
 	}
 	r.last = now
 }

@@ -227,7 +227,7 @@ func TestARareCallerIsAnsweredInTheEnd(t *testing.T) {
 }
 
 func TestRecordsAreForgotten(t *testing.T) {
-	table := NewTable()
+	table := NewTable(0)
 	now := time.Now()
 	table.change("d-1", here, func(r *Record, _ time.Time) { r.become(detaching, now) })
 	table.sweep(now.Add(kept))

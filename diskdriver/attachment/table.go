@@ -19,10 +19,16 @@ type Table struct {
 	running   int       // publishes and unpublishes
 	idle      time.Time // when the last of them ended
 	swept     time.Time
+
+	limit   Limit
+	waiting map[phase]int  // calls by what they want
+	asked   map[phase]bool // what has ever been
 }
 
-// NewTable returns an empty Table.
-func NewTable() *Table { return &Table{disks: make(map[disk.ID]map[disk.InstanceID]*Record)} }
+// NewTable returns an empty Table that lets so many calls of a kind wait at a time.
+func NewTable(limit Limit) *Table {
+	return &Table{disks: make(map[disk.ID]map[disk.InstanceID]*Record), limit: limit, waiting: make(map[phase]int), asked: make(map[phase]bool)}
+}
 
 // begin notes a publish or an unpublish, and returns what notes its end.
 func (t *Table) begin(id disk.ID, instance disk.InstanceID, wanted phase) (end func()) {
@@ -34,6 +40,7 @@ func (t *Table) begin(id disk.ID, instance disk.InstanceID, wanted phase) (end f
 	}
 	t.running++
 	t.sweep(now)
+	t.asked[wanted] = true
 	t.record(id, instance).ask(wanted, now)
 	return func() {
 		t.mu.Lock()

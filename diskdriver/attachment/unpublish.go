@@ -13,6 +13,11 @@ import (
 // disk doesn't exist.
 func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.InstanceID) error {
 	defer a.table.begin(id, instance, detached)()
+	ctx, leave, err := a.table.admit(ctx, detached)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if a.table.phase(id, instance) == attached { // ECS's answer says if it isn't so any more
 		d, err := a.detach(ctx, disk.Disk{ID: id}, instance)
 		if err != nil {
@@ -43,6 +48,9 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 				return next != await, nil
 			})
 		}
+	}
+	if disk.KindOf(err) == disk.NotFound { // which is success: nobody asks again
+		a.table.change(id, instance, func(r *Record, _ time.Time) { r.wanted = unknown })
 	}
 	return err
 }

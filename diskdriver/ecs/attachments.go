@@ -11,8 +11,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // busyCodes are the refusals that speak of other work on the instance.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/redact"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // The codes by which a ModifyDiskSpec that changes nothing says what it would do.

@@ -100,7 +100,7 @@ var rules = map[string]rule{
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"diskdriver/attachment": {
-		allowed:   []string{module + "/diskdriver/disk"},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/internal/deadline", prometheus},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
@@ -108,7 +108,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs", ecsSDK, prometheus},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs", module + "/diskdriver/internal", ecsSDK, prometheus},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/ecs/credentials": {
@@ -116,15 +116,15 @@ var rules = map[string]rule{
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
 	"diskdriver/ecs/batch": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/internal", prometheus},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/internal", prometheus},
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
 	"diskdriver/ecs/transport": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/suspension", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
-			module + "/diskdriver/ecs/internal", ecsSDK, prometheus, klog},
+			module + "/diskdriver/ecs/internal", module + "/diskdriver/internal", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
-	"diskdriver/ecs/internal/deadline": {},
+	"diskdriver/internal/deadline":     {},
 	"diskdriver/ecs/internal/endpoint": {},
 	"diskdriver/ecs/internal/redact":   {},
 	"diskdriver/ecs/internal/ecstest":  {allowed: []string{module + "/diskdriver/disk", module + "/ecssim", prometheus}},

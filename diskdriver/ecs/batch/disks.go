@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // Kind is a kind of change that ECS goes on with after it has answered. How long

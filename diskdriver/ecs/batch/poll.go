@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // Poll reads a thing again and again until seen is done with it or has an error,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // Size is how many IDs one DescribeDisks takes, as do DescribeSnapshots and

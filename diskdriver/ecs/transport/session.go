@@ -23,9 +23,9 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
-	"github.com/topodisk/topodisk/diskdriver/ecs/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/suspension"
 )
 
@@ -203,12 +203,17 @@ func (t *Transport) newClient(w *wire) (*sdkecs.Client, error) {
 	return client, nil
 }
 
-// do runs the call, and turns a panic of the SDK over an odd reply into an error.
-func do(client *sdkecs.Client, request requests.AcsRequest, reply responses.AcsResponse) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errUnreadable
-		}
+// do runs the call, and turns a panic of the SDK over an odd reply into an error. The SDK needs a deep stack: it gets one of its own,
+// for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
+func do(client *sdkecs.Client, request requests.AcsRequest, reply responses.AcsResponse) error {
+	ended := make(chan error, 1)
+	go func() {
+		defer func() {
+			if recover() != nil {
+				ended <- errUnreadable
+			}
+		}()
+		ended <- client.DoAction(request, reply)
 	}()
-	return client.DoAction(request, reply)
+	return <-ended
 }
