@@ -10,11 +10,19 @@ import (
 var operations = map[phase]string{attached: "attach", detached: "detach"}
 
 var (
-	pendingDesc = prometheus.NewDesc("topodisk_csi_pending_attachments",
-		"Disks and nodes that the driver is asked to attach or detach, again and again, and that it has not been able to yet.", []string{"operation"}, nil)
-	oldestDesc = prometheus.NewDesc("topodisk_csi_oldest_pending_attachment_seconds",
-		"How long ago the driver was first asked for the oldest of them; 0 if there is none.", []string{"operation"}, nil)
+	pendingDesc = byOperation(prometheus.GaugeOpts{
+		Name: "topodisk_csi_pending_attachments",
+		Help: "Disks and nodes that the driver is asked to attach or detach, again and again, and that it has not been able to yet.",
+	})
+	oldestDesc = byOperation(prometheus.GaugeOpts{
+		Name: "topodisk_csi_oldest_pending_attachment_seconds",
+		Help: "How long ago the driver was first asked for the oldest of them; 0 if there is none.",
+	})
 )
+
+func byOperation(o prometheus.GaugeOpts) *prometheus.Desc {
+	return prometheus.NewDesc(o.Name, o.Help, []string{"operation"}, nil)
+}
 
 // Describe is that of a prometheus.Collector.
 func (t *Table) Describe(all chan<- *prometheus.Desc) {

@@ -279,7 +279,7 @@ func TestGroupsOfNodesHaveDaemonSetsOfTheirOwn(t *testing.T) {
 // A serial instance stands idle while the disks whose turn it is wait for their retry.
 func TestAttachesAreRetriedSoon(t *testing.T) {
 	args := container(t, controllerPod(t, preset(t, "minimal", "")), "csi-attacher").Args
-	for _, flag := range []string{"--retry-interval-max=10s", "--timeout=2m", "--leader-election=true", "--default-fstype=ext4"} {
+	for _, flag := range []string{"--retry-interval-max=1m", "--timeout=2m", "--leader-election=true", "--default-fstype=ext4"} {
 		if !slices.Contains(args, flag) {
 			t.Errorf("csi-attacher runs without %s: %v", flag, args)
 		}
