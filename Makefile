@@ -18,7 +18,7 @@ comma         := ,
 PLATFORMS      = $(foreach os,linux darwin,$(addprefix $(os)/,$(subst $(comma), ,$(ARCHITECTURES))))
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update spell site demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why vulncheck clean
+.PHONY: help build build-plugin test test-fresh test-foreign test-long lint arrows docs-check docs-update spell site demo demo-stop lab lab-down e2e e2e-nodes e2e-explain e2e-storage e2e-install soak e2e-versions crash image release test-release chart chart-update cloud-check fuzz bench-ecs bench-lifecycle bench-accounts bench-provisioner bench-pods bench-topology bench-why bench-attach-queue vulncheck clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -193,6 +193,9 @@ bench-pods: ## measure how long Pods with disks take to start on real nodes, and
 
 bench-why: ## measure kubectl topodisk why at 5000 nodes, 20 000 PVs and 30 000 Pods on a real API server, and write docs/benchmarks.md (ten minutes)
 	$(GO) run ./test/bench -what why -write docs/benchmarks.md
+
+bench-attach-queue: ## measure attaches behind 5000 detaches that hang, through csi-attacher on a real control plane, and write docs/benchmarks.md (fifty minutes; ROWS=chart for ten)
+	$(GO) run ./test/bench -what attach-queue -rows "$(ROWS)" -write docs/benchmarks.md
 
 bench-topology: ## measure a decision at 100 to 20 000 nodes
 	$(GO) test -run '^$$' -bench . -benchmem -count 3 ./topology

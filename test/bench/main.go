@@ -6,6 +6,7 @@
 // socket, as the sidecars call it, against ecs-simulator, both as shipped. `make bench-accounts` measures
 // many disk-drivers on one account. `make bench-provisioner` measures disk-provisioner
 // side by side with upstream's csi-provisioner, on a real control plane. `make bench-pods` measures Pods on real nodes.
+// `make bench-attach-queue` measures how long attaches wait behind detaches that hang, through csi-attacher.
 //
 // Most figures of the ECS client are counts and ratios under the virtual clock of
 // testing/synctest: they are the same on every machine. Those that need a real
@@ -25,16 +26,17 @@ func main() {
 		os.Exit(play(role))
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
-	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts, provisioner, pods or why")
-	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle, pods: the scenarios; empty for all")
+	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts, provisioner, pods, why or attach-queue")
+	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle, pods: the scenarios; attach-queue: chart and narrow; empty for all")
 	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle, pods: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	nodeDriver := flag.String("node-driver", "", "pods: the node plugin of the other driver, likewise; {node}, {instance} and {zone} stand for the node")
 	sizes := podsSizes{}
 	sizes.flags()
-	plan, why := scale{}, whyScale{}
+	plan, why, queue := scale{}, whyScale{}, queueScale{}
 	plan.flags()
 	why.flags()
+	queue.flags()
 	testing.Init() // testing/synctest needs a test to run in
 	flag.Parse()
 	if *what == "lifecycle" {
@@ -67,6 +69,13 @@ func main() {
 	}
 	if *what == "why" {
 		if err := benchWhy(why, *write); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *what == "attach-queue" {
+		if err := benchAttachQueue(queue, *rows, *write); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

@@ -153,7 +153,10 @@ func (l *Lab) steps() []step {
 			step{fmt.Sprintf("%d nodes, kept Ready by kwok", len(l.Nodes)), l.startNodes},
 			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk})
 		if l.opts.Attach {
-			steps = append(steps, step{"csi-attacher", func(context.Context) error { return l.startInstalled(attacherName) }})
+			steps = append(steps, step{"csi-attacher", func(context.Context) error {
+				_, err := l.startInstalled(attacherName)
+				return err
+			}})
 		}
 		return steps
 	}

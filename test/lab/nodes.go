@@ -122,7 +122,7 @@ func (l *Lab) RegisterPlugin(ctx context.Context, n Node) error {
 	if _, err := l.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		return err
 	}
-	_, err := l.Client.StorageV1().CSINodes().Create(ctx, n.csiNode(), metav1.CreateOptions{})
+	_, err := l.Client.StorageV1().CSINodes().Create(ctx, n.CSINode(), metav1.CreateOptions{})
 	return err
 }
 
@@ -156,7 +156,8 @@ func (l *Lab) ReturnNode(ctx context.Context, n Node) error {
 	return l.awaitReady(ctx)
 }
 
-func (n Node) csiNode() *storagev1.CSINode {
+// CSINode is what the kubelet makes when the driver's node plugin registers.
+func (n Node) CSINode() *storagev1.CSINode {
 	limit := int32(disksPerNode)
 	return &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name},

@@ -21,7 +21,7 @@ func TestSixNodesAreTwoInEachOfThreeZonesWithTheirZoneUnderBothKeys(t *testing.T
 		if labels[topology.ZoneKey] != n.Zone || labels[topology.WellKnownZoneKey] != n.Zone || labels[corev1.LabelHostname] != n.Name {
 			t.Errorf("node %s has labels %v", n.Name, labels)
 		}
-		for _, key := range n.csiNode().Spec.Drivers[0].TopologyKeys {
+		for _, key := range n.CSINode().Spec.Drivers[0].TopologyKeys {
 			if labels[key] == "" {
 				t.Errorf("node %s has no label for topology key %s", n.Name, key)
 			}

@@ -12,20 +12,27 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{attacherName, "csi-resizer"} {
-		if err := l.startInstalled(name); err != nil {
+		if _, err := l.startInstalled(name); err != nil {
 			return err
 		}
 	}
 	return l.startSidecar("csi-snapshotter", append(l.quick(), "--csi-address="+l.topodisk.socket, "--timeout=60s", "--extra-create-metadata")...)
 }
 
-// startInstalled starts a sidecar with the flags and permissions of the installation.
-func (l *Lab) startInstalled(name string) error {
-	args, err := l.topodisk.install.args(name)
+// StartAttacher starts csi-attacher beside the driver, with the installation's flags and then args. The programs must have been built by
+// programs.BuildSidecars.
+func (l *Lab) StartAttacher(args ...string) (*Process, error) {
+	return l.startInstalled(attacherName, args...)
+}
+
+// startInstalled starts a sidecar with the flags and permissions of the installation, and then args.
+func (l *Lab) startInstalled(name string, args ...string) (*Process, error) {
+	flags, err := l.topodisk.install.args(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return l.startSidecar(name, append(args, "--csi-address="+l.topodisk.socket, "--kubeconfig="+l.topodisk.kubeconfig, "--leader-election=false")...)
+	flags = append(flags, "--csi-address="+l.topodisk.socket, "--kubeconfig="+l.topodisk.kubeconfig, "--leader-election=false")
+	return l.StartProgram(name, filepath.Join(l.opts.Programs.Sidecars, name), append(flags, args...)...)
 }
 
 // startSnapshots makes what every cluster with snapshots has: their kinds, and snapshot-controller.

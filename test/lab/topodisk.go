@@ -239,6 +239,9 @@ func (t *Topodisk) StartProvisioner(ctx context.Context, name string, args ...st
 	return t.start(ctx, name, ProvisionerName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
 }
 
+// Process is the process of that name that runs; nil if none does.
+func (t *Topodisk) Process(name string) *Process { return t.running[name] }
+
 // AwaitReady returns when the process of that name says that it is ready: a provisioner then has full caches, whether it
 // leads or stands by.
 func (t *Topodisk) AwaitReady(ctx context.Context, name string) error {

@@ -1,0 +1,531 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/topology"
+)
+
+// queueLimit is how many times as long attaches may wait behind detaches that hang as without any.
+const queueLimit = 1.2
+
+// disksPerInstance is how many disks an instance detaches at a time: so many hang at each.
+const disksPerInstance = 5
+
+// queueScale is how much there is of everything.
+type queueScale struct {
+	hanging, attaches int
+	settle, limit     time.Duration
+	attacher, driver  string // further flags
+}
+
+func (s *queueScale) flags() {
+	flag.IntVar(&s.hanging, "hanging", 5000, "attach-queue: detaches that hang")
+	flag.IntVar(&s.attaches, "attaches", 500, "attach-queue: attaches at once")
+	flag.DurationVar(&s.settle, "settle", 5*time.Minute, "attach-queue: how long the detaches have hung when attaches come for the second time")
+	flag.DurationVar(&s.limit, "attach-limit", 40*time.Minute, "attach-queue: for how long the attaches are waited for")
+	flag.StringVar(&s.attacher, "attacher-flags", "", "attach-queue: flags of csi-attacher after the row's, for a trial that is not kept")
+	flag.StringVar(&s.driver, "driver-flags", "", "attach-queue: the same of disk-driver")
+}
+
+func (s queueScale) isTrial() bool { return s.attacher != "" || s.driver != "" }
+
+// variant is how csi-attacher and disk-driver are started.
+type variant struct {
+	name, says       string
+	attacher, driver []string // after the chart's
+	settles          bool     // whether it is worth waiting for the second time
+}
+
+// variants are all of them, the chart's first.
+var variants = []variant{
+	{name: "chart", says: "as the chart starts them", settles: true},
+	{name: "narrow", says: "500 workers, 100 requests a second, back-off up to 10 s, every call waits for 2 minutes",
+		attacher: []string{"--worker-threads=500", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-max=10s"}, driver: []string{"--max-waiting-calls=0"}},
+}
+
+// attachQueue is a control plane with csi-attacher, disk-driver and the volumes.
+type attachQueue struct {
+	*lab.Lab
+	scale    queueScale
+	attacher *lab.Process
+	batches  int
+}
+
+// waits are how long attaches, or detaches, took that were asked for at once.
+type waits []time.Duration
+
+func (w waits) at(part float64) float64 {
+	slices.Sort(w)
+	return w[min(len(w)-1, int(math.Ceil(part*float64(len(w))))-1)].Seconds()
+}
+
+// queueFigures are what a variant came to: seconds, and MiB.
+type queueFigures struct {
+	Commit, Date             string
+	Hanging, Attaches        int
+	Idle, Behind, Settled    queueRound
+	AttacherPeak, DriverPeak int
+	AttacherIdle, DriverIdle int
+}
+
+// queueRound is how long attaches took, and the detaches of the same disks after them.
+type queueRound struct{ Attach, Detach percentiles }
+
+type percentiles struct{ P50, P99 float64 }
+
+func (w waits) percentiles() percentiles { return percentiles{w.at(0.5), w.at(0.99)} }
+
+func (p percentiles) String() string { return fmt.Sprintf("%s s, %s s", short(p.P50), short(p.P99)) }
+
+func (q *attachQueue) volume(ctx context.Context, controller csi.ControllerClient, i int) error {
+	use := &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
+	}
+	zones := []*csi.Topology{{Segments: map[string]string{topology.ZoneKey: zone}}}
+	made, err := controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
+		Name: fmt.Sprintf("disk-%d", i), CapacityRange: &csi.CapacityRange{RequiredBytes: 20 << 30}, VolumeCapabilities: []*csi.VolumeCapability{use},
+		Parameters: map[string]string{"type": "cloud_essd"}, AccessibilityRequirements: &csi.TopologyRequirement{Requisite: zones, Preferred: zones},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = q.Client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: queueVolume(i)},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: lab.DriverName, VolumeHandle: made.GetVolume().GetVolumeId(), FSType: "ext4", VolumeAttributes: made.GetVolume().GetVolumeContext(),
+			}},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func queueVolume(i int) string { return fmt.Sprintf("pv-%d", i) }
+
+// instance makes an instance and the CSINode of its node.
+func (q *attachQueue) instance(ctx context.Context, name string) error {
+	n := lab.Node{Name: "node-" + name, Instance: "i-" + name, Type: "ecs.g6.xlarge", Region: region, Zone: zone}
+	if err := q.Simulator.AddInstance(ctx, n.Instance, n.Zone, n.Type); err != nil {
+		return err
+	}
+	_, err := q.Client.StorageV1().CSINodes().Create(ctx, n.CSINode(), metav1.CreateOptions{})
+	return err
+}
+
+// fill makes volumes and nodes: those that hang first.
+func (q *attachQueue) fill(ctx context.Context) error {
+	conn, err := grpc.NewClient("unix://"+q.Topodisk().Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	controller := csi.NewControllerClient(conn)
+	s := q.scale
+	return errors.Join(
+		each(s.hanging+s.attaches, func(i int) error { return q.volume(ctx, controller, i) }),
+		each((s.hanging+disksPerInstance-1)/disksPerInstance, func(i int) error { return q.instance(ctx, fmt.Sprintf("hang%d", i)) }),
+		each((s.attaches+disksPerInstance-1)/disksPerInstance, func(i int) error { return q.instance(ctx, fmt.Sprintf("free%d", i)) }),
+	)
+}
+
+// batch is a number of VolumeAttachments that are made at once.
+type batch struct {
+	label string
+	names []string
+	node  func(i int) string
+	first int // volume
+}
+
+func (q *attachQueue) batch(node string, first, n int) batch {
+	q.batches++
+	b := batch{label: fmt.Sprintf("batch-%d", q.batches), first: first, node: func(i int) string { return fmt.Sprintf("node-%s%d", node, i/disksPerInstance) }}
+	for i := range n {
+		b.names = append(b.names, fmt.Sprintf("va-%s-%d", b.label, i))
+	}
+	return b
+}
+
+const batchLabel = "batch"
+
+func (b batch) attachment(i int) *storagev1.VolumeAttachment {
+	volume := queueVolume(b.first + i)
+	return &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: b.names[i], Labels: map[string]string{batchLabel: b.label}},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: b.node(i), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+	}
+}
+
+// attach makes the VolumeAttachments and returns how long each took to be attached.
+func (q *attachQueue) attach(ctx context.Context, b batch) (waits, error) {
+	return q.timed(ctx, b, func(i int) error {
+		_, err := q.Client.StorageV1().VolumeAttachments().Create(ctx, b.attachment(i), metav1.CreateOptions{})
+		return err
+	}, func(e watch.Event) bool {
+		va, ok := e.Object.(*storagev1.VolumeAttachment)
+		return ok && va.Status.Attached
+	})
+}
+
+// detach deletes the VolumeAttachments and returns how long each took to be gone.
+func (q *attachQueue) detach(ctx context.Context, b batch) (waits, error) {
+	return q.timed(ctx, b, func(i int) error { return q.remove(ctx, b, i) }, func(e watch.Event) bool { return e.Type == watch.Deleted })
+}
+
+func (q *attachQueue) remove(ctx context.Context, b batch, i int) error {
+	return q.Client.StorageV1().VolumeAttachments().Delete(ctx, b.names[i], metav1.DeleteOptions{})
+}
+
+// timed asks for something of all VolumeAttachments of a batch, and watches until all are so.
+func (q *attachQueue) timed(ctx context.Context, b batch, ask func(i int) error, is func(watch.Event) bool) (waits, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.scale.limit)
+	defer cancel()
+	asked, done := make([]time.Time, len(b.names)), map[string]time.Time{}
+	index := map[string]int{}
+	for i, name := range b.names {
+		index[name] = i
+	}
+	list, err := q.Client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label})
+	if err != nil {
+		return nil, err
+	}
+	var asking sync.WaitGroup
+	var askErr error
+	asking.Go(func() {
+		askErr = each(len(b.names), func(i int) error {
+			asked[i] = time.Now()
+			return ask(i)
+		})
+	})
+	version := list.ResourceVersion
+	for len(done) < len(b.names) {
+		w, err := q.Client.StorageV1().VolumeAttachments().Watch(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label, ResourceVersion: version})
+		if err != nil {
+			return nil, fmt.Errorf("after %d of %d: %w", len(done), len(b.names), err)
+		}
+		for e := range w.ResultChan() {
+			va, ok := e.Object.(*storagev1.VolumeAttachment)
+			if !ok {
+				return nil, fmt.Errorf("watch: %v", e.Object)
+			}
+			version = va.ResourceVersion
+			if _, before := done[va.Name]; !before && is(e) {
+				done[va.Name] = time.Now()
+			}
+			if len(done) == len(b.names) {
+				w.Stop()
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%d of %d after %s", len(done), len(b.names), q.scale.limit)
+		}
+	}
+	asking.Wait()
+	if askErr != nil {
+		return nil, askErr
+	}
+	var w waits
+	for name, at := range done {
+		w = append(w, at.Sub(asked[index[name]]))
+	}
+	return w, nil
+}
+
+// hang has every detach from the instances of the disks that are to hang never end.
+func (q *attachQueue) hang(ctx context.Context) error {
+	return q.Simulator.AddFault(ctx, ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultStuck, Params: map[string]string{"InstanceId": "^" + regexp.QuoteMeta("i-hang")}})
+}
+
+func (q *attachQueue) startAttacher(flags ...string) (err error) {
+	q.attacher, err = q.StartAttacher(append([]string{"--http-endpoint="}, flags...)...)
+	return err
+}
+
+// openAttachQueue starts a control plane with the volumes, of which those that are to hang are attached.
+func openAttachQueue(ctx context.Context, root string, dirs programs.Dirs, s queueScale) (*attachQueue, batch, error) {
+	l, err := lab.Start(ctx, lab.Options{
+		Root: root, Programs: dirs, Nodes: lab.ManyNodes(3), Controllers: append([]string{"node-lifecycle-controller"}, controllers[1:]...),
+		SimulatorArgs: []string{"--latency=zero", "--queues=parallel", "--calls-kept=1000"},
+	})
+	if err != nil {
+		return nil, batch{}, err
+	}
+	l.Topodisk().StopProvisioner(lab.ProvisionerName)
+	q := &attachQueue{Lab: l, scale: s}
+	l.Client, err = unlimitedClient(l.Kubeconfig)
+	if err == nil {
+		err = q.fill(ctx)
+	}
+	old := q.batch("hang", 0, s.hanging)
+	if err == nil {
+		err = q.startAttacher(unlimited...)
+	}
+	if err == nil {
+		_, err = q.attach(ctx, old)
+	}
+	if err == nil {
+		q.StopProgram(q.attacher, false)
+		q.Topodisk().StopDriver()
+		err = errors.Join(q.Simulator.SetLatency(ctx, fixed("real")(0)), q.hang(ctx))
+	}
+	if err != nil {
+		return nil, old, errors.Join(err, l.Stop())
+	}
+	return q, old, nil
+}
+
+// round attaches the disks that don't hang, and detaches them again.
+func (q *attachQueue) round(ctx context.Context, name string) (r queueRound, err error) {
+	b := q.batch("free", q.scale.hanging, q.scale.attaches)
+	attach, err := q.attach(ctx, b)
+	if err != nil {
+		return r, fmt.Errorf("%s: attach: %w", name, err)
+	}
+	r.Attach = attach.percentiles()
+	fmt.Printf("  %s: attached after %s (p50, p99)\n", name, r.Attach)
+	detach, err := q.detach(ctx, b)
+	if err != nil {
+		return r, fmt.Errorf("%s: detach: %w", name, err)
+	}
+	r.Detach = detach.percentiles()
+	fmt.Printf("  %s: detached after %s\n", name, r.Detach)
+	return r, nil
+}
+
+// measure takes the figures of a variant.
+func (q *attachQueue) measure(ctx context.Context, v variant, old batch) (f queueFigures, err error) {
+	f = queueFigures{Commit: commit(), Date: time.Now().UTC().Format("2006-01-02"), Hanging: q.scale.hanging, Attaches: q.scale.attaches}
+	if _, err := q.round(ctx, "at the start"); err != nil {
+		return f, err
+	}
+	if f.Idle, err = q.round(ctx, "idle"); err != nil {
+		return f, err
+	}
+	if f.AttacherIdle, f.DriverIdle, err = q.memory("VmRSS"); err != nil {
+		return f, err
+	}
+	begin := time.Now()
+	if err := each(len(old.names), func(i int) error { return q.remove(ctx, old, i) }); err != nil {
+		return f, err
+	}
+	fmt.Printf("  (%d VolumeAttachments took %s to delete)\n", len(old.names), time.Since(begin).Round(time.Second))
+	if f.Behind, err = q.round(ctx, "behind"); err != nil {
+		return f, err
+	}
+	if v.settles {
+		if err := sleepFor(ctx, time.Until(begin.Add(q.scale.settle))); err != nil {
+			return f, err
+		}
+		if f.Settled, err = q.round(ctx, "settled"); err != nil {
+			return f, err
+		}
+	}
+	f.AttacherPeak, f.DriverPeak, err = q.memory("VmHWM")
+	return f, err
+}
+
+// memory is that of csi-attacher and of disk-driver in MiB.
+func (q *attachQueue) memory(name string) (attacher, driver int, err error) {
+	a, err := memoryOf(q.attacher, name)
+	if err != nil {
+		return 0, 0, err
+	}
+	d, err := memoryOf(q.Topodisk().Process("disk-driver"), name)
+	return int(a >> 20), int(d >> 20), err
+}
+
+// benchAttachQueue measures how long attaches wait behind detaches that hang. What it measures is kept, and the page is written once every
+// variant was measured.
+func benchAttachQueue(s queueScale, rows, write string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root, err := programs.FindRoot()
+	if err != nil {
+		return err
+	}
+	dirs, err := programs.BuildSidecars(ctx, root, os.Stdout)
+	if err != nil {
+		return err
+	}
+	results := queueResults(filepath.Join(root, "test", "bench", "attachqueue.json"))
+	for _, v := range variants {
+		if rows != "" && !slices.Contains(strings.Split(rows, ","), v.name) {
+			continue
+		}
+		f, err := benchVariant(ctx, root, dirs, s, v)
+		if err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
+		}
+		fmt.Printf("%s: %+v\n", v.name, f)
+		if s.isTrial() {
+			continue
+		}
+		if err := results.save(v.name, f); err != nil {
+			return err
+		}
+	}
+	if write == "" || s.isTrial() {
+		return nil
+	}
+	return results.publish(write)
+}
+
+// benchVariant measures a variant on a control plane of its own.
+func benchVariant(ctx context.Context, root string, dirs programs.Dirs, s queueScale, v variant) (f queueFigures, err error) {
+	q, old, err := openAttachQueue(ctx, root, dirs, s)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, q.Stop()) }()
+	if err := q.Topodisk().StartDriver(ctx, append(slices.Clone(v.driver), strings.Fields(s.driver)...)...); err != nil {
+		return f, err
+	}
+	if err := q.startAttacher(append(slices.Clone(v.attacher), strings.Fields(s.attacher)...)...); err != nil {
+		return f, err
+	}
+	return q.measure(ctx, v, old)
+}
+
+// queueResults is the file that keeps the figures by variant.
+type queueResults string
+
+func (f queueResults) read() (map[string]queueFigures, error) {
+	all := map[string]queueFigures{}
+	data, err := os.ReadFile(string(f))
+	if errors.Is(err, os.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, json.Unmarshal(data, &all)
+}
+
+func (f queueResults) save(name string, figures queueFigures) error {
+	all, err := f.read()
+	if err != nil {
+		return err
+	}
+	all[name] = figures
+	data, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(string(f), append(data, '\n'), 0o644)
+}
+
+// publish writes this benchmark's part of the page, unless figures are missing.
+func (f queueResults) publish(page string) error {
+	all, err := f.read()
+	if err != nil {
+		return err
+	}
+	for _, v := range variants {
+		if _, ok := all[v.name]; !ok {
+			fmt.Printf("%s is not written before all rows were measured; missing: %s\n", page, v.name)
+			return nil
+		}
+	}
+	if err := writeSection(page, "attach-queue", queuePage(all)); err != nil {
+		return err
+	}
+	fmt.Println("wrote", page)
+	return nil
+}
+
+// queuePage is this benchmark's part of the page.
+func queuePage(all map[string]queueFigures) string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	chart := all[variants[0].name]
+	p("## Attaches behind detaches that hang")
+	p("")
+	p("csi-attacher v4.13.0 has one queue and one set of workers for attaches and detaches (kubernetes-csi/external-attacher#761, #706), and a call")
+	p("keeps its worker until disk-driver answers. Here %s detaches hang in ECS, and %d attaches to other nodes come at once. All of it runs on a", grouped(chart.Hanging), chart.Attaches)
+	p("real API server, with the shipped disk-driver; `make bench-attach-queue` writes this part of the page.")
+	p("")
+	p("| csi-attacher and disk-driver | %d attaches | p50 | p99 | p99 / idle | target | |", chart.Attaches)
+	p("|---|---|---|---|---|---|---|")
+	for _, v := range variants {
+		f := all[v.name]
+		p("| %s | idle | %s s | %s s | | | |", v.says, short(f.Idle.Attach.P50), short(f.Idle.Attach.P99))
+		for _, r := range []struct {
+			when string
+			queueRound
+			counts bool
+		}{{"right after %s detaches", f.Behind, false}, {"once %s detaches have hung for minutes", f.Settled, true}} {
+			if r.Attach.P99 == 0 {
+				continue
+			}
+			ratio := r.Attach.P99 / f.Idle.Attach.P99
+			verdict := "ok"
+			if ratio > queueLimit {
+				verdict = "MISSED"
+			}
+			p("| | "+r.when+" | %s s | %s s | %s | <= %s | %s |", grouped(f.Hanging), short(r.Attach.P50), short(r.Attach.P99), short(ratio), short(queueLimit), verdict)
+		}
+	}
+	p("")
+	p("| csi-attacher and disk-driver | memory of csi-attacher, idle and at its peak | of disk-driver |")
+	p("|---|---|---|")
+	for _, v := range variants {
+		f := all[v.name]
+		p("| %s | %d MiB, %d MiB | %d MiB, %d MiB |", v.says, f.AttacherIdle, f.AttacherPeak, f.DriverIdle, f.DriverPeak)
+	}
+	p("")
+	for _, note := range []string{
+		"A wait is from the request that makes the VolumeAttachment to the watch event that shows it attached. Idle and behind are measured one after the other, with the same disks.",
+		fmt.Sprintf("ECS's latencies are the simulator's profile `real` without its spread; an instance detaches %d disks at a time, and as many hang at each. The detaches never end.", disksPerInstance),
+		"What is left of it in csi-attacher: more volumes that hang than it has workers keep all others waiting, until the driver answers. Upstream would have to give attaches and detaches a queue and workers each, or not keep a worker for a call that waits; and to leave the status alone when a retry fails as before, for each failure is a write to the API server out of one budget for all.",
+		machine("make bench-attach-queue") + fmt.Sprintf(" Measured: %s.", strings.Join(measuredAt(all), "; ")),
+	} {
+		p("- %s", note)
+	}
+	return b.String()
+}
+
+// measuredAt says at which commit each variant was measured.
+func measuredAt(all map[string]queueFigures) (at []string) {
+	for _, v := range variants {
+		at = append(at, fmt.Sprintf("%s at %s (%s)", v.name, all[v.name].Commit, all[v.name].Date))
+	}
+	return at
+}
+
+// grouped writes a number with a space before its last three digits.
+func grouped(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d %03d", n/1000, n%1000)
+}
