@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 func TestHowLongACallMayWait(t *testing.T) {
@@ -17,19 +18,50 @@ func TestHowLongACallMayWait(t *testing.T) {
 	for _, test := range []struct {
 		limit   Limit
 		waiting int
+		spread  float64
 		want    time.Duration // 0: not at all
 	}{
-		{0, 100000, left}, {900, 0, left}, {900, 450, left}, {900, 675, left / 2}, {900, 890, shortestWait}, {900, 899, shortestWait}, {900, 900, 0}, {900, 901, 0},
-		{1, 0, left}, {1, 1, 0}, {2, 1, left}, {3, 2, left * 2 / 3},
+		{0, 100000, 0.9, left}, {900, 0, 0.9, left}, {900, 44, 0.9, left}, {900, 45, 0, left}, {900, 45, 0.5, left * 3 / 4}, {900, 450, 0, left},
+		{900, 675, 0, left / 2}, {900, 675, 0.5, left * 3 / 8}, {900, 890, 0, shortestWait}, {900, 899, 0.9, shortestWait}, {900, 900, 0, 0}, {900, 901, 0, 0},
+		{1, 0, 0.9, left}, {1, 1, 0, 0}, {2, 1, 0, left},
 	} {
-		wait, ok := test.limit.wait(test.waiting, left)
-		if wait != test.want || ok != (test.want > 0) {
-			t.Errorf("limit %d, %d wait: %v, %v, want %v", test.limit, test.waiting, wait, ok, test.want)
+		wait, ok := test.limit.wait(test.waiting, left, test.spread)
+		if wait.Round(time.Millisecond) != test.want || ok != (test.want > 0) {
+			t.Errorf("limit %d, %d wait, spread %v: %v, %v, want %v", test.limit, test.waiting, test.spread, wait, ok, test.want)
 		}
 	}
-	if wait, ok := Limit(900).wait(899, time.Second); wait != time.Second || !ok {
+	if wait, ok := Limit(900).wait(899, time.Second, 0); wait != time.Second || !ok {
 		t.Errorf("a caller with a second gets %v, %v", wait, ok)
 	}
+}
+
+// Each answer is a write to the API server: those who come at once aren't answered at once.
+func TestCallsThatComeAtOnceAreAnsweredOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewTable(5400)
+		answers := map[time.Duration]int{}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		for range 5000 {
+			admitted, _, err := table.admit(ctx, detached)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limited, stop := deadline.BeforeAnswer(admitted)
+			end, _ := limited.Deadline()
+			stop()
+			answers[time.Until(end).Truncate(time.Second)]++
+		}
+		few := 5400 / 20
+		for second, n := range answers {
+			if second == 118*time.Second {
+				n -= few
+			}
+			if n > 150 {
+				t.Errorf("%d calls of 5000 are answered within the second after %v, want 150 at most", n, second)
+			}
+		}
+	})
 }
 
 // Whoever waits for one operation never keeps the other from waiting, and a call that has ended leaves its room to the next.

@@ -20,9 +20,10 @@ type Table struct {
 	idle      time.Time // when the last of them ended
 	swept     time.Time
 
-	limit   Limit
-	waiting map[phase]int  // calls by what they want
-	asked   map[phase]bool // what has ever been
+	limit    Limit
+	admitted int            // calls that have ever asked to wait
+	waiting  map[phase]int  // calls by what they want
+	asked    map[phase]bool // what has ever been
 }
 
 // NewTable returns an empty Table that lets so many calls of a kind wait at a time.
