@@ -148,7 +148,7 @@ func (q *attachQueue) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	controller := csi.NewControllerClient(conn)
 	s := q.scale
 	return errors.Join(
