@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -190,75 +189,97 @@ func (q *attachQueue) attach(ctx context.Context, b batch) (waits, error) {
 	return q.timed(ctx, b, func(i int) error {
 		_, err := q.Client.StorageV1().VolumeAttachments().Create(ctx, b.attachment(i), metav1.CreateOptions{})
 		return err
-	}, func(e watch.Event) bool {
-		va, ok := e.Object.(*storagev1.VolumeAttachment)
-		return ok && va.Status.Attached
-	})
+	}, func(va *storagev1.VolumeAttachment) bool { return va != nil && va.Status.Attached })
 }
 
 // detach deletes the VolumeAttachments and returns how long each took to be gone.
 func (q *attachQueue) detach(ctx context.Context, b batch) (waits, error) {
-	return q.timed(ctx, b, func(i int) error { return q.remove(ctx, b, i) }, func(e watch.Event) bool { return e.Type == watch.Deleted })
+	return q.timed(ctx, b, func(i int) error { return q.remove(ctx, b, i) }, func(va *storagev1.VolumeAttachment) bool { return va == nil })
 }
 
 func (q *attachQueue) remove(ctx context.Context, b batch, i int) error {
 	return q.Client.StorageV1().VolumeAttachments().Delete(ctx, b.names[i], metav1.DeleteOptions{})
 }
 
-// timed asks for something of all VolumeAttachments of a batch, and watches until all are so.
-func (q *attachQueue) timed(ctx context.Context, b batch, ask func(i int) error, is func(watch.Event) bool) (waits, error) {
+// timed asks for something of all VolumeAttachments of a batch, and watches until all are so; one that is gone is nil.
+func (q *attachQueue) timed(ctx context.Context, b batch, ask func(i int) error, is func(*storagev1.VolumeAttachment) bool) (waits, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.scale.limit)
 	defer cancel()
-	asked, done := make([]time.Time, len(b.names)), map[string]time.Time{}
-	index := map[string]int{}
-	for i, name := range b.names {
-		index[name] = i
+	done := map[string]time.Time{}
+	note := func(name string, va *storagev1.VolumeAttachment) {
+		if _, before := done[name]; !before && is(va) {
+			done[name] = time.Now()
+		}
 	}
-	list, err := q.Client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label})
+	version, err := q.list(ctx, b, note)
 	if err != nil {
 		return nil, err
 	}
-	var asking sync.WaitGroup
-	var askErr error
-	asking.Go(func() {
-		askErr = each(len(b.names), func(i int) error {
+	asked, asking := make([]time.Time, len(b.names)), make(chan error, 1)
+	go func() {
+		asking <- each(len(b.names), func(i int) error {
 			asked[i] = time.Now()
 			return ask(i)
 		})
-	})
-	version := list.ResourceVersion
+	}()
 	for len(done) < len(b.names) {
-		w, err := q.Client.StorageV1().VolumeAttachments().Watch(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label, ResourceVersion: version})
-		if err != nil {
-			return nil, fmt.Errorf("after %d of %d: %w", len(done), len(b.names), err)
+		if err := q.watch(ctx, b, version, func(name string, va *storagev1.VolumeAttachment) bool {
+			note(name, va)
+			return len(done) == len(b.names)
+		}); err != nil && ctx.Err() != nil {
+			return nil, fmt.Errorf("%d of %d after %s: %w", len(done), len(b.names), q.scale.limit, err)
 		}
-		for e := range w.ResultChan() {
-			va, ok := e.Object.(*storagev1.VolumeAttachment)
-			if !ok {
-				return nil, fmt.Errorf("watch: %v", e.Object)
-			}
-			version = va.ResourceVersion
-			if _, before := done[va.Name]; !before && is(e) {
-				done[va.Name] = time.Now()
-			}
-			if len(done) == len(b.names) {
-				w.Stop()
-				break
-			}
-		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%d of %d after %s", len(done), len(b.names), q.scale.limit)
+		if version, err = q.list(ctx, b, note); err != nil {
+			return nil, err
 		}
 	}
-	asking.Wait()
-	if askErr != nil {
-		return nil, askErr
+	if err := <-asking; err != nil {
+		return nil, err
 	}
 	var w waits
-	for name, at := range done {
-		w = append(w, at.Sub(asked[index[name]]))
+	for i, name := range b.names {
+		w = append(w, done[name].Sub(asked[i]))
 	}
 	return w, nil
+}
+
+// list tells of each VolumeAttachment of a batch how it is, and returns the version of the list.
+func (q *attachQueue) list(ctx context.Context, b batch, tell func(name string, va *storagev1.VolumeAttachment)) (version string, err error) {
+	list, err := q.Client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label})
+	if err != nil {
+		return "", err
+	}
+	there := map[string]*storagev1.VolumeAttachment{}
+	for i := range list.Items {
+		there[list.Items[i].Name] = &list.Items[i]
+	}
+	for _, name := range b.names {
+		tell(name, there[name])
+	}
+	return list.ResourceVersion, nil
+}
+
+// watch tells of changes of a batch until that is enough, or until the connection is lost, which a busy machine may lead to.
+func (q *attachQueue) watch(ctx context.Context, b batch, version string, tell func(name string, va *storagev1.VolumeAttachment) (enough bool)) error {
+	w, err := q.Client.StorageV1().VolumeAttachments().Watch(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label, ResourceVersion: version})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		va, ok := e.Object.(*storagev1.VolumeAttachment)
+		if !ok {
+			return fmt.Errorf("watch: %v", e.Object)
+		}
+		name := va.Name
+		if e.Type == watch.Deleted {
+			va = nil
+		}
+		if tell(name, va) {
+			return nil
+		}
+	}
+	return errors.New("the watch ended")
 }
 
 // hang has every detach from the instances of the disks that are to hang never end.
