@@ -3,6 +3,7 @@ package explain
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,16 @@ func scheduler(message string) func(f *Facts) {
 	return func(f *Facts) {
 		f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}
 	}
+}
+
+// secondClaim gives the first Pod a claim logs like the first claim, of which nothing is said.
+func secondClaim(f *Facts) {
+	claim := f.Claims[0].DeepCopy()
+	claim.Name, claim.UID = "logs", "logs"
+	f.Claims = append(f.Claims, *claim)
+	volume := f.Pods[0].Spec.Volumes[0].DeepCopy()
+	volume.Name, volume.PersistentVolumeClaim.ClaimName = "logs", claim.Name
+	f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, *volume)
 }
 
 func unread(kinds ...string) func(f *Facts) {
@@ -242,6 +253,20 @@ var edges = []edge{
 	{"an annotation that names no class", "credentials-refused", func(f *Facts) {
 		f.Claims[0].Annotations = map[string]string{corev1.BetaStorageClassAnnotation: ""}
 	}, ClassNotFound, "", []string{"names no StorageClass"}, nil},
+	{"a claim whose Pod's other claim is refused", "credentials-refused", both(secondClaim, subject(kindClaim, "shop", "logs")), CredentialsRefused, "",
+		[]string{"Claim logs waits for claim data-web-0 of Pod web-0"},
+		[]string{"Pod spec.volumes", "PersistentVolumeClaim metadata.annotations[volume.kubernetes.io/selected-node]", "Event message"}},
+	{"a Pod one of whose claims is refused", "credentials-refused", both(secondClaim, subject(kindPod, "shop", "web-0"), func(f *Facts) {
+		slices.Reverse(f.Pods[0].Spec.Volumes)
+	}), CredentialsRefused, "", []string{"Claim logs waits for claim data-web-0 of Pod web-0"}, nil},
+	{"a refused claim of another Pod", "credentials-refused", both(secondClaim, subject(kindClaim, "shop", "logs"), func(f *Facts) {
+		f.Pods[0].Spec.Volumes = f.Pods[0].Spec.Volumes[1:]
+	}), BeingProvisioned, "", nil, nil},
+	{"a claim that two Pods wait for", "credentials-refused", both(secondClaim, subject(kindClaim, "shop", "logs"), func(f *Facts) {
+		other := f.Pods[0].DeepCopy()
+		other.Name = "web-1"
+		f.Pods = append(f.Pods, *other)
+	}), BeingProvisioned, "", nil, nil},
 	{"events that aren't read", "credentials-refused", both(noEvents, unread(kindEvent)), "", Unknown, []string{"events"}, nil},
 	{"a create that may go on", "credentials-refused",
 		say(`failed to provision volume with StorageClass "disk": rpc error: code = Aborted desc = it was made before, and ECS doesn't show it; if it doesn't within 1m29s, a new one is made`),

@@ -24,15 +24,10 @@ func judgeProvisioning(c *cluster, claim *corev1.PersistentVolumeClaim, class *s
 	if v, found := judgeLeader(c, class); found {
 		return v
 	}
-	if node := selectedNode(claim); node != "" {
-		if v, found := judgeSelectedNode(c, claim, node); found {
-			return v
-		}
-	}
-	if v, found := judgeSource(c, claim); found {
+	if v, found := judgeObstacle(c, claim, class); found {
 		return v
 	}
-	if v, found := judgeProvisioningError(c, claim, class); found {
+	if v, found := judgeSiblings(c, claim); found {
 		return v
 	}
 	if !c.isRead(kindEvent, claim.Namespace) {
@@ -58,6 +53,41 @@ func judgeProvisioning(c *cluster, claim *corev1.PersistentVolumeClaim, class *s
 		Evidence: []Evidence{seen(refOf(kindClaim, claim), "status.phase", string(claim.Status.Phase)), selectedEvidence(claim)},
 		Next:     []string{describe(refOf(kindClaim, claim))}, Retried: provisionerRetries,
 	}
+}
+
+// judgeObstacle says whether the claim's own node, source or latest error keeps it from a volume.
+func judgeObstacle(c *cluster, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (Verdict, bool) {
+	if node := selectedNode(claim); node != "" {
+		if v, found := judgeSelectedNode(c, claim, node); found {
+			return v, true
+		}
+	}
+	if v, found := judgeSource(c, claim); found {
+		return v, true
+	}
+	return judgeProvisioningError(c, claim, class)
+}
+
+// judgeSiblings says whether another claim of the Pod can't have a volume: disk-provisioner saves the volumes of a Pod's claims together.
+func judgeSiblings(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool) {
+	using := c.podsUsing(refOf(kindClaim, claim))
+	if selectedNode(claim) == "" || len(using) != 1 {
+		return Verdict{}, false
+	}
+	pod := using[0]
+	for _, need := range c.storageOf(pod) {
+		other, class := need.claim, need.class
+		if need.volume != nil || other == nil || other.UID == claim.UID || other.Spec.VolumeName != "" || other.DeletionTimestamp != nil ||
+			class == nil || class.Provisioner != c.Driver || !waitsForNode(class) {
+			continue
+		}
+		if v, found := judgeObstacle(c, other, class); found && v.State == Waits {
+			v.Message = fmt.Sprintf("Claim %s waits for claim %s of Pod %s, because the volumes of a Pod are saved together. %s", claim.Name, other.Name, pod.Name, v.Message)
+			v.Evidence = append([]Evidence{seen(refOf(kindPod, pod), "spec.volumes", pod.Spec.Volumes), selectedEvidence(claim)}, v.Evidence...)
+			return v, true
+		}
+	}
+	return Verdict{}, false
 }
 
 // judgeLeader says whether nobody provisions the claims of the driver.

@@ -45,19 +45,20 @@ func (r *reader) readClaim(ctx context.Context) error {
 		func() { r.readAttachmentsOf(ctx, claim.Spec.VolumeName, "") },
 		func() { r.readProvisioner(ctx) },
 	)
-	if claim.Spec.VolumeName == "" && claim.Annotations[selectedNode] == "" {
-		r.readConsumers(ctx)
+	if claim.Spec.VolumeName == "" {
+		r.readConsumers(ctx, claim.Annotations[selectedNode] == "")
 	}
 	return nil
 }
 
-// readConsumers reads what the Pods need that use a claim without a node: one of them is to get one first.
-func (r *reader) readConsumers(ctx context.Context) {
+// readConsumers reads what the Pods that use a claim without a volume need: the volumes of all their claims are saved together. Without a
+// node, one of the Pods is to get one first.
+func (r *reader) readConsumers(ctx context.Context, withoutNode bool) {
 	var each []func()
 	for _, pod := range r.pods.all() {
 		each = append(each, func() { r.readClaims(ctx, pod.Namespace, podclaims.Names(pod)) })
 	}
-	if len(each) > 0 {
+	if len(each) > 0 && withoutNode {
 		each = append(each, func() { r.readAttachments(ctx, nil) })
 	}
 	together(each...)
