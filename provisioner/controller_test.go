@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -103,7 +104,7 @@ func TestAResyncWakesNoClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.exec.table.Begin(claim.UID, attempt.Started{Claim: claim})
-	b.exec.next(t.Context())
+	b.exec.workOnNext(t.Context())
 	if phase := b.attempts.Phase(claim.UID); phase != attempt.Waiting {
 		t.Fatalf("the Record is %v", phase)
 	}
@@ -128,7 +129,7 @@ func TestAResyncWakesNoClaim(t *testing.T) {
 			t.Errorf("%s: %d claims are woken, want %d", step.what, b.exec.queue.Len(), step.want)
 		}
 		for range b.exec.queue.Len() {
-			b.exec.next(t.Context())
+			b.exec.workOnNext(t.Context())
 		}
 	}
 }
@@ -160,4 +161,11 @@ func TestDiskTypeLabelsWakeNoClaim(t *testing.T) {
 			t.Errorf("%s: the same but for the types: %t", test.what, got)
 		}
 	}
+}
+
+// workOnNext works on the queue's next claim.
+func (e *executor) workOnNext(ctx context.Context) {
+	claim, _ := e.queue.Get()
+	defer e.queue.Done(claim)
+	e.work(ctx, claim)
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -25,7 +25,7 @@ import (
 // worked on: so many of them share a write.
 const waitForJournal = 1000
 
-// executor carries out the actions of the Records. A worker takes a claim from the queue,
+// executor carries out the actions of the Records. A worker gets a claim from the queue,
 // passes its events to the Record, and carries out actions until none has a result; the
 // queue keeps two workers from working on one claim.
 type executor struct {
@@ -59,30 +59,26 @@ func (e *executor) enqueue(claim types.UID) {
 	e.queue.Add(claim)
 }
 
-// run works until ctx ends, and returns when no worker is at work.
+// run works until ctx ends, and returns when no worker is at work. A claim's worker is a goroutine of its own: one that waits for
+// the next claim would keep the stack that the last one needed.
 func (e *executor) run(ctx context.Context) {
 	e.liveness.Start()
 	defer e.liveness.Stop()
-	var group utilwait.Group
-	for range e.p.config.Workers + waitForJournal {
-		group.Start(func() {
-			for e.next(context.WithoutCancel(ctx)) {
-			}
+	defer context.AfterFunc(ctx, e.queue.ShutDown)()
+	var workers errgroup.Group
+	workers.SetLimit(e.p.config.Workers + waitForJournal)
+	for {
+		claim, shutdown := e.queue.Get()
+		if shutdown {
+			break
+		}
+		workers.Go(func() error {
+			defer e.queue.Done(claim)
+			e.work(context.WithoutCancel(ctx), claim)
+			return nil
 		})
 	}
-	<-ctx.Done()
-	e.queue.ShutDown()
-	group.Wait()
-}
-
-func (e *executor) next(ctx context.Context) bool {
-	claim, shutdown := e.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer e.queue.Done(claim)
-	e.work(ctx, claim)
-	return true
+	_ = workers.Wait() // no worker fails
 }
 
 // work carries out the claim's actions until none has a result.

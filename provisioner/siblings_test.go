@@ -136,7 +136,7 @@ func (g *together) claim(name string, changes ...func(*v1.PersistentVolumeClaim)
 func (g *together) start(claim *v1.PersistentVolumeClaim) {
 	g.exec.Start(claim)
 	for g.exec.queue.Len() > 0 {
-		g.exec.next(g.t.Context())
+		g.exec.workOnNext(g.t.Context())
 	}
 }
 
@@ -193,7 +193,7 @@ func TestAVolumeGoesIfAClaimOfThePodIsRefused(t *testing.T) {
 	_, err := g.api.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), again, metav1.UpdateOptions{})
 	must(t, err)
 	g.attempts.Post("data", attempt.ClaimChanged{Claim: again})
-	g.exec.next(t.Context())
+	g.exec.workOnNext(t.Context())
 	if after, _ := g.driver.calls(); after != before {
 		t.Error("the driver is asked for a volume that can't be used")
 	}
