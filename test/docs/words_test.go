@@ -35,8 +35,8 @@ var instead = map[string]string{
 var unread = []string{
 	"charts/topodisk/README.md",
 	"docs/architecture.md", "docs/benchmarks.md", "docs/conformance.md", "docs/ecs-codes.md", "docs/ecs-facts.md",
-	"docs/errors.md", "docs/flags.md", "docs/kubectl-topodisk.md", "docs/parameters.md",
-	"docs/takeover.md", "docs/troubleshooting.md",
+	"docs/errors.md", "docs/flags.md", "docs/parameters.md",
+	"docs/troubleshooting.md",
 }
 
 var code = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`|<!--.*?-->|\\]\\([^)]*\\)")
