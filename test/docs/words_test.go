@@ -36,7 +36,6 @@ var unread = []string{
 	"charts/topodisk/README.md",
 	"docs/architecture.md", "docs/benchmarks.md", "docs/conformance.md", "docs/ecs-codes.md", "docs/ecs-facts.md",
 	"docs/errors.md", "docs/flags.md", "docs/parameters.md",
-	"docs/troubleshooting.md",
 }
 
 var code = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`|<!--.*?-->|\\]\\([^)]*\\)")
