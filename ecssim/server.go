@@ -1,6 +1,6 @@
-// Package ecssim is an ECS that behaves: it speaks the wire protocol of the
+// Package ecssim is a simulated ECS: it speaks the wire protocol of the
 // Alibaba Cloud ECS API (RPC parameters, signatures, error bodies), keeps
-// disks, instances and stock in memory, and misbehaves on request.
+// disks, instances and stock in memory, and injects faults on request.
 //
 // A Server is an http.Handler, for clients that connect to it, and an
 // http.RoundTripper, for clients in the same process. It reads the time from

@@ -1,4 +1,4 @@
-// Package health says what is wrong with volumes, by what ECS shows of their
+// Package health reports the health of volumes, from what ECS shows of their
 // disks and zones (CSI spec, ControllerGetVolumeHealth).
 package health
 

@@ -1,6 +1,5 @@
-// Package nodefacts tells Kubernetes what only ECS knows of its nodes: which
-// categories of disks a node can attach, as labels, and how many disks, in an
-// annotation. Schedulers, provisioners and the node plugin go by that, so
+// Package nodefacts publishes what only ECS knows about nodes: which categories of
+// disks a node can attach, in labels, and how many disks, in an annotation. Schedulers, provisioners and the node plugin go by that, so
 // that no node needs credentials for ECS; and the controller goes by it before
 // it attaches a disk.
 //

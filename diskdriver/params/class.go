@@ -1,7 +1,7 @@
-// Package params understands the parameters of StorageClasses,
-// VolumeAttributesClasses, VolumeSnapshotClasses and VolumeGroupSnapshotClasses:
-// text in, what a disk or snapshot is to be out. Whatever it refuses is Invalid,
-// and names the parameter, its value and what is allowed.
+// Package params translates the parameters of StorageClasses,
+// VolumeAttributesClasses, VolumeSnapshotClasses and VolumeGroupSnapshotClasses
+// into the properties of a disk or snapshot. Whatever it refuses is Invalid, and
+// names the parameter, its value and what is allowed.
 package params
 
 import (

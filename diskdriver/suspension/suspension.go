@@ -1,4 +1,4 @@
-// Package suspension tells calls that the process did not run for a while, as after SIGSTOP or with its machine paused.
+// Package suspension informs calls that the process did not run for a while, as after SIGSTOP or with its machine paused.
 // Another replica may have taken over meanwhile, so what a call was about to change in ECS may undo what that replica did.
 package suspension
 

@@ -1,5 +1,5 @@
 // Package volume answers the calls of the CSI Controller service about volumes,
-// but for publishing and their health: a file for each call.
+// except publishing and health: a file for each call.
 package volume
 
 import (

@@ -1,6 +1,6 @@
 // Package admin is the simulator's own API and its page for people, below
-// /_sim/: what there is, and what a person or a test changes that no ECS API
-// changes, such as stock, faults and the clock.
+// /_sim/: they show the state, and change what no ECS API changes, such as stock,
+// faults and the clock.
 package admin
 
 import (

@@ -1,5 +1,5 @@
-// Package bodies gives the disks of a simulated ECS bodies: files behind loop
-// devices, which instances see by the names that udev gives to ECS disks. What
+// Package bodies stores the data of simulated disks: in files behind loop
+// devices, which instances see under the names that udev gives to ECS disks. What
 // is written to one is there when the disk is attached elsewhere, snapshots and
 // the disks made of them have a copy. It works on Linux, for root.
 package bodies

@@ -1,7 +1,7 @@
-// Package facts holds what the documentation of ECS, and what clients have
-// seen of it, say that ECS does: each fact with its source and a check that
-// works against a simulator in this process and over HTTP against any
-// endpoint, and reports what it observes.
+// Package facts lists how ECS behaves, according to its documentation and to
+// reports of its clients: each fact with its source and a check that works
+// against a simulator in this process and over HTTP against any endpoint, and
+// reports what it observes.
 package facts
 
 import (

@@ -1,5 +1,5 @@
-// Package audit compares what ECS has with what a cluster says: it names the disks, snapshots and temporary copies that nobody owns, the
-// PersistentVolumes whose disk is gone, and the attachments that nobody wants. It changes nothing and does no I/O of its own.
+// Package audit compares what ECS has with what a cluster says: it names the disks, snapshots and temporary copies without an owner, the
+// PersistentVolumes whose disk is gone, and the attachments that nothing in the cluster needs. It changes nothing and does no I/O of its own.
 //
 // Nothing is named that a cluster at work is just making or deleting. The cluster names the owner of a disk before ECS makes it (in
 // the journal of disk-provisioner, then in the PersistentVolume) and until ECS has deleted it; a VolumeSnapshotContent and a

@@ -1,5 +1,5 @@
-// Package fit says which nodes kube-scheduler lets a Pod have: one function per rule of its, and which of the reasons against all nodes are
-// enough to name. It does no I/O, and judges what the objects say; room is that of a node as it is.
+// Package fit says on which nodes kube-scheduler may place a Pod, with one function for each of its rules, and which of the reasons against
+// all nodes are worth naming. It does no I/O, and judges what the objects say; room is that of a node as it is.
 package fit
 
 import (

@@ -1,4 +1,4 @@
-// Package inventory lists claims with what becomes of them: their volume's zone, node, type, size, use, cost and state. It does no I/O.
+// Package inventory lists claims with their volume's zone, node, type, size, use, cost and state. It does no I/O.
 package inventory
 
 import (

@@ -1,5 +1,5 @@
-// Package plan tells what would happen to a cluster if topodisk were installed or took over from another driver, and if the nodes or the
-// disks of a zone went. It does no I/O: Facts in, a Plan out. Package explain/plan/reader reads the Facts from a cluster.
+// Package plan predicts what would happen to a cluster if topodisk were installed or took over from another driver, or if a zone lost its
+// nodes or sold out. It does no I/O: Facts in, a Plan out. Package explain/plan/reader reads the Facts from a cluster.
 package plan
 
 import (

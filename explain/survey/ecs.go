@@ -1,4 +1,4 @@
-// Package survey reads all that an audit or a list of volumes needs: the storage objects of a cluster, with get and list alone, and what
+// Package survey reads all that an audit or a list of volumes needs: the storage objects of a cluster, with only get and list, and what
 // ECS has in a region. What the user may not read is named, with what therefore can't be told.
 package survey
 

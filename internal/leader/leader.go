@@ -1,5 +1,5 @@
-// Package leader elects the one replica that works, by a Lease, with a take-over
-// as soon as the Lease was given back or has expired.
+// Package leader elects the one replica that works, with a Lease: the next one takes
+// over as soon as the Lease is released or has expired.
 package leader
 
 import (

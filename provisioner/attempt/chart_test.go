@@ -20,7 +20,7 @@ import (
 func TestTheAttemptPageIsCurrent(t *testing.T) {
 	c := newChart(t)
 	made := "\n" + legend + "\nUntil the request is in the journal:\n\n" + c.diagram(false) +
-		"\nOnce it may be there, and a volume may come to exist:\n\n" + c.diagram(true) + "\n" + c.table(t) + "\n"
+		"\nOnce it may be there, and a volume may exist or be created:\n\n" + c.diagram(true) + "\n" + c.table(t) + "\n"
 	golden.Section(t, "../../docs/architecture.md", "The phases of a Record", made)
 }
 
@@ -65,12 +65,12 @@ func TestTheAttemptPageNamesExistingTypes(t *testing.T) {
 	}
 }
 
-const legend = `This section is made from the transcripts in ` + "`provisioner/attempt/testdata`" + `. A phase is dashed while an action is under way whose
-result is the next event that matters. The diagrams leave out what holds everywhere: a claim that is bound, deleted or gone is
-forgotten (Ended) once no volume can exist that nobody owns; a PersistentVolume that is seen to stand for the claim ends the
-attempt (Saved); an attempt that fails after something has changed that it depends on is followed by the next one at once. The
-table has all. What an answer means is in ` + "`outcome.go`" + `; owned is a volume that a PersistentVolume stands for, and what is
-never saved, the API server refuses for good.
+const legend = `This section is made from the transcripts in ` + "`provisioner/attempt/testdata`" + `. A dashed phase is one with an action in progress whose result is
+the next event that matters. The diagrams omit the transitions that are possible in every phase: a claim that is bound, deleted or gone
+ends its Record (Ended) once no volume without an owner can exist; a PersistentVolume of the claim that appears ends the attempt (Saved);
+and if something that an attempt depends on has changed when it fails, the next attempt begins immediately. The table has all
+transitions. ` + "`outcome.go`" + ` defines what an answer means. *Owned* is a volume that a PersistentVolume refers to; *never* means that the API
+server refuses the PersistentVolume for good.
 `
 
 // chart is all that the transcripts show of each phase.

@@ -30,7 +30,7 @@ const (
 	New Phase = iota
 	// Prefetched says that the claim's first attempt has not begun; the journal may have its request already.
 	Prefetched
-	// Waiting says that no volume is under way. The next attempt begins when something that the claim depends on changes,
+	// Waiting says that no volume is being created. The next attempt begins when something that the claim depends on changes,
 	// or when its back-off ends.
 	Waiting
 	// Unselected says that no attempt can be made until the claim or its class changes: the claim has no selected node, or is not
@@ -38,11 +38,11 @@ const (
 	Unselected
 	// Doubtful says that a volume may exist: the same request is repeated until an answer is final.
 	Doubtful
-	// Held says that the volume exists, and that its PersistentVolume is not saved before the other claims of the Pod have volumes.
+	// Held says that the volume exists, and that its PersistentVolume is saved only once the other claims of the Pod have volumes.
 	Held
 	// Unsaved says that the volume exists, and that its PersistentVolume could not be saved yet.
 	Unsaved
-	// Saved says that a PersistentVolume stands for the claim, which is not bound to it yet.
+	// Saved says that the claim has a PersistentVolume, but is not bound to it yet.
 	Saved
 	// Ended says that nothing is left to do.
 	Ended

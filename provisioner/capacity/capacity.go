@@ -1,4 +1,4 @@
-// Package capacity publishes by CSIStorageCapacity objects how large a volume of each
+// Package capacity publishes in CSIStorageCapacity objects how large a volume of each
 // class may be in each zone. A class has one general object for every place, and one for
 // each zone that has less, which the general object excludes (Kubernetes: "Storage
 // Capacity"). So a zone without a node, and a node that an autoscaler only plans, never

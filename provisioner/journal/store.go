@@ -1,5 +1,5 @@
-// Package journal keeps records where they outlive the process: what it has
-// promised to know after a crash. A record is text under a key; what either
+// Package journal stores the records that must survive a crash of the
+// process. A record is text under a key; what either
 // means is its caller's business.
 //
 // # Promise

@@ -1,4 +1,4 @@
-// Package lib6 is all there is of sig-storage-lib-external-provisioner v6.
+// Package lib6 is the only user of sig-storage-lib-external-provisioner v6.
 //
 // The library queues claims and decides which of them are this provisioner's and ready to
 // be provisioned. For each it calls Provision, which calls Starter.Start and returns an

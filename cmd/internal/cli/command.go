@@ -1,5 +1,5 @@
-// Package cli is what the command lines of all programs share: commands, flags
-// of the log, and what every program says of itself on /metrics.
+// Package cli has what the command lines of all programs share: commands, flags
+// of the log, and the metrics that describe the program itself.
 package cli
 
 import (

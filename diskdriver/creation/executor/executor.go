@@ -1,5 +1,5 @@
-// Package executor carries out the steps of package creation: it finds what a CSI
-// name stands for, or makes it, by functions of its caller that call ECS.
+// Package executor carries out the steps of package creation: it finds the disk or
+// snapshot of a CSI name, or creates it, with functions of its caller that call ECS.
 package executor
 
 import (

@@ -1,5 +1,5 @@
-// Package batch shares reads of ECS: whoever wants to know of one disk, snapshot
-// or task waits for the call that reads a hundred of them.
+// Package batch shares reads of ECS: one call reads up to a hundred disks, snapshots
+// or tasks for all callers that wait for one of them.
 package batch
 
 import (

@@ -1,6 +1,6 @@
-// Package credentials is where the keys come from that sign the calls to ECS: the
-// environment, the files of a directory, or a RAM role, whose temporary keys STS
-// or the instance metadata service gives out and a cache renews in time.
+// Package credentials provides the keys that sign the calls to ECS: from the
+// environment, from the files of a directory, or from a RAM role, whose temporary
+// keys come from STS or the instance metadata service and are renewed in time.
 //
 // No error of this package holds a key or a token.
 package credentials

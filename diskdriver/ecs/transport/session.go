@@ -1,7 +1,7 @@
-// Package transport makes calls of the ECS API through the SDK, whose hazards end
-// here: it signs each call with the keys of now, ends it with the caller's
-// context, waits out throttling, and says in the words of package disk what came
-// of it.
+// Package transport calls the ECS API through the SDK and hides the SDK's
+// peculiarities: it signs each call with the current keys, ends it with the caller's
+// context, waits out throttling, and translates the result into the terms of
+// package disk.
 //
 // Every error that leaves this package is a *disk.Error. No error holds an
 // access key, a security token or a signature.

@@ -1,4 +1,4 @@
-// Package deadline keeps a part of a caller's time for the answer.
+// Package deadline reserves a part of the caller's time for the answer.
 package deadline
 
 import (

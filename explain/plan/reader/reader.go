@@ -1,4 +1,4 @@
-// Package reader reads the Facts of package plan from a cluster, with get and list alone.
+// Package reader reads the Facts of package plan from a cluster, with only get and list.
 package reader
 
 import (

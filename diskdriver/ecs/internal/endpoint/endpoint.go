@@ -1,4 +1,4 @@
-// Package endpoint reads where the services of Alibaba Cloud are reached.
+// Package endpoint reads the addresses of Alibaba Cloud's services.
 package endpoint
 
 import (

@@ -1,5 +1,5 @@
-// Package redact makes texts of other systems fit for errors and logs: one short
-// line each, without secrets.
+// Package redact prepares texts of other systems for errors and logs: each becomes
+// one short line without secrets.
 package redact
 
 import (
