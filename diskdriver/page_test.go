@@ -30,31 +30,31 @@ const errorsIntro = `# Errors
 
 <!-- Made from the table in diskdriver/status.go that translates errors, by make docs-update. -->
 
-Every error of disk-driver is one of the kinds below. It shows as an event: of the claim when a volume is made, grown or
-changed, of the Pod when it is attached, of the PersistentVolume when it is deleted, and in the status of the
-VolumeSnapshotContent. A text such as
+Every error of disk-driver is one of the kinds below. It is shown in an event: of the claim when a volume is created, expanded
+or modified, of the Pod when it is attached, and of the PersistentVolume when it is deleted. For snapshots it is in the status of
+the VolumeSnapshotContent. A message such as
 
     ResourceExhausted: no zone and disk type allowed has a disk to give: cloud_essd of 20 GiB in cn-hangzhou-h:
     CreateDisk: OperationDenied.NoStock: The resource is out of stock. (request ID 473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E)
 
-has the gRPC code, what was tried, the ECS action with its disk and instance, ECS's own code and words, and ECS's request ID
-for a support ticket. [ecs-codes.md](ecs-codes.md) has the kind of every code of ECS.
+has the gRPC code, the attempted operation, the ECS action with its disk and instance, ECS's own code and message, and ECS's
+request ID for a support ticket. [ecs-codes.md](ecs-codes.md) has the kind of every code of ECS.
 
 ## Kinds
 
-| Kind | gRPC code | What it says | What you do |
+| Kind | gRPC code | Meaning, and content of the message | What to do |
 |---|---|---|---|
 `
 
 const codesIntro = `
-A call whose time is over, with an answer that would be ` + "`Unavailable`, is `DeadlineExceeded`" + `.
+A call that would return ` + "`Unavailable` returns `DeadlineExceeded`" + ` if it has timed out.
 
 ## What the sidecars do
 
-They go by the code alone. "Over" means that nothing is under way for this call; "under way" means that it may have taken
-effect, so it is never dropped, whatever becomes of the claim.
+They act on the gRPC code alone. "Over" means that no operation of this call continues. "In progress" means that the call may have
+taken effect; then it is never dropped, even if the claim is deleted.
 
-| gRPC code | disk-provisioner, making a volume | csi-attacher, csi-resizer |
+| gRPC code | disk-provisioner, creating a volume | csi-attacher, csi-resizer |
 |---|---|---|
 `
 

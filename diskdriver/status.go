@@ -19,28 +19,28 @@ type answer struct {
 	todo string // what its reader does
 }
 
-const waits = "nothing; if it lasts, "
+const waits = "nothing; if it continues, "
 
 // answers has a row for every Kind.
 var answers = map[disk.Kind]answer{
-	disk.Unexpected:      {codes.Internal, "ECS answered with a code that the driver doesn't know, or something failed in ECS for good; a call that changes nothing met a mistake of the driver", "look up ECS's code; report what the driver should know"},
-	disk.Invalid:         {codes.InvalidArgument, "what the claim, the class or the volume asks for can't be: the field, its value and what is allowed", "correct that field; a class can't be changed, so make another"},
-	disk.OutOfRange:      {codes.OutOfRange, "no type that is allowed comes in this size, or the disk is larger than the limit: the sizes of each type", "ask for a size within them, or allow another type"},
+	disk.Unexpected:      {codes.Internal, "ECS answered with a code that the driver doesn't know, or an operation failed in ECS for good; or a call that changes nothing met a defect of the driver", "look up ECS's code; report a code that the driver should know"},
+	disk.Invalid:         {codes.InvalidArgument, "the claim, the class or the volume asks for something impossible: the field, its value and what is allowed", "correct that field; a class can't be changed, so create another one"},
+	disk.OutOfRange:      {codes.OutOfRange, "no allowed type has this size, or the disk is larger than the limit: the sizes of each type", "request one of these sizes, or allow another type"},
 	disk.Denied:          {codes.PermissionDenied, "the account, role or user may not do this: ECS's code, and the permission if ECS names it", "grant it; [credentials](credentials.md)"},
-	disk.Unauthenticated: {codes.Unauthenticated, "ECS doesn't take the keys, or there are none: which source they come from", "mend the keys; [credentials](credentials.md)"},
-	disk.NotFound:        {codes.NotFound, "the volume, snapshot or node isn't in ECS; of a deletion or a detach that is success instead", "find out who deleted it: ActionTrail has it"},
-	disk.Mismatch:        {codes.AlreadyExists, "what has that name, or is published to that node, is another than the one asked for: its ID and the first difference", "delete what holds no data, or go back to what was asked for first"},
-	disk.OutOfStock:      {codes.ResourceExhausted, "neither zone nor type that is allowed has a disk to give, each with ECS's answer; of a snapshot: there can be no more", "allow more zones or types; of snapshots delete some"},
-	disk.Unfit:           {codes.InvalidArgument, "no type that is allowed takes what the class asks for, in any zone: each with ECS's answer", "correct the parameter that ECS names, or allow another type; a class can't be changed, so make another"},
-	disk.NodeFull:        {codes.ResourceExhausted, "the node takes no more disks", "nothing: the Pod goes to another node once Kubernetes has corrected the node's limit"},
-	disk.Quota:           {codes.FailedPrecondition, "a limit of the account, or its balance: ECS's code", "raise the limit or pay; it is tried again"},
-	disk.InUse:           {codes.FailedPrecondition, "something else has the disk, and it is not taken away: which instance", "end the Pod there, or wait until it has; then it is tried again"},
-	disk.Blocked:         {codes.FailedPrecondition, "the state of the disk, snapshot or instance, or a rule of ECS, doesn't allow it now: ECS's code, and until when if ECS says so", "do what the code asks for, or wait; it is tried again"},
-	disk.Pending:         {codes.Aborted, "ECS, or another call, is at work on it", waits + "see what ECS is doing with the disk"},
-	disk.BadToken:        {codes.Aborted, "the place in a list isn't one any more", "begin the list anew"},
-	disk.Throttled:       {codes.Unavailable, "ECS takes no more calls for the moment, and the call's time is over", waits + "see which other program calls ECS with this account"},
-	disk.Unreachable:     {codes.Unavailable, "the call didn't get to ECS, or a read had no answer", waits + "see the network, the endpoint and ECS's state"},
-	disk.UnknownOutcome:  {codes.Unavailable, "ECS may have done it, and the answer is lost, or the driver panicked meanwhile. The same call later finds out", waits + "see the network, the endpoint and ECS's state; report a panic"},
+	disk.Unauthenticated: {codes.Unauthenticated, "ECS rejects the keys, or there are none: the source of the keys", "correct the keys; [credentials](credentials.md)"},
+	disk.NotFound:        {codes.NotFound, "ECS doesn't have the volume, snapshot or node; for a deletion or a detach this is a success, not an error", "find out in ActionTrail who deleted it"},
+	disk.Mismatch:        {codes.AlreadyExists, "the object with that name, or the volume published to that node, differs from the request: its ID and the first difference", "delete the one that has no data, or go back to the first request"},
+	disk.OutOfStock:      {codes.ResourceExhausted, "all allowed types are sold out in all allowed zones: ECS's answer for each; for a snapshot: no more snapshots are possible", "allow more zones or types; for a snapshot, delete others"},
+	disk.Unfit:           {codes.InvalidArgument, "no allowed type supports what the class asks for, in any zone: ECS's answer for each", "correct the parameter that ECS names, or allow another type; a class can't be changed, so create another one"},
+	disk.NodeFull:        {codes.ResourceExhausted, "the node takes no more disks", "nothing: the Pod gets another node once Kubernetes has corrected the node's limit"},
+	disk.Quota:           {codes.FailedPrecondition, "a limit of the account, or its balance: ECS's code", "raise the limit or pay; the call is retried"},
+	disk.InUse:           {codes.FailedPrecondition, "another instance uses the disk, and the driver doesn't detach it by force: the instance", "end the Pod there, or wait until it ends; the call is retried"},
+	disk.Blocked:         {codes.FailedPrecondition, "the state of the disk, snapshot or instance, or a rule of ECS, doesn't allow the operation now: ECS's code, and until when if ECS says so", "do what the code asks for, or wait; the call is retried"},
+	disk.Pending:         {codes.Aborted, "ECS or another call is working on it", waits + "check what ECS is doing with the disk"},
+	disk.BadToken:        {codes.Aborted, "the token of a list's page is no longer valid", "begin the list again"},
+	disk.Throttled:       {codes.Unavailable, "ECS accepts no more calls at the moment, and the call has timed out", waits + "check which other program calls ECS with this account"},
+	disk.Unreachable:     {codes.Unavailable, "the call didn't reach ECS, or a read got no answer", waits + "check the network, the endpoint and ECS's state"},
+	disk.UnknownOutcome:  {codes.Unavailable, "ECS may have carried out the operation, but the answer was lost, or the driver panicked. A later call finds out", waits + "check the network, the endpoint and ECS's state; report a panic"},
 }
 
 // codeOf returns the gRPC code of an error. What ended with its context is
@@ -70,14 +70,14 @@ func isFinal(code codes.Code) bool { return sidecarsDo[code].provisioner != unde
 // operation may still be under way.
 var sidecarsDo = map[codes.Code]sidecars{
 	codes.Internal:           {provisioner: again, others: again},
-	codes.InvalidArgument:    {provisioner: again + ", and at once when the class changes", others: "csi-resizer: infeasible, tried again rarely; csi-attacher: " + again},
-	codes.OutOfRange:         {provisioner: again + ", and at once when the class changes", others: "csi-resizer: infeasible, tried again rarely"},
+	codes.InvalidArgument:    {provisioner: again + ", and immediately when the class changes", others: "csi-resizer: infeasible, retried rarely; csi-attacher: " + again},
+	codes.OutOfRange:         {provisioner: again + ", and immediately when the class changes", others: "csi-resizer: infeasible, retried rarely"},
 	codes.PermissionDenied:   {provisioner: again, others: again},
 	codes.Unauthenticated:    {provisioner: again, others: again},
-	codes.NotFound:           {provisioner: again, others: "csi-resizer: infeasible, tried again rarely; csi-attacher: " + again},
+	codes.NotFound:           {provisioner: again, others: "csi-resizer: infeasible, retried rarely; csi-attacher: " + again},
 	codes.AlreadyExists:      {provisioner: again, others: again},
 	codes.FailedPrecondition: {provisioner: again, others: again},
-	codes.ResourceExhausted:  {provisioner: "with a selected node: the scheduler chooses another; without: " + again, others: "csi-attacher: under way, tried again; Kubernetes corrects the node's limit"},
+	codes.ResourceExhausted:  {provisioner: "with a selected node: the scheduler chooses another; without: " + again, others: "csi-attacher: in progress, retried; Kubernetes corrects the node's limit"},
 	codes.Aborted:            {provisioner: underWay, others: underWay},
 	codes.Unavailable:        {provisioner: underWay, others: underWay},
 	codes.DeadlineExceeded:   {provisioner: underWay, others: underWay},
@@ -87,8 +87,8 @@ var sidecarsDo = map[codes.Code]sidecars{
 type sidecars struct{ provisioner, others string }
 
 const (
-	again    = "over: event, tried again with growing pauses"
-	underWay = "may be under way: the same call again until its end is known"
+	again    = "over: event, retried with growing pauses"
+	underWay = "may be in progress: the same call again until its result is known"
 )
 
 // translate turns the error of a handler into a gRPC status. It is the only

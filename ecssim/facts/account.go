@@ -39,7 +39,7 @@ func tagFacts() []Fact {
 			p.refused(p.ask("TagResources", "ResourceType", "disk", "ResourceId.1", id, "Tag.1.Key", "one-more"), 403, "QuotaExceed.Tags")
 		}),
 		// On the real ECS the disk could not be found by its tag any more.
-		one("UntagResources", "All takes every tag off", page, Simulator, func(p *Probe) {
+		one("UntagResources", "All removes every tag", page, Simulator, func(p *Probe) {
 			id := p.ready(manyTags(3)...)
 			p.ok(p.ask("UntagResources", "ResourceType", "disk", "ResourceId.1", id, "All", "true"))
 			if tags := p.show(id).tags(); len(tags) != 0 {
@@ -65,7 +65,7 @@ func tagFacts() []Fact {
 				p.differs("rows %v", list)
 			}
 		}),
-		one("DescribeTags", "it counts the resources of each kind that carry a tag", page, Simulator, func(p *Probe) {
+		one("DescribeTags", "it counts the resources of each kind that have a tag", page, Simulator, func(p *Probe) {
 			p.ready("Tag.1.Key", "a", "Tag.1.Value", "1")
 			p.ready("Tag.1.Key", "a", "Tag.1.Value", "1")
 			list := p.ok(p.ask("DescribeTags", "ResourceType", "disk")).rows("Tags", "Tag")
@@ -103,7 +103,7 @@ func accountFacts() []Fact {
 				}
 			}
 		}),
-		one("STS AssumeRole", "a session lives for DurationSeconds, an hour by default, and its Expiration is UTC to the second", page, Simulator, func(p *Probe) {
+		one("STS AssumeRole", "a session is valid for DurationSeconds, an hour by default, and its Expiration is UTC to the second", page, Simulator, func(p *Probe) {
 			for asked, want := range map[string]time.Duration{"": time.Hour, "900": 15 * time.Minute} {
 				key := p.assume("DurationSeconds", asked)
 				ends, err := time.Parse("2006-01-02T15:04:05Z", key.text("Expiration"))
@@ -146,7 +146,7 @@ func accountFacts() []Fact {
 				p.differs("a path that is not there: %d", status)
 			}
 		}),
-		one("Instance metadata", "the identity document has it all at once", page, Simulator, func(p *Probe) {
+		one("Instance metadata", "the identity document has all of it", page, Simulator, func(p *Probe) {
 			document := p.metadataObject("dynamic/instance-identity/document")
 			for _, name := range []string{"instance-id", "instance-type", "region-id", "zone-id", "serial-number", "owner-account-id", "private-ipv4", "mac", "image-id"} {
 				if document.text(name) == "" {

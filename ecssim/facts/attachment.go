@@ -55,7 +55,7 @@ func attachmentFacts() []Fact {
 		one("AttachDisk", "a disk of another zone is ResourcesNotInSameZone", table, Simulator, func(p *Probe) {
 			p.refused(p.ask("AttachDisk", "DiskId", p.ready("ZoneId", p.otherZone()), "InstanceId", p.Instance), 403, "ResourcesNotInSameZone")
 		}),
-		one("AttachDisk", "one instance takes one at a time, a second is InvalidOperation.Conflict", "alibaba-cloud-csi-driver pull request 930", Simulator, func(p *Probe) {
+		one("AttachDisk", "one instance attaches one disk at a time, a second is InvalidOperation.Conflict", "alibaba-cloud-csi-driver pull request 930", Simulator, func(p *Probe) {
 			one, two := p.ready(), p.ready()
 			p.attach(one)
 			p.refused(p.ask("AttachDisk", "DiskId", two, "InstanceId", p.Instance), 403, "InvalidOperation.Conflict")
@@ -72,14 +72,14 @@ func attachmentFacts() []Fact {
 			way(refusedWith("IncorrectDiskStatus", 403), "in-use-code", "IncorrectDiskStatus"),
 			way(refusedWith("InvalidDisk.InUse", 404), "in-use-code", "InvalidDisk.InUse")),
 		several("AttachDisk", "a disk that is Detaching from the same instance", "accepted: alibaba-cloud-csi-driver pull request 1520; refused: API page", Instance, attachLeaving,
-			way("accepted, and the disk is detached all the same", "refuse-attach-while-detaching", "false"),
+			way("accepted, but the disk is still detached", "refuse-attach-while-detaching", "false"),
 			way(refusedWith("IncorrectDiskStatus", 403), "refuse-attach-while-detaching", "true")),
 		several("AttachDisk", "the Attachments of a disk that is Attaching", seen+" for disks with MultiAttach; the API page has In_use and Detaching only", Instance, func(p *Probe) string {
 			return p.shownWhile("Attaching", p.attach, func() string { return p.ready() })
 		},
 			way("leave the instance out", "list-attaching", "false"),
 			way("name the instance", "list-attaching", "true")),
-		one("AttachDisk", "where 32 are taken at a time, the 33rd is OperationConflict.DisksAttachingParallellyExceed", table, Simulator, func(p *Probe) {
+		one("AttachDisk", "where 32 are attached at a time, the 33rd is OperationConflict.DisksAttachingParallellyExceed", table, Simulator, func(p *Probe) {
 			p.must(p.Sim.SetQueues(ecssim.Parallel))
 			latency := p.realLatency()
 			latency.Attach = time.Hour
@@ -122,7 +122,7 @@ func attachmentFacts() []Fact {
 		one("DetachDisk", "from another instance it is DependencyViolation", table, Simulator, func(p *Probe) {
 			p.refused(p.ask("DetachDisk", "DiskId", p.attached(), "InstanceId", neighbour), 403, "DependencyViolation")
 		}),
-		one("DetachDisk", "where five are taken at a time, the sixth is DisksDetachingOnEcsExceeded", "alibaba-cloud-csi-driver pull request 1216; "+table, Simulator, func(p *Probe) {
+		one("DetachDisk", "where five are detached at a time, the sixth is DisksDetachingOnEcsExceeded", "alibaba-cloud-csi-driver pull request 1216; "+table, Simulator, func(p *Probe) {
 			p.must(p.Sim.SetQueues(ecssim.Parallel))
 			var all []string
 			for range 6 {
@@ -237,7 +237,7 @@ func attachLeaving(p *Probe) string {
 		case !settled:
 			return fmt.Sprintf("accepted, and the disk is %q after %v", d.text("Status"), changeLimit)
 		case d.text("Status") == "Available":
-			return "accepted, and the disk is detached all the same"
+			return "accepted, but the disk is still detached"
 		}
 	}
 	return "accepted, and the disk is attached again"

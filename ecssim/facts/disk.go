@@ -33,7 +33,7 @@ func createRefusals() []refusal {
 		{"no ZoneId is MissingParameter", []string{"ZoneId", ""}, 400, "MissingParameter"},
 		{"a zone that does not exist is InvalidZoneId.NotFound", []string{"ZoneId", "cn-hangzhou-zz"}, 404, "InvalidZoneId.NotFound"},
 		{"a category that does not exist is InvalidDiskCategory.ValueNotSupported", []string{"DiskCategory", "cloud_none"}, 400, "InvalidDiskCategory.ValueNotSupported"},
-		{"a size that is no number is InvalidSize.ValueNotSupported", []string{"Size", "20Gi"}, 400, "InvalidSize.ValueNotSupported"},
+		{"a size that is not a number is InvalidSize.ValueNotSupported", []string{"Size", "20Gi"}, 400, "InvalidSize.ValueNotSupported"},
 		{"a size below the category's is InvalidDiskSize.NotSupported", []string{"DiskCategory", "cloud_efficiency", "Size", "19"}, 400, "InvalidDiskSize.NotSupported"},
 		{"a level that does not exist is InvalidPerformanceLevel.Malformed", []string{"PerformanceLevel", "PL4"}, 400, "InvalidPerformanceLevel.Malformed"},
 		{"PL2 below 461 GiB is OperationDenied.PerformanceLevelNotMatch", []string{"PerformanceLevel", "PL2", "Size", "460"}, 403, "OperationDenied.PerformanceLevelNotMatch"},
@@ -117,7 +117,7 @@ func diskFacts() []Fact {
 				p.differs("tags %v", tags)
 			}
 		}),
-		one("CreateDisk", "a category that is sold out in a zone is refused there and made elsewhere", table, Simulator, func(p *Probe) {
+		one("CreateDisk", "a category that is sold out in a zone is refused there and accepted elsewhere", table, Simulator, func(p *Probe) {
 			for code, status := range map[string]int{"InvalidDataDiskCategory.NotSupported": 400, "OperationDenied.NoStock": 403, "Zone.NotOnSale": 403} {
 				p.must(p.Sim.SellOut(p.Zone, "cloud_essd", code))
 				p.refused(p.ask("CreateDisk", p.ordinary()...), status, code)
@@ -179,10 +179,10 @@ func diskFacts() []Fact {
 		one("DescribeDisks", "101 IDs are InvalidDiskIds.Malformed", table, Nothing, func(p *Probe) {
 			p.refused(p.ask("DescribeDisks", "DiskIds", idList(repeated(101, noDisk)...)), 403, "InvalidDiskIds.Malformed")
 		}),
-		one("DescribeDisks", "IDs that are no JSON are InvalidParameter.DiskIds", page, Nothing, func(p *Probe) {
+		one("DescribeDisks", "IDs that are not JSON are InvalidParameter.DiskIds", page, Nothing, func(p *Probe) {
 			p.refused(p.ask("DescribeDisks", "DiskIds", "d-1,d-2"), 400, "InvalidParameter.DiskIds")
 		}),
-		one("DescribeDisks", "IDs of 11 disks without a page size bring 10", page, Simulator, func(p *Probe) {
+		one("DescribeDisks", "IDs of 11 disks without a page size return 10", page, Simulator, func(p *Probe) {
 			var all []string
 			for range 11 {
 				all = append(all, p.create())
@@ -194,7 +194,7 @@ func diskFacts() []Fact {
 				}
 			}
 		}),
-		one("DescribeDisks", "MaxResults below 10 are 10, and NextToken leads on", page, Simulator, func(p *Probe) {
+		one("DescribeDisks", "MaxResults below 10 are taken as 10, and NextToken leads to the next page", page, Simulator, func(p *Probe) {
 			for range 12 {
 				p.create()
 			}
@@ -258,7 +258,7 @@ func diskFacts() []Fact {
 		},
 			way(refusedWith("InvalidDiskId.NotFound", 404), "forgive-unknown-disk", "false"),
 			way(accepted, "forgive-unknown-disk", "true")),
-		one("DeleteDisk", "no read shows the disk when the reply is there", page, Disks, func(p *Probe) {
+		one("DeleteDisk", "no read shows the disk after the reply", page, Disks, func(p *Probe) {
 			id := p.ready()
 			p.delete(id)
 			if p.show(id) != nil {
@@ -273,7 +273,7 @@ func diskFacts() []Fact {
 			}
 		}),
 		creating("ResizeDisk", "NewSize", "21"),
-		one("ResizeDisk", "the new size shows at once", page, Disks, func(p *Probe) {
+		one("ResizeDisk", "the new size is shown immediately", page, Disks, func(p *Probe) {
 			id := p.ready()
 			p.ok(p.ask("ResizeDisk", "DiskId", id, "NewSize", "21"))
 			if d := p.show(id); d["Size"] != float64(21) {
@@ -291,7 +291,7 @@ func diskFacts() []Fact {
 		creating("ModifyDiskSpec", "DiskCategory", "cloud_auto", "DryRun", "true"),
 		several("ModifyDiskSpec", "a change of the level alone", "none: API page; a task: alibaba-cloud-csi-driver takes its absence for an error", Disks, levelTask,
 			way("has a task", "no-task-for-level", "false"),
-			way("has no task and takes effect at once", "no-task-for-level", "true")),
+			way("has no task and takes effect immediately", "no-task-for-level", "true")),
 		one("ModifyDiskSpec", "a change of category is a task that DescribeTasks shows, and the disk is Modifying", page, Simulator, func(p *Probe) {
 			id := p.ready()
 			task := p.ok(p.ask("ModifyDiskSpec", "DiskId", id, "DiskCategory", "cloud_auto")).body.text("TaskId")
@@ -307,7 +307,7 @@ func diskFacts() []Fact {
 				p.differs("disk %v, task %v", d, show())
 			}
 		}),
-		one("ModifyDiskSpec", "a dry run ends in DryRunOperation, or in what is wrong", table, Disks, func(p *Probe) {
+		one("ModifyDiskSpec", "a dry run ends in DryRunOperation, or in the error", table, Disks, func(p *Probe) {
 			id := p.ready()
 			p.refused(p.ask("ModifyDiskSpec", "DiskId", id, "DiskCategory", "cloud_auto", "DryRun", "true"), 400, "DryRunOperation")
 			p.refused(p.ask("ModifyDiskSpec", "DiskId", id, "DiskCategory", "cloud_essd", "PerformanceLevel", "PL1", "DryRun", "true"), 403, "NoChangeInDiskCategoryAndPerformanceLevel")
@@ -397,7 +397,7 @@ func levelTask(p *Probe) string {
 		if !changed() {
 			return "has no task, and does not take effect at once"
 		}
-		return "has no task and takes effect at once"
+		return "has no task and takes effect immediately"
 	}
 	if !p.until(changeLimit, changed) {
 		return "has a task, and is not done after " + changeLimit.String()

@@ -14,12 +14,13 @@ import (
 
 const pageHead = `# What ECS does
 
-Each row is a fact that the simulated ECS ([simulator.md](simulator.md)) is tested against, and that ` + "`make cloud-check`" + ` asks the real
-ECS. The source is a page of ECS's API reference unless it says otherwise. Where sources disagree, the row has several ways: the
-first is what the simulator does by default, and a flag of ` + "`ecs-simulator`" + ` chooses another one. *Asked with* is what the check takes:
-nothing but a key, disks that it makes and deletes, an instance that it attaches them to, or a simulator, which alone can be set up so.
+Each row is a fact that the simulated ECS ([simulator.md](simulator.md)) is tested against, and that ` + "`make cloud-check`" + ` checks with the
+real ECS. The source is a page of ECS's API reference unless the row says otherwise. Where sources disagree, the row has several
+behaviors: the first is the simulator's default, and a flag of ` + "`ecs-simulator`" + ` chooses another one. *Asked with* is what the check
+needs: nothing but a key, disks that it creates and deletes, an instance that it attaches them to, or a simulator, if the situation
+can't be produced in the real ECS.
 
-This page is made from ` + "`ecssim/facts`" + ` by ` + "`make docs-update`" + `.
+This page is generated from ` + "`ecssim/facts`" + ` by ` + "`make docs-update`" + `.
 
 ## Flags
 

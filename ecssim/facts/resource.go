@@ -5,7 +5,7 @@ import "slices"
 // resourceFacts are of what a region and its zones offer.
 func resourceFacts() []Fact {
 	return []Fact{
-		one("DescribeAvailableResource", "what a zone sells is there, with its least and greatest size", page, Nothing, func(p *Probe) {
+		one("DescribeAvailableResource", "it lists what a zone sells, with the smallest and largest size", page, Nothing, func(p *Probe) {
 			resources := p.resources()
 			for _, r := range resources {
 				if low, _ := r["Min"].(float64); r.text("Value") == "" || r.text("Status") == "" || r.text("Unit") != "GiB" || low < 1 {
@@ -16,7 +16,7 @@ func resourceFacts() []Fact {
 				p.differs("there are no resources")
 			}
 		}),
-		one("DescribeAvailableResource", "what is sold out says so, by the table that CreateDisk goes by", page, Simulator, func(p *Probe) {
+		one("DescribeAvailableResource", "a category that is sold out is listed as sold out, as in CreateDisk", page, Simulator, func(p *Probe) {
 			p.must(p.Sim.SetStock(p.Zone, "cloud_essd", 0))
 			for _, r := range p.resources("ZoneId", p.Zone) {
 				if want := map[bool]string{true: "SoldOut", false: "Available"}[r.text("Value") == "cloud_essd"]; r.text("Status") != want {
@@ -40,7 +40,7 @@ func resourceFacts() []Fact {
 				p.differs("DataDiskCategories is %v", info[0]["DataDiskCategories"])
 			}
 		}),
-		one("DescribeRegions", "the region is there with its endpoint", page, Nothing, func(p *Probe) {
+		one("DescribeRegions", "the region is listed with its endpoint", page, Nothing, func(p *Probe) {
 			list := p.ok(p.ask("DescribeRegions")).rows("Regions", "Region")
 			i := slices.IndexFunc(list, func(r row) bool { return r.text("RegionId") == p.Region })
 			if i < 0 || list[i].text("RegionEndpoint") == "" {

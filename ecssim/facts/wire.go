@@ -17,26 +17,26 @@ import (
 // wireFacts are of requests, signatures, replies, errors and throttling.
 func wireFacts() []Fact {
 	return []Fact{
-		one("Request structure", "parameters are taken from the query of a POST without a body", common, Nothing, func(p *Probe) {
+		one("Request structure", "parameters are read from the query of a POST without a body", common, Nothing, func(p *Probe) {
 			p.ok(p.ask("DescribeRegions"))
 		}),
-		one("Request structure", "parameters are taken from the query of a GET", common, Nothing, func(p *Probe) {
+		one("Request structure", "parameters are read from the query of a GET", common, Nothing, func(p *Probe) {
 			p.ok(p.mustAnswer(p.send(p.ctx, http.MethodGet, p.Endpoint+"/?"+p.describeRegions(http.MethodGet, 0), "", nil)))
 		}),
-		one("Request structure", "parameters are taken from a form", common, Nothing, func(p *Probe) {
+		one("Request structure", "parameters are read from a form", common, Nothing, func(p *Probe) {
 			p.ok(p.mustAnswer(p.send(p.ctx, http.MethodPost, p.Endpoint+"/", p.describeRegions(http.MethodPost, 0), nil)))
 		}),
 		one("Request structure", "an unknown action is InvalidAction.NotFound", common, Nothing, func(p *Probe) {
 			p.refused(p.ask("MakeDisk"), 404, "InvalidAction.NotFound")
 		}),
-		one("Request structure", "a parameter that no action takes is ignored", seen, Nothing, func(p *Probe) {
+		one("Request structure", "an unknown parameter is ignored", seen, Nothing, func(p *Probe) {
 			p.ok(p.ask("DescribeDisks", "Colour", "red"))
 		}),
 		one("Response structure", "every reply has a request ID, an upper-case UUID, in its body and in X-Acs-Request-Id", common+"; header "+seen, Nothing, func(p *Probe) {
 			p.hasRequestID(p.ok(p.ask("DescribeRegions")))
 			p.hasRequestID(p.ask("MakeDisk"))
 		}),
-		one("Response structure", "an empty list is there, and empty", common, Nothing, func(p *Probe) {
+		one("Response structure", "an empty list is in the reply, as an empty list", common, Nothing, func(p *Probe) {
 			if a := p.ok(p.ask("DescribeDisks", "DiskIds", "[]")); !strings.Contains(strings.ReplaceAll(a.text, " ", ""), `"Disks":{"Disk":[]}`) {
 				p.differs("Disks is %v", a.body["Disks"])
 			}
@@ -66,12 +66,12 @@ func wireFacts() []Fact {
 			}
 			p.refused(p.mustAnswer(p.post(p.ctx, v.Encode())), 400, "SignatureDoesNotMatch")
 		}),
-		one("Signature in parameters", "a nonce is taken once", signing, Nothing, func(p *Probe) {
+		one("Signature in parameters", "a nonce is accepted once", signing, Nothing, func(p *Probe) {
 			query := p.describeRegions(http.MethodPost, 0)
 			p.ok(p.mustAnswer(p.post(p.ctx, query)))
 			p.refused(p.mustAnswer(p.post(p.ctx, query)), 400, "SignatureNonceUsed")
 		}),
-		one("Signature in parameters", "a timestamp more than 15 minutes off is InvalidTimeStamp.Expired, one of 14 minutes is taken", signing, Nothing, func(p *Probe) {
+		one("Signature in parameters", "a timestamp more than 15 minutes off is InvalidTimeStamp.Expired, one of 14 minutes is accepted", signing, Nothing, func(p *Probe) {
 			for shift, code := range map[time.Duration]string{-16 * time.Minute: "InvalidTimeStamp.Expired", 16 * time.Minute: "InvalidTimeStamp.Expired", -14 * time.Minute: "", 14 * time.Minute: ""} {
 				if a := p.mustAnswer(p.post(p.ctx, p.describeRegions(http.MethodPost, shift))); a.code() != code {
 					p.differs("%v off: %s", shift, a.outcome())
@@ -81,7 +81,7 @@ func wireFacts() []Fact {
 		one("Signature in parameters", "characters are encoded by RFC 3986", signing, Nothing, func(p *Probe) {
 			p.ok(p.ask("DescribeDisks", "DiskName", "a b*c~d+e/f%é"))
 		}),
-		one("Signature in headers", "a request signed with ACS3-HMAC-SHA256 is taken", signing, Nothing, func(p *Probe) {
+		one("Signature in headers", "a request signed with ACS3-HMAC-SHA256 is accepted", signing, Nothing, func(p *Probe) {
 			p.ok(p.describeACS3("DiskIds=%5B%22d-1%22%5D&DiskName=a%20b%2A~&RegionId=" + p.Region))
 		}),
 		several("Common errors", "an unknown access key ID", common+" has 400; 404 "+seen, Nothing, func(p *Probe) string {
@@ -108,7 +108,7 @@ func wireFacts() []Fact {
 				p.differs("the disk is shown")
 			}
 		}),
-		one("Throttling", "an action that is throttled in one minute works again in the next, and others work on", page+" on throttling", Simulator, func(p *Probe) {
+		one("Throttling", "an action that is throttled in one minute works again in the next, and other actions continue to work", page+" on throttling", Simulator, func(p *Probe) {
 			p.must(p.Sim.SetThrottle(ecssim.Throttle{Limits: map[string]int{"DescribeDisks": 2}}))
 			p.ok(p.ask("DescribeDisks"))
 			p.ok(p.ask("DescribeDisks"))

@@ -59,21 +59,21 @@ var quick = []string{
 
 // left are tests that are left out, each with the reason.
 var left = []struct{ tests, reason string }{
-	{`\[Feature:Windows\]|ntfs`, "Nodes with Windows: the driver is for Linux."},
-	{`Inline-volume|CSI Ephemeral`, "Inline volumes: a disk has a PersistentVolume; generic ephemeral volumes are tested."},
-	{`Pre-provisioned PV`, "Volumes that the tests make themselves: they can do so with drivers of their own source only. `make e2e` takes over what another driver made."},
+	{`\[Feature:Windows\]|ntfs`, "Nodes with Windows: the driver supports Linux only."},
+	{`Inline-volume|CSI Ephemeral`, "Inline volumes: the driver needs a PersistentVolume for each disk; generic ephemeral volumes are tested."},
+	{`Pre-provisioned PV`, "Volumes that the tests create themselves: they support this only for the drivers in their own source. `make e2e` tests volumes that another driver created."},
 	{`seLinuxMount|different SELinux context`, "The nodes' kernel has no SELinux."},
-	{`snapshotmetadata`, "The driver doesn't serve which blocks of a snapshot have changed."},
-	{`any volume data source`, "The test's own populator and validator are images of a registry, and no Go modules."},
+	{`snapshotmetadata`, "The driver doesn't report which blocks of a snapshot have changed."},
+	{`any volume data source`, "The test's populator and validator are available only as images of a registry, not as Go modules."},
 	{ordinary + `.*(ROX mode|volumegroupsnapshot|performance|volume-modify-stress|immediate-binding|block volmode.*multiVolume.*single volume from pods on different node)`,
-		"Tested with a class of their own: see the tests of several nodes and of one zone."},
+		"Tested with a separate class: see the tests of several nodes and of one zone."},
 }
 
 // meant are words of tests that skip themselves, with what they come to, where that isn't plain.
 var meant = []struct{ words, comesTo string }{
-	{`does not support snapshots`, "This test takes its snapshots with the other kinds of volumes only: with ext4, xfs and block volumes it passes."},
-	{`doesn't support RWX`, "A file system that several nodes write to is destroyed. Block volumes are tested with a class of their own: see the tests of several nodes."},
-	{`is (not )?ephemeral`, "The same test is there for both kinds of volumes, and skips one of them."},
+	{`does not support snapshots`, "This test takes snapshots only of the other kinds of volumes: it passes with ext4, xfs and block volumes."},
+	{`doesn't support RWX`, "Several nodes that write to one file system destroy it. Block volumes are tested with a separate class: see the tests of several nodes."},
+	{`is (not )?ephemeral`, "The same test exists for both kinds of volumes, and skips one of them."},
 }
 
 // meaning returns what the words of a test that skips itself come to; empty if they are plain.

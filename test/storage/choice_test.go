@@ -33,7 +33,7 @@ func TestEveryTestHasItsClassOrItsReason(t *testing.T) {
 	}{
 		fits:      {true, ""},
 		windows:   {true, "Windows"},
-		groups:    {true, "class of their own"},
+		groups:    {true, "a separate class"},
 		zoneGroup: {true, ""},
 		zoneFits:  {false, ""},
 		writers:   {true, ""},

@@ -119,18 +119,18 @@ func (all results) page(which string, version programs.Version) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Kubernetes' own tests of storage
 
-Written by %s: the External Storage tests of Kubernetes %s, run on a lab of four
-real nodes in three zones with csi-attacher, csi-resizer, csi-snapshotter and a simulated ECS whose disks are loop devices.
+This page is written by %s: the results of the External Storage tests of Kubernetes %s, run on a lab of four real
+nodes in three zones with csi-attacher, csi-resizer, csi-snapshotter and a simulated ECS whose disks are loop devices.
 [driver.yaml](../test/storage/driver.yaml), [shared.yaml](../test/storage/shared.yaml) and
-[zone.yaml](../test/storage/zone.yaml) are what the driver claims to be able to do, each with a class of its own.
-[smallest.yaml](../test/storage/smallest.yaml) lets claims of less than any disk has ask for the smallest disk.
-Tests that stop kubelets run when all others are over, one at a time.
+[zone.yaml](../test/storage/zone.yaml) declare the capabilities of the driver, each with a class of its own.
+With [smallest.yaml](../test/storage/smallest.yaml), claims that are smaller than any disk get the smallest disk.
+Tests that stop kubelets run after all others, one at a time.
 
 Of %s tests: %s.
 
 `, "`make e2e-storage`", version, which, all.summary())
 	for _, part := range []struct{ state, title string }{
-		{"failed", "Failed"}, {"passed", "Passed"}, {"skipped", "Skipped: the tests say why"}, {leftOut, "Left out"},
+		{"failed", "Failed"}, {"passed", "Passed"}, {"skipped", "Skipped, with the reason that the tests give"}, {leftOut, "Left out"},
 	} {
 		some := all.in(part.state)
 		if len(some) == 0 {

@@ -36,7 +36,7 @@ func TestReportTellsWhatPassedFromWhatDidNotRun(t *testing.T) {
 	page := string(all.page("some", "1.37"))
 	for _, want := range []string{
 		"tests of Kubernetes 1.37, run on a lab", "1 passed, 2 failed, 1 skipped, 1 left out, in 3 minutes", "### too late\n- [Testpattern: Dynamic PV] volumes never ends\n", "### not supported\n- [Testpattern: Dynamic PV] topology should fail\n",
-		"## Left out\n### Nodes with Windows: the driver is for Linux.\n- [Testpattern: Dynamic PV (ntfs)] volumes is for Windows\n",
+		"## Left out\n### Nodes with Windows: the driver supports Linux only.\n- [Testpattern: Dynamic PV (ntfs)] volumes is for Windows\n",
 		"## Passed\n- [Testpattern: Dynamic PV (xfs)] volumes should store data\n",
 	} {
 		if !strings.Contains(page, want) {

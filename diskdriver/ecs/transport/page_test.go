@@ -27,14 +27,14 @@ const codesPageIntro = `# Error codes of ECS
 
 <!-- Made from the tables in diskdriver/ecs/transport/codes.go, by make docs-update. -->
 
-What the driver takes each code of ECS for; [errors.md](errors.md) says what follows from a kind. A code that ends in ` + "`*`" + `
-stands for all that begin so, unless a longer one is listed. Besides the code count
+This page lists the kind of error that the driver derives from each code of ECS; [errors.md](errors.md) explains the kinds. A code
+that ends in ` + "`*`" + ` matches all codes with that prefix, unless a longer one is listed. Some kinds don't depend on the code alone:
 
-- an answer with HTTP status 500 or above, and one without a code: of a call that changes something *unknown outcome*, of a
-  read *unreachable*;
-- a code that isn't listed: *unexpected*, for ECS has answered;
-- a CreateDisk whose message says that the zone is out of stock: *out of stock*, whatever the code; and one that doesn't find
-  what the request names: *invalid*.
+- An answer with HTTP status 500 or above, or one without a code, is *unknown outcome* for a call that changes something, and
+  *unreachable* for a read.
+- A code that isn't listed is *unexpected*, because ECS has answered.
+- A CreateDisk whose message says that the zone is out of stock is *out of stock*, whatever the code. A CreateDisk that doesn't find
+  an object that the request names is *invalid*.
 `
 
 func codesText() string {
