@@ -33,32 +33,32 @@ const (
 var classKeys = keyTable[Class]{
 	"type": {
 		set: (*Class).setCategories, use: use{
-			means:  "Disk types, tried in this order within a zone; the next one only if ECS has none of the one before.",
+			means:  "Disk types, tried in this order within a zone; the next type only if the one before is sold out.",
 			values: someTypes, without: disk.List(disk.DefaultCategories()), rule: "CreateDisk, DiskCategory",
 		},
 	},
 	"performanceLevel": {
 		set: (*Class).setLevels, use: use{
-			means:  "Levels of `cloud_essd`, tried in this order; other types pass it over.",
-			values: someLevels, without: "`PL1`, which ECS fills in", rule: "CreateDisk, PerformanceLevel",
+			means:  "Levels of `cloud_essd`, tried in this order; other types ignore it.",
+			values: someLevels, without: "`PL1`, the default of ECS", rule: "CreateDisk, PerformanceLevel",
 		},
 	},
 	"zoneId": {
 		set: (*Class).setZones, use: use{
-			means:  "Narrows the zones that the claim allows. With nothing in common no disk is made, in no zone.",
+			means:  "Limits the zones that the claim allows. If it has no zone in common with them, no disk is created.",
 			values: "zones, separated by commas", without: "every zone that the claim allows", rule: "CreateDisk, ZoneId; CSI, accessibility_requirements",
 		},
 	},
 	"zoneid": {same: "zoneId"},
 	"regionId": {
 		set: text(func(p *Class) *string { return &p.Region }), use: use{
-			means:  "The region. It is only checked.",
+			means:  "The region. It is only compared with the driver's.",
 			values: "the driver's region", without: "the driver's region", rule: "CreateDisk, RegionId",
 		},
 	},
 	"csi.storage.k8s.io/fstype": {
 		set: (*Class).setFilesystem, use: use{
-			means:  "File system. Only one of the names may be there.",
+			means:  "File system. Use only one of the names.",
 			values: strings.Join(disk.Filesystems(), ", "), without: "ext4 (disk-provisioner's `--default-fstype`)", rule: "Kubernetes, csi-provisioner",
 		},
 	},
@@ -66,14 +66,14 @@ var classKeys = keyTable[Class]{
 	"fstype": {same: "csi.storage.k8s.io/fstype"},
 	"mkfsOptions": {
 		set: text(func(p *Class) *string { return &p.MkfsOptions }), use: use{
-			means:  "Options of mkfs, carried to the node in the volume's attributes.",
+			means:  "Options of mkfs, passed to the node in the volume's attributes.",
 			values: "text", without: "none", rule: "CSI, volume_context",
 		},
 	},
 	"xfsFeatures": {
 		set: (*Class).setXFSFeatures, use: use{
 			means: "Features of a new xfs file system: `lts_4.19` are those that Linux mounts since 4.19 (Alibaba Cloud Linux 2), " +
-				"`latest` those that mkfs.xfs has by default: reflink, and dates after 2038, which need Linux 5.10. `mkfsOptions` counts more.",
+				"`latest` those that mkfs.xfs has by default: reflink, and dates after 2038, which need Linux 5.10. `mkfsOptions` overrides it.",
 			values: strings.Join(disk.AllXFSFeatures(), ", "), without: "lts_4.19", rule: "CSI, volume_context",
 		},
 	},
@@ -85,14 +85,14 @@ var classKeys = keyTable[Class]{
 	},
 	"categoryAffinity": {
 		set: truth(func(p *Class) *bool { return &p.CategoryAffinity }), use: use{
-			means:  "The PersistentVolume also demands a node that takes the disk's type: one with the label `" + disk.NodeTypeLabel + "<type>=available`.",
-			values: yesNo, without: "no: the zone is all that it demands", rule: "CSI, accessible_topology",
+			means:  "The PersistentVolume also requires a node that can attach the disk's type: one with the label `" + disk.NodeTypeLabel + "<type>=available`.",
+			values: yesNo, without: "no: it requires only the zone", rule: "CSI, accessible_topology",
 		},
 	},
 	"volumeSizeAutoAvailable": {
 		set: truth(func(p *Class) *bool { return &p.AtLeast20 }), use: use{
 			means:  "Raises a claim of less than 20 GiB to 20 GiB.",
-			values: yesNo, without: "no: a type that doesn't take the size is passed over", rule: "CreateDisk, Size",
+			values: yesNo, without: "no: a type that doesn't support the size is skipped", rule: "CreateDisk, Size",
 		},
 	},
 	"encrypted": {
@@ -116,13 +116,13 @@ var classKeys = keyTable[Class]{
 	},
 	"provisionedIops": {
 		set: (*Class).setIOPS, use: use{
-			means:  "IOPS on top of those of the size, for types that take them.",
+			means:  "IOPS in addition to those of the size, for types that support them.",
 			values: iopsRange, without: "0", rule: "CreateDisk, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
 		set: truth(func(p *Class) *bool { return &p.Bursting }), use: use{
-			means:  "Lets the disk exceed its IOPS for a price, for types that take it. Not with `multiAttach`.",
+			means:  "Lets the disk exceed its IOPS for an extra charge, for types that support it. Not with `multiAttach`.",
 			values: yesNo, without: "no", rule: "CreateDisk, BurstingEnabled",
 		},
 	},
@@ -141,30 +141,30 @@ var classKeys = keyTable[Class]{
 	"diskTags": {
 		set: (*Class).setTags, use: use{
 			means:  "Tags of the disk.",
-			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", disk.MostUserTags), without: "the driver's own tags alone", rule: "CreateDisk, Tag",
+			values: fmt.Sprintf("`team:web,stage:test`; with `diskTags/<key>` at most %d", disk.MostUserTags), without: "only the driver's own tags", rule: "CreateDisk, Tag",
 		},
 	},
 	"diskTags/": {
 		under: (*Class).tag, use: use{
-			means:  "One tag of the disk, which wins over `diskTags`.",
+			means:  "One tag of the disk, which overrides `diskTags`.",
 			values: tagRules, without: "as `diskTags`", rule: "CreateDisk, Tag",
 		},
 	},
 	SnapshotParameter: {
 		set: text(func(p *Class) *disk.SnapshotID { return &p.SnapshotID }), use: use{
-			means:  "The disk is made from this snapshot. A claim's `dataSource` is the better way.",
+			means:  "The disk is created from this snapshot. Prefer a claim's `dataSource`.",
 			values: "ID of a snapshot", without: "the claim's `dataSource`, or an empty disk", rule: "CreateDisk, SnapshotId",
 		},
 	},
 	"archiveOnDelete": {
 		set: (*Class).setArchive, use: use{
-			means:  "Before the disk is deleted, a snapshot of it is taken and waited for: `archived-<namespace>-<claim>-<disk>`. A disk that was never attached goes without.",
+			means:  "Takes a snapshot of the disk, `archived-<namespace>-<claim>-<disk>`, and waits for it before it deletes the disk. A disk that was never attached is deleted without a snapshot.",
 			values: yesNo, without: "no", rule: "CreateSnapshot",
 		},
 	},
 	"volumeDeleteSnapshotRetentionDays": {
 		set: (*Class).setArchiveDays, use: use{
-			means:  "As `archiveOnDelete`; ECS deletes the snapshot after so many days. Not with `archiveOnDelete` no.",
+			means:  "As `archiveOnDelete`; ECS deletes the snapshot after this number of days. Not with `archiveOnDelete` no.",
 			values: fmt.Sprintf("days, 1 to %d", disk.LongestRetention), without: "the snapshot stays until somebody deletes it", rule: "CreateSnapshot, RetentionDays",
 		},
 	},

@@ -19,7 +19,7 @@ const asItIs = "stays as it is"
 var mutableKeys = keyTable[change]{
 	"type": {
 		set: (*change).setCategory, use: use{
-			means:  "The disk type. ECS says which type leads to which, and how long it has to be kept before the next change. A disk can't change between regional and zonal; one with `multiAttach` keeps its type.",
+			means:  "The disk type. ECS defines which types a disk can change to, and how long to wait before the next change. A disk can't change between regional and zonal, and one with `multiAttach` can't change its type.",
 			values: oneType, without: asItIs, rule: "ModifyDiskSpec, DiskCategory",
 		},
 	},
@@ -31,13 +31,13 @@ var mutableKeys = keyTable[change]{
 	},
 	"provisionedIops": {
 		set: (*change).setIOPS, use: use{
-			means:  "IOPS on top of those of the size, for types that take them.",
+			means:  "IOPS in addition to those of the size, for types that support them.",
 			values: iopsRange, without: asItIs, rule: "ModifyDiskSpec, ProvisionedIops",
 		},
 	},
 	"burstingEnabled": {
 		set: (*change).setBursting, use: use{
-			means:  "Lets the disk exceed its IOPS for a price, for types that take it.",
+			means:  "Lets the disk exceed its IOPS for an extra charge, for types that support it.",
 			values: fmt.Sprintf("%s; yes from %d GiB, not with `multiAttach`", yesNo, disk.LeastToBurst), without: asItIs, rule: "ModifyDiskAttribute, BurstingEnabled",
 		},
 	},

@@ -54,22 +54,22 @@ const parametersIntro = `# Parameters
 
 <!-- Made from the tables in diskdriver/params that read the parameters, by make docs-update. -->
 
-Every parameter that disk-driver knows, class by class. [storageclass.md](storageclass.md) says how to use them, and has
-those that disk-provisioner reads itself.
+This page lists every parameter that disk-driver knows, by class. [storageclass.md](storageclass.md) says how to use them, and
+describes those that disk-provisioner reads itself.
 
-Parameters are read strictly. An unknown name or a bad value makes nothing: the answer names the parameter, its value
-and what is allowed. A parameter with an empty value is not there. With disk-driver's flag
-` + "`--unknown-parameters=warn`" + ` unknown names are passed over, with a line in its log; not so in a change of a volume that
-there is, for no part of it must be left out. Bad values are refused all the same.
+Parameters are checked strictly. With an unknown name or a bad value no disk is created: the error names the parameter, its value
+and what is allowed. A parameter with an empty value is ignored. With disk-driver's flag
+` + "`--unknown-parameters=warn`" + ` unknown names are ignored, with a line in its log. This does not apply to changes of an
+existing volume, because a change must be complete. Bad values are always refused.
 
-Yes is ` + "`true`, `t`, `yes`, `1` or `enabled`, no is `false`, `f`, `no`, `0` or `disabled`" + `, in any case. The last column is where
-the rule comes from: an action of the ECS API and its field, or a field of CSI.
+Yes is ` + "`true`, `t`, `yes`, `1` or `enabled`, no is `false`, `f`, `no`, `0` or `disabled`" + `, in upper or lower case. The last column is the source of
+the rule: an action of the ECS API and its field, or a field of CSI.
 `
 
 func parametersText() string {
 	return parametersIntro +
 		section("StorageClass", "", classKeys) +
-		section("VolumeAttributesClass", "At creation these win over the StorageClass. For a volume that there is they are first tried on ECS without effect, so that\nwhat ECS refuses changes nothing.", mutableKeys) +
+		section("VolumeAttributesClass", "At creation these override the StorageClass. A change of an existing volume is first tested with a dry run in ECS, so that a\nrefused change has no effect.", mutableKeys) +
 		section("VolumeSnapshotClass", "", snapshotKeys) +
 		section("VolumeGroupSnapshotClass", "", groupKeys) +
 		typesSection()
@@ -98,7 +98,7 @@ func section[P any](class, intro string, table keyTable[P]) string {
 	return text +
 		rows("", does, "Parameter", "Meaning", "Values", "Without it", "Rule") +
 		rows("Refused, each with what to do instead:", barred, "Parameter", "Why") +
-		rows("Taken and without effect; the log says so:", idle, "Parameter", "Why") +
+		rows("Accepted without effect; the log says so:", idle, "Parameter", "Why") +
 		rows("Written by a sidecar, not by you:", written, "Parameter", "Meaning", "Written by")
 }
 
@@ -124,9 +124,9 @@ func typesSection() string {
 		does = append(does, row("`"+string(c)+"`", sizesOf(t), traitsOf(t)))
 	}
 	return "\n## Disk types\n" +
-		rows("", does, "Type", "Size", "Takes") +
-		rows("Never made:", barred, "Type", "Why") +
-		"\nFile systems are " + strings.Join(disk.Filesystems(), ", ") + ". A disk has whole GiB.\n"
+		rows("", does, "Type", "Size", "Supports") +
+		rows("Not supported:", barred, "Type", "Why") +
+		"\nFile systems are " + strings.Join(disk.Filesystems(), ", ") + ". The size of a disk is a whole number of GiB.\n"
 }
 
 func sizesOf(t disk.Traits) string {

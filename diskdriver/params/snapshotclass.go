@@ -27,7 +27,7 @@ const (
 var snapshotKeys = keyTable[SnapshotClass]{
 	"retentionDays": {
 		set: (*SnapshotClass).setRetention, use: use{
-			means:  "ECS deletes the snapshot after so many days.",
+			means:  "ECS deletes the snapshot after this number of days.",
 			values: fmt.Sprintf("1 to %d days", disk.LongestRetention), without: "kept until it is deleted", rule: "CreateSnapshot, RetentionDays",
 		},
 	},
@@ -40,7 +40,7 @@ var snapshotKeys = keyTable[SnapshotClass]{
 	"snapshotTags/": {
 		under: (*SnapshotClass).tag, use: use{
 			means:  "A tag of the snapshot.",
-			values: snapshotTagUses, without: "the driver's own tags alone", rule: "CreateSnapshot, Tag",
+			values: snapshotTagUses, without: "only the driver's own tags", rule: "CreateSnapshot, Tag",
 		},
 	},
 
@@ -52,7 +52,7 @@ var snapshotKeys = keyTable[SnapshotClass]{
 		set: text(func(p *SnapshotClass) *string { return &p.Namespace }),
 		use: use{means: "Becomes the tag `" + disk.SnapshotNamespaceTag + "`.", by: snapshotterOwn},
 	},
-	"csi.storage.k8s.io/volumesnapshotcontent/name": {use: use{means: "Not used: it is made from the snapshot's name.", by: snapshotterOwn}},
+	"csi.storage.k8s.io/volumesnapshotcontent/name": {use: use{means: "Not used: it is derived from the snapshot's name.", by: snapshotterOwn}},
 
 	"snapshotType":               {idle: instantAccess},
 	"instantAccessRetentionDays": {idle: instantAccess},
@@ -69,7 +69,7 @@ var groupKeys = keyTable[SnapshotClass]{
 	"snapshotTags/": {
 		under: (*SnapshotClass).tag, use: use{
 			means:  "A tag of the group and its snapshots.",
-			values: snapshotTagUses, without: "the driver's own tags alone", rule: "CreateSnapshotGroup, Tag",
+			values: snapshotTagUses, without: "only the driver's own tags", rule: "CreateSnapshotGroup, Tag",
 		},
 	},
 
