@@ -48,7 +48,7 @@ func parseCapacityOff(args []string, out io.Writer) (*capacityOffOptions, error)
 	cli.SetUsage(f, out, "disk-provisioner capacity off undoes --enable-capacity where no disk-provisioner runs that could: it sets storageCapacity of\n"+
 		"the CSIDriver to false and deletes the CSIStorageCapacity objects that a disk-provisioner has written. It may be run again.")
 	f.StringVar(&o.driver, "driver-name", driverNameByDefault, "name of the CSIDriver")
-	f.StringVar(&o.namespace, "namespace", "", "namespace of the CSIStorageCapacity objects; empty looks in all, for which an account needs the right")
+	f.StringVar(&o.namespace, "namespace", "", "namespace of the CSIStorageCapacity objects; empty: all namespaces, which the account must be allowed to list")
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)
 	if err := cli.Parse(f, args); err != nil {

@@ -107,10 +107,10 @@ func (c journalCommand) parse(args []string, out io.Writer) (*journalOptions, er
 	f.StringVar(&o.driver, "driver-name", driverNameByDefault, "name of the driver whose journal it is")
 	f.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the journal; the Pod's own if empty")
 	if c.takesReason {
-		f.StringVar(&o.reason, "reason", "", "why the record is ended: it stands in the log and in an event on the claim")
-		f.DurationVar(&o.wait, "wait", time.Minute, "how long the leader may take")
+		f.StringVar(&o.reason, "reason", "", "why the record is ended; it is written to the log and to an event of the claim")
+		f.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the leader")
 	} else {
-		f.BoolVar(&o.events, "events", false, "read the last outcome from the claims' events, which the account must be allowed to list; disk-provisioner's isn't")
+		f.BoolVar(&o.events, "events", false, "read the last outcome from the claims' events; the account must be allowed to list them, which disk-provisioner's is not")
 	}
 	o.cluster.AddFlags(f)
 	o.log.AddFlags(f)

@@ -73,10 +73,10 @@ func newAudit(f *factory) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou; empty: the one that the Nodes' label "+regionLabel+" names")
 	flags.StringVar(&o.endpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
-	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and perhaps security-token")
+	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and optionally security-token")
 	flags.StringSliceVar(&o.clusters, "cluster-id", nil, "ID of this cluster, as disk-driver's flag of that name; may be given several times; empty: that of the PersistentVolumes' disks")
 	flags.StringVar(&o.journalNamespace, "topodisk-namespace", metav1.NamespaceSystem, "namespace that disk-provisioner runs in, which has its journal")
-	flags.DurationVar(&o.confirm, "confirm-after", audit.Lag, "what is found is read again after this time, so that nothing is named that is being made or deleted")
+	flags.DurationVar(&o.confirm, "confirm-after", audit.Lag, "findings are read again after this time, so that nothing is reported that is being created or deleted")
 	addPricesFlag(cmd, &o.prices)
 	out.addFlags(cmd)
 	return cmd

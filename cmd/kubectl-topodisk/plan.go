@@ -98,7 +98,7 @@ func (p *planner) read(ctx context.Context) (*plan.Facts, error) {
 func addInstallationFlags(cmd *cobra.Command, o *plan.Options) {
 	*o = plan.DefaultOptions()
 	cmd.Flags().StringVar(&o.Image, "image", o.Image, "registry and name of topodisk's image, for the commands")
-	cmd.Flags().StringVar(&o.Chart, "chart", o.Chart, "where topodisk's chart is, for the commands")
+	cmd.Flags().StringVar(&o.Chart, "chart", o.Chart, "path of topodisk's chart, for the commands")
 }
 
 func newPlanInstall(f *factory) *cobra.Command {
@@ -122,7 +122,7 @@ func newPlanTakeover(f *factory) *cobra.Command {
 		Args: noArguments,
 	}, func(facts *plan.Facts, _ []string) (*plan.Plan, error) { return plan.Takeover(facts, o), nil })
 	addInstallationFlags(cmd, &o)
-	cmd.Flags().StringVar(&o.OtherChart, "other-chart", "", "where the other driver's chart is, for the commands, if a Helm release runs it")
+	cmd.Flags().StringVar(&o.OtherChart, "other-chart", "", "path of the other driver's chart, for the commands, if a Helm release runs it")
 	return cmd
 }
 

@@ -70,12 +70,12 @@ func newVolumes(f *factory) *cobra.Command {
 	}
 	addDriverFlag(cmd, &o.driver)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "the claims of all namespaces")
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "list the claims of all namespaces")
 	flags.StringVarP(&o.selector, "selector", "l", "", "labels of claims, such as app=web,tier!=cache")
 	flags.StringVar(&o.sortBy, "sort-by", "name", "what to sort by: "+strings.Join(inventory.Orders(), ", ")+"; size, used and cost begin with the largest")
 	flags.StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus that scrapes the kubelets, such as https://prometheus.example.com")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "go on: read everything again every --interval, and print the claims that have changed; not with a format for programs")
-	flags.DurationVar(&o.interval, "interval", 5*time.Second, "how often --watch reads; more in a large cluster")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "keep running: read everything again every --interval, and print the claims that have changed; not with a format for programs")
+	flags.DurationVar(&o.interval, "interval", 5*time.Second, "how often --watch reads; use a longer interval in a large cluster")
 	addPricesFlag(cmd, &o.prices)
 	out.addFlags(cmd)
 	cmd.Flag("output").Usage = "wide for more columns, or a " + cmd.Flag("output").Usage

@@ -61,7 +61,7 @@ func newWhy(f *factory) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.from, "from", "", "judge the facts in this file, which --dump has written, instead of reading a cluster; - is standard input")
-	cmd.Flags().StringVar(&o.dump, "dump", "", "write all facts, without secrets, to this file; - is standard output, on which the answer is then left out")
+	cmd.Flags().StringVar(&o.dump, "dump", "", "write all facts, without secrets, to this file; - is standard output, and then the answer is omitted")
 	o.out.addFlags(cmd)
 	addDriverFlag(cmd, &o.driver)
 	return cmd

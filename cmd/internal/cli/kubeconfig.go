@@ -15,7 +15,7 @@ type Cluster struct{ Master, Kubeconfig string }
 
 // AddFlags adds --kubeconfig, which is $KUBECONFIG if it isn't set, and --master.
 func (c *Cluster) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Kubeconfig, "kubeconfig", os.Getenv(clientcmd.RecommendedConfigPathEnvVar), "kubeconfig file; only needed outside of a cluster; without the flag $KUBECONFIG counts")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", os.Getenv(clientcmd.RecommendedConfigPathEnvVar), "kubeconfig file; only needed outside of a cluster; default: $KUBECONFIG")
 	flags.StringVar(&c.Master, "master", "", "URL of the API server; only needed outside of a cluster and without --kubeconfig")
 }
 
