@@ -492,7 +492,7 @@ func queuePage(all map[string]queueFigures) string {
 	p("## Attaches behind detaches that hang")
 	p("")
 	p("csi-attacher v4.13.0 has one queue and one set of workers for attaches and detaches (kubernetes-csi/external-attacher#761, #706), and a call")
-	p("keeps its worker until disk-driver answers. Here %s detaches hang in ECS, and %d attaches to other nodes come at once. All of it runs on a", grouped(chart.Hanging), chart.Attaches)
+	p("keeps its worker until disk-driver answers. Here %s detaches hang in ECS, and %d attaches to other nodes arrive at the same time. Everything runs on a", grouped(chart.Hanging), chart.Attaches)
 	p("real API server, with the shipped disk-driver; `make bench-attach-queue` writes this part of the page.")
 	p("")
 	p("| csi-attacher and disk-driver | %d attaches | p50 | p99 | p99 / idle | target | |", chart.Attaches)
@@ -527,7 +527,7 @@ func queuePage(all map[string]queueFigures) string {
 	for _, note := range []string{
 		"A wait is from the request that makes the VolumeAttachment to the watch event that shows it attached. Idle and behind are measured one after the other, with the same disks.",
 		fmt.Sprintf("ECS's latencies are the simulator's profile `real` without its spread; an instance detaches %d disks at a time, and as many hang at each. The detaches never end.", disksPerInstance),
-		"What is left of it in csi-attacher: more volumes that hang than it has workers keep all others waiting, until the driver answers. Upstream would have to give attaches and detaches a queue and workers each, or not keep a worker for a call that waits; and to leave the status alone when a retry fails as before, for each failure is a write to the API server out of one budget for all.",
+		"csi-attacher still has a limit: if more volumes hang than it has workers, all others wait until the driver answers. To solve this, upstream needs separate queues and workers for attaches and detaches, or must not keep a worker for a call that waits. It should also not write the status when a retry fails as before, because each failure is a write to the API server from one budget for all.",
 		machine("make bench-attach-queue") + fmt.Sprintf(" Measured: %s.", strings.Join(measuredAt(all), "; ")),
 	} {
 		p("- %s", note)

@@ -13,7 +13,7 @@ import (
 // what they do. They nest: a line may hold what a later one holds.
 var parts = []struct{ function, does string }{
 	{"sdk.(*Client).DoAction", "a call, through the SDK"},
-	{"transport.(*wire).RoundTrip", "of it: HTTP, writing and waiting"},
+	{"transport.(*wire).RoundTrip", "part of it: HTTP, writing and waiting"},
 	{"net/http.(*persistConn).readLoop", "HTTP, reading"},
 	{"net/http.(*persistConn).writeLoop", "HTTP, writing"},
 	{"responses.Unmarshal", "of the call: decoding the reply"},
@@ -52,7 +52,7 @@ func verdictOnDecoding(share string) string {
 	case err != nil:
 		return "Decoding replies doesn't show in the profile: a decoder of our own would save nothing."
 	case percent < decoderThreshold:
-		return fmt.Sprintf("Decoding replies takes %s. The SDK's decoder doesn't dominate, and one of our own would save little.", share)
+		return fmt.Sprintf("Decoding replies takes %s. The SDK's decoder doesn't dominate; replacing it would save little.", share)
 	}
 	return fmt.Sprintf("Decoding replies takes %s. A decoder of our own is worth it.", share)
 }

@@ -51,7 +51,7 @@ var scenarios = []scenario{
 	{key: "real-100-parallel", name: "real without spread, 100, parallel", n: atOnceN, instances: atOnceInstances, queues: "parallel", latency: fixed("real"), calls: 5.5, ofLimit: 1.15},
 	{key: "drawn-1", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 1, cold", n: 1, instances: 1, queues: "serial", latency: drawn, calls: 30, ofLimit: 1.20},
 	{key: "drawn-100", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: drawn, calls: 6.5, ofLimit: 1.15},
-	{key: "handover", name: "real without spread, 100, serial: handover to an old stand-by in the midst", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), lost: 15},
+	{key: "handover", name: "real without spread, 100, serial: handover to a long-running standby halfway", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), lost: 15},
 }
 
 // fixed are the latencies of a profile, the same every time.

@@ -91,7 +91,7 @@ func (t *table) markdown(s scale, commits []string) string {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("## The provisioner, beside csi-provisioner v6.3.0")
 	p("")
-	p("Both on one real control plane, in turn, before a CSI driver that answers at once; `make bench-provisioner` writes this part of the page.")
+	p("Both provisioners run in turn on one real control plane, with a CSI driver that answers immediately. `make bench-provisioner` writes this part of the page.")
 	p("")
 	p("| figure | ours | upstream's | ratio | target | |")
 	p("|---|---|---|---|---|---|")
@@ -102,19 +102,19 @@ func (t *table) markdown(s scale, commits []string) string {
 	p("### How it is measured")
 	p("")
 	for _, note := range []string{
-		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, 1 000 at once) run on loopback beside the provisioner and its driver, so all share the machine's CPUs. In the large cluster the controller-manager, which looks at every claim and volume again and again, takes up to half of them from either, and disk-provisioner waits for the API server most of the time.",
-		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted apart; the lists and watches that fill caches are not counted, nor what a start reads once (the journal, the CSIDriver). A claim alone costs one more write if nothing else is written for a minute: its entry is then taken out of the journal.",
-		"Many claims at once stand ready before the provisioner starts, with selected node and provisioner written as scheduler and controller-manager would; a rate is taken from the first volume that is saved to the last.",
-		"The huge cluster is a control plane of its own, in which persistentvolume-binder-controller does not run: it looks at every claim and volume every 15 s, and elsewhere it has a machine of its own. Nodes send no heartbeats. csi-provisioner does not run there; in the column of upstream's stand disk-provisioner's own rate with three nodes, before the others are made, and the rate at which the API server takes the same PersistentVolumes from a client that does nothing else, with as many requests at once (100), after each run. The idle minute begins 30 s after the last volume.",
-		"Deletions are timed from the first request for a volume to the last volume that is let go, the burst of twice the QPS included.",
-		"Both run with their defaults but for the limit of requests that a row names (without strict topology, that is); the journal and the events of disk-provisioner have limits of their own, 100 and 20 requests a second.",
+		"etcd, kube-apiserver and kube-controller-manager (500 requests a second, bursts of 1 000) run on loopback beside the provisioner and its driver, so all share the machine's CPUs. In the large cluster the controller-manager, which checks every claim and volume repeatedly, uses up to half of the CPU time with either provisioner, and disk-provisioner waits for the API server most of the time.",
+		"Requests are counted in the API server's audit log, by user agent. Events and leases are counted separately. The lists and watches that fill caches are not counted, and neither are the objects that a start reads once (the journal, the CSIDriver). A single claim costs one more write if nothing else is written for a minute: its entry is then removed from the journal.",
+		"Where many claims are provisioned at once, they exist before the provisioner starts, with selected node and provisioner as scheduler and controller-manager write them. Rates are measured from the first saved volume to the last.",
+		"The huge cluster is a separate control plane without persistentvolume-binder-controller: that controller checks every claim and volume every 15 s, and normally runs on another machine. Nodes send no heartbeats. csi-provisioner does not run there. Instead, the column of upstream has disk-provisioner's own rate with three nodes, before the other nodes are created, and the rate at which the API server accepts the same PersistentVolumes from a client that does nothing else, with the same number of parallel requests (100), after each run. The idle minute begins 30 s after the last volume.",
+		"Deletions are timed from the first request for a volume until the last volume has lost its finalizer, including the burst of twice the QPS.",
+		"Both run with their defaults, so without strict topology, except for the limit of requests that a row names. The journal and the events of disk-provisioner have separate limits, 100 and 20 requests a second.",
 		fmt.Sprintf("Rates of many claims in the small cluster and latencies, and all figures of the huge cluster, are the median of %d runs of each, in turn; takeovers and all figures of the large cluster of %d; a ratio is the median of the rounds' ratios; counts, and the rates at the defaults and of deletions, are one run.", s.runs, s.rounds),
-		"The time of a claim is from the API server's answer to the controller-manager, which assigns its provisioner, to its answer to the provisioner, which saves its PersistentVolume. These claims are made at an even rate with their selected node, and the real controller-manager assigns them.",
-		"A slowed control plane (etcd, API server, controller-manager, scheduler) has that part of the machine's CPU time, in slices of a millisecond by a cgroup, and claims come at as much lower a rate, for two cores at full speed have little left at 50 a second.",
-		"What depends on the machine: rates, and the ratio of latencies. Where the API server is quick, csi-provisioner saves a volume within few milliseconds of a claim that is ready, and disk-provisioner must have the claim in its journal by then; where it is slow, both wait for it. A ratio's range over the rounds stands in brackets.",
-		"A takeover is timed from the signal to the next PersistentVolume that is saved, of a claim made once the leader has ended; the Lease's times are both programs' defaults (15 s, renewed every 5 s). Each replica runs on a host name of its own, by which csi-provisioner tells its replicas apart.",
-		"The requirement is that of a claim with a selected node, from caches that are full: topology.Index's against upstream's GenerateAccessibilityRequirements, each in a process of its own.",
-		"csi-provisioner is built from its module v6.3.0 with the libraries that it requires itself (test/kube/upstream).",
+		"The time of a claim begins with the API server's answer to the controller-manager, which assigns the provisioner, and ends with its answer to the provisioner, which saves the PersistentVolume. These claims are created at an even rate with their selected node, and the real controller-manager assigns them.",
+		"A slowed control plane (etcd, API server, controller-manager, scheduler) gets that part of the machine's CPU time from a cgroup, in slices of a millisecond. The rate of claims is reduced by the same factor, because two cores at full speed have little capacity left at 50 a second.",
+		"Rates and the ratio of latencies depend on the machine. With a fast API server csi-provisioner saves a volume within a few milliseconds after the claim is ready, and disk-provisioner must also write the claim to its journal in that time. With a slow API server both wait for it. The range of a ratio over the rounds is in parentheses.",
+		"A takeover is timed from the signal to the next saved PersistentVolume, of a claim that is created after the leader has ended. The Lease's times are the defaults of both programs (15 s, renewed every 5 s). Each replica runs with a different host name, because csi-provisioner distinguishes its replicas by it.",
+		"The requirement is computed for a claim with a selected node, from filled caches: topology.Index compared with upstream's GenerateAccessibilityRequirements, each in a separate process.",
+		"csi-provisioner is built from its module v6.3.0, with the versions of libraries that this module requires (test/kube/upstream).",
 		machine("make bench-provisioner") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)

@@ -16,9 +16,9 @@ import (
 // virtual measures what is the same on every machine.
 func virtual(t *testing.T, r *report) {
 	r.notes = append(r.notes,
-		"Figures in calls and ratios are measured under a virtual clock (testing/synctest), in one process: SDK, signing, JSON and pacing are the real ones, the network is not.",
-		"600 calls a minute stands for the simulator's profile `default` with AttachDisk like the others: 600 of each action, 1 200 of DescribeDisks, in windows that begin with the minute. The client is told nothing of it.",
-		"At N=1 the ten calls are the five operations, and one look each that sees the disk there, at rest, attached, larger and detached. Latencies are fixed there, and so is the count.")
+		"Figures in calls and ratios are measured under a virtual clock (testing/synctest), in one process: SDK, signing, JSON and pacing are real, the network is not.",
+		"600 calls a minute means the simulator's profile `default` with the same limit for AttachDisk: 600 calls of each action, 1 200 of DescribeDisks, in windows that begin with the minute. The client does not know the limits.",
+		"At N=1 the ten calls are the five operations and one read each that finds the disk created, available, attached, larger and detached. Latencies are fixed there, and so is the count.")
 	for _, n := range []int{1, 100, 1000, 5000} {
 		for _, profile := range []string{"off", "default"} {
 			for _, queues := range []ecssim.Queues{ecssim.Parallel, ecssim.Serial} {
@@ -109,7 +109,7 @@ func createsAlone(t *testing.T, r *report) {
 	}
 	all.Wait()
 	sum := countCalls(w.sim.State().Calls)
-	r.add(figure{"throttled calls of one action, 5 000 creates alone and at once, 600 calls a minute", 100 * float64(sum.throttled) / float64(sum.mutating), "%", 1, "the dearest way to learn the windows"})
+	r.add(figure{"throttled calls of one action, 5 000 creates alone and at once, 600 calls a minute", 100 * float64(sum.throttled) / float64(sum.mutating), "%", 1, "the most expensive way to learn the windows"})
 }
 
 func mustCreate(t *testing.T, w *workload, name string) disk.ID {

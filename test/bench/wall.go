@@ -74,7 +74,7 @@ func onTheClock(t *testing.T, r *report, n int) {
 		return
 	}
 	r.notes = append(r.notes,
-		"On the wall clock the client runs in a process of its own and talks HTTP over loopback to the simulator in another, with profile `real`, without its spread, and 6 000 calls a minute and action.",
+		"On the wall clock, client and simulator run in separate processes that communicate over HTTP on loopback, with profile `real`, without spread, and 6 000 calls a minute and action.",
 		fmt.Sprintf("The client's process used %.1f s of CPU for %d lifecycles, %.0f µs a call (SDK, signing, JSON, HTTP).",
 			got.CPU.Seconds(), n, got.CPU.Seconds()*1e6/float64(sum.calls)))
 	r.cpu = cpuTable(t, got.Profile, sum.calls, got.CPU)
@@ -90,5 +90,5 @@ func memory(t *testing.T, r *report) {
 		t.Errorf("%d operations failed: %v", got.Failed, got.Errors)
 	}
 	r.add(figure{"RSS at its peak, 10 000 known volumes, 1 000 attaches in flight", float64(got.PeakRSS) / (1 << 20), "MiB", 100, "the client's process, without the simulator"})
-	r.notes = append(r.notes, fmt.Sprintf("RSS is the peak (VmHWM) of a process that holds the client alone: it makes 10 000 disks and then has 1 000 attaches in flight. With all of them in flight it was %d MiB.", got.RSS>>20))
+	r.notes = append(r.notes, fmt.Sprintf("RSS is the peak (VmHWM) of a process with only the client, which creates 10 000 disks and then has 1 000 attaches in flight. With all of them in flight it was %d MiB.", got.RSS>>20))
 }
