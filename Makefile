@@ -78,7 +78,7 @@ docs-check: ## check that the pages made from the code are current: parameters, 
 	$(PAGES)
 	$(GO) test -count=1 ./test/docs
 
-docs-update: ## make docs/parameters.md, docs/errors.md (both in Chinese, too), docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md and what why prints in docs/troubleshooting.md anew
+docs-update: ## make docs/parameters.md, docs/errors.md (both in Chinese, too), docs/ecs-codes.md, docs/ecs-facts.md, docs/flags.md, docs/compatibility.md and what why prints in docs/troubleshooting.md again
 	$(PAGES) -update
 
 # node_modules of test/site, with what its lock file says.
@@ -165,7 +165,7 @@ chart: ## check the Helm chart, and apply it by dry-run to a real API server
 	cd test/chart && $(GO) build -o $(CURDIR)/.build/run/helm helm.sh/helm/v3/cmd/helm
 	$(GO) run ./test/with sh -c 'cd test/chart && $(GO) run ./dryrun --kubeconfig=$$KUBECONFIG && $(GO) run ./csidriver --helm=$(CURDIR)/.build/run/helm'
 
-chart-update: ## make deploy/topodisk.yaml, values.yaml and the chart's README anew
+chart-update: ## make deploy/topodisk.yaml, values.yaml and the chart's README again
 	cd test/chart && $(GO) test -count=1 -run 'Generated|Preset' -update .
 
 fuzz: ## run every fuzz test for FUZZTIME (20s)
