@@ -192,7 +192,7 @@ var rules = map[string]rule{
 	},
 	"provisioner": {
 		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/provisioner", module + "/topology",
-			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils",
+			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
