@@ -23,7 +23,6 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/framework/metrics/init"
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
 	_ "k8s.io/kubernetes/test/e2e/storage/external" // defines the tests once it knows the driver
-	_ "k8s.io/kubernetes/test/utils/format"
 )
 
 func TestMain(m *testing.M) {
