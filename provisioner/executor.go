@@ -34,15 +34,13 @@ type executor struct {
 	queue    workqueue.TypedDelayingInterface[types.UID]
 	slots    chan struct{} // one is taken for each claim worked on, but for those that wait for the journal
 	liveness *liveness.Monitor
-	// recheckDeletion retries the deletion of a PersistentVolume.
-	recheckDeletion func(name string)
 	// trace is called before every action.
 	trace func(claim types.UID, action attempt.Action)
 }
 
 func newExecutor(p *Provisioner) *executor {
 	e := &executor{
-		p: p, liveness: liveness.New(p.now), recheckDeletion: func(string) {}, slots: make(chan struct{}, p.config.Workers),
+		p: p, liveness: liveness.New(p.now), slots: make(chan struct{}, p.config.Workers),
 		trace: func(claim types.UID, action attempt.Action) {
 			klog.V(5).InfoS("Action", "claim", claim, "action", action)
 		},
@@ -234,8 +232,6 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 		e.reportEnd(claim, a)
 	case attempt.WakeSiblings:
 		p.siblings.wake(a.Claim)
-	case attempt.WakeDeletion:
-		e.recheckDeletion(a.Volume)
 	default:
 		p.report(action)
 	}

@@ -278,15 +278,19 @@ func TestSettleWaitsForTheJournal(t *testing.T) {
 		}
 		taken, _ := b.exec.queue.Get() // that it was started
 		b.exec.queue.Done(taken)
-		if err := b.exec.Settle(t.Context(), claim.UID); !errors.Is(err, errUnderWay) || b.exec.queue.Len() != 1 {
-			t.Errorf("while the attempt is under way: %v, %d claims are queued", err, b.exec.queue.Len())
+		retries := 0
+		retry := func() { retries++ }
+		if err := b.exec.Settle(t.Context(), claim.UID, retry); !errors.Is(err, errUnderWay) || b.exec.queue.Len() != 1 || retries != 0 {
+			t.Errorf("while the attempt is under way: %v, %d claims are queued, %d retries", err, b.exec.queue.Len(), retries)
 		}
-		b.exec.work(t.Context(), claim.UID)
-		if err := b.exec.Settle(t.Context(), claim.UID); err != nil || len(recordsOf(t, api)) != 0 {
+		if b.exec.work(t.Context(), claim.UID); retries != 1 {
+			t.Errorf("the deletion was retried %d times at the attempt's end, want once", retries)
+		}
+		if err := b.exec.Settle(t.Context(), claim.UID, retry); err != nil || len(recordsOf(t, api)) != 0 {
 			t.Errorf("%v; the journal has %v, want nothing", err, recordsOf(t, api))
 		}
 		b.store = unflushedStore{}
-		if err := b.exec.Settle(t.Context(), claim.UID); err == nil {
+		if err := b.exec.Settle(t.Context(), claim.UID, retry); err == nil {
 			t.Error("no error, though the journal can't be written")
 		}
 	})
@@ -308,7 +312,7 @@ func TestSettleCancelsAPrefetch(t *testing.T) {
 		if n := len(recordsOf(t, api)); n != 1 {
 			t.Fatalf("%d records, want the one that was prefetched", n)
 		}
-		if err := b.exec.Settle(t.Context(), "uid-1"); err != nil || len(recordsOf(t, api)) != 0 {
+		if err := b.exec.Settle(t.Context(), "uid-1", func() {}); err != nil || len(recordsOf(t, api)) != 0 {
 			t.Errorf("%v; in the journal: %v", err, recordsOf(t, api))
 		}
 	})

@@ -25,9 +25,10 @@ func (e *executor) newDeletion(attachments cache.Indexer) *deletion.Controller {
 var errUnderWay = errors.New("an attempt to provision this claim is still under way")
 
 // Settle returns nil once no attempt is under way and the journal has no record of the
-// claim: after a crash, a record would have a deleted volume made again.
-func (e *executor) Settle(ctx context.Context, claim types.UID) error {
-	if !e.table.IsSettled(claim) {
+// claim: after a crash, a record would have a deleted volume made again. While an attempt
+// is under way it fails, and retry is called at its end.
+func (e *executor) Settle(ctx context.Context, claim types.UID, retry func()) error {
+	if !e.table.Settled(claim, retry) {
 		e.table.Post(claim, attempt.Woken{}) // its outcome is known: its volume exists
 		return errUnderWay
 	}

@@ -133,6 +133,4 @@ type (
 	}
 	// WakeSiblings tells the other claims of the Pod that this one has got further: SiblingChanged.
 	WakeSiblings struct{ Claim *v1.PersistentVolumeClaim }
-	// WakeDeletion retries the deletion of a PersistentVolume, which may have waited for the end of the attempt.
-	WakeDeletion struct{ Volume string }
 )

@@ -53,9 +53,6 @@ func (e VolumeDeleted) apply(r *Record) {
 	}
 	r.gone = true // or about to be
 	r.close(false)
-	if e.Owner != "" {
-		r.do(WakeDeletion{Volume: e.Owner})
-	}
 	r.fail(failure{err: err})
 }
 
@@ -66,9 +63,6 @@ func (r *Record) finish(pv *v1.PersistentVolume) {
 	}
 	r.do(Report{Claim: r.request.Claim, Volume: pv.Name, Took: r.now.Sub(r.began)})
 	r.close(request.HasFinalizer(pv))
-	if pv.DeletionTimestamp != nil || pv.Status.Phase == v1.VolumeReleased {
-		r.do(WakeDeletion{Volume: pv.Name})
-	}
 	r.failures, r.discards = 0, 0
 	r.hasVolume(pv.Name)
 }

@@ -28,7 +28,11 @@ type entry struct {
 	inbox    []Event
 	working  bool      // between Next and Done: actions of the Record may be under way
 	unplaced *Unplaced // as Table.unplaced has it
+	settled  []func()  // who waits until it is settled
 }
+
+// isSettled says whether no volume is under way, and no action either.
+func (e *entry) isSettled() bool { return !e.working && !e.record.IsOpen() }
 
 // take empties the inbox and returns its events, and a last one.
 func (e *entry) take(last Event) []Event {
@@ -103,14 +107,27 @@ func (t *Table) Result(claim types.UID, e Event, now time.Time) []Action {
 	return actions
 }
 
-// Done notes that all actions of a claim are done.
+// Done notes that all actions of a claim are done, and tells those who wait until it is settled.
 func (t *Table) Done(claim types.UID) {
+	for _, tell := range t.done(claim) {
+		tell()
+	}
+}
+
+// done returns who is to be told that the claim is settled.
+func (t *Table) done(claim types.UID) (settled []func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at, ok := t.records[claim]; ok {
-		at.working = false
-		t.index(claim, at)
+	at, ok := t.records[claim]
+	if !ok {
+		return nil
 	}
+	at.working = false
+	if at.isSettled() {
+		settled, at.settled = at.settled, nil
+	}
+	t.index(claim, at)
+	return settled
 }
 
 // index updates the claims by node, and drops a Record that has ended. t.mu is held.
@@ -196,12 +213,16 @@ func (t *Table) Standing(claim types.UID) (progress Progress, discarded bool) {
 	return NoAttempt, false
 }
 
-// IsSettled says whether no volume is under way for the claim, and no action either.
-func (t *Table) IsSettled(claim types.UID) bool {
+// Settled says whether no volume is under way for the claim, and no action either. If one is, Done calls then once none is.
+func (t *Table) Settled(claim types.UID, then func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at, ok := t.records[claim]
-	return !ok || !at.working && !at.record.IsOpen()
+	if !ok || at.isSettled() {
+		return true
+	}
+	at.settled = append(at.settled, then)
+	return false
 }
 
 // Request returns the open request of a claim, or nil.

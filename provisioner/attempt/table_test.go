@@ -98,10 +98,12 @@ func TestEventsPrecedeTheResult(t *testing.T) {
 	q.Begin("c", Started{claim})
 	q.Next("c", q.now)
 	q.Post("c", ClaimGone{})
-	if actions := q.Result("c", Resolved{Verdict: Invalid, Err: status.Error(codes.InvalidArgument, "no")}, q.now); len(actions) != 0 || q.Phase("c") != Ended || q.IsSettled("c") {
+	told := 0
+	tell := func() { told++ }
+	if actions := q.Result("c", Resolved{Verdict: Invalid, Err: status.Error(codes.InvalidArgument, "no")}, q.now); len(actions) != 0 || q.Phase("c") != Ended || q.Settled("c", tell) || told != 0 {
 		t.Errorf("for a claim that is gone: %v, its Record is %v", actions, q.Phase("c"))
 	}
-	if q.Done("c"); q.Phase("c") != New || !q.IsSettled("c") {
-		t.Errorf("after all is done its Record is %v", q.Phase("c"))
+	if q.Done("c"); q.Phase("c") != New || told != 1 || !q.Settled("c", tell) {
+		t.Errorf("after all is done its Record is %v, and who waited was told %d times", q.Phase("c"), told)
 	}
 }

@@ -130,8 +130,7 @@ func (a Report) String() string          { return words("Report", a.Volume) }
 func (a ReportEnd) String() string {
 	return words("ReportEnd", when(fmt.Sprintf("kept=%q", a.Kept), a.Kept != ""))
 }
-func (WakeSiblings) String() string   { return "WakeSiblings" }
-func (a WakeDeletion) String() string { return words("WakeDeletion", a.Volume) }
+func (WakeSiblings) String() string { return "WakeSiblings" }
 
 // Name returns the first word of an event or action: its kind.
 func Name(of fmt.Stringer) string {

@@ -43,8 +43,9 @@ type Options struct {
 // Attempts are the attempts to provision volumes.
 type Attempts interface {
 	// Settle returns nil once nothing can have the claim's volume made once more, not
-	// even a restart. It wakes an attempt that is under way, and returns an error.
-	Settle(ctx context.Context, claim types.UID) error
+	// even a restart. It wakes an attempt that is under way, and returns an error; retry
+	// is called when that has ended.
+	Settle(ctx context.Context, claim types.UID, retry func()) error
 }
 
 // Dependencies are what a Controller works with.
@@ -115,9 +116,6 @@ func (c *Controller) AttachmentDeleted(attachment *storagev1.VolumeAttachment) {
 		c.enqueue(*name)
 	}
 }
-
-// Recheck queues a PersistentVolume whose deletion may have waited for the end of an attempt.
-func (c *Controller) Recheck(name string) { c.enqueue(name) }
 
 // RecheckAll queues every PersistentVolume that has something to be done, without waiting for its back-off.
 func (c *Controller) RecheckAll() {
@@ -194,14 +192,14 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	}
 	switch {
 	case mayRelease(pv, driver):
-		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv)); err != nil {
+		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv), func() { c.enqueue(name) }); err != nil {
 			return err
 		}
 		return c.release(ctx, pv)
 	case needsFinalizer(pv, driver):
 		return c.addFinalizer(ctx, pv)
 	case mayDelete(pv, driver), mayBeUnused(pv, driver):
-		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv)); err != nil {
+		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv), func() { c.enqueue(name) }); err != nil {
 			return err
 		}
 		return c.deleteAndReport(ctx, pv)

@@ -33,7 +33,7 @@ var must = provisionertest.Must
 // attempts are under way as long as err is set.
 type attempts struct{ err error }
 
-func (a *attempts) Settle(context.Context, types.UID) error { return a.err }
+func (a *attempts) Settle(context.Context, types.UID, func()) error { return a.err }
 
 // bench is a Controller with a cache of its own and an API server that may differ from it.
 type bench struct {
