@@ -68,7 +68,7 @@ func save(ctx context.Context, root string, v programs.Version, s suite, c commi
 func thisMachine(ctx context.Context, root string, v programs.Version) machine {
 	return machine{
 		Kernel:     said(ctx, 0, "uname", "-r"),
-		Containerd: strings.TrimPrefix(said(ctx, 2, filepath.Join(v.BuiltNodes(root).Containerd, "containerd"), "--version"), "v"),
+		Containerd: strings.TrimSuffix(strings.TrimPrefix(said(ctx, 2, filepath.Join(v.BuiltNodes(root).Containerd, "containerd"), "--version"), "v"), "+unknown"),
 		E2fsprogs:  said(ctx, 1, "mkfs.ext4", "-V"),
 		Xfsprogs:   said(ctx, 2, "mkfs.xfs", "-V"),
 	}
