@@ -39,6 +39,9 @@ const (
 	// which the client did not use its share, the share is forgotten.
 	unusedKept = 3
 
+	// leastShare is the least share that is assumed. A client that has less is refused once in each window; with less than that, refusals
+	// by chance would leave it one call a minute.
+	leastShare = 10
 	// leastMore is by how much even a small share can grow in a window.
 	leastMore = 10
 	// acceptedPerRefusal is how many accepted calls allow one refusal.
@@ -68,7 +71,8 @@ const (
 // A client may ask for more than its share as long as it has credit: each
 // accepted call earns a part of a refusal. That bounds the throttled calls of
 // the account however many clients it has, and what other clients don't use is
-// found within a few windows.
+// found within a few windows. A share that is smaller than what a window has accepted before
+// doubles with each window that refuses nothing: ECS may have refused calls by chance.
 type windows struct {
 	concurrency int // calls in flight at most
 
@@ -83,6 +87,7 @@ type windows struct {
 	share  int     // calls that the last window accepted; 0 if none has refused any
 	unused int     // windows in a row that refused nothing, and in which fewer calls were sent than the share
 	credit float64 // refusals that may be risked
+	peak   int     // the most calls that a window accepted; an eighth is forgotten with each window that is used up
 
 	sure      bool      // of windows, and of their start: it lies
 	after, by time.Time // after the one and not after the other, give or take whole minutes
@@ -185,7 +190,11 @@ func (w *windows) roll(now time.Time) {
 func (w *windows) settle(passed int) {
 	if w.share > 0 && !w.refused {
 		w.share = max(w.share, w.accepted)
+		if w.sent >= w.share { // and would have sent more
+			w.share = max(w.share, min(2*w.share, w.peak))
+		}
 	}
+	w.peak = max(w.accepted, w.peak)
 	if w.refused || w.sent >= w.share {
 		w.unused = -1
 	}
@@ -260,7 +269,10 @@ func (w *windows) refuse(s stamp, now time.Time) {
 		return // one of a crowd that was refused together
 	}
 	if !w.closed {
-		w.share = max(1, w.accepted)
+		w.share = max(leastShare, w.accepted)
+		if w.sure {
+			w.peak = w.peak * 7 / 8
+		}
 	}
 	if !w.refused {
 		w.refused, w.since = true, s.at
