@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,10 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
@@ -155,131 +152,6 @@ func (q *attachQueue) fill(ctx context.Context) error {
 		each((s.hanging+disksPerInstance-1)/disksPerInstance, func(i int) error { return q.instance(ctx, fmt.Sprintf("hang%d", i)) }),
 		each((s.attaches+disksPerInstance-1)/disksPerInstance, func(i int) error { return q.instance(ctx, fmt.Sprintf("free%d", i)) }),
 	)
-}
-
-// batch is a number of VolumeAttachments that are made at once.
-type batch struct {
-	label string
-	names []string
-	node  func(i int) string
-	first int // volume
-}
-
-func (q *attachQueue) batch(node string, first, n int) batch {
-	q.batches++
-	b := batch{label: fmt.Sprintf("batch-%d", q.batches), first: first, node: func(i int) string { return fmt.Sprintf("node-%s%d", node, i/disksPerInstance) }}
-	for i := range n {
-		b.names = append(b.names, fmt.Sprintf("va-%s-%d", b.label, i))
-	}
-	return b
-}
-
-const batchLabel = "batch"
-
-func (b batch) attachment(i int) *storagev1.VolumeAttachment {
-	volume := queueVolume(b.first + i)
-	return &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: b.names[i], Labels: map[string]string{batchLabel: b.label}},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: b.node(i), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
-	}
-}
-
-// attach makes the VolumeAttachments and returns how long each took to be attached.
-func (q *attachQueue) attach(ctx context.Context, b batch) (waits, error) {
-	return q.timed(ctx, b, func(i int) error {
-		_, err := q.Client.StorageV1().VolumeAttachments().Create(ctx, b.attachment(i), metav1.CreateOptions{})
-		return err
-	}, func(va *storagev1.VolumeAttachment) bool { return va != nil && va.Status.Attached })
-}
-
-// detach deletes the VolumeAttachments and returns how long each took to be gone.
-func (q *attachQueue) detach(ctx context.Context, b batch) (waits, error) {
-	return q.timed(ctx, b, func(i int) error { return q.remove(ctx, b, i) }, func(va *storagev1.VolumeAttachment) bool { return va == nil })
-}
-
-func (q *attachQueue) remove(ctx context.Context, b batch, i int) error {
-	return q.Client.StorageV1().VolumeAttachments().Delete(ctx, b.names[i], metav1.DeleteOptions{})
-}
-
-// timed asks for something of all VolumeAttachments of a batch, and watches until all are so; one that is gone is nil.
-func (q *attachQueue) timed(ctx context.Context, b batch, ask func(i int) error, is func(*storagev1.VolumeAttachment) bool) (waits, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.scale.limit)
-	defer cancel()
-	done := map[string]time.Time{}
-	note := func(name string, va *storagev1.VolumeAttachment) {
-		if _, before := done[name]; !before && is(va) {
-			done[name] = time.Now()
-		}
-	}
-	version, err := q.list(ctx, b, note)
-	if err != nil {
-		return nil, err
-	}
-	asked, asking := make([]time.Time, len(b.names)), make(chan error, 1)
-	go func() {
-		asking <- each(len(b.names), func(i int) error {
-			asked[i] = time.Now()
-			return ask(i)
-		})
-	}()
-	for len(done) < len(b.names) {
-		if err := q.watch(ctx, b, version, func(name string, va *storagev1.VolumeAttachment) bool {
-			note(name, va)
-			return len(done) == len(b.names)
-		}); err != nil && ctx.Err() != nil {
-			return nil, fmt.Errorf("%d of %d after %s: %w", len(done), len(b.names), q.scale.limit, err)
-		}
-		if version, err = q.list(ctx, b, note); err != nil {
-			return nil, err
-		}
-	}
-	if err := <-asking; err != nil {
-		return nil, err
-	}
-	var w waits
-	for i, name := range b.names {
-		w = append(w, done[name].Sub(asked[i]))
-	}
-	return w, nil
-}
-
-// list tells of each VolumeAttachment of a batch how it is, and returns the version of the list.
-func (q *attachQueue) list(ctx context.Context, b batch, tell func(name string, va *storagev1.VolumeAttachment)) (version string, err error) {
-	list, err := q.Client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label})
-	if err != nil {
-		return "", err
-	}
-	there := map[string]*storagev1.VolumeAttachment{}
-	for i := range list.Items {
-		there[list.Items[i].Name] = &list.Items[i]
-	}
-	for _, name := range b.names {
-		tell(name, there[name])
-	}
-	return list.ResourceVersion, nil
-}
-
-// watch tells of changes of a batch until that is enough, or until the connection is lost, which a busy machine may lead to.
-func (q *attachQueue) watch(ctx context.Context, b batch, version string, tell func(name string, va *storagev1.VolumeAttachment) (enough bool)) error {
-	w, err := q.Client.StorageV1().VolumeAttachments().Watch(ctx, metav1.ListOptions{LabelSelector: batchLabel + "=" + b.label, ResourceVersion: version})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for e := range w.ResultChan() {
-		va, ok := e.Object.(*storagev1.VolumeAttachment)
-		if !ok {
-			return fmt.Errorf("watch: %v", e.Object)
-		}
-		name := va.Name
-		if e.Type == watch.Deleted {
-			va = nil
-		}
-		if tell(name, va) {
-			return nil
-		}
-	}
-	return errors.New("the watch ended")
 }
 
 // hang has every detach from the instances of the disks that are to hang never end.
@@ -435,118 +307,4 @@ func benchVariant(ctx context.Context, root string, dirs programs.Dirs, s queueS
 		return f, err
 	}
 	return q.measure(ctx, v, old)
-}
-
-// queueResults is the file that keeps the figures by variant.
-type queueResults string
-
-func (f queueResults) read() (map[string]queueFigures, error) {
-	all := map[string]queueFigures{}
-	data, err := os.ReadFile(string(f))
-	if errors.Is(err, os.ErrNotExist) {
-		return all, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return all, json.Unmarshal(data, &all)
-}
-
-func (f queueResults) save(name string, figures queueFigures) error {
-	all, err := f.read()
-	if err != nil {
-		return err
-	}
-	all[name] = figures
-	data, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(string(f), append(data, '\n'), 0o644)
-}
-
-// publish writes this benchmark's part of the page, unless figures are missing.
-func (f queueResults) publish(page string) error {
-	all, err := f.read()
-	if err != nil {
-		return err
-	}
-	for _, v := range variants {
-		if _, ok := all[v.name]; !ok {
-			fmt.Printf("%s is not written before all rows were measured; missing: %s\n", page, v.name)
-			return nil
-		}
-	}
-	if err := writeSection(page, "attach-queue", queuePage(all)); err != nil {
-		return err
-	}
-	fmt.Println("wrote", page)
-	return nil
-}
-
-// queuePage is this benchmark's part of the page.
-func queuePage(all map[string]queueFigures) string {
-	var b strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	chart := all[variants[0].name]
-	p("## Attaches behind detaches that hang")
-	p("")
-	p("csi-attacher v4.13.0 has one queue and one set of workers for attaches and detaches (kubernetes-csi/external-attacher#761, #706), and a call")
-	p("keeps its worker until disk-driver answers. Here %s detaches hang in ECS, and %d attaches to other nodes arrive at the same time. Everything runs on a", grouped(chart.Hanging), chart.Attaches)
-	p("real API server, with the shipped disk-driver; `make bench-attach-queue` writes this part of the page.")
-	p("")
-	p("| csi-attacher and disk-driver | %d attaches | p50 | p99 | p99 / idle | target | |", chart.Attaches)
-	p("|---|---|---|---|---|---|---|")
-	for _, v := range variants {
-		f := all[v.name]
-		p("| %s | idle | %s s | %s s | | | |", v.says, short(f.Idle.Attach.P50), short(f.Idle.Attach.P99))
-		for _, r := range []struct {
-			when string
-			queueRound
-			counts bool
-		}{{"right after %s detaches", f.Behind, false}, {"once %s detaches have hung for minutes", f.Settled, true}} {
-			if r.Attach.P99 == 0 {
-				continue
-			}
-			ratio := r.Attach.P99 / f.Idle.Attach.P99
-			verdict := "ok"
-			if ratio > queueLimit {
-				verdict = "MISSED"
-			}
-			p("| | "+r.when+" | %s s | %s s | %s | <= %s | %s |", grouped(f.Hanging), short(r.Attach.P50), short(r.Attach.P99), short(ratio), short(queueLimit), verdict)
-		}
-	}
-	p("")
-	p("| csi-attacher and disk-driver | memory of csi-attacher, idle and at its peak | of disk-driver |")
-	p("|---|---|---|")
-	for _, v := range variants {
-		f := all[v.name]
-		p("| %s | %d MiB, %d MiB | %d MiB, %d MiB |", v.says, f.AttacherIdle, f.AttacherPeak, f.DriverIdle, f.DriverPeak)
-	}
-	p("")
-	for _, note := range []string{
-		"A wait is from the request that makes the VolumeAttachment to the watch event that shows it attached. Idle and behind are measured one after the other, with the same disks.",
-		fmt.Sprintf("ECS's latencies are the simulator's profile `real` without its spread; an instance detaches %d disks at a time, and as many hang at each. The detaches never end.", disksPerInstance),
-		"csi-attacher still has a limit: if more volumes hang than it has workers, all others wait until the driver answers. To solve this, upstream needs separate queues and workers for attaches and detaches, or must not keep a worker for a call that waits. It should also not write the status when a retry fails as before, because each failure is a write to the API server from one budget for all.",
-		machine("make bench-attach-queue") + fmt.Sprintf(" Measured: %s.", strings.Join(measuredAt(all), "; ")),
-	} {
-		p("- %s", note)
-	}
-	return b.String()
-}
-
-// measuredAt says at which commit each variant was measured.
-func measuredAt(all map[string]queueFigures) (at []string) {
-	for _, v := range variants {
-		at = append(at, fmt.Sprintf("%s at %s (%s)", v.name, all[v.name].Commit, all[v.name].Date))
-	}
-	return at
-}
-
-// grouped writes a number with a space before its last three digits.
-func grouped(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%d %03d", n/1000, n%1000)
 }
