@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	stageOf = regexp.MustCompile(`(?m)\bstage ([a-z0-9-]+) (?:make|wait) `)
+	stageOf = regexp.MustCompile(`(?m)stage ([a-z0-9-]+) (?:nice )?make `)
 	needOf  = regexp.MustCompile(`(?s)for need in (.*?); do`)
 	packOf  = regexp.MustCompile(`missing\+=\(([a-z0-9-]+)\)`)
 )
