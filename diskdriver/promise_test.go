@@ -101,7 +101,7 @@ func TestADiskInUseIsNeitherTakenAwayNorDeleted(t *testing.T) {
 	}
 }
 
-func TestWantOfStockLeadsToTheNextTypeThenTheNextZoneThenAnotherNode(t *testing.T) {
+func TestSoldOutTriesNextTypeThenZoneThenNode(t *testing.T) {
 	order := []string{"cn-hangzhou-a cloud_essd", "cn-hangzhou-a cloud_auto", "cn-hangzhou-b cloud_essd", "cn-hangzhou-b cloud_auto"}
 	for _, code := range []string{
 		"OperationDenied.NoStock", "Zone.NotOnSale", "InvalidDataDiskCategory.NotSupported", "InvalidDataDiskCategory.ValueNotSupported", "QuotaExceed.DiskCapacity",
@@ -254,7 +254,7 @@ func TestADiskIsKnownAgainWhateverECSFillsIn(t *testing.T) {
 	})
 }
 
-func TestASnapshotThatFailsLateIsToldAsSuchAndCanBeDeleted(t *testing.T) {
+func TestSnapshotThatFailsLateIsReportedAndDeletable(t *testing.T) {
 	promise(t, func(t *testing.T, s *story) {
 		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
 		s.ok("snapshot snap-1 d-1")

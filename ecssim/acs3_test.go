@@ -137,7 +137,7 @@ func TestNonceInHeadersIsTakenOnce(t *testing.T) {
 	}
 }
 
-func TestSignatureInHeadersMakesADiskAndTheLedgerKeepsNoSecrets(t *testing.T) {
+func TestLedgerOfSignedHeadersKeepsNoSecrets(t *testing.T) {
 	s := newServer(t, nil)
 	h := aDescribe()
 	h.action, h.query = "CreateDisk", "DiskCategory=cloud_ssd&RegionId=cn-hangzhou&Size=20&ZoneId=cn-hangzhou-h"

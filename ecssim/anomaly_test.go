@@ -33,7 +33,7 @@ func TestA1AttachingDiskIsShownAvailableForAWhile(t *testing.T) {
 	})
 }
 
-func TestA2AttachOfADiskThatIsDetachingFromTheSameInstance(t *testing.T) {
+func TestA2AttachWhileDetachingFromTheSameInstance(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		t.Run(fmt.Sprintf("refused %v", refuse), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	adminapi "github.com/topodisk/topodisk/ecssim/admin"
 )
 
-func TestConnectionsAreCountedOnceEachAndThoseOfTheAdminAPINever(t *testing.T) {
+func TestConnectionsAreCountedWithoutTheAdminAPI(t *testing.T) {
 	s := newServer(t, unsigned)
 	server := httptest.NewUnstartedServer(adminapi.Handler(s))
 	server.Config.ConnContext = s.Connected

@@ -201,7 +201,7 @@ func TestTokenWithOtherParametersIsAMismatch(t *testing.T) {
 	}
 }
 
-func TestRefusedCreateBindsTheTokenToItsAnswerOnlyIfToldTo(t *testing.T) {
+func TestRefusedCreateBindsTheTokenOnlyIfSet(t *testing.T) {
 	for _, binds := range []bool{false, true} {
 		t.Run(fmt.Sprint(binds), func(t *testing.T) {
 			s := newServer(t, func(c *ecssim.Config) { c.BindFailedTokens = binds })

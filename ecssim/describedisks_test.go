@@ -111,7 +111,7 @@ func TestMaxResultsIsRaisedToTenAndCutToFiveHundred(t *testing.T) {
 	}
 }
 
-func TestNextTokenWalksEveryDiskOnceWhileOthersComeAndGo(t *testing.T) {
+func TestNextTokenListsEveryLastingDiskOnce(t *testing.T) {
 	c := newClient(t, newServer(t, nil))
 	ids := createMany(t, c, 25, nil)
 	var seen []string

@@ -107,7 +107,7 @@ func TestChangeOfCategoryIsATaskAndTheDiskIsModifying(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-func TestChangeOfLevelIsATaskUnlessTheDocumentationIsRight(t *testing.T) {
+func TestLevelChangeIsATaskUnlessAsDocumented(t *testing.T) {
 	for _, none := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, func(c *ecssim.Config) { c.Latency.Modify, c.Doubts.NoTaskForLevel = time.Minute, none })

@@ -70,7 +70,7 @@ func TestThrottleCodes(t *testing.T) {
 	}
 }
 
-func TestEachActionIsThrottledForItselfAndRefusalsHaveNoEffect(t *testing.T) {
+func TestActionsAreThrottledSeparately(t *testing.T) {
 	s := newServer(t, func(c *ecssim.Config) { c.Throttle.Limits = map[string]int{"": 2, "DescribeDisks": 1} })
 	if err := s.AddFault(ecssim.Fault{Action: "CreateDisk", Skip: 2, Do: ecssim.FaultError}); err != nil {
 		t.Fatal(err)

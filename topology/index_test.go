@@ -81,7 +81,7 @@ func TestDeletedNodesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestManyClassesAreAnsweredFromABoundedNumberOfViews(t *testing.T) {
+func TestManyClassesUseABoundedNumberOfViews(t *testing.T) {
 	x := indexOf(with(threeKeys, machine{"n2", "zone=b wk=b region=r1 pool=p70", "zone wk region"})...)
 	for round := range 2 {
 		for i := range maxViews + 100 {

@@ -38,7 +38,7 @@ func TestAClusterIDThatIsGivenStays(t *testing.T) {
 	}
 }
 
-func TestTheClusterIDIsTheUIDOfKubeSystemOnceTheServerAnswers(t *testing.T) {
+func TestClusterIDIsTheUIDOfKubeSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "3f2a"}})
 		failures := 5

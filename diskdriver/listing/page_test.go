@@ -10,7 +10,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-func TestWhatIsThereThroughoutIsListedOnceWhateverComesAndGoes(t *testing.T) {
+func TestListingHasEveryLastingDiskOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		there := map[disk.ID]bool{}

@@ -50,7 +50,7 @@ func TestRequestsAreWhatTheKernelCounts(t *testing.T) {
 	}
 }
 
-func TestADiskHangsIfItCompletesNothingOfWhatItIsAskedFor(t *testing.T) {
+func TestDiskHangsIfItCompletesNoRequest(t *testing.T) {
 	type look struct {
 		after time.Duration
 		r     requests

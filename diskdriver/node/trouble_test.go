@@ -26,7 +26,7 @@ func (r *rig) instead(program, script string) {
 	r.t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func TestADeviceThatLeavesWhileItIsStagedIsWaitedForAgain(t *testing.T) {
+func TestDeviceThatLeavesDuringStageIsAwaitedAgain(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
 	v := r.volume(m)
@@ -106,7 +106,7 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 	}
 }
 
-func TestAFileSystemIsCheckedBeforeItIsWrittenToUnlessToldNotTo(t *testing.T) {
+func TestFilesystemIsCheckedBeforeItsFirstWrite(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		change  func(*wish)
@@ -140,7 +140,7 @@ func TestTheDiskThatTheHostLivesOnIsNoVolume(t *testing.T) {
 }
 
 // Where udev makes no links, the kernel shows the serial number.
-func TestADeviceIsFoundByTheSerialNumberThatTheKernelShows(t *testing.T) {
+func TestDeviceIsFoundByItsSerialNumber(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))

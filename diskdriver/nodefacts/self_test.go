@@ -134,7 +134,7 @@ func TestTheLimitsOfANodeCountOverECS(t *testing.T) {
 	}
 }
 
-func TestTheStartupTaintGoesWhenTheDriverIsThereWithItsLimit(t *testing.T) {
+func TestStartupTaintGoesOnceCSINodeHasTheLimit(t *testing.T) {
 	other := corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectNoSchedule}
 	client := fake.NewClientset(told(func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: StartupTaint, Effect: corev1.TaintEffectNoExecute}, other}

@@ -109,7 +109,7 @@ func TestOnlyOutOfStockAndUnfitLeadOn(t *testing.T) {
 	}
 }
 
-func TestAfterAnAnswerThatProvesNothingTheNextCallLooksByName(t *testing.T) {
+func TestUnknownOutcomeMakesTheNextCallLookByName(t *testing.T) {
 	for kind := disk.Kind(0); !strings.HasPrefix(kind.String(), "kind "); kind++ {
 		if kind == disk.OutOfStock || kind == disk.Unfit { // the next type is made
 			continue
@@ -129,7 +129,7 @@ func TestAfterAnAnswerThatProvesNothingTheNextCallLooksByName(t *testing.T) {
 	}
 }
 
-func TestAUsedUpTokenGivesWayAtOnceOnlyRightAfterOutOfStock(t *testing.T) {
+func TestUsedTokenIsReplacedAtOnceOnlyAfterSoldOut(t *testing.T) {
 	sold, used := disk.Errorf(disk.OutOfStock, "sold out"), disk.Errorf(disk.Mismatch, "token used")
 	lost := disk.Errorf(disk.UnknownOutcome, "lost")
 	for _, row := range []struct {

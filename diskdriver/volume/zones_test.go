@@ -14,7 +14,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-func TestTheTopologyKeyIsTheConfiguredOneIfTheRequirementHasIt(t *testing.T) {
+func TestTopologyKeyIsTheConfiguredOneIfRequired(t *testing.T) {
 	for _, row := range []struct {
 		preferred string
 		keys      []string
@@ -37,7 +37,7 @@ func TestTheTopologyKeyIsTheConfiguredOneIfTheRequirementHasIt(t *testing.T) {
 // A requirement's zones are asked for in one order, whatever the class narrows
 // them to, and a conflict is refused: a second order would be a second request
 // under the same client token.
-func TestTheZonesOfAVolumeAreTheSameHoweverOftenItIsAskedFor(t *testing.T) {
+func TestZonesOfAVolumeDoNotChange(t *testing.T) {
 	all := []string{"a", "b", "c", "d", "e"}
 	keySets := [][]string{{topology.ZoneKey}, {topology.WellKnownZoneKey}, {topology.ZoneKey, topology.WellKnownZoneKey}}
 	some := func(random *rand.Rand, from []string) []string {

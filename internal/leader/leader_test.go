@@ -186,7 +186,7 @@ func TestAReleasedLeaseIsTakenAtOnce(t *testing.T) {
 	})
 }
 
-func TestNothingIsChangedOnceTheLeaseWasNotRenewedForTooLong(t *testing.T) {
+func TestNothingIsWrittenAfterTheLeaseHasExpired(t *testing.T) {
 	l := testLease()
 	var sent []string
 	client := FenceHTTP(l.Held, tripper(func(r *http.Request) { sent = append(sent, r.Method) }))

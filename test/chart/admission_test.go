@@ -152,7 +152,7 @@ func classOf(kind, driver string, parameters map[string]string) *unstructured.Un
 
 const ourDriver = "diskplugin.csi.alibabacloud.com"
 
-func TestAdmissionRefusesWhatTheDriverWouldAndNothingElse(t *testing.T) {
+func TestAdmissionRefusesWhatTheDriverRefuses(t *testing.T) {
 	all := judges(t, preset(t, "minimal", "{admissionPolicy: {enabled: true}}"))
 	if len(all) != len(drivers) {
 		t.Fatalf("%d policies", len(all))

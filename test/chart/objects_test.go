@@ -190,7 +190,7 @@ func daemonSet(t *testing.T, values map[string]any, name string) appsv1.DaemonSe
 	return appsv1.DaemonSet{}
 }
 
-func TestNodePluginHoldsNoCredentialsAndSharesNothingOfItsNodeButDisks(t *testing.T) {
+func TestNodePluginHasNoCredentialsAndOnlyDisks(t *testing.T) {
 	set := daemonSet(t, preset(t, "minimal", ""), "topodisk-node")
 	pod := set.Spec.Template.Spec
 	if pod.HostNetwork || pod.HostPID || pod.HostIPC || *pod.AutomountServiceAccountToken {
@@ -301,7 +301,7 @@ func TestLeadersAreReplacedAfterTheSameTime(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreFilesWithTheNamesThatDiskDriverReads(t *testing.T) {
+func TestCredentialsFilesHaveTheNamesDiskDriverReads(t *testing.T) {
 	pod := controllerPod(t, preset(t, "beside-incumbent", ""))
 	driver := container(t, pod, "disk-driver")
 	if at := driver.VolumeMounts[1].MountPath; !slices.Contains(driver.Args, "--credentials-dir="+at) || !strings.HasSuffix(at, "/csi-access-key") {

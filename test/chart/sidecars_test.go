@@ -73,7 +73,7 @@ func flagsOfLog(t *testing.T, main string) []string {
 }
 
 // A sidecar that is given a flag which it doesn't know ends at once.
-func TestSidecarsKnowEveryFlagAndAreOfTheVersionThatIsTried(t *testing.T) {
+func TestSidecarsKnowTheirFlagsAtTheTestedVersion(t *testing.T) {
 	libDir, _ := directory(t, "../kube/sidecars", "github.com/kubernetes-csi/csi-lib-utils")
 	common := flagsInSource(t, filepath.Join(libDir, "standardflags/flags.go"))
 	if !slices.Contains(common, "kube-api-qps") {

@@ -170,7 +170,7 @@ func (b boundary) quick() bool {
 	return false
 }
 
-func TestNothingIsLostWhereverACrashComesBetweenTwoCalls(t *testing.T) {
+func TestNoDiskIsLostByACrashBetweenTwoCalls(t *testing.T) {
 	phases, err := shared.phasesOf(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 
 // Ends that are no crashes, and what the provisioner leaves behind for others to see.
 
-func TestProvisionerThatIsAskedToEndFinishesWhatItHasBegunAndTheNextOneLeadsAtOnce(t *testing.T) {
+func TestStoppedLeaderFinishesAndHandsOverAtOnce(t *testing.T) {
 	s := newScene(t)
 	start := func(name string) {
 		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
@@ -72,7 +72,7 @@ func TestProvisionerThatIsAskedToEndFinishesWhatItHasBegunAndTheNextOneLeadsAtOn
 	s.bound("meanwhile")
 }
 
-func TestProvisionerThatWaitsForItsCachesIsNotReadyAndEndsWhenAsked(t *testing.T) {
+func TestProvisionerIsNotReadyBeforeItsCachesAre(t *testing.T) {
 	s := newScene(t)
 	const waiting = "waiting"
 	thaw := s.freeze("persistentvolumes")
@@ -104,7 +104,7 @@ func TestProvisionerOutlivesItsDriversSocket(t *testing.T) {
 	}
 }
 
-func TestTwoVolumesForOneClaimAreToldAndTheSecondGoesWithItsDisk(t *testing.T) {
+func TestSecondVolumeOfAClaimIsReportedAndDeleted(t *testing.T) {
 	s := newScene(t)
 	b := s.claimBound("doubled")
 	second, err := s.driver().CreateVolume(s.Context(), &csi.CreateVolumeRequest{
@@ -160,7 +160,7 @@ func (s *scene) metricOf(name, series string) float64 {
 	return 0
 }
 
-func TestVolumeFromBeforeFinalizersKeepsItsDiskUntilItsClaimIsGone(t *testing.T) {
+func TestVolumeWithoutFinalizerKeepsItsDisk(t *testing.T) {
 	s := newScene(t)
 	b := s.claimBound("old")
 	s.kill(victims{provisioner: true})

@@ -17,7 +17,7 @@ import (
 
 // Those who lag behind: a cache that doesn't know a node yet, a leader that doesn't know that it is none any more.
 
-func TestNodeThatTheCacheDoesNotKnowYetServesItsClaimWhenItDoes(t *testing.T) {
+func TestClaimWaitsForANodeTheCacheLacks(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner("--retry-interval-start=1h", "--retry-interval-max=1h", "--node-grace=1h") // only an event makes it try again
 	s.must(s.claim(s.Context(), "first", atOnce))
@@ -43,7 +43,7 @@ func TestNodeThatTheCacheDoesNotKnowYetServesItsClaimWhenItDoes(t *testing.T) {
 	}
 }
 
-func TestClassMayAllowTopologiesByLabelsThatTheDriverDoesNotKnow(t *testing.T) {
+func TestAllowedTopologiesMayUseOtherLabels(t *testing.T) {
 	s := newScene(t)
 	const key = "example.com/room"
 	label := func(value string) error {

@@ -166,7 +166,7 @@ func staticVolume(name, handle string) *corev1.PersistentVolume {
 	}
 }
 
-func TestVolumeThatCannotBeSavedIsToldAndItsDiskIsKeptForTheClaim(t *testing.T) {
+func TestUnsavedVolumeIsReportedAndKeepsItsDisk(t *testing.T) {
 	for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid} {
 		t.Run(string(reason), func(t *testing.T) {
 			s := newScene(t)
@@ -183,7 +183,7 @@ func TestVolumeThatCannotBeSavedIsToldAndItsDiskIsKeptForTheClaim(t *testing.T) 
 	}
 }
 
-func TestVolumeThatCannotBeSavedLosesItsDiskOnceItsClaimIsGoneThoughTheProvisionerDied(t *testing.T) {
+func TestUnsavedVolumeOfADeletedClaimLosesItsDisk(t *testing.T) {
 	s := newScene(t)
 	s.refuseVolumes(metav1.StatusReasonForbidden)
 	s.must(s.claim(s.Context(), "unsavable", atOnce))
@@ -195,7 +195,7 @@ func TestVolumeThatCannotBeSavedLosesItsDiskOnceItsClaimIsGoneThoughTheProvision
 	s.must(s.settle(s.Context()))
 }
 
-func TestDiskThatAVolumeMadeByHandStandsForIsNeitherTakenNorDeleted(t *testing.T) {
+func TestDiskOfAStaticVolumeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "late", atOnce) })
 	d := s.onlyDisk("late")

@@ -18,7 +18,7 @@ import (
 
 // What the scheduler does and leaves undone: it gives up waiting, it is passed by, it is tied to a zone.
 
-func TestDiskThatTakesLongerThanTheSchedulerWaitsIsTheClaimsAllTheSame(t *testing.T) {
+func TestDiskOutlastsTheSchedulersBindTimeout(t *testing.T) {
 	s := newScene(t)
 	h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "slow", waits) })
 	node, err := s.selectedNode(s.Context(), "slow")
@@ -51,7 +51,7 @@ func TestDiskThatTakesLongerThanTheSchedulerWaitsIsTheClaimsAllTheSame(t *testin
 
 // A Pod that names its node is never seen by the scheduler, so nobody chooses a node for its claim; Kubernetes gives the
 // claim to no provisioner before that. Whoever makes the Pod can say it in the scheduler's place.
-func TestClaimOfAPodThatNamesItsNodeWaitsUntilSomebodyNamesItForTheClaim(t *testing.T) {
+func TestClaimOfAPodWithNodeNameWaitsForASelection(t *testing.T) {
 	s := newScene(t)
 	node := s.Nodes[0]
 	s.must(s.claimAlone(s.Context(), "bypassed", waits))
@@ -69,7 +69,7 @@ func TestClaimOfAPodThatNamesItsNodeWaitsUntilSomebodyNamesItForTheClaim(t *test
 	}
 }
 
-func TestPodThatIsTiedToAZoneThatSellsOutIsToldOfBothClaims(t *testing.T) {
+func TestPodTiedToASoldOutZoneHasEventsOnBothClaims(t *testing.T) {
 	s := newScene(t)
 	s.must(s.claimAlone(s.Context(), "first", waits))
 	s.must(s.pod(s.Context(), "first", func(*corev1.Pod) {}))
@@ -169,7 +169,7 @@ func (s *scene) awaitRefusal() {
 	}))
 }
 
-func TestClaimsThatAreNotThisProvisionersAreLeftAloneAndTold(t *testing.T) {
+func TestClaimsOfOtherProvisionersAreLeftAlone(t *testing.T) {
 	s := newScene(t)
 	create := func(name, class string, change func(*corev1.PersistentVolumeClaim)) {
 		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, class, "20Gi"), change))
@@ -196,7 +196,7 @@ func TestClaimsThatAreNotThisProvisionersAreLeftAloneAndTold(t *testing.T) {
 	}
 }
 
-func TestNodeThatGetsItsLabelsLateServesItsClaimInItsOwnZone(t *testing.T) {
+func TestNodeLabelledLateServesItsClaimInItsZone(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner(onlyEvents...)
 	node := s.Nodes[2]

@@ -59,7 +59,7 @@ func (s *scene) claimFrom(claim string, snapshot *lab.Snapshot) error {
 	return s.MakeClaim(s.Context(), object)
 }
 
-func TestSnapshotDeletedWhileItsRestoreIsUnheardLeavesNoDisk(t *testing.T) {
+func TestSnapshotDeletedDuringUnknownRestoreNoDisk(t *testing.T) {
 	for n, c := range []struct {
 		what   string
 		forced bool

@@ -23,7 +23,7 @@ import (
 
 const removeSelectedNode = `{"metadata":{"annotations":{"` + lab.SelectedNode + `":null}}}`
 
-func TestClaimThatIsTakenFromItsNodeWhileItsDiskMayExistLeavesNoDisk(t *testing.T) {
+func TestDeselectedClaimWithUnknownDiskLeavesNone(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("withdrawn", waits)
 	s.deletePod("withdrawn") // or the scheduler would choose again
@@ -32,7 +32,7 @@ func TestClaimThatIsTakenFromItsNodeWhileItsDiskMayExistLeavesNoDisk(t *testing.
 	s.must(s.deleteClaim(s.Context(), "withdrawn"))
 }
 
-func TestClaimThatGetsAnotherNodeWhileItsDiskMayExistKeepsItsDisk(t *testing.T) {
+func TestReselectedClaimWithUnknownDiskKeepsIt(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("moved", waits)
 	d := s.onlyDisk("moved")
@@ -95,7 +95,7 @@ func TestRetriesDoNotEndWhileADiskMayExist(t *testing.T) {
 	s.must(s.deleteClaim(s.Context(), "endless"))
 }
 
-func TestNothingThatVanishesKeepsAnUnheardDiskFromItsEnd(t *testing.T) {
+func TestUnknownDiskIsDeletedWhateverElseIsDeleted(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		class  string
@@ -197,7 +197,7 @@ func (s *scene) allowSecrets() {
 	s.must(ignoreExists(err))
 }
 
-func TestClaimMadeAnewWhileItsPredecessorsDiskIsUnheardGetsItsOwn(t *testing.T) {
+func TestRecreatedClaimGetsADiskOfItsOwn(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("twin", atOnce)
 	first := s.onlyDisk("twin")
@@ -210,7 +210,7 @@ func TestClaimMadeAnewWhileItsPredecessorsDiskIsUnheardGetsItsOwn(t *testing.T) 
 	}
 }
 
-func TestPodDeletedWhileItsDiskIsMadeLeavesTheClaimItsDisk(t *testing.T) {
+func TestPodDeletedDuringCreateLeavesTheClaimItsDisk(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("early", waits)
 	d := s.onlyDisk("early")

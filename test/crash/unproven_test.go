@@ -15,7 +15,7 @@ import (
 // noStock is what ECS says that looks at its stock before it looks whether it knows the client token.
 var noStock = ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultError, Status: 403, Code: "OperationDenied.NoStock"}
 
-func TestWantOfStockWhileADiskIsUnheardLeavesNoDiskBehind(t *testing.T) {
+func TestSoldOutAfterUnknownOutcomeLeavesNoDisk(t *testing.T) {
 	for n, v := range []victims{{}, {driver: true}, {provisioner: true}, {provisioner: true, driver: true}} { // who has forgotten
 		t.Run(v.String(), func(t *testing.T) {
 			s := newScene(t)
@@ -43,7 +43,7 @@ func TestWantOfStockWhileADiskIsUnheardLeavesNoDiskBehind(t *testing.T) {
 	}
 }
 
-func TestWantOfStockFromADriverThatHasForgottenMovesTheClaimOnceNoDiskIsProven(t *testing.T) {
+func TestSoldOutAfterDriverRestartMovesOnceProven(t *testing.T) {
 	s := newScene(t)
 	s.must(s.claim(s.Context(), "witness", atOnce)) // its disk shows whether a list is to be believed
 	s.bound("witness")
@@ -62,7 +62,7 @@ func TestWantOfStockFromADriverThatHasForgottenMovesTheClaimOnceNoDiskIsProven(t
 	}
 }
 
-func TestPermissionThatIsTakenAwayWhileADiskIsUnheardLeavesNoDisk(t *testing.T) {
+func TestDeniedAfterUnknownOutcomeLeavesNoDisk(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("unheard", atOnce)
 	s.onlyDisk("unheard")

@@ -55,7 +55,7 @@ func TestPodStaysOffANodeThatCannotAttachItsDisk(t *testing.T) {
 	s.runsOnOneOf("again", good)
 }
 
-func TestVolumeIsSatisfiedByANodeWithWellKnownLabelsOnly(t *testing.T) {
+func TestVolumeIsUsableOnANodeWithWellKnownLabels(t *testing.T) {
 	s := newScene(t)
 	zone, good := s.firstZone()
 	s.podWithClaim("easy", s.class(waits, map[string]string{"type": "cloud_essd"}), "20Gi", inZone(zone))
@@ -75,7 +75,7 @@ func TestVolumeIsSatisfiedByANodeWithWellKnownLabelsOnly(t *testing.T) {
 	s.awaitUnschedulable("picky-again", "1 node(s) didn't match PersistentVolume's node affinity")
 }
 
-func TestClassOfSeveralTypesMakesOneThatTheSelectedNodeTakes(t *testing.T) {
+func TestClassOfSeveralTypesFitsTheSelectedNode(t *testing.T) {
 	s := newScene(t)
 	zone, _ := s.firstZone()
 	old := s.oldNode(zone)

@@ -31,7 +31,7 @@ func TestDriverKilledInMidCreateMakesNoSecondDisk(t *testing.T) {
 	}
 }
 
-func TestProvisionerKilledBetweenDiskAndVolumeMakesNoSecondDisk(t *testing.T) {
+func TestProvisionerKilledBeforeSaveMakesNoSecondDisk(t *testing.T) {
 	s := newScene(t)
 	s.fault(heldReply)
 	s.podWithClaim("survivor", s.class(waits, essdThenAuto), "20Gi")
@@ -81,7 +81,7 @@ func TestClaimWaitsForAnECSThatIsUnreachable(t *testing.T) {
 	s.bound("patient", late)
 }
 
-func TestRefusedSignatureIsToldWithItsRequestIDAndMended(t *testing.T) {
+func TestRefusedSignatureIsReportedWithItsRequestID(t *testing.T) {
 	s := newScene(t)
 	mend := func() error { return s.Topodisk().WriteCredentials(lab.KeyID, lab.Secret) }
 	s.Cleanup(func() { s.must(mend()) })
@@ -96,7 +96,7 @@ func TestRefusedSignatureIsToldWithItsRequestIDAndMended(t *testing.T) {
 	s.bound("signed", late)
 }
 
-func TestCallOfUnknownOutcomeIsRepeatedInEveryByteOrNotAtAll(t *testing.T) {
+func TestCallOfUnknownOutcomeIsRepeatedUnchanged(t *testing.T) {
 	for _, c := range []struct {
 		fault   ecssim.Fault
 		repeats bool // nothing was made: only another call can make the disk
@@ -138,7 +138,7 @@ func TestThrottledCallsAreWaitedOut(t *testing.T) {
 	}
 }
 
-func TestRescheduleAfterALostReplyFindsTheDiskThatWasMade(t *testing.T) {
+func TestRescheduleAfterALostReplyFindsTheDisk(t *testing.T) {
 	s := newScene(t)
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1})
 	s.podWithClaim("lost", s.class(waits, essdThenAuto), "20Gi")

@@ -95,7 +95,7 @@ func TestClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
 
 // The leak of every provisioner that remembers in its process alone: it dies between the disk and its volume, and nobody
 // comes back for the claim.
-func TestProvisionerKilledAndClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
+func TestKillAndClaimDeletionDuringCreateLeaksNoDisk(t *testing.T) {
 	s := newScene(t)
 	class := s.class(atOnce, essdThenAuto)
 	s.fault(heldReply)

@@ -100,7 +100,7 @@ func TestImmediateClaimsSpreadOverTheAllowedZones(t *testing.T) {
 	}
 }
 
-func TestImmediateClaimWithoutAllowedTopologiesGetsSomeZoneOfTheCluster(t *testing.T) {
+func TestImmediateClaimGetsAZoneOfTheCluster(t *testing.T) {
 	s := newScene(t)
 	s.claim("anywhere", s.class(atOnce, essdThenAuto), "20Gi")
 	_, d := s.bound("anywhere", soon)
@@ -160,7 +160,7 @@ func TestClaimMovesOnWhenItsSelectedNodeIsDeleted(t *testing.T) {
 	}
 }
 
-func TestSmallClaimIsRoundedUpToWhatItsFilesystemAndECSTake(t *testing.T) {
+func TestSmallClaimIsRoundedUp(t *testing.T) {
 	s := newScene(t)
 	parameters := map[string]string{"type": "cloud_essd", "performanceLevel": "PL0", "csi.storage.k8s.io/fstype": "xfs"}
 	s.claim("small", s.class(atOnce, parameters), "500Mi")
@@ -186,7 +186,7 @@ func TestVolumeIsNamedAfterTheClaimIfAskedFor(t *testing.T) {
 	s.awaitNoVolume(b.Volume.Name)
 }
 
-func TestClassMayLetADiskBeMadeInAnotherZoneThanTheSelectedNodes(t *testing.T) {
+func TestClassMayAllowAnotherZoneThanTheNodes(t *testing.T) {
 	s := newScene(t)
 	s.awaitLeaderForNewClaims()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1})

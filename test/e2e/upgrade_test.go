@@ -21,11 +21,11 @@ import (
 // laterField is what a version to come may add to an order, laterFormat what it may make of orders.
 const laterField, laterFormat = `"since":{"version":"99"},`, `"format":99,`
 
-// TestOrdersInTheJournalOutliveAnUpgradeAndTheWayBack replaces driver and provisioner while orders are under way and of
+// TestJournalSurvivesUpgradeAndRollback replaces driver and provisioner while orders are under way and of
 // unknown outcome: by a version that is older than what has written some of them, for they have fields that it doesn't know
 // or a format that it can't read, and by the later one again. Those versions are played: the entries are edited while no
 // provisioner runs.
-func TestOrdersInTheJournalOutliveAnUpgradeAndTheWayBack(t *testing.T) {
+func TestJournalSurvivesUpgradeAndRollback(t *testing.T) {
 	s := newScene(t)
 	s.Cleanup(s.restartController)
 	state, err := s.Simulator.State(s.Context())

@@ -70,8 +70,8 @@ func TestTheDriverServesKubernetesOwnProvisioner(t *testing.T) {
 	}
 }
 
-// TestKubernetesOwnProvisionerIsToldWhatBecameOfACreate loses a reply, and sells two of three zones out.
-func TestKubernetesOwnProvisionerIsToldWhatBecameOfACreate(t *testing.T) {
+// TestCSIProvisionerLearnsTheOutcomeOfACreate loses a reply, and sells two of three zones out.
+func TestCSIProvisionerLearnsTheOutcomeOfACreate(t *testing.T) {
 	s := newScene(t)
 	s.restartController() // lest the driver have in mind which zones were sold out before
 	s.withUpstream()
@@ -123,7 +123,7 @@ func TestKubernetesOwnProvisionerFillsVolumes(t *testing.T) {
 // listing has programs fill their caches by lists, as they do with API servers that can't stream what is there.
 const listing = "KUBE_FEATURE_WatchListClient=false"
 
-func TestKubernetesOwnProvisionerStartsInAnOldClusterWithoutALease(t *testing.T) {
+func TestCSIProvisionerStartsWithoutALease(t *testing.T) {
 	s := newScene(t)
 	s.Topodisk().StopProvisioner(lab.ProvisionerName)
 	s.must(s.Client.CoordinationV1().Leases(leaseNamespace).Delete(s.Context(), leaseName, metav1.DeleteOptions{}))

@@ -122,7 +122,7 @@ func TestACrowdUsesEveryWindowUpAndHardlyACallIsRefused(t *testing.T) {
 	}
 }
 
-func TestAThousandCallsFromAWindowsStartAreDoneSoonAfterTheNext(t *testing.T) {
+func TestBacklogEndsSoonAfterTheNextWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(600, 0)
 		took := crowd(t, a, testLimiter(), 1000)
