@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
@@ -352,13 +353,15 @@ func (s *scene) hold(a *storagev1.VolumeAttachment) {
 	const finalizer = "example.com/backup"
 	attachments := s.Client.StorageV1().VolumeAttachments()
 	set := func(ctx context.Context, change func([]string) []string) error {
-		live, err := attachments.Get(ctx, a.Name, metav1.GetOptions{})
-		if err != nil {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // csi-attacher writes, too
+			live, err := attachments.Get(ctx, a.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			live.Finalizers = change(live.Finalizers)
+			_, err = attachments.Update(ctx, live, metav1.UpdateOptions{})
 			return err
-		}
-		live.Finalizers = change(live.Finalizers)
-		_, err = attachments.Update(ctx, live, metav1.UpdateOptions{})
-		return err
+		})
 	}
 	s.must(set(s.Context(), func(all []string) []string { return append(all, finalizer) }))
 	s.afterwards("remove the finalizer", func(ctx context.Context) error {
