@@ -112,10 +112,8 @@ lab-down: ## take every lab with real nodes away again, whatever has become of i
 
 e2e: ## run the end-to-end tests on a real control plane, with interleavings and a few crashes
 	$(GO) run ./test/build
-	$(GO) test -tags e2e -count 1 -timeout 40m ./test/e2e
-	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash
+	$(GO) test -tags e2e -count 1 -timeout 40m -short ./test/e2e ./test/crash ./test/handover
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
-	$(GO) test -tags e2e -count 1 -timeout 10m -short ./test/handover
 
 e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
 )
 
 // Many clusters of one account: a driver each, as a process of its own, and nothing that tells one of the other.
@@ -44,28 +42,11 @@ func benchAccounts(programs, page string) (err error) {
 	if programs, err = filepath.Abs(programs); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "accounts")
+	r, end, err := startReplicas(ctx, programs, "parallel", instances, "--throttle=default")
 	if err != nil {
 		return err
 	}
-	args := []string{"--zone=" + zone, "--queues=parallel", "--calls-kept=1000000", "--throttle=default", "--access-key=" + lab.KeyID + "=" + lab.Secret}
-	for i := range instances {
-		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
-	}
-	r, err := lab.StartReplicas(ctx, programs, dir, region, args...)
-	defer func() {
-		if r != nil {
-			err = errors.Join(err, r.Stop())
-		}
-		if err == nil {
-			err = os.RemoveAll(dir)
-		} else {
-			err = fmt.Errorf("%w (logs in %s)", err, dir)
-		}
-	}()
-	if err != nil {
-		return err
-	}
+	defer func() { err = end(err) }()
 	if err := r.Simulator.SetLatency(ctx, fixed("real")(0)); err != nil {
 		return err
 	}

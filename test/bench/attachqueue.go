@@ -59,6 +59,8 @@ type variant struct {
 	settles          bool     // whether it is worth waiting for the second time
 }
 
+func (v variant) named() string { return v.name }
+
 // variants are all of them, the chart's first.
 var variants = []variant{
 	{name: "chart", says: "as the chart starts them", settles: true},
@@ -262,6 +264,10 @@ func (q *attachQueue) memory(name string) (attacher, driver int, err error) {
 func benchAttachQueue(s queueScale, rows, write string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	wanted, err := chooseRows(rows, variants, variant.named)
+	if err != nil {
+		return err
+	}
 	root, err := programs.FindRoot()
 	if err != nil {
 		return err
@@ -271,10 +277,7 @@ func benchAttachQueue(s queueScale, rows, write string) (err error) {
 		return err
 	}
 	results := queueResults(filepath.Join(root, "test", "bench", "attachqueue.json"))
-	for _, v := range variants {
-		if rows != "" && !slices.Contains(strings.Split(rows, ","), v.name) {
-			continue
-		}
+	for _, v := range wanted {
 		f, err := benchVariant(ctx, root, dirs, s, v)
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)

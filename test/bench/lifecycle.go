@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -88,28 +86,11 @@ type outcome struct {
 
 // run runs a scenario once with one driver.
 func (s scenario) run(ctx context.Context, programs string, d csiDriver, round int) (o outcome, err error) {
-	dir, err := os.MkdirTemp("", "lifecycle")
+	r, end, err := startReplicas(ctx, programs, s.queues, s.instances)
 	if err != nil {
 		return o, err
 	}
-	args := []string{"--zone=" + zone, "--queues=" + s.queues, "--calls-kept=1000000", "--access-key=" + lab.KeyID + "=" + lab.Secret}
-	for i := range s.instances {
-		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
-	}
-	r, err := lab.StartReplicas(ctx, programs, dir, region, args...)
-	defer func() {
-		if r != nil {
-			err = errors.Join(err, r.Stop())
-		}
-		if err == nil {
-			err = os.RemoveAll(dir)
-		} else {
-			err = fmt.Errorf("%w (logs in %s)", err, dir)
-		}
-	}()
-	if err != nil {
-		return o, err
-	}
+	defer func() { err = end(err) }()
 	if err := r.Simulator.SetLatency(ctx, s.latency(round)); err != nil {
 		return o, err
 	}
@@ -221,7 +202,7 @@ func benchLifecycle(names, programs, other, page string) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := chooseScenarios(names)
+	chosen, err := chooseRows(names, scenarios, scenario.named)
 	if err != nil {
 		return err
 	}
@@ -249,22 +230,4 @@ func benchLifecycle(names, programs, other, page string) error {
 	return writeSection(page, "lifecycle", lifecyclePage(rows))
 }
 
-// chooseScenarios returns those of the keys, separated by commas.
-func chooseScenarios(names string) ([]scenario, error) {
-	if names == "" {
-		return scenarios, nil
-	}
-	var chosen []scenario
-	for key := range strings.SplitSeq(names, ",") {
-		at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.key == key })
-		if at < 0 {
-			var keys []string
-			for _, s := range scenarios {
-				keys = append(keys, s.key)
-			}
-			return nil, fmt.Errorf("-rows %q: allowed are %s", key, strings.Join(keys, ", "))
-		}
-		chosen = append(chosen, scenarios[at])
-	}
-	return chosen, nil
-}
+func (s scenario) named() string { return s.key }

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +21,31 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/topology"
 )
+
+// startReplicas starts a simulator with n instances for drivers. What ends it returns the error of the run, and keeps the logs if there is one.
+func startReplicas(ctx context.Context, programs, queues string, n int, more ...string) (r *lab.Replicas, end func(error) error, err error) {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, nil, err
+	}
+	args := append([]string{"--zone=" + zone, "--queues=" + queues, "--calls-kept=1000000", "--access-key=" + lab.KeyID + "=" + lab.Secret}, more...)
+	for i := range n {
+		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
+	}
+	if r, err = lab.StartReplicas(ctx, programs, dir, region, args...); r == nil {
+		return nil, nil, errors.Join(err, os.Remove(dir))
+	}
+	end = func(err error) error {
+		if err = errors.Join(err, r.Stop()); err != nil {
+			return fmt.Errorf("%w (logs in %s)", err, dir)
+		}
+		return os.RemoveAll(dir)
+	}
+	if err != nil {
+		return nil, nil, end(err)
+	}
+	return r, end, nil
+}
 
 // csiDriver is a driver that is measured: the shipped one, or another program.
 type csiDriver struct {

@@ -27,7 +27,7 @@ func main() {
 	}
 	write := flag.String("write", "", "also write the figures to this file, in Markdown")
 	what := flag.String("what", "ecs", "what to measure: ecs, lifecycle, accounts, provisioner, pods, why or attach-queue")
-	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(groupNames(), ",")+"; lifecycle, pods: the scenarios; attach-queue: chart and narrow; empty for all")
+	rows := flag.String("rows", "", "provisioner: the groups of rows to measure, of "+strings.Join(rowKeys(groups(), group.named), ",")+"; lifecycle, pods: the scenarios; attach-queue: chart and narrow; empty for all")
 	programs := flag.String("programs", "bin", "lifecycle, accounts: directory of disk-driver and ecs-simulator")
 	driver := flag.String("driver", "", "lifecycle, pods: another driver to measure beside ours, as its program and arguments; {socket}, {region} and {ecs} stand for what it is to use")
 	nodeDriver := flag.String("node-driver", "", "pods: the node plugin of the other driver, likewise; {node}, {instance} and {zone} stand for the node")

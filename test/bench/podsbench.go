@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -80,26 +79,7 @@ func podsScenarios() []podsScenario {
 	}
 }
 
-func podsKeys() (keys []string) {
-	for _, s := range podsScenarios() {
-		keys = append(keys, s.key)
-	}
-	return keys
-}
-
-// choosePods returns the scenarios of the keys, separated by commas; all for none.
-func choosePods(keys string) ([]podsScenario, error) {
-	if keys == "" {
-		return podsScenarios(), nil
-	}
-	list := strings.Split(keys, ",")
-	for _, key := range list {
-		if !slices.Contains(podsKeys(), key) {
-			return nil, fmt.Errorf("-rows has %q; allowed are %s", key, strings.Join(podsKeys(), ","))
-		}
-	}
-	return slices.DeleteFunc(podsScenarios(), func(s podsScenario) bool { return !slices.Contains(list, s.key) }), nil
-}
+func (s podsScenario) named() string { return s.key }
 
 // podsOptions are what the command line says.
 type podsOptions struct {
@@ -114,7 +94,7 @@ type podsOptions struct {
 func benchPods(o podsOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	wanted, err := choosePods(o.rows)
+	wanted, err := chooseRows(o.rows, podsScenarios(), podsScenario.named)
 	if err != nil {
 		return err
 	}
@@ -200,7 +180,7 @@ func benchInCell(ctx context.Context, root string, cell lab.Cell, wanted []podsS
 
 // publishPods writes the section and its picture from what was measured.
 func publishPods(results resultFile[podsRow], page string) error {
-	return results.publish(page, "pods", podsKeys(), func(rows []podsRow, commits []string) string {
+	return results.publish(page, "pods", rowKeys(podsScenarios(), podsScenario.named), func(rows []podsRow, commits []string) string {
 		picture := filepath.Join(filepath.Dir(page), podsPicture)
 		if err := os.WriteFile(picture, []byte(drawPods(rows)), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -61,34 +60,14 @@ func groups() []group {
 	}
 }
 
-func groupNames() []string {
-	var names []string
-	for _, g := range groups() {
-		names = append(names, g.name)
-	}
-	return names
-}
-
-// chosen are the groups of a list of names, all for an empty one.
-func chosen(list string) ([]group, error) {
-	if list == "" {
-		return groups(), nil
-	}
-	names := strings.Split(list, ",")
-	for _, name := range names {
-		if !slices.Contains(groupNames(), name) {
-			return nil, fmt.Errorf("-rows has %q; allowed are %s", name, strings.Join(groupNames(), ","))
-		}
-	}
-	return slices.DeleteFunc(groups(), func(g group) bool { return !slices.Contains(names, g.name) }), nil
-}
+func (g group) named() string { return g.name }
 
 // benchProvisioner runs both provisioners, in turn, on one control plane. What it measures is kept, and the page is
 // written once every row was measured.
 func benchProvisioner(s scale, rows, write string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	wanted, err := chosen(rows)
+	wanted, err := chooseRows(rows, groups(), group.named)
 	if err != nil {
 		return err
 	}
@@ -121,7 +100,7 @@ func benchProvisioner(s scale, rows, write string) (err error) {
 	if write == "" {
 		return nil
 	}
-	return results.publish(write, "provisioner", groupNames(), func(rows []row, commits []string) string {
+	return results.publish(write, "provisioner", rowKeys(groups(), group.named), func(rows []row, commits []string) string {
 		return (&table{rows: rows}).markdown(s, commits)
 	})
 }

@@ -12,6 +12,28 @@ import (
 	"time"
 )
 
+// rowKeys are the names of rows on the command line.
+func rowKeys[R any](all []R, key func(R) string) (keys []string) {
+	for _, row := range all {
+		keys = append(keys, key(row))
+	}
+	return keys
+}
+
+// chooseRows returns those of the rows that a list names, separated by commas, in their own order; all for an empty list.
+func chooseRows[R any](list string, all []R, key func(R) string) ([]R, error) {
+	if list == "" {
+		return all, nil
+	}
+	keys, words := rowKeys(all, key), strings.Split(list, ",")
+	for _, word := range words {
+		if !slices.Contains(keys, word) {
+			return nil, fmt.Errorf("-rows has %q; allowed are %s", word, strings.Join(keys, ","))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(row R) bool { return !slices.Contains(words, key(row)) }), nil
+}
+
 // resultFile keeps the rows that were measured, so that the page can be written from runs of some groups each. It is a part of the
 // source: a later run on another machine replaces the groups that it measures.
 type resultFile[R any] struct {
