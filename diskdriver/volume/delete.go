@@ -22,7 +22,8 @@ const (
 // spec, DeleteVolume). A disk that is attached is left alone:
 // FailedPrecondition, which names who has it. A disk that ECS is still making
 // is waited for. One whose class wants so is kept as a snapshot, which is safe
-// before the disk goes. A volume of its name may be made anew at once.
+// before the disk goes, and the temporary snapshot of a copy goes before it. A
+// volume of its name may be made anew at once.
 func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
@@ -31,6 +32,9 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	was, err := c.deleter.archive(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if was.Tags[disk.CloneTag] != "" {
+		c.creator.temporaries.release(ctx, was) // of a create that couldn't: without the copy nothing shows that it was made
 	}
 	if err := c.deleter.remove(ctx, id, was.State == disk.Creating); err != nil {
 		return nil, err
