@@ -34,6 +34,9 @@ listed() {
   done <"$here/packages"
 }
 
+# One run at a time downloads, for others would take a package that is not whole.
+exec 9<"$kept"
+flock 9
 if ! listed >"$work/packages"; then
   mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial"
   if ! (cd "$kept" && apt-get update -q && xargs apt-get download -q <"$here/packages") >"$work/log" 2>&1 || ! listed >"$work/packages"; then
@@ -42,6 +45,8 @@ if ! listed >"$work/packages"; then
     exit 1
   fi
 fi
+
+exec 9<&-
 
 # A package counts only with the bytes that were pinned, whoever served or kept it.
 (cd "$kept" && sed 's|.*/||' "$work/packages" | xargs sha256sum) >"$work/sums"

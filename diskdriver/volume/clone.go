@@ -18,8 +18,9 @@ const (
 	// left behind.
 	SweepEvery = 5 * time.Minute
 
-	// releaseTime is how long a call waits for a disk to be made before its
-	// temporary snapshot goes. After that the sweep sees to it.
+	// releaseTime is how long a call waits at most for a disk to be made before
+	// its temporary snapshot goes, and half of the time that the call has left.
+	// After that the sweep sees to it.
 	releaseTime = 10 * time.Second
 
 	// ofClone tells the temporary snapshots' tokens from those of CSI.
@@ -51,7 +52,11 @@ func (t temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Sna
 // release deletes the temporary snapshots of a copy that is there. What stands in
 // the way is not the caller's trouble: the sweep comes again.
 func (t temporaries) release(ctx context.Context, d disk.Disk) {
-	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	limit := releaseTime
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var err error
 	if d.State == disk.Creating {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestShutGateRefusesAndBreaksConnectionsAndOpensOnTheSameAddress(t *testing.T) {
+func TestShutGateRefusesAndReopensOnItsAddress(t *testing.T) {
 	release := make(chan struct{})
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {

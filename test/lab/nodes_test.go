@@ -14,7 +14,7 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-func TestSixNodesAreTwoInEachOfThreeZonesWithTheirZoneUnderBothKeys(t *testing.T) {
+func TestSixNodesAreTwoInEachZoneWithBothLabels(t *testing.T) {
 	count := map[string]int{}
 	for _, n := range SixNodes() {
 		labels := n.node().Labels
