@@ -20,8 +20,10 @@ import (
 // sampleEvery is the time between two samples of everything.
 const sampleEvery = 20 * time.Second
 
-// programs are topodisk's, by the names of their ports.
-var programNames = map[string]string{"driver": "disk-driver", "provisioner": "disk-provisioner", "node": "node plugin"}
+const provisionerProgram = "disk-provisioner"
+
+// programNames are those of topodisk's programs, by the names of their ports.
+var programNames = map[string]string{"driver": "disk-driver", "provisioner": provisionerProgram, "node": "node plugin"}
 
 // quantities are what is sampled of each process: by name the metrics that are summed up.
 var quantities = []struct{ name, metric string }{

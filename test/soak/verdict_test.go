@@ -68,7 +68,7 @@ func TestPlantedLeakIsFound(t *testing.T) {
 	for name, hourly := range map[string]float64{
 		"":                             0,
 		"disk-provisioner: goroutines": 20,
-		"disk-provisioner: Go heap":    8 << 20,
+		"disk-provisioner: Go heap":    12 << 20,
 		"disk-driver: open files":      8,
 		"node plugin: resident memory": 12 << 20,
 		"disk-driver: API requests":    2000,

@@ -80,11 +80,11 @@ func (o *oidc) fetch(ctx context.Context) (Keys, time.Duration, error) {
 	if err != nil {
 		return Keys{}, 0, err
 	}
-	request, err := o.request(token)
+	request, err := o.request(ctx, token)
 	if err != nil {
 		return Keys{}, 0, o.service.refused("can't be asked: %v", err)
 	}
-	reply, err := o.service.call(ctx, request)
+	reply, err := o.service.call(request)
 	if err != nil {
 		return Keys{}, 0, err
 	}
@@ -113,7 +113,7 @@ func (o *oidc) token() (string, error) {
 
 // request asks for keys. It is not signed: the token is what authenticates, and
 // so it goes into the body, not into the URL.
-func (o *oidc) request(token string) (*http.Request, error) {
+func (o *oidc) request(ctx context.Context, token string) (*http.Request, error) {
 	nonce := make([]byte, 16)
 	_, _ = rand.Read(nonce) // never fails
 	query := url.Values{
@@ -124,7 +124,7 @@ func (o *oidc) request(token string) (*http.Request, error) {
 		"RoleArn": {o.role}, "OIDCProviderArn": {o.provider}, "OIDCToken": {token}, "RoleSessionName": {o.session},
 		"DurationSeconds": {fmt.Sprint(int(oidcLife.Seconds()))},
 	}
-	request, err := http.NewRequest(http.MethodPost, o.address+"/?"+query.Encode(), strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.address+"/?"+query.Encode(), strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}

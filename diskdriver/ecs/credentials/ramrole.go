@@ -144,12 +144,12 @@ func (r *ramRole) sessionToken(ctx context.Context) (string, error) {
 func (r *ramRole) send(ctx context.Context, method, path, header, value string) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
-	request, err := http.NewRequest(method, r.address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, r.address+path, nil)
 	if err != nil {
 		return reply{}, r.service.refused("can't be asked for %q", path)
 	}
 	if value != "" {
 		request.Header.Set(header, value)
 	}
-	return r.service.call(ctx, request)
+	return r.service.call(request)
 }

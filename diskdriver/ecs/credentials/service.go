@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,11 +30,11 @@ type reply struct {
 
 // call makes one request. Its error names the service and the cause, and nothing
 // of what was sent. A redirect is not followed.
-func (s *service) call(ctx context.Context, request *http.Request) (reply, error) {
-	response, err := s.transport.RoundTrip(request.WithContext(ctx))
+func (s *service) call(request *http.Request) (reply, error) {
+	response, err := s.transport.RoundTrip(request)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
+		if ended := request.Context().Err(); ended != nil {
+			err = ended
 		}
 		return reply{}, s.unreachable("can't be reached: %s", redact.Text(err.Error()))
 	}
