@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,7 +37,6 @@ func started(t *testing.T, args ...string) (cmd *exec.Cmd, at string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // by a signal, or killed before
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')

@@ -41,7 +41,7 @@ type Release struct {
 }
 
 const (
-	kubernetes       = "v1.36.3" // of test/kube
+	kubernetes       = "v1.37.2" // of test/kube
 	oldestKubernetes = "v1.31.0" // that topodisk supports; test/chart/oldest has its types
 )
 

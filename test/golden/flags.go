@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -36,11 +38,16 @@ func Help(t testing.TB, args ...string) string {
 	return help
 }
 
-// Command returns the program whose package is tested, with more variables in its environment. It is the test binary.
+// graceful is for how long a program may clean up after the test that has started it.
+const graceful = 10 * time.Second
+
+// Command returns the program whose package is tested, with more variables in its environment. It is the test binary. The
+// test's end is a SIGTERM for it, so that it takes away what it has made.
 func Command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, graceful
 	return cmd
 }
 

@@ -139,7 +139,7 @@ func images(ctx context.Context) ([]lab.Image, error) {
 
 // namedByTheChart returns the images of the controller's Pods but for our own.
 func namedByTheChart(ctx context.Context) ([]string, error) {
-	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", chartDir(), "--kube-version=1.36", "--values=-"}, settings...)...)
+	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", chartDir(), "--kube-version=" + string(programs.Default), "--values=-"}, settings...)...)
 	template.Stdin, template.Stderr = strings.NewReader(labValues("http://unused")), os.Stderr
 	text, err := template.Output()
 	if err != nil {

@@ -65,7 +65,7 @@ var imageLine = regexp.MustCompile(`(?m)^\s*image:\s*"?([^"\s]+)"?\s*$`)
 
 // sidecarImages are images of the sidecars that the lab has built, under the names that the chart has for them.
 func sidecarImages(ctx context.Context, root string) ([]lab.Image, error) {
-	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root), "--kube-version=1.36", "--values=-")
+	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root), "--kube-version="+string(programs.Default), "--values=-")
 	template.Stdin, template.Stderr = strings.NewReader(values("http://unused")), os.Stderr
 	text, err := template.Output()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-// inCI stands for the newest version and another one.
+// inCI stands for one version that is not the default, on which every other test runs.
 const inCI = "ci"
 
 // choose returns the versions that a text names, in their order.
@@ -33,18 +33,14 @@ func choose(text, commit string) ([]programs.Version, error) {
 	return chosen, nil
 }
 
-// chooseForCI returns the newest version, and one of the others by the commit's hash. The default version is none of them:
-// every other test runs on it.
+// chooseForCI returns one of the versions that are not the default, by the commit's hash.
 func chooseForCI(commit string) ([]programs.Version, error) {
 	hash, err := hex.DecodeString(commit)
 	if err != nil || len(hash) < 8 {
 		return nil, fmt.Errorf("commit %q is no hash", commit)
 	}
-	others := slices.DeleteFunc(slices.Clone(programs.Versions), func(v programs.Version) bool {
-		return v == programs.Newest() || v == programs.Default
-	})
-	other := others[binary.BigEndian.Uint64(hash)%uint64(len(others))]
-	return []programs.Version{programs.Newest(), other}, nil
+	others := slices.DeleteFunc(slices.Clone(programs.Versions), func(v programs.Version) bool { return v == programs.Default })
+	return []programs.Version{others[binary.BigEndian.Uint64(hash)%uint64(len(others))]}, nil
 }
 
 // commit is what is tested.

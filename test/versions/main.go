@@ -2,7 +2,7 @@
 // part of Kubernetes' own tests of storage. It needs root, as real nodes do.
 //
 //	versions -kube 1.33,1.37 [-suites demo,e2e,storage]     and keeps the results, of which docs/compatibility.md is made
-//	versions -kube ci                                       the newest version and another one, which the commit decides
+//	versions -kube ci                                       one that is not the default, which the commit decides
 //	versions -page                                          only writes the page
 package main
 

@@ -1,4 +1,4 @@
-// This module builds the programs of Kubernetes 1.34 as test/kube does those of the default version.
+// This module builds the programs of Kubernetes 1.34 as test/kube/v1.37 does those of the default version.
 module github.com/topodisk/topodisk/test/kube/v1.34
 
 go 1.26.0

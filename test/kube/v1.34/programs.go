@@ -1,1 +1,1 @@
-../programs.go
+../v1.37/programs.go

@@ -1,4 +1,4 @@
-// Package programs builds what a lab runs, from source: Kubernetes' programs from the module test/kube, and topodisk's own.
+// Package programs builds what a lab runs, from source: Kubernetes' programs from the modules of test/kube, and topodisk's own.
 // It uses the standard library alone, so that the command that shows how far the long first build is (test/build) is
 // itself compiled in seconds.
 package programs
@@ -33,11 +33,11 @@ func FindRoot() (string, error) {
 		return "", err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "test", "kube", "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(at, "test", "kube", "etcd", "go.mod")); err == nil {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("%s is not inside a checkout of topodisk (no test/kube/go.mod above it)", dir)
+			return "", fmt.Errorf("%s is not inside a checkout of topodisk (no test/kube/etcd/go.mod above it)", dir)
 		}
 	}
 }
@@ -144,11 +144,6 @@ func (v Version) BuiltNodes(root string) Dirs {
 }
 
 func (v Version) buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error {
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	wanted := []external{
 		{module: v.module(root), into: dirs.Kubelet, title: "kubelet " + string(v), says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
 		sidecars(root, dirs),
@@ -172,11 +167,6 @@ func BuildSidecars(ctx context.Context, root string, out *os.File) (Dirs, error)
 	if err != nil {
 		return dirs, err
 	}
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return dirs, err
-	}
-	defer unlock()
 	dirs.Sidecars = BuiltNodes(root).Sidecars
 	if err := sidecars(root, dirs).build(ctx, out); err != nil {
 		return dirs, fmt.Errorf("build the CSI sidecars: %w", err)
@@ -206,17 +196,17 @@ var suitePackages = []string{"github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kuberne
 
 // BuildSuite builds Kubernetes' own tests of storage.
 func (v Version) BuildSuite(ctx context.Context, root string, out *os.File) error {
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	module := v.module(root)
 	tools := external{module: module, into: filepath.Join(v.builtDir(root), "suite"), title: "what Kubernetes' tests need", says: "half a minute on two cores",
 		kubernetes: true, packages: suitePackages}
 	if err := tools.build(ctx, out); err != nil {
 		return fmt.Errorf("build %s: %w", tools.title, err)
 	}
+	unlock, err := lockBuild(tools.into, out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	fmt.Fprintln(out, "building Kubernetes' tests of storage: about three minutes on two cores the first time")
 	tests := goBuild{dir: module, out: out}
 	return tests.goTool(ctx, []string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", v.BuiltSuite(root).Tests, "./storage"}, nil, func(line string) { fmt.Fprintln(out, line) })
@@ -257,11 +247,6 @@ func (v Version) buildAll(ctx context.Context, root string, out *os.File, build 
 	if _, err := exec.LookPath("go"); err != nil {
 		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return dirs, err
-	}
-	defer unlock()
 	for _, e := range []external{
 		{module: v.module(root), into: dirs.Kube, title: "Kubernetes " + string(v), says: "about ten minutes on two cores", kubernetes: true, packages: kubePackages},
 		{module: filepath.Join(root, "test", "kube", "etcd"), into: dirs.Etcd, title: "etcd and kwok", says: "two minutes on two cores", packages: etcdPackages},
@@ -279,11 +264,6 @@ func (v Version) buildAll(ctx context.Context, root string, out *os.File, build 
 
 // BuildTopodisk builds topodisk's programs alone, and returns their directory.
 func BuildTopodisk(ctx context.Context, root string, out *os.File) (string, error) {
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
 	build := goBuild{dir: root, into: filepath.Join(root, ".build", "run"), packages: topodiskPackages, title: "topodisk", out: out}
 	if err := build.run(ctx); err != nil {
 		return "", fmt.Errorf("build topodisk's programs: %w", err)
@@ -303,11 +283,6 @@ func BuildDemo(ctx context.Context, root string, out *os.File) (string, error) {
 
 // BuildHelm builds helm, of the version that the chart is tested with, and returns its path.
 func BuildHelm(ctx context.Context, root string, out *os.File) (string, error) {
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
 	helm := external{module: filepath.Join(root, "test", "chart"), into: filepath.Join(root, ".build", "helm"), title: "helm", says: "three minutes on two cores",
 		packages: []string{"helm.sh/helm/v3/cmd/helm"}}
 	if err := helm.build(ctx, out); err != nil {
@@ -332,11 +307,11 @@ func BuildUpstream(ctx context.Context, root string, out *os.File) (string, erro
 	return dir, nil
 }
 
-// BuildFits builds the program that asks the scheduler's filter of volumes about nodes that don't exist (test/kube/fits),
+// BuildFits builds the program that asks the scheduler's filter of volumes about nodes that don't exist (test/kube/v1.37/fits),
 // and returns its path.
 func BuildFits(ctx context.Context, root string, out *os.File) (string, error) {
 	dir := filepath.Join(root, ".build", "fits")
-	build := goBuild{dir: filepath.Join(root, "test", "kube"), into: dir, title: "the scheduler's filter of volumes", out: out, packages: []string{"./fits"}, ldflags: "-s -w"}
+	build := goBuild{dir: Default.module(root), into: dir, title: "the scheduler's filter of volumes", out: out, packages: []string{"./fits"}, ldflags: "-s -w"}
 	if err := build.run(ctx); err != nil {
 		return "", fmt.Errorf("build fits: %w", err)
 	}
@@ -359,11 +334,6 @@ func BuildExplain(ctx context.Context, root string, out *os.File) error {
 	if _, err := BuildNodes(ctx, root, out); err != nil {
 		return err
 	}
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	built := BuiltExplain(root)
 	plugin := goBuild{dir: root, into: filepath.Dir(built.Plugin), packages: []string{"github.com/topodisk/topodisk/cmd/kubectl-topodisk"}, title: "kubectl-topodisk", out: out}
 	if err := plugin.run(ctx); err != nil {

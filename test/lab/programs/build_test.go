@@ -2,6 +2,7 @@ package programs
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,4 +94,32 @@ func TestStampMatchesOnlyACompleteBuild(t *testing.T) {
 	if err := s.clear(dir); err != nil || s.clear(dir) != nil {
 		t.Errorf("clear: %v, and again: %v", err, s.clear(dir))
 	}
+}
+
+// told hands over what is written to it.
+type told chan string
+
+func (t told) Write(text []byte) (int, error) {
+	t <- string(text)
+	return len(text), nil
+}
+
+func TestBuildsOfOneDirectoryTakeTurns(t *testing.T) {
+	dir := t.TempDir()
+	lock := func(name string, out io.Writer) func() {
+		unlock, err := lockBuild(filepath.Join(dir, name), out)
+		if err != nil {
+			t.Error(err)
+		}
+		return unlock
+	}
+	first := lock("run", io.Discard)
+	lock("race", io.Discard)()
+	out, done := make(told), make(chan func())
+	go func() { done <- lock("run", out) }()
+	if said, want := <-out, "waiting for another build of "+filepath.Join(dir, "run")+"\n"; said != want {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+	first()
+	(<-done)()
 }

@@ -40,7 +40,7 @@ func BuildEarlier(ctx context.Context, root, commit string, out *os.File) (Earli
 	earlier := Earlier{Programs: into, Manifest: filepath.Join(into, "topodisk.yaml")}
 	return earlier, buildCommit(ctx, root, commit, into, earlierPackages, out, func(checkout string) error {
 		build := goBuild{dir: checkout, into: into, packages: earlierPackages, title: "topodisk of commit " + commit, ldflags: "-s -w", out: out}
-		if err := build.run(ctx); err != nil {
+		if err := build.compile(ctx); err != nil {
 			return err
 		}
 		manifest, err := os.ReadFile(filepath.Join(checkout, "deploy", "topodisk.yaml"))
@@ -80,7 +80,7 @@ func buildCommit(ctx context.Context, root, commit, into string, files []string,
 	if err := CheckCommit(root, commit); err != nil {
 		return err
 	}
-	unlock, err := lockBuild(filepath.Join(root, ".build"), out)
+	unlock, err := lockBuild(into, out)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func buildCommit(ctx context.Context, root, commit, into string, files []string,
 	if built.matches(into, files) {
 		return nil
 	}
-	if err := errors.Join(os.MkdirAll(into, 0o755), built.clear(into)); err != nil {
+	if err := built.clear(into); err != nil {
 		return err
 	}
 	checkout, err := os.MkdirTemp(filepath.Join(root, ".build"), "checkout-")

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// lockBuild lets one build at a time work in a checkout.
-func lockBuild(dir string, out io.Writer) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// lockBuild makes a directory for programs, and lets one build at a time work in it.
+func lockBuild(into string, out io.Writer) (unlock func(), err error) {
+	if err := os.MkdirAll(into, 0o755); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.OpenFile(into+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		fmt.Fprintln(out, "waiting for another build in this checkout")
+		fmt.Fprintf(out, "waiting for another build of %s\n", into)
 		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 			file.Close()
 			return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
@@ -43,6 +43,11 @@ type external struct {
 
 // build builds the programs unless they are built from the same already.
 func (e external) build(ctx context.Context, out *os.File) error {
+	unlock, err := lockBuild(e.into, out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	stamp, err := readStamp(ctx, e.module, e.packages)
 	if err != nil {
 		return err
@@ -62,7 +67,7 @@ func (e external) build(ctx context.Context, out *os.File) error {
 	if err := stamp.clear(e.into); err != nil {
 		return err
 	}
-	if err := build.run(ctx); err != nil {
+	if err := build.compile(ctx); err != nil {
 		return err
 	}
 	for _, pkg := range e.packages {
@@ -96,9 +101,16 @@ type goBuild struct {
 }
 
 func (b goBuild) run(ctx context.Context) error {
-	if err := os.MkdirAll(b.into, 0o755); err != nil {
+	unlock, err := lockBuild(b.into, b.out)
+	if err != nil {
 		return err
 	}
+	defer unlock()
+	return b.compile(ctx)
+}
+
+// compile is run for whoever has locked the directory.
+func (b goBuild) compile(ctx context.Context) error {
 	begin := time.Now()
 	show := startDisplay(b.out, newProgress(b.title, b.packages), func() int { return countBuilt(b.into, b.packages, begin) })
 	defer show.end()

@@ -12,14 +12,11 @@ import (
 // Version is a minor version of Kubernetes that labs can run.
 type Version string
 
-// Default is what labs run unless they are told otherwise. Its module is test/kube, those of the others are below it.
-const Default Version = "1.36"
+// Default is what labs run unless they are told otherwise: the newest version.
+const Default Version = "1.37"
 
 // Versions are all of them, the oldest first.
-var Versions = []Version{"1.33", "1.34", "1.35", Default, "1.37"}
-
-// Newest is the last of them.
-func Newest() Version { return Versions[len(Versions)-1] }
+var Versions = []Version{"1.33", "1.34", "1.35", "1.36", Default}
 
 // firstWithContainerd2 is the first version whose kubelet doesn't start with containerd 1.6, which is Debian 12's.
 const firstWithContainerd2 Version = "1.37"
@@ -53,7 +50,7 @@ func Allowed() string {
 
 var required = regexp.MustCompile(`(?m)^\tk8s\.io/kubernetes v(\S+)$`)
 
-// Release returns the patch release that the version's module pins, as 1.36.3.
+// Release returns the patch release that the version's module pins, such as 1.37.2.
 func (v Version) Release(root string) (string, error) {
 	path := filepath.Join(v.module(root), "go.mod")
 	text, err := os.ReadFile(path)
@@ -69,11 +66,7 @@ func (v Version) Release(root string) (string, error) {
 
 // module is the directory of the version's module.
 func (v Version) module(root string) string {
-	dir := filepath.Join(root, "test", "kube")
-	if v == Default {
-		return dir
-	}
-	return filepath.Join(dir, "v"+string(v))
+	return filepath.Join(root, "test", "kube", "v"+string(v))
 }
 
 // builtDir is the directory of what is built from the version's module.

@@ -1,1 +1,1 @@
-../../storage/storage_test.go
+../../v1.37/storage/storage_test.go

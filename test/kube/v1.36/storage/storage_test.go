@@ -1,0 +1,1 @@
+../../v1.37/storage/storage_test.go
