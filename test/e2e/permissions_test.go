@@ -54,7 +54,8 @@ var parties = []party{{
 // checkPermissions ends driver and provisioner, for a watch is noted when it ends, and returns what was asked for without
 // permission; and, if every scene was played, what nobody has asked for.
 func checkPermissions(ctx context.Context, l *lab.Lab) error {
-	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short()
+	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short() &&
+		version.AtLeast(firstWithAttributesClasses) // before, scenes are left out
 	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk().DrainController(ctx))
 	for _, p := range parties {
 		err = errors.Join(err, p.check(ctx, l, whole))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 const cloneFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
@@ -87,11 +88,14 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	}
 }
 
-// needsAttributesClasses skips a test on a Kubernetes whose API server has them in storage.k8s.io/v1beta1 only, or not at all.
+// firstWithAttributesClasses has VolumeAttributesClass in storage.k8s.io/v1; earlier versions have it in v1beta1 or not at all.
+const firstWithAttributesClasses programs.Version = "1.34"
+
+// needsAttributesClasses skips a test on an earlier Kubernetes.
 func needsAttributesClasses(t *testing.T) {
 	t.Helper()
-	if !version.AtLeast("1.34") {
-		t.Skipf("Kubernetes %s has no VolumeAttributesClass in storage.k8s.io/v1: 1.34 has", version)
+	if !version.AtLeast(firstWithAttributesClasses) {
+		t.Skipf("Kubernetes %s has no VolumeAttributesClass in storage.k8s.io/v1: %s has", version, firstWithAttributesClasses)
 	}
 }
 

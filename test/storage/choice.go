@@ -101,10 +101,14 @@ func matches(tests, name string) bool { return regexp.MustCompile(tests).MatchSt
 // firstWithAttributesClasses has VolumeAttributesClass in storage.k8s.io/v1, which is the one that csi-resizer reads.
 const firstWithAttributesClasses programs.Version = "1.34"
 
+// firstWithGroups has the tests of groups of snapshots, and serves MutatingAdmissionPolicy in admissionregistration.k8s.io/v1,
+// which those need.
+const firstWithGroups programs.Version = "1.36"
+
 // since are tests that earlier versions don't have, or can't run.
 var since = map[string]programs.Version{
 	`volume-modify`:            firstWithAttributesClasses,
-	`volumegroupsnapshotclass`: "1.36", // the suite before has no such test
+	`volumegroupsnapshotclass`: firstWithGroups,
 }
 
 // expected are the focused tests of which some have to pass.

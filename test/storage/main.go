@@ -178,8 +178,10 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 			return 1, err
 		}
 	}
-	if said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("apply smallest.yaml: %w: %s", err, said)
+	if o.version.AtLeast(firstWithGroups) {
+		if said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("apply smallest.yaml: %w: %s", err, said)
+		}
 	}
 	log, err := os.Create(filepath.Join(l.Dir, "suite.log"))
 	if err != nil {
