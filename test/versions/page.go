@@ -29,8 +29,8 @@ not run.
 const suitesText = `
 What was run was built from published Go modules. *Demo* is ` + "`make demo`" + `; *end-to-end* are the tests of ` + "`make e2e`" + ` on a control plane of
 that version; *storage* is the quick part of Kubernetes' own storage tests of that version, on real nodes with its kubelet
-([conformance.md](conformance.md) has all of them, on Kubernetes %s). A cell gives tests passed, failed and skipped. The simulated
-ECS stands for the real one throughout.
+([conformance.md](conformance.md) has all of them, on the version named there). A cell gives tests passed, failed and skipped. The
+simulated ECS stands for the real one throughout.
 
 The chart installs on Kubernetes ` + "`%s`" + `. The programs of 1.31 and 1.32 can't be built from published modules, so no control plane of
 theirs was run. ` + "`make chart`" + ` decodes everything that the chart renders strictly with the published API types of 1.31, which those of
@@ -98,7 +98,7 @@ func render(root string) (string, error) {
 	if err := writeVersions(&b, root, all); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&b, suitesText, programs.Default, chart.kubeVersion)
+	fmt.Fprintf(&b, suitesText, chart.kubeVersion)
 	for _, f := range features {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.since, f.what, f.before)
 	}
