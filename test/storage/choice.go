@@ -41,7 +41,7 @@ var quick = []string{
 	ordinary + `Dynamic PV \(block volmode\)\] provisioning should provision storage with pvc data source$`,
 	ordinary + `Dynamic PV \(default fs\)\] provisioning should mount multiple PV`,
 	ordinary + `Dynamic PV \(default fs\)\] fsgroupchangepolicy \(OnRootMismatch\).*skips`,
-	ordinary + `Dynamic PV \(default fs\)\] read-write-once-pod should block`,
+	ordinary + `Dynamic PV \(default fs\)\] read-write-once-pod( \[MinimumKubeletVersion:[^]]+\])? should block`, // the label is of versions before 1.35
 	ordinary + `Dynamic PV \(default fs\)\] volume-modify .*should modify volume with no VAC`,
 	ordinary + `Dynamic PV \(default fs\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it`,
 	ordinary + `Dynamic PV \(block volmode\)\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while pod is using it`,
