@@ -133,6 +133,7 @@ e2e-storage: ## run Kubernetes' own tests of storage on real nodes, and write do
 soak: ## run the installed chart for HOURS (2; 0.2 for a trial) on real nodes under load, with faults and rollouts, and write docs/soak.md and docs/soak.svg (root, Debian 12)
 	@mkdir -p .build/run && $(GO) build -o .build/run/soak ./test/soak
 	@.build/run/soak run -hours '$(HOURS)' -write
+
 e2e-versions: ## run demo, end-to-end tests and the quick tests of storage on each Kubernetes of KUBE (1.33,1.34,1.35,1.36,1.37; ci: one that is not the default, by the commit), and write docs/compatibility.md (root; 25 minutes each, and 10 to build it)
 	@mkdir -p .build/run && $(GO) build -o .build/run/versions ./test/versions
 	@.build/run/versions -kube '$(KUBE)'

@@ -58,7 +58,7 @@ func TestADeadNodeKeepsItsDiskUntilItIsOutOfService(t *testing.T) {
 	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
 	s.pod("next", "data", onNode(here))
 	s.await("the next Pod is told why it waits", soon, func(context.Context) (bool, error) {
-		return s.says("next", "Multi-Attach")
+		return s.says("next", "Volume is already used by pod(s) app")
 	})
 	if got := s.attachedTo(id); !slices.Equal(got, []string{node.Instance}) {
 		t.Errorf("the disk is attached to %v, want the dead node's instance alone", got)
