@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
@@ -80,6 +81,10 @@ func run(ctx context.Context, kubeconfig, namespace, name string, in io.Reader, 
 // newScheduler returns the scheduler's framework with the plugin of volume binding alone, over full caches.
 func newScheduler(ctx context.Context, client kubernetes.Interface) (framework.Framework, error) {
 	metrics.Register()
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, err
+	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	profile := &config.KubeSchedulerProfile{
 		SchedulerName: "fits",
@@ -89,7 +94,7 @@ func newScheduler(ctx context.Context, client kubernetes.Interface) (framework.F
 			Filter:    config.PluginSet{Enabled: []config.Plugin{{Name: names.VolumeBinding}}},
 			Bind:      config.PluginSet{Enabled: []config.Plugin{{Name: names.DefaultBinder}}},
 		},
-		PluginConfig: []config.PluginConfig{{Name: names.VolumeBinding, Args: &config.VolumeBindingArgs{BindTimeoutSeconds: 600}}},
+		PluginConfig: defaults.Profiles[0].PluginConfig,
 	}
 	f, err := runtime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile, runtime.WithClientSet(client), runtime.WithInformerFactory(factory),
 		runtime.WithSnapshotSharedLister(cache.NewEmptySnapshot()))
