@@ -18,6 +18,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
 // party are programs that share an account.
@@ -55,7 +56,7 @@ var parties = []party{{
 // permission; and, if every scene was played, what nobody has asked for.
 func checkPermissions(ctx context.Context, l *lab.Lab) error {
 	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short() &&
-		version.AtLeast(firstWithAttributesClasses) // before, scenes are left out
+		version.AtLeast(programs.FirstWithAttributesClasses) // before, scenes are left out
 	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk().DrainController(ctx))
 	for _, p := range parties {
 		err = errors.Join(err, p.check(ctx, l, whole))

@@ -88,14 +88,11 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	}
 }
 
-// firstWithAttributesClasses has VolumeAttributesClass in storage.k8s.io/v1; earlier versions have it in v1beta1 or not at all.
-const firstWithAttributesClasses programs.Version = "1.34"
-
-// needsAttributesClasses skips a test on an earlier Kubernetes.
+// needsAttributesClasses skips a test on a Kubernetes before programs.FirstWithAttributesClasses.
 func needsAttributesClasses(t *testing.T) {
 	t.Helper()
-	if !version.AtLeast(firstWithAttributesClasses) {
-		t.Skipf("Kubernetes %s has no VolumeAttributesClass in storage.k8s.io/v1: %s has", version, firstWithAttributesClasses)
+	if !version.AtLeast(programs.FirstWithAttributesClasses) {
+		t.Skipf("Kubernetes %s has no VolumeAttributesClass in storage.k8s.io/v1: %s has", version, programs.FirstWithAttributesClasses)
 	}
 }
 

@@ -98,16 +98,13 @@ func reasonFor(name string) string {
 
 func matches(tests, name string) bool { return regexp.MustCompile(tests).MatchString(name) }
 
-// firstWithAttributesClasses has VolumeAttributesClass in storage.k8s.io/v1, which is the one that csi-resizer reads.
-const firstWithAttributesClasses programs.Version = "1.34"
-
 // firstWithGroups has the tests of groups of snapshots, and serves MutatingAdmissionPolicy in admissionregistration.k8s.io/v1,
 // which those need.
 const firstWithGroups programs.Version = "1.36"
 
 // since are tests that earlier versions don't have, or can't run.
 var since = map[string]programs.Version{
-	`volume-modify`:            firstWithAttributesClasses,
+	`volume-modify`:            programs.FirstWithAttributesClasses,
 	`volumegroupsnapshotclass`: firstWithGroups,
 }
 

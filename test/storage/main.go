@@ -173,7 +173,7 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 	if err := os.CopyFS(at, manifests); err != nil {
 		return 1, err
 	}
-	if !o.version.AtLeast(firstWithAttributesClasses) {
+	if !o.version.AtLeast(programs.FirstWithAttributesClasses) {
 		if err := withoutAttributesClasses(at); err != nil {
 			return 1, err
 		}

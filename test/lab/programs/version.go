@@ -18,6 +18,10 @@ const Default Version = "1.37"
 // Versions are all of them, the oldest first.
 var Versions = []Version{"1.33", "1.34", "1.35", "1.36", Default}
 
+// FirstWithAttributesClasses is the first version with VolumeAttributesClass in storage.k8s.io/v1, which is the one that
+// csi-resizer reads; earlier ones have it in v1beta1 or not at all.
+const FirstWithAttributesClasses Version = "1.34"
+
 // firstWithContainerd2 is the first version whose kubelet doesn't start with containerd 1.6, which is Debian 12's.
 const firstWithContainerd2 Version = "1.37"
 
