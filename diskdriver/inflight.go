@@ -77,7 +77,8 @@ func claimOf(req any) claim {
 // changesNode says whether a request changes what a node does with a volume.
 func changesNode(req any) bool {
 	switch req.(type) {
-	case *csi.NodeStageVolumeRequest, *csi.NodeUnstageVolumeRequest, *csi.NodePublishVolumeRequest, *csi.NodeUnpublishVolumeRequest, *csi.NodeExpandVolumeRequest:
+	case *csi.NodeStageVolumeRequest, *csi.NodeUnstageVolumeRequest, *csi.NodePublishVolumeRequest, *csi.NodeUnpublishVolumeRequest,
+		*csi.NodeExpandVolumeRequest:
 		return true
 	}
 	return false

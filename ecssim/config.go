@@ -100,7 +100,8 @@ var (
 
 // complete checks a Config and fills in its defaults.
 func (c Config) complete() (Config, error) {
-	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkTypes, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check, c.checkDoubts, c.Limits.check, c.Throttle.check, c.Quotas.check, c.checkLimits} {
+	for _, check := range []func() error{c.checkPlaces, c.checkOffers, c.checkTypes, c.checkInstances, c.checkKeys, c.Latency.check, c.Queues.check,
+		c.checkDoubts, c.Limits.check, c.Throttle.check, c.Quotas.check, c.checkLimits} {
 		if err := check(); err != nil {
 			return Config{}, err
 		}

@@ -115,7 +115,8 @@ func checkSnapshotWords(x *exchange) *refusal {
 		{"Category", []string{"standard", "flash", "archive"}},
 	} {
 		if !x.params.oneOf(w.name, w.allowed...) {
-			return refuse(400, "Invalid"+w.name+".ValueNotSupported", "The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], quoted(w.allowed))
+			return refuse(400, "Invalid"+w.name+".ValueNotSupported",
+				"The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], quoted(w.allowed))
 		}
 	}
 	return nil

@@ -208,8 +208,8 @@ func (s *Server) metadataOf(i *instance) map[string]string {
 	leaves := map[string]string{
 		"instance-id": i.ID, "region-id": s.config.Region, "zone-id": i.Zone, "instance/instance-type": i.Type, "owner-account-id": s.config.Account,
 		"serial-number": serialNumber(i.ID), "hostname": "iZ" + id + "Z", "mac": fmt.Sprintf("00:16:3e:%02x:%02x:%02x", n[0], n[1], n[2]),
-		"private-ipv4": fmt.Sprintf("10.%d.%d.%d", n[0], n[1], n[2]), "vpc-id": "vpc-" + s.ids.code + "sim", "vswitch-id": "vsw-" + s.ids.code + strings.ReplaceAll(i.Zone, "-", ""),
-		"image-id": "aliyun_3_x64_20G_alibase_sim.vhd",
+		"private-ipv4": fmt.Sprintf("10.%d.%d.%d", n[0], n[1], n[2]), "vpc-id": "vpc-" + s.ids.code + "sim",
+		"vswitch-id": "vsw-" + s.ids.code + strings.ReplaceAll(i.Zone, "-", ""), "image-id": "aliyun_3_x64_20G_alibase_sim.vhd",
 	}
 	if i.Role != "" {
 		leaves[rolesPath+i.Role] = ""

@@ -41,7 +41,8 @@ func (s *Server) State() State {
 			Snapshots: s.snapshotStates(now), Tasks: s.taskStates(),
 			Queues: s.config.Queues, Latency: s.config.Latency.form(), Doubts: s.config.Doubts, Stuck: len(s.stuck),
 			DisksMade: s.disks.made, DisksDeleted: s.disks.deleted,
-			Stock: s.levels(), Throttle: s.limits.state(now), Quotas: s.config.Quotas, Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(), Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
+			Stock: s.levels(), Throttle: s.limits.state(now), Quotas: s.config.Quotas, Denials: append([]Denial{}, s.denials...), Faults: s.faults.list(),
+			Calls: s.ledger.copyCounts(), UnknownParams: s.ledger.copyUnknown(),
 		}
 		if err := s.broken(); err != nil {
 			st.Broken = err.Error()

@@ -47,7 +47,8 @@ func newExecutor(p *Provisioner) *executor {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Name: "claims"}),
 	}
 	e.table = attempt.NewTable(attempt.Limits{
-		RetryStart: p.config.RetryStart, RetryMax: p.config.RetryMax, NodeGrace: p.config.NodeGrace, SiblingWait: siblingWait, RescheduleCodes: p.config.RescheduleCodes,
+		RetryStart: p.config.RetryStart, RetryMax: p.config.RetryMax, NodeGrace: p.config.NodeGrace, SiblingWait: siblingWait,
+		RescheduleCodes: p.config.RescheduleCodes,
 	}, e.enqueue)
 	return e
 }

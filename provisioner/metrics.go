@@ -91,9 +91,11 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 		m.recoveryFailures.WithLabelValues(step)
 	}
 	registry.MustRegister(
-		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal, m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
+		m.upstream.PersistentVolumeClaimProvisionTotal, m.upstream.PersistentVolumeClaimProvisionFailedTotal,
+		m.upstream.PersistentVolumeClaimProvisionDurationSeconds,
 		m.upstream.PersistentVolumeDeleteTotal, m.upstream.PersistentVolumeDeleteFailedTotal, m.upstream.PersistentVolumeDeleteDurationSeconds)
-	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.discards, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures, m.auditFindings,
+	registry.MustRegister(m.outcomes, m.reschedules, m.leaks, m.discards, m.saveFailures, m.skipped, m.duplicates, m.savedSeconds, m.recoveryFailures,
+		m.auditFindings,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "topodisk_provisioner_creates_in_flight",
 			Help: "Volumes requested from the driver whose PersistentVolume is not saved yet.",

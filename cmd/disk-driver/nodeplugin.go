@@ -130,7 +130,8 @@ func runNode(ctx context.Context, o *options, registry *prometheus.Registry) err
 }
 
 // serve runs the driver and what goes with it until the context ends.
-func serve(ctx context.Context, o *options, registry *prometheus.Registry, driver *diskdriver.Driver, plugin *nodePlugin, facts *nodefacts.Publisher, ready *readiness) (err error) {
+func serve(ctx context.Context, o *options, registry *prometheus.Registry, driver *diskdriver.Driver, plugin *nodePlugin,
+	facts *nodefacts.Publisher, ready *readiness) (err error) {
 	pages, err := servePages(o.httpEndpoint, registry, func() error {
 		if plugin != nil {
 			ready.await("kubelet", plugin.registered())

@@ -127,7 +127,8 @@ func (c journalCommand) parse(args []string, out io.Writer) (*journalOptions, er
 	case o.driver == "":
 		return nil, errors.New("--driver-name is empty; it is the driver's flag of that name, such as " + driverNameByDefault)
 	case c.takesReason && !isReason(o.reason):
-		return nil, &provisioner.RefusedError{Field: "--reason", Value: o.reason, Allowed: fmt.Sprintf("allowed is a line of text of 1 to %d characters", maxReason)}
+		return nil, &provisioner.RefusedError{Field: "--reason", Value: o.reason,
+			Allowed: fmt.Sprintf("allowed is a line of text of 1 to %d characters", maxReason)}
 	case c.takesReason && o.wait < 0:
 		return nil, fmt.Errorf("--wait=%s; it must not be negative", o.wait)
 	}

@@ -337,7 +337,8 @@ func (o *options) startLog() {
 const protobuf = "application/vnd.kubernetes.protobuf"
 
 func (o *options) lease() *leader.Lease {
-	return &leader.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, Labels: o.leaseLabels}
+	return &leader.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod,
+		Labels: o.leaseLabels}
 }
 
 func podNamespace() string {

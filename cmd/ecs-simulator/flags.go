@@ -79,7 +79,8 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	flags.StringVar(&latency, "latency", "fast", "how long things take: "+strings.Join(ecssim.Profiles, ", "))
 	flags.StringVar(&queues, "queues", "serial", "how many disks an instance attaches and detaches at a time: "+strings.Join(ecssim.QueueProfiles, ", ")+" (one of either, or 32 and 5)")
 	flags.StringVar(&throttle, "throttle", "off", "limits of calls a minute: "+strings.Join(ecssim.ThrottleProfiles, ", "))
-	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0], "what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
+	flags.StringVar(&throttleCode, "throttle-code", ecssim.ThrottleCodes[0],
+		"what a call beyond its limit is answered: "+strings.Join(ecssim.ThrottleCodes, ", "))
 	flags.StringVar(&o.config.SoldOutCode, "sold-out-code", ecssim.SoldOutCodes[0], "what CreateDisk answers when a category is sold out: "+strings.Join(ecssim.SoldOutCodes, ", "))
 	o.settings.add(flags)
 	o.limits.add(flags)

@@ -114,7 +114,8 @@ func answerTexts(e *explain.DriverError) []string {
 		return nil
 	}
 	var parts []string
-	for _, part := range []struct{ label, value string }{{"gRPC code ", e.Code}, {"ECS action ", e.Action}, {"ECS code ", e.ECSCode}, {"request ID ", e.RequestID}} {
+	for _, part := range []struct{ label, value string }{{"gRPC code ", e.Code}, {"ECS action ", e.Action}, {"ECS code ", e.ECSCode},
+		{"request ID ", e.RequestID}} {
 		if part.value != "" {
 			parts = append(parts, part.label+part.value)
 		}

@@ -53,7 +53,8 @@ func (c *Controller) ControllerGetVolumeHealth(ctx context.Context, req *csi.Con
 // ControllerListVolumeHealth lists the disks of the region with which something
 // is wrong, whoever made them, in pages like those of ListVolumes (CSI spec,
 // ControllerListVolumeHealth).
-func (c *Controller) ControllerListVolumeHealth(ctx context.Context, req *csi.ControllerListVolumeHealthRequest) (*csi.ControllerListVolumeHealthResponse, error) {
+func (c *Controller) ControllerListVolumeHealth(ctx context.Context,
+	req *csi.ControllerListVolumeHealthRequest) (*csi.ControllerListVolumeHealthResponse, error) {
 	last, err := listing.Start(req.GetMaxEntries(), req.GetStartingToken())
 	if err != nil {
 		return nil, err

@@ -94,7 +94,8 @@ func (s *Server) staged(u use, devices []device, staging string) (device, bool, 
 	readOnly := slices.Contains(m.MountOptions, "ro")
 	switch {
 	case u.system != "" && m.FsType != u.system:
-		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is staged as %s; asked for is %s", m.FsType, u.system)}
+		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch,
+			Err: fmt.Errorf("the volume is staged as %s; asked for is %s", m.FsType, u.system)}
 	case readOnly != u.readOnly:
 		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is staged with read-only %v; asked for is %v", readOnly, u.readOnly)}
 	}

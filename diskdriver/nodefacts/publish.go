@@ -39,7 +39,9 @@ type publication struct {
 // ends.
 func (p *Publisher) publish(ctx context.Context) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, longestPause)
-	w := &publication{Publisher: p, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}), types: newTypeCache(p.cloud)}
+	w := &publication{Publisher: p,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes"}),
+		types: newTypeCache(p.cloud)}
 	heard, err := p.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { w.changed(nil, object) },
 		UpdateFunc: w.changed,

@@ -26,7 +26,8 @@ const StartupTaint = "topodisk.io/agent-not-ready"
 // driver with a limit of volumes, until the context ends. Before, a Pod might
 // come to a node that seems to take any number of disks.
 func (s *Self) Untaint(ctx context.Context) {
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](), workqueue.TypedRateLimitingQueueConfig[string]{Name: "taint"})
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "taint"})
 	stop := context.AfterFunc(ctx, queue.ShutDown)
 	defer stop()
 	look := cache.ResourceEventHandlerFuncs{

@@ -165,7 +165,8 @@ var classKeys = keyTable[Class]{
 	"volumeDeleteSnapshotRetentionDays": {
 		set: (*Class).setArchiveDays, use: use{
 			means:  "As `archiveOnDelete`; ECS deletes the snapshot after this number of days. Not with `archiveOnDelete` no.",
-			values: fmt.Sprintf("days, 1 to %d", disk.LongestRetention), without: "the snapshot stays until somebody deletes it", rule: "CreateSnapshot, RetentionDays",
+			values: fmt.Sprintf("days, 1 to %d", disk.LongestRetention), without: "the snapshot stays until somebody deletes it",
+			rule: "CreateSnapshot, RetentionDays",
 		},
 	},
 

@@ -122,7 +122,8 @@ func (p *SnapshotClass) tag(name, value string) error {
 // Snapshot returns the snapshot that the class asks for under a snapshot's name.
 func (p SnapshotClass) Snapshot(name, cluster string, source disk.ID) disk.SnapshotSpec {
 	marks := disk.Tags{disk.ClusterTag: cluster, disk.SnapshotNameTag: name}
-	return disk.SnapshotSpec{Name: name, Source: source, RetentionDays: p.RetentionDays, ResourceGroupID: p.ResourceGroupID, Marks: marks, Tags: p.allTags(marks)}
+	return disk.SnapshotSpec{Name: name, Source: source, RetentionDays: p.RetentionDays, ResourceGroupID: p.ResourceGroupID,
+		Marks: marks, Tags: p.allTags(marks)}
 }
 
 // Group returns the group that the class asks for under a group's name.

@@ -31,7 +31,8 @@ func NewGroupController(config Config, ecs Groups) *GroupController {
 }
 
 // GroupControllerGetCapabilities names what the group controller can do.
-func (g *GroupController) GroupControllerGetCapabilities(context.Context, *csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
+func (g *GroupController) GroupControllerGetCapabilities(context.Context,
+	*csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
 	return &csi.GroupControllerGetCapabilitiesResponse{Capabilities: []*csi.GroupControllerServiceCapability{{
 		Type: &csi.GroupControllerServiceCapability_Rpc{Rpc: &csi.GroupControllerServiceCapability_RPC{
 			Type: csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT,
@@ -42,7 +43,8 @@ func (g *GroupController) GroupControllerGetCapabilities(context.Context, *csi.G
 // CreateVolumeGroupSnapshot makes the group of a name, or answers with the one
 // that was made before, as soon as all its members are taken (CSI spec,
 // CreateVolumeGroupSnapshot).
-func (g *GroupController) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
+func (g *GroupController) CreateVolumeGroupSnapshot(ctx context.Context,
+	req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return nil, err
 	}
@@ -153,7 +155,8 @@ func (g *GroupController) group(group disk.Group) *csi.VolumeGroupSnapshot {
 // DeleteVolumeGroupSnapshot deletes a group with its members, in whatever state
 // it is; one that doesn't exist is deleted (CSI spec,
 // DeleteVolumeGroupSnapshot). Nothing goes that the caller doesn't name.
-func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
+func (g *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
+	req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
 	id := disk.GroupID(req.GetGroupSnapshotId())
 	if id == "" {
 		return nil, disk.Errorf(disk.Invalid, "group_snapshot_id is missing")

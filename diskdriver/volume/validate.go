@@ -13,7 +13,8 @@ import (
 // ValidateVolumeCapabilities confirms what it has held against the disk as it
 // is: the capabilities and, if given, the parameters. What doesn't hold is no
 // error but a message (CSI spec, ValidateVolumeCapabilities).
-func (c *Controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (c *Controller) ValidateVolumeCapabilities(ctx context.Context,
+	req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	switch {
 	case req.GetVolumeId() == "":
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")

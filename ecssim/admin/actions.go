@@ -166,8 +166,10 @@ func faultButtons() []action {
 	clearAll := button("Clear all faults", "", "No fault is in force.", "faults", "faults", map[string]any{})
 	clearAll.Method = http.MethodDelete
 	return []action{
-		button("Refuse 30 % of calls for a minute", "", "30 % of calls are refused for a minute.", "faults", "faults", map[string]any{"do": ecssim.FaultBrownOut, "percent": 30, "for": "60s"}),
-		button("Reads 5 s behind for a minute", "", "Reads are 5 s behind for a minute.", "faults", "faults", map[string]any{"do": ecssim.FaultStale, "lag": "5s", "for": "60s"}),
+		button("Refuse 30 % of calls for a minute", "", "30 % of calls are refused for a minute.", "faults", "faults",
+			map[string]any{"do": ecssim.FaultBrownOut, "percent": 30, "for": "60s"}),
+		button("Reads 5 s behind for a minute", "", "Reads are 5 s behind for a minute.", "faults", "faults",
+			map[string]any{"do": ecssim.FaultStale, "lag": "5s", "for": "60s"}),
 		button("End temporary keys", "", "All temporary keys have ended.", "keys", "faults", map[string]any{"endTemporary": true}),
 		clearAll,
 	}

@@ -51,7 +51,8 @@ func tagFacts() []Fact {
 			id := p.ready("Tag.1.Key", "conformance-of", "Tag.1.Value", value, "Tag.2.Key", "b", "Tag.2.Value", "2")
 			var list []row
 			p.until(searchLag, func() bool {
-				list = p.ok(p.ask("ListTagResources", "ResourceType", "disk", "Tag.1.Key", "conformance-of", "Tag.1.Value", value)).rows("TagResources", "TagResource")
+				list = p.ok(p.ask("ListTagResources", "ResourceType", "disk",
+					"Tag.1.Key", "conformance-of", "Tag.1.Value", value)).rows("TagResources", "TagResource")
 				return len(list) > 0
 			})
 			tags := map[string]string{}
@@ -116,7 +117,8 @@ func accountFacts() []Fact {
 			}
 		}),
 		one("STS AssumeRole", "less than 900 seconds are InvalidParameter.DurationSeconds", page, Simulator, func(p *Probe) {
-			p.refused(p.askOf(stsVersion, "AssumeRole", "RoleArn", roleARN, "RoleSessionName", "conformance", "DurationSeconds", "899"), 400, "InvalidParameter.DurationSeconds")
+			p.refused(p.askOf(stsVersion, "AssumeRole", "RoleArn", roleARN, "RoleSessionName", "conformance", "DurationSeconds", "899"),
+				400, "InvalidParameter.DurationSeconds")
 		}),
 		one("STS AssumeRole", "a role that does not exist is EntityNotExist.Role", page, Simulator, func(p *Probe) {
 			p.refused(p.askOf(stsVersion, "AssumeRole", "RoleArn", roleARN+"x", "RoleSessionName", "conformance"), 404, "EntityNotExist.Role")
@@ -132,12 +134,14 @@ func accountFacts() []Fact {
 		}),
 		one("STS AssumeRoleWithOIDC", "it takes an identity token instead of a signature", page, Simulator, func(p *Probe) {
 			const unsigned = "/?Action=AssumeRoleWithOIDC&Version=" + stsVersion + "&Format=JSON&Timestamp=2026-01-01T00:00:00Z&SignatureNonce=1"
-			form := url.Values{"RoleArn": {roleARN}, "OIDCProviderArn": {"acs:ram::1234567890123456:oidc-provider/" + provider}, "RoleSessionName": {"pod-1"}, "OIDCToken": {identityToken()}}
+			form := url.Values{"RoleArn": {roleARN}, "OIDCProviderArn": {"acs:ram::1234567890123456:oidc-provider/" + provider},
+				"RoleSessionName": {"pod-1"}, "OIDCToken": {identityToken()}}
 			p.ok(p.mustAnswer(p.send(p.ctx, http.MethodPost, p.Endpoint+unsigned, form.Encode(), nil)))
 		}),
 		one("Instance metadata", "a path answers with plain text, a directory with a list", page, Simulator, func(p *Probe) {
 			i := p.instance()
-			for path, want := range map[string]string{"instance-id": i.ID, "region-id": p.Region, "zone-id": i.Zone, "instance/instance-type": i.Type, "ram/": "security-credentials/"} {
+			for path, want := range map[string]string{"instance-id": i.ID, "region-id": p.Region, "zone-id": i.Zone, "instance/instance-type": i.Type,
+				"ram/": "security-credentials/"} {
 				if status, text := p.metadata("meta-data/" + path); status != 200 || text != want {
 					p.differs("%s: %d %q", path, status, text)
 				}
@@ -148,7 +152,8 @@ func accountFacts() []Fact {
 		}),
 		one("Instance metadata", "the identity document has all of it", page, Simulator, func(p *Probe) {
 			document := p.metadataObject("dynamic/instance-identity/document")
-			for _, name := range []string{"instance-id", "instance-type", "region-id", "zone-id", "serial-number", "owner-account-id", "private-ipv4", "mac", "image-id"} {
+			for _, name := range []string{"instance-id", "instance-type", "region-id", "zone-id", "serial-number", "owner-account-id", "private-ipv4", "mac",
+				"image-id"} {
 				if document.text(name) == "" {
 					p.differs("%s is missing", name)
 				}

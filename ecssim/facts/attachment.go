@@ -96,7 +96,8 @@ func attachmentFacts() []Fact {
 			p.refused(p.ask("AttachDisk", "DiskId", p.ready(), "InstanceId", p.Instance), 403, "InstanceDiskLimitExceeded")
 		}),
 		one("AttachDisk", "a type that does not take the category is InvalidInstanceType.NotSupportDiskCategory", table, Simulator, func(p *Probe) {
-			p.refused(p.ask("AttachDisk", "DiskId", p.ready("DiskCategory", "cloud_essd_entry"), "InstanceId", p.Instance), 403, "InvalidInstanceType.NotSupportDiskCategory")
+			p.refused(p.ask("AttachDisk", "DiskId", p.ready("DiskCategory", "cloud_essd_entry"), "InstanceId", p.Instance),
+				403, "InvalidInstanceType.NotSupportDiskCategory")
 		}),
 		one("DetachDisk", "the disk is Detaching, and is Available in the end", page, Instance, func(p *Probe) {
 			id := p.attached()

@@ -231,7 +231,8 @@ func diskFacts() []Fact {
 			id := p.ready()
 			d := p.show(id)
 			if d.text("SerialNumber") != strings.TrimPrefix(id, "d-") || d.text("MultiAttach") != "Disabled" || d.text("Type") != "data" ||
-				d.text("PerformanceLevel") != "PL1" || d.text("DiskChargeType") != "PostPaid" || d["Size"] != float64(20) || d["Portable"] != true || d.text("InstanceId") != "" {
+				d.text("PerformanceLevel") != "PL1" || d.text("DiskChargeType") != "PostPaid" || d["Size"] != float64(20) || d["Portable"] != true ||
+				d.text("InstanceId") != "" {
 				p.differs("disk %v", d)
 			}
 			if _, err := time.Parse("2006-01-02T15:04:05Z", d.text("CreationTime")); err != nil {
@@ -244,7 +245,8 @@ func diskFacts() []Fact {
 		one("DescribeDisks", "filters are joined by AND", page, Disks, func(p *Probe) {
 			id := p.ready("Tag.1.Key", "conformance-and", "Tag.1.Value", "1")
 			find := func(pairs ...string) int {
-				return len(p.ok(p.ask("DescribeDisks", append([]string{"DiskIds", idList(id), "Tag.1.Key", "conformance-and"}, pairs...)...)).rows("Disks", "Disk"))
+				return len(p.ok(p.ask("DescribeDisks",
+					append([]string{"DiskIds", idList(id), "Tag.1.Key", "conformance-and"}, pairs...)...)).rows("Disks", "Disk"))
 			}
 			found := p.until(searchLag, func() bool {
 				return find("ZoneId", p.Zone, "Status", "Available", "Category", "cloud_essd", "DiskType", "data") == 1
@@ -310,7 +312,8 @@ func diskFacts() []Fact {
 		one("ModifyDiskSpec", "a dry run ends in DryRunOperation, or in the error", table, Disks, func(p *Probe) {
 			id := p.ready()
 			p.refused(p.ask("ModifyDiskSpec", "DiskId", id, "DiskCategory", "cloud_auto", "DryRun", "true"), 400, "DryRunOperation")
-			p.refused(p.ask("ModifyDiskSpec", "DiskId", id, "DiskCategory", "cloud_essd", "PerformanceLevel", "PL1", "DryRun", "true"), 403, "NoChangeInDiskCategoryAndPerformanceLevel")
+			p.refused(p.ask("ModifyDiskSpec", "DiskId", id, "DiskCategory", "cloud_essd", "PerformanceLevel", "PL1", "DryRun", "true"),
+				403, "NoChangeInDiskCategoryAndPerformanceLevel")
 		}),
 		one("ModifyDiskAttribute", "100 disks take one call", page, Simulator, func(p *Probe) {
 			var pairs []string

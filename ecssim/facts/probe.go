@@ -244,7 +244,8 @@ func (p *Probe) had(what string, answer reply, codes ...string) reply {
 
 // create makes a disk of 20 GiB, whatever else pairs say.
 func (p *Probe) create(pairs ...string) string {
-	answer := p.had("CreateDisk", p.ask("CreateDisk", append([]string{"ZoneId", p.Zone, "DiskCategory", "cloud_essd", "Size", "20", "DiskName", RunTag}, pairs...)...))
+	answer := p.had("CreateDisk", p.ask("CreateDisk",
+		append([]string{"ZoneId", p.Zone, "DiskCategory", "cloud_essd", "Size", "20", "DiskName", RunTag}, pairs...)...))
 	return answer.body.text("DiskId")
 }
 

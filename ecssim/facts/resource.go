@@ -66,7 +66,8 @@ func resourceFacts() []Fact {
 
 // resources returns the data disks that the first zone of a reply offers.
 func (p *Probe) resources(pairs ...string) []row {
-	zones := p.ok(p.ask("DescribeAvailableResource", append([]string{"DestinationResource", "DataDisk", "ResourceType", "disk"}, pairs...)...)).rows("AvailableZones", "AvailableZone")
+	zones := p.ok(p.ask("DescribeAvailableResource",
+		append([]string{"DestinationResource", "DataDisk", "ResourceType", "disk"}, pairs...)...)).rows("AvailableZones", "AvailableZone")
 	if len(zones) == 0 {
 		p.stop("there is no zone")
 	}

@@ -27,7 +27,8 @@ func DefaultLimits() Limits {
 // error names what could not be removed.
 func Run(ctx context.Context, c *Client, all []Fact, limits Limits, told func(Result)) (Report, error) {
 	c.Limit = limits.Budget
-	report := Report{Format: reportFormat, Run: c.Run, Endpoint: c.Endpoint, Region: c.Region, Zone: c.Zone, Instance: c.Instance, Started: time.Now().UTC(), BoundGiBMinutes: limits.Budget.GiBMinutes}
+	report := Report{Format: reportFormat, Run: c.Run, Endpoint: c.Endpoint, Region: c.Region, Zone: c.Zone, Instance: c.Instance,
+		Started: time.Now().UTC(), BoundGiBMinutes: limits.Budget.GiBMinutes}
 	ends := time.Now().Add(limits.Total)
 	var left []string
 	for _, f := range all {

@@ -64,7 +64,8 @@ func snapshotOfESSD(p *Probe) {
 	latency.SnapshotCut, latency.SnapshotUsable, latency.SnapshotDone = 2*time.Second, 5*time.Second, 2*time.Minute
 	p.must(p.Sim.SetLatency(latency))
 	id := p.snapshot(disk)
-	if n := p.showSnapshot(id); n.text("Status") != "progressing" || n.text("SourceDiskSize") != "20" || n.text("SourceDiskId") != disk || n.text("CreationTime") != "" {
+	if n := p.showSnapshot(id); n.text("Status") != "progressing" || n.text("SourceDiskSize") != "20" || n.text("SourceDiskId") != disk ||
+		n.text("CreationTime") != "" {
 		p.differs("at once: %v", n)
 	}
 	p.sleep(15 * time.Second)

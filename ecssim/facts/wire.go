@@ -72,7 +72,8 @@ func wireFacts() []Fact {
 			p.refused(p.mustAnswer(p.post(p.ctx, query)), 400, "SignatureNonceUsed")
 		}),
 		one("Signature in parameters", "a timestamp more than 15 minutes off is InvalidTimeStamp.Expired, one of 14 minutes is accepted", signing, Nothing, func(p *Probe) {
-			for shift, code := range map[time.Duration]string{-16 * time.Minute: "InvalidTimeStamp.Expired", 16 * time.Minute: "InvalidTimeStamp.Expired", -14 * time.Minute: "", 14 * time.Minute: ""} {
+			for shift, code := range map[time.Duration]string{-16 * time.Minute: "InvalidTimeStamp.Expired", 16 * time.Minute: "InvalidTimeStamp.Expired",
+				-14 * time.Minute: "", 14 * time.Minute: ""} {
 				if a := p.mustAnswer(p.post(p.ctx, p.describeRegions(http.MethodPost, shift))); a.code() != code {
 					p.differs("%v off: %s", shift, a.outcome())
 				}
@@ -163,7 +164,8 @@ func (p *Probe) describeACS3(query string) reply {
 	hash := sha256.Sum256(nil)
 	values := [][2]string{
 		{"host", target.Host}, {"x-acs-action", "DescribeDisks"}, {"x-acs-content-sha256", hex.EncodeToString(hash[:])},
-		{"x-acs-date", time.Now().UTC().Format(time.RFC3339)}, {"x-acs-security-token", p.Token}, {"x-acs-signature-nonce", nonce()}, {"x-acs-version", ecsVersion},
+		{"x-acs-date", time.Now().UTC().Format(time.RFC3339)}, {"x-acs-security-token", p.Token}, {"x-acs-signature-nonce", nonce()},
+		{"x-acs-version", ecsVersion},
 	}
 	header := http.Header{}
 	var lines, names []string

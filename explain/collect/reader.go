@@ -250,7 +250,8 @@ func readNamed[T any, P object[T]](ctx context.Context, r *reader, kind, namespa
 type lister[L runtime.Object] func(context.Context, metav1.ListOptions) (L, error)
 
 // list reads the objects that keep returns true for, nil for all of them.
-func list[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, options metav1.ListOptions, list lister[L], keep func(*T) bool, to *objects[T]) error {
+func list[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, options metav1.ListOptions,
+	list lister[L], keep func(*T) bool, to *objects[T]) error {
 	for {
 		next, err := readPage[T, P](ctx, r, options, list, keep, to)
 		if err != nil || next == "" {
@@ -261,7 +262,8 @@ func list[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, 
 }
 
 // readPage returns where the next page begins, "" if there is none.
-func readPage[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, options metav1.ListOptions, list lister[L], keep func(*T) bool, to *objects[T]) (next string, err error) {
+func readPage[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, options metav1.ListOptions,
+	list lister[L], keep func(*T) bool, to *objects[T]) (next string, err error) {
 	end, err := r.begin(ctx)
 	if err != nil {
 		return "", err
@@ -289,14 +291,16 @@ func readPage[T any, P object[T], L runtime.Object](ctx context.Context, r *read
 }
 
 // listNoted lists a kind of a namespace, or of the cluster, and notes if that fails.
-func listNoted[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, kind, namespace string, options metav1.ListOptions, from lister[L], keep func(*T) bool, to *objects[T]) {
+func listNoted[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, kind, namespace string, options metav1.ListOptions,
+	from lister[L], keep func(*T) bool, to *objects[T]) {
 	if err := list[T, P](ctx, r, options, from, keep, to); err != nil {
 		r.noteError(kind, namespace, err)
 	}
 }
 
 // listEverywhere lists a kind of all namespaces. If that is forbidden it lists one, and notes that the others are missing.
-func listEverywhere[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, kind, namespace string, options metav1.ListOptions, in func(namespace string) lister[L], keep func(*T) bool, to *objects[T]) {
+func listEverywhere[T any, P object[T], L runtime.Object](ctx context.Context, r *reader, kind, namespace string, options metav1.ListOptions,
+	in func(namespace string) lister[L], keep func(*T) bool, to *objects[T]) {
 	err := list[T, P](ctx, r, options, in(metav1.NamespaceAll), keep, to)
 	if err == nil {
 		return

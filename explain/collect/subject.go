@@ -206,7 +206,8 @@ func sameDisk(x, y *corev1.PersistentVolume) bool {
 	if x.Spec.CSI != nil && y.Spec.CSI != nil && x.Spec.CSI.Driver == y.Spec.CSI.Driver && x.Spec.CSI.VolumeHandle == y.Spec.CSI.VolumeHandle {
 		return true
 	}
-	return x.Spec.ClaimRef != nil && y.Spec.ClaimRef != nil && x.Spec.ClaimRef.Namespace == y.Spec.ClaimRef.Namespace && x.Spec.ClaimRef.Name == y.Spec.ClaimRef.Name
+	return x.Spec.ClaimRef != nil && y.Spec.ClaimRef != nil &&
+		x.Spec.ClaimRef.Namespace == y.Spec.ClaimRef.Namespace && x.Spec.ClaimRef.Name == y.Spec.ClaimRef.Name
 }
 
 // volumeOf returns the name of the PersistentVolume of a VolumeAttachment, "" if it has none.

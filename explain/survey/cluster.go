@@ -247,7 +247,8 @@ func (c *Cluster) readGroupContents(ctx context.Context) (func(*audit.Cluster), 
 }
 
 // contents reads the contents of the driver in the first version that the cluster has; a cluster without the kind has none.
-func (c *Cluster) contents(ctx context.Context, group, resource string, versions []string, of func(map[string]any) audit.Content) (func(*audit.Cluster), error) {
+func (c *Cluster) contents(ctx context.Context, group, resource string, versions []string,
+	of func(map[string]any) audit.Content) (func(*audit.Cluster), error) {
 	var all []audit.Content
 	var err error
 	for _, version := range versions {

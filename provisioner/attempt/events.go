@@ -99,7 +99,8 @@ const (
 	NotNow
 )
 
-var verdictNames = [...]string{"Ready", "Invalid", "NotYet", "NodeUnready", "NodeGone", "NoTopology", "NoZone", "SiblingFirst", "SiblingRefused", "HasVolume", "NotNow"}
+var verdictNames = [...]string{"Ready", "Invalid", "NotYet", "NodeUnready", "NodeGone", "NoTopology", "NoZone",
+	"SiblingFirst", "SiblingRefused", "HasVolume", "NotNow"}
 
 // String returns the verdict's name.
 func (v Verdict) String() string { return verdictNames[v] }

@@ -68,8 +68,8 @@ const (
 
 var phaseNames = [...]string{
 	"New", "Prefetched", "Waiting", "Unselected", "Doubtful", "Held", "Unsaved", "Saved", "Ended",
-	"Resolving", "CheckingNode", "CheckingVolume", "Protecting", "Journaling", "ReadingSecrets", "Calling", "CleaningUp", "CheckingSiblings", "Discarding", "Saving", "CheckingClaim",
-	"Deleting", "Unselecting",
+	"Resolving", "CheckingNode", "CheckingVolume", "Protecting", "Journaling", "ReadingSecrets", "Calling", "CleaningUp", "CheckingSiblings", "Discarding",
+	"Saving", "CheckingClaim", "Deleting", "Unselecting",
 }
 
 // String returns the phase's name.

@@ -106,7 +106,8 @@ type Store struct {
 // commits is called for every write.
 func New(client kubernetes.Interface, metadata metadata.Interface, namespace, prefix string, commits func()) *Store {
 	return &Store{
-		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits, notify: func(error) {}, endRequested: func(string, string) {},
+		client: client, metadata: metadata, namespace: namespace, prefix: prefix, commits: commits,
+		notify: func(error) {}, endRequested: func(string, string) {},
 		where: map[string]*shard{}, deleted: map[string]*shard{}, kept: map[string]*shard{}, prefetched: map[string]time.Time{},
 		wanted: make(chan struct{}, 1), prefetch: make(chan struct{}, 1),
 	}

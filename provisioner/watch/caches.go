@@ -63,9 +63,9 @@ func NewCaches(config Config, client kubernetes.Interface, meta metadata.Interfa
 		c.Namespaces = metadataInformer(meta, "namespaces")
 		errs = append(errs, c.Namespaces.SetTransform(trimmer.trimNamespace), c.addStage(namedInformer{"Namespaces", c.Namespaces}))
 	}
-	errs = append(errs, c.Claims.AddIndexers(ClaimIndexers()), c.Volumes.AddIndexers(VolumeIndexers()), c.Attachments.AddIndexers(AttachmentIndexers()), c.addStage(
-		namedInformer{"PersistentVolumeClaims", c.Claims}, namedInformer{"PersistentVolumes", c.Volumes}, namedInformer{"StorageClasses", c.Classes},
-		namedInformer{"VolumeAttachments", c.Attachments}, namedInformer{"CSINodes", c.CSINodes}))
+	errs = append(errs, c.Claims.AddIndexers(ClaimIndexers()), c.Volumes.AddIndexers(VolumeIndexers()), c.Attachments.AddIndexers(AttachmentIndexers()),
+		c.addStage(namedInformer{"PersistentVolumeClaims", c.Claims}, namedInformer{"PersistentVolumes", c.Volumes},
+			namedInformer{"StorageClasses", c.Classes}, namedInformer{"VolumeAttachments", c.Attachments}, namedInformer{"CSINodes", c.CSINodes}))
 	return c, errors.Join(errs...)
 }
 

@@ -141,6 +141,7 @@ func (s *Sources) transport(proxy func(*http.Request) (*url.URL, error)) http.Ro
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Transport{
-		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true,
+		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second,
+		DisableKeepAlives: true,
 	}
 }

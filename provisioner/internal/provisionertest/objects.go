@@ -123,8 +123,9 @@ func SetFields(u *unstructured.Unstructured, values map[string]any) {
 // Metadata returns the metadata of object src, as the client of MetadataClient serves it.
 func Metadata(apiVersion, kind, namespace string, finalizers ...string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "src", ResourceVersion: "5", UID: "src-uid", Finalizers: append([]string{"other"}, finalizers...)},
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "src", ResourceVersion: "5", UID: "src-uid",
+			Finalizers: append([]string{"other"}, finalizers...)},
 	}
 }
 
