@@ -49,14 +49,16 @@ var rules = map[string]rule{
 	},
 	"diskdriver/health": {allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/listing", csiSpec, klog}},
 	"diskdriver/snapshot": {
-		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params",
+			module + "/topology", csiSpec, protobuf, klog},
 	},
 	"diskdriver/volume": {
-		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing", module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/capability", module + "/diskdriver/creation", module + "/diskdriver/listing",
+			module + "/diskdriver/params", module + "/topology", csiSpec, protobuf, klog},
 	},
 	"explain": {
-		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/provisioner/request", module + "/topology", csiSpec, protobuf,
-			"k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/diskdriver/disk", module + "/explain/fit", module + "/internal/podclaims", module + "/provisioner/request",
+			module + "/topology", csiSpec, protobuf, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/fit": {
@@ -64,8 +66,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/plan": {
-		allowed: []string{module + "/explain", module + "/explain/fit", module + "/diskdriver/disk", module + "/diskdriver/params", module + "/internal/podclaims",
-			module + "/provisioner/request", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/explain", module + "/explain/fit", module + "/diskdriver/disk", module + "/diskdriver/params",
+			module + "/internal/podclaims", module + "/provisioner/request", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/plan/reader": {
@@ -120,8 +122,8 @@ var rules = map[string]rule{
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
 	"diskdriver/ecs/transport": {
-		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/suspension", module + "/diskdriver/ecs/credentials", module + "/diskdriver/ecs/ratelimit",
-			module + "/diskdriver/ecs/internal", module + "/diskdriver/internal", ecsSDK, prometheus, klog},
+		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/suspension", module + "/diskdriver/ecs/credentials",
+			module + "/diskdriver/ecs/ratelimit", module + "/diskdriver/ecs/internal", module + "/diskdriver/internal", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/internal/deadline":     {},
@@ -134,7 +136,8 @@ var rules = map[string]rule{
 	},
 	"diskdriver/ecs/ratelimit": {allowed: []string{module + "/diskdriver/disk"}},
 	"diskdriver/nodefacts": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/internal/leader", module + "/topology", clientGo, "k8s.io/api", "k8s.io/apimachinery", klog},
+		allowed: []string{module + "/diskdriver/disk", module + "/internal/leader", module + "/topology", clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
 	"internal/podclaims": {
@@ -166,7 +169,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner/capacity": {
-		allowed:   []string{module + "/provisioner/stock", module + "/topology", csiSpec, grpc, clientGo, klog, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
+		allowed: []string{module + "/provisioner/stock", module + "/topology", csiSpec, grpc, clientGo, klog,
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils/ptr"},
 		unreached: []string{module + "/provisioner/watch", module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
 	"provisioner/watch": {
@@ -197,20 +201,32 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
 	},
 	"diskdriver/node": {
-		allowed:   []string{module + "/diskdriver/disk", csiSpec, grpc, klog, "k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys", "golang.org/x/sync"},
+		allowed: []string{module + "/diskdriver/disk", csiSpec, grpc, klog,
+			"k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys", "golang.org/x/sync"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
-	"ecssim":               {},
-	"ecssim/admin":         {allowed: []string{module + "/ecssim"}},
-	"ecssim/facts":         {allowed: []string{module + "/ecssim"}},
-	"ecssim/bodies":        {allowed: []string{module + "/ecssim"}},
-	"cmd/internal/cli":     {allowed: []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"}},
-	"cmd/disk-driver":      {allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/provisioner"}},
-	"cmd/disk-provisioner": {allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"}, unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK}},
-	"cmd/ecs-simulator":    {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
+	"ecssim":        {},
+	"ecssim/admin":  {allowed: []string{module + "/ecssim"}},
+	"ecssim/facts":  {allowed: []string{module + "/ecssim"}},
+	"ecssim/bodies": {allowed: []string{module + "/ecssim"}},
+	"cmd/internal/cli": {
+		allowed:   []string{prometheus, "github.com/prometheus/client_model", klog, clientGo, "k8s.io/component-base/metrics", "github.com/spf13/pflag"},
+		unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"},
+	},
+	"cmd/disk-driver": {
+		allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo,
+			"k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"},
+		unreached: []string{module + "/ecssim", module + "/provisioner"},
+	},
+	"cmd/disk-provisioner": {
+		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/provisioner",
+			module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"},
+		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
+	},
+	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
 	"cmd/kubectl-topodisk": { // audit reads ECS with the user's keys
-		allowed: []string{module + "/explain", module + "/diskdriver/ecs", clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime", "sigs.k8s.io/yaml",
-			"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+		allowed: []string{module + "/explain", module + "/diskdriver/ecs", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+			"k8s.io/cli-runtime", "sigs.k8s.io/yaml", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/node", "k8s.io/kubectl"},
 	},
 	"deploy": {},

@@ -24,6 +24,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -65,14 +66,15 @@ func (v variant) named() string { return v.name }
 var variants = []variant{
 	{name: "chart", says: "as the chart starts them", settles: true},
 	{name: "narrow", says: "500 workers, 100 requests a second, back-off up to 10 s, every call waits for 2 minutes",
-		attacher: []string{"--worker-threads=500", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-max=10s"}, driver: []string{"--max-waiting-calls=0"}},
+		attacher: []string{"--worker-threads=500", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-max=10s"},
+		driver:   []string{"--max-waiting-calls=0"}},
 }
 
 // attachQueue is a control plane with csi-attacher, disk-driver and the volumes.
 type attachQueue struct {
 	*lab.Lab
 	scale    queueScale
-	attacher *lab.Process
+	attacher *process.Process
 	batches  int
 }
 

@@ -36,7 +36,8 @@ func (b batch) attachment(i int) *storagev1.VolumeAttachment {
 	volume := queueVolume(b.first + i)
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: b.names[i], Labels: map[string]string{batchLabel: b.label}},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: b.node(i), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: b.node(i),
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
 	}
 }
 

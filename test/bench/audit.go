@@ -1,12 +1,12 @@
 package main
 
-import "github.com/topodisk/topodisk/test/lab"
+import "github.com/topodisk/topodisk/test/lab/audit"
 
 // requestCounts are the requests that a program has sent to the API server.
 type requestCounts struct{ writes, journal, reads, events, leases int }
 
 // count leaves out the lists and watches by which caches are filled, and what a start reads once.
-func count(requests []lab.Request, program string) requestCounts {
+func count(requests []audit.Request, program string) requestCounts {
 	var t requestCounts
 	for _, r := range requests {
 		write := r.Verb != "get" && r.Verb != "list" && r.Verb != "watch"

@@ -10,7 +10,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // bursts are many claims at once, in the small cluster.
@@ -66,12 +67,12 @@ func (e *environment) burst(ctx context.Context, p provisioner, n int, mode stor
 	if err != nil {
 		return burstResult{}, err
 	}
-	process, err := e.start(p, args...)
+	proc, err := e.start(p, args...)
 	if err != nil {
 		return burstResult{}, err
 	}
-	all, got, err := e.watch(ctx, p, process, n, toTheEnd)
-	e.StopProgram(process, false)
+	all, got, err := e.watch(ctx, p, proc, n, toTheEnd)
+	e.StopProgram(proc, false)
 	if err != nil {
 		return burstResult{}, fmt.Errorf("%s: %d of %d claims have a volume: %w", p.name, len(saves(all, p)), n, err)
 	}
@@ -89,15 +90,15 @@ func (e *environment) addReady(ctx context.Context, n int, mode storagev1.Volume
 }
 
 // watch collects the requests of a provisioner until it has saved n volumes, or, with toTheEnd, until it sends no more.
-func (e *environment) watch(ctx context.Context, p provisioner, process *lab.Process, n int, toTheEnd bool) (all []lab.Request, got burstResult, err error) {
-	if all, err = e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, p)) >= n }); err != nil {
+func (e *environment) watch(ctx context.Context, p provisioner, proc *process.Process, n int, toTheEnd bool) (all []audit.Request, got burstResult, err error) {
+	if all, err = e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, p)) >= n }); err != nil {
 		return all, got, err
 	}
-	if got.rss, err = memoryOf(process, "VmRSS"); err != nil {
+	if got.rss, err = memoryOf(proc, "VmRSS"); err != nil {
 		return all, got, err
 	}
 	if toTheEnd {
-		var rest []lab.Request
+		var rest []audit.Request
 		rest, err = e.quiet(ctx, p)
 		all = append(all, rest...)
 	}
@@ -108,10 +109,10 @@ func (e *environment) watch(ctx context.Context, p provisioner, process *lab.Pro
 const quietTime = 6 * time.Second
 
 // quiet collects requests until the program has sent none for quietTime.
-func (e *environment) quiet(ctx context.Context, p provisioner) ([]lab.Request, error) {
+func (e *environment) quiet(ctx context.Context, p provisioner) ([]audit.Request, error) {
 	last := time.Now()
-	return e.collectMore(ctx, func(more []lab.Request) bool {
-		if slices.ContainsFunc(more, func(r lab.Request) bool { return r.By(p.name) && r.Object.Resource != "leases" }) {
+	return e.collectMore(ctx, func(more []audit.Request) bool {
+		if slices.ContainsFunc(more, func(r audit.Request) bool { return r.By(p.name) && r.Object.Resource != "leases" }) {
 			last = time.Now()
 		}
 		return time.Since(last) > quietTime
@@ -124,10 +125,10 @@ func perSecond(times []time.Time) float64 {
 }
 
 // saves returns when each PersistentVolume was saved, in their order.
-func saves(all []lab.Request, p provisioner) []time.Time { return successes(all, p, "create") }
+func saves(all []audit.Request, p provisioner) []time.Time { return successes(all, p, "create") }
 
 // successes returns when the provisioner's requests about PersistentVolumes succeeded, in their order.
-func successes(all []lab.Request, p provisioner, verb string) []time.Time {
+func successes(all []audit.Request, p provisioner, verb string) []time.Time {
 	var times []time.Time
 	for _, r := range all {
 		if r.By(p.name) && r.Is(verb, "persistentvolumes") && r.Succeeded() {
@@ -146,15 +147,15 @@ func (e *environment) alone(ctx context.Context, _ scale, t *table) error {
 		if err != nil {
 			return err
 		}
-		process, err := e.start(p, unlimited...)
+		proc, err := e.start(p, unlimited...)
 		if err != nil {
 			return err
 		}
 		if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaims(ctx, class, 1, waitForConsumer)); err != nil {
 			return err
 		}
-		requests, _, err := e.watch(ctx, p, process, 1, true)
-		e.StopProgram(process, false)
+		requests, _, err := e.watch(ctx, p, proc, 1, true)
+		e.StopProgram(proc, false)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 )
 
 // deleting are many claims that are deleted at once.
@@ -30,7 +30,7 @@ func (e *environment) deleting(ctx context.Context, s scale, t *table) error {
 }
 
 // deleteAll has a provisioner delete what is Released already when it starts.
-func (e *environment) deleteAll(ctx context.Context, p provisioner, n int) ([]lab.Request, error) {
+func (e *environment) deleteAll(ctx context.Context, p provisioner, n int) ([]audit.Request, error) {
 	class, err := e.addClass(ctx, waitForConsumer)
 	if err != nil {
 		return nil, err
@@ -38,12 +38,12 @@ func (e *environment) deleteAll(ctx context.Context, p provisioner, n int) ([]la
 	if err := e.addClaims(ctx, class, n, waitForConsumer); err != nil {
 		return nil, err
 	}
-	process, err := e.start(p, unlimited...)
+	proc, err := e.start(p, unlimited...)
 	if err != nil {
 		return nil, err
 	}
 	err = e.phase(ctx, class, n, corev1.VolumeBound)
-	e.StopProgram(process, false)
+	e.StopProgram(proc, false)
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +56,11 @@ func (e *environment) deleteAll(ctx context.Context, p provisioner, n int) ([]la
 	if err := e.audit.Skip(); err != nil {
 		return nil, err
 	}
-	if process, err = e.start(p, limited(20)...); err != nil {
+	if proc, err = e.start(p, limited(20)...); err != nil {
 		return nil, err
 	}
-	defer e.StopProgram(process, false)
-	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(ends(all, p)) >= n })
+	defer e.StopProgram(proc, false)
+	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(ends(all, p)) >= n })
 	if err != nil {
 		return all, err
 	}
@@ -83,7 +83,7 @@ func (e *environment) phase(ctx context.Context, class string, n int, phase core
 }
 
 // begin returns when the first PersistentVolume was requested: who deletes many at once lets go of none for a while.
-func begin(all []lab.Request, p provisioner) time.Time {
+func begin(all []audit.Request, p provisioner) time.Time {
 	var first time.Time
 	for _, r := range all {
 		if r.By(p.name) && (r.Is("get", "persistentvolumes") || r.Is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
@@ -94,4 +94,4 @@ func begin(all []lab.Request, p provisioner) time.Time {
 }
 
 // ends returns when each PersistentVolume lost its finalizer, in their order.
-func ends(all []lab.Request, p provisioner) []time.Time { return successes(all, p, "patch") }
+func ends(all []audit.Request, p provisioner) []time.Time { return successes(all, p, "patch") }

@@ -13,7 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // defaultWorkers is disk-provisioner's default of --worker-threads.
@@ -74,21 +75,21 @@ func (e *environment) hugeRound(ctx context.Context, s scale) (got hugeCourse, e
 		return got, err
 	}
 	begin := time.Now()
-	process, err := e.start(e.ours, unlimited...)
+	proc, err := e.start(e.ours, unlimited...)
 	if err != nil {
 		return got, err
 	}
-	defer func() { e.StopProgram(process, false) }()
-	all, burstResult, err := e.watch(ctx, e.ours, process, s.claims, false)
+	defer func() { e.StopProgram(proc, false) }()
+	all, burstResult, err := e.watch(ctx, e.ours, proc, s.claims, false)
 	if err != nil {
 		return got, fmt.Errorf("%d of %d claims have a volume: %w", len(saves(all, e.ours)), s.claims, err)
 	}
 	times := saves(all, e.ours)
 	got.burstResult, got.rate, got.first = burstResult, perSecond(times), times[0].Sub(begin)
-	if err := e.idle(ctx, process, &got); err != nil {
+	if err := e.idle(ctx, proc, &got); err != nil {
 		return got, err
 	}
-	e.StopProgram(process, false)
+	e.StopProgram(proc, false)
 	volumes, err := e.volumesOf(ctx, class)
 	if err != nil {
 		return got, err
@@ -101,32 +102,32 @@ func (e *environment) hugeRound(ctx context.Context, s scale) (got hugeCourse, e
 }
 
 // idle measures a provisioner that has nothing to do: its memory half a minute later, and its CPU time of the next minute.
-func (e *environment) idle(ctx context.Context, process *lab.Process, got *hugeCourse) error {
+func (e *environment) idle(ctx context.Context, proc *process.Process, got *hugeCourse) error {
 	err := sleepFor(ctx, 30*time.Second)
 	if err != nil {
 		return err
 	}
-	if got.rss, err = memoryOf(process, "VmRSS"); err != nil {
+	if got.rss, err = memoryOf(proc, "VmRSS"); err != nil {
 		return err
 	}
-	before, err := cpuTime(process)
+	before, err := cpuTime(proc)
 	if err != nil {
 		return err
 	}
 	if err := sleepFor(ctx, time.Minute); err != nil {
 		return err
 	}
-	after, err := cpuTime(process)
+	after, err := cpuTime(proc)
 	if err != nil {
 		return err
 	}
 	got.cpu = after - before
-	got.peak, err = memoryOf(process, "VmHWM")
+	got.peak, err = memoryOf(proc, "VmHWM")
 	return err
 }
 
 // cpuTime is the CPU time that a program has used, utime and stime of /proc/PID/stat.
-func cpuTime(p *lab.Process) (time.Duration, error) {
+func cpuTime(p *process.Process) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 	if err != nil {
 		return 0, err
@@ -149,7 +150,7 @@ func (e *environment) saveAlone(ctx context.Context, volumes []corev1.Persistent
 		return 0, err
 	}
 	bench := provisioner{name: filepath.Base(os.Args[0])}
-	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, bench)) >= len(volumes) })
+	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, bench)) >= len(volumes) })
 	if err != nil {
 		return 0, err
 	}

@@ -123,8 +123,11 @@ func (d instant) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 
 func (instant) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	response := &csi.GetPluginCapabilitiesResponse{}
-	for _, t := range []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS} {
-		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}})
+	for _, t := range []csi.PluginCapability_Service_Type{
+		csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+	} {
+		response.Capabilities = append(response.Capabilities,
+			&csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}})
 	}
 	return response, nil
 }
@@ -150,7 +153,8 @@ func (d instant) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest) 
 		return nil, err
 	}
 	if p != (pace{}) {
-		volume.VolumeContext = map[string]string{readyKey: time.Now().Add(p.Ready).Format(time.RFC3339Nano), attachKey: p.Attach.String(), deviceKey: p.Device.String()}
+		volume.VolumeContext = map[string]string{readyKey: time.Now().Add(p.Ready).Format(time.RFC3339Nano), attachKey: p.Attach.String(),
+			deviceKey: p.Device.String()}
 		if err := sleepFor(ctx, p.Create); err != nil {
 			return nil, err
 		}

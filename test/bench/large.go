@@ -39,15 +39,15 @@ func (e *environment) large(ctx context.Context, s scale, t *table) error {
 
 // rest returns the resident memory of a provisioner that has nothing to do, some time after its start.
 func (e *environment) rest(ctx context.Context, p provisioner, after time.Duration) (int64, error) {
-	process, err := e.start(p, unlimited...)
+	proc, err := e.start(p, unlimited...)
 	if err != nil {
 		return 0, err
 	}
-	defer e.StopProgram(process, false)
+	defer e.StopProgram(proc, false)
 	if err := sleepFor(ctx, after); err != nil {
 		return 0, err
 	}
-	return memoryOf(process, "VmRSS")
+	return memoryOf(proc, "VmRSS")
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }

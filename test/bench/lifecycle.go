@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/test/lifecycle"
 )
 
@@ -112,7 +112,7 @@ func (s scenario) run(ctx context.Context, programs string, d csiDriver, round i
 
 // handOver runs the lifecycles twice: by one driver, and again with that driver killed in the midst and another one going
 // on, which has stood by since the beginning. The outcome is that of the second time.
-func (s scenario) handOver(ctx context.Context, r *lab.Replicas, d csiDriver, caller *caller) (o outcome, err error) {
+func (s scenario) handOver(ctx context.Context, r *simulator.Replicas, d csiDriver, caller *caller) (o outcome, err error) {
 	standBy := d
 	standBy.name += "-stand-by"
 	next, err := standBy.start(ctx, r)
@@ -140,7 +140,7 @@ func (s scenario) handOver(ctx context.Context, r *lab.Replicas, d csiDriver, ca
 }
 
 // measure runs the lifecycles and adds up what the simulator has seen of them.
-func (s scenario) measure(ctx context.Context, sim *lab.Simulator, caller *caller, names string) (o outcome, err error) {
+func (s scenario) measure(ctx context.Context, sim *simulator.Client, caller *caller, names string) (o outcome, err error) {
 	before, err := sim.Calls(ctx, "")
 	if err != nil {
 		return o, err

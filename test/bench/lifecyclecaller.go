@@ -18,21 +18,22 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/topology"
 )
 
 // startReplicas starts a simulator with n instances for drivers. What ends it returns the error of the run, and keeps the logs if there is one.
-func startReplicas(ctx context.Context, programs, queues string, n int, more ...string) (r *lab.Replicas, end func(error) error, err error) {
+func startReplicas(ctx context.Context, programs, queues string, n int, more ...string) (r *simulator.Replicas, end func(error) error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, nil, err
 	}
-	args := append([]string{"--zone=" + zone, "--queues=" + queues, "--calls-kept=1000000", "--access-key=" + lab.KeyID + "=" + lab.Secret}, more...)
+	args := append([]string{"--zone=" + zone, "--queues=" + queues, "--calls-kept=1000000",
+		"--access-key=" + simulator.KeyID + "=" + simulator.Secret}, more...)
 	for i := range n {
 		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
 	}
-	if r, err = lab.StartReplicas(ctx, programs, dir, region, args...); r == nil {
+	if r, err = simulator.StartReplicas(ctx, programs, dir, region, args...); r == nil {
 		return nil, nil, errors.Join(err, os.Remove(dir))
 	}
 	end = func(err error) error {
@@ -55,7 +56,7 @@ type csiDriver struct {
 }
 
 // start starts the driver and returns when it serves.
-func (d csiDriver) start(ctx context.Context, r *lab.Replicas) (*caller, error) {
+func (d csiDriver) start(ctx context.Context, r *simulator.Replicas) (*caller, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err := error(nil)
@@ -79,8 +80,8 @@ func (d csiDriver) start(ctx context.Context, r *lab.Replicas) (*caller, error) 
 
 // caller calls a driver as the sidecars do, and notes how long each operation takes from its first call to its OK.
 type caller struct {
-	truth        *lab.Simulator // what the driver says is held against; nil: it isn't
-	longestPause time.Duration  // between two calls; 0: lastPause
+	truth        *simulator.Client // what the driver says is held against; nil: it isn't
+	longestPause time.Duration     // between two calls; 0: lastPause
 
 	mu    sync.Mutex
 	conn  *grpc.ClientConn
@@ -213,7 +214,8 @@ func (c *caller) lifecycle(ctx context.Context, name string, at disk.InstanceID)
 }
 
 // final are the codes that no repetition mends.
-var final = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange}
+var final = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.AlreadyExists,
+	codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange}
 
 // insist repeats a call with the pauses of a sidecar until it is OK.
 func (c *caller) insist(ctx context.Context, name string, limit time.Duration, call func(context.Context) error) error {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 )
 
 var testBegin = time.Date(2026, 11, 24, 20, 30, 47, 0, time.UTC)
@@ -27,7 +27,7 @@ func after(seconds float64) time.Time {
 }
 
 // requestAt is a successful request that was answered at that second, and received a tenth of one before.
-func requestAt(program, verb, resource, subresource, name string, seconds float64) (r lab.Request) {
+func requestAt(program, verb, resource, subresource, name string, seconds float64) (r audit.Request) {
 	r.Verb, r.UserAgent, r.Received, r.Answered, r.Response.Code = verb, program+"/v1", after(seconds-0.1), after(seconds), 200
 	r.Object.Resource, r.Object.Subresource, r.Object.Name = resource, subresource, name
 	return r
@@ -43,9 +43,9 @@ func startedTestPod(seconds float64) startedPod {
 }
 
 // testRecords are those of the Pod, whose volume is attached by then.
-func testRecords(requests ...lab.Request) *podsRecords {
+func testRecords(requests ...audit.Request) *podsRecords {
 	r := &podsRecords{
-		begin: testBegin, requests: map[string][]lab.Request{}, claims: map[string]string{"data-web-0": "d-1"}, disks: map[string]string{"d-1": "d-1"},
+		begin: testBegin, requests: map[string][]audit.Request{}, claims: map[string]string{"data-web-0": "d-1"}, disks: map[string]string{"d-1": "d-1"},
 		attachments: map[string]string{"d-1 node-h1": "csi-1"}, ecs: map[string]*ecsTimes{}, devices: map[string]time.Time{},
 		mounts: map[types.UID]time.Time{"web-0-1": after(7)},
 	}
@@ -130,7 +130,8 @@ func TestMountLine(t *testing.T) {
 func testRow(beyond float64) podsRow {
 	of := func(source string, total, ecs float64) podsRun {
 		steps := []float64{0, 0, 0, total, 0, 0}
-		run := podsRun{Source: source, Pods: 100, Total: quantiles{total, 2 * total}, ECS: quantiles{ecs, ecs}, Beyond: quantiles{total - ecs, 2*total - ecs}, Middle: steps, Last: steps}
+		run := podsRun{Source: source, Pods: 100, Total: quantiles{total, 2 * total}, ECS: quantiles{ecs, ecs}, Beyond: quantiles{total - ecs, 2*total - ecs},
+			Middle: steps, Last: steps}
 		run.Steps, run.Shares = make([]quantiles, len(steps)), make([]quantiles, len(steps))
 		return run
 	}

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // podsSizes are how many there are of everything.
@@ -90,7 +90,7 @@ type podsOptions struct {
 }
 
 // benchPods measures how long Pods take to start on real nodes, and writes the page's section. What it measures is kept, and the
-// page is written once every row was measured. Each kind of lab is in a cell of its own, and in a process of its own.
+// page is written once every row was measured. Each kind of lab is in a sandbox of its own, and in a process of its own.
 func benchPods(o podsOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -102,7 +102,7 @@ func benchPods(o podsOptions) error {
 	if err != nil {
 		return err
 	}
-	if !lab.InCell() {
+	if !sandbox.Inside() {
 		if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
 			return err
 		}
@@ -110,14 +110,14 @@ func benchPods(o podsOptions) error {
 	if places := podsPlaces(wanted); len(places) > 1 {
 		return benchEach(ctx, places)
 	}
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "bench-pods")}
-	if code, outside, err := cell.Enter(); outside || err != nil {
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "bench-pods")}
+	if code, outside, err := box.Enter(nil); outside || err != nil {
 		if err == nil && code != 0 {
-			err = fmt.Errorf("failed; the programs' logs are in %s", cell.Dir)
+			err = errors.New("failed")
 		}
 		return err
 	}
-	return benchInCell(ctx, root, cell, wanted, o)
+	return benchInSandbox(ctx, root, box, wanted, o)
 }
 
 // podsPlaces are the keys of the scenarios, separated by commas, by the kind of lab that they run on.
@@ -149,10 +149,10 @@ func benchEach(ctx context.Context, places map[podsPlace]string) error {
 	return nil
 }
 
-// benchInCell runs scenarios that share a kind of lab.
-func benchInCell(ctx context.Context, root string, cell lab.Cell, wanted []podsScenario, o podsOptions) (err error) {
+// benchInSandbox runs scenarios that share a kind of lab.
+func benchInSandbox(ctx context.Context, root string, box sandbox.Sandbox, wanted []podsScenario, o podsOptions) (err error) {
 	results := resultFile[podsRow]{path: filepath.Join(root, "test", "bench", "pods.json"), commit: commit()}
-	bench, err := openPods(ctx, root, cell.Dir, wanted[0].where, o.sizes.chosen(), o)
+	bench, err := openPods(ctx, root, box.Dir, wanted[0].where, o.sizes.chosen(), o)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -45,7 +46,7 @@ type podsBench struct {
 	sizes   podsSizes
 	where   podsPlace
 	sources []volumeSource
-	audit   *lab.Audit
+	audit   *audit.Log
 	pods    *podWatch
 	mounts  *mountLogs
 	round   int
@@ -100,7 +101,7 @@ func (b *podsBench) openRecords(ctx context.Context) (err error) {
 	if err := b.MakeNamespace(ctx, benchNamespace); err != nil {
 		return err
 	}
-	if b.audit, err = lab.OpenAudit(b.AuditLog()); err != nil {
+	if b.audit, err = audit.Open(b.AuditLog()); err != nil {
 		return err
 	}
 	b.mounts = openMountLogs(b.Lab)

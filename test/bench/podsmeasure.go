@@ -22,6 +22,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 	"github.com/topodisk/topodisk/test/lifecycle"
 )
 
@@ -204,11 +205,11 @@ func (b *podsBench) awaitAttached(ctx context.Context, n int) error {
 // podsRecords are all that tells of the Pods of one run.
 type podsRecords struct {
 	begin       time.Time
-	requests    map[string][]lab.Request // by what they did to which object: see recordKey
-	claims      map[string]string        // volume by claim
-	disks       map[string]string        // disk by volume
-	attachments map[string]string        // VolumeAttachment by volume
-	ecs         map[string]*ecsTimes     // by disk
+	requests    map[string][]audit.Request // by what they did to which object: see recordKey
+	claims      map[string]string          // volume by claim
+	disks       map[string]string          // disk by volume
+	attachments map[string]string          // VolumeAttachment by volume
+	ecs         map[string]*ecsTimes       // by disk
 	calls       []ecssim.Call
 	devices     map[string]time.Time // when the node saw the device, by disk
 	mounts      map[types.UID]time.Time
@@ -242,8 +243,8 @@ func (b *podsBench) readRecords(ctx context.Context, from volumeSource, begin ti
 	if err := sleepFor(ctx, 300*time.Millisecond); err != nil { // a request is in the log shortly after its answer
 		return nil, err
 	}
-	r = &podsRecords{begin: begin, requests: map[string][]lab.Request{}, claims: map[string]string{}, disks: map[string]string{}, attachments: map[string]string{},
-		ecs: map[string]*ecsTimes{}, devices: map[string]time.Time{}, mounts: b.mounts.times}
+	r = &podsRecords{begin: begin, requests: map[string][]audit.Request{}, claims: map[string]string{}, disks: map[string]string{},
+		attachments: map[string]string{}, ecs: map[string]*ecsTimes{}, devices: map[string]time.Time{}, mounts: b.mounts.times}
 	all, err := b.audit.Read()
 	if err != nil {
 		return nil, err
@@ -267,7 +268,7 @@ func (b *podsBench) readRecords(ctx context.Context, from volumeSource, begin ti
 }
 
 // addRequests keeps the successful requests that are steps of a start.
-func (r *podsRecords) addRequests(all []lab.Request) {
+func (r *podsRecords) addRequests(all []audit.Request) {
 	for _, q := range all {
 		if !q.Succeeded() || q.Received.Before(r.begin) {
 			continue
@@ -386,7 +387,7 @@ func (r *podsRecords) drained() time.Duration {
 }
 
 // latest returns the last request of a kind for an object that was answered before some time.
-func (r *podsRecords) latest(verb, resource, name string, before time.Time) (q lab.Request, ok bool) {
+func (r *podsRecords) latest(verb, resource, name string, before time.Time) (q audit.Request, ok bool) {
 	for _, one := range r.requests[recordKey(verb, resource, name)] {
 		if !one.Answered.After(before) {
 			q, ok = one, true

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 // startAlone starts one Pod with a new claim, each round on the next node, and waits until nothing is left of it. How long ECS
@@ -75,7 +76,8 @@ func (b *podsBench) drain(ctx context.Context, from volumeSource) (podsSample, e
 	}
 	begin := time.Now()
 	err = each(len(names), func(i int) error {
-		return b.Client.PolicyV1().Evictions(benchNamespace).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: names[i], Namespace: benchNamespace}})
+		return b.Client.PolicyV1().Evictions(benchNamespace).Evict(ctx,
+			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: names[i], Namespace: benchNamespace}})
 	})
 	if err != nil {
 		return podsSample{}, err
@@ -101,7 +103,8 @@ func (b *podsBench) update(ctx context.Context, from volumeSource) (all podsSamp
 	for n := range b.sizes.updates {
 		begin := time.Now()
 		patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"update":"%d"}}}}}`, n)
-		if _, err := b.Client.AppsV1().StatefulSets(benchNamespace).Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		_, err := b.Client.AppsV1().StatefulSets(benchNamespace).Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
 			return all, err
 		}
 		sample, err := b.sample(ctx, from, begin, names)
@@ -176,7 +179,7 @@ func plain(spec *corev1.PodSpec, from volumeSource) {
 	grace, no := int64(1), false
 	spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken = &grace, &no
 	for i := range spec.Containers {
-		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = images.ShellName, corev1.PullNever
 	}
 	if !from.has() {
 		spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

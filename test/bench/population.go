@@ -74,7 +74,8 @@ func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
 		"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/pool": fmt.Sprintf("pool-%d", i%7),
 	}}}
 	for image := range 20 { // a kubelet tells of its images, and they are most of a Node
-		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.invalid/team-%d/service-%d@sha256:%064d", i%5, image, image)}, SizeBytes: 1 << 27})
+		node.Status.Images = append(node.Status.Images,
+			corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.invalid/team-%d/service-%d@sha256:%064d", i%5, image, image)}, SizeBytes: 1 << 27})
 	}
 	return node, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: nodeNamed(i)}, Spec: storagev1.CSINodeSpec{
 		Drivers: []storagev1.CSINodeDriver{{Name: benchDriver, NodeID: nodeNamed(i), TopologyKeys: []string{zoneLabel}}}}}
@@ -163,8 +164,8 @@ func boundVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}, AccessModes: claim.Spec.AccessModes,
 			StorageClassName: *claim.Spec.StorageClassName, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: zoneLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{zoneNamed(0)}}}}}}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: zoneLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{zoneNamed(0)}}}}}}},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: benchDriver, VolumeHandle: claim.Spec.VolumeName, FSType: "ext4",
 				VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-1234-" + benchDriver, "type": "cloud_essd"},
@@ -195,7 +196,8 @@ func (e *environment) dropVolumes(ctx context.Context, volumes []corev1.Persiste
 		if err := e.Client.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}); ignoreMissing(err) != nil {
 			return err
 		}
-		_, err := e.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := e.Client.CoreV1().PersistentVolumes().Patch(ctx, name,
+			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		return ignoreMissing(err)
 	})
 }
@@ -233,7 +235,8 @@ func (e *environment) addClaimsAtRate(ctx context.Context, class string, n, perS
 	for i := range n {
 		<-tick.C
 		group.Go(func() {
-			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, e.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
+			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx,
+				e.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
 			if err != nil {
 				once.Do(func() { first = err })
 			}

@@ -89,7 +89,7 @@ func playSimulator(settings []byte) error {
 	if err != nil {
 		return err
 	}
-	sim, err := simulator(func(c *ecssim.Config) {
+	sim, err := newSimulator(func(c *ecssim.Config) {
 		c.Latency, c.Throttle, c.Queues, c.LedgerSize = latency, throttle, ecssim.Parallel, 10
 	})
 	if err != nil {
@@ -111,8 +111,8 @@ func playSimulator(settings []byte) error {
 	return err
 }
 
-// process is a simulator in a process of its own.
-type process struct {
+// simulatorProcess is a simulator in a process of its own.
+type simulatorProcess struct {
 	command *exec.Cmd
 	stdin   io.Closer
 	address string
@@ -135,7 +135,7 @@ func self(t *testing.T, role string, settings any) *exec.Cmd {
 	return command
 }
 
-func startSimulator(t *testing.T, s simulatorSettings) *process {
+func startSimulator(t *testing.T, s simulatorSettings) *simulatorProcess {
 	t.Helper()
 	command := self(t, roleSimulator, s)
 	stdin, err := command.StdinPipe()
@@ -153,16 +153,16 @@ func startSimulator(t *testing.T, s simulatorSettings) *process {
 	if err != nil {
 		t.Fatalf("the simulator doesn't start: %v", err)
 	}
-	return &process{command: command, stdin: stdin, address: strings.TrimSpace(line)}
+	return &simulatorProcess{command: command, stdin: stdin, address: strings.TrimSpace(line)}
 }
 
-func (p *process) stop() {
+func (p *simulatorProcess) stop() {
 	_ = p.stdin.Close()
 	_ = p.command.Wait()
 }
 
 // state asks the simulator what it counted.
-func (p *process) state(t *testing.T) ecssim.State {
+func (p *simulatorProcess) state(t *testing.T) ecssim.State {
 	t.Helper()
 	reply, err := http.Get(p.address + "/_sim/state")
 	if err != nil {

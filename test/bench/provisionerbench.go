@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -56,7 +57,8 @@ func groups() []group {
 	return []group{
 		{name: "bursts", of: (*environment).bursts}, {name: "alone", of: (*environment).alone}, {name: "deletion", of: (*environment).deleting},
 		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady}, {name: "takeover", of: (*environment).takeovers},
-		{name: "requirement", of: (*environment).requirement}, {name: "large", of: (*environment).large}, {name: "huge", of: (*environment).huge, unbound: true},
+		{name: "requirement", of: (*environment).requirement}, {name: "large", of: (*environment).large},
+		{name: "huge", of: (*environment).huge, unbound: true},
 	}
 }
 
@@ -134,7 +136,8 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 	if err != nil {
 		return nil, err
 	}
-	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Audit: true, Controllers: slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return unbound && name == binder })})
+	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Audit: true,
+		Controllers: slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return unbound && name == binder })})
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +152,7 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 		l.Client, err = unlimitedClient(l.Kubeconfig)
 	}
 	if err == nil {
-		e.audit, err = lab.OpenAudit(l.AuditLog())
+		e.audit, err = audit.Open(l.AuditLog())
 	}
 	if err == nil {
 		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), e.addNodes(ctx, 0, 3))
@@ -169,19 +172,19 @@ func (e *environment) close() error {
 }
 
 // collect reads the audit log until all that it has read is enough.
-func (e *environment) collect(ctx context.Context, enough func(all []lab.Request) bool) ([]lab.Request, error) {
-	var all []lab.Request
-	return e.collectMore(ctx, func(more []lab.Request) bool {
+func (e *environment) collect(ctx context.Context, enough func(all []audit.Request) bool) ([]audit.Request, error) {
+	var all []audit.Request
+	return e.collectMore(ctx, func(more []audit.Request) bool {
 		all = append(all, more...)
 		return enough(all)
 	})
 }
 
 // collectMore reads the audit log, and asks after each time it has looked whether that is enough.
-func (e *environment) collectMore(ctx context.Context, enough func(more []lab.Request) bool) ([]lab.Request, error) {
+func (e *environment) collectMore(ctx context.Context, enough func(more []audit.Request) bool) ([]audit.Request, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
-	var all []lab.Request
+	var all []audit.Request
 	for {
 		more, err := e.audit.Read()
 		if all = append(all, more...); err != nil || enough(more) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -23,7 +25,7 @@ type environment struct {
 	socket         string
 	ours, upstream provisioner
 	decision       string // the program that times upstream's requirement
-	audit          *lab.Audit
+	audit          *audit.Log
 	classes        int
 	runs           int
 }
@@ -32,12 +34,12 @@ type environment struct {
 func (e *environment) both() []provisioner { return []provisioner{e.ours, e.upstream} }
 
 // start runs a provisioner with further flags.
-func (e *environment) start(p provisioner, args ...string) (*lab.Process, error) {
+func (e *environment) start(p provisioner, args ...string) (*process.Process, error) {
 	return e.run(p.name, p.path, e.flags(args))
 }
 
 // startOn is start on a host of that name: csi-provisioner's replicas take themselves for one if they share it.
-func (e *environment) startOn(host string, p provisioner, args ...string) (*lab.Process, error) {
+func (e *environment) startOn(host string, p provisioner, args ...string) (*process.Process, error) {
 	const script = `hostname "$0" && exec "$@"`
 	return e.run(p.name, "unshare", append([]string{"--map-root-user", "--uts", "sh", "-c", script, host, p.path}, e.flags(args)...))
 }
@@ -46,7 +48,7 @@ func (e *environment) flags(more []string) []string {
 	return append([]string{"--csi-address=" + e.socket, "--kubeconfig=" + e.Kubeconfig, "--leader-election-namespace=kube-system"}, more...)
 }
 
-func (e *environment) run(name, path string, args []string) (*lab.Process, error) {
+func (e *environment) run(name, path string, args []string) (*process.Process, error) {
 	e.runs++
 	return e.StartProgram(fmt.Sprintf("%s-%d", name, e.runs), path, args...)
 }
@@ -59,7 +61,7 @@ func limited(qps int) []string {
 }
 
 // memoryOf is a program's resident memory in bytes: VmRSS as it is, or VmHWM at its peak.
-func memoryOf(p *lab.Process, name string) (int64, error) {
+func memoryOf(p *process.Process, name string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 	if err != nil {
 		return 0, err

@@ -116,7 +116,13 @@ func (f resultFile[R]) publish(page, section string, names []string, text func(r
 	return nil
 }
 
+// commit names the commit of the checkout, and whether something else was measured. The pages and figures that benchmarks write
+// don't count.
 func commit() string {
-	out, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
-	return strings.TrimSpace(string(out))
+	out, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	name := strings.TrimSpace(string(out))
+	if exec.Command("git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs", ":(top,exclude)test/bench/*.json").Run() != nil {
+		name += "-dirty"
+	}
+	return name
 }

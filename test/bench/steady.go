@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 )
 
 // fewestClaims is how many claims a p99 is taken of at least.
@@ -29,7 +29,7 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 		restore := func() error { return nil }
 		if c.part < 1 {
 			var err error
-			if restore, err = e.LimitCPU(c.part); err != nil {
+			if restore, err = e.Plane.LimitCPU(c.part); err != nil {
 				return err
 			}
 		}
@@ -60,15 +60,15 @@ func (e *environment) waits(ctx context.Context, p provisioner, n, perSecond int
 	if err != nil {
 		return 0, 0, err
 	}
-	process, err := e.start(p, args...)
+	proc, err := e.start(p, args...)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer e.StopProgram(process, false)
+	defer e.StopProgram(proc, false)
 	if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaimsAtRate(ctx, class, n, perSecond)); err != nil {
 		return 0, 0, err
 	}
-	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, p)) >= n })
+	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, p)) >= n })
 	if err != nil {
 		return 0, 0, err
 	}

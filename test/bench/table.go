@@ -40,7 +40,8 @@ func (t *table) rounds(name string, figures [2][]float64, unit string, want targ
 	if len(ratios) > 1 {
 		text += fmt.Sprintf(" (%s to %s)", short(slices.Min(ratios)), short(slices.Max(ratios)))
 	}
-	t.add(row{Name: name, Ours: short(median(figures[0])) + unit, Upstream: short(median(figures[1])) + unit, Ratio: text, Target: "ratio " + want.text}, want.met(ratio))
+	t.add(row{Name: name, Ours: short(median(figures[0])) + unit, Upstream: short(median(figures[1])) + unit,
+		Ratio: text, Target: "ratio " + want.text}, want.met(ratio))
 }
 
 func quotients(a, b []float64) []float64 {
@@ -57,7 +58,8 @@ func (t *table) bound(name string, ours, upstream float64, unit string, most flo
 	if upstream > 0 {
 		ratio = short(ours / upstream)
 	}
-	t.add(row{Name: name, Ours: number(ours, "") + unit, Upstream: number(upstream, "") + unit, Ratio: ratio, Target: "<= " + number(most, "") + unit}, ours <= most)
+	t.add(row{Name: name, Ours: number(ours, "") + unit, Upstream: number(upstream, "") + unit,
+		Ratio: ratio, Target: "<= " + number(most, "") + unit}, ours <= most)
 }
 
 // limit takes down a figure of ours alone.

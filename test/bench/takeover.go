@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/request"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // takeovers are the ways in which a leader goes.
@@ -39,14 +40,14 @@ func (e *environment) takeover(ctx context.Context, p provisioner, kill bool) (f
 	if err != nil {
 		return 0, err
 	}
-	var both []*lab.Process
+	var both []*process.Process
 	for i := range 2 {
-		process, err := e.startOn(fmt.Sprintf("host-%d", i), p, append([]string{"--leader-election=true"}, unlimited...)...)
+		proc, err := e.startOn(fmt.Sprintf("host-%d", i), p, append([]string{"--leader-election=true"}, unlimited...)...)
 		if err != nil {
 			return 0, err
 		}
-		defer func() { e.StopProgram(process, true) }()
-		both = append(both, process)
+		defer func() { e.StopProgram(proc, true) }()
+		both = append(both, proc)
 		if err := sleepFor(ctx, 8*time.Second); err != nil { // the first one leads, then the second is ready to
 			return 0, err
 		}
@@ -59,7 +60,7 @@ func (e *environment) takeover(ctx context.Context, p provisioner, kill bool) (f
 	if err := e.addClaims(ctx, class, 1, waitForConsumer); err != nil {
 		return 0, err
 	}
-	all, err := e.collect(ctx, func(all []lab.Request) bool { return len(saves(all, p)) == 1 })
+	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, p)) == 1 })
 	if err != nil {
 		return 0, err
 	}

@@ -26,7 +26,7 @@ func wall(t *testing.T, r *report) {
 // connections counts those that many calls open.
 func connections(t *testing.T, r *report) {
 	const calls, workers = 5000, 32
-	sim, err := simulator(func(c *ecssim.Config) { c.Latency, c.ForgiveUnknownDisk = ecssim.Latency{}, true })
+	sim, err := newSimulator(func(c *ecssim.Config) { c.Latency, c.ForgiveUnknownDisk = ecssim.Latency{}, true })
 	if err != nil {
 		t.Fatal(err)
 	}

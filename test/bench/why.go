@@ -55,7 +55,8 @@ func benchWhy(s whyScale, write string) (err error) {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build kubectl-topodisk: %w", err)
 	}
-	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true, Controllers: slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return name == binder })})
+	l, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Bare: true,
+		Controllers: slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return name == binder })})
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,8 @@ func benchWhy(s whyScale, write string) (err error) {
 	var rows []whyRow
 	for _, subject := range []struct{ what, kind, name string }{
 		{"a Pod that a third of the nodes may take", "pod", "wide"}, {"a Pod that 60 nodes may take", "pod", "narrow"},
-		{"a bound claim", "pvc", "wide"}, {"a PersistentVolume", "pv", volumeNamed(0)}, {"a node", "node", nodeNamed(0)}, {"a VolumeAttachment", "volumeattachment", "va-0"},
+		{"a bound claim", "pvc", "wide"}, {"a PersistentVolume", "pv", volumeNamed(0)},
+		{"a node", "node", nodeNamed(0)}, {"a VolumeAttachment", "volumeattachment", "va-0"},
 	} {
 		row, err := s.measure(ctx, program, l.Kubeconfig, subject.kind, subject.name)
 		if err != nil {
@@ -142,7 +144,8 @@ func (s whyScale) markdown(rows []whyRow) string {
 func awaitJudged(ctx context.Context, l *lab.Lab, name string) error {
 	return l.Await(ctx, "the scheduler has looked for a node for "+name, waitLimit, func(ctx context.Context) (bool, error) {
 		pod, err := l.Client.CoreV1().Pods(benchNamespace).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return strings.Contains(c.Message, "Insufficient cpu") }), err
+		return err == nil && slices.ContainsFunc(pod.Status.Conditions,
+			func(c corev1.PodCondition) bool { return strings.Contains(c.Message, "Insufficient cpu") }), err
 	})
 }
 
@@ -223,7 +226,8 @@ func (s whyScale) addAttached(ctx context.Context, client kubernetes.Interface, 
 	name := volumeNamed(i)
 	_, err := client.StorageV1().VolumeAttachments().Create(ctx, &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("va-%d", i)},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: benchDriver, NodeName: nodeNamed(i % s.nodes), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: benchDriver, NodeName: nodeNamed(i % s.nodes),
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -270,8 +274,10 @@ func addWaiting(ctx context.Context, client kubernetes.Interface, name string, s
 func podAsking(namespace, name, cpu string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "bench"}}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{
-			Name: "main", Image: "registry.invalid/team/service:1.2.3", Env: []corev1.EnvVar{{Name: "MODE", Value: "production"}, {Name: "LEVEL", Value: "info"}},
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Gi")}},
+			Name: "main", Image: "registry.invalid/team/service:1.2.3",
+			Env: []corev1.EnvVar{{Name: "MODE", Value: "production"}, {Name: "LEVEL", Value: "info"}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Gi")}},
 		}},
 	}}
 }

@@ -42,8 +42,8 @@ type workload struct {
 	errors sync.Map     // of those, by text
 }
 
-// simulator returns one with a hundred instances, each with room for 64 disks.
-func simulator(change func(*ecssim.Config)) (*ecssim.Server, error) {
+// newSimulator returns one with a hundred instances, each with room for 64 disks.
+func newSimulator(change func(*ecssim.Config)) (*ecssim.Server, error) {
 	latency, err := ecssim.Profile("real")
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func newClient(endpoint string, transport http.RoundTripper) (*ecs.Client, error
 // newWorkload returns a workload in one process.
 func newWorkload(t *testing.T, change func(*ecssim.Config)) *workload {
 	t.Helper()
-	sim, err := simulator(change)
+	sim, err := newSimulator(change)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func TestTrustPolicyNamesTheChartsAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if account := "disks-topodisk-controller"; !strings.Contains(manifests, "serviceAccountName: "+account) || !strings.Contains(string(page), "`"+account+"`") {
+	if account := "disks-topodisk-controller"; !strings.Contains(manifests, "serviceAccountName: "+account) ||
+		!strings.Contains(string(page), "`"+account+"`") {
 		t.Errorf("docs/ack.md and the controller of a release disks do not both name the ServiceAccount %s", account)
 	}
 }

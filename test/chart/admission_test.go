@@ -73,7 +73,8 @@ func judges(t *testing.T, values map[string]any) map[string]judge {
 			rules = append(rules, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message})
 			j.messages = append(j.messages, v.Message)
 		}
-		j.conditions, j.rules = compiler.CompileCondition(conditions, none, environment.NewExpressions), compiler.CompileCondition(rules, none, environment.NewExpressions)
+		j.conditions = compiler.CompileCondition(conditions, none, environment.NewExpressions)
+		j.rules = compiler.CompileCondition(rules, none, environment.NewExpressions)
 		for _, errs := range [][]error{j.conditions.CompilationErrors(), j.rules.CompilationErrors()} {
 			for _, err := range errs {
 				t.Errorf("%s: %v", policy.Name, err)
@@ -177,9 +178,11 @@ func TestAdmissionRefusesWhatTheDriverRefuses(t *testing.T) {
 		}
 	}
 	for _, good := range []map[string]string{
-		{"type": "cloud_essd, cloud_auto", "performanceLevel": "PL1,PL0", "encrypted": "Yes", "kmsKeyId": "k", "diskTags": "a:b", "diskTags/c": "d", "provisionedIops": "100"},
+		{"type": "cloud_essd, cloud_auto", "performanceLevel": "PL1,PL0", "encrypted": "Yes", "kmsKeyId": "k",
+			"diskTags": "a:b", "diskTags/c": "d", "provisionedIops": "100"},
 		{"type": "available", "fsType": "xfs", "zoneId": "cn-hangzhou-h,ap-southeast-1a", "encrypted": "", "dataCacheSize": ""},
-		{"csi.storage.k8s.io/provisioner-secret-name": "a", "csi.storage.k8s.io/secret-namespace": "b", "topodisk.io/strict-topology": "true", "readOnly": "no"},
+		{"csi.storage.k8s.io/provisioner-secret-name": "a", "csi.storage.k8s.io/secret-namespace": "b",
+			"topodisk.io/strict-topology": "true", "readOnly": "no"},
 	} {
 		if broken := all["StorageClass"].refuses(t, classOf("StorageClass", ourDriver, good), nil); broken != nil {
 			t.Errorf("%v is refused: %q", good, broken)

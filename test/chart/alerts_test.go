@@ -117,7 +117,8 @@ func firing(t *testing.T, expr string, series ...string) int {
 // Every alert fires when it is to, by Prometheus' own engine, and not otherwise. x240 is two hours.
 func TestAlertsFireWhenTheyAreTo(t *testing.T) {
 	expressions := map[string]string{}
-	for _, rule := range decode[monitoringv1.PrometheusRule](t, preset(t, "minimal", "{monitoring: {prometheusRule: {enabled: true}}}"), "PrometheusRule")[0].Spec.Groups[0].Rules {
+	values := preset(t, "minimal", "{monitoring: {prometheusRule: {enabled: true}}}")
+	for _, rule := range decode[monitoringv1.PrometheusRule](t, values, "PrometheusRule")[0].Spec.Groups[0].Rules {
 		expressions[rule.Alert] = rule.Expr.String()
 	}
 	tried := map[string]int{}
@@ -132,9 +133,11 @@ func TestAlertsFireWhenTheyAreTo(t *testing.T) {
 		{"one replica is ready", "TopodiskNotReady", []string{`topodisk_driver_ready{pod="a"} 0x240`, `topodisk_driver_ready{pod="b"} 1x240`}, 0},
 		{"one cluster of two", "TopodiskNotReady", []string{`topodisk_driver_ready{cluster="a"} 0x240`, `topodisk_driver_ready{cluster="b"} 1x240`}, 1},
 		{"one installation of two", "TopodiskNotReady", []string{`topodisk_driver_ready{job="a"} 0x240`, `topodisk_driver_ready{job="b"} 1x240`}, 1},
-		{"plugins that don't answer", "TopodiskNodeDown", []string{`up{job="topodisk-node",pod="a"} 0x240`, `up{job="topodisk-node",pod="b"} 0x240`, `up{job="topodisk-node",pod="c"} 1x240`}, 2},
+		{"plugins that don't answer", "TopodiskNodeDown",
+			[]string{`up{job="topodisk-node",pod="a"} 0x240`, `up{job="topodisk-node",pod="b"} 0x240`, `up{job="topodisk-node",pod="c"} 1x240`}, 2},
 		{"a plugin that isn't registered", "TopodiskNodeDown", []string{`up{job="topodisk-node",pod="a"} 1x240`, `topodisk_node_registered{pod="a"} 0x240`}, 1},
-		{"plugins that work", "TopodiskNodeDown", []string{`up{job="topodisk-node",pod="a"} 1x240`, `topodisk_node_registered{pod="a"} 1x240`, `up{job="another"} 0x240`}, 0},
+		{"plugins that work", "TopodiskNodeDown",
+			[]string{`up{job="topodisk-node",pod="a"} 1x240`, `topodisk_node_registered{pod="a"} 1x240`, `up{job="another"} 0x240`}, 0},
 		{"credentials can't be read", "TopodiskCredentialsFailing", []string{`topodisk_ecs_credentials_failing{pod="a"} 1x240`}, 1},
 		{"credentials are read", "TopodiskCredentialsFailing", []string{`topodisk_ecs_credentials_failing{pod="a"} 0x240`}, 0},
 		{"credentials end in ten minutes", "TopodiskCredentialsEnding", []string{"topodisk_ecs_credentials_expiry_timestamp_seconds 7800x240"}, 1},
@@ -155,7 +158,8 @@ func TestAlertsFireWhenTheyAreTo(t *testing.T) {
 		{"volumes aren't saved", "TopodiskVolumesNotSaved", []string{"topodisk_provisioner_volume_save_failures_total 0+1x240"}, 1},
 		{"volumes are saved", "TopodiskVolumesNotSaved", []string{"topodisk_provisioner_volume_save_failures_total 3x240"}, 0},
 		{"a journal that fills", "TopodiskJournalLarge", []string{`topodisk_provisioner_journal_size_bytes{pod="a"} 600x240`, `topodisk_provisioner_journal_limit_bytes{pod="a"} 1000x240`, `topodisk_provisioner_journal_limit_bytes{pod="b"} 1000x240`}, 1},
-		{"a journal with room", "TopodiskJournalLarge", []string{"topodisk_provisioner_journal_size_bytes 400x240", "topodisk_provisioner_journal_limit_bytes 1000x240"}, 0},
+		{"a journal with room", "TopodiskJournalLarge",
+			[]string{"topodisk_provisioner_journal_size_bytes 400x240", "topodisk_provisioner_journal_limit_bytes 1000x240"}, 0},
 		{"orphans", "TopodiskAuditFindings", []string{`topodisk_provisioner_audit_findings{finding="disk_without_volume"} 2x240`, `topodisk_provisioner_audit_findings{finding="volume_without_disk"} 1x240`}, 2},
 		{"volumes that Retain has kept", "TopodiskAuditFindings", []string{`topodisk_provisioner_audit_findings{finding="disk_without_volume"} 0x240`, `topodisk_provisioner_audit_findings{finding="volume_without_claim"} 5x240`}, 0},
 		{"a stuck attach", "TopodiskAttachStuck", []string{`topodisk_ecs_oldest_pending_change_seconds{pod="a"} 0+30x240`, `topodisk_ecs_oldest_pending_change_seconds{pod="b"} 0x240`}, 1},

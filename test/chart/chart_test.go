@@ -225,7 +225,8 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 // A guess that is none would mislead.
 func TestNoGuessIsMadeOfAnotherWord(t *testing.T) {
 	for _, parameters := range []string{"type: gp3", "type: x", "performanceLevel: PL9", "color: red", "fsType: btrfs"} {
-		_, _, err := Render(repo, preset(t, "minimal", "storageClasses: [{name: a, parameters: {"+parameters+"}}]"), Release{Name: "topodisk", Namespace: "kube-system"})
+		_, _, err := Render(repo, preset(t, "minimal", "storageClasses: [{name: a, parameters: {"+parameters+"}}]"),
+			Release{Name: "topodisk", Namespace: "kube-system"})
 		if err == nil || !strings.Contains(err.Error(), "allowed are") || strings.Contains(err.Error(), "did you mean") {
 			t.Errorf("%s: %v", parameters, err)
 		}

@@ -44,7 +44,8 @@ func TestConventionsOfCharts(t *testing.T) {
 	)
 	for _, c := range []struct{ name, over, object, path, want string }{
 		{"nameOverride in names", "nameOverride: disks", "Deployment/topodisk-disks-controller", "metadata/name", "topodisk-disks-controller"},
-		{"nameOverride in selectors", "nameOverride: disks", "Deployment/topodisk-disks-controller", "spec/selector/matchLabels", "{" + names + ", app.kubernetes.io/name: disks}"},
+		{"nameOverride in selectors", "nameOverride: disks", "Deployment/topodisk-disks-controller",
+			"spec/selector/matchLabels", "{" + names + ", app.kubernetes.io/name: disks}"},
 		{"nameOverride keeps a mark", "nameOverride: disks", "Deployment/topodisk-disks-controller", "metadata/labels/app.kubernetes.io~part-of", "topodisk"},
 		{"nameOverride in the release's name", "nameOverride: disk", "Deployment/topodisk-controller", "metadata/name", "topodisk-controller"},
 		{"fullnameOverride", "fullnameOverride: cloud-disks", "DaemonSet/cloud-disks-node", "metadata/name", "cloud-disks-node"},
@@ -52,8 +53,10 @@ func TestConventionsOfCharts(t *testing.T) {
 		{"digest", "image: {digest: '" + sha + "'}", deployment, driver + "/image", "registry.example.com/storage/topodisk@" + sha},
 		{"digest beats tag", "image: {digest: '" + sha + "', tag: v1}", daemonSet, driver + "/image", "registry.example.com/storage/topodisk@" + sha},
 		{"tag", "image: {tag: v1}", daemonSet, driver + "/image", "registry.example.com/storage/topodisk:v1"},
-		{"digest of a sidecar", "csiResizer: {digest: '" + sha + "'}", deployment, pod + "/containers[csi-resizer]/image", "registry.k8s.io/sig-storage/csi-resizer@" + sha},
-		{"digest of csi-provisioner", "csiProvisioner: {enabled: true, digest: '" + sha + "'}", deployment, pod + "/containers[csi-provisioner]/image", "registry.k8s.io/sig-storage/csi-provisioner@" + sha},
+		{"digest of a sidecar", "csiResizer: {digest: '" + sha + "'}", deployment,
+			pod + "/containers[csi-resizer]/image", "registry.k8s.io/sig-storage/csi-resizer@" + sha},
+		{"digest of csi-provisioner", "csiProvisioner: {enabled: true, digest: '" + sha + "'}", deployment,
+			pod + "/containers[csi-provisioner]/image", "registry.k8s.io/sig-storage/csi-provisioner@" + sha},
 		{"pull secrets as strings", "imagePullSecrets: [a, b]", deployment, pod + "/imagePullSecrets", "[{name: a}, {name: b}]"},
 		{"pull secrets as objects", "imagePullSecrets: [{name: a}, b]", daemonSet, pod + "/imagePullSecrets", "[{name: a}, {name: b}]"},
 		{"replicaCount", "controller: {replicaCount: 3}", deployment, "spec/replicas", "3"},

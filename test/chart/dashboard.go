@@ -46,7 +46,8 @@ var rows = []row{
 	{"Claims", []panel{
 		{"From claim to PersistentVolume", "s", quantiles("topodisk_provisioner_provision_duration_seconds", ""),
 			"From the creation of a claim to its saved PersistentVolume, with the wait for the node of its Pod."},
-		{"Volumes under way", "short", [][2]string{{"max(topodisk_provisioner_creates_in_flight)", "under way"}, {"max(topodisk_provisioner_creates_unknown)", "of them unknown"}},
+		{"Volumes under way", "short",
+			[][2]string{{"max(topodisk_provisioner_creates_in_flight)", "under way"}, {"max(topodisk_provisioner_creates_unknown)", "of them unknown"}},
 			"Volumes requested from the driver whose PersistentVolume is not saved yet, and those of them of which an earlier call may have made the disk. The second stays above 0 only while ECS gives no clear answer."},
 		{"Creations without a volume, by result", "ops", [][2]string{{"sum by (result) (rate(topodisk_provisioner_create_failures_total[5m]))", "{{result}}"}},
 			"CreateVolume calls that returned no volume. background: the outcome is unknown and the request is repeated; finished: the call failed for good; reschedule: the scheduler chooses another node."},
@@ -88,7 +89,8 @@ var rows = []row{
 	{"ECS", []panel{
 		{"Ready", "short", [][2]string{{"topodisk_driver_ready", "{{pod}}"}},
 			"1 if ECS answered disk-driver when it was last asked, else 0: ECS is not reached, or refuses the credentials."},
-		{"Node plugins, registered and not", "short", [][2]string{{"sum(topodisk_node_registered)", "registered"}, {"sum(1 - topodisk_node_registered)", "not registered"}},
+		{"Node plugins, registered and not", "short",
+			[][2]string{{"sum(topodisk_node_registered)", "registered"}, {"sum(1 - topodisk_node_registered)", "not registered"}},
 			"Nodes whose kubelet has registered the driver, and nodes whose plugin runs and is not registered yet: no volume is mounted there."},
 		{"Versions", "short", [][2]string{{"count by (version, revision) (topodisk_build_info)", "{{version}} {{revision}}"}},
 			"How many Pods run which version. Two versions are normal during an update alone."},

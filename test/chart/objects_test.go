@@ -159,7 +159,8 @@ func TestOtherSourcesOfCredentialsNeedNoSecret(t *testing.T) {
 	for _, e := range container(t, controllerPod(t, preset(t, "full", "")), "disk-driver").Env {
 		env[e.Name] = e.Value
 	}
-	if env["ALIBABA_CLOUD_ROLE_ARN"] == "" || env["ALIBABA_CLOUD_OIDC_PROVIDER_ARN"] == "" || env["ALIBABA_CLOUD_OIDC_TOKEN_FILE"] != "/var/run/secrets/topodisk/oidc/token" {
+	if env["ALIBABA_CLOUD_ROLE_ARN"] == "" || env["ALIBABA_CLOUD_OIDC_PROVIDER_ARN"] == "" ||
+		env["ALIBABA_CLOUD_OIDC_TOKEN_FILE"] != "/var/run/secrets/topodisk/oidc/token" {
 		t.Errorf("environment of disk-driver: %v", env)
 	}
 }
@@ -265,7 +266,8 @@ func TestGroupsOfNodesHaveDaemonSetsOfTheirOwn(t *testing.T) {
 	if cmp.Equal(system.Spec.Selector, gpu.Spec.Selector) {
 		t.Errorf("both select the same Pods: %v", system.Spec.Selector)
 	}
-	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux", "example.com/disks": "true", "example.com/pool": "gpu"}, gpu.Spec.Template.Spec.NodeSelector); diff != "" {
+	want := map[string]string{"kubernetes.io/os": "linux", "example.com/disks": "true", "example.com/pool": "gpu"}
+	if diff := cmp.Diff(want, gpu.Spec.Template.Spec.NodeSelector); diff != "" {
 		t.Errorf("node selector (-want +got):\n%s", diff)
 	}
 	if args := gpu.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--kubelet-dir=/data/kubelet") || !slices.Contains(args, "--v=5") {
@@ -498,7 +500,8 @@ func TestEveryRoleIsBoundToTheAccountThatNeedsIt(t *testing.T) {
 	subjects := func(name string) []rbacv1.Subject {
 		return []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: "kube-system"}}
 	}
-	want, node := subjects(controllerPod(t, values).ServiceAccountName), subjects(daemonSet(t, values, "topodisk-node-gpu").Spec.Template.Spec.ServiceAccountName)
+	want := subjects(controllerPod(t, values).ServiceAccountName)
+	node := subjects(daemonSet(t, values, "topodisk-node-gpu").Spec.Template.Spec.ServiceAccountName)
 	for _, b := range decode[rbacv1.ClusterRoleBinding](t, values, "ClusterRoleBinding") {
 		bound["/"+b.RoleRef.Name] = cmp.Equal(b.Subjects, want) && b.RoleRef.Name != "topodisk-node" || cmp.Equal(b.Subjects, node) && b.RoleRef.Name == "topodisk-node"
 	}
@@ -557,7 +560,8 @@ func TestCSIDriverSaysWhatKubernetesMustKnow(t *testing.T) {
 	if diff := cmp.Diff(want, drivers[0].Spec); diff != "" {
 		t.Errorf("CSIDriver (-want +got):\n%s", diff)
 	}
-	old, _, err := Render(repo, preset(t, "full", "volumeAttributesClasses: []"), Release{Name: "topodisk", Namespace: "kube-system", Kubernetes: oldestKubernetes})
+	old, _, err := Render(repo, preset(t, "full", "volumeAttributesClasses: []"),
+		Release{Name: "topodisk", Namespace: "kube-system", Kubernetes: oldestKubernetes})
 	if err != nil || strings.Contains(old, "nodeAllocatableUpdatePeriodSeconds") || strings.Contains(old, "preventPodSchedulingIfMissing") {
 		t.Errorf("Kubernetes 1.31 is sent fields that it does not know, or %v", err)
 	}

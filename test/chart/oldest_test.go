@@ -46,7 +46,8 @@ func TestOldestKubernetesKnowsEveryField(t *testing.T) {
 	if output, err := decode(render(t, presets["minimal"])); err == nil || !strings.Contains(output, "nodeAllocatableUpdatePeriodSeconds") {
 		t.Errorf("a field of Kubernetes 1.34 is not noticed: %v %s", err, output)
 	}
-	if output, err := decode(strings.ReplaceAll(string(plain), "[csinodes]", "[csidisks]")); err == nil || !strings.Contains(output, "a rule is for csidisks.storage.k8s.io") {
+	if output, err := decode(strings.ReplaceAll(string(plain), "[csinodes]", "[csidisks]")); err == nil ||
+		!strings.Contains(output, "a rule is for csidisks.storage.k8s.io") {
 		t.Errorf("a rule for an unknown resource is not noticed: %v %s", err, output)
 	}
 }

@@ -108,9 +108,9 @@ func TestUnknownParametersAreRenderedLeniently(t *testing.T) {
 func TestIDsInUseAreTaken(t *testing.T) {
 	for _, over := range []string{
 		"clusterID: c0123456789abcdef0123456789abcdef", "clusterID: c0123456-89ab-cdef-0123-456789abcdef", "clusterID: c1", "clusterID: c0123456789abcdef",
-		"clusterID: production.eu-1", "clusterID: cafe", "region: ap-southeast-1", "region: cn-wulanchabu", "region: cn-zhengzhou-jva", "region: cn-north-2-gov-1",
-		"region: us-east-1", "region: cn-hangzhou-finance", "image: {repository: topodisk}", "image: {repository: 'localhost:5000/topodisk'}",
-		"image: {repository: registry-vpc.cn-hangzhou.cr.example.com/a_b/topodisk}",
+		"clusterID: production.eu-1", "clusterID: cafe", "region: ap-southeast-1", "region: cn-wulanchabu", "region: cn-zhengzhou-jva",
+		"region: cn-north-2-gov-1", "region: us-east-1", "region: cn-hangzhou-finance", "image: {repository: topodisk}",
+		"image: {repository: 'localhost:5000/topodisk'}", "image: {repository: registry-vpc.cn-hangzhou.cr.example.com/a_b/topodisk}",
 	} {
 		if _, _, err := Render(repo, preset(t, "minimal", over), Release{Name: "topodisk", Namespace: "kube-system"}); err != nil {
 			t.Errorf("%s: %v", over, err)

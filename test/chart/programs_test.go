@@ -280,7 +280,8 @@ func checkWithoutSecret(t *testing.T, bin string, pod corev1.PodSpec) {
 
 func checkWithECS(t *testing.T, bin string, pod corev1.PodSpec) {
 	address := unusedAddress(t)
-	simulator := start(t, filepath.Join(bin, "ecs-simulator"), []string{"--listen=" + address, "--region=cn-hangzhou", "--zone=cn-hangzhou-i", "--access-key=an-id=a-secret"})
+	simulator := start(t, filepath.Join(bin, "ecs-simulator"),
+		[]string{"--listen=" + address, "--region=cn-hangzhou", "--zone=cn-hangzhou-i", "--access-key=an-id=a-secret"})
 	simulator.await(t, "listening on")
 	addresses, log := runPod(t, bin, pod, address, keys)
 	log.await(t, "the driver is ready")

@@ -144,7 +144,8 @@ In zone %s, with the tag %s=%s, it makes
 		fmt.Printf("It attaches none, for %s is not set.\n", instanceVariable)
 	}
 	fmt.Printf(`It never uses more than %.0f GiB-minutes of disks (%.0f GiB-hours), most of it for the chance that ECS makes what it ought to refuse;
-against a simulator with ECS's latencies a run uses 190 of them in seven minutes. Your price of a GiB-hour times that number bounds the cost. After %v it asks nothing more.
+against a simulator with ECS's latencies a run uses 190 of them in seven minutes. Your price of a GiB-hour times that number
+bounds the cost. After %v it asks nothing more.
 Everything is removed at the end, also after Ctrl-C; what a killed run leaves is removed by make cloud-check CLEAN=1.
 `, b.GiBMinutes, b.GiBMinutes/60, limits.Total)
 }
@@ -196,5 +197,6 @@ func table(report facts.Report) {
 	fmt.Println()
 	_ = w.Flush()
 	fmt.Printf("\n%d agree, %d differ, %d not asked. %d disks and %d snapshots were made: %.1f GiB-minutes of %.0f, in %.0f s.\n",
-		count[facts.Agrees], count[facts.Differs], count[facts.NotAsked], report.Disks, report.Snapshots, report.GiBMinutes, report.BoundGiBMinutes, report.Seconds)
+		count[facts.Agrees], count[facts.Differs], count[facts.NotAsked],
+		report.Disks, report.Snapshots, report.GiBMinutes, report.BoundGiBMinutes, report.Seconds)
 }

@@ -383,7 +383,8 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 	report := s.report(file)
-	if last := report.Facts[len(report.Facts)-1]; last.Outcome != facts.NotAsked || s.used() > report.BoundGiBMinutes || len(report.Facts) != len(facts.Facts()) {
+	if last := report.Facts[len(report.Facts)-1]; last.Outcome != facts.NotAsked || s.used() > report.BoundGiBMinutes ||
+		len(report.Facts) != len(facts.Facts()) {
 		t.Errorf("%d facts, the last %+v; %.2f GiB-minutes", len(report.Facts), last, s.used())
 	}
 }

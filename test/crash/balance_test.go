@@ -100,7 +100,8 @@ func (s *stage) journalIsEmpty(ctx context.Context) error {
 	for _, pv := range volumes.Items {
 		standing[string(pv.Spec.ClaimRef.UID)] = slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
 	}
-	list, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
+	list, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func TestAttachedVolumeIsDeletedWhenItIsDetached(t *testing.T) {
 	s.must(s.claim(s.Context(), "attached", atOnce))
 	b := s.bound("attached")
 	attachments := s.Client.StorageV1().VolumeAttachments()
-	_, err := attachments.Create(s.Context(), &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "by-the-test"}, Spec: storagev1.VolumeAttachmentSpec{
+	meta := metav1.ObjectMeta{Name: "by-the-test"}
+	_, err := attachments.Create(s.Context(), &storagev1.VolumeAttachment{ObjectMeta: meta, Spec: storagev1.VolumeAttachmentSpec{
 		Attacher: lab.DriverName, NodeName: s.Nodes[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &b.Volume.Name},
 	}}, metav1.CreateOptions{})
 	s.must(err)

@@ -113,7 +113,8 @@ func TestSecondVolumeOfAClaimIsReportedAndDeleted(t *testing.T) {
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
 		}},
-		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"topology.kubernetes.io/zone": s.Zones()[0]}}}},
+		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{
+			{Segments: map[string]string{"topology.kubernetes.io/zone": s.Zones()[0]}}}},
 	})
 	s.must(err)
 	id := second.Volume.VolumeId

@@ -29,7 +29,8 @@ func (s *scene) deleteShard(name string) {
 func (s *scene) awaitEntry(claim types.UID) (shard string) {
 	s.Helper()
 	s.must(s.await(s.Context(), "the journal has claim "+string(claim), limit, func(ctx context.Context) error {
-		list, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
+		list, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx,
+			metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
 		if err != nil {
 			return err
 		}
@@ -56,7 +57,8 @@ func TestPageThatCannotBeWrittenHoldsUpNoOtherClaim(t *testing.T) {
 	s := newScene(t)
 	s.must(s.claim(s.Context(), "first", atOnce))
 	s.bound("first")
-	_, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(s.Context(), firstPage, types.MergePatchType, []byte(`{"immutable":true}`), metav1.PatchOptions{})
+	_, err := s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(s.Context(), firstPage,
+		types.MergePatchType, []byte(`{"immutable":true}`), metav1.PatchOptions{})
 	s.must(err)
 	s.Cleanup(func() { s.deleteShard(firstPage) })
 	for n := range 5 {

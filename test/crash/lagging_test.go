@@ -54,7 +54,8 @@ func TestAllowedTopologiesMayUseOtherLabels(t *testing.T) {
 	s.must(label(`"cellar"`))
 	s.Cleanup(func() { s.must(label("null")) })
 	class := lab.Class("cellar-only", storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})
-	class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: key, Values: []string{"cellar"}}}}}
+	class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+		{Key: key, Values: []string{"cellar"}}}}}
 	s.must(s.MakeClass(s.Context(), class))
 	s.Cleanup(func() {
 		s.must(s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // exchange is a call to the driver that changes something, with its answer.
@@ -45,7 +45,7 @@ func (b brokenPromise) Error() string {
 
 // ledger has all exchanges.
 type ledger struct {
-	simulator *lab.Simulator // what the driver says is held against; nil: it isn't
+	simulator *simulator.Client // what the driver says is held against; nil: it isn't
 
 	mu           sync.Mutex
 	provisioners int // that were started

@@ -52,7 +52,8 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	cluster, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes(), Watched: true, Snapshots: true, BindTimeout: bindTimeout, DriverArgs: alone})
+	cluster, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes(),
+		Watched: true, Snapshots: true, BindTimeout: bindTimeout, DriverArgs: alone})
 	if err != nil {
 		return 1, err
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -50,7 +51,7 @@ type csiProvisioner struct {
 	lab     *lab.Lab
 	chart   *lab.Beside
 	path    string
-	process *lab.Process // nil: it doesn't run
+	process *process.Process // nil: it doesn't run
 }
 
 func newCSIProvisioner(ctx context.Context, l *lab.Lab, root string) (*csiProvisioner, error) {

@@ -122,7 +122,8 @@ func apiCall(r *http.Request) string {
 		return writeJournal
 	case resource == "events" || resource == "leases" || resource == "csistoragecapacities" || resource == "csidrivers":
 		return ""
-	case resource == "persistentvolumes" && !one && r.URL.Query().Get("watch") == "" && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList"):
+	case resource == "persistentvolumes" && !one && r.URL.Query().Get("watch") == "" &&
+		strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList"):
 		return catchUp
 	case r.Method == http.MethodGet && !one:
 		return "" // a list or a watch

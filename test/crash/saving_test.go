@@ -106,7 +106,8 @@ func (s *scene) refuseBinding(claim string) (allow func()) {
 }
 
 // refuse makes the API server refuse an operation, which try attempts, until allow is called.
-func (s *scene) refuse(resource string, operation admissionv1.OperationType, validation admissionv1.Validation, try func(context.Context) error) (allow func()) {
+func (s *scene) refuse(resource string, operation admissionv1.OperationType, validation admissionv1.Validation,
+	try func(context.Context) error) (allow func()) {
 	s.Helper()
 	name := "no-" + resource
 	meta := metav1.ObjectMeta{Name: name}
@@ -120,9 +121,10 @@ func (s *scene) refuse(resource string, operation admissionv1.OperationType, val
 		Validations: []admissionv1.Validation{validation},
 	}}, metav1.CreateOptions{})
 	s.must(err)
-	_, err = bindings.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-	}}, metav1.CreateOptions{})
+	_, err = bindings.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: meta,
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}, metav1.CreateOptions{})
 	s.must(err)
 	refused := func(ctx context.Context) bool {
 		err := try(ctx)
@@ -130,7 +132,8 @@ func (s *scene) refuse(resource string, operation admissionv1.OperationType, val
 	}
 	allow = func() {
 		ctx := context.Background()
-		err := errors.Join(ignoreNotFound(bindings.Delete(ctx, name, metav1.DeleteOptions{})), ignoreNotFound(policies.Delete(ctx, name, metav1.DeleteOptions{})))
+		err := errors.Join(ignoreNotFound(bindings.Delete(ctx, name, metav1.DeleteOptions{})),
+			ignoreNotFound(policies.Delete(ctx, name, metav1.DeleteOptions{})))
 		if err != nil {
 			s.Errorf("allow %s again: %v", resource, err)
 		}

@@ -68,7 +68,9 @@ func newStage(ctx context.Context, l *lab.Lab, p provisioner) (*stage, error) {
 	if err := l.MakeNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	for name, mode := range map[string]storagev1.VolumeBindingMode{atOnce: storagev1.VolumeBindingImmediate, waits: storagev1.VolumeBindingWaitForFirstConsumer} {
+	for name, mode := range map[string]storagev1.VolumeBindingMode{
+		atOnce: storagev1.VolumeBindingImmediate, waits: storagev1.VolumeBindingWaitForFirstConsumer,
+	} {
 		class := lab.Class(name, mode, map[string]string{"type": "cloud_essd,cloud_auto"})
 		if err := l.MakeClass(ctx, class); err != nil {
 			return nil, err

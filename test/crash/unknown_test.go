@@ -16,6 +16,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // Whatever becomes of claim, node, class and Secret while nobody knows whether a disk was made: the same is asked again
@@ -157,7 +158,8 @@ func (s *scene) makeSecret() {
 
 // createSecret makes the Secret that the class with-secret names, or finds it.
 func (s *scene) createSecret() error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"},
+		StringData: map[string]string{"access-key-id": simulator.KeyID, "access-key-secret": simulator.Secret}}
 	_, err := s.Client.CoreV1().Secrets(namespace).Create(s.Context(), secret, metav1.CreateOptions{})
 	return ignoreExists(err)
 }
@@ -185,7 +187,8 @@ func (s *scene) awaitNoClaim(name string) {
 func (s *scene) allowSecrets() {
 	s.Helper()
 	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
+	role := &rbacv1.Role{ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
 	_, err := s.Client.RbacV1().Roles(namespace).Create(s.Context(), role, metav1.CreateOptions{})
 	s.must(ignoreExists(err))
 	binding := &rbacv1.RoleBinding{

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -81,7 +82,7 @@ func run(ctx context.Context, version programs.Version, keep, stop bool) (string
 
 // makeRoom clears away what an earlier kept demo has left, unless it still runs.
 func makeRoom(dir string) error {
-	names, err := lab.Kept(dir)
+	names, err := process.Kept(dir)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func start(ctx context.Context, root string, dirs programs.Dirs, keep bool, kept
 }
 
 func stopKept(dir string) (string, error) {
-	names, err := lab.StopKept(dir)
+	names, err := process.StopKept(dir)
 	if err != nil {
 		return "", err
 	}

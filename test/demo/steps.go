@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -105,7 +106,7 @@ func (s *story) nextCategory(ctx context.Context) error {
 	zone := s.lab.Zones()[0]
 	s.step(fmt.Sprintf("%s sells out of cloud_essd, and a Pod has to run there.", zone),
 		"The class lists cloud_essd,cloud_auto: the next category of the list is used, in the same zone.")
-	if err := s.lab.Simulator.SetStock(ctx, zone, "cloud_essd", lab.SoldOut); err != nil {
+	if err := s.lab.Simulator.SetStock(ctx, zone, "cloud_essd", simulator.SoldOut); err != nil {
 		return err
 	}
 	if err := s.makePod(ctx, "reports", zone); err != nil {

@@ -94,7 +94,8 @@ func (s *story) settle(ctx context.Context) (string, error) {
 		{rescheduled >= 1, "no claim was rescheduled"},
 		{s.deleted == len(s.asked), fmt.Sprintf("%d disks were to be deleted", len(s.asked))},
 		{len(leaked) == 0, fmt.Sprintf("these disks have no PersistentVolume: %v", ids(leaked))},
-		{made == len(s.asked) && state.DisksMade == len(s.asked), fmt.Sprintf("%d disks were asked for, %d calls made %d", len(s.asked), made, state.DisksMade)},
+		{made == len(s.asked) && state.DisksMade == len(s.asked),
+			fmt.Sprintf("%d disks were asked for, %d calls made %d", len(s.asked), made, state.DisksMade)},
 	} {
 		if !check.ok {
 			wrong = append(wrong, check.why)

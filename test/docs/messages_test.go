@@ -38,7 +38,8 @@ var said = map[string]string{
 }
 
 // parts of messages that the text quotes.
-var quoted = map[string]string{"ECS is at work on it": "diskdriver/testdata/*.txt", "position %d in the queue of the instance": "diskdriver/ecs/instancequeue/*.go"}
+var quoted = map[string]string{"ECS is at work on it": "diskdriver/testdata/*.txt",
+	"position %d in the queue of the instance": "diskdriver/ecs/instancequeue/*.go"}
 
 // symptom is a section of docs/troubleshooting.md.
 type symptom struct {

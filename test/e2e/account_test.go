@@ -33,7 +33,8 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 	s := newScene(t)
 	other := s.otherAccount()
 	s.allowSecrets()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "another-account"}, StringData: map[string]string{"access-key-id": otherKey, "access-key-secret": otherSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "another-account"},
+		StringData: map[string]string{"access-key-id": otherKey, "access-key-secret": otherSecret}}
 	_, err := s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
 	s.must(err)
 	class := s.class(atOnce, map[string]string{
@@ -72,7 +73,8 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 		t.Errorf("attached are %v, want %s", at, otherInstance)
 	}
 	grown, err := driver.ControllerExpandVolume(s.Context(), &csi.ControllerExpandVolumeRequest{
-		VolumeId: b.Disk(), CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30}, VolumeCapability: once, Secrets: s.secret(source.ControllerExpandSecretRef),
+		VolumeId: b.Disk(), CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30},
+		VolumeCapability: once, Secrets: s.secret(source.ControllerExpandSecretRef),
 	})
 	s.must(err)
 	if size := other.Disks()[0].Size; size != 30 || grown.GetCapacityBytes() != 30<<30 {

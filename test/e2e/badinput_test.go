@@ -37,14 +37,19 @@ var badInputs = []struct {
 	{name: "unknown-type", parameters: map[string]string{"type": "cloud_turbo"}, says: []string{"InvalidArgument", "cloud_turbo", "cloud_essd"}},
 	{name: "no-boolean", parameters: map[string]string{"encrypted": "perhaps"}, says: []string{"InvalidArgument", "encrypted", "perhaps"}},
 	{name: "key-without-encryption", parameters: map[string]string{"kmsKeyId": "0f1e"}, says: []string{"InvalidArgument", "kmsKeyId", "encrypted"}},
-	{name: "own-parameter-misspelt", parameters: map[string]string{"topodisk.io/strict": "true"}, says: []string{"topodisk.io/strict", "topodisk.io/strict-topology"}},
-	{name: "two-filesystems", parameters: map[string]string{"fsType": "ext4", "csi.storage.k8s.io/fstype": "xfs"}, says: []string{"fsType", "csi.storage.k8s.io/fstype"}},
+	{name: "own-parameter-misspelt", parameters: map[string]string{"topodisk.io/strict": "true"},
+		says: []string{"topodisk.io/strict", "topodisk.io/strict-topology"}},
+	{name: "two-filesystems", parameters: map[string]string{"fsType": "ext4", "csi.storage.k8s.io/fstype": "xfs"},
+		says: []string{"fsType", "csi.storage.k8s.io/fstype"}},
 	{name: "too-large", parameters: map[string]string{"type": "cloud_ssd"}, size: "40Ti", says: []string{"OutOfRange", "32768"}},
 	{name: "too-small", parameters: map[string]string{"type": "cloud_essd", "performanceLevel": "PL3"}, size: "20Gi", says: []string{"OutOfRange", "1261"}},
 	// D6: what no stock could meet.
-	{name: "more-iops-than-ecs-provisions", parameters: map[string]string{"type": "cloud_auto", "provisionedIops": "9999999"}, says: []string{"OutOfRange", "provisionedIops: 9999999", "0 to 17000"}},
-	{name: "bursting-of-a-small-disk", parameters: map[string]string{"type": "cloud_auto", "burstingEnabled": "true"}, size: "3Gi", says: []string{"OutOfRange", "burstingEnabled", "3 GiB"}},
-	{name: "several-nodes-of-a-type-for-one", parameters: map[string]string{"type": "cloud_ssd", "multiAttach": "true"}, says: []string{"InvalidArgument", "cloud_ssd can't be attached to several nodes"}},
+	{name: "more-iops-than-ecs-provisions", parameters: map[string]string{"type": "cloud_auto", "provisionedIops": "9999999"},
+		says: []string{"OutOfRange", "provisionedIops: 9999999", "0 to 17000"}},
+	{name: "bursting-of-a-small-disk", parameters: map[string]string{"type": "cloud_auto", "burstingEnabled": "true"},
+		size: "3Gi", says: []string{"OutOfRange", "burstingEnabled", "3 GiB"}},
+	{name: "several-nodes-of-a-type-for-one", parameters: map[string]string{"type": "cloud_ssd", "multiAttach": "true"},
+		says: []string{"InvalidArgument", "cloud_ssd can't be attached to several nodes"}},
 	{name: "malformed-zones", parameters: map[string]string{"zoneId": "cn-hangzhou-h,,"}, says: []string{"InvalidArgument", "zoneId"}},
 	{name: "foreign-zone", parameters: map[string]string{"zoneId": "cn-hangzhou-z"}, says: []string{"InvalidArgument", "cn-hangzhou-z"}},
 	{name: "two-zones-in-one-term", class: func(c *storagev1.StorageClass) {
@@ -155,7 +160,8 @@ func (s *scene) metrics() string {
 func (s *scene) allowSecrets() {
 	s.Helper()
 	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
+	role := &rbacv1.Role{ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
 	_, err := s.Client.RbacV1().Roles(s.namespace).Create(s.Context(), role, metav1.CreateOptions{})
 	s.must(err)
 	binding := &rbacv1.RoleBinding{

@@ -277,7 +277,8 @@ func TestObjectsOfOneZoneEachAreReplaced(t *testing.T) {
 		sum := sha256.Sum256([]byte(lab.DriverName + "/" + class + "/" + zone))
 		old := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{
 			Name: "topodisk-" + hex.EncodeToString(sum[:10]), Labels: ours[0].Labels, OwnerReferences: ours[0].OwnerReferences,
-		}, StorageClassName: class, NodeTopology: metav1.SetAsLabelSelector(labels.Set{topology.WellKnownZoneKey: zone}), Capacity: ours[0].Capacity, MaximumVolumeSize: ours[0].Capacity}
+		}, StorageClassName: class, NodeTopology: metav1.SetAsLabelSelector(labels.Set{topology.WellKnownZoneKey: zone}),
+			Capacity: ours[0].Capacity, MaximumVolumeSize: ours[0].Capacity}
 		if n == 0 {
 			old.Capacity, old.MaximumVolumeSize = resource.NewQuantity(0, resource.BinarySI), resource.NewQuantity(0, resource.BinarySI)
 		}

@@ -98,7 +98,8 @@ func TestClassOfSeveralTypesFitsTheSelectedNode(t *testing.T) {
 func demands(zone string, category disk.Category) []corev1.NodeSelectorTerm {
 	var all []corev1.NodeSelectorRequirement
 	if category != "" {
-		all = append(all, corev1.NodeSelectorRequirement{Key: disk.NodeTypeLabel + string(category), Operator: corev1.NodeSelectorOpIn, Values: []string{"available"}})
+		all = append(all, corev1.NodeSelectorRequirement{Key: disk.NodeTypeLabel + string(category),
+			Operator: corev1.NodeSelectorOpIn, Values: []string{"available"}})
 	}
 	all = append(all, corev1.NodeSelectorRequirement{Key: topology.WellKnownZoneKey, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}})
 	return []corev1.NodeSelectorTerm{{MatchExpressions: all}}

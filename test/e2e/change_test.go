@@ -13,7 +13,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // unattachedMayBeCut lets ECS take snapshots of disks that no Pod has had, as it does of some categories, until the test is over.
@@ -112,7 +112,8 @@ func TestSnapshotsAloneAndInAGroupOutliveTheirDisks(t *testing.T) {
 	for _, member := range group.GroupSnapshot.Snapshots {
 		members = append(members, member.SnapshotId)
 	}
-	_, err = groups.DeleteVolumeGroupSnapshot(s.Context(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GroupSnapshot.GroupSnapshotId, SnapshotIds: members})
+	_, err = groups.DeleteVolumeGroupSnapshot(s.Context(),
+		&csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GroupSnapshot.GroupSnapshotId, SnapshotIds: members})
 	s.must(err)
 }
 
@@ -124,7 +125,7 @@ func TestTheClustersIDIsThatOfItsFirstNamespace(t *testing.T) {
 	s.restartDriver("--cluster-id=")
 	s.Cleanup(func() {
 		s.restartDriver()
-		s.must(underPolicy(context.Background(), s.Lab, lab.ClusterID))
+		s.must(underPolicy(context.Background(), s.Lab, simulator.ClusterID))
 	})
 	s.claim("marked", s.class(atOnce, essdThenAuto), "20Gi")
 	if _, d := s.bound("marked", soon); d.Tags[disk.ClusterTag] != string(first.UID) {

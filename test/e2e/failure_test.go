@@ -14,6 +14,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // heldReply makes ECS carry out the next CreateDisk at once and answer it late.
@@ -83,10 +84,10 @@ func TestClaimWaitsForAnECSThatIsUnreachable(t *testing.T) {
 
 func TestRefusedSignatureIsReportedWithItsRequestID(t *testing.T) {
 	s := newScene(t)
-	mend := func() error { return s.Topodisk().WriteCredentials(lab.KeyID, lab.Secret) }
+	mend := func() error { return s.Topodisk().WriteCredentials(simulator.KeyID, simulator.Secret) }
 	s.Cleanup(func() { s.must(mend()) })
 	s.awaitLeaderForNewClaims()
-	s.must(s.Topodisk().WriteCredentials(lab.KeyID, "a-wrong-secret"))
+	s.must(s.Topodisk().WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 	s.claim("signed", s.class(atOnce, essdThenAuto), "20Gi")
 	event := s.awaitEvent("signed", late, "Unauthenticated", "SignatureDoesNotMatch")
 	if !requestID.MatchString(event.Message) {
@@ -166,10 +167,10 @@ func TestClaimWaitsForADriverThatIsGone(t *testing.T) {
 func TestADriverWithoutCredentialsSaysSoOnItsPod(t *testing.T) {
 	s := newScene(t)
 	s.Cleanup(func() {
-		s.must(s.Topodisk().WriteCredentials(lab.KeyID, lab.Secret))
+		s.must(s.Topodisk().WriteCredentials(simulator.KeyID, simulator.Secret))
 		s.restartDriver()
 	})
-	s.must(s.Topodisk().WriteCredentials(lab.KeyID, "a-wrong-secret"))
+	s.must(s.Topodisk().WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 	s.restartDriver()
 	s.await("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
 		events, err := s.Client.CoreV1().Events(leaseNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"})

@@ -23,7 +23,9 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -36,7 +38,7 @@ import (
 type labKeys struct{}
 
 func (labKeys) Get(context.Context) (credentials.Keys, error) {
-	return credentials.Keys{AccessKeyID: lab.KeyID, AccessKeySecret: lab.Secret}, nil
+	return credentials.Keys{AccessKeyID: simulator.KeyID, AccessKeySecret: simulator.Secret}, nil
 }
 
 // incumbentMark is the tag by which disks of the other driver are known.
@@ -52,7 +54,7 @@ type incumbent struct {
 	socket string
 	server *grpc.Server
 	runs   int
-	proc   *lab.Process
+	proc   *process.Process
 
 	mu    sync.Mutex
 	begun []time.Time // when it asked ECS for a disk

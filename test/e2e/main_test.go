@@ -13,6 +13,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // cluster is the one lab that all tests share. They run one after the other, for stock and faults are the cloud's.
@@ -49,13 +50,14 @@ func run(m *testing.M) (int, error) {
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: dirs, Nodes: lab.SixNodes(), SimulatorArgs: sellingZones(), Gate: true, Watched: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
+		Root: root, Programs: dirs, Nodes: lab.SixNodes(), SimulatorArgs: sellingZones(),
+		Gate: true, Watched: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
 	})
 	if err != nil {
 		return 1, err
 	}
 	fmt.Fprintf(os.Stderr, "cluster ready after %.1f s\n", time.Since(begin).Seconds())
-	if err := underPolicy(ctx, cluster, lab.ClusterID); err != nil {
+	if err := underPolicy(ctx, cluster, simulator.ClusterID); err != nil {
 		return 1, errors.Join(err, cluster.Stop())
 	}
 	code := m.Run()

@@ -18,7 +18,9 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // party are programs that share an account.
@@ -57,7 +59,7 @@ var parties = []party{{
 func checkPermissions(ctx context.Context, l *lab.Lab) error {
 	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short() &&
 		version.AtLeast(programs.FirstWithAttributesClasses) // before, scenes are left out
-	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk().DrainController(ctx))
+	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk().DrainController())
 	for _, p := range parties {
 		err = errors.Join(err, p.check(ctx, l, whole))
 	}
@@ -66,19 +68,19 @@ func checkPermissions(ctx context.Context, l *lab.Lab) error {
 
 // check holds the audit log against the Roles of the account.
 func (p party) check(ctx context.Context, l *lab.Lab, whole bool) error {
-	granted, err := l.Permissions(ctx, metav1.NamespaceSystem, p.account)
+	granted, err := audit.Granted(ctx, l.Client, metav1.NamespaceSystem, p.account)
 	if err != nil {
 		return err
 	}
-	audit, err := lab.OpenAudit(l.AuditLog())
+	log, err := audit.Open(l.AuditLog())
 	if err != nil {
 		return err
 	}
-	defer audit.Close()
-	usage := &lab.Usage{Account: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + p.account, Granted: granted, Owners: p.owners}
+	defer log.Close()
+	usage := &audit.Usage{Account: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + p.account, Granted: granted, Owners: p.owners}
 	unused := func() []string { return usage.Unused(p.programs, p.rare) }
 	err = l.Await(ctx, "every permission is used", 10*time.Second, func(context.Context) (bool, error) {
-		requests, err := audit.Read()
+		requests, err := log.Read()
 		usage.Add(requests)
 		return err == nil && (!whole || len(unused()) == 0), err
 	})
@@ -105,7 +107,7 @@ func underPolicy(ctx context.Context, l *lab.Lab, clusterID string) error {
 
 // checkActions holds the simulator's counts of calls against the RAM policy, under which all scenes are played.
 func checkActions(ctx context.Context, l *lab.Lab, whole bool) error {
-	policy, err := readPolicy(lab.ClusterID)
+	policy, err := readPolicy(simulator.ClusterID)
 	if err != nil {
 		return err
 	}

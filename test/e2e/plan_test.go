@@ -79,7 +79,8 @@ func (p *planned) connect() {
 func (p *planned) deploy(facts, namespace string) {
 	text, err := os.ReadFile(filepath.Join("../../explain/plan/testdata", facts+".yaml"))
 	p.must(err)
-	renamed := strings.NewReplacer("diskplugin.csi", "aplugin.csi", "disk,nas", "a,nas", "[--driver, disk]", "[--driver, a]", "disk-plugin-dir", "a-plugin-dir", "disk-provisioner-dir", "a-provisioner-dir")
+	renamed := strings.NewReplacer("diskplugin.csi", "aplugin.csi", "disk,nas", "a,nas", "[--driver, disk]", "[--driver, a]",
+		"disk-plugin-dir", "a-plugin-dir", "disk-provisioner-dir", "a-provisioner-dir")
 	var f plan.Facts
 	p.must(yaml.UnmarshalStrict([]byte(renamed.Replace(string(text))), &f))
 	_, err = p.objects.CoreV1().Namespaces().Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -114,9 +115,11 @@ func (p *planned) createWorkload(w *plan.Workload, namespace string) {
 	selector := &metav1.LabelSelector{MatchLabels: labels}
 	var err error
 	if w.Kind == "DaemonSet" {
-		_, err = p.objects.AppsV1().DaemonSets(namespace).Create(p.Context(), &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pod}}, metav1.CreateOptions{})
+		_, err = p.objects.AppsV1().DaemonSets(namespace).Create(p.Context(), &appsv1.DaemonSet{ObjectMeta: meta,
+			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pod}}, metav1.CreateOptions{})
 	} else {
-		_, err = p.objects.AppsV1().Deployments(namespace).Create(p.Context(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &w.Replicas, Selector: selector, Template: pod}}, metav1.CreateOptions{})
+		_, err = p.objects.AppsV1().Deployments(namespace).Create(p.Context(), &appsv1.Deployment{ObjectMeta: meta,
+			Spec: appsv1.DeploymentSpec{Replicas: &w.Replicas, Selector: selector, Template: pod}}, metav1.CreateOptions{})
 	}
 	p.must(err)
 }
@@ -159,7 +162,8 @@ func (p *planned) run(steps []plan.Step) {
 	p.Helper()
 	for _, step := range steps {
 		for _, command := range step.Commands {
-			if strings.HasPrefix(command, "helm ") || strings.Contains(command, "secret generic") || strings.Contains(command, "topodisk-controller") || strings.Contains(command, "name=topodisk") {
+			if strings.HasPrefix(command, "helm ") || strings.Contains(command, "secret generic") ||
+				strings.Contains(command, "topodisk-controller") || strings.Contains(command, "name=topodisk") {
 				continue
 			}
 			sh := exec.CommandContext(p.Context(), "sh", "-ec", command)

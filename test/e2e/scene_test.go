@@ -166,7 +166,8 @@ func onNode(name string) func(*corev1.Pod) {
 // ratherIn has the scheduler choose a node of those zones as long as it may.
 func ratherIn(zones []string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		there := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topology.WellKnownZoneKey, Operator: corev1.NodeSelectorOpIn, Values: zones}}}
+		there := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: topology.WellKnownZoneKey, Operator: corev1.NodeSelectorOpIn, Values: zones}}}
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: there}},
 		}}

@@ -15,6 +15,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 const cloneFinalizer = "provisioner.storage.kubernetes.io/cloning-protection"
@@ -76,7 +77,8 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	s.awaitEvent("waits", soon, "VolumeAttributesClass "+attributes, "not found")
 	s.attributesClass("fast", map[string]string{"performanceLevel": "PL0"})
 	s.awaitEvent("waits", soon, "secret "+s.namespace+"/later", "not found")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"},
+		StringData: map[string]string{"access-key-id": simulator.KeyID, "access-key-secret": simulator.Secret}}
 	_, err := s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
 	s.must(err)
 	b, d := s.bound("waits", soon)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -112,7 +113,7 @@ func TestImmediateClaimGetsAZoneOfTheCluster(t *testing.T) {
 func TestNextCategoryIsUsedWhereTheFirstIsSoldOut(t *testing.T) {
 	s := newScene(t)
 	zone := s.Zones()[0]
-	s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_essd", lab.SoldOut))
+	s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_essd", simulator.SoldOut))
 	s.podWithClaim("reports", s.class(waits, essdThenAuto), "20Gi", inZone(zone))
 	_, d := s.bound("reports", soon)
 	if d.Category != "cloud_auto" || d.Zone != zone {

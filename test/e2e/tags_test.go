@@ -35,7 +35,8 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 	s.claim("data", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"team": "web", "app": "shop"} })
 	s.await("ECS is asked for a disk", soon, func(context.Context) (bool, error) { return len(s.creates("data")) > 0, nil })
 	s.label("1")
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), "data", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"db"}}}`), metav1.PatchOptions{})
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), "data",
+		types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"db"}}}`), metav1.PatchOptions{})
 	s.must(err)
 	s.Topodisk().KillProvisioner(lab.ProvisionerName)
 	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
@@ -62,7 +63,8 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 // label gives the scene's namespace a cost center.
 func (s *scene) label(costCenter string) {
 	s.Helper()
-	_, err := s.Client.CoreV1().Namespaces().Patch(s.Context(), s.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"cost-center":"`+costCenter+`"}}}`), metav1.PatchOptions{})
+	_, err := s.Client.CoreV1().Namespaces().Patch(s.Context(), s.namespace,
+		types.MergePatchType, []byte(`{"metadata":{"labels":{"cost-center":"`+costCenter+`"}}}`), metav1.PatchOptions{})
 	s.must(err)
 }
 
@@ -71,7 +73,8 @@ func (s *scene) label(costCenter string) {
 func (s *scene) allowNamespaces() {
 	s.Helper()
 	meta := metav1.ObjectMeta{Name: "topodisk-namespace-labels"}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}}}}
+	role := &rbacv1.ClusterRole{ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}}}}
 	_, err := s.Client.RbacV1().ClusterRoles().Create(s.Context(), role, metav1.CreateOptions{})
 	s.must(err)
 	binding := &rbacv1.ClusterRoleBinding{

@@ -25,7 +25,8 @@ import (
 // oldDisk makes a disk as the incumbent does.
 func (s *scene) oldDisk(name, claim, zone string) disk.Disk {
 	s.Helper()
-	made, err := s.newIncumbent().create(s.Context(), name, s.namespace, claim, disk.Attempt{Zone: disk.Zone(zone), Category: "cloud_essd", Level: "PL1", Size: 20})
+	made, err := s.newIncumbent().create(s.Context(), name, s.namespace, claim,
+		disk.Attempt{Zone: disk.Zone(zone), Category: "cloud_essd", Level: "PL1", Size: 20})
 	s.must(err)
 	return made
 }
@@ -53,8 +54,8 @@ func (s *scene) oldVolume(claim, class, zone string, d disk.Disk) *corev1.Persis
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: "diskplugin.csi.alibabacloud.com", VolumeHandle: string(d.ID), FSType: "ext4",
 				VolumeAttributes: map[string]string{
-					"type": "cloud_essd", "performanceLevel": "PL1", "storage.kubernetes.io/csiProvisionerIdentity": "1755000000000-1-diskplugin.csi.alibabacloud.com",
-					"csi.storage.k8s.io/pv/name": name, "a-key-that-nobody-knows": "x",
+					"type": "cloud_essd", "performanceLevel": "PL1", "csi.storage.k8s.io/pv/name": name, "a-key-that-nobody-knows": "x",
+					"storage.kubernetes.io/csiProvisionerIdentity": "1755000000000-1-diskplugin.csi.alibabacloud.com",
 				},
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -97,7 +98,8 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 	if err != nil || published.PublishContext["serialNumber"] == "" {
 		t.Fatalf("publish: %v, %v", published, err)
 	}
-	grown, err := driver.ControllerExpandVolume(s.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30}, VolumeCapability: capability})
+	grown, err := driver.ControllerExpandVolume(s.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: id,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30}, VolumeCapability: capability})
 	if err != nil || grown.CapacityBytes != 30<<30 {
 		t.Fatalf("expand: %v, %v", grown, err)
 	}
@@ -233,7 +235,7 @@ func (s *scene) askedByTopodisk() (asked []time.Time) {
 // drain ends topodisk's controller when it has ended what is under way, and checks how many orders are left in the journal.
 func (s *scene) drain(left int) {
 	s.Helper()
-	s.must(s.Topodisk().DrainController(s.Context()))
+	s.must(s.Topodisk().DrainController())
 	if entries := s.journal(); len(entries) != left {
 		s.Fatalf("the journal has %d entries after the end, want %d: those of claims %v", len(entries), left, slices.Sorted(maps.Keys(entries)))
 	}

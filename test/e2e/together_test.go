@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // delayedLogs makes ECS take its time for the first disk of the type that the claim logs has.
@@ -61,7 +61,7 @@ func TestVolumesOfAPodAreSavedTogether(t *testing.T) {
 func TestPodOfTwoClaimsMovesOnWhenTheZoneSellsOutForOne(t *testing.T) {
 	s := newScene(t)
 	first := s.podOfTwo("pair")
-	s.must(s.Simulator.SetStock(s.Context(), first.Zone, "cloud_auto", lab.SoldOut))
+	s.must(s.Simulator.SetStock(s.Context(), first.Zone, "cloud_auto", simulator.SoldOut))
 	_, l := s.bound("logs", late)
 	_, d := s.bound("data", late)
 	if d.Zone != l.Zone || d.Zone == first.Zone {
@@ -86,7 +86,7 @@ func TestPodOfTwoClaimsWaitsForAZoneThatHasBoth(t *testing.T) {
 	s := newScene(t)
 	first := s.podOfTwo("pair")
 	for _, zone := range s.Zones() {
-		s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_auto", lab.SoldOut))
+		s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_auto", simulator.SoldOut))
 	}
 	s.await("the first disk is deleted", late, func(ctx context.Context) (bool, error) {
 		return !slices.ContainsFunc(s.disks("data"), func(d ecssim.DiskState) bool { return d.ID == first.ID }), nil

@@ -113,7 +113,8 @@ func (s *scene) journal() map[string]string {
 
 func (s *scene) journalPages() []corev1.ConfigMap {
 	s.Helper()
-	pages, err := s.Client.CoreV1().ConfigMaps(leaseNamespace).List(s.Context(), metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
+	pages, err := s.Client.CoreV1().ConfigMaps(leaseNamespace).List(s.Context(),
+		metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
 	s.must(err)
 	return pages.Items
 }

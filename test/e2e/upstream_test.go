@@ -35,7 +35,8 @@ func (s *scene) withUpstream(env ...string) {
 	beside, err := besideUs()
 	s.must(err)
 	s.Topodisk().StopProvisioner(lab.ProvisionerName)
-	process, err := beside.Start("csi-provisioner", filepath.Join(dir, "csi-provisioner"), env, append([]string{"--csi-address=" + s.Topodisk().Socket(), "--http-endpoint="}, quickElection...))
+	process, err := beside.Start("csi-provisioner", filepath.Join(dir, "csi-provisioner"), env,
+		append([]string{"--csi-address=" + s.Topodisk().Socket(), "--http-endpoint="}, quickElection...))
 	s.must(err)
 	s.Cleanup(func() {
 		s.StopProgram(process, false)
@@ -57,7 +58,8 @@ func TestTheDriverServesKubernetesOwnProvisioner(t *testing.T) {
 	}
 	s.running("notes", d)
 
-	_, err := s.driver().ControllerExpandVolume(s.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: b.Disk(), CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30}})
+	_, err := s.driver().ControllerExpandVolume(s.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: b.Disk(),
+		CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30}})
 	s.must(err)
 	if got := s.onlyDisk("notes").Size; got != 30 {
 		t.Errorf("the disk has %d GiB, want 30", got)

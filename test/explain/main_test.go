@@ -16,6 +16,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // dumps is where the facts of each situation are written to, if anywhere.
@@ -43,22 +44,14 @@ func runAll(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-explain")}
-	if !lab.InCell() {
-		if err := programs.BuildExplain(ctx, root, os.Stderr); err != nil {
-			return 1, err
-		}
-	}
-	if code, outside, err := cell.Enter(); outside || err != nil {
-		if code != 0 {
-			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
-		}
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-explain")}
+	if code, outside, err := box.Enter(func() error { return programs.BuildExplain(ctx, root, os.Stderr) }); outside || err != nil {
 		return code, err
 	}
 	built = programs.BuiltExplain(root)
 	nodes := lab.ManyNodes(4)
 	nodes = append(nodes, lab.Node{Name: oldNode, Instance: "i-bp1labh3", Type: "ecs.i2.xlarge", Region: nodes[0].Region, Zone: zoneH})
-	cluster, err = lab.Start(ctx, lab.Options{Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes})
+	cluster, err = lab.Start(ctx, lab.Options{Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: nodes})
 	if err != nil {
 		return 1, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/verdicts"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -186,7 +187,7 @@ func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
 	pod, grace := lab.Pod(s.namespace, name, claim), int64(1)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
 	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Image, pod.Spec.Containers[i].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+		pod.Spec.Containers[i].Image, pod.Spec.Containers[i].ImagePullPolicy = images.ShellName, corev1.PullNever
 	}
 	s.must(s.MakePod(s.Context(), pod, change...))
 }

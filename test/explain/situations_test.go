@@ -19,6 +19,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -176,8 +177,8 @@ var situations = map[string]func(*scene) explain.Ref{
 		return claim("data")
 	},
 	"credentials-refused": func(s *scene) explain.Ref {
-		s.must(s.Topodisk().WriteCredentials(lab.KeyID, "a-wrong-secret"))
-		s.afterwards("put the credentials back", func(context.Context) error { return s.Topodisk().WriteCredentials(lab.KeyID, lab.Secret) })
+		s.must(s.Topodisk().WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+		s.afterwards("put the credentials back", func(context.Context) error { return s.Topodisk().WriteCredentials(simulator.KeyID, simulator.Secret) })
 		s.claim("data", s.class(atOnce, "cloud_essd"))
 		return claim("data")
 	},

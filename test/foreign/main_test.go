@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // root is the checkout, dir where all is that a run leaves, and built where the clients are.
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runAll runs the tests in a cell if this is root, who can have one, for a node's devices and mounts. The others run anywhere.
+// runAll runs the tests in a sandbox if this is root, who can have one, for a node's devices and mounts. The others run anywhere.
 func runAll(m *testing.M) (code int, err error) {
 	var stop context.CancelFunc
 	interrupted, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -42,17 +42,16 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	dir, built = filepath.Join(root, ".build", "test-foreign"), filepath.Join(root, ".build", "foreign")
-	cell := lab.Cell{Dir: dir}
-	if !lab.InCell() {
-		if err := build(interrupted); err != nil {
-			return 1, err
-		}
-	}
+	box := sandbox.Sandbox{Dir: dir}
+	build := func() error { return build(interrupted) }
 	if os.Geteuid() == 0 && has("ip", "losetup") {
-		if code, outside, err := cell.Enter(); outside || err != nil {
-			return sayWhere(code), err
+		if code, outside, err := box.Enter(build); outside || err != nil {
+			return code, err
 		}
 		return m.Run(), nil
+	}
+	if err := build(); err != nil {
+		return 1, err
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return 1, err
@@ -60,15 +59,10 @@ func runAll(m *testing.M) (code int, err error) {
 	if code = m.Run(); code == 0 {
 		err = os.RemoveAll(dir)
 	}
-	return sayWhere(code), err
-}
-
-// sayWhere says where the logs of a run are that has failed.
-func sayWhere(code int) int {
 	if code != 0 {
 		fmt.Fprintf(os.Stderr, "what the programs say is in %s\n", dir)
 	}
-	return code
+	return code, err
 }
 
 // has says whether all of the programs are in PATH.

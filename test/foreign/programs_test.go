@@ -34,7 +34,8 @@ const stopGrace = 40 * time.Second
 // if this process dies. What it says on standard error goes to a log in the directory.
 func command(t *testing.T, path string, args ...string) *exec.Cmd {
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-")+"-"+filepath.Base(path)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-")+"-"+filepath.Base(path)+".log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 	"github.com/topodisk/topodisk/test/need"
 )
 
@@ -34,7 +35,7 @@ var atFault = map[string]string{
 const nodeSpecs = "Node Service"
 
 // TestSanity runs csi-sanity against disk-driver in mode all on ecs-simulator: what a node is not needed for as anybody, and
-// the rest in a cell, where there are devices.
+// the rest in a sandbox, where there are devices.
 func TestSanity(t *testing.T) {
 	t.Parallel()
 	s := startDriver(t)
@@ -73,21 +74,22 @@ func startDriver(t *testing.T) driver {
 		t.Fatal(err)
 	}
 	c := startCloud(t, 1, bodies(t)...)
-	cmd := command(t, shipped("disk-driver"), "--mode=all", "--endpoint="+s.endpoint, "--region="+region, "--cluster-id=foreign", "--ecs-endpoint=http://"+c.address,
-		"--node-name="+nodeName, "--kubeconfig="+l.Kubeconfig, "--leader-election-namespace=kube-system", "--kubelet-dir="+s.kubelet)
+	cmd := command(t, shipped("disk-driver"), "--mode=all", "--endpoint="+s.endpoint, "--region="+region, "--cluster-id=foreign",
+		"--ecs-endpoint=http://"+c.address, "--node-name="+nodeName, "--kubeconfig="+l.Kubeconfig,
+		"--leader-election-namespace=kube-system", "--kubelet-dir="+s.kubelet)
 	cmd.Env = append(os.Environ(), "ALIBABA_CLOUD_ACCESS_KEY_ID="+keyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET="+secret)
 	start(t, cmd)
 	s.await(t)
 	return s
 }
 
-// bodies are the simulator's flags for disks that a node can mount, in a cell.
+// bodies are the simulator's flags for disks that a node can mount, in a sandbox.
 func bodies(t *testing.T) []string {
-	if !lab.InCell() {
+	if !sandbox.Inside() {
 		return nil
 	}
 	links := filepath.Join(dir, "by-id")
-	if err := (lab.Cell{Dir: dir}).MountLinks(links); err != nil {
+	if err := (sandbox.Sandbox{Dir: dir}).MountLinks(links); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--bodies=" + filepath.Join(dir, "bodies"), "--links=" + instanceOf(0) + "=" + links}

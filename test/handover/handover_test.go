@@ -50,8 +50,10 @@ func (p point) String() string {
 
 // points are the moments: before ECS has the call, before a read shows it, in the middle, just before and after its end.
 func points(short bool) []point {
-	attaches := []time.Duration{0, 50 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 5 * time.Second, 19 * time.Second, 21 * time.Second, 26 * time.Second}
-	detaches := []time.Duration{0, 50 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 5 * time.Second, 30 * time.Second, 44 * time.Second, 46 * time.Second, 50 * time.Second}
+	attaches := []time.Duration{0, 50 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 5 * time.Second,
+		19 * time.Second, 21 * time.Second, 26 * time.Second}
+	detaches := []time.Duration{0, 50 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 5 * time.Second,
+		30 * time.Second, 44 * time.Second, 46 * time.Second, 50 * time.Second}
 	if short {
 		attaches, detaches = []time.Duration{0, 1500 * time.Millisecond, 19 * time.Second}, []time.Duration{0, 1500 * time.Millisecond, 19 * time.Second}
 	}
@@ -62,7 +64,8 @@ func points(short bool) []point {
 				point{attaching, age, publishThere, shared}, point{attaching, age, unpublishTwice, shared})
 		}
 		for _, age := range detaches {
-			all = append(all, point{detaching, age, unpublishHere, shared}, point{detaching, age, publishHere, shared}, point{detaching, age, publishThere, shared})
+			all = append(all,
+				point{detaching, age, unpublishHere, shared}, point{detaching, age, publishHere, shared}, point{detaching, age, publishThere, shared})
 		}
 	}
 	return all

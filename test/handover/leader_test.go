@@ -106,7 +106,8 @@ func newCluster(t *testing.T) *cluster {
 	if testing.Short() {
 		queues = "parallel"
 	}
-	started, err := lab.Start(t.Context(), lab.Options{Root: root, Programs: dirs, Nodes: lab.ManyNodes(nodes), SimulatorArgs: []string{"--latency=fast", "--queues=" + queues}})
+	started, err := lab.Start(t.Context(), lab.Options{Root: root, Programs: dirs, Nodes: lab.ManyNodes(nodes),
+		SimulatorArgs: []string{"--latency=fast", "--queues=" + queues}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,8 @@ func (c *cluster) attach(n int, node string) {
 	c.Helper()
 	_, err := c.Client.StorageV1().VolumeAttachments().Create(c.Context(), &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: c.attachmentName(n, node)},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &c.disks[n]}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &c.disks[n]}},
 	}, metav1.CreateOptions{})
 	c.must(err)
 }

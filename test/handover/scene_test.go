@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/ecssim"
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // scene is a simulator with drivers A and B, which is the stand-by.
 type scene struct {
 	*testing.T
-	*lab.Replicas
+	*simulator.Replicas
 	clients map[string]csi.ControllerClient
 	conns   map[string]*grpc.ClientConn
 	began   time.Time
@@ -60,14 +60,15 @@ func newScene(t *testing.T, disks int) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--zone=" + zone, "--latency=fast", "--queues=parallel", "--access-key=" + lab.KeyID + "=" + lab.Secret}
+	args := []string{"--zone=" + zone, "--latency=fast", "--queues=parallel", "--access-key=" + simulator.KeyID + "=" + simulator.Secret}
 	for n := range max(disks, 1) { // a region without any disk shows nothing to anybody
 		for _, instance := range []string{here(n), there(n), other(n)} {
 			args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7se.large", instance, zone))
 		}
 	}
-	replicas, err := lab.StartReplicas(t.Context(), *built, dir, region, args...)
-	s := &scene{T: t, Replicas: replicas, clients: map[string]csi.ControllerClient{}, conns: map[string]*grpc.ClientConn{}, wrong: map[claimed]bool{}, began: time.Now()}
+	replicas, err := simulator.StartReplicas(t.Context(), *built, dir, region, args...)
+	s := &scene{T: t, Replicas: replicas, clients: map[string]csi.ControllerClient{}, conns: map[string]*grpc.ClientConn{},
+		wrong: map[claimed]bool{}, began: time.Now()}
 	t.Cleanup(func() {
 		if replicas != nil {
 			if err := replicas.Stop(); err != nil {
@@ -138,7 +139,8 @@ func (s *scene) create(ctx context.Context, driver, name string, shared bool) (s
 }
 
 func (s *scene) publish(ctx context.Context, driver, id, instance string, shared bool) error {
-	_, err := s.clients[driver].ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: instance, VolumeCapability: capability(shared)})
+	_, err := s.clients[driver].ControllerPublishVolume(ctx,
+		&csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: instance, VolumeCapability: capability(shared)})
 	return err
 }
 

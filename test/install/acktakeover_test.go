@@ -20,6 +20,7 @@ import (
 
 	"github.com/topodisk/topodisk/explain/plan"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -120,12 +121,12 @@ func otherKey() string {
 
 // componentImages are the images of the components: what serves and registers, the sidecars of Kubernetes that NAS and OSS need, and
 // what only waits.
-func componentImages() []lab.Image {
-	one := func(program string, names ...string) lab.Image {
-		return lab.Image{Names: names, Entrypoint: []string{"/program"}, Files: []lab.ImageFile{{Path: "program", From: program}}}
+func componentImages() []images.Image {
+	one := func(program string, names ...string) images.Image {
+		return images.Image{Names: names, Entrypoint: []string{"/program"}, Files: []images.File{{Path: "program", From: program}}}
 	}
 	const registry = "registry.example.com/acs/"
-	return []lab.Image{
+	return []images.Image{
 		one(built("fakeplugin"), registry+"csi-plugin:v1.36.2", registry+"csi-node-driver-registrar:v2.15"),
 		one(filepath.Join(root, ".build", "upstream", "csi-provisioner"), registry+"csi-provisioner:v6.2.1-aliyun"),
 		one(filepath.Join(programs.BuiltNodes(root).Sidecars, "csi-attacher"), registry+"csi-attacher:v4.12.0-aliyun"),

@@ -36,8 +36,8 @@ func (s *scene) takesOverFromChart() {
 	s.hasDiskOfClass("alicloud-disk-essd")
 	s.isDriverOf("topodisk")
 
-	if _, err := s.run(s.Context(), helm, "upgrade", otherRelease, otherChart(), "--namespace="+home, "--reuse-values", "--set=csi.disk.enabled=true"); err == nil ||
-		!strings.Contains(err.Error(), "invalid ownership metadata") {
+	_, err := s.run(s.Context(), helm, "upgrade", otherRelease, otherChart(), "--namespace="+home, "--reuse-values", "--set=csi.disk.enabled=true")
+	if err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
 		s.Errorf("an upgrade that switches disks on again: %v; want that the CSIDriver object is another release's", err)
 	}
 	s.componentsServe("nas", "oss")

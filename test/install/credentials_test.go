@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // The ports of the controller's Pods (charts/topodisk/values.yaml).
@@ -41,7 +41,7 @@ func (s *scene) rotatesItsKeys() {
 		return len(now) == 2, nil
 	})
 	s.Logf("%.1f s until both drivers used the other key", time.Since(begin).Seconds())
-	s.must(s.Simulator.SetKey(s.Context(), lab.KeyID, ""))
+	s.must(s.Simulator.SetKey(s.Context(), simulator.KeyID, ""))
 	after := load.count() + 20
 	s.await("claims with the other key alone", late, func(context.Context) (bool, error) { return load.count() >= after, nil })
 	load.end()
@@ -73,7 +73,8 @@ func (s *scene) failedCalls() string {
 		for pod, lines := range s.metrics(component) {
 			for _, line := range lines {
 				call := strings.HasPrefix(line, "topodisk_csi_call_duration_seconds_count") && !strings.Contains(line, `code="OK"`)
-				signed := strings.HasPrefix(line, "topodisk_ecs_requests_total") && (strings.Contains(line, "unauthenticated") || strings.Contains(line, "denied"))
+				signed := strings.HasPrefix(line, "topodisk_ecs_requests_total") &&
+					(strings.Contains(line, "unauthenticated") || strings.Contains(line, "denied"))
 				if (call || signed) && value(line) > 0 {
 					failed = append(failed, pod+": "+line)
 				}

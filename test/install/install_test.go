@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // TestInstallation is the life of one installation, step by step. A step begins where the one before has ended.
@@ -51,7 +51,7 @@ const readyWithin = 60 * time.Second
 
 // isInstalled does what the documentation says for a real cluster.
 func (s *scene) isInstalled() {
-	s.layKey(lab.KeyID, lab.Secret)
+	s.layKey(simulator.KeyID, simulator.Secret)
 	begin := time.Now()
 	s.follow("docs/install.md", "helm install")
 	s.awaitReady(readyWithin - time.Since(begin))

@@ -22,7 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // cluster is the lab that the tests share, root the checkout, and helm the program.
@@ -49,28 +51,20 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	helm = programs.BuiltHelm(root)
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-install")}
-	if !lab.InCell() {
-		if err := build(ctx); err != nil {
-			return 1, err
-		}
-	}
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-install")}
 	if earlier, err = programs.BuildEarlierInstallation(ctx, root, earlierCommit, imageName+":"+earlierTag, os.Stderr); err != nil {
 		return 1, err
 	}
-	if code, outside, err := cell.Enter(); outside || err != nil {
-		if code != 0 {
-			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
-		}
+	if code, outside, err := box.Enter(func() error { return build(ctx) }); outside || err != nil {
 		return code, err
 	}
-	images, err := images(ctx)
+	all, err := nodeImages(ctx)
 	if err != nil {
 		return 1, err
 	}
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true, Audit: true,
-		Images: images, Archives: []string{dist("topodisk-" + releaseVersion + ".oci.tar"), earlier.Image},
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true, Audit: true,
+		Images: all, Archives: []string{dist("topodisk-" + releaseVersion + ".oci.tar"), earlier.Image},
 		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
@@ -116,9 +110,9 @@ func build(ctx context.Context) error {
 // built returns where a program is that build has built.
 func built(name string) string { return filepath.Join(root, ".build", "run", name) }
 
-// images are those of the sidecars under the names that the chart has for them, and the one of the examples.
-func images(ctx context.Context) ([]lab.Image, error) {
-	shell, err := lab.Shell()
+// nodeImages are those of the sidecars under the names that the chart has for them, and the one of the examples.
+func nodeImages(ctx context.Context) ([]images.Image, error) {
+	shell, err := images.Shell()
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +123,9 @@ func images(ctx context.Context) ([]lab.Image, error) {
 	names, err := namedByTheChart(ctx)
 	for _, name := range names {
 		program, _, _ := strings.Cut(path.Base(name), ":")
-		list = append(list, lab.Image{
+		list = append(list, images.Image{
 			Names: []string{name}, Entrypoint: []string{"/" + program},
-			Files: []lab.ImageFile{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
+			Files: []images.File{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
 		})
 	}
 	return list, err
@@ -139,7 +133,8 @@ func images(ctx context.Context) ([]lab.Image, error) {
 
 // namedByTheChart returns the images of the controller's Pods but for our own.
 func namedByTheChart(ctx context.Context) ([]string, error) {
-	template := exec.CommandContext(ctx, helm, append([]string{"template", "topodisk", chartDir(), "--kube-version=" + string(programs.Default), "--values=-"}, settings...)...)
+	template := exec.CommandContext(ctx, helm,
+		append([]string{"template", "topodisk", chartDir(), "--kube-version=" + string(programs.Default), "--values=-"}, settings...)...)
 	template.Stdin, template.Stderr = strings.NewReader(labValues("http://unused")), os.Stderr
 	text, err := template.Output()
 	if err != nil {

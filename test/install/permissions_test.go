@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/audit"
 )
 
 // The chart's two accounts, and whom each role of theirs is for, by the end of its name.
@@ -53,27 +53,27 @@ var rare = map[string]map[string]string{
 
 // isListBesideWatch says whether a permission is to list what the same role lets watch: caches watch from the beginning,
 // and list where a server doesn't know how to do that.
-func isListBesideWatch(permission string, granted []lab.Permission) bool {
+func isListBesideWatch(permission string, granted []audit.Permission) bool {
 	watch := strings.Replace(permission, ": list ", ": watch ", 1)
-	return watch != permission && slices.ContainsFunc(granted, func(p lab.Permission) bool { return p.String() == watch })
+	return watch != permission && slices.ContainsFunc(granted, func(p audit.Permission) bool { return p.String() == watch })
 }
 
 // asksForNoMoreThanItIsGranted holds what every program has asked of the API server since the beginning against the roles
 // that the chart makes for it: nothing is refused, and nothing is granted that nobody uses.
 func (s *scene) asksForNoMoreThanItIsGranted() {
-	audit, err := lab.OpenAudit(s.AuditLog())
+	log, err := audit.Open(s.AuditLog())
 	s.must(err)
-	defer audit.Close()
-	requests, err := audit.Read()
+	defer log.Close()
+	requests, err := log.Read()
 	s.must(err)
 	// helm uninstall takes the roles away before the Pods have ended.
-	requests = slices.DeleteFunc(requests, func(r lab.Request) bool {
+	requests = slices.DeleteFunc(requests, func(r audit.Request) bool {
 		return r.Received.After(uninstalling.begins) && r.Received.Before(uninstalling.ends)
 	})
 	for account, owners := range accounts {
-		granted, err := s.Permissions(s.Context(), home, account)
+		granted, err := audit.Granted(s.Context(), s.Client, home, account)
 		s.must(err)
-		u := &lab.Usage{Account: "system:serviceaccount:" + home + ":" + account, Granted: granted, Owners: owners}
+		u := &audit.Usage{Account: "system:serviceaccount:" + home + ":" + account, Granted: granted, Owners: owners}
 		u.Add(requests)
 		for _, request := range u.Refused() {
 			s.Errorf("%s: not allowed to the program that asks: %s", account, request)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 // late is how long to wait for what waits for back-offs, or for Pods to end. limit says the same to kubectl.
@@ -146,7 +147,7 @@ func (s *scene) shellPod(name, claim string) *corev1.Pod {
 	pod := lab.Pod(namespace, name, claim)
 	grace := int64(1)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
-	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = images.ShellName, corev1.PullNever
 	return pod
 }
 

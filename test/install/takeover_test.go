@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 // anotherDriver stands for the driver whose place topodisk takes: its Deployment, DaemonSet, CSIDriver and Secret, under the
@@ -54,7 +55,7 @@ func (s *scene) takesOver() {
 	s.helm("uninstall")
 	s.awaitGone()
 	other := filepath.Join(desk, "another-driver.yaml")
-	s.must(os.WriteFile(other, fmt.Appendf(nil, anotherDriver, lab.ShellImage, otherID, otherSecret, lab.DriverName), 0o600))
+	s.must(os.WriteFile(other, fmt.Appendf(nil, anotherDriver, images.ShellName, otherID, otherSecret, lab.DriverName), 0o600))
 	s.kubectl("apply -f " + other)
 	s.kubectl("-n kube-system rollout status deployment/csi-provisioner", limit)
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -22,6 +20,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/node"
+	"github.com/topodisk/topodisk/test/lab/process"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // AnotherDriver is a CSI driver that runs beside topodisk's, with disk-provisioner and csi-attacher of its own that have the
@@ -58,7 +58,7 @@ func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err 
 
 // filled puts values in the place of what stands for them in a program's arguments. more are pairs.
 func (d *anotherDriver) filled(words []string, socket string, more ...string) (path string, args []string) {
-	ecs := strings.TrimPrefix(d.lab.topodisk.simulator, "http://")
+	ecs := strings.TrimPrefix(d.lab.Simulator.URL, "http://")
 	fill := strings.NewReplacer(append(more, "{socket}", socket, "{region}", d.lab.Nodes[0].Region, "{ecs}", ecs)...)
 	for _, word := range words {
 		args = append(args, fill.Replace(word))
@@ -69,7 +69,7 @@ func (d *anotherDriver) filled(words []string, socket string, more ...string) (p
 // startController starts the controller, and asks it for its name and for what it can do.
 func (d *anotherDriver) startController(ctx context.Context) error {
 	path, args := d.filled(d.Controller, d.socket)
-	if _, err := d.lab.processes.start(command{name: fmt.Sprintf("driver-%d", d.number), path: path, args: args, env: signing()}); err != nil {
+	if _, err := d.lab.processes.Start(process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.Signing()}); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -77,7 +77,7 @@ func (d *anotherDriver) startController(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	return d.lab.Await(ctx, "the driver answers", startLimit, func(ctx context.Context) (bool, error) {
+	return d.lab.Await(ctx, "the driver answers", process.StartLimit, func(ctx context.Context) (bool, error) {
 		info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 		if err != nil {
 			return false, err
@@ -123,7 +123,7 @@ func (d *anotherDriver) install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.kubeconfig, err = d.lab.plane.kubeconfig(d.name, token)
+	d.kubeconfig, err = d.lab.Plane.Kubeconfig(d.name, token)
 	return err
 }
 
@@ -141,10 +141,11 @@ func (d *anotherDriver) startSidecars(ctx context.Context) error {
 			return err
 		}
 		var port int
-		if err := freePorts(&port); err != nil {
+		if err := process.FreePorts(&port); err != nil {
 			return err
 		}
-		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig, "--leader-election=false", fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
+		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig,
+			"--leader-election=false", fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
 		proc, err := d.lab.StartProgram(fmt.Sprintf("%s-%d", filepath.Base(sidecar.path), d.number), sidecar.path, append(args, sidecar.more...)...)
 		if err != nil {
 			return err
@@ -153,7 +154,7 @@ func (d *anotherDriver) startSidecars(ctx context.Context) error {
 			continue // without an election it has no page to be asked for
 		}
 		page := fmt.Sprintf("http://127.0.0.1:%d/healthz", port)
-		if err := d.lab.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, page, ""); err != nil {
+		if err := d.lab.processes.AwaitPage(ctx, proc, page); err != nil {
 			return err
 		}
 	}
@@ -205,7 +206,7 @@ func (d *anotherDriver) startNode(ctx context.Context, n *RealNode) error {
 		_, err := os.Stat(n.HostPath(socket))
 		return err == nil, err
 	}
-	if err := d.lab.Await(ctx, "the node plugin of "+n.Name+" serves", startLimit, served); err != nil {
+	if err := d.lab.Await(ctx, "the node plugin of "+n.Name+" serves", process.StartLimit, served); err != nil {
 		return errors.Join(err, at.Close())
 	}
 	go func() {
@@ -219,7 +220,7 @@ func (d *anotherDriver) startNode(ctx context.Context, n *RealNode) error {
 
 // awaitNodes waits until every node has the driver.
 func (d *anotherDriver) awaitNodes(ctx context.Context) error {
-	return d.lab.Await(ctx, "every node has "+d.name, startLimit, func(ctx context.Context) (bool, error) {
+	return d.lab.Await(ctx, "every node has "+d.name, process.StartLimit, func(ctx context.Context) (bool, error) {
 		list, err := d.lab.Client.StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

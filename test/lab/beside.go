@@ -2,17 +2,17 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // Beside is the controller of another installation: what the chart renders for other values, under another name. Its
@@ -56,7 +56,7 @@ func (l *Lab) InstallBeside(ctx context.Context, path, name string) (*Beside, er
 	if err != nil {
 		return nil, err
 	}
-	if b.Kubeconfig, err = l.plane.kubeconfig(name, token); err != nil {
+	if b.Kubeconfig, err = l.Plane.Kubeconfig(name, token); err != nil {
 		return nil, err
 	}
 	b.pod, err = install.makePod(ctx, l)
@@ -87,49 +87,44 @@ func rename(value any, from, to string) any {
 
 // Start runs a program as a container of the Deployment: with its flags and then args, and with further environment. It ends
 // with the lab.
-func (b *Beside) Start(container, path string, env, args []string) (*Process, error) {
+func (b *Beside) Start(container, path string, env, args []string) (*process.Process, error) {
 	flags, err := b.install.args(container)
 	if err != nil {
 		return nil, err
 	}
 	namespace := b.install.deployment.Namespace
-	return b.lab.processes.start(command{
-		name: b.install.deployment.Name + "-" + container, path: path, args: slices.Concat(flags, []string{"--kubeconfig=" + b.Kubeconfig}, args),
-		env: append([]string{"POD_NAME=" + b.pod, "NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace}, env...),
+	return b.lab.processes.Start(process.Command{
+		Name: b.install.deployment.Name + "-" + container, Path: path, Args: slices.Concat(flags, []string{"--kubeconfig=" + b.Kubeconfig}, args),
+		Env: append([]string{"POD_NAME=" + b.pod, "NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace}, env...),
 	})
 }
 
 // BesideController is a Pod of the Deployment as processes of this machine: disk-driver and, on its socket, disk-provisioner.
 type BesideController struct {
-	lab                 *Lab
-	driver, provisioner *Process
+	processes           *process.Group
+	driver, provisioner *process.Process
 }
 
 // StartController starts the Pod with the programs of a directory, and returns when both are alive: disk-provisioner has the
 // Deployment's flags and then args.
-func (b *Beside) StartController(ctx context.Context, programs string, args ...string) (*BesideController, error) {
-	t := b.lab.topodisk
+func (b *Beside) StartController(ctx context.Context, programs string, args ...string) (c *BesideController, err error) {
 	var driverPort, provisionerPort int
-	if err := freePorts(&driverPort, &provisionerPort); err != nil {
+	if err := process.FreePorts(&driverPort, &provisionerPort); err != nil {
 		return nil, err
 	}
 	socket := filepath.Join(b.lab.Dir, b.install.deployment.Name+".sock")
-	c := &BesideController{lab: b.lab}
-	var err error
-	if c.driver, err = b.Start(driverName, filepath.Join(programs, driverName), nil, t.cloudArgs(socket, driverPort)); err != nil {
+	c = &BesideController{processes: b.lab.processes}
+	if c.driver, err = b.Start(driverName, filepath.Join(programs, driverName), nil, b.lab.topodisk.cloudArgs(socket, driverPort)); err != nil {
 		return nil, err
 	}
-	if err := t.awaitPage(ctx, c.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
-		return nil, errors.Join(err, c.end(syscall.SIGKILL))
+	if err := c.processes.AwaitPage(ctx, c.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
+		return nil, err
 	}
 	flags := append([]string{"--csi-address=" + socket, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", provisionerPort), "--v=4"}, args...)
 	if c.provisioner, err = b.Start("csi-provisioner", filepath.Join(programs, ProvisionerName), nil, flags); err != nil {
-		return nil, errors.Join(err, c.end(syscall.SIGKILL))
+		return nil, err
 	}
-	if err := t.awaitPage(ctx, c.provisioner, fmt.Sprintf("http://127.0.0.1:%d/healthz", provisionerPort)); err != nil {
-		return nil, errors.Join(err, c.end(syscall.SIGKILL))
-	}
-	return c, nil
+	return c, c.processes.AwaitPage(ctx, c.provisioner, fmt.Sprintf("http://127.0.0.1:%d/healthz", provisionerPort))
 }
 
 // Kill ends both programs in the middle of whatever they do.
@@ -139,22 +134,5 @@ func (c *BesideController) Kill() error { return c.end(syscall.SIGKILL) }
 func (c *BesideController) Drain() error { return c.end(syscall.SIGTERM) }
 
 func (c *BesideController) end(sig syscall.Signal) error {
-	limit := time.After(podGrace)
-	for _, p := range []*Process{c.provisioner, c.driver} {
-		if p == nil {
-			continue
-		}
-		c.lab.MayEnd(p)
-		if err := p.signal(sig); err != nil {
-			return err
-		}
-		select {
-		case <-p.done:
-			c.lab.processes.stop(p, syscall.SIGKILL)
-		case <-limit:
-			c.lab.processes.stop(p, syscall.SIGKILL)
-			return fmt.Errorf("%s runs %s after %s", p.Name, podGrace, sig)
-		}
-	}
-	return nil
+	return c.processes.Drain(sig, podGrace, c.provisioner, c.driver)
 }

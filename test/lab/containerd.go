@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/topodisk/topodisk/test/lab/images"
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // containerdConfig has containerd keep everything in the node's own /var and /run, and never ask for what a machine
@@ -13,7 +16,8 @@ import (
 const containerdConfig = `version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
-disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs"]
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs"]
 [grpc]
   address = "/run/containerd/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
@@ -42,7 +46,7 @@ func (n *RealNode) startContainerd(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(network, "10-lab.conflist"), fmt.Appendf(nil, podNetwork, n.pods()), 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(config, fmt.Appendf(nil, containerdConfig, pauseImage, cniDir, network), 0o644); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, containerdConfig, images.PauseName, cniDir, network), 0o644); err != nil {
 		return err
 	}
 	path, err := exec.LookPath("containerd")
@@ -56,7 +60,7 @@ func (n *RealNode) startContainerd(ctx context.Context) error {
 	if err := n.startWith(env, Containerd, path, "--config="+config); err != nil {
 		return err
 	}
-	return n.lab.Await(ctx, "containerd of "+n.Name+" answers", startLimit, func(ctx context.Context) (bool, error) {
+	return n.lab.Await(ctx, "containerd of "+n.Name+" answers", process.StartLimit, func(ctx context.Context) (bool, error) {
 		_, err := n.Exec(ctx, n.ctr(), "version")
 		return err == nil, err
 	})

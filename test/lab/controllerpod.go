@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"syscall"
+
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // attacherName is the container of csi-attacher, and its program.
@@ -17,13 +19,13 @@ type ControllerPod struct {
 	Name string
 	lab  *Lab
 
-	driver, attacher *Process
+	driver, attacher *process.Process
 }
 
 // StartControllerPod starts a Pod whose name no other has, and returns when both programs answer.
 func (l *Lab) StartControllerPod(ctx context.Context, name string) (*ControllerPod, error) {
 	var driverPort, attacherPort int
-	if err := freePorts(&driverPort, &attacherPort); err != nil {
+	if err := process.FreePorts(&driverPort, &attacherPort); err != nil {
 		return nil, err
 	}
 	p := &ControllerPod{Name: name, lab: l}
@@ -31,27 +33,28 @@ func (l *Lab) StartControllerPod(ctx context.Context, name string) (*ControllerP
 	if err != nil {
 		return nil, err
 	}
-	if p.driver, err = l.processes.start(command{name: name + "-" + driverName, path: filepath.Join(l.opts.Programs.Topodisk, driverName), args: flags}); err != nil {
+	if p.driver, err = l.processes.Start(process.Command{Name: name + "-" + driverName, Path: filepath.Join(l.opts.Programs.Topodisk, driverName), Args: flags}); err != nil {
 		return nil, err
 	}
-	if err := l.topodisk.awaitPage(ctx, p.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
+	if err := l.processes.AwaitPage(ctx, p.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
 		return nil, err
 	}
 	if flags, err = l.topodisk.install.args(attacherName); err != nil {
 		return nil, err
 	}
-	flags = append(flags, "--csi-address="+p.Socket(), "--kubeconfig="+l.topodisk.kubeconfig, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", attacherPort), "--v=4")
-	p.attacher, err = l.processes.start(onHost(name, command{name: name + "-" + attacherName, path: filepath.Join(l.opts.Programs.Sidecars, attacherName), args: flags}))
+	flags = append(flags, "--csi-address="+p.Socket(), "--kubeconfig="+l.topodisk.kubeconfig,
+		fmt.Sprintf("--http-endpoint=127.0.0.1:%d", attacherPort), "--v=4")
+	p.attacher, err = l.processes.Start(onHost(name, process.Command{Name: name + "-" + attacherName, Path: filepath.Join(l.opts.Programs.Sidecars, attacherName), Args: flags}))
 	if err != nil {
 		return nil, err
 	}
-	return p, l.topodisk.awaitPage(ctx, p.attacher, fmt.Sprintf("http://127.0.0.1:%d/healthz/leader-election", attacherPort))
+	return p, l.processes.AwaitPage(ctx, p.attacher, fmt.Sprintf("http://127.0.0.1:%d/healthz/leader-election", attacherPort))
 }
 
 // onHost gives a program a host name of its own, which is what csi-attacher calls itself in its Lease.
-func onHost(name string, c command) command {
-	c.args = append([]string{"-c", `hostname "$0" && exec "$@"`, name, c.path}, c.args...)
-	c.path, c.namespaces = "/bin/sh", syscall.CLONE_NEWUTS
+func onHost(name string, c process.Command) process.Command {
+	c.Args = append([]string{"-c", `hostname "$0" && exec "$@"`, name, c.Path}, c.Args...)
+	c.Path, c.Namespaces = "/bin/sh", syscall.CLONE_NEWUTS
 	return c
 }
 
@@ -62,7 +65,7 @@ func (p *ControllerPod) Socket() string { return filepath.Join(p.lab.Dir, p.Name
 func (p *ControllerPod) Signal(sig syscall.Signal) error {
 	p.lab.MayEnd(p.driver)
 	p.lab.MayEnd(p.attacher)
-	return errors.Join(p.attacher.signal(sig), p.driver.signal(sig))
+	return errors.Join(p.attacher.Signal(sig), p.driver.Signal(sig))
 }
 
 // AttacherEnded says whether its csi-attacher has ended, as one does that loses its Lease.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -100,7 +101,7 @@ func (l *Lab) installSnapshots(ctx context.Context) error {
 		return err
 	}
 	groups := []string{"snapshot.storage.k8s.io/v1", "groupsnapshot.storage.k8s.io/v1"}
-	return l.Await(ctx, "snapshots are served", startLimit, func(context.Context) (bool, error) {
+	return l.Await(ctx, "snapshots are served", process.StartLimit, func(context.Context) (bool, error) {
 		for _, group := range groups {
 			served, err := l.Client.Discovery().ServerResourcesForGroupVersion(group)
 			if err != nil || len(served.APIResources) < len(files)/len(groups) {
@@ -113,7 +114,7 @@ func (l *Lab) installSnapshots(ctx context.Context) error {
 
 // Dynamic returns a client for kinds that are no part of Kubernetes itself, the administrator's.
 func (l *Lab) Dynamic() (dynamic.Interface, error) {
-	return dynamic.NewForConfig(l.plane.restConfig(l.plane.tokens[userAdmin]))
+	return dynamic.NewForConfig(l.Plane.Config)
 }
 
 // apply makes objects of any kind.
@@ -172,7 +173,7 @@ func (in *installation) makePod(ctx context.Context, l *Lab) (name string, err e
 		return "", err
 	}
 	selector := metav1.FormatLabelSelector(deployment.Spec.Selector)
-	return name, l.Await(ctx, "Deployment "+deployment.Name+" has a Pod", startLimit, func(ctx context.Context) (bool, error) {
+	return name, l.Await(ctx, "Deployment "+deployment.Name+" has a Pod", process.StartLimit, func(ctx context.Context) (bool, error) {
 		pods, err := l.Client.CoreV1().Pods(deployment.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil || len(pods.Items) == 0 {
 			return false, err

@@ -41,7 +41,8 @@ syncFrequency: 5s
 
 func (n *RealNode) startKubelet(context.Context) error {
 	config := filepath.Join(n.dir, "kubelet.yaml")
-	text := fmt.Appendf(nil, kubeletConfig, n.lab.plane.certs.ca, n.cgroup(), containerd, n.Region+"."+n.Instance, nodefacts.StartupTaint, kubeletDir+"/volume-plugins")
+	text := fmt.Appendf(nil, kubeletConfig, n.lab.Plane.KubeletCA(), n.cgroup(), containerd,
+		n.Region+"."+n.Instance, nodefacts.StartupTaint, kubeletDir+"/volume-plugins")
 	if most := n.lab.opts.RestartPeriod; most > 0 {
 		text = fmt.Appendf(text, "crashLoopBackOff: {maxContainerRestartPeriod: %s}\n", most)
 	}
@@ -51,8 +52,7 @@ func (n *RealNode) startKubelet(context.Context) error {
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return err
 	}
-	user := kubeletUser(n.Node)
-	kubeconfig, err := n.lab.plane.kubeconfigAt(hubAddress.String(), user, n.lab.plane.tokens[user])
+	kubeconfig, err := n.lab.Plane.KubeletKubeconfig(n.Name)
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,3 @@ func (n *RealNode) startKubelet(context.Context) error {
 		"--root-dir="+kubeletDir, "--cert-dir="+kubeletDir+"/pki", "--hostname-override="+n.Name, "--node-ip="+n.address(),
 		"--node-labels="+labels, "--v=2")
 }
-
-// kubeletUser is whom the API server takes the node's kubelet for.
-func kubeletUser(n Node) string { return "system:node:" + n.Name }

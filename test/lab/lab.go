@@ -3,7 +3,7 @@
 //
 //	etcd, kube-apiserver, kube-controller-manager, kube-scheduler   built from Go modules (test/kube), on loopback
 //	KWOK                                                            keeps Nodes Ready that are objects only, and Pods on them Running
-//	or kubelets and containerd                                      each a node in namespaces of its own, with real disks (Cell, RealNode)
+//	or kubelets and containerd                                      each a node in namespaces of its own, with real disks (package sandbox, RealNode)
 //	ecs-simulator, disk-driver, disk-provisioner                    topodisk's own programs, built from this checkout
 //
 // The demo (test/demo) tells a story on it, the end-to-end tests (test/e2e, on real nodes test/nodes) assert on it.
@@ -16,15 +16,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/topodisk/topodisk/test/lab/controlplane"
+	"github.com/topodisk/topodisk/test/lab/images"
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // Options say what to start.
@@ -45,13 +51,13 @@ type Options struct {
 	// DriverArgs and ProvisionerArgs are flags beyond those of deploy/topodisk.yaml.
 	DriverArgs, ProvisionerArgs []string
 	// RealNodes gives every node a kubelet and containerd of its own, and the disks bodies; csi-attacher, csi-resizer,
-	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a Cell, and StateDir the Cell's.
+	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a Sandbox, and StateDir the Sandbox's.
 	RealNodes bool
 	// UsualPeriods leaves kubelets their own periods: they tell of their status every ten seconds, and look at each Pod once a
 	// minute unless something has changed. Otherwise they do so every second, and every five seconds.
 	UsualPeriods bool
-	// Images are those that real nodes have besides pauseImage and ShellImage, Archives files of such.
-	Images   []Image
+	// Images are those that real nodes have besides images.PauseName and images.ShellName, Archives files of such.
+	Images   []images.Image
 	Archives []string
 	// InPods leaves topodisk and the sidecars to be installed as Pods on real nodes: of them the lab runs ecs-simulator, which
 	// Pods reach, and snapshot-controller.
@@ -89,13 +95,13 @@ type Lab struct {
 	Kubeconfig string // the administrator's
 	Kubectl    string // the program
 	Client     kubernetes.Interface
-	Simulator  *Simulator
+	Plane      *controlplane.Plane
+	Simulator  *simulator.Client
 	Nodes      []Node
 
 	opts      Options
-	processes *Processes
+	processes *process.Group
 	temporary bool
-	plane     *controlPlane
 	topodisk  *Topodisk
 	real      []*RealNode
 	others    int // drivers that AddDriver has started
@@ -113,7 +119,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err := l.makeDir(); err != nil {
 		return nil, err
 	}
-	l.processes = newProcesses(l.Dir, opts.Keep)
+	l.processes = process.NewGroup(l.Dir, opts.Keep)
 	for _, step := range l.steps() {
 		begin := time.Now()
 		if err := step.do(ctx); err != nil {
@@ -133,7 +139,7 @@ type step struct {
 
 // steps are the parts of the start in their order.
 func (l *Lab) steps() []step {
-	steps := []step{{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", l.startControlPlane}}
+	steps := []step{{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", l.startPlane}}
 	switch {
 	case l.opts.Bare:
 		return steps
@@ -162,6 +168,29 @@ func (l *Lab) steps() []step {
 	}
 }
 
+// startPlane starts the control plane, and has the kinds of snapshots in it if the options ask for them.
+func (l *Lab) startPlane(ctx context.Context) (err error) {
+	o := controlplane.Options{
+		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Processes: l.processes, Only: l.opts.Controllers, Bind: l.opts.BindTimeout,
+	}
+	if l.opts.Audit {
+		o.AuditLog = l.AuditLog()
+	}
+	if l.opts.RealNodes {
+		for _, n := range l.Nodes {
+			o.Kubelets = append(o.Kubelets, n.Name)
+		}
+	}
+	if l.Plane, err = controlplane.Start(ctx, o); err != nil {
+		return err
+	}
+	l.Kubeconfig, l.Client = l.Plane.Admin, l.Plane.Client
+	if l.opts.Snapshots {
+		return l.installSnapshots(ctx)
+	}
+	return nil
+}
+
 func (l *Lab) makeDir() error {
 	if l.Dir != "" {
 		return os.MkdirAll(l.Dir, 0o700)
@@ -176,28 +205,33 @@ func (l *Lab) makeDir() error {
 func (l *Lab) AuditLog() string { return filepath.Join(l.Dir, "audit.log") }
 
 // StartProgram runs a program beside the lab, in the lab's directory; it ends with the lab.
-func (l *Lab) StartProgram(name, path string, args ...string) (*Process, error) {
-	return l.processes.start(command{name: name, path: path, args: args})
+func (l *Lab) StartProgram(name, path string, args ...string) (*process.Process, error) {
+	return l.processes.Start(process.Command{Name: name, Path: path, Args: args})
+}
+
+// Await polls until check reports true, like process.Group.Await.
+func (l *Lab) Await(ctx context.Context, what string, limit time.Duration, check func(context.Context) (bool, error)) error {
+	return l.processes.Await(ctx, what, limit, check)
 }
 
 // StopProgram ends a program that StartProgram has started, with SIGTERM or, if kill is set, with SIGKILL.
-func (l *Lab) StopProgram(p *Process, kill bool) {
+func (l *Lab) StopProgram(p *process.Process, kill bool) {
 	sig := syscall.SIGTERM
 	if kill {
 		sig = syscall.SIGKILL
 	}
-	l.processes.stop(p, sig)
+	l.processes.Stop(p, sig)
 }
 
 // MayEnd says of a program that it is no failure of the lab if it ends by itself.
-func (l *Lab) MayEnd(p *Process) { l.processes.mayEnd(p) }
+func (l *Lab) MayEnd(p *process.Process) { l.processes.MayEnd(p) }
 
 // Topodisk is the simulator, the driver and the provisioner of this lab.
 func (l *Lab) Topodisk() *Topodisk { return l.topodisk }
 
 // Stop ends every program of the lab, waits for it, and removes a temporary state directory. It may be called twice.
 func (l *Lab) Stop() error {
-	err := l.processes.stopAll()
+	err := l.processes.StopAll()
 	if l.temporary {
 		err = errors.Join(err, os.RemoveAll(l.Dir))
 	}
@@ -205,7 +239,7 @@ func (l *Lab) Stop() error {
 }
 
 // Logs is the directory that holds one log file per program.
-func (l *Lab) Logs() string { return l.processes.logs }
+func (l *Lab) Logs() string { return l.processes.Logs }
 
 // Signs of a program that was built with the race detector, and of client-go's detector of changes in a cache.
 var signs = []string{"WARNING: DATA RACE", " ALTERED!"}
@@ -227,11 +261,33 @@ func (l *Lab) CheckLogs() error {
 				return fmt.Errorf("%s says %q", path, strings.TrimSpace(sign))
 			}
 		}
-		if !strings.HasPrefix(filepath.Base(path), simulatorName) && bytes.Contains(text, []byte(Secret)) {
+		if !strings.HasPrefix(filepath.Base(path), simulator.Program) && bytes.Contains(text, []byte(simulator.Secret)) {
 			return fmt.Errorf("%s tells the secret of the access key", path)
 		}
 	}
 	return nil
+}
+
+// MemoryReport says how much resident memory the lab's programs have, by program.
+func (l *Lab) MemoryReport() string {
+	sums, total := map[string]int{}, 0
+	for _, p := range l.processes.Running() {
+		name := p.Name
+		for _, n := range l.real {
+			name = strings.TrimSuffix(name, "-"+n.Name)
+		}
+		mib, err := p.Memory()
+		if err != nil {
+			continue // it ends just now
+		}
+		sums[name] += mib
+		total += mib
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, sums[name]))
+	}
+	return fmt.Sprintf("resident memory in MiB: %s; in all %d", strings.Join(parts, ", "), total)
 }
 
 // KeepLogs makes Stop leave the state directory behind, for a failure that is to be looked into.

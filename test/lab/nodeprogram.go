@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // start runs a program on the node.
@@ -17,7 +19,7 @@ func (n *RealNode) startWith(env []string, name, path string, args ...string) er
 	if n.run[name] != nil {
 		return fmt.Errorf("%s of %s runs already", name, n.Name)
 	}
-	proc, err := n.lab.processes.start(command{name: name + "-" + n.Name, path: path, args: args, env: env, node: n.first.Pid()})
+	proc, err := n.lab.processes.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.first.Pid()})
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func (n *RealNode) StopProgram(name string, kill bool) {
 		if kill {
 			sig = syscall.SIGKILL
 		}
-		n.lab.processes.stop(proc, sig)
+		n.lab.processes.Stop(proc, sig)
 		delete(n.run, name)
 	}
 }
@@ -59,15 +61,15 @@ func (n *RealNode) Terminate(name string) (ended func(context.Context) (time.Dur
 	if proc == nil {
 		return nil, fmt.Errorf("%s of %s doesn't run", name, n.Name)
 	}
-	n.lab.processes.forget(proc)
+	n.lab.processes.Forget(proc)
 	delete(n.run, name)
 	return func(ctx context.Context) (time.Duration, error) {
 		select {
-		case <-proc.done:
-			return time.Since(begin), proc.err
+		case <-proc.Done():
+			return time.Since(begin), proc.Err()
 		case <-ctx.Done():
-			proc.end(syscall.SIGKILL)
+			n.lab.processes.Stop(proc, syscall.SIGKILL)
 			return 0, fmt.Errorf("%s of %s goes on after SIGTERM: %w", name, n.Name, ctx.Err())
 		}
-	}, proc.signal(syscall.SIGTERM)
+	}, proc.Signal(syscall.SIGTERM)
 }

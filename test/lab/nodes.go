@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -175,7 +176,7 @@ func (l *Lab) awaitReady(ctx context.Context) error { return l.awaitReadyBut(ctx
 
 // awaitReadyBut leaves one taint aside.
 func (l *Lab) awaitReadyBut(ctx context.Context, taint string) error {
-	return l.Await(ctx, "every node is Ready and untainted", startLimit, func(ctx context.Context) (bool, error) {
+	return l.Await(ctx, "every node is Ready and untainted", process.StartLimit, func(ctx context.Context) (bool, error) {
 		list, err := l.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

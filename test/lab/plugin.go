@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // startPlugins starts the driver's node plugin on every node and returns when Pods can be scheduled to all of them: the
@@ -14,7 +16,7 @@ func (l *Lab) startPlugins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.pluginConfig, err = l.plane.kubeconfigAt(hubAddress.String(), "topodisk-node", token); err != nil {
+	if l.pluginConfig, err = l.Plane.KubeconfigAt(sandbox.HubAddress.String(), "topodisk-node", token); err != nil {
 		return err
 	}
 	for _, n := range l.real {

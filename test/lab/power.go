@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,18 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+	"github.com/topodisk/topodisk/test/lab/images"
+	"github.com/topodisk/topodisk/test/lab/process"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
-
-// The cell's network: the control plane at the hub, each node beside it, the Pods of each node behind it.
-var hubAddress = net.IPv4(10, 88, 0, 1).To4()
-
-// serviceAddress is that of the Service kubernetes in the namespace default, by which Pods reach the API server. The hub has
-// it, and the API server listens on the Service's port there, so that no proxy is needed on the nodes.
-var serviceAddress = net.IPv4(10, 96, 0, 1).To4()
-
-const servicePort = 443
-
-const bridgeName = "lab0"
 
 // startRealNodes starts the nodes side by side and returns when all are Ready. What still keeps Pods off them is the
 // startup taint.
@@ -38,7 +29,7 @@ func (l *Lab) startRealNodes(ctx context.Context) error {
 	var starting sync.WaitGroup
 	failed := make([]error, len(l.Nodes))
 	for i, n := range l.Nodes {
-		node := &RealNode{Node: n, lab: l, number: i + 1, dir: filepath.Join(l.Dir, "nodes", n.Name), run: map[string]*Process{}}
+		node := &RealNode{Node: n, lab: l, number: i + 1, dir: filepath.Join(l.Dir, "nodes", n.Name), run: map[string]*process.Process{}}
 		l.real = append(l.real, node)
 		starting.Go(func() { failed[i] = node.powerOn(ctx) })
 	}
@@ -54,18 +45,18 @@ func (l *Lab) startRealNodes(ctx context.Context) error {
 
 // prepareNodes makes what all nodes share: images, and the place that links to devices are mounted on.
 func (l *Lab) prepareNodes() error {
-	if !InCell() {
-		return errors.New("real nodes start inside of a Cell only")
+	if !sandbox.Inside() {
+		return errors.New("real nodes start inside of a Sandbox only")
 	}
-	shell, err := Shell()
+	shell, err := images.Shell()
 	if err != nil {
 		return err
 	}
-	images := append([]Image{Pause(l.opts.Programs.NodeInit, pauseImage), shell}, l.opts.Images...)
-	if err := writeImages(l.imagesFile(), runtime.GOARCH, images); err != nil {
+	all := append([]images.Image{images.Pause(l.opts.Programs.NodeInit, images.PauseName), shell}, l.opts.Images...)
+	if err := images.Write(l.imagesFile(), runtime.GOARCH, all); err != nil {
 		return err
 	}
-	return Cell{l.Dir}.holdLinksMount()
+	return sandbox.Sandbox{Dir: l.Dir}.HoldLinksMount()
 }
 
 func (l *Lab) imagesFile() string { return filepath.Join(l.Dir, "images.tar") }
@@ -110,34 +101,35 @@ func (n *RealNode) settle(ctx context.Context) error {
 		return err
 	}
 	name := "node-" + n.Name
-	log := filepath.Join(n.lab.processes.logs, name+".log")
+	log := filepath.Join(n.lab.processes.Logs, name+".log")
 	before, _ := os.ReadFile(log)
-	n.first, err = n.lab.processes.start(command{name: name, path: n.lab.opts.Programs.NodeInit, args: []string{string(settings)}, namespaces: cellNamespaces})
+	n.first, err = n.lab.processes.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
+		Args: []string{string(settings)}, Namespaces: sandbox.Namespaces})
 	if err != nil {
 		return err
 	}
-	return n.lab.Await(ctx, n.Name+" has settled", startLimit, func(context.Context) (bool, error) {
+	return n.lab.Await(ctx, n.Name+" has settled", process.StartLimit, func(context.Context) (bool, error) {
 		said, err := os.ReadFile(log)
 		return err == nil && strings.Contains(string(said[len(before):]), "\nsettled\n"), err
 	})
 }
 
-// connect gives the node its place on the cell's network.
+// connect gives the node its place on the sandbox's network.
 func (n *RealNode) connect(ctx context.Context) error {
 	port := fmt.Sprintf("lab0-%d", n.number)
-	ip(strings.Fields("link delete " + port)...) //nolint:errcheck // it goes with the node that had it
+	sandbox.IP(strings.Fields("link delete " + port)...) //nolint:errcheck // it goes with the node that had it
 	for _, args := range []string{
 		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, n.first.Pid()),
-		fmt.Sprintf("link set %s master %s up", port, bridgeName),
+		fmt.Sprintf("link set %s master %s up", port, sandbox.Bridge),
 		fmt.Sprintf("route replace %s via %s", n.pods(), n.address()),
 	} {
-		if err := ip(strings.Fields(args)...); err != nil {
+		if err := sandbox.IP(strings.Fields(args)...); err != nil {
 			return err
 		}
 	}
 	for _, args := range []string{
 		"ip link set lo up", fmt.Sprintf("ip addr add %s/24 dev eth0", n.address()), "ip link set eth0 up",
-		fmt.Sprintf("ip route add default via %s", hubAddress),
+		fmt.Sprintf("ip route add default via %s", sandbox.HubAddress),
 	} {
 		if _, err := n.Exec(ctx, strings.Fields(args)...); err != nil {
 			return err
@@ -147,29 +139,13 @@ func (n *RealNode) connect(ctx context.Context) error {
 }
 
 // cgroup is the path of the node's cgroup in every hierarchy.
-func (n *RealNode) cgroup() string { return "/" + Cell{n.lab.Dir}.name() + "/" + n.Name }
-
-// hierarchies are the mount points of the cgroups: the one of version 2, or those of version 1.
-func hierarchies() ([]string, error) {
-	if _, err := os.Stat(filepath.Join(cgroupMounts, "cgroup.controllers")); err == nil {
-		return []string{cgroupMounts}, nil
-	}
-	entries, err := os.ReadDir(cgroupMounts)
-	if err != nil {
-		return nil, err
-	}
-	var roots []string
-	for _, entry := range entries {
-		if entry.IsDir() {
-			roots = append(roots, filepath.Join(cgroupMounts, entry.Name()))
-		}
-	}
-	return roots, nil
+func (n *RealNode) cgroup() string {
+	return "/" + sandbox.Sandbox{Dir: n.lab.Dir}.Name() + "/" + n.Name
 }
 
 // makeCgroup makes the node's cgroup in every hierarchy. Those of cpuset start without a CPU to run on.
 func (n *RealNode) makeCgroup(context.Context) error {
-	roots, err := hierarchies()
+	roots, err := sandbox.CgroupRoots()
 	if err != nil {
 		return err
 	}
@@ -200,9 +176,9 @@ func (n *RealNode) makeCgroup(context.Context) error {
 // Kill ends the node as a loss of power does: everything on it ends at once, nothing is unmounted or written.
 func (n *RealNode) Kill() {
 	for name, proc := range n.run {
-		n.lab.processes.forget(proc)
+		n.lab.processes.Forget(proc)
 		delete(n.run, name)
 	}
-	n.lab.processes.stop(n.first, syscall.SIGKILL)
+	n.lab.processes.Stop(n.first, syscall.SIGKILL)
 	n.first = nil
 }

@@ -7,15 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/topodisk/topodisk/test/lab/process"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // Places in the file system of a node.
 const (
-	linksMount   = "/dev/disk/by-id"
-	cgroupMounts = "/sys/fs/cgroup"
-	kubeletDir   = "/var/lib/kubelet"
-	cniDir       = "/usr/lib/cni" // where Debian's package containernetworking-plugins has its programs
-	containerd   = "unix:///run/containerd/containerd.sock"
+	kubeletDir = "/var/lib/kubelet"
+	cniDir     = "/usr/lib/cni" // where Debian's package containernetworking-plugins has its programs
+	containerd = "unix:///run/containerd/containerd.sock"
 )
 
 // RealNode is a node with a kubelet, containerd and the driver's node plugin, in namespaces of its own. Each of these
@@ -25,8 +26,8 @@ type RealNode struct {
 	lab    *Lab
 	number int    // from 1
 	dir    string // of what is the node's own
-	first  *Process
-	run    map[string]*Process // by program
+	first  *process.Process
+	run    map[string]*process.Process // by program
 }
 
 // Programs of a node.
@@ -91,11 +92,11 @@ func (n *RealNode) Exec(ctx context.Context, args ...string) (string, error) {
 
 // Command is a program to run on the node, which is not off.
 func (n *RealNode) Command(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "nsenter", append(enterNode(n.first.Pid()), args...)...)
+	return exec.CommandContext(ctx, "nsenter", append(process.EnterNode(n.first.Pid()), args...)...)
 }
 
 // LoopDevices returns those of the lab with real nodes: of disks, and what kubelets have put on top of them.
-func (l *Lab) LoopDevices() ([]string, error) { return Cell{l.Dir}.loops() }
+func (l *Lab) LoopDevices() ([]string, error) { return sandbox.Sandbox{Dir: l.Dir}.Loops() }
 
 // Mounts returns the mount points of the node whose paths contain a text.
 func (n *RealNode) Mounts(part string) ([]string, error) {

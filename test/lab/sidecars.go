@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"path/filepath"
+
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // startSidecars starts what asks the driver for everything but making and deleting volumes: csi-attacher and csi-resizer
@@ -21,12 +23,12 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 
 // StartAttacher starts csi-attacher beside the driver, with the installation's flags and then args. The programs must have been built by
 // programs.BuildSidecars.
-func (l *Lab) StartAttacher(args ...string) (*Process, error) {
+func (l *Lab) StartAttacher(args ...string) (*process.Process, error) {
 	return l.startInstalled(attacherName, args...)
 }
 
 // startInstalled starts a sidecar with the flags and permissions of the installation, and then args.
-func (l *Lab) startInstalled(name string, args ...string) (*Process, error) {
+func (l *Lab) startInstalled(name string, args ...string) (*process.Process, error) {
 	flags, err := l.topodisk.install.args(name)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,8 @@ func (l *Lab) MakeSnapshot(ctx context.Context, namespace, name, claim, disk, ha
 	return x, x.status(ctx, snapshotKind, namespace, fmt.Sprintf(`{"boundVolumeSnapshotContentName":%q,"readyToUse":false}`, name))
 }
 
-func (x *Snapshot) make(ctx context.Context, resource schema.GroupVersionResource, namespace, kind string, spec map[string]any) (*unstructured.Unstructured, error) {
+func (x *Snapshot) make(ctx context.Context, resource schema.GroupVersionResource,
+	namespace, kind string, spec map[string]any) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
 	object.SetName(x.Name)
@@ -57,7 +58,8 @@ func (x *Snapshot) make(ctx context.Context, resource schema.GroupVersionResourc
 }
 
 func (x *Snapshot) status(ctx context.Context, kind schema.GroupVersionResource, namespace, status string) error {
-	_, err := x.objects.Resource(kind).Namespace(namespace).Patch(ctx, x.Name, types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
+	_, err := x.objects.Resource(kind).Namespace(namespace).Patch(ctx, x.Name,
+		types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -95,7 +97,8 @@ func (x *Snapshot) Finalizers(ctx context.Context) ([]string, bool, error) {
 
 // Unprotect takes the finalizers off the VolumeSnapshot.
 func (x *Snapshot) Unprotect(ctx context.Context) error {
-	_, err := x.objects.Resource(snapshotKind).Namespace(x.namespace).Patch(ctx, x.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := x.objects.Resource(snapshotKind).Namespace(x.namespace).Patch(ctx, x.Name,
+		types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,22 +11,16 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topodisk/topodisk/test/lab/process"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // Names of the containers and of the log files of topodisk's processes.
 const (
-	simulatorName   = "ecs-simulator"
-	driverName      = "disk-driver"
+	driverName      = simulator.DriverProgram
 	ProvisionerName = "disk-provisioner"
-)
-
-// ClusterID is the driver's --cluster-id.
-const ClusterID = "lab"
-
-// The access key that the simulator knows. It opens nothing else.
-const (
-	KeyID  = "LTAI5tTopodiskLab"
-	Secret = "the-lab-is-not-secret"
 )
 
 // podGrace is how long after SIGTERM a Pod is killed that says nothing about it, as topodisk's controller doesn't.
@@ -40,11 +33,10 @@ type Topodisk struct {
 	kubeconfig string // of the installation's ServiceAccount
 	socket     string // between provisioner and driver
 	keys       string // directory of the credentials
-	simulator  string // URL
 	ecs        string // URL that the driver is given: the simulator's, or the gate's
-	gate       *Gate
+	gate       *simulator.Gate
 	http       map[string]int // port of health and metrics, by process name
-	running    map[string]*Process
+	running    map[string]*process.Process
 	env        []string // of what is started, beyond what it always gets
 	pod        string   // that driver and provisioners take themselves for
 }
@@ -63,7 +55,7 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.kubeconfig, err = l.plane.kubeconfig("topodisk", token); err != nil {
+	if t.kubeconfig, err = l.Plane.Kubeconfig("topodisk", token); err != nil {
 		return err
 	}
 	if l.opts.Pod {
@@ -71,7 +63,7 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.WriteCredentials(KeyID, Secret); err != nil {
+	if err := t.WriteCredentials(simulator.KeyID, simulator.Secret); err != nil {
 		return err
 	}
 	for _, start := range []func(context.Context) error{t.startSimulator, t.openGate} {
@@ -89,7 +81,7 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 func (l *Lab) startCloud(ctx context.Context) error { return l.newTopodisk().startSimulator(ctx) }
 
 func (l *Lab) newTopodisk() *Topodisk {
-	l.topodisk = &Topodisk{lab: l, http: map[string]int{}, running: map[string]*Process{}}
+	l.topodisk = &Topodisk{lab: l, http: map[string]int{}, running: map[string]*process.Process{}}
 	return l.topodisk
 }
 
@@ -122,15 +114,15 @@ func (t *Topodisk) WriteCredentials(id, secret string) error {
 // startSimulator starts an ECS that has the lab's zones and instances and checks signatures.
 func (t *Topodisk) startSimulator(ctx context.Context) error {
 	var port int
-	if err := freePorts(&port); err != nil {
+	if err := process.FreePorts(&port); err != nil {
 		return err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	if t.lab.opts.InPods {
-		address = fmt.Sprintf("%s:%d", hubAddress, port)
+		address = fmt.Sprintf("%s:%d", sandbox.HubAddress, port)
 	}
 	nodes := t.lab.Nodes
-	args := []string{"--listen=" + address, "--region=" + nodes[0].Region, "--access-key=" + KeyID + "=" + Secret}
+	args := []string{"--listen=" + address, "--region=" + nodes[0].Region, "--access-key=" + simulator.KeyID + "=" + simulator.Secret}
 	for _, zone := range zonesOf(nodes) {
 		args = append(args, "--zone="+zone)
 	}
@@ -143,10 +135,9 @@ func (t *Topodisk) startSimulator(ctx context.Context) error {
 			args = append(args, "--links="+n.Instance+"="+linksOf(t.lab, n))
 		}
 	}
-	t.simulator = "http://" + address
-	t.ecs = t.simulator
-	t.lab.Simulator = newSimulator(t.simulator)
-	return t.start(ctx, simulatorName, simulatorName, t.simulator+"/_sim/state", append(args, t.lab.opts.SimulatorArgs...))
+	t.ecs = "http://" + address
+	t.lab.Simulator = simulator.New(t.ecs)
+	return t.start(ctx, simulator.Program, simulator.Program, t.ecs+"/_sim/state", append(args, t.lab.opts.SimulatorArgs...))
 }
 
 func zonesOf(nodes []Node) []string {
@@ -164,7 +155,7 @@ func (t *Topodisk) openGate(context.Context) (err error) {
 	if !t.lab.opts.Gate {
 		return nil
 	}
-	if t.gate, err = newGate(t.simulator); err != nil {
+	if t.gate, err = simulator.NewGate(t.ecs); err != nil {
 		return err
 	}
 	t.ecs = t.gate.URL()
@@ -186,7 +177,7 @@ func (t *Topodisk) Socket() string { return t.socket }
 // then on, so that it can be started again.
 func (t *Topodisk) Ended(name string) bool {
 	proc := t.running[name]
-	if proc == nil || proc.exited() == nil {
+	if proc == nil || !proc.Ended() {
 		return false
 	}
 	t.stop(name, syscall.SIGTERM)
@@ -194,7 +185,7 @@ func (t *Topodisk) Ended(name string) bool {
 }
 
 // Gate is what ECS is reached through; nil without Options.Gate.
-func (t *Topodisk) Gate() *Gate { return t.gate }
+func (t *Topodisk) Gate() *simulator.Gate { return t.gate }
 
 // StartDriver starts disk-driver with the installation's flags and then args, and returns when it answers. It keeps the
 // facts of nodes (docs/node-facts.md), unless args have it leave them.
@@ -219,7 +210,7 @@ func (t *Topodisk) driverArgs(socket string, port int) ([]string, error) {
 // cloudArgs are a driver's flags that say where it serves, and what its cloud is.
 func (t *Topodisk) cloudArgs(socket string, port int) []string {
 	return []string{
-		"--endpoint=unix://" + socket, "--ecs-endpoint=" + t.ecs, "--cluster-id=" + ClusterID, "--region=" + t.lab.Nodes[0].Region,
+		"--endpoint=unix://" + socket, "--ecs-endpoint=" + t.ecs, "--cluster-id=" + simulator.ClusterID, "--region=" + t.lab.Nodes[0].Region,
 		"--credentials-dir=" + t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4",
 	}
 }
@@ -240,7 +231,7 @@ func (t *Topodisk) StartProvisioner(ctx context.Context, name string, args ...st
 }
 
 // Process is the process of that name that runs; nil if none does.
-func (t *Topodisk) Process(name string) *Process { return t.running[name] }
+func (t *Topodisk) Process(name string) *process.Process { return t.running[name] }
 
 // AwaitReady returns when the process of that name says that it is ready: a provisioner then has full caches, whether it
 // leads or stands by.
@@ -249,11 +240,7 @@ func (t *Topodisk) AwaitReady(ctx context.Context, name string) error {
 	if proc == nil {
 		return fmt.Errorf("%s does not run", name)
 	}
-	return t.awaitPage(ctx, proc, fmt.Sprintf("http://127.0.0.1:%d/readyz", t.http[name]))
-}
-
-func (t *Topodisk) awaitPage(ctx context.Context, proc *Process, url string) error {
-	return t.lab.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, url, "")
+	return t.lab.processes.AwaitPage(ctx, proc, fmt.Sprintf("http://127.0.0.1:%d/readyz", t.http[name]))
 }
 
 // httpPort is the same one each time a process of that name is started.
@@ -262,7 +249,7 @@ func (t *Topodisk) httpPort(name string) (int, error) {
 		return port, nil
 	}
 	var port int
-	err := freePorts(&port)
+	err := process.FreePorts(&port)
 	t.http[name] = port
 	return port, err
 }
@@ -276,16 +263,16 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 	if t.lab.opts.Watched {
 		env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
 	}
-	if t.pod != "" && program != simulatorName {
+	if t.pod != "" && program != simulator.Program {
 		env = append(env, "POD_NAME="+t.pod, "POD_NAMESPACE="+metav1.NamespaceSystem)
 	}
 	env = append(env, t.env...)
-	proc, err := t.lab.processes.start(command{name: name, path: path, args: args, env: env})
+	proc, err := t.lab.processes.Start(process.Command{Name: name, Path: path, Args: args, Env: env})
 	if err != nil {
 		return err
 	}
 	t.running[name] = proc
-	return t.awaitPage(ctx, proc, health)
+	return t.lab.processes.AwaitPage(ctx, proc, health)
 }
 
 // StopDriver ends the driver with SIGTERM.
@@ -302,28 +289,18 @@ func (t *Topodisk) KillProvisioner(name string) { t.stop(name, syscall.SIGKILL) 
 
 func (t *Topodisk) stop(name string, sig syscall.Signal) {
 	if proc := t.running[name]; proc != nil {
-		t.lab.processes.stop(proc, sig)
+		t.lab.processes.Stop(proc, sig)
 		delete(t.running, name)
 	}
 }
 
-// DrainController ends the provisioner and then the driver with SIGTERM, and gives each the time that a Pod has to end what
+// DrainController ends the provisioner and then the driver with SIGTERM, and gives both the time that a Pod has to end what
 // is under way. It returns an error if they need longer.
-func (t *Topodisk) DrainController(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, podGrace)
-	defer cancel()
-	for _, name := range []string{ProvisionerName, driverName} {
-		if err := t.signal(name, syscall.SIGTERM); err != nil {
-			return err
-		}
-		select {
-		case <-t.running[name].done:
-			t.stop(name, syscall.SIGKILL)
-		case <-ctx.Done():
-			return fmt.Errorf("%s runs %s after SIGTERM: %w", name, podGrace, context.Cause(ctx))
-		}
-	}
-	return nil
+func (t *Topodisk) DrainController() error {
+	both := []*process.Process{t.running[ProvisionerName], t.running[driverName]}
+	delete(t.running, ProvisionerName)
+	delete(t.running, driverName)
+	return t.lab.processes.Drain(syscall.SIGTERM, podGrace, both...)
 }
 
 // EndProvisioner sends SIGTERM to the provisioner of that name and does not wait for it; Ended says when it has ended.
@@ -347,7 +324,7 @@ func (t *Topodisk) signal(name string, sig syscall.Signal) error {
 	if proc == nil {
 		return fmt.Errorf("%s does not run", name)
 	}
-	return proc.signal(sig)
+	return proc.Signal(sig)
 }
 
 // Metrics returns the URL of a process' metrics.

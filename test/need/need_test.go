@@ -34,7 +34,8 @@ func TestWhatIsMissingIsSaidWithItsPackage(t *testing.T) {
 	t.Setenv("PATH", dir)
 	before := Machine()
 	t.Setenv("CI", "")
-	missing := []Thing{Program("sfdisk"), {"xfs", func() error { return lack{"package xfsprogs", os.ErrNotExist} }}, {"it all", func() error { return lack{"root", os.ErrPermission} }}}
+	missing := []Thing{Program("sfdisk"), {"xfs", func() error { return lack{"package xfsprogs", os.ErrNotExist} }},
+		{"it all", func() error { return lack{"root", os.ErrPermission} }}}
 	want := []Need{{"xfs", "package xfsprogs"}, {"it all", "root"}}
 	got := lacks(missing...)
 	if needs := Said("    x_test.go:12: " + strings.ReplaceAll(got.skipped, "\n", "\n        ")); !reflect.DeepEqual(needs, want) || got.failed != "" {
@@ -69,7 +70,8 @@ func TestRootsPartOfPathIsForEverybody(t *testing.T) {
 func TestAShallowCloneIsToldWhatItLacks(t *testing.T) {
 	t.Setenv("CI", "true")
 	const absent = "0123456789abcdef0123456789abcdef01234567"
-	if got := lacks(Commit(absent)); !strings.Contains(got.failed, "needs commit "+absent+" (a full clone): ") || !strings.Contains(got.failed, "git fetch --unshallow") {
+	if got := lacks(Commit(absent)); !strings.Contains(got.failed, "needs commit "+absent+" (a full clone): ") ||
+		!strings.Contains(got.failed, "git fetch --unshallow") {
 		t.Errorf("in CI, without the commit: %+v", got)
 	}
 }

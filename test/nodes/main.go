@@ -21,6 +21,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 func main() {
@@ -48,25 +49,25 @@ func run(ctx context.Context, args []string) error {
 	if *number < 1 || *number > 20 {
 		return fmt.Errorf("-nodes=%d is not allowed: allowed is 1 to 20", *number)
 	}
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "lab")}
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "lab")}
 	switch args[0] {
 	case "up":
-		return up(ctx, root, cell, *number)
+		return up(ctx, root, box, *number)
 	case "stay":
-		return stay(ctx, root, cell, *number)
+		return stay(ctx, root, box, *number)
 	case "down":
 		return down(root)
 	}
 	return fmt.Errorf("command %q: allowed are up and down", args[0])
 }
 
-// up builds what the lab runs and starts it in a cell that outlives this process.
-func up(ctx context.Context, root string, cell lab.Cell, number int) error {
+// up builds what the lab runs and starts it in a sandbox that outlives this process.
+func up(ctx context.Context, root string, box sandbox.Sandbox, number int) error {
 	if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
 		return err
 	}
 	begin := time.Now()
-	if err := cell.Detach(os.Stdout, "stay", fmt.Sprintf("-nodes=%d", number)); err != nil {
+	if err := box.Detach(os.Stdout, "stay", fmt.Sprintf("-nodes=%d", number)); err != nil {
 		return err
 	}
 	fmt.Printf("  %5.1f s  in all\n", time.Since(begin).Seconds())
@@ -78,17 +79,17 @@ Try there
   kubectl apply -f deploy/examples/statefulset.yaml
 Logs are in %[1]s/logs. End it with
   sudo make lab-down
-`, cell.Dir)
+`, box.Dir)
 	return nil
 }
 
-// stay is the first process of the cell.
-func stay(ctx context.Context, root string, cell lab.Cell, number int) error {
-	if _, outside, err := cell.Enter(); err != nil || outside {
+// stay is the first process of the sandbox.
+func stay(ctx context.Context, root string, box sandbox.Sandbox, number int) error {
+	if _, outside, err := box.Enter(nil); err != nil || outside {
 		return errors.Join(errors.New("stay is what up runs"), err)
 	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(number),
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(number),
 		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
@@ -97,14 +98,14 @@ func stay(ctx context.Context, root string, cell lab.Cell, number int) error {
 	if err := writeShell(l); err != nil {
 		return errors.Join(err, l.Stop())
 	}
-	return errors.Join(cell.Settled(ctx), l.Stop())
+	return errors.Join(box.Settled(ctx), l.Stop())
 }
 
 // writeShell makes the script that starts a shell, or one command, where the lab's API server is reached.
 func writeShell(l *lab.Lab) error {
 	script := fmt.Sprintf(`#!/bin/sh
 # Runs a shell, or the command that is given, in the lab's network and mounts.
-first=$(sed 's/.*"pid":\([0-9]*\).*/\1/' %[1]s/cell.json)
+first=$(sed 's/.*"pid":\([0-9]*\).*/\1/' %[1]s/sandbox.json)
 export KUBECONFIG=%[2]s PATH=%[3]s:$PATH
 exec nsenter --target="$first" --mount --net --wd="$PWD" -- "${@:-/bin/sh}"
 `, l.Dir, l.Kubeconfig, filepath.Dir(l.Kubectl))
@@ -115,7 +116,7 @@ exec nsenter --target="$first" --mount --net --wd="$PWD" -- "${@:-/bin/sh}"
 func down(root string) error {
 	var found []string
 	for _, dir := range []string{"lab", "e2e-nodes", "e2e-explain", "e2e-install", "e2e-storage", "soak-lab", "bench-pods"} {
-		names, err := lab.Cell{Dir: filepath.Join(root, ".build", dir)}.Sweep()
+		names, err := sandbox.Sandbox{Dir: filepath.Join(root, ".build", dir)}.Sweep()
 		if err != nil {
 			return err
 		}

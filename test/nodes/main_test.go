@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // cluster is the one lab that all tests share: four nodes, two of them in the first zone. Tests that switch anything off
@@ -33,21 +34,17 @@ func runAll(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-nodes")}
-	if !lab.InCell() {
-		if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
-			return 1, err
-		}
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-nodes")}
+	build := func() error {
+		_, err := programs.BuildNodes(ctx, root, os.Stderr)
+		return err
 	}
-	if code, outside, err := cell.Enter(); outside || err != nil {
-		if code != 0 {
-			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
-		}
+	if code, outside, err := box.Enter(build); outside || err != nil {
 		return code, err
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: lab.ManyNodes(4),
+		Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(4),
 		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 const (
@@ -177,7 +178,7 @@ func shell(spec *corev1.PodSpec) {
 	grace := int64(1)
 	spec.TerminationGracePeriodSeconds = &grace
 	for i := range spec.Containers {
-		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = lab.ShellImage, corev1.PullNever
+		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = images.ShellName, corev1.PullNever
 	}
 }
 

@@ -215,7 +215,8 @@ func TestTheListNamesPackagesAndModules(t *testing.T) {
 		"amd64/rootfs/var/lib/dpkg/status.d/mount": "Package: mount\nVersion: 2.38.1-5+deb12u3\nArchitecture: amd64\n",
 		"amd64/out/none": "",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

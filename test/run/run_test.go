@@ -40,7 +40,9 @@ func TestOutputIsThatOfGoTestAndSkipsAreAddedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"ok  \ta\t0.1s\n", "[no test files]\n", "c_test.go:1: wrong\n", "test timed out\n", "FAIL\tc\t0.2s\n", "undefined\n", "not JSON\n"} {
+	for _, text := range []string{
+		"ok  \ta\t0.1s\n", "[no test files]\n", "c_test.go:1: wrong\n", "test timed out\n", "FAIL\tc\t0.2s\n", "undefined\n", "not JSON\n",
+	} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("nothing says %q", text)
 		}

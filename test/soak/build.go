@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
@@ -64,8 +64,9 @@ storageClasses:
 var imageLine = regexp.MustCompile(`(?m)^\s*image:\s*"?([^"\s]+)"?\s*$`)
 
 // sidecarImages are images of the sidecars that the lab has built, under the names that the chart has for them.
-func sidecarImages(ctx context.Context, root string) ([]lab.Image, error) {
-	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root), "--kube-version="+string(programs.Default), "--values=-")
+func sidecarImages(ctx context.Context, root string) ([]images.Image, error) {
+	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root),
+		"--kube-version="+string(programs.Default), "--values=-")
 	template.Stdin, template.Stderr = strings.NewReader(values("http://unused")), os.Stderr
 	text, err := template.Output()
 	if err != nil {
@@ -77,18 +78,18 @@ func sidecarImages(ctx context.Context, root string) ([]lab.Image, error) {
 			names = append(names, name)
 		}
 	}
-	var images []lab.Image
+	var all []images.Image
 	for _, name := range names {
 		program, _, _ := strings.Cut(path.Base(name), ":")
-		images = append(images, lab.Image{
+		all = append(all, images.Image{
 			Names: []string{name}, Entrypoint: []string{"/" + program},
-			Files: []lab.ImageFile{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
+			Files: []images.File{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
 		})
 	}
-	if len(images) == 0 {
+	if len(all) == 0 {
 		return nil, fmt.Errorf("the chart names no sidecar:\n%s", text)
 	}
-	return images, nil
+	return all, nil
 }
 
 func chart(root string) string { return filepath.Join(root, "charts", "topodisk") }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 const (
@@ -82,7 +83,7 @@ func say(format string, args ...any) {
 func (e *environment) install(ctx context.Context) error {
 	key := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: secretName, Namespace: home},
-		StringData: map[string]string{"access-key-id": lab.KeyID, "access-key-secret": lab.Secret},
+		StringData: map[string]string{"access-key-id": simulator.KeyID, "access-key-secret": simulator.Secret},
 	}
 	if _, err := e.lab.Client.CoreV1().Secrets(home).Create(ctx, key, metav1.CreateOptions{}); err != nil {
 		return err

@@ -44,7 +44,7 @@ var faults = []fault{
 	{0.55, "kill -9 of a node plugin", "", (*environment).killPlugin},
 	{0.63, "restart of a kubelet", "", (*environment).restartKubelet},
 	{0.72, "the API server stands still for 3 s", livingOn, func(e *environment, ctx context.Context) error {
-		return e.lab.PauseAPIServer(ctx, 3*time.Second)
+		return e.lab.Plane.PauseAPIServer(ctx, 3*time.Second)
 	}},
 	{0.72, "kill -9 of the API server, restart", withRestarts, (*environment).restartAPIServer},
 	{0.80, "helm upgrade with other annotations", withRestarts, (*environment).upgrade},
@@ -203,7 +203,7 @@ func (e *environment) restartKubelet(ctx context.Context) error {
 
 // restartAPIServer gives the API server longer than the lab does: it has a load to take on again.
 func (e *environment) restartAPIServer(ctx context.Context) error {
-	if e.lab.RestartAPIServer(ctx) == nil {
+	if e.lab.Plane.RestartAPIServer(ctx) == nil {
 		return nil
 	}
 	return poll(ctx, "the API server is ready", installLimit, func(ctx context.Context) (bool, error) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 // waitLimit is how long the load waits for anything before it counts as stuck. What was slower than bounds, but not stuck, the
@@ -151,7 +152,7 @@ func shell(name string) corev1.Container {
 	script := fmt.Sprintf(`cd /data; [ -e %[1]s ] || echo %[2]s >%[1]s; n=$(cat %[3]s 2>/dev/null || echo 0); echo $((n+1)) >%[3]s; sync
 trap exit TERM; while :; do sleep 3600 & wait; done`, dataFile, name, startsFile)
 	return corev1.Container{
-		Name: "shell", Image: lab.ShellImage, ImagePullPolicy: corev1.PullNever, Command: []string{"sh", "-c", script},
+		Name: "shell", Image: images.ShellName, ImagePullPolicy: corev1.PullNever, Command: []string{"sh", "-c", script},
 		VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 	}
 }

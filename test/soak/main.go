@@ -20,8 +20,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 func main() {
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) (int, error) {
 		return 0, report(root, *dir, *write)
 	}
 	code, err := soak(ctx, root, plan)
-	if err != nil || !lab.InCell() && code != 0 || lab.InCell() {
+	if err != nil || !sandbox.Inside() && code != 0 || sandbox.Inside() {
 		return code, err
 	}
 	last, err := lastRun(root)
@@ -73,21 +73,13 @@ func run(ctx context.Context, args []string) (int, error) {
 	return 0, report(root, last, *write)
 }
 
-// soak runs the load in a cell of its own.
+// soak runs the load in a sandbox of its own.
 func soak(ctx context.Context, root string, plan Plan) (code int, err error) {
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "soak-lab")}
-	if !lab.InCell() {
-		if err := build(ctx, root); err != nil {
-			return 1, err
-		}
-	}
-	if code, outside, err := cell.Enter(); outside || err != nil {
-		if code != 0 {
-			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", filepath.Join(cell.Dir, "logs"))
-		}
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "soak-lab")}
+	if code, outside, err := box.Enter(func() error { return build(ctx, root) }); outside || err != nil {
 		return code, err
 	}
-	e, err := start(ctx, root, cell.Dir, plan)
+	e, err := start(ctx, root, box.Dir, plan)
 	if err != nil {
 		return 1, err
 	}

@@ -9,7 +9,10 @@ import (
 )
 
 // A driver is told to the tests once for each kind of its classes: the manifest's tag stands in the names of the tests.
-var drivers = []string{"driver.yaml", "shared.yaml", "zone.yaml"}
+var drivers = []string{"driver.yaml", sharedDriver, "zone.yaml"}
+
+// sharedDriver has disks that several nodes can have.
+const sharedDriver = "shared.yaml"
 
 // ours begins the name of what the tests of a driver are below. The program holds others of Kubernetes' tests, too.
 const ours = "External Storage"

@@ -98,15 +98,18 @@ func TestOldVersionsNeedNotPassWhatTheyLack(t *testing.T) {
 	}
 }
 
-func TestOldVersionsAreToldOfNoAttributesClass(t *testing.T) {
+func TestManifestsFitTheFirstVersion(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.CopyFS(dir, manifests), withoutAttributesClasses(dir)); err != nil {
+	if err := errors.Join(os.CopyFS(dir, manifests), fitFirstVersion(dir)); err != nil {
 		t.Fatal(err)
 	}
 	for _, driver := range drivers {
 		text, err := os.ReadFile(filepath.Join(dir, driver))
 		if err != nil || strings.Contains(string(text), "AttributesClass") || !strings.Contains(string(text), "DriverInfo") {
 			t.Errorf("%s, %v:\n%s", driver, err, text)
+		}
+		if got := strings.Contains(string(text), "RequiredAccessModes: [ReadWriteMany]"); got != (driver == sharedDriver) {
+			t.Errorf("%s claims volumes that several nodes write to: %v", driver, got)
 		}
 	}
 }

@@ -24,7 +24,9 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // manifests are the driver, as the tests are told of it, the classes that they name, and a policy for their claims.
@@ -85,19 +87,15 @@ func run(ctx context.Context, o options) (int, error) {
 	if o.from != nil {
 		return report(o, o.from...)
 	}
-	cell := lab.Cell{Dir: filepath.Join(root, ".build", "e2e-storage")}
-	if !lab.InCell() {
-		if _, err := o.version.BuildNodes(ctx, root, os.Stdout); err != nil {
-			return 1, err
-		}
-		if err := o.version.BuildSuite(ctx, root, os.Stdout); err != nil {
-			return 1, err
-		}
+	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-storage")}
+	build := func() error {
+		_, err := o.version.BuildNodes(ctx, root, os.Stdout)
+		return errors.Join(err, o.version.BuildSuite(ctx, root, os.Stdout))
 	}
-	if code, outside, err := cell.Enter(); outside || err != nil {
+	if code, outside, err := box.Enter(build); outside || err != nil {
 		return code, err
 	}
-	images, err := suiteImages(ctx, o, root)
+	all, err := suiteImages(ctx, o, root)
 	if err != nil {
 		return 1, err
 	}
@@ -106,7 +104,7 @@ func run(ctx context.Context, o options) (int, error) {
 		nodes[i].Type = "ecs.g7se.large" // its NVMe takes disks that several nodes have
 	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: o.version.BuiltNodes(root), StateDir: cell.Dir, RealNodes: true, Nodes: nodes, Images: images,
+		Root: root, Programs: o.version.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: nodes, Images: all,
 		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {
@@ -118,7 +116,7 @@ func run(ctx context.Context, o options) (int, error) {
 
 // suiteImages are what the tests' Pods are made of, under the tags that the tests' source has: busybox in place of nginx, too, for
 // no more than a shell is asked of it.
-func suiteImages(ctx context.Context, o options, root string) ([]lab.Image, error) {
+func suiteImages(ctx context.Context, o options, root string) ([]images.Image, error) {
 	tags, err := o.version.SuiteImages(ctx, root)
 	if err != nil {
 		return nil, err
@@ -128,7 +126,7 @@ func suiteImages(ctx context.Context, o options, root string) ([]lab.Image, erro
 			return nil, fmt.Errorf("the tests of Kubernetes %s name no image %s", o.version, name)
 		}
 	}
-	shell, err := lab.Shell()
+	shell, err := images.Shell()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +134,7 @@ func suiteImages(ctx context.Context, o options, root string) ([]lab.Image, erro
 	busybox.Names, busybox.Command = []string{tags["BusyBox"], tags["Nginx"], tags["NginxNew"]}, []string{"sh"}
 	agnhost := shell
 	agnhost.Names = []string{tags["Agnhost"]}
-	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], lab.ImageFile{Path: "agnhost", From: o.version.BuiltSuite(root).Agnhost})
+	agnhost.Files = append(agnhost.Files[:len(agnhost.Files):len(agnhost.Files)], images.File{Path: "agnhost", From: o.version.BuiltSuite(root).Agnhost})
 	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
 	glibc, err := withOwn(shell, "/bin/dd", "/bin/sh") // busybox' dd can't go past the cache, and its shell runs no other
 	if err != nil {
@@ -144,12 +142,12 @@ func suiteImages(ctx context.Context, o options, root string) ([]lab.Image, erro
 	}
 	// Tests before 1.36 have another image with a glibc.
 	glibc.Names, glibc.Command = []string{cmp.Or(tags["GlibcDnsTesting"], tags["JessieDnsutils"])}, []string{"sh"}
-	pause := lab.Pause(o.version.BuiltNodes(root).NodeInit, tags["Pause"])
-	return []lab.Image{busybox, agnhost, glibc, pause}, nil
+	pause := images.Pause(o.version.BuiltNodes(root).NodeInit, tags["Pause"])
+	return []images.Image{busybox, agnhost, glibc, pause}, nil
 }
 
 // withOwn returns the image with programs of this machine in place of busybox', and with the libraries that they need.
-func withOwn(image lab.Image, names ...string) (lab.Image, error) {
+func withOwn(image images.Image, names ...string) (images.Image, error) {
 	said, err := exec.Command("ldd", names...).Output()
 	if err != nil {
 		return image, fmt.Errorf("find the libraries of %v: %w", names, err)
@@ -160,9 +158,9 @@ func withOwn(image lab.Image, names ...string) (lab.Image, error) {
 			files = append(files, word)
 		}
 	}
-	image.Files = slices.DeleteFunc(slices.Clone(image.Files), func(f lab.ImageFile) bool { return slices.Contains(files, "/"+f.Path) })
+	image.Files = slices.DeleteFunc(slices.Clone(image.Files), func(f images.File) bool { return slices.Contains(files, "/"+f.Path) })
 	for _, file := range files {
-		image.Files = append(image.Files, lab.ImageFile{Path: file[1:], From: file})
+		image.Files = append(image.Files, images.File{Path: file[1:], From: file})
 	}
 	return image, nil
 }
@@ -174,12 +172,13 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		return 1, err
 	}
 	if !o.version.AtLeast(programs.FirstWithAttributesClasses) {
-		if err := withoutAttributesClasses(at); err != nil {
+		if err := fitFirstVersion(at); err != nil {
 			return 1, err
 		}
 	}
 	if o.version.AtLeast(firstWithGroups) {
-		if said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput(); err != nil {
+		said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput()
+		if err != nil {
 			return 1, fmt.Errorf("apply smallest.yaml: %w: %s", err, said)
 		}
 	}
@@ -232,15 +231,20 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 // attributesClass is how the manifests of the driver name its class.
 const attributesClass = "VolumeAttributesClass:\n  FromFile: faster.yaml\n"
 
-// withoutAttributesClasses takes the class from the manifests of a directory.
-func withoutAttributesClasses(dir string) error {
+// fitFirstVersion changes the manifests of a directory for the tests of 1.33: they know no VolumeAttributesClass, and where later
+// ones claim a volume that several nodes write to, they claim it with the access modes that the manifest gives.
+func fitFirstVersion(dir string) error {
 	for _, driver := range drivers {
 		path := filepath.Join(dir, driver)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), attributesClass, "", 1)), 0o644); err != nil {
+		fitted := strings.Replace(string(text), attributesClass, "", 1)
+		if driver == sharedDriver {
+			fitted = strings.Replace(fitted, "DriverInfo:\n", "DriverInfo:\n  RequiredAccessModes: [ReadWriteMany]\n", 1)
+		}
+		if err := os.WriteFile(path, []byte(fitted), 0o644); err != nil {
 			return err
 		}
 	}

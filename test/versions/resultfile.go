@@ -66,9 +66,10 @@ func save(ctx context.Context, root string, v programs.Version, s suite, c commi
 
 // thisMachine asks the programs that a run uses for their versions.
 func thisMachine(ctx context.Context, root string, v programs.Version) machine {
+	containerd := filepath.Join(v.BuiltNodes(root).Containerd, "containerd")
 	return machine{
 		Kernel:     said(ctx, 0, "uname", "-r"),
-		Containerd: strings.TrimSuffix(strings.TrimPrefix(said(ctx, 2, filepath.Join(v.BuiltNodes(root).Containerd, "containerd"), "--version"), "v"), "+unknown"),
+		Containerd: strings.TrimSuffix(strings.TrimPrefix(said(ctx, 2, containerd, "--version"), "v"), "+unknown"),
 		E2fsprogs:  said(ctx, 1, "mkfs.ext4", "-V"),
 		Xfsprogs:   said(ctx, 2, "mkfs.xfs", "-V"),
 	}

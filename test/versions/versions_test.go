@@ -113,7 +113,8 @@ func TestResultOfAnotherReleaseSaysSo(t *testing.T) {
 
 func TestResultsAreShownByTheirCounts(t *testing.T) {
 	for want, n := range map[string]counts{
-		"passed": {Passed: 1}, "failed": {Failed: 1}, "60 passed, 1 failed, 2 skipped": {Passed: 60, Failed: 1, Skipped: 2}, "0 passed, 0 failed, 1 skipped": {Skipped: 1},
+		"passed": {Passed: 1}, "failed": {Failed: 1},
+		"60 passed, 1 failed, 2 skipped": {Passed: 60, Failed: 1, Skipped: 2}, "0 passed, 0 failed, 1 skipped": {Skipped: 1},
 	} {
 		if got := (outcome{counts: n}).cell(); got != want {
 			t.Errorf("%+v is shown as %q, want %q", n, got, want)

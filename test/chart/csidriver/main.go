@@ -169,7 +169,8 @@ func (s *session) adopts(release, says string) {
 		s.run("", "sh", "-ec", command[1])
 	}
 	f = s.get(driver)
-	s.expect("the command sets all fields", f.Spec["nodeAllocatableUpdatePeriodSeconds"] == 60.0 && f.Spec["fsGroupPolicy"] == "File" && f.Spec["podInfoOnMount"] == false)
+	s.expect("the command sets all fields",
+		f.Spec["nodeAllocatableUpdatePeriodSeconds"] == 60.0 && f.Spec["fsGroupPolicy"] == "File" && f.Spec["podInfoOnMount"] == false)
 	notes = s.release("upgrade")
 	s.expect("then nothing is left to change: "+notes, strings.Contains(notes, says) && !strings.Contains(notes, "kubectl patch csidriver"))
 	s.uninstall()
@@ -199,7 +200,8 @@ func (s *session) madeAgain() {
 	notes := s.release("upgrade")
 	f := s.get(driver)
 	s.expect("it is the same object", f.Metadata.UID == before.Metadata.UID)
-	s.expect("it is the release's again, with all fields", f.isOurs() && f.Spec["nodeAllocatableUpdatePeriodSeconds"] == 60.0 && f.Spec["podInfoOnMount"] == false)
+	s.expect("it is the release's again, with all fields",
+		f.isOurs() && f.Spec["nodeAllocatableUpdatePeriodSeconds"] == 60.0 && f.Spec["podInfoOnMount"] == false)
 	s.expect("the notes say nothing of it: "+notes, !strings.Contains(notes, "CSIDriver"))
 	s.release("upgrade")
 	s.expect("it stays", s.get(driver).Metadata.UID == before.Metadata.UID)

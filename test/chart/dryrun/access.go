@@ -42,7 +42,8 @@ var accesses = []access{
 // as it is installed there.
 func checkAccess(ctx context.Context, server *server, r *report) {
 	for _, a := range accesses {
-		review, err := server.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		reviews := server.client.AuthorizationV1().SubjectAccessReviews()
+		review, err := reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:   "system:serviceaccount:kube-system:" + a.account,
 			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{

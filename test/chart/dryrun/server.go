@@ -198,7 +198,8 @@ func awaitServed(ctx context.Context, definitions dynamic.ResourceInterface, nam
 // makeNamespace makes a namespace for as long as the program runs, with the
 // ServiceAccount that Pods in it need.
 func (s *server) makeNamespace(ctx context.Context, prefix string, labels map[string]string) (string, error) {
-	made, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}, metav1.CreateOptions{})
+	made, err := s.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -84,7 +84,8 @@ func decodeAll(in io.Reader) (decoded int, err error) {
 
 // types are of the generally available APIs that the chart makes objects of, or lets programs use.
 var types = runtime.NewSchemeBuilder(admissionregistrationv1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-	coordinationv1.AddToScheme, corev1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme)
+	coordinationv1.AddToScheme, corev1.AddToScheme, eventsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+	rbacv1.AddToScheme, storagev1.AddToScheme)
 
 // later are resources that roles name for versions which have them. csi-resizer asks first whether the API server has them,
 // disk-provisioner only for a claim that names one.

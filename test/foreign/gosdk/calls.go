@@ -91,7 +91,8 @@ func (c *calls) refused(fact string, err error, codes ...string) {
 		return
 	}
 	var refused *errors.ServerError
-	if stderrors.As(err, &refused) && (!requestID.MatchString(refused.RequestId()) || refused.Message() == "" || refused.HostId() == "" || refused.Recommend() == "") {
+	if stderrors.As(err, &refused) &&
+		(!requestID.MatchString(refused.RequestId()) || refused.Message() == "" || refused.HostId() == "" || refused.Recommend() == "") {
 		c.fault(fact, "the error lacks something: %#v", refused)
 	}
 }

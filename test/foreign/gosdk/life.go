@@ -32,7 +32,8 @@ const initializing = "403 IncorrectDiskStatus.Initializing"
 
 // live returns whether every call was answered as the documentation says.
 func live(p place, keys *credentials.AccessKeyCredential) bool {
-	l := &life{calls: &calls{pause: 50 * time.Millisecond}, place: p, client: p.open(keys), keys: keys, instance: p.instances[0], run: fmt.Sprintf("gosdk-%d", time.Now().UnixMilli())}
+	l := &life{calls: &calls{pause: 50 * time.Millisecond}, place: p, client: p.open(keys), keys: keys,
+		instance: p.instances[0], run: fmt.Sprintf("gosdk-%d", time.Now().UnixMilli())}
 	for _, step := range []func(){
 		l.whereThingsAre, l.create, l.find, l.tag, l.attach, l.resize, l.modify, l.snapshot, l.detach, l.page, l.otherKeys,
 	} {
@@ -63,7 +64,8 @@ func (l *life) whereThingsAre() {
 	if len(instances.Instances.Instance) == 1 {
 		i = instances.Instances.Instance[0]
 	}
-	ok(l.calls, "the instance runs", instances, err, is("InstanceId", i.InstanceId, l.instance), is("Status", i.Status, "Running"), is("ZoneId", i.ZoneId, l.zone))
+	ok(l.calls, "the instance runs", instances, err,
+		is("InstanceId", i.InstanceId, l.instance), is("Status", i.Status, "Running"), is("ZoneId", i.ZoneId, l.zone))
 	types := ecs.CreateDescribeInstanceTypesRequest()
 	types.InstanceTypes = &[]string{i.InstanceType}
 	reply, err := l.client.DescribeInstanceTypes(types)
@@ -149,8 +151,9 @@ func (l *life) find() {
 		tags[t.TagKey] = t.TagValue
 	}
 	ok(l.calls, "a disk is as it was ordered", reply, err,
-		is("DiskName", d.DiskName, want.DiskName), is("Description", d.Description, want.Description), is("Size", d.Size, 20), is("Category", d.Category, "cloud_essd"),
-		is("PerformanceLevel", d.PerformanceLevel, "PL1"), is("ZoneId", d.ZoneId, l.zone), is("Type", d.Type, "data"), is("SerialNumber", d.SerialNumber, strings.TrimPrefix(l.disk, "d-")),
+		is("DiskName", d.DiskName, want.DiskName), is("Description", d.Description, want.Description), is("Size", d.Size, 20),
+		is("Category", d.Category, "cloud_essd"), is("PerformanceLevel", d.PerformanceLevel, "PL1"), is("ZoneId", d.ZoneId, l.zone), is("Type", d.Type, "data"),
+		is("SerialNumber", d.SerialNumber, strings.TrimPrefix(l.disk, "d-")),
 		is("tag run", tags["run"], l.run), is("tag 团队", tags["团队"], "存储 + Größe"), is("number of tags", len(tags), 3))
 	for fact, change := range map[string]func(*ecs.DescribeDisksRequest){
 		"a search by tags": func(r *ecs.DescribeDisksRequest) {
@@ -205,7 +208,8 @@ func (l *life) attach() {
 	l.patiently("a disk is attached", initializing, func() error { _, err := l.client.AttachDisk(r()); return err })
 	l.settle(l.disk, "In_use")
 	d, reply, err := l.show(l.disk)
-	ok(l.calls, "an attached disk says where", reply, err, is("InstanceId", d.InstanceId, l.instance), is("number of attachments", len(d.Attachments.Attachment), 1))
+	ok(l.calls, "an attached disk says where", reply, err,
+		is("InstanceId", d.InstanceId, l.instance), is("number of attachments", len(d.Attachments.Attachment), 1))
 	_, err = l.client.AttachDisk(r())
 	l.refused("a second attach", err, "403 IncorrectDiskStatus", "404 InvalidDisk.InUse")
 	_, err = l.client.DeleteDisk(l.deletion(l.disk))
@@ -276,7 +280,8 @@ func (l *life) snapshot() {
 			return fmt.Sprintf("it is not shown: %v", err)
 		}
 		s := reply.Snapshots.Snapshot[0]
-		return is("Status", s.Status, "accomplished") + is("SourceDiskId", s.SourceDiskId, l.disk) + is("SourceDiskSize", s.SourceDiskSize, "40") + is("SnapshotName", s.SnapshotName, "快照-1")
+		return is("Status", s.Status, "accomplished") + is("SourceDiskId", s.SourceDiskId, l.disk) +
+			is("SourceDiskSize", s.SourceDiskSize, "40") + is("SnapshotName", s.SnapshotName, "快照-1")
 	})
 	remove := ecs.CreateDeleteSnapshotRequest()
 	remove.SnapshotId = made.SnapshotId
@@ -338,7 +343,8 @@ func (l *life) page() {
 	found := map[string]bool{}
 	for page, size := range []int{50, 50, 5, 0} {
 		reply, err := read(func(r *ecs.DescribeDisksRequest) { r.PageNumber, r.PageSize = requests.NewInteger(page+1), "50" })
-		ok(l.calls, fmt.Sprintf("page %d of 50", page+1), reply, err, is("number of disks", len(reply.Disks.Disk), size), is("TotalCount", reply.TotalCount, count))
+		ok(l.calls, fmt.Sprintf("page %d of 50", page+1), reply, err,
+			is("number of disks", len(reply.Disks.Disk), size), is("TotalCount", reply.TotalCount, count))
 		for _, d := range reply.Disks.Disk {
 			found[d.DiskId] = true
 		}
@@ -371,7 +377,8 @@ func (l *life) otherKeys() {
 		codes []string
 	}{
 		// 400 in the table of common errors; clients see 404.
-		"an unknown key":           {credentials.NewAccessKeyCredential("LTAI5tNobodysKey", l.keys.AccessKeySecret), []string{"404 InvalidAccessKeyId.NotFound", "400 InvalidAccessKeyId.NotFound"}},
+		"an unknown key": {credentials.NewAccessKeyCredential("LTAI5tNobodysKey", l.keys.AccessKeySecret),
+			[]string{"404 InvalidAccessKeyId.NotFound", "400 InvalidAccessKeyId.NotFound"}},
 		"a wrong secret":           {credentials.NewAccessKeyCredential(l.keys.AccessKeyId, "wrong"), []string{"400 SignatureDoesNotMatch"}},
 		"a token not of the key":   {credentials.NewStsTokenCredential(l.keys.AccessKeyId, l.keys.AccessKeySecret, "wrong"), []string{"400 InvalidSecurityToken.MismatchWithAccessKey", "400 InvalidSecurityToken.Malformed"}},
 		"temporary keys":           {session, []string{"200"}},

@@ -16,7 +16,8 @@ func load(p place, keys *credentials.AccessKeyCredential, clients int, duration 
 	lives, all := make([]int, clients), make([]*calls, clients)
 	var group sync.WaitGroup
 	for n := range clients {
-		l := &life{calls: &calls{pause: 10 * time.Millisecond}, place: p, client: p.open(keys), instance: p.instances[n%len(p.instances)], run: fmt.Sprintf("load-%d-%d", begin.UnixMilli(), n)}
+		l := &life{calls: &calls{pause: 10 * time.Millisecond}, place: p, client: p.open(keys),
+			instance: p.instances[n%len(p.instances)], run: fmt.Sprintf("load-%d-%d", begin.UnixMilli(), n)}
 		all[n] = l.calls
 		group.Go(func() {
 			for ; time.Since(begin) < duration && len(l.wrong) == 0; lives[n]++ {

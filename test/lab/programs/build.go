@@ -145,11 +145,13 @@ func (v Version) BuiltNodes(root string) Dirs {
 
 func (v Version) buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error {
 	wanted := []external{
-		{module: v.module(root), into: dirs.Kubelet, title: "kubelet " + string(v), says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
+		{module: v.module(root), into: dirs.Kubelet, title: "kubelet " + string(v),
+			says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
 		sidecars(root, dirs),
 	}
 	if dirs.Containerd != "" {
-		wanted = append(wanted, external{module: filepath.Join(root, "test", "kube", "containerd"), into: dirs.Containerd, title: "containerd", says: "two minutes on two cores", packages: containerdPackages})
+		wanted = append(wanted, external{module: filepath.Join(root, "test", "kube", "containerd"), into: dirs.Containerd,
+			title: "containerd", says: "two minutes on two cores", packages: containerdPackages})
 	}
 	for _, e := range wanted {
 		if err := e.build(ctx, out); err != nil {
@@ -175,7 +177,8 @@ func BuildSidecars(ctx context.Context, root string, out *os.File) (Dirs, error)
 }
 
 func sidecars(root string, dirs Dirs) external {
-	return external{module: filepath.Join(root, "test", "kube", "sidecars"), into: dirs.Sidecars, title: "the CSI sidecars", says: "about five minutes on two cores", packages: sidecarPackages}
+	return external{module: filepath.Join(root, "test", "kube", "sidecars"), into: dirs.Sidecars,
+		title: "the CSI sidecars", says: "about five minutes on two cores", packages: sidecarPackages}
 }
 
 // Suite are the programs of Kubernetes' own tests of storage.
@@ -248,8 +251,10 @@ func (v Version) buildAll(ctx context.Context, root string, out *os.File, build 
 		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
 	for _, e := range []external{
-		{module: v.module(root), into: dirs.Kube, title: "Kubernetes " + string(v), says: "about ten minutes on two cores", kubernetes: true, packages: kubePackages},
-		{module: filepath.Join(root, "test", "kube", "etcd"), into: dirs.Etcd, title: "etcd and kwok", says: "two minutes on two cores", packages: etcdPackages},
+		{module: v.module(root), into: dirs.Kube, title: "Kubernetes " + string(v),
+			says: "about ten minutes on two cores", kubernetes: true, packages: kubePackages},
+		{module: filepath.Join(root, "test", "kube", "etcd"), into: dirs.Etcd, title: "etcd and kwok",
+			says: "two minutes on two cores", packages: etcdPackages},
 	} {
 		if err := e.build(ctx, out); err != nil {
 			return dirs, fmt.Errorf("build %s: %w", e.title, err)
@@ -283,8 +288,8 @@ func BuildDemo(ctx context.Context, root string, out *os.File) (string, error) {
 
 // BuildHelm builds helm, of the version that the chart is tested with, and returns its path.
 func BuildHelm(ctx context.Context, root string, out *os.File) (string, error) {
-	helm := external{module: filepath.Join(root, "test", "chart"), into: filepath.Join(root, ".build", "helm"), title: "helm", says: "three minutes on two cores",
-		packages: []string{"helm.sh/helm/v3/cmd/helm"}}
+	helm := external{module: filepath.Join(root, "test", "chart"), into: filepath.Join(root, ".build", "helm"), title: "helm",
+		says: "three minutes on two cores", packages: []string{"helm.sh/helm/v3/cmd/helm"}}
 	if err := helm.build(ctx, out); err != nil {
 		return "", fmt.Errorf("build helm: %w", err)
 	}
@@ -335,7 +340,8 @@ func BuildExplain(ctx context.Context, root string, out *os.File) error {
 		return err
 	}
 	built := BuiltExplain(root)
-	plugin := goBuild{dir: root, into: filepath.Dir(built.Plugin), packages: []string{"github.com/topodisk/topodisk/cmd/kubectl-topodisk"}, title: "kubectl-topodisk", out: out}
+	plugin := goBuild{dir: root, into: filepath.Dir(built.Plugin), packages: []string{"github.com/topodisk/topodisk/cmd/kubectl-topodisk"},
+		title: "kubectl-topodisk", out: out}
 	if err := plugin.run(ctx); err != nil {
 		return fmt.Errorf("build kubectl-topodisk: %w", err)
 	}

@@ -1,8 +1,6 @@
-package lab
+package simulator
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +18,7 @@ func TestShutGateRefusesAndReopensOnItsAddress(t *testing.T) {
 	}))
 	defer behind.Close()
 	defer close(release)
-	gate, err := newGate(behind.URL)
+	gate, err := NewGate(behind.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,38 +53,5 @@ func TestShutGateRefusesAndReopensOnItsAddress(t *testing.T) {
 	}
 	if err := get("/"); err != nil {
 		t.Errorf("through the gate that is open again: %v", err)
-	}
-}
-
-func TestFreePortsAreDifferent(t *testing.T) {
-	var a, b, c int
-	if err := freePorts(&a, &b, &c); err != nil {
-		t.Fatal(err)
-	}
-	if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c {
-		t.Errorf("ports are %d, %d, %d", a, b, c)
-	}
-}
-
-func TestServingCertificateIsGoodForLoopbackAlone(t *testing.T) {
-	c, err := writeCerts(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(c.serving, c.servingKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.caPEM)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1"}); err != nil {
-		t.Errorf("for 127.0.0.1: %v", err)
-	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "10.0.0.1"}); err == nil {
-		t.Error("it is good for 10.0.0.1 too")
 	}
 }

@@ -1,59 +1,64 @@
-package lab
+package simulator
 
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // Replicas are drivers of one ecs-simulator, without a cluster. Both are the shipped programs.
 type Replicas struct {
-	Simulator *Simulator
+	Simulator *Client
 	programs  string // directory
 	dir       string
-	processes *Processes
-	running   map[string]*Process
+	processes *process.Group
+	running   map[string]*process.Process
 }
 
 // StartReplicas starts a simulator in region with args, whose logs and sockets are in dir: a short path, for sockets.
 func StartReplicas(ctx context.Context, programs, dir, region string, args ...string) (*Replicas, error) {
 	var port int
-	if err := freePorts(&port); err != nil {
+	if err := process.FreePorts(&port); err != nil {
 		return nil, err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	r := &Replicas{Simulator: newSimulator("http://" + address), programs: programs, dir: dir, processes: newProcesses(dir, false), running: map[string]*Process{}}
-	err := r.start(ctx, simulatorName, simulatorName, r.Simulator.URL+"/_sim/state", append([]string{"--listen=" + address, "--region=" + region}, args...))
+	r := &Replicas{Simulator: New("http://" + address), programs: programs, dir: dir, processes: process.NewGroup(dir, false), running: map[string]*process.Process{}}
+	err := r.start(ctx, Program, Program, r.Simulator.URL+"/_sim/state", append([]string{"--listen=" + address, "--region=" + region}, args...))
 	return r, err
 }
 
 // StartDriver starts a driver under a name of its own, and returns when it answers.
 func (r *Replicas) StartDriver(ctx context.Context, name, region string) error {
 	var port int
-	if err := freePorts(&port); err != nil {
+	if err := process.FreePorts(&port); err != nil {
 		return err
 	}
 	page := fmt.Sprintf("127.0.0.1:%d", port)
-	return r.start(ctx, name, driverName, "http://"+page+"/healthz", []string{
-		"--endpoint=unix://" + r.Socket(name), "--region=" + region, "--cluster-id=lab", "--ecs-endpoint=" + r.Simulator.URL, "--node-facts=false", "--http-endpoint=" + page, "--v=4",
+	return r.start(ctx, name, DriverProgram, "http://"+page+"/healthz", []string{
+		"--endpoint=unix://" + r.Socket(name), "--region=" + region, "--cluster-id=" + ClusterID, "--ecs-endpoint=" + r.Simulator.URL,
+		"--node-facts=false", "--http-endpoint=" + page, "--v=4",
 	})
 }
 
 func (r *Replicas) start(ctx context.Context, name, program, health string, args []string) error {
-	proc, err := r.processes.start(command{
-		name: name, path: filepath.Join(r.programs, program), args: args,
-		env: signing(),
-	})
+	proc, err := r.run(process.Command{Name: name, Path: filepath.Join(r.programs, program), Args: args, Env: Signing()})
 	if err != nil {
 		return err
 	}
-	r.running[name] = proc
-	return r.processes.awaitHealth(ctx, &http.Client{Timeout: 5 * time.Second}, proc, health, "")
+	return r.processes.AwaitPage(ctx, proc, health)
+}
+
+func (r *Replicas) run(c process.Command) (*process.Process, error) {
+	proc, err := r.processes.Start(c)
+	if err == nil {
+		r.running[c.Name] = proc
+	}
+	return proc, err
 }
 
 // StartProgram starts another CSI driver under a name of its own, and returns when its socket is there. In args and env
@@ -66,27 +71,17 @@ func (r *Replicas) StartProgram(ctx context.Context, name, region, path string, 
 		}
 		return all
 	}
-	proc, err := r.processes.start(command{name: name, path: path, args: filled(args), env: append(signing(), filled(env)...)})
-	if err != nil {
+	if _, err := r.run(process.Command{Name: name, Path: path, Args: filled(args), Env: append(Signing(), filled(env)...)}); err != nil {
 		return err
 	}
-	r.running[name] = proc
-	for {
-		if info, err := os.Stat(r.Socket(name)); err == nil && info.Mode()&os.ModeSocket != 0 {
-			return nil
-		}
-		select {
-		case <-proc.done:
-			return fmt.Errorf("%s has ended: %w; its log is %s", name, proc.err, proc.Log)
-		case <-ctx.Done():
-			return fmt.Errorf("%s makes no socket: %w; its log is %s", name, ctx.Err(), proc.Log)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	return r.processes.Await(ctx, name+" serves its socket", process.StartLimit, func(context.Context) (bool, error) {
+		info, err := os.Stat(r.Socket(name))
+		return err == nil && info.Mode()&os.ModeSocket != 0, err
+	})
 }
 
-// signing is the environment by which a program signs as the lab's account.
-func signing() []string {
+// Signing is the environment by which a program signs as the lab's account.
+func Signing() []string {
 	return []string{"ALIBABA_CLOUD_ACCESS_KEY_ID=" + KeyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET=" + Secret}
 }
 
@@ -95,19 +90,19 @@ func (r *Replicas) Socket(name string) string { return filepath.Join(r.dir, name
 
 // EndDriver sends a signal to the driver of that name, which need not end at once.
 func (r *Replicas) EndDriver(name string, sig syscall.Signal) error {
-	r.processes.forget(r.running[name])
-	return r.running[name].signal(sig)
+	r.processes.Forget(r.running[name])
+	return r.running[name].Signal(sig)
 }
 
 // Stop ends all that runs. An error tells what has ended by itself.
 func (r *Replicas) Stop() error {
-	err := r.processes.ended()
+	err := r.processes.Failed()
 	for name, proc := range r.running {
-		if name != simulatorName {
-			proc.end(syscall.SIGKILL)
+		if name != Program {
+			r.processes.Stop(proc, syscall.SIGKILL)
 		}
 	}
-	if stopErr := r.processes.stopAll(); err == nil {
+	if stopErr := r.processes.StopAll(); err == nil {
 		err = stopErr
 	}
 	return err

@@ -1,4 +1,5 @@
-package lab
+// Package images writes the container images that real nodes are given as an archive, for no registry has them.
+package images
 
 import (
 	"archive/tar"
@@ -11,11 +12,11 @@ import (
 	"strings"
 )
 
-// Images of a lab with real nodes. No registry has them: each node is given them as an archive.
+// Names of images that every real node has.
 const (
-	pauseImage = "topodisk.io/lab/pause:1"
-	// ShellImage holds Debian's busybox, and a shell that waits as its command.
-	ShellImage = "topodisk.io/lab/busybox:1"
+	PauseName = "topodisk.io/lab/pause:1"
+	// ShellName holds Debian's busybox, and a shell that waits as its command.
+	ShellName = "topodisk.io/lab/busybox:1"
 )
 
 // busybox is where Debian's package busybox-static has its program.
@@ -24,29 +25,29 @@ const busybox = "/bin/busybox"
 // Image is a container image of one layer.
 type Image struct {
 	Names      []string
-	Files      []ImageFile
+	Files      []File
 	Entrypoint []string
 	Command    []string
 }
 
-// ImageFile is a file of an image: a directory if its path ends in /, a link if it has a target, else an executable
+// File is a file of an image: a directory if its path ends in /, a link if it has a target, else an executable
 // copy of a file of the host.
-type ImageFile struct{ Path, Target, From string }
+type File struct{ Path, Target, From string }
 
 // Shell is an image of busybox. Its command waits for SIGTERM.
 func Shell() (Image, error) {
-	shell := Image{Names: []string{ShellImage}, Command: []string{"sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done"}}
+	shell := Image{Names: []string{ShellName}, Command: []string{"sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done"}}
 	for _, dir := range []string{"bin/", "sbin/", "etc/", "root/", "tmp/", "usr/", "var/", "mnt/"} {
-		shell.Files = append(shell.Files, ImageFile{Path: dir})
+		shell.Files = append(shell.Files, File{Path: dir})
 	}
 	applets, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
 		return shell, fmt.Errorf("list what busybox can do (Debian's package busybox-static): %w", err)
 	}
-	shell.Files = append(shell.Files, ImageFile{Path: "bin/busybox", From: busybox})
+	shell.Files = append(shell.Files, File{Path: "bin/busybox", From: busybox})
 	for applet := range strings.FieldsSeq(string(applets)) {
 		if applet != "busybox" {
-			shell.Files = append(shell.Files, ImageFile{Path: "bin/" + applet, Target: "busybox"})
+			shell.Files = append(shell.Files, File{Path: "bin/" + applet, Target: "busybox"})
 		}
 	}
 	return shell, nil
@@ -54,7 +55,7 @@ func Shell() (Image, error) {
 
 // Pause is an image of the program that is the first in a Pod.
 func Pause(nodeInit string, names ...string) Image {
-	return Image{Names: names, Files: []ImageFile{{Path: "pause", From: nodeInit}}, Entrypoint: []string{"/pause"}}
+	return Image{Names: names, Files: []File{{Path: "pause", From: nodeInit}}, Entrypoint: []string{"/pause"}}
 }
 
 // The parts of an OCI image that containerd reads (opencontainers/image-spec: image-layout.md, config.md, manifest.md).
@@ -96,8 +97,8 @@ const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 )
 
-// writeImages writes an OCI layout of the images as one tar file.
-func writeImages(path string, architecture string, images []Image) error {
+// Write writes an OCI layout of the images as one tar file.
+func Write(path string, architecture string, images []Image) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

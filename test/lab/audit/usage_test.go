@@ -1,4 +1,4 @@
-package lab
+package audit
 
 import (
 	"os"
@@ -24,11 +24,11 @@ func TestUsageTellsWhatIsRefusedAndWhatNobodyUses(t *testing.T) {
 	if err := os.WriteFile(path, []byte(begun), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	audit, err := OpenAudit(path)
+	log, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer audit.Close()
+	defer log.Close()
 	rule := func(group, resource string, names []string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
 	}
@@ -38,7 +38,7 @@ func TestUsageTellsWhatIsRefusedAndWhatNobodyUses(t *testing.T) {
 	})...)
 	u.Granted = append(u.Granted, permissions("t-journal", "kube-system", []rbacv1.PolicyRule{rule("", "configmaps", []string{"page"}, "update")})...)
 	u.Granted = append(u.Granted, permissions("t-attacher", "", []rbacv1.PolicyRule{rule("", "persistentvolumeclaims/status", nil, "patch")})...)
-	requests, err := audit.Read()
+	requests, err := log.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestUsageTellsWhatIsRefusedAndWhatNobodyUses(t *testing.T) {
 	if err := os.WriteFile(path, []byte(begun+"Agent\":\"x/1\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if more, err := audit.Read(); err != nil || len(more) != 1 || !more[0].By("x") {
+	if more, err := log.Read(); err != nil || len(more) != 1 || !more[0].By("x") {
 		t.Errorf("the line that was half written is read as %v, %v", more, err)
 	}
 }

@@ -1,4 +1,4 @@
-package lab
+package process
 
 import (
 	"bufio"
@@ -17,29 +17,29 @@ import (
 // keptFile lists the processes of a kept lab in its state directory, one JSON object a line, in order of start.
 const keptFile = "processes.json"
 
-// identity tells one process from a later one that got the same number: numbers are reused, start times are not.
-type identity struct {
+// Identity tells one process from a later one that got the same number: numbers are reused, start times are not.
+type Identity struct {
 	Name  string `json:"name"`
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"startTicks"` // since boot, field 22 of proc_pid_stat(5)
 	Boot  string `json:"boot"`       // the kernel's boot_id
 }
 
-// identify reads the identity of a running process. A zombie counts as gone.
-func identify(pid int) (identity, error) {
+// Identify reads the identity of a running process. A zombie counts as gone.
+func Identify(pid int) (Identity, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	start, err := startTicks(string(stat))
 	if err != nil {
-		return identity{}, fmt.Errorf("process %d: %w", pid, err)
+		return Identity{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
-	return identity{Pid: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, nil
+	return Identity{Pid: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, nil
 }
 
 // startTicks parses proc_pid_stat(5). The command name in parentheses may hold spaces and parentheses itself.
@@ -58,7 +58,7 @@ func startTicks(stat string) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-func appendIdentity(path string, id identity) error {
+func appendIdentity(path string, id Identity) error {
 	line, err := json.Marshal(id)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func Kept(dir string) ([]string, error) {
 }
 
 // keptProcesses reads the list and leaves out what no longer runs, and what is another process by now.
-func keptProcesses(dir string) ([]identity, error) {
+func keptProcesses(dir string) ([]Identity, error) {
 	f, err := os.Open(filepath.Join(dir, keptFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -90,22 +90,23 @@ func keptProcesses(dir string) ([]identity, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var running []identity
+	var running []Identity
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		var id identity
+		var id Identity
 		if err := json.Unmarshal(lines.Bytes(), &id); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		if id.running() {
+		if id.Running() {
 			running = append(running, id)
 		}
 	}
 	return running, lines.Err()
 }
 
-func (id identity) running() bool {
-	now, err := identify(id.Pid)
+// Running says whether the process still runs.
+func (id Identity) Running() bool {
+	now, err := Identify(id.Pid)
 	return err == nil && now.Start == id.Start && now.Boot == id.Boot
 }
 
@@ -118,7 +119,7 @@ func StopKept(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, id := range slices.Backward(ids) {
-		if err := id.end(); err != nil {
+		if err := id.EndWithin(stopGrace); err != nil {
 			return names, fmt.Errorf("stop %s (process %d): %w", id.Name, id.Pid, err)
 		}
 		names = append(names, id.Name)
@@ -126,36 +127,33 @@ func StopKept(dir string) ([]string, error) {
 	return names, os.RemoveAll(dir)
 }
 
-// end ends the process with SIGTERM or, if it doesn't, with SIGKILL.
-func (id identity) end() error { return id.endWithin(stopGrace) }
-
-// endWithin takes hold of the process first and checks the identity then, so that the signal can't reach another one.
-func (id identity) endWithin(grace time.Duration) error {
+// EndWithin ends the process with SIGTERM or, if it runs on for the grace, with SIGKILL, and waits as long again. It takes hold of the process first and checks the identity then, so that the signal can't reach another one.
+func (id Identity) EndWithin(grace time.Duration) error {
 	p, err := os.FindProcess(id.Pid)
 	if err != nil {
 		return err
 	}
 	defer p.Release() //nolint:errcheck // nothing hangs on it
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if !id.running() {
+		if !id.Running() {
 			return nil
 		}
 		if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		if id.awaitEnd(grace) {
+		if id.AwaitEnd(grace) {
 			return nil
 		}
 	}
 	return errors.New("it does not end")
 }
 
-// awaitEnd polls, for only a parent can wait for a process.
-func (id identity) awaitEnd(limit time.Duration) bool {
+// AwaitEnd says whether the process has ended within the limit. It polls, for only a parent can wait for a process.
+func (id Identity) AwaitEnd(limit time.Duration) bool {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if !id.running() {
+		if !id.Running() {
 			return true
 		}
 	}
-	return !id.running()
+	return !id.Running()
 }

@@ -1,4 +1,4 @@
-package lab
+package simulator
 
 import (
 	"fmt"
@@ -19,7 +19,8 @@ type Gate struct {
 	conns    map[net.Conn]bool
 }
 
-func newGate(url string) (*Gate, error) {
+// NewGate is an open one in front of a URL.
+func NewGate(url string) (*Gate, error) {
 	g := &Gate{address: "127.0.0.1:0", behind: strings.TrimPrefix(url, "http://"), conns: map[net.Conn]bool{}}
 	return g, g.Open()
 }

@@ -1,4 +1,5 @@
-package lab
+// Package audit reads the API server's audit log, and holds it against what programs are granted.
+package audit
 
 import (
 	"bufio"
@@ -63,33 +64,33 @@ func (r Request) resource() string {
 	return r.Object.Resource + "/" + r.Object.Subresource
 }
 
-// Audit is an audit log that is read as it grows.
-type Audit struct {
+// Log is an audit log that is read as it grows.
+type Log struct {
 	file   *os.File
 	reader *bufio.Reader
 	rest   string
 }
 
-// OpenAudit opens the file that Lab.AuditLog names.
-func OpenAudit(path string) (*Audit, error) {
+// Open opens the file that the API server writes (Lab.AuditLog).
+func Open(path string) (*Log, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Audit{file: file, reader: bufio.NewReaderSize(file, 1<<20)}, nil
+	return &Log{file: file, reader: bufio.NewReaderSize(file, 1<<20)}, nil
 }
 
 // Close closes the file.
-func (a *Audit) Close() error { return a.file.Close() }
+func (a *Log) Close() error { return a.file.Close() }
 
 // Skip forgets all that was written so far.
-func (a *Audit) Skip() error {
+func (a *Log) Skip() error {
 	_, err := a.Read()
 	return err
 }
 
 // Read returns the requests that were written since the last time.
-func (a *Audit) Read() ([]Request, error) {
+func (a *Log) Read() ([]Request, error) {
 	var list []Request
 	for {
 		line, err := a.reader.ReadString('\n')

@@ -1,4 +1,4 @@
-package lab
+package process
 
 import (
 	"bufio"
@@ -21,18 +21,11 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentMode); dir != "" {
 		beParent(dir)
 	}
-	if InCell() {
-		if err := liveInCell(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	os.Exit(m.Run())
 }
 
 func beParent(dir string) {
-	proc, err := newProcesses(dir, false).start(sleeper("child"))
+	proc, err := NewGroup(dir, false).Start(sleeper("child"))
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -41,13 +34,13 @@ func beParent(dir string) {
 	select {}
 }
 
-func sleeper(name string) command {
-	return command{name: name, path: "/bin/sleep", args: []string{"600"}}
+func sleeper(name string) Command {
+	return Command{Name: name, Path: "/bin/sleep", Args: []string{"600"}}
 }
 
-func awaitGone(t *testing.T, id identity) {
+func awaitGone(t *testing.T, id Identity) {
 	t.Helper()
-	if !id.awaitEnd(10 * time.Second) {
+	if !id.AwaitEnd(10 * time.Second) {
 		t.Errorf("process %d still runs", id.Pid)
 		syscall.Kill(id.Pid, syscall.SIGKILL)
 	}
@@ -71,7 +64,7 @@ func TestChildDiesWithAParentThatIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the parent said %q", line)
 	}
-	child, err := identify(pid)
+	child, err := Identify(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,36 +74,36 @@ func TestChildDiesWithAParentThatIsKilled(t *testing.T) {
 }
 
 func TestStopAllEndsEveryProcess(t *testing.T) {
-	p := newProcesses(t.TempDir(), false)
-	var ids []identity
+	p := NewGroup(t.TempDir(), false)
+	var ids []Identity
 	for _, name := range []string{"one", "two"} {
-		proc, err := p.start(sleeper(name))
+		proc, err := p.Start(sleeper(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := identify(proc.Pid())
+		id, err := Identify(proc.Pid())
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, id)
 	}
-	if err := p.stopAll(); err != nil {
+	if err := p.StopAll(); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		if id.running() {
+		if id.Running() {
 			t.Errorf("process %d still runs", id.Pid)
 		}
 	}
 }
 
 func TestAwaitEndsWhenAProgramDoesAndShowsItsLog(t *testing.T) {
-	p := newProcesses(t.TempDir(), false)
-	proc, err := p.start(command{name: "grumbler", path: "/bin/sh", args: []string{"-c", "echo port is taken >&2; exit 3"}})
+	p := NewGroup(t.TempDir(), false)
+	proc, err := p.Start(Command{Name: "grumbler", Path: "/bin/sh", Args: []string{"-c", "echo port is taken >&2; exit 3"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.await(t.Context(), "the impossible", time.Minute, func(context.Context) (bool, error) { return false, nil })
+	err = p.Await(t.Context(), "the impossible", time.Minute, func(context.Context) (bool, error) { return false, nil })
 	if err == nil {
 		t.Fatal("await ended without an error")
 	}
@@ -122,8 +115,8 @@ func TestAwaitEndsWhenAProgramDoesAndShowsItsLog(t *testing.T) {
 }
 
 func TestAwaitSaysTheLastReason(t *testing.T) {
-	p := newProcesses(t.TempDir(), false)
-	err := p.await(t.Context(), "rain", 20*time.Millisecond, func(context.Context) (bool, error) { return false, fmt.Errorf("the sky is blue") })
+	p := NewGroup(t.TempDir(), false)
+	err := p.Await(t.Context(), "rain", 20*time.Millisecond, func(context.Context) (bool, error) { return false, fmt.Errorf("the sky is blue") })
 	if err == nil || !strings.Contains(err.Error(), "rain") || !strings.Contains(err.Error(), "the sky is blue") {
 		t.Errorf("error is %v", err)
 	}
@@ -131,17 +124,17 @@ func TestAwaitSaysTheLastReason(t *testing.T) {
 
 func TestStopKeptEndsWhatIsListedAndNothingElse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kept")
-	p := newProcesses(dir, true)
-	proc, err := p.start(sleeper("ours"))
+	p := NewGroup(dir, true)
+	proc, err := p.Start(sleeper("ours"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := newProcesses(t.TempDir(), false).start(sleeper("other"))
+	other, err := NewGroup(t.TempDir(), false).Start(sleeper("other"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.end(syscall.SIGKILL)
-	id, err := identify(other.Pid())
+	defer other.stop(syscall.SIGKILL)
+	id, err := Identify(other.Pid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +151,7 @@ func TestStopKeptEndsWhatIsListedAndNothingElse(t *testing.T) {
 		t.Errorf("stopped were %q, %v; want ours", names, err)
 	}
 	<-proc.done
-	if other.exited() != nil {
+	if other.Ended() {
 		t.Error("a process that has only the number of a listed one was ended")
 	}
 	if names, err = StopKept(dir); err != nil || len(names) != 0 {
@@ -195,5 +188,15 @@ func TestLastLines(t *testing.T) {
 		if got := lastLines(c.text, 2); got != c.want {
 			t.Errorf("lastLines(%q, 2) = %q, want %q", c.text, got, c.want)
 		}
+	}
+}
+
+func TestFreePortsAreDifferent(t *testing.T) {
+	var a, b, c int
+	if err := FreePorts(&a, &b, &c); err != nil {
+		t.Fatal(err)
+	}
+	if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c {
+		t.Errorf("ports are %d, %d, %d", a, b, c)
 	}
 }

@@ -1,4 +1,4 @@
-package lab
+package controlplane
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // cpuSlice is the CPU time in microseconds that a limited control plane gets at a time: the least that Linux allows, so that
@@ -16,31 +18,32 @@ const cpuSlice = 1000
 
 // LimitCPU gives etcd, the API server, the controller-manager and the scheduler that part of the machine's CPU time, until
 // restore is called. It needs root.
-func (l *Lab) LimitCPU(part float64) (restore func() error, err error) {
+func (p *Plane) LimitCPU(part float64) (restore func() error, err error) {
 	period := int(cpuSlice / part / float64(runtime.NumCPU()))
-	root, limits := filepath.Join(cgroupMounts, "cpu"), map[string]string{"cpu.cfs_period_us": strconv.Itoa(period), "cpu.cfs_quota_us": strconv.Itoa(cpuSlice)}
-	if _, err := os.Stat(filepath.Join(cgroupMounts, "cgroup.controllers")); err == nil { // version 2
-		root, limits = cgroupMounts, map[string]string{"cpu.max": fmt.Sprintf("%d %d", cpuSlice, period)}
+	root := filepath.Join(sandbox.CgroupMounts, "cpu")
+	limits := map[string]string{"cpu.cfs_period_us": strconv.Itoa(period), "cpu.cfs_quota_us": strconv.Itoa(cpuSlice)}
+	if _, err := os.Stat(filepath.Join(sandbox.CgroupMounts, "cgroup.controllers")); err == nil { // version 2
+		root, limits = sandbox.CgroupMounts, map[string]string{"cpu.max": fmt.Sprintf("%d %d", cpuSlice, period)}
 	}
-	group := filepath.Join(root, Cell{l.Dir}.name()+"-control-plane")
+	group := filepath.Join(root, sandbox.Sandbox{Dir: p.Dir}.Name()+"-control-plane")
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return nil, fmt.Errorf("make a cgroup for the control plane: %w", err)
 	}
-	restore = func() error { return errors.Join(l.plane.moveTo(root), os.Remove(group)) }
+	restore = func() error { return errors.Join(p.moveTo(root), os.Remove(group)) }
 	for name, value := range limits {
 		if err := os.WriteFile(filepath.Join(group, name), []byte(value), 0); err != nil {
 			return nil, errors.Join(fmt.Errorf("limit the control plane's CPU time: %w", err), os.Remove(group))
 		}
 	}
-	if err := l.plane.moveTo(group); err != nil {
+	if err := p.moveTo(group); err != nil {
 		return nil, errors.Join(err, restore())
 	}
 	return restore, nil
 }
 
 // moveTo moves the control plane's programs to a cgroup.
-func (p *controlPlane) moveTo(group string) error {
-	for _, program := range p.run.all {
+func (p *Plane) moveTo(group string) error {
+	for _, program := range p.Processes.Running() {
 		if !slices.Contains([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}, program.Name) || program.Pid() == 0 {
 			continue
 		}

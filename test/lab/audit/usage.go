@@ -1,4 +1,4 @@
-package lab
+package audit
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Permission is one verb on one kind of objects that a Role or ClusterRole grants to an account.
@@ -41,9 +42,9 @@ func (p Permission) allows(r Request) bool {
 		(p.Namespace == "" || p.Namespace == r.Object.Namespace) && (len(p.Names) == 0 || slices.Contains(p.Names, r.Object.Name))
 }
 
-// Permissions returns what is granted to a ServiceAccount itself, as the API server has it now.
-func (l *Lab) Permissions(ctx context.Context, namespace, account string) ([]Permission, error) {
-	rbac := l.Client.RbacV1()
+// Granted returns what is granted to a ServiceAccount itself, as the API server has it now.
+func Granted(ctx context.Context, client kubernetes.Interface, namespace, account string) ([]Permission, error) {
+	rbac := client.RbacV1()
 	everywhere, err := rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err

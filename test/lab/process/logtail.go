@@ -1,4 +1,4 @@
-package lab
+package process
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ const (
 	tailBytes = 16 << 10
 )
 
-// logTail returns the last lines of a log, indented, and says where the whole of it is.
-func logTail(path string) string {
+// LogTail returns the last lines of a log, indented, and says where the whole of it is.
+func LogTail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Sprintf("  (no log: %v)", err)

@@ -1,4 +1,4 @@
-package lab
+package images
 
 import (
 	"archive/tar"
@@ -41,9 +41,10 @@ func TestImagesAreWholeAndHaveTheirNames(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/true\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	one := Image{Names: []string{"example.com/one:1", "example.com/uno:1"}, Files: []ImageFile{{Path: "bin/"}, {Path: "bin/x", From: program}, {Path: "bin/y", Target: "x"}}, Entrypoint: []string{"/bin/y"}}
+	one := Image{Names: []string{"example.com/one:1", "example.com/uno:1"},
+		Files: []File{{Path: "bin/"}, {Path: "bin/x", From: program}, {Path: "bin/y", Target: "x"}}, Entrypoint: []string{"/bin/y"}}
 	path := filepath.Join(dir, "images.tar")
-	if err := writeImages(path, "amd64", []Image{one, Pause(program, "example.com/pause:1")}); err != nil {
+	if err := Write(path, "amd64", []Image{one, Pause(program, "example.com/pause:1")}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(path)
@@ -93,7 +94,7 @@ func TestImagesAreWholeAndHaveTheirNames(t *testing.T) {
 }
 
 func TestImageOfAFileThatIsNotThereIsAnError(t *testing.T) {
-	err := writeImages(filepath.Join(t.TempDir(), "images.tar"), "amd64", []Image{Pause("/no/such/program", "example.com/pause:1")})
+	err := Write(filepath.Join(t.TempDir(), "images.tar"), "amd64", []Image{Pause("/no/such/program", "example.com/pause:1")})
 	if err == nil || !strings.Contains(err.Error(), "example.com/pause:1") || !strings.Contains(err.Error(), "/no/such/program") {
 		t.Errorf("got %v", err)
 	}

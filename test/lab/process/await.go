@@ -1,0 +1,91 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// StartLimit is how long one program may take to become ready. On a loaded machine of two cores it takes a tenth of it.
+const StartLimit = 60 * time.Second
+
+// Await polls until check reports true. check's error is no end but the reason that is shown when the limit is reached.
+// A program that ends by itself ends the wait at once, with the end of its log.
+func (g *Group) Await(ctx context.Context, what string, limit time.Duration, check func(context.Context) (bool, error)) error {
+	begin := time.Now()
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	const poll = 50 * time.Millisecond
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	var last error
+	for {
+		ok, err := check(limited)
+		switch {
+		case ok && err == nil:
+			return nil
+		case err != nil && limited.Err() == nil:
+			last = err
+		}
+		if err := g.Failed(); err != nil {
+			return fmt.Errorf("await %s: %w", what, err)
+		}
+		select {
+		case <-tick.C:
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("await %s: %w", what, errors.Join(context.Cause(ctx), last))
+			}
+			if last == nil {
+				return fmt.Errorf("not so after %s: %s", time.Since(begin).Round(time.Second), what)
+			}
+			return fmt.Errorf("not so after %s: %s: %w", time.Since(begin).Round(time.Second), what, last)
+		}
+	}
+}
+
+// AwaitPage polls a URL of a process until it answers 200, or a process ends.
+func (g *Group) AwaitPage(ctx context.Context, p *Process, url string) error {
+	return g.AwaitPageOf(ctx, &http.Client{Timeout: 5 * time.Second}, p, url)
+}
+
+// AwaitPageOf is AwaitPage with a client. What was answered last is part of the error.
+func (g *Group) AwaitPageOf(ctx context.Context, client *http.Client, p *Process, url string) error {
+	err := g.Await(ctx, p.Name+" is ready", StartLimit, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, err
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			return false, err
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		if answer.StatusCode != http.StatusOK {
+			return false, fmt.Errorf("%s: %s: %s", url, answer.Status, body)
+		}
+		return true, nil
+	})
+	if err != nil && !p.Ended() && ctx.Err() == nil {
+		return fmt.Errorf("%w\n%s", err, LogTail(p.Log))
+	}
+	return err
+}
+
+// FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different.
+func FreePorts(ports ...*int) error {
+	for _, port := range ports {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("find a free port: %w", err)
+		}
+		defer listener.Close()
+		*port = listener.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}

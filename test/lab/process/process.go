@@ -1,0 +1,292 @@
+// Package process starts the programs of a lab, keeps their output in log files, waits until they are ready, and ends them.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a program may take to end after SIGTERM before it is killed. What it holds is thrown away anyway.
+const stopGrace = 3 * time.Second
+
+// Process is one program that runs, in a session of its own, with its output in a log file.
+type Process struct {
+	Name string
+	Log  string // path
+	cmd  *exec.Cmd
+	in   bool          // a node: the program is the only child of an nsenter
+	ends bool          // by itself, at times
+	done chan struct{} // closed when the program has ended and err is set
+	err  error
+}
+
+// Group are the programs that are started for one lab, and end with it.
+type Group struct {
+	Logs string // directory of the log files
+	list string // file that names the processes for StopKept; empty unless they outlive us
+	mu   sync.Mutex
+	all  []*Process // running or ended, in order of start
+}
+
+// NewGroup has the programs' logs in a directory logs of dir, which they work in. If keep is set, they outlive this process, and are
+// listed in dir for StopKept.
+func NewGroup(dir string, keep bool) *Group {
+	g := &Group{Logs: filepath.Join(dir, "logs")}
+	if keep {
+		g.list = filepath.Join(dir, keptFile)
+	}
+	return g
+}
+
+// Command describes a program to start.
+type Command struct {
+	Name string // of the log file too
+	Path string
+	Args []string
+	Env  []string // beyond what every program gets
+	Node int      // process ID of the first process of the node that it runs on; 0: on none
+	// Namespaces are those that it gets of its own, flags of clone(2).
+	Namespaces uintptr
+}
+
+// exec is what is to be executed: the program, in the namespaces of its node.
+func (c Command) exec() *exec.Cmd {
+	if c.Node == 0 {
+		return exec.Command(c.Path, c.Args...)
+	}
+	return exec.Command("nsenter", append(EnterNode(c.Node), append([]string{c.Path}, c.Args...)...)...)
+}
+
+// EnterNode are nsenter's arguments before the program to run on a node, whose first process has that ID.
+func EnterNode(pid int) []string {
+	return []string{fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}
+}
+
+// Start runs a program. Unless the group is kept, the kernel kills it when this process dies, however it dies.
+func (g *Group) Start(c Command) (*Process, error) {
+	if err := os.MkdirAll(g.Logs, 0o700); err != nil {
+		return nil, err
+	}
+	p := &Process{Name: c.Name, Log: filepath.Join(g.Logs, c.Name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "--- %s: %s %q\n", time.Now().Format(time.RFC3339), c.Path, c.Args)
+	p.cmd, p.in = c.exec(), c.Node != 0
+	p.cmd.Dir = filepath.Dir(g.Logs)
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(g.Logs)}, c.Env...)
+	p.cmd.Stderr, p.cmd.Stdout = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: c.Namespaces}
+	if user := os.Getuid(); user != 0 && c.Namespaces != 0 { // who may make namespaces is root in one of users
+		p.cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		p.cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: user, Size: 1}}
+	}
+	if g.list == "" {
+		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	if err := OnParentThread(p.cmd.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.all = append(g.all, p)
+	return p, g.record(p)
+}
+
+// record notes a process that is to be kept, so that it can be stopped by another process later.
+func (g *Group) record(p *Process) error {
+	if g.list == "" {
+		return nil
+	}
+	id, gone := Identify(p.Pid())
+	if gone != nil { // it has ended already; whoever awaits its readiness says so
+		return nil //nolint:nilerr // for that reason
+	}
+	id.Name = p.Name
+	return appendIdentity(g.list, id)
+}
+
+// Stop ends one process and forgets it: it sends the signal, then SIGKILL after a grace, and returns when the process is gone.
+func (g *Group) Stop(p *Process, sig syscall.Signal) {
+	p.stop(sig)
+	g.Forget(p)
+}
+
+// Drain sends the signal to one process after the other, waits for the end of each, and forgets it. It kills one that still runs
+// after the limit, which is for all together, and returns an error.
+func (g *Group) Drain(sig syscall.Signal, limit time.Duration, processes ...*Process) error {
+	over := time.After(limit)
+	for _, p := range processes {
+		g.MayEnd(p)
+		if err := p.Signal(sig); err != nil {
+			return err
+		}
+		select {
+		case <-p.done:
+			g.Forget(p)
+		case <-over:
+			g.Stop(p, syscall.SIGKILL)
+			return fmt.Errorf("%s runs %s after %s", p.Name, limit, sig)
+		}
+	}
+	return nil
+}
+
+// MayEnd says of a process that it is no failure if it ends by itself.
+func (g *Group) MayEnd(p *Process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.ends = true
+}
+
+// Forget takes a process off the list of those that have no business to end, and that StopAll ends.
+func (g *Group) Forget(p *Process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.all = slices.DeleteFunc(g.all, func(q *Process) bool { return q == p })
+}
+
+// StopAll ends every process, the last one started first, and waits for it.
+func (g *Group) StopAll() error {
+	g.mu.Lock()
+	all := slices.Clone(g.all)
+	g.all = nil
+	g.mu.Unlock()
+	for _, p := range slices.Backward(all) {
+		p.stop(syscall.SIGTERM)
+	}
+	if g.list != "" {
+		if err := os.Remove(g.list); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Failed names the first process that has ended by itself, with the end of its log; nil while all run.
+func (g *Group) Failed() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.all {
+		if err := p.exited(); err != nil && !p.ends {
+			return err
+		}
+	}
+	return nil
+}
+
+// Running are the processes that have not been stopped.
+func (g *Group) Running() []*Process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.all)
+}
+
+// Pid is the process ID, valid until the process is stopped.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err is how the process has ended; nil for exit code 0. It is known once Done is closed.
+func (p *Process) Err() error { return p.err }
+
+func (p *Process) stop(sig syscall.Signal) {
+	p.Signal(sig) //nolint:errcheck // it may have ended already, which is what we want
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		p.Signal(syscall.SIGKILL) //nolint:errcheck // as above
+		<-p.done
+	}
+}
+
+// Signal sends a signal to the program.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if pid := p.program(); pid != p.Pid() {
+		return syscall.Kill(pid, sig)
+	}
+	return p.cmd.Process.Signal(sig)
+}
+
+// program is the process ID of the program. On a node it is the child of what was started, once that has one.
+func (p *Process) program() int {
+	pid := p.Pid()
+	if !p.in {
+		return pid
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return pid
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		return pid
+	}
+	return child
+}
+
+// Memory returns the resident memory of the program in MiB.
+func (p *Process) Memory() (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.program()))
+	if err != nil {
+		return 0, err
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	return pages * os.Getpagesize() >> 20, err
+}
+
+// Ended says whether the process has ended.
+func (p *Process) Ended() bool { return p.exited() != nil }
+
+// exited is an error with the end of the log if the process has ended.
+func (p *Process) exited() error {
+	select {
+	case <-p.done:
+		how := "with exit code 0"
+		if p.err != nil {
+			how = p.err.Error()
+		}
+		return fmt.Errorf("%s ended: %s\n%s", p.Name, how, LogTail(p.Log))
+	default:
+		return nil
+	}
+}
+
+// OnParentThread runs f on the one thread that all programs are started from and that lives as long as this process:
+// the kernel sends a child its parent-death signal when the thread that forked it ends.
+func OnParentThread(f func() error) error {
+	parentThread.once.Do(func() {
+		parentThread.work = make(chan func())
+		go func() {
+			runtime.LockOSThread()
+			for f := range parentThread.work {
+				f()
+			}
+		}()
+	})
+	result := make(chan error, 1)
+	parentThread.work <- func() { result <- f() }
+	return <-result
+}
+
+var parentThread struct {
+	once sync.Once
+	work chan func()
+}
