@@ -93,7 +93,8 @@ func (d *Driver) Run(ctx context.Context, listener net.Listener, drain time.Dura
 	})
 
 	klog.InfoS("Serving CSI", "address", listener.Addr().String(), "driver", d.identity.name, "version", d.identity.version)
-	if err := server.Serve(listener); err != nil {
+	err := server.Serve(listener)
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, grpc.ErrServerStopped)) { // the context may have ended before
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	}
 	return nil

@@ -32,10 +32,11 @@ const (
 	superblockCopy                   // a copy of a file system's head is there
 )
 
-// inspect looks at a device. It writes nothing.
+// inspect looks at a device, at its bytes only if it holds no file system that
+// is allowed. It writes nothing.
 func inspect(ctx context.Context, d device) (content, error) {
 	c, err := probe(ctx, d.path)
-	if err != nil {
+	if err != nil || slices.Contains(disk.Filesystems(), c.system) {
 		return c, err
 	}
 	c.bytes, err = scan(d)

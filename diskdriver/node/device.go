@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -70,6 +71,23 @@ func (ds devices) find(ctx context.Context, serial string) (device, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// hold keeps a device open, so that the kernel gives its name and its number to no
+// other disk, and makes sure that it is still the one with the serial number.
+func (ds devices) hold(serial string, d device) (io.Closer, error) {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("open the device: %w", err)
+	}
+	now, found, err := ds.findOnce(serial)
+	if err == nil && (!found || now.number != d.number) {
+		err = disk.Errorf(disk.Pending, "%s is not the disk with serial number %s any more; it is looked for again", d.path, serial)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // findDeadline returns when to stop looking and say so.

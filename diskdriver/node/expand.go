@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -148,6 +149,31 @@ func (s *Server) growFileSystem(volume disk.ID, d device, at string) error {
 		return &disk.Error{Disk: volume, Kind: disk.Unexpected, Err: fmt.Errorf("grow the file system: %w", err)}
 	}
 	return nil
+}
+
+// isFilled says whether the file system on a device is as large as the device, by
+// its superblock (ext: s_blocks_count at 1024; xfs: sb_dblocks at 0).
+func (d device) isFilled(system string) (bool, error) {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return false, fmt.Errorf("open the device: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	start := make([]byte, 2048)
+	if _, err := f.ReadAt(start, 0); err != nil {
+		return false, fmt.Errorf("read the file system's superblock: %w", err)
+	}
+	var block, blocks uint64
+	if ext := start[1024:]; system == "xfs" {
+		block, blocks = uint64(binary.BigEndian.Uint32(start[4:])), binary.BigEndian.Uint64(start[8:])
+	} else {
+		const is64Bit = 0x80 // of s_feature_incompat
+		block, blocks = 1024<<min(binary.LittleEndian.Uint32(ext[24:]), 6), uint64(binary.LittleEndian.Uint32(ext[4:]))
+		if binary.LittleEndian.Uint32(ext[0x60:])&is64Bit != 0 {
+			blocks |= uint64(binary.LittleEndian.Uint32(ext[0x150:])) << 32
+		}
+	}
+	return block*(blocks+1) > uint64(d.size), nil
 }
 
 // growOffline lets an ext file system fill its device while it isn't mounted.

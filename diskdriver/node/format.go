@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// clear says that the format has ended, or that the disk has left.
+// clear says that the format has ended.
 func (m formatMarkers) clear(serial string) error {
 	if err := os.Remove(filepath.Join(m.dir, serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("forget a format that has ended: %w", err)
@@ -72,23 +73,20 @@ func (m formatMarkers) isSet(u use) bool {
 	return err == nil && string(content) == string(u.volume)+"\n"
 }
 
-// format makes the file system. It isn't cut short when its caller gives up: a
-// large disk would never be done.
-func (s *Server) format(ctx context.Context, u use, d device) error {
-	system := u.system
-	if system == "" {
-		system = defaultSystem
-	}
+// format makes the file system, and returns which. It isn't cut short when its
+// caller gives up: a large disk would never be done.
+func (s *Server) format(ctx context.Context, u use, d device) (system string, err error) {
+	system = cmp.Or(u.system, defaultSystem)
 	if err := s.marks.set(u); err != nil {
-		return err
+		return "", err
 	}
 	args := slices.Concat(formats[system][1:], u.mkfsArgs(system), []string{d.path})
 	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "system", system, "args", args)
 	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[system][0], args...).CombinedOutput()
 	if err != nil {
-		return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[system][0], args, err, oneLine(out))}
+		return "", &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[system][0], args, err, oneLine(out))}
 	}
-	return s.marks.clear(u.serial)
+	return system, s.marks.clear(u.serial)
 }
 
 // What e2fsck's exit status says (its manual page).
@@ -116,6 +114,8 @@ func fsck(ctx context.Context, u use, d device, args ...string) error {
 	case errors.As(err, &exit) && exit.ExitCode() == fsckCorrected:
 		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "output", oneLine(out))
 		return nil
+	case errors.As(err, &exit) && exit.ExitCode() < 0:
+		return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck of %s was killed: %w", d.path, err)}
 	case errors.As(err, &exit) && exit.ExitCode() < fsckUnreadable:
 		return u.blockedError("e2fsck can't repair the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, oneLine(out))
 	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckUnreadable:

@@ -28,7 +28,7 @@ func (u use) plan(c content, partitions int, unfinished bool) (step, error) {
 			return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.system, u.system, c.system)
 		}
 		return keep, nil
-	case unfinished && c.table == "":
+	case unfinished && c.table == "" && (c.system == "" || c.system == "jbd"): // all that blkid sees of a format that was cut short
 		return u.planFormat("a format was begun on this node and not finished")
 	case c.bytes == superblockCopy && c.system == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
 		return keep, u.damagedError()

@@ -129,6 +129,18 @@ func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
 	r.holds(filepath.Join(r.target("a"), "file"), "kept")
 }
 
+// What a format leaves when it is cut short is no encrypted disk: somebody else has used the disk since.
+func TestAFormatThatWasCutShortIsNoLeaveToOverwrite(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m)
+	u, err := parseUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	r.ok(err)
+	r.ok(r.server.marks.set(u))
+	m.write(0, append([]byte("LUKS\xba\xbe\x00\x01"), make([]byte, 4088)...))
+	r.refused(r.stage(v), disk.Blocked, "the disk holds crypto_LUKS")
+}
+
 func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)

@@ -112,6 +112,41 @@ func TestOneOfTwoPodsReadsOnly(t *testing.T) {
 	r.refused(r.publish(v, "reader"), disk.Mismatch, "published")
 }
 
+// A process that is killed between the bind and its remount leaves a target that can be written to.
+func TestABindThatWasCutShortIsMadeReadOnly(t *testing.T) {
+	r := newRig(t)
+	v := r.volume(r.insert("s1", 1))
+	r.ok(r.stage(v))
+	r.ok(r.publish(v, "reader"))
+	v.readOnly = true
+	r.ok(r.publish(v, "reader"))
+	if err := os.WriteFile(filepath.Join(r.target("reader"), "file"), nil, 0o600); err == nil {
+		t.Error("the reader wrote")
+	}
+	r.ok(r.unpublish(v, "reader"))
+	r.ok(r.unstage(v))
+}
+
+// A process that is killed after the mount leaves a file system that is smaller than its disk.
+func TestAStageThatWasCutShortGrowsTheFileSystem(t *testing.T) {
+	for _, system := range disk.Filesystems() {
+		t.Run(system, func(t *testing.T) {
+			r := newRig(t)
+			m := r.insert("s1", 1)
+			v := r.volume(m, as(system))
+			r.ok(r.stage(v))
+			r.ok(r.unstage(v))
+			m.grow(2)
+			r.sh("mount", "-t", system, m.loop, v.staging)
+			r.ok(r.stage(v))
+			r.ok(r.publish(v, "a"))
+			if total := r.total(v, "a"); total < 15<<27 {
+				t.Errorf("%d bytes in all", total)
+			}
+		})
+	}
+}
+
 func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)

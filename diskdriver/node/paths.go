@@ -37,6 +37,7 @@ func (p paths) resolve(field, path string) (string, error) {
 	if err := p.checkForm(field, path); err != nil {
 		return "", err
 	}
+	path = filepath.Clean(path)
 	root, err := filepath.EvalSymlinks(p.kubelet)
 	if err != nil {
 		return "", disk.Errorf(disk.Unexpected, "the kubelet's root directory %s: %w", p.kubelet, err)
@@ -62,7 +63,7 @@ func (p paths) isAbsent(field, path string) (bool, error) {
 	if err := p.checkForm(field, path); err != nil {
 		return false, err
 	}
-	_, err := os.Lstat(filepath.Dir(path))
+	_, err := os.Lstat(filepath.Dir(filepath.Clean(path)))
 	return errors.Is(err, os.ErrNotExist), nil
 }
 

@@ -99,6 +99,8 @@ func (s *Server) published(p publication) (bool, error) {
 	switch {
 	case number != p.device.number:
 		return false, p.blockedError("something else is mounted at %s; unmount it", p.target)
+	case p.readOnly && !readOnly && !p.block: // bound, and the process killed before it was mounted again read-only
+		return false, s.mounts.unmount(p.target)
 	case readOnly != p.readOnly:
 		return false, &disk.Error{Disk: p.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is published at %s with read-only %v; asked for is %v", p.target, readOnly, p.readOnly)}
 	}
@@ -115,7 +117,7 @@ func (s *Server) publishSystem(p publication) error {
 		options = append(options, "ro")
 	}
 	if err := s.mounts.mounter.Mount(p.staging, p.target, "", options); err != nil {
-		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.staging, p.target, err), s.mounts.unmountAndRemove(p.target))
+		return s.undoBind(p, fmt.Errorf("bind %s to %s: %w", p.staging, p.target, err))
 	}
 	return nil
 }
@@ -139,9 +141,17 @@ func (s *Server) publishBlock(p publication, shared bool) error {
 	}
 	_ = f.Close()
 	if err := s.mounts.mounter.Mount(p.device.path, p.target, "", []string{"bind"}); err != nil {
-		return errors.Join(fmt.Errorf("bind %s to %s: %w", p.device.path, p.target, err), s.mounts.unmountAndRemove(p.target))
+		return s.undoBind(p, fmt.Errorf("bind %s to %s: %w", p.device.path, p.target, err))
 	}
 	return nil
+}
+
+// undoBind takes away what a bind that has failed may have left.
+func (s *Server) undoBind(p publication, err error) error {
+	if left := s.mounts.unmountAndRemove(p.target); left != nil {
+		return p.maybeMountedError(err, left)
+	}
+	return err
 }
 
 // NodeUnpublishVolume takes a volume away from a Pod (CSI spec,

@@ -115,6 +115,9 @@ func (r *Registration) serve(ctx context.Context) error {
 	err = <-served
 	stop()
 	<-checked
+	if ctx.Err() != nil && errors.Is(err, grpc.ErrServerStopped) { // the context ended before
+		err = nil
+	}
 	if now, gone := os.Lstat(r.socket); gone == nil && os.SameFile(now, own) {
 		err = errors.Join(err, os.Remove(r.socket))
 	}

@@ -58,8 +58,10 @@ func (s *Server) stageDevice(ctx context.Context, u use, whole device, parts []d
 	if u.block {
 		return whole, s.stageBlock(u, whole, staging)
 	}
-	if d, staged, err := s.staged(u, append(parts, whole), staging); err != nil || staged {
+	if d, staged, err := s.staged(u, append(parts, whole), staging); err != nil {
 		return d, err
+	} else if staged {
+		return d, s.growStaged(ctx, u, d, staging)
 	}
 	return s.stageSystem(ctx, u, whole, parts, staging)
 }
@@ -111,21 +113,44 @@ func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []d
 	if err := s.mountSystem(u, d, system, staging); err != nil {
 		return d, err
 	}
-	if u.readOnly {
-		return d, nil
+	return d, s.growStaged(ctx, u, d, staging)
+}
+
+// growStaged lets the file system of a staged volume fill its device: what was
+// restored from a smaller disk is as small. A call before this one may have been
+// cut short between the mount and the growth.
+func (s *Server) growStaged(ctx context.Context, u use, d device, staging string) error {
+	m, _, err := s.mounts.at(staging)
+	if err != nil || u.readOnly {
+		return err
 	}
-	// What was restored from a smaller disk is as small.
+	if filled, err := d.isFilled(m.FsType); err != nil || filled {
+		return err
+	}
 	online := s.growFileSystem(u.volume, d, staging)
 	if online == nil {
-		return d, nil
+		return nil
 	}
-	if err := s.mounts.unmount(staging); err != nil {
-		return d, errors.Join(online, err)
+	uses, err := s.mounts.uses(d.number)
+	if err == nil && len(withoutStaging(uses, staging)) > 0 {
+		err = fmt.Errorf("it can't be unmounted to grow: it is published at %v", pathsOf(withoutStaging(uses, staging)))
 	}
-	if err := growOffline(ctx, u, d, system); err != nil {
-		return d, errors.Join(online, err)
+	if err == nil {
+		err = s.mounts.unmount(staging)
 	}
-	return d, s.mountSystem(u, d, system, staging)
+	if err != nil {
+		return u.maybeMountedError(online, err)
+	}
+	if err := growOffline(ctx, u, d, m.FsType); err != nil {
+		return errors.Join(online, err)
+	}
+	return s.mountSystem(u, d, m.FsType, staging)
+}
+
+// maybeMountedError is the error of a volume that may be mounted after a clean-up
+// has failed, too: the kubelet forgets a mount after an error that is final.
+func (u use) maybeMountedError(err, cleanUp error) error {
+	return &disk.Error{Disk: u.volume, Kind: disk.Pending, Err: errors.Join(err, cleanUp)}
 }
 
 // prepare returns the device to mount with a file system on it. One that is
@@ -156,6 +181,11 @@ func (s *Server) prepare(ctx context.Context, u use, whole device, parts []devic
 
 // choose looks at what is on the device, and takes the step that this calls for.
 func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (device, string, error) {
+	hold, err := s.devices.hold(u.serial, d)
+	if err != nil {
+		return d, "", err
+	}
+	defer func() { _ = hold.Close() }()
 	c, err := inspect(ctx, d)
 	if err != nil {
 		return d, "", err
@@ -167,13 +197,8 @@ func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (d
 	case next == partition:
 		return s.choosePartition(ctx, u, parts[0])
 	case next == format:
-		if err := s.format(ctx, u, d); err != nil {
-			return d, "", err
-		}
-		if c, err = probe(ctx, d.path); err != nil {
-			return d, "", err
-		}
-		return d, c.system, nil
+		system, err := s.format(ctx, u, d)
+		return d, system, err
 	}
 	if err := s.marks.clear(u.serial); err != nil {
 		return d, "", err

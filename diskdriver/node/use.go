@@ -99,7 +99,7 @@ func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
 }
 
 // forbiddenOptions would make another mount than the one of the disk. One that
-// ends in = or . is refused with whatever follows.
+// ends in = or - is refused with whatever follows.
 var forbiddenOptions = []string{"bind", "rbind", "move", "remount", "loop", "loop=", "offset=", "sizelimit=", "X-", "x-", "helper="}
 
 // checkOptions refuses a mount option that is several, or that says where to
