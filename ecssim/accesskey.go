@@ -24,7 +24,7 @@ type accessKey struct {
 // keyring holds the keys. Temporary ones stay for a day after their end, so
 // that a late user learns that they have expired.
 type keyring struct {
-	checked bool // whether anybody is asked who he is
+	checked bool // whether signatures are checked
 	byID    map[string]*accessKey
 	seed    string
 	issued  int

@@ -100,11 +100,7 @@ func (d *disk) state() string {
 	case d.modifying:
 		return diskModifying
 	}
-	phases := []string{}
-	for _, a := range d.attachments {
-		phases = append(phases, a.phase)
-	}
-	return aggregate(phases)
+	return aggregate(each(d.attachments, func(a *attachment) string { return a.phase }))
 }
 
 // shown is the disk's state as DescribeDisks shows it.
@@ -112,11 +108,7 @@ func (d *disk) shown(now time.Time) string {
 	if d.creating || d.modifying {
 		return d.state()
 	}
-	phases := []string{}
-	for _, a := range d.attachments {
-		phases = append(phases, a.shown(now))
-	}
-	return aggregate(phases)
+	return aggregate(each(d.attachments, func(a *attachment) string { return a.shown(now) }))
 }
 
 // deviceName returns the name of an instance's n-th data disk, from 0: the

@@ -1,6 +1,9 @@
 package ecssim
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Queues are how many disks an instance attaches and detaches at a time.
 //
@@ -32,7 +35,7 @@ func QueueProfile(name string) (Queues, error) {
 	case "parallel":
 		return Parallel, nil
 	}
-	return Queues{}, &ConfigError{"Queues", name, "one of " + quoted(QueueProfiles)}
+	return Queues{}, &ConfigError{"Queues", name, "one of " + joined(QueueProfiles)}
 }
 
 func (q Queues) check() error {
@@ -48,9 +51,7 @@ func (s *Server) SetQueues(q Queues) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Queues = q
+	s.look(func(time.Time) { s.config.Queues = q })
 	return nil
 }
 

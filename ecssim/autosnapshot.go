@@ -17,8 +17,10 @@ func (s *Server) AddAutoSnapshot(diskID string) (string, error) {
 		n = &snapshot{
 			id: s.ids.resource(snapshotPrefix), name: "auto2.0_" + now.Format("20060102") + "_sp", diskID: d.id, disk: d, size: d.size, category: d.category,
 			encrypted: d.encrypted, kmsKey: d.kmsKey, auto: true, status: shotAccomplished, asked: now, cutAt: now, usableAt: now, doneAt: now,
+			tags: newTagSet(nil, now),
 		}
 		s.snapshots.add(n)
+		s.earlier.touchShot(n)
 	})
 	if n == nil {
 		return "", &ConfigError{"disk", diskID, "the ID of a disk that exists"}
@@ -39,6 +41,7 @@ func (n *snapshot) kind() string {
 func (s *Server) dropAutomatic(d *disk) {
 	for _, n := range slices.Clone(s.snapshots.order) {
 		if n.disk == d && n.auto {
+			s.earlier.touchShot(n)
 			s.snapshots.remove(n)
 		}
 	}

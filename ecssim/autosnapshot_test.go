@@ -22,9 +22,10 @@ func TestAutomaticSnapshotsGoWithTheDisk(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := create(t, c, ofKind("cloud_essd", "", "40"))
 			ok(t, second(snap(c, d)))
-			if _, err := s.AddAutoSnapshot(d); err != nil {
-				t.Fatal(err)
-			}
+			auto, err := s.AddAutoSnapshot(d)
+			ok(t, err)
+			_, err = c.TagResources(tagRequest("snapshot", []string{auto}, ecs.TagResourcesTag{Key: "kept-for", Value: "a-week"}))
+			ok(t, err)
 			count := func(kind string) int {
 				r := ecs.CreateDescribeSnapshotsRequest()
 				r.DiskId, r.SnapshotType = d, kind

@@ -27,8 +27,10 @@ func (c *changes) next() <-chan struct{} {
 	return c.more
 }
 
-// AwaitChange waits until there were more changes than those seen, and returns how many there were: disks, devices and whatever else
-// has come, changed or gone, by a call or of itself at its time. It does nothing while nothing changes. The error is that of ctx.
+// AwaitChange waits until there were more changes than those seen, and returns
+// how many there were: disks, devices and whatever else has come, changed or
+// gone, by a call or at its own time. It does nothing while nothing changes. The
+// error is that of ctx.
 func (s *Server) AwaitChange(ctx context.Context, seen int) (int, error) {
 	for {
 		w := s.wait()

@@ -1,6 +1,7 @@
 package ecssim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -106,19 +107,11 @@ func (c Config) complete() (Config, error) {
 			return Config{}, err
 		}
 	}
-	if c.SoldOutCode == "" {
-		c.SoldOutCode = SoldOutCodes[0]
-	}
-	if c.Account == "" {
-		c.Account = "1234567890123456"
-	}
-	if c.TokenLife == 0 {
-		c.TokenLife = 24 * time.Hour
-	}
+	c.SoldOutCode = cmp.Or(c.SoldOutCode, SoldOutCodes[0])
+	c.Account = cmp.Or(c.Account, "1234567890123456")
+	c.TokenLife = cmp.Or(c.TokenLife, 24*time.Hour)
+	c.LedgerSize = cmp.Or(c.LedgerSize, 10000)
 	c.Limits = c.Limits.complete()
-	if c.LedgerSize == 0 {
-		c.LedgerSize = 10000
-	}
 	return c, nil
 }
 
@@ -143,16 +136,16 @@ func (c Config) checkPlaces() error {
 func (c Config) checkOffers() error {
 	for _, zone := range slices.Sorted(maps.Keys(c.Offers)) {
 		if zone != "" && !slices.Contains(c.Zones, zone) {
-			return &ConfigError{"Offers", zone, "a zone of " + quoted(c.Zones) + `, or "" for the region`}
+			return &ConfigError{"Offers", zone, "a zone of " + joined(c.Zones) + `, or "" for the region`}
 		}
 		for _, name := range c.Offers[zone] {
 			if spec, ok := categories[name]; !ok || spec.regional != (zone == "") {
-				return &ConfigError{"Offers", name, "a category of " + quoted(CategoryNames(zone == ""))}
+				return &ConfigError{"Offers", name, "a category of " + joined(CategoryNames(zone == ""))}
 			}
 		}
 	}
 	if c.SoldOutCode != "" && !slices.Contains(SoldOutCodes, c.SoldOutCode) {
-		return &ConfigError{"SoldOutCode", c.SoldOutCode, "one of " + quoted(SoldOutCodes)}
+		return &ConfigError{"SoldOutCode", c.SoldOutCode, "one of " + joined(SoldOutCodes)}
 	}
 	return nil
 }
@@ -166,9 +159,9 @@ func (c Config) checkInstances() error {
 		case seen[i.ID]:
 			return &ConfigError{"Instances", i.ID, "each instance once"}
 		case !slices.Contains(c.Zones, i.Zone):
-			return &ConfigError{"Instances", i.Zone, "a zone of " + quoted(c.Zones)}
+			return &ConfigError{"Instances", i.Zone, "a zone of " + joined(c.Zones)}
 		case i.Status != "" && !slices.Contains(instanceStates, i.Status):
-			return &ConfigError{"Instances", i.Status, "a status of " + quoted(instanceStates)}
+			return &ConfigError{"Instances", i.Status, "a status of " + joined(instanceStates)}
 		}
 		seen[i.ID] = true
 		if err := checkKnown(i.Type, known); err != nil {

@@ -26,11 +26,16 @@ func (s *Server) deleteDisk(x *exchange) (object, *refusal) {
 	if no := s.checkSnapshots(d); no != nil {
 		return nil, no
 	}
+	s.dropDisk(d)
+	return nil, nil
+}
+
+// dropDisk removes a disk, and its automatic snapshots unless it keeps them.
+func (s *Server) dropDisk(d *disk) {
 	s.disks.remove(d)
 	if !d.keepAutoSnapshot {
 		s.dropAutomatic(d)
 	}
-	return nil, nil
 }
 
 // findDisk returns a disk that must exist.

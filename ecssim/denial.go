@@ -3,6 +3,7 @@ package ecssim
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Denial is a permission that somebody does not have.
@@ -19,7 +20,7 @@ func (d Denial) check() error {
 	a, ok := actions[d.Action]
 	switch {
 	case d.Action != "" && (!ok || a.unsigned):
-		return &ConfigError{"action", d.Action, `"" for all, or one of ` + quoted(signedActions())}
+		return &ConfigError{"action", d.Action, `"" for all, or one of ` + joined(signedActions())}
 	case d.Empty && !a.isRead():
 		return &ConfigError{"empty", d.Action, "true for an action that begins with Describe or List only"}
 	}
@@ -45,24 +46,16 @@ func (s *Server) Deny(d Denial) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.denials = append(s.denials, d)
+	s.look(func(time.Time) { s.denials = append(s.denials, d) })
 	return nil
 }
 
 // ClearDenials gives all permissions back.
-func (s *Server) ClearDenials() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.denials = nil
-}
+func (s *Server) ClearDenials() { s.look(func(time.Time) { s.denials = nil }) }
 
 // Denials returns the permissions that are taken away.
 func (s *Server) Denials() []Denial {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Denial{}, s.denials...)
+	return seen(s, func(time.Time) []Denial { return append([]Denial{}, s.denials...) })
 }
 
 // authorize refuses a call that its sender may not make, or blinds it.
@@ -101,8 +94,8 @@ func (a action) isRead() bool {
 	return strings.HasPrefix(a.name, "Describe") || strings.HasPrefix(a.name, "List")
 }
 
-// blinded returns the reply of a read as somebody sees it who sees nothing.
-func blinded(body object) object {
+// emptied returns the reply of a read with its lists empty.
+func emptied(body object) object {
 	for name, value := range body {
 		switch v := value.(type) {
 		case object: // a list in its wrapping

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -44,11 +45,7 @@ func (s *Server) describeDisks(x *exchange) (object, *refusal) {
 	}
 	shown, reply := s.pageOfDisks(x, page, candidates, filters)
 	x.extra = time.Duration(len(shown)) * s.config.Latency.PerDisk
-	list := []object{}
-	for _, d := range shown {
-		list = append(list, s.renderDisk(d, x))
-	}
-	reply["Disks"] = wrapped("Disk", list)
+	reply["Disks"] = wrapped("Disk", each(shown, func(d *disk) object { return s.renderDisk(d, x) }))
 	return reply, nil
 }
 
@@ -92,8 +89,9 @@ type diskFilter func(*disk) bool
 // diskFilters reads the filters of a request. They are joined by AND.
 func (s *Server) diskFilters(x *exchange) ([]diskFilter, *refusal) {
 	readers := []func(*exchange) (diskFilter, *refusal){
-		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterEncrypted,
-		filterMultiAttach, filterTruth("Portable", func(d *disk) bool { return !d.system }),
+		s.filterZone, filterStatus, filterCategory, filterType, s.filterTags, filterMultiAttach,
+		filterTruth("Encrypted", func(d *disk) bool { return d.encrypted }),
+		filterTruth("Portable", func(d *disk) bool { return !d.system }),
 		filterTruth("DeleteWithInstance", func(d *disk) bool { return d.deleteWithInstance }),
 		filterTruth("DeleteAutoSnapshot", func(d *disk) bool { return !d.keepAutoSnapshot }),
 		filterChargeType, filterCreation,
@@ -148,7 +146,7 @@ func (s *Server) filterZone(x *exchange) (diskFilter, *refusal) {
 func filterStatus(x *exchange) (diskFilter, *refusal) {
 	status := x.params["Status"]
 	if !x.params.oneOf("Status", diskStates...) {
-		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, quoted(diskStates))
+		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", status, joined(diskStates))
 	}
 	if status == "" || status == "All" {
 		return nil, nil
@@ -187,14 +185,6 @@ func (s *Server) filterTags(x *exchange) (diskFilter, *refusal) {
 		return nil, refuse(400, "InvalidTagCount", "The specified tags are beyond the permitted range of %d.", maxTags)
 	}
 	return func(d *disk) bool { return d.tags.matches(want, x.now, s.config.Latency.TagsVisible) }, nil
-}
-
-func filterEncrypted(x *exchange) (diskFilter, *refusal) {
-	want, no := x.params.boolean("Encrypted", false)
-	if no != nil || x.params["Encrypted"] == "" {
-		return nil, no
-	}
-	return func(d *disk) bool { return d.encrypted == want }, nil
 }
 
 func filterMultiAttach(x *exchange) (diskFilter, *refusal) {
@@ -326,7 +316,7 @@ func (s *Server) renderDisk(d *disk, x *exchange) object {
 		o["IOPS"], o["IOPSRead"], o["IOPSWrite"] = iops, iops, iops
 	}
 	if slices.Contains(wanted, "Placement") && d.zone == "" {
-		o["Placement"] = object{"ZoneIds": joinLines(s.config.Zones)}
+		o["Placement"] = object{"ZoneIds": strings.Join(s.config.Zones, "\n")}
 	}
 	return o
 }

@@ -29,7 +29,7 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	if !x.params.oneOf("Status", instanceStates...) {
-		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], quoted(instanceStates))
+		return nil, refuse(400, "InvalidStatus.ValueNotSupported", "The specified parameter Status %q is not valid: %s.", x.params["Status"], joined(instanceStates))
 	}
 	page, no := s.readPage(x, paging{defaultSize: 10, maxSize: 100, minResults: 10, maxResults: 100})
 	if no != nil {
@@ -44,11 +44,7 @@ func (s *Server) describeInstances(x *exchange) (object, *refusal) {
 		}
 	}
 	shown, reply := cut(page, found, func(i *instance) int { return i.seq })
-	list := []object{}
-	for _, i := range shown {
-		list = append(list, s.renderInstance(i))
-	}
-	reply["Instances"] = wrapped("Instance", list)
+	reply["Instances"] = wrapped("Instance", each(shown, s.renderInstance))
 	return reply, nil
 }
 

@@ -24,7 +24,7 @@ func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	if !x.params.oneOf("NvmeSupport", nvmeSupport...) {
-		return nil, refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.params["NvmeSupport"], quoted(nvmeSupport))
+		return nil, refuse(400, "InvalidParameter", "The specified parameter NvmeSupport %q is not valid: %s.", x.params["NvmeSupport"], joined(nvmeSupport))
 	}
 	page, no := s.readTokenPage(x, paging{fallback: 100, minResults: 1, maxResults: 100})
 	if no != nil {
@@ -40,13 +40,11 @@ func (s *Server) describeInstanceTypes(x *exchange) (object, *refusal) {
 	}
 	order := s.fleet.typeNames() // which hardly ever changes, so that a place in it is a key
 	shown, reply := cut(page, found, func(t InstanceType) int { return slices.Index(order, t.ID) + 1 })
-	list := []object{}
-	for _, t := range shown {
-		list = append(list, object{
+	reply["InstanceTypes"] = wrapped("InstanceType", each(shown, func(t InstanceType) object {
+		return object{
 			"InstanceTypeId": t.ID, "InstanceTypeFamily": t.family(), "DiskQuantity": t.DiskQuantity, "NvmeSupport": t.NVMe,
 			"LocalStorageAmount": 0, "LocalStorageCapacity": 0, "LocalStorageCategory": "",
-		})
-	}
-	reply["InstanceTypes"] = wrapped("InstanceType", list)
+		}
+	}))
 	return reply, nil
 }

@@ -53,11 +53,7 @@ func (s *Server) describeSnapshots(x *exchange) (object, *refusal) {
 		found = found[:maxTagged]
 	}
 	shown, reply := cut(page, found, func(n *snapshot) int { return -n.seq })
-	list := []object{}
-	for _, n := range shown {
-		list = append(list, s.renderSnapshot(n, x.now))
-	}
-	reply["Snapshots"] = wrapped("Snapshot", list)
+	reply["Snapshots"] = wrapped("Snapshot", each(shown, func(n *snapshot) object { return s.renderSnapshot(n, x.now) }))
 	return reply, nil
 }
 
@@ -116,7 +112,7 @@ func checkSnapshotWords(x *exchange) *refusal {
 	} {
 		if !x.params.oneOf(w.name, w.allowed...) {
 			return refuse(400, "Invalid"+w.name+".ValueNotSupported",
-				"The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], quoted(w.allowed))
+				"The specified parameter %s %q is not valid: %s.", w.name, x.params[w.name], joined(w.allowed))
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 	case len(resources) > 100:
 		return nil, refuse(400, "InvalidParameter", "The specified parameter ResourceIds.N is not valid: at most 100 resources.")
 	case !x.params.oneOf("TaskStatus", taskStates...):
-		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.params["TaskStatus"], quoted(taskStates))
+		return nil, refuse(400, "InvalidParameter", "The specified parameter TaskStatus %q is not valid: %s.", x.params["TaskStatus"], joined(taskStates))
 	}
 	from, to, no := x.params.between("StartTime", "EndTime")
 	if no != nil {
@@ -96,11 +96,7 @@ func (s *Server) describeTasks(x *exchange) (object, *refusal) {
 		}
 	}
 	shown, reply := cut(page, found, func(t *task) int { return -t.seq })
-	list := []object{}
-	for _, t := range shown {
-		list = append(list, t.render())
-	}
-	reply["RegionId"], reply["TaskSet"] = s.config.Region, wrapped("Task", list)
+	reply["RegionId"], reply["TaskSet"] = s.config.Region, wrapped("Task", each(shown, (*task).render))
 	return reply, nil
 }
 
@@ -131,13 +127,7 @@ type TaskState struct {
 	Finished *time.Time `json:"finished,omitempty"`
 }
 
-func (s *Server) taskStates() []TaskState {
-	list := []TaskState{}
-	for _, t := range s.tasks {
-		list = append(list, t.export())
-	}
-	return list
-}
+func (s *Server) taskStates() []TaskState { return each(s.tasks, (*task).export) }
 
 func (t *task) export() TaskState {
 	st := TaskState{

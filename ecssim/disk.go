@@ -155,9 +155,7 @@ func (a *attachment) export() AttachmentState {
 
 // Disks returns the data disks that exist, in the order of their creation.
 func (s *Server) Disks() []DiskState {
-	var list []DiskState
-	s.look(func(time.Time) { list = s.diskStates(false) })
-	return list
+	return seen(s, func(time.Time) []DiskState { return s.diskStates(false) })
 }
 
 // diskStates lists either the system disks or the data disks.

@@ -1,6 +1,9 @@
 package ecssim
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // LockReasons are the reasons for which ECS locks a disk, as DescribeDisks shows
 // them in OperationLocks.
@@ -11,16 +14,19 @@ var LockReasons = []string{"financial", "security", "recycling", "dedicatedhostf
 func (s *Server) LockDisk(id string, reasons ...string) error {
 	for _, reason := range reasons {
 		if !slices.Contains(LockReasons, reason) {
-			return &ConfigError{"reasons", reason, "some of " + quoted(LockReasons)}
+			return &ConfigError{"reasons", reason, "some of " + joined(LockReasons)}
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := s.disks.byID[id]
+	var d *disk
+	s.look(func(time.Time) {
+		if d = s.disks.byID[id]; d != nil {
+			s.earlier.touch(id)
+			d.locks = slices.Clone(reasons)
+		}
+	})
 	if d == nil {
 		return &ConfigError{"disk", id, "the ID of a disk that exists"}
 	}
-	d.locks = slices.Clone(reasons)
 	return nil
 }
 
@@ -33,9 +39,5 @@ func (d *disk) checkLocks() *refusal {
 }
 
 func (d *disk) renderLocks() []object {
-	list := []object{}
-	for _, reason := range d.locks {
-		list = append(list, object{"LockReason": reason})
-	}
-	return list
+	return each(d.locks, func(reason string) object { return object{"LockReason": reason} })
 }

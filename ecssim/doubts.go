@@ -3,6 +3,7 @@ package ecssim
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Doubts are the behaviours that sources disagree on, or that not every
@@ -87,9 +88,7 @@ func (s *Server) SetDoubts(d Doubts) error {
 	if err := changed.checkDoubts(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Doubts = changed.Doubts
+	s.look(func(time.Time) { s.config.Doubts = changed.Doubts })
 	return nil
 }
 

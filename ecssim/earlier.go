@@ -2,6 +2,7 @@ package ecssim
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func (p *earlierStates) touchNamed(x *exchange) {
 	if x.action.isRead() {
 		return
 	}
-	for _, ids := range [][]string{{x.disk, x.params["DiskId"]}, x.params.list("DiskIds"), x.params.list("ResourceId")} {
+	for _, ids := range [][]string{{x.disk, x.params["DiskId"]}, x.params.list("DiskIds")} {
 		for _, id := range ids {
 			if id != "" {
 				p.touch(id)
@@ -155,10 +156,7 @@ func (h *history[T]) at(id string, t time.Time) T {
 // IDs, or all.
 func (h *history[T]) newestFirst(ids []string, all bool, t time.Time) iter.Seq[T] {
 	if all {
-		ids = nil
-		for id := range h.versions {
-			ids = append(ids, id)
-		}
+		ids = slices.Collect(maps.Keys(h.versions))
 	}
 	var none T
 	seen := map[string]bool{}
@@ -183,12 +181,11 @@ func (t *task) number() int          { return t.seq }
 
 func (d *disk) copied() *disk {
 	c := *d
-	c.attachments = nil
-	for _, a := range d.attachments {
+	c.attachments = each(d.attachments, func(a *attachment) *attachment {
 		tie := *a
 		tie.disk = &c
-		c.attachments = append(c.attachments, &tie)
-	}
+		return &tie
+	})
 	c.changes = nil // no read shows them
 	return &c
 }
@@ -197,10 +194,7 @@ func (n *snapshot) copied() *snapshot { c := *n; return &c }
 
 func (g *snapshotGroup) copied() *snapshotGroup {
 	c := *g
-	c.members = nil
-	for _, n := range g.members {
-		c.members = append(c.members, n.copied())
-	}
+	c.members = each(g.members, (*snapshot).copied)
 	return &c
 }
 

@@ -43,7 +43,7 @@ type exchange struct {
 	settled bool          // its reply is final
 	again   bool          // a fault made it take effect once more
 	stopped bool          // the gateway refused it: no action has seen it
-	disk    string        // the disk concerned, for the ledger
+	disk    string        // the request's DiskId, or the one disk that its list names
 	caller  *accessKey    // who signed it; nil if the action takes no signature
 	denial  object        // what the reply says of a permission that is lacking
 	blind   bool          // the caller sees nothing of what a read finds

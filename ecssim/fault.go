@@ -61,7 +61,7 @@ type Fault struct {
 	For     time.Duration // from its beginning to its end; 0 is for ever
 
 	Do      string // one of FaultKinds
-	Status  int    // of the reply; default that of the Code, else 500, 503 with FaultErrorAfter
+	Status  int    // of the reply; default that of the Code, else 500; 400 with FaultThrottle, 503 with FaultErrorAfter and FaultBrownOut
 	Code    string // of the reply; default InternalError, ServiceUnavailable
 	Message string // of the reply; default a sentence with the code
 
@@ -88,23 +88,16 @@ func (s *Server) ArmFault(f Fault) (Fault, error) {
 		return Fault{}, err
 	}
 	armed.begins = s.clock.now().Add(f.From)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.faults.add(armed), nil
+	s.look(func(time.Time) { f = s.faults.add(armed) })
+	return f, nil
 }
 
 // ClearFaults empties the list. Calls that are under way keep theirs.
-func (s *Server) ClearFaults() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.armed = nil
-}
+func (s *Server) ClearFaults() { s.look(func(time.Time) { s.faults.armed = nil }) }
 
 // Faults returns the list, with how often each has struck.
 func (s *Server) Faults() []Fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.faults.list()
+	return seen(s, func(time.Time) []Fault { return s.faults.list() })
 }
 
 // faultList is the faults in force.
@@ -126,7 +119,7 @@ type armedFault struct {
 func arm(f Fault) (*armedFault, error) {
 	a := &armedFault{Fault: f, params: map[string]*regexp.Regexp{}}
 	if f.Action != "" && !slices.Contains(ActionNames(), f.Action) {
-		return nil, &ConfigError{"action", f.Action, `"" for all, or one of ` + quoted(ActionNames())}
+		return nil, &ConfigError{"action", f.Action, `"" for all, or one of ` + joined(ActionNames())}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Params)) {
 		re, err := regexp.Compile(f.Params[name])
@@ -143,7 +136,7 @@ func arm(f Fault) (*armedFault, error) {
 		return nil, err
 	}
 	if !slices.Contains(FaultKinds, f.Do) {
-		return nil, &ConfigError{"do", f.Do, "one of " + quoted(FaultKinds)}
+		return nil, &ConfigError{"do", f.Do, "one of " + joined(FaultKinds)}
 	}
 	switch {
 	case f.Do == FaultDelay && f.DelayBefore == 0 && f.DelayAfter == 0:
@@ -151,7 +144,7 @@ func arm(f Fault) (*armedFault, error) {
 	case f.Do == FaultTrickle && f.DelayAfter == 0:
 		return nil, &ConfigError{"do", f.Do, "a delayAfter above zero with it"}
 	case f.Do == FaultStale && f.Action != "" && !slices.Contains(staleReads, f.Action):
-		return nil, &ConfigError{"action", f.Action, `with ` + FaultStale + ` "", for all that can lag behind, or one of ` + quoted(staleReads)}
+		return nil, &ConfigError{"action", f.Action, `with ` + FaultStale + ` "", for all that can lag behind, or one of ` + joined(staleReads)}
 	}
 	a.fillReply()
 	return a, nil
@@ -223,11 +216,7 @@ func (l *faultList) add(a *armedFault) Fault {
 }
 
 func (l *faultList) list() []Fault {
-	list := []Fault{}
-	for _, a := range l.armed {
-		list = append(list, a.Fault)
-	}
-	return list
+	return each(l.armed, func(a *armedFault) Fault { return a.Fault })
 }
 
 // refusalBefore is the refusal of a call that is not to have an effect.

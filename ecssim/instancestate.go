@@ -48,7 +48,7 @@ func (s *Server) AddInstance(i Instance) error {
 // guest that runs again has the devices in their present size.
 func (s *Server) SetInstance(id string, change InstanceChange) error {
 	if change.Status != nil && !slices.Contains(instanceStates, *change.Status) {
-		return &ConfigError{"status", *change.Status, "one of " + quoted(instanceStates)}
+		return &ConfigError{"status", *change.Status, "one of " + joined(instanceStates)}
 	}
 	var err error
 	s.look(func(now time.Time) {
@@ -101,7 +101,7 @@ func (s *Server) release(i *instance, at time.Time, cause string) {
 		gone := a.disk.deleteWithInstance
 		s.removeAttachment(a, at, cause)
 		if gone {
-			s.disks.remove(a.disk)
+			s.dropDisk(a.disk)
 			s.ledger.stats.diskGone(a.disk.id)
 		}
 	}
@@ -126,7 +126,7 @@ func (s *Server) noInstance(field, id string) error {
 	for _, i := range s.fleet.inOrder() {
 		ids = append(ids, i.ID)
 	}
-	return &ConfigError{field, id, "one of " + quoted(ids)}
+	return &ConfigError{field, id, "one of " + joined(ids)}
 }
 
 // findInstance returns an instance that must exist.
@@ -160,19 +160,11 @@ func (i *instance) renderLocks() []object {
 // Instances returns the instances that exist, in the order of the Config, then
 // of AddInstance.
 func (s *Server) Instances() []InstanceState {
-	var list []InstanceState
-	s.look(func(time.Time) { list = s.instanceStates() })
-	return list
+	return seen(s, func(time.Time) []InstanceState { return s.instanceStates() })
 }
 
 // instanceStates lists the instances that exist, in their order.
-func (s *Server) instanceStates() []InstanceState {
-	list := []InstanceState{}
-	for _, i := range s.fleet.inOrder() {
-		list = append(list, i.export())
-	}
-	return list
-}
+func (s *Server) instanceStates() []InstanceState { return each(s.fleet.inOrder(), (*instance).export) }
 
 func (i *instance) export() InstanceState {
 	st := InstanceState{

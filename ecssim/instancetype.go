@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // InstanceType is what the instances of one type can do.
@@ -55,13 +56,13 @@ func (t InstanceType) check() error {
 	case t.DiskQuantity < 1:
 		return &ConfigError{"InstanceTypes", t.ID, "a DiskQuantity of 1 or more"}
 	case !slices.Contains(nvmeSupport, t.NVMe):
-		return &ConfigError{"InstanceTypes", t.NVMe, "an NVMe of " + quoted(nvmeSupport)}
+		return &ConfigError{"InstanceTypes", t.NVMe, "an NVMe of " + joined(nvmeSupport)}
 	case t.Categories != nil && len(t.Categories) == 0:
 		return &ConfigError{"InstanceTypes", t.ID, "one of Categories or more, for its system disk"}
 	}
 	for _, name := range t.Categories {
 		if _, ok := categories[name]; !ok {
-			return &ConfigError{"InstanceTypes", name, "Categories of " + quoted(slices.Sorted(maps.Keys(categories)))}
+			return &ConfigError{"InstanceTypes", name, "Categories of " + joined(slices.Sorted(maps.Keys(categories)))}
 		}
 	}
 	return nil
@@ -160,8 +161,6 @@ func (s *Server) AddInstanceType(t InstanceType) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fleet.types[t.ID] = t
+	s.look(func(time.Time) { s.fleet.types[t.ID] = t })
 	return nil
 }

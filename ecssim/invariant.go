@@ -12,9 +12,7 @@ import (
 // one ClientToken, a disk where none can be, a disk attached twice, a state
 // that nothing led to, a count that does not add up.
 func (s *Server) Check() error {
-	var err error
-	s.look(func(time.Time) { err = s.broken() })
-	return err
+	return seen(s, func(time.Time) error { return s.broken() })
 }
 
 func (s *Server) broken() error {

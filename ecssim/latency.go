@@ -88,7 +88,7 @@ func Profile(name string) (Latency, error) {
 	case "awful":
 		return awfulLatency(), nil
 	}
-	return Latency{}, &ConfigError{"Latency", name, "one of " + quoted(Profiles)}
+	return Latency{}, &ConfigError{"Latency", name, "one of " + joined(Profiles)}
 }
 
 // realLatency returns the medians that clients see, divided by scale. ECS
@@ -179,7 +179,7 @@ func (l Latency) of(action string) time.Duration {
 func (l Latency) check() error {
 	for _, action := range slices.Sorted(maps.Keys(l.API)) {
 		if _, ok := actions[action]; !ok && action != "" {
-			return &ConfigError{"Latency.API", action, `"" or one of ` + quoted(ActionNames())}
+			return &ConfigError{"Latency.API", action, `"" or one of ` + joined(ActionNames())}
 		}
 		if l.API[action] < 0 {
 			return &ConfigError{"Latency.API", l.API[action].String(), "a duration of zero or more"}

@@ -13,9 +13,7 @@ func (s *Server) SetLatency(l Latency) error {
 		return err
 	}
 	l.API = maps.Clone(l.API)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Latency = l
+	s.look(func(time.Time) { s.config.Latency = l })
 	return nil
 }
 
@@ -37,9 +35,7 @@ func (s *Server) ChangeLatency(f LatencyForm) (LatencyForm, error) {
 
 // Latency returns how long things take.
 func (s *Server) Latency() LatencyForm {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config.Latency.form()
+	return seen(s, func(time.Time) LatencyForm { return s.config.Latency.form() })
 }
 
 // LatencyForm is a Latency in JSON: its durations as time.Duration prints
@@ -68,7 +64,7 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	if f.Profile != "" {
 		var err error
 		if l, err = Profile(f.Profile); err != nil {
-			return l, &ConfigError{"profile", f.Profile, "one of " + quoted(Profiles)}
+			return l, &ConfigError{"profile", f.Profile, "one of " + joined(Profiles)}
 		}
 	}
 	l.API = maps.Clone(l.API)
@@ -86,7 +82,7 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	for name, text := range f.Spans {
 		i := slices.IndexFunc(spans, func(s span) bool { return s.name == name })
 		if i < 0 {
-			return l, &ConfigError{"spans", name, "one of " + quoted(spanNames())}
+			return l, &ConfigError{"spans", name, "one of " + joined(spanNames())}
 		}
 		d, err := ReadDuration("spans."+name, text)
 		if err != nil {
@@ -100,10 +96,4 @@ func (f LatencyForm) read(l Latency) (Latency, error) {
 	return l, nil
 }
 
-func spanNames() []string {
-	var names []string
-	for _, span := range new(Latency).spans() {
-		names = append(names, span.name)
-	}
-	return names
-}
+func spanNames() []string { return each(new(Latency).spans(), func(s span) string { return s.name }) }

@@ -135,9 +135,7 @@ func (s *Server) Calls() []Call {
 // Count returns how many calls of an action ended with a code, "" being
 // success, since the start.
 func (s *Server) Count(action, code string) int {
-	n := 0
-	s.look(func(time.Time) { n = s.ledger.counts[action][code] })
-	return n
+	return seen(s, func(time.Time) int { return s.ledger.counts[action][code] })
 }
 
 func (l *ledger) copyCounts() map[string]map[string]int {

@@ -99,20 +99,14 @@ func (s *Server) describeTags(x *exchange) (object, *refusal) {
 		return nil, no
 	}
 	rows := s.countTags(x, want)
-	places := map[*countedTag]int{}
-	for i, row := range rows {
-		places[row] = i
-	}
-	shown, reply := cut(page, rows, func(t *countedTag) int { return places[t] })
-	list := []object{}
-	for _, t := range shown {
+	shown, reply := cut(page, rows, nil) // it has no pages by token
+	reply["Tags"] = wrapped("Tag", each(shown, func(t *countedTag) object {
 		counts := object{}
 		for name, shownAs := range tagKinds {
 			counts[shownAs] = t.on[name]
 		}
-		list = append(list, object{"TagKey": t.key, "TagValue": t.value, "ResourceTypeCount": counts})
-	}
-	reply["Tags"] = wrapped("Tag", list)
+		return object{"TagKey": t.key, "TagValue": t.value, "ResourceTypeCount": counts}
+	}))
 	return reply, nil
 }
 

@@ -58,6 +58,10 @@ func TestOlderCallsForTags(t *testing.T) {
 	if reply, err = c.DescribeTags(list); err != nil || reply.TotalCount != 1 || reply.Tags.Tag[0].TagKey != "app" {
 		t.Errorf("tags of one disk: %v %v", reply, err)
 	}
+	list.QueryParams["MaxResults"] = "10" // which it doesn't know
+	if reply, err = c.DescribeTags(list); err != nil || reply.TotalCount != 1 || len(reply.Tags.Tag) != 1 {
+		t.Errorf("tags with MaxResults: %v %v", reply, err)
+	}
 	add = ecs.CreateAddTagsRequest()
 	add.ResourceType, add.ResourceId, add.Tag = "disk", "d-none", &[]ecs.AddTagsTag{{Key: "a"}}
 	_, err = c.AddTags(add)

@@ -2,7 +2,6 @@ package ecssim
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -235,11 +234,11 @@ func serialNumber(id string) string {
 // identityDocument is all that a node plugin needs, in one reply.
 func (s *Server) identityDocument(i *instance) string {
 	leaves := s.metadataOf(i)
-	return compactJSON(object{
+	return string(encodeJSON(object{
 		"zone-id": i.Zone, "region-id": s.config.Region, "instance-id": i.ID, "instance-type": i.Type, "serial-number": leaves["serial-number"],
 		"owner-account-id": s.config.Account, "private-ipv4": leaves["private-ipv4"], "mac": leaves["mac"], "image-id": leaves["image-id"],
 		"vpc-id": leaves["vpc-id"], "vswitch-id": leaves["vswitch-id"],
-	})
+	}))
 }
 
 // roleCredentials are those of the instance's role. They are the same for all
@@ -251,18 +250,10 @@ func (s *Server) roleCredentials(i *instance) string {
 		key = s.keys.issue(i.Role, i.ID, now, life)
 		s.metadata.keys[i.ID] = key
 	}
-	return compactJSON(object{
+	return string(encodeJSON(object{
 		"AccessKeyId": key.id, "AccessKeySecret": key.secret, "SecurityToken": key.token, "Expiration": key.expires.UTC().Format(secondTime),
 		"LastUpdated": key.expires.Add(-life).UTC().Format(secondTime), "Code": "Success",
-	})
-}
-
-func compactJSON(o object) string {
-	text, err := json.Marshal(o)
-	if err != nil {
-		panic("ecssim: metadata that is no JSON: " + err.Error()) // it holds strings only
-	}
-	return string(text)
+	}))
 }
 
 // metadataOptions is how DescribeInstances shows the instance's settings.

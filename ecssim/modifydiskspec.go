@@ -2,6 +2,7 @@ package ecssim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -62,8 +63,8 @@ var paths = map[string][]string{
 	"cloud_regional_disk_auto": {"cloud_regional_disk_auto", "cloud_essd", "cloud_auto"},
 }
 
-// targets are the categories that a disk can be changed to.
-var targets = []string{"cloud_auto", "cloud_efficiency", "cloud_essd", "cloud_essd_entry", "cloud_regional_disk_auto", "cloud_ssd"}
+// targets are the values that ModifyDiskSpec takes for DiskCategory.
+var targets = slices.Sorted(maps.Keys(paths))
 
 // modifyDiskSpec starts to change a disk's category, performance level or
 // provisioned IOPS. DescribeTasks tells when that is done.
@@ -102,7 +103,7 @@ func readTarget(x *exchange, c *respec) *refusal {
 	c.to.category, c.to.level = x.params["DiskCategory"], x.params["PerformanceLevel"]
 	switch {
 	case !x.params.oneOf("DiskCategory", targets...):
-		return refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid: %s.", c.to.category, quoted(targets))
+		return refuse(400, "InvalidDiskCategory.ValueNotSupported", "The specified parameter DiskCategory %q is not valid: %s.", c.to.category, joined(targets))
 	case !x.params.oneOf("PerformanceLevel", "PL0", "PL1", "PL2", "PL3"):
 		return refuse(400, "InvalidPerformanceLevel.Malformed", "The specified parameter PerformanceLevel %q is not valid: PL0, PL1, PL2 or PL3.", c.to.level)
 	}
@@ -228,7 +229,7 @@ func (s *Server) checkModifiable(x *exchange, c *respec) *refusal {
 	return s.checkSnapshots(d)
 }
 
-// checkUsers refuses a change that an instance of the disk does not go with.
+// checkUsers refuses a change that an instance with the disk does not support.
 func (s *Server) checkUsers(_ *exchange, c *respec) *refusal {
 	for _, a := range c.disk.attachments {
 		i := a.instance

@@ -32,7 +32,7 @@ type page struct {
 // readPage reads the paging parameters.
 func (s *Server) readPage(x *exchange, limits paging) (page, *refusal) {
 	p := x.params
-	if p["NextToken"] != "" || p["MaxResults"] != "" {
+	if limits.maxResults > 0 && (p["NextToken"] != "" || p["MaxResults"] != "") {
 		return s.readTokenPage(x, limits)
 	}
 	number, no := p.integer("PageNumber", 1)
@@ -178,5 +178,3 @@ func orDryRun(no *refusal) *refusal {
 	}
 	return refuse(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
 }
-
-func joinLines(words []string) string { return strings.Join(words, "\n") }

@@ -41,7 +41,7 @@ const (
 	resourceTag = "acs:ResourceTag/"
 )
 
-// check refuses what this simulator couldn't hold calls against.
+// check refuses policies that the simulator can't evaluate.
 func (p Policy) check() error {
 	if p.Version != "1" {
 		return &ConfigError{"Version", p.Version, `"1"`}
@@ -186,9 +186,9 @@ func (s *Server) about(x *exchange) []target {
 	return all
 }
 
-// SetPolicy has everything denied to an access key ID or the name of a role, or
-// to everybody without one of their own if who is empty, that the policy doesn't
-// allow; nil lifts it.
+// SetPolicy attaches a policy to an access key ID or a role, or, if who is empty,
+// to all that have none of their own; nil detaches it. What it doesn't allow is
+// denied.
 func (s *Server) SetPolicy(who string, p *Policy) error {
 	if p != nil {
 		if err := p.check(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Quotas are what the account may have at most. What is not mentioned, or
@@ -27,7 +28,7 @@ func (q Quotas) check() error {
 	for field, limits := range map[string]map[string]int{"gib": q.GiB, "zoneGib": q.ZoneGiB} {
 		for _, category := range slices.Sorted(maps.Keys(limits)) {
 			if _, ok := categories[category]; !ok {
-				return &ConfigError{field, category, "one of " + quoted(slices.Sorted(maps.Keys(categories)))}
+				return &ConfigError{field, category, "one of " + joined(slices.Sorted(maps.Keys(categories)))}
 			}
 			if limits[category] < 0 {
 				return &ConfigError{field, fmt.Sprint(limits[category]), "a number of GiB, zero for no limit"}
@@ -42,9 +43,7 @@ func (s *Server) SetQuotas(q Quotas) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Quotas = q
+	s.look(func(time.Time) { s.config.Quotas = q })
 	return nil
 }
 

@@ -139,5 +139,14 @@ func wrapped[T any](name string, list []T) object {
 	return object{name: list}
 }
 
-// quoted lists words for a message.
-func quoted(words []string) string { return strings.Join(words, ", ") }
+// each returns f of every row, never nil.
+func each[T, U any](rows []T, f func(T) U) []U {
+	list := make([]U, 0, len(rows))
+	for _, r := range rows {
+		list = append(list, f(r))
+	}
+	return list
+}
+
+// joined lists words for a message.
+func joined(words []string) string { return strings.Join(words, ", ") }

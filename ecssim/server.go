@@ -21,10 +21,10 @@ import (
 // Server is one account in one region of a simulated ECS. Its methods may be
 // called from many goroutines.
 type Server struct {
-	config Config
-	clock  *clock
+	clock *clock
 
 	mu        sync.Mutex // guards all below
+	config    Config
 	ids       idMaker
 	keys      keyring
 	nonces    nonces
@@ -111,23 +111,32 @@ func (s *Server) look(f func(now time.Time)) {
 	s.remember(now)
 }
 
+// seen returns what f finds at this moment.
+func seen[T any](s *Server, f func(now time.Time) T) (v T) {
+	s.look(func(now time.Time) { v = f(now) })
+	return v
+}
+
 // serve answers one request. The error is that of ctx: the caller hung up,
 // which stops nothing that the request has set going.
 func (s *Server) serve(ctx context.Context, m message) (reply, error) {
 	x := s.accept(m)
 	defer s.look(func(time.Time) { s.ledger.stats.leave() })
-	due, settled := x.at, false
+	due, settled, beforeReply := x.at, false, func() {}
 	for {
 		if err := s.clock.waitUntil(ctx, due); err != nil {
 			return reply{}, err // the queue still runs it in its time
 		}
 		if settled {
-			if s.config.BeforeReply != nil {
-				s.config.BeforeReply()
-			}
+			beforeReply()
 			return x.reply.encoded(), nil
 		}
-		s.look(func(time.Time) { due, settled = x.answerAt, x.settled })
+		s.look(func(time.Time) {
+			due, settled = x.answerAt, x.settled
+			if s.config.BeforeReply != nil {
+				beforeReply = s.config.BeforeReply
+			}
+		})
 	}
 }
 
@@ -211,7 +220,7 @@ func (s *Server) repeat(x *exchange) {
 		return
 	}
 	second := *x
-	second.again, second.refusal, second.token, second.extra = true, nil, nil, 0
+	second.again, second.refusal, second.token, second.extra, second.ends = true, nil, nil, 0, time.Time{}
 	second.fault = Fault{Do: x.fault.Do}
 	second.requestID = s.ids.request()
 	second.at = x.answerAt
@@ -242,7 +251,7 @@ func (s *Server) perform(x *exchange) (object, *refusal) {
 	x.lagBehind()
 	body, no := x.action.do(s, x)
 	if x.blind || x.fault.Do == FaultNothing && x.action.isRead() {
-		body = blinded(body)
+		body = emptied(body)
 	}
 	return body, no
 }

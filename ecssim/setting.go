@@ -49,9 +49,9 @@ func (s Setting) Set(c *Config, value string) error {
 // Allowed says which values there are.
 func (s Setting) Allowed() string {
 	if s.List {
-		return none + " or a list of " + quoted(s.Values)
+		return none + " or a list of " + joined(s.Values)
 	}
-	return "one of " + quoted(s.Values)
+	return "one of " + joined(s.Values)
 }
 
 // elements reads the value of a list, or a change of the present one.
@@ -237,7 +237,7 @@ func (s *Server) ChangeSettings(values map[string]string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(names, name) {
-			return &ConfigError{"settings", name, "one of " + quoted(names)}
+			return &ConfigError{"settings", name, "one of " + joined(names)}
 		}
 	}
 	s.config = changed

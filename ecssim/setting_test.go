@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,7 +122,19 @@ func TestSettingsChangeWhileItRuns(t *testing.T) {
 		}
 	}
 	ok(t, s.ChangeSettings(map[string]string{"forgive-unknown-disk": "true", "refuse-creating": "+ResizeDisk"}))
-	ok(t, remove(newClient(t, s), "d-none"))
+	c := newClient(t, s)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for range 20 {
+			if err := remove(c, "d-none"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 20 {
+		ok(t, errors.Join(s.ChangeSettings(map[string]string{"forgive-unknown-disk": "true"}), s.SetStock(zoneH, "cloud_essd", len(s.Zones()))))
+	}
+	asking.Wait()
 	if got := s.SettingValues()["refuse-creating"]; got != "ResizeDisk" {
 		t.Errorf("refuse-creating is %q", got)
 	}

@@ -262,18 +262,10 @@ type SnapshotState struct {
 }
 
 // Snapshots returns the snapshots that exist, in the order of their creation.
-func (s *Server) Snapshots() []SnapshotState {
-	var list []SnapshotState
-	s.look(func(now time.Time) { list = s.snapshotStates(now) })
-	return list
-}
+func (s *Server) Snapshots() []SnapshotState { return seen(s, s.snapshotStates) }
 
 func (s *Server) snapshotStates(now time.Time) []SnapshotState {
-	list := []SnapshotState{}
-	for _, n := range s.snapshots.order {
-		list = append(list, n.export(now))
-	}
-	return list
+	return each(s.snapshots.order, func(n *snapshot) SnapshotState { return n.export(now) })
 }
 
 func (n *snapshot) export(now time.Time) SnapshotState {

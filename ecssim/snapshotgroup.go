@@ -226,6 +226,7 @@ func (s *Server) deleteSnapshotGroup(x *exchange) (object, *refusal) {
 		})
 	}
 	if len(g.members) == 0 {
+		s.earlier.touch(g.id)
 		s.snapshots.groups = slices.Delete(s.snapshots.groups, at, at+1)
 	}
 	return object{"OperationProgressSet": wrapped("OperationProgress", list)}, nil
@@ -237,7 +238,7 @@ func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
 	ids, states := x.params.list("SnapshotGroupId"), x.params.list("Status")
 	for _, status := range states {
 		if !slices.Contains(shotStates[:3], status) {
-			return nil, refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, quoted(shotStates[:3]))
+			return nil, refuse(400, "InvalidParameter", "The specified parameter Status.N %q is not valid: %s.", status, joined(shotStates[:3]))
 		}
 	}
 	tags, no := x.params.tags()
@@ -257,25 +258,20 @@ func (s *Server) describeSnapshotGroups(x *exchange) (object, *refusal) {
 		}
 	}
 	shown, reply := cut(page, found, func(g *snapshotGroup) int { return -g.seq })
-	list := []object{}
-	for _, g := range shown {
-		list = append(list, s.renderGroup(g, x.now))
-	}
-	reply["SnapshotGroups"] = wrapped("SnapshotGroup", list)
+	reply["SnapshotGroups"] = wrapped("SnapshotGroup", each(shown, func(g *snapshotGroup) object { return s.renderGroup(g, x.now) }))
 	return reply, nil
 }
 
 // renderGroup shows a group. Its members lack the size of their source and their
 // CreationTime: DescribeSnapshots has those.
 func (s *Server) renderGroup(g *snapshotGroup, now time.Time) object {
-	members := []object{}
-	for _, n := range g.members {
+	members := each(g.members, func(n *snapshot) object {
 		percent, _ := n.progress(now)
-		members = append(members, object{
+		return object{
 			"SnapshotId": n.id, "SourceDiskId": n.diskID, "SourceDiskType": n.disk.kind(), "Progress": percentText(percent), "Available": n.usable(now),
 			"InstantAccess": categories[n.category].instant, "InstantAccessRetentionDays": 0, "Tags": wrapped("Tag", s.tags(n.tags)),
-		})
-	}
+		}
+	})
 	return object{
 		"SnapshotGroupId": g.id, "Name": g.name, "Description": g.description, "InstanceId": g.instance, "ResourceGroupId": g.resourceGroup,
 		"Status": g.status(), "ProgressStatus": "", "CreationTime": stamp(g.created), "Tags": wrapped("Tag", s.tags(g.tags)),

@@ -19,7 +19,7 @@ type Stats struct {
 	Connections int `json:"connections"`
 
 	Volumes        int         `json:"volumes"`        // disks that were made or named
-	CallsPerVolume float64     `json:"callsPerVolume"` // all calls of ECS by Volumes
+	CallsPerVolume float64     `json:"callsPerVolume"` // calls to ECS divided by Volumes
 	OwnCalls       map[int]int `json:"ownCalls"`       // how many disks had how many calls that named them alone
 	// BatchSizes has for each read how many of its calls named how many IDs.
 	BatchSizes map[string]map[int]int `json:"batchSizes"`
@@ -63,8 +63,8 @@ func newStatistics() statistics {
 	}
 }
 
-// enter counts a request that comes in, leave one whose sender has his answer
-// or is gone.
+// enter counts a request as in flight; leave ends that when it was answered or
+// its caller hung up.
 func (t *statistics) enter() {
 	t.active++
 	t.most = max(t.most, t.active)
@@ -148,9 +148,7 @@ func batchSize(params map[string]string) (int, bool) {
 
 // Stats returns the counts.
 func (s *Server) Stats() Stats {
-	var st Stats
-	s.look(func(time.Time) { st = s.ledger.stats.export() })
-	return st
+	return seen(s, func(time.Time) Stats { return s.ledger.stats.export() })
 }
 
 // ResetStats lets the counts of Stats begin anew. Calls and Count go on.
@@ -165,9 +163,7 @@ func (s *Server) ResetStats() {
 // VolumeCalls returns how many calls named a disk alone, by action. Of disks
 // that don't exist any more it knows those of the last 1000.
 func (s *Server) VolumeCalls(disk string) map[string]int {
-	var calls map[string]int
-	s.look(func(time.Time) { calls = maps.Clone(s.ledger.stats.volumes[disk]) })
-	return calls
+	return seen(s, func(time.Time) map[string]int { return maps.Clone(s.ledger.stats.volumes[disk]) })
 }
 
 func (t *statistics) export() Stats {

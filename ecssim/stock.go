@@ -3,6 +3,7 @@ package ecssim
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // SoldOutCodes are the codes that ECS is known to refuse a disk with when
@@ -91,41 +92,47 @@ func (s *Server) SetStock(zone, category string, units int) error {
 // CreateDisk then answers.
 func (s *Server) SellOut(zone, category, code string) error {
 	if !slices.Contains(SoldOutCodes, code) {
-		return &ConfigError{"code", code, "one of " + quoted(SoldOutCodes)}
+		return &ConfigError{"code", code, "one of " + joined(SoldOutCodes)}
 	}
 	return s.SetStockLevel(StockLevel{Zone: zone, Category: category, Code: code})
 }
 
 // SetStockLevel is SetStock with the code, one of SoldOutCodes, that CreateDisk
 // answers once there are no units; empty is Config.SoldOutCode.
-func (s *Server) SetStockLevel(level StockLevel) error {
+func (s *Server) SetStockLevel(level StockLevel) (err error) {
+	s.look(func(time.Time) { err = s.setStockLevel(level) })
+	return err
+}
+
+func (s *Server) setStockLevel(level StockLevel) error {
 	if level.Zone != "" && !slices.Contains(s.config.Zones, level.Zone) {
-		return &ConfigError{"zone", level.Zone, "one of " + quoted(s.config.Zones) + `, or "" for regional categories`}
+		return &ConfigError{"zone", level.Zone, "one of " + joined(s.config.Zones) + `, or "" for regional categories`}
 	}
 	if spec, ok := categories[level.Category]; !ok || spec.regional != (level.Zone == "") {
-		return &ConfigError{"category", level.Category, "one of " + quoted(CategoryNames(level.Zone == ""))}
+		return &ConfigError{"category", level.Category, "one of " + joined(CategoryNames(level.Zone == ""))}
 	}
 	cell, err := s.stockCell(level.Units, level.Code)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stock[level.Zone][level.Category] = &cell
 	return nil
 }
 
 // SetZoneStock is SetStockLevel for every category that a zone offers.
-func (s *Server) SetZoneStock(zone string, units int, code string) error {
+func (s *Server) SetZoneStock(zone string, units int, code string) (err error) {
+	s.look(func(time.Time) { err = s.setZoneStock(zone, units, code) })
+	return err
+}
+
+func (s *Server) setZoneStock(zone string, units int, code string) error {
 	if !slices.Contains(s.config.Zones, zone) {
-		return &ConfigError{"zone", zone, "one of " + quoted(s.config.Zones)}
+		return &ConfigError{"zone", zone, "one of " + joined(s.config.Zones)}
 	}
 	cell, err := s.stockCell(units, code)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for category := range s.stock[zone] {
 		own := cell
 		s.stock[zone][category] = &own
@@ -139,7 +146,7 @@ func (s *Server) stockCell(units int, code string) (shelfStock, error) {
 		code = s.config.SoldOutCode
 	}
 	if !slices.Contains(SoldOutCodes, code) {
-		return shelfStock{}, &ConfigError{"code", code, "one of " + quoted(SoldOutCodes)}
+		return shelfStock{}, &ConfigError{"code", code, "one of " + joined(SoldOutCodes)}
 	}
 	return shelfStock{max(units, Unlimited), code}, nil
 }
@@ -147,13 +154,13 @@ func (s *Server) stockCell(units int, code string) (shelfStock, error) {
 // Stock returns the stock of every category on offer, zone by zone in the
 // order of the Config, the regional ones last.
 func (s *Server) Stock() []StockLevel {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.levels()
+	return seen(s, func(time.Time) []StockLevel { return s.levels() })
 }
 
 // Zones returns the IDs of the region's zones.
-func (s *Server) Zones() []string { return slices.Clone(s.config.Zones) }
+func (s *Server) Zones() []string {
+	return seen(s, func(time.Time) []string { return slices.Clone(s.config.Zones) })
+}
 
 // StockLevel is the stock of one category in one zone.
 type StockLevel struct {

@@ -31,7 +31,7 @@ func DecodeStrict(text []byte, into any) error {
 		return &ConfigError{wrong.Field, wrong.Value, "a " + wrong.Type.String()}
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		name := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
-		return &ConfigError{"field", name, "one of " + quoted(fieldNames(into))}
+		return &ConfigError{"field", name, "one of " + joined(fieldNames(into))}
 	}
 	return &ConfigError{"body", string(text), "a JSON object: " + err.Error()}
 }

@@ -8,8 +8,7 @@ import (
 // systemSize is the size of a system disk in GiB.
 const systemSize = 40
 
-// bootedBefore is how long before the server the instances of its Config
-// started.
+// bootedBefore is how long before New the Config's instances were started.
 const bootedBefore = 24 * time.Hour
 
 // systemCategories are what a system disk can be, the preferred first.

@@ -109,6 +109,7 @@ func (s *Server) tagTargets(x *exchange) ([]tagged, *refusal) {
 		if tags == nil {
 			return nil, refuse(404, "InvalidResourceId.NotFound", "The specified ResourceId %q is not found.", id)
 		}
+		s.earlier.touch(id)
 		targets = append(targets, tagged{id, tags})
 	}
 	return targets, nil
@@ -192,11 +193,7 @@ func (s *Server) listTagResources(x *exchange) (object, *refusal) {
 		}
 	}
 	shown, reply := cut(page, rows, func(r row) int { return r.place })
-	list := []object{}
-	for _, r := range shown {
-		list = append(list, r.o)
-	}
-	reply["TagResources"] = wrapped("TagResource", list)
+	reply["TagResources"] = wrapped("TagResource", each(shown, func(r row) object { return r.o }))
 	return reply, nil
 }
 

@@ -63,7 +63,7 @@ func ThrottleProfile(name string) (Throttle, error) {
 	case "generous":
 		return withSTS(map[string]int{"": 6000}), nil
 	}
-	return Throttle{}, &ConfigError{"Throttle", name, "one of " + quoted(ThrottleProfiles)}
+	return Throttle{}, &ConfigError{"Throttle", name, "one of " + joined(ThrottleProfiles)}
 }
 
 // withSTS adds the limits of the other services: STS publishes 100 calls a
@@ -80,14 +80,14 @@ func withSTS(limits map[string]int) Throttle {
 func (t Throttle) check() error {
 	for _, action := range slices.Sorted(maps.Keys(t.Limits)) {
 		if _, ok := actions[action]; !ok && action != "" {
-			return &ConfigError{"Throttle.Limits", action, `"" or one of ` + quoted(ActionNames())}
+			return &ConfigError{"Throttle.Limits", action, `"" or one of ` + joined(ActionNames())}
 		}
 		if t.Limits[action] < 0 {
 			return &ConfigError{"Throttle.Limits", fmt.Sprint(t.Limits[action]), "a number of calls a minute, zero for no limit"}
 		}
 	}
 	if t.Code != "" && !slices.Contains(ThrottleCodes, t.Code) {
-		return &ConfigError{"Throttle.Code", t.Code, "one of " + quoted(ThrottleCodes)}
+		return &ConfigError{"Throttle.Code", t.Code, "one of " + joined(ThrottleCodes)}
 	}
 	if t.Phase < 0 || t.Phase >= throttleWindow {
 		return &ConfigError{"Throttle.Phase", t.Phase.String(), "a duration of zero or more and below a minute"}
@@ -101,9 +101,7 @@ func (s *Server) SetThrottle(t Throttle) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.limits = newCallLimits(t)
+	s.look(func(time.Time) { s.limits = newCallLimits(t) })
 	return nil
 }
 
@@ -168,8 +166,8 @@ func (g *callLimits) at(action string, now time.Time) *callCount {
 	return w
 }
 
-// take takes one call out of the window, or out of the bucket, which holds
-// what comes in in one second.
+// take says whether a call still fits; from a bucket, which holds what comes in
+// in one second, it takes the call's token.
 func (w *callCount) take(limit int, bucket bool, now time.Time) bool {
 	if !bucket {
 		return w.used < limit
@@ -210,12 +208,10 @@ type ThrottleLevel struct {
 
 // levels lists the actions that were called since the limits were set.
 func (g *callLimits) levels(now time.Time) []ThrottleLevel {
-	list := []ThrottleLevel{}
-	for _, action := range slices.Sorted(maps.Keys(g.by)) {
+	return each(slices.Sorted(maps.Keys(g.by)), func(action string) ThrottleLevel {
 		w := g.at(action, now)
-		list = append(list, ThrottleLevel{action, g.limit(action), w.used, w.refused, w.window.Add(throttleWindow)})
-	}
-	return list
+		return ThrottleLevel{action, g.limit(action), w.used, w.refused, w.window.Add(throttleWindow)}
+	})
 }
 
 // ThrottleState is the limits in force and how far they are used up.
@@ -234,7 +230,5 @@ func (g *callLimits) state(now time.Time) ThrottleState {
 
 // Throttle returns the limits in force and how far they are used up.
 func (s *Server) Throttle() ThrottleState {
-	var st ThrottleState
-	s.look(func(now time.Time) { st = s.limits.state(now) })
-	return st
+	return seen(s, func(now time.Time) ThrottleState { return s.limits.state(now) })
 }

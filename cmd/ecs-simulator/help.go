@@ -23,7 +23,7 @@ var flagGroups = []struct {
 	names []string
 }{
 	{"What there is", []string{
-		"region", "zone", "instance", "instance-type", "system-disks", "offer", "account", "access-key", "role", "kms-key", "resource-group", "storage-cluster",
+		"region", "zone", "instance", "instance-type", "offer", "account", "access-key", "role", "kms-key", "resource-group", "storage-cluster",
 		"bodies", "links",
 	}},
 	{"How long things take", []string{"latency", "spread", "seed", "client-token-life", "page-token-life", "instance-key-life"}},

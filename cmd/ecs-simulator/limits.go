@@ -1,7 +1,6 @@
 package main
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -68,7 +67,7 @@ func (f *limitFlags) apply(c *ecssim.Config) error {
 
 // checkZeros refuses a zero where a Config takes that for its default.
 func (f *limitFlags) checkZeros(*ecssim.Config) error {
-	for _, name := range []string{"client-token-life", "instance-key-life", "snapshots-per-disk", "snapshots-at-once", "category-changes"} {
+	for _, name := range []string{"client-token-life", "instance-key-life", "snapshots-per-disk", "snapshots-at-once", "category-changes", "calls-kept"} {
 		text := f.flags.Lookup(name).Value.String()
 		if text == "0" || text == "0s" {
 			return badFlag("--"+name, text, "more than zero")
@@ -137,5 +136,5 @@ func readCapacities(flag string, texts []string) (map[string]int, error) {
 		}
 		capacities[category] = gib
 	}
-	return maps.Clone(capacities), nil
+	return capacities, nil
 }

@@ -7,15 +7,7 @@ import "github.com/topodisk/topodisk/ecssim"
 func faultRoutes() []route {
 	return []route{
 		get("faults", func(s *ecssim.Server) any { return s.Faults() }),
-		{"POST", "faults", addFault},
+		change("POST", "faults", func(s *ecssim.Server, f ecssim.Fault) (any, error) { return s.ArmFault(f) }),
 		{"DELETE", "faults", func(s *ecssim.Server, _ []byte) (any, error) { s.ClearFaults(); return s.Faults(), nil }},
 	}
-}
-
-func addFault(s *ecssim.Server, body []byte) (any, error) {
-	var f ecssim.Fault
-	if err := f.UnmarshalJSON(body); err != nil {
-		return nil, err
-	}
-	return s.ArmFault(f)
 }

@@ -47,7 +47,7 @@ type Keeper struct {
 	drives map[string]drive // by disk
 }
 
-// drive is a disk in the hands of one or more instances.
+// drive is the loop device of a disk that one or more instances see.
 type drive struct {
 	loop string // such as /dev/loop3
 	size int    // GiB that the guests see
@@ -128,8 +128,9 @@ func (k *Keeper) Close() error {
 
 func (k *Keeper) path(id string) string { return filepath.Join(k.dir, id) }
 
-// make gives a body to what is new. A disk may be made from a snapshot, and a
-// snapshot from a disk, so the older comes first.
+// make gives a body to what is new. Snapshots come first, for a new disk may be
+// made from a new one. The disk of a new snapshot has its body already: Update
+// runs before every reply.
 func (k *Keeper) make(disks []ecssim.DiskState, shots []ecssim.SnapshotState) error {
 	var errs []error
 	for _, n := range shots {
@@ -253,7 +254,8 @@ func (v drive) partitions() (numbers []string, err error) {
 	return numbers, err
 }
 
-// unplug takes a disk away from instances. Nobody's disk has no device.
+// unplug removes a disk's links from instances, and its loop device once no
+// instance is left.
 func (k *Keeper) unplug(id string, instances map[string]bool) error {
 	v := k.drives[id]
 	var errs []error
