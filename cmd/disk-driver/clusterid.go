@@ -24,13 +24,9 @@ func (o *options) completeClusterID(ctx context.Context) error {
 	if o.clusterID != "" {
 		return nil
 	}
-	config, err := o.restConfig()
+	client, err := o.client()
 	if err != nil {
 		return fmt.Errorf("--cluster-id is missing, and no API server can be asked for the UID of the namespace %s; for example --cluster-id=c0123456789abcdef: %w", metav1.NamespaceSystem, err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
 	}
 	o.clusterID, err = kubeSystemUID(ctx, client)
 	if err != nil {

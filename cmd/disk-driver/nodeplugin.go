@@ -11,7 +11,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver"
@@ -33,13 +32,9 @@ type nodePlugin struct {
 }
 
 func newNodePlugin(o *options) (*nodePlugin, error) {
-	config, err := o.restConfig()
+	client, err := o.client()
 	if err != nil {
 		return nil, fmt.Errorf("--mode=%s needs an API server: %w", o.mode, err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
 	}
 	socket, err := diskdriver.SocketPath(o.endpoint)
 	if err != nil {

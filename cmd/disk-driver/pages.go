@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 )
@@ -51,27 +48,9 @@ func (r *readiness) check() error {
 // address it serves nothing.
 func servePages(address string, registry *prometheus.Registry, ready func() error) (*http.Server, error) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
-	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", cli.Answer(func(*http.Request) error { return ready() }))
+	mux.HandleFunc("GET /healthz", cli.Answer(func(*http.Request) error { return nil }))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, cli.ClientGo}, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	if address == "" {
-		return server, nil
-	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--http-endpoint=%s: %w", address, err)
-	}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "The HTTP pages end", "address", address)
-		}
-	}()
-	return server, nil
+	server := &http.Server{Addr: address, Handler: mux}
+	return server, cli.Serve(server, "The HTTP pages end")
 }

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -41,16 +38,9 @@ func newTeller(o *options) (func(error), error) {
 	if pod.Name == "" || pod.Namespace == "" {
 		return nobody, nil
 	}
-	config, err := o.restConfig()
-	switch {
-	case errors.Is(err, rest.ErrNotInCluster), errors.Is(err, os.ErrNotExist) && o.kubeconfig == "":
-		return nobody, nil
-	case err != nil:
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.kubeconfig, err)
+	client, _, err := o.optionalClient()
+	if client == nil {
+		return nobody, err
 	}
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(pod.Namespace)})

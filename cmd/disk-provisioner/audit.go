@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func mainOfAudit(args []string) int {
 	defer stop()
 	found, err := runAudit(ctx, args, os.Stdout, os.Stderr)
 	switch {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, pflag.ErrHelp):
 		return auditClean
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "disk-provisioner audit: %v\n", err)
@@ -74,9 +75,7 @@ func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
 	if err := cli.Parse(f, args); err != nil {
 		return nil, err
 	}
-	if o.namespace == "" {
-		o.namespace = podNamespace()
-	}
+	o.namespace = cmp.Or(o.namespace, cli.PodNamespace())
 	switch {
 	case o.csiAddress == "":
 		return nil, errors.New("--csi-address is empty; it is the driver's unix socket, such as /csi/csi.sock")

@@ -25,7 +25,7 @@ func mainOfCapacityOff(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	switch err := capacityOff(ctx, args, os.Stdout, os.Stderr); {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, pflag.ErrHelp):
 		return 0
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "disk-provisioner capacity off: %v\n", err)

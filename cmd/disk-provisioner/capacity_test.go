@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 func TestCapacityOffFlagErrors(t *testing.T) {
@@ -25,7 +27,7 @@ func TestCapacityOffFlagErrors(t *testing.T) {
 func TestCapacityOffHasHelpOfItsOwn(t *testing.T) {
 	var help bytes.Buffer
 	err := capacityOff(t.Context(), []string{"--help"}, io.Discard, &help)
-	if !errors.Is(err, errHelp) || !strings.Contains(help.String(), "--namespace") || strings.Contains(help.String(), "--csi-address") {
+	if !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--namespace") || strings.Contains(help.String(), "--csi-address") {
 		t.Errorf("%v: %s", err, help.String())
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func (c journalCommand) main(args []string) int {
 
 func (c journalCommand) mainOn(ctx context.Context, args []string, out, diagnostics io.Writer) int {
 	err := c.do(ctx, args, out, diagnostics)
-	if err == nil || errors.Is(err, errHelp) {
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		return journalDone
 	}
 	fmt.Fprintf(diagnostics, "disk-provisioner %s: %v\n", c.name, err)
@@ -120,9 +121,7 @@ func (c journalCommand) parse(args []string, out io.Writer) (*journalOptions, er
 	if err := c.takeClaim(o, f.Args()); err != nil {
 		return nil, err
 	}
-	if o.namespace == "" {
-		o.namespace = podNamespace()
-	}
+	o.namespace = cmp.Or(o.namespace, cli.PodNamespace())
 	switch {
 	case o.driver == "":
 		return nil, errors.New("--driver-name is empty; it is the driver's flag of that name, such as " + driverNameByDefault)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -49,7 +50,7 @@ func main() {
 	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	switch {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, pflag.ErrHelp):
 		return
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "disk-provisioner: %v\n", err)
@@ -84,10 +85,10 @@ func run(ctx context.Context, o *options) error {
 	manager.WithAdditionalRegistry(registry)
 	manager.WithAdditionalRegistry(cli.ClientGo)
 	server := newServer(o, manager, lease)
-	if err := server.start(); err != nil {
+	if err := cli.Serve(server.http, "The HTTP endpoint ends"); err != nil {
 		return err
 	}
-	defer server.stop()
+	defer func() { _ = server.http.Close() }()
 
 	driver, err := csiconn.Connect(ctx, o.csiAddress, o.provisioner, o.config.Timeout, manager, held)
 	if err != nil {
@@ -105,7 +106,7 @@ func run(ctx context.Context, o *options) error {
 	lease.Name = request.ObjectName(driver.Name())
 	o.config.Self = lease.Reference()
 	if pod := os.Getenv("POD_NAME"); pod != "" {
-		o.config.Self = provisioner.PodReference(podNamespace(), pod, os.Getenv("POD_UID"))
+		o.config.Self = provisioner.PodReference(cli.PodNamespace(), pod, os.Getenv("POD_UID"))
 	}
 	if err := findOwner(ctx, o, clients.Metadata); err != nil {
 		return err
@@ -139,7 +140,7 @@ func findOwner(ctx context.Context, o *options, objects metadata.Interface) (err
 		klog.InfoS("CSIStorageCapacity objects have no owner, for the environment has no POD_NAME: they remain when this program is uninstalled")
 		return nil
 	}
-	if o.config.CapacityOwner, err = capacity.Owner(ctx, objects, podNamespace(), pod, o.ownerLevel); err != nil {
+	if o.config.CapacityOwner, err = capacity.Owner(ctx, objects, cli.PodNamespace(), pod, o.ownerLevel); err != nil {
 		return fmt.Errorf("the owner of CSIStorageCapacity objects (--capacity-ownerref-level=%d): %w", o.ownerLevel, err)
 	}
 	return nil

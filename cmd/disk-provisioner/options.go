@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +23,6 @@ import (
 	"github.com/topodisk/topodisk/provisioner"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
-
-// errHelp says that the help was asked for and printed.
-var errHelp = pflag.ErrHelp
 
 // options are the command line.
 type options struct {
@@ -75,10 +73,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	if o.config.RescheduleCodes, err = provisioner.ParseRescheduleCodes(o.rescheduleCodes); err != nil {
 		return nil, fmt.Errorf("--reschedule-codes: %w", err)
 	}
-	o.config.Namespace = o.leaseNamespace
-	if o.config.Namespace == "" {
-		o.config.Namespace = podNamespace()
-	}
+	o.config.Namespace = cmp.Or(o.leaseNamespace, cli.PodNamespace())
 	return o, o.validate()
 }
 
@@ -339,18 +334,6 @@ const protobuf = "application/vnd.kubernetes.protobuf"
 func (o *options) lease() *leader.Lease {
 	return &leader.Lease{Namespace: o.config.Namespace, LeaseDuration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod,
 		Labels: o.leaseLabels}
-}
-
-func podNamespace() string {
-	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
-		return namespace
-	}
-	if data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
-		if namespace := strings.TrimSpace(string(data)); namespace != "" {
-			return namespace
-		}
-	}
-	return "default"
 }
 
 // identity is unique to this process, in the form that csi-provisioner uses.

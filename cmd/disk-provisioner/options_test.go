@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -93,7 +95,7 @@ func TestFlagErrorsNameAllowedValues(t *testing.T) {
 
 func TestHelpAndVersionAreNoErrors(t *testing.T) {
 	var help bytes.Buffer
-	if _, err := parse([]string{"--help"}, &help); !errors.Is(err, errHelp) || !strings.Contains(help.String(), "--pv-name-source") {
+	if _, err := parse([]string{"--help"}, &help); !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--pv-name-source") {
 		t.Errorf("got %v and %q", err, &help)
 	}
 	if o, err := parse([]string{"--version"}, io.Discard); err != nil || !o.showVersion {

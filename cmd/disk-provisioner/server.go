@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"sync/atomic"
-	"time"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
-	"k8s.io/klog/v2"
 
+	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/internal/leader"
 )
 
@@ -29,15 +27,15 @@ type server struct {
 
 func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *leader.Lease) *server {
 	if o.httpEndpoint == "" {
-		return &server{}
+		return &server{http: &http.Server{}}
 	}
 	mux := http.NewServeMux()
-	s := &server{http: &http.Server{Addr: o.httpEndpoint, Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+	s := &server{http: &http.Server{Addr: o.httpEndpoint, Handler: mux}}
 	manager.RegisterToServer(mux, o.metricsPath)
 	lease.WatchHealth()
-	mux.HandleFunc("/healthz", answer(s.served))
-	mux.HandleFunc("/healthz/leader-election", answer(func(r *http.Request) error { return errors.Join(lease.Check(r), s.served(r)) }))
-	mux.HandleFunc("/readyz", answer(s.ready))
+	mux.HandleFunc("/healthz", cli.Answer(s.served))
+	mux.HandleFunc("/healthz/leader-election", cli.Answer(func(r *http.Request) error { return errors.Join(lease.Check(r), s.served(r)) }))
+	mux.HandleFunc("/readyz", cli.Answer(s.ready))
 	if o.pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -60,16 +58,6 @@ func (s *server) served(*http.Request) error {
 		return nil
 	}
 	return (*check)()
-}
-
-func answer(check func(*http.Request) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := check(r); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	}
 }
 
 // setDriver sets the probe of the driver.
@@ -99,26 +87,4 @@ func (s *server) ready(r *http.Request) error {
 		return errors.New("the caches are not full: the API server has not answered with all that there is; the log says what it refuses")
 	}
 	return nil
-}
-
-func (s *server) start() error {
-	if s.http == nil {
-		return nil
-	}
-	listener, err := net.Listen("tcp", s.http.Addr)
-	if err != nil {
-		return fmt.Errorf("--http-endpoint=%s: %w", s.http.Addr, err)
-	}
-	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "The HTTP endpoint ends", "address", s.http.Addr)
-		}
-	}()
-	return nil
-}
-
-func (s *server) stop() {
-	if s.http != nil {
-		_ = s.http.Close()
-	}
 }

@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/diskdriver/ecs"
@@ -71,7 +72,7 @@ func newAudit(f *factory) *cobra.Command {
 	}
 	addDriverFlag(cmd, &o.driver)
 	flags := cmd.Flags()
-	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou; empty: the one that the Nodes' label "+regionLabel+" names")
+	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou; empty: the one that the Nodes' label "+corev1.LabelTopologyRegion+" names")
 	flags.StringVar(&o.endpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and optionally security-token")
 	flags.StringSliceVar(&o.clusters, "cluster-id", nil, "ID of this cluster, as disk-driver's flag of that name; may be given several times; empty: that of the PersistentVolumes' disks")
@@ -81,9 +82,6 @@ func newAudit(f *factory) *cobra.Command {
 	out.addFlags(cmd)
 	return cmd
 }
-
-// regionLabel is where cloud-controller-manager tells a node's region.
-const regionLabel = "topology.kubernetes.io/region"
 
 // run reads, compares and prices.
 func (o *auditOptions) run(ctx context.Context, f *factory) (*audit.Report, error) {
@@ -99,12 +97,13 @@ func (o *auditOptions) run(ctx context.Context, f *factory) (*audit.Report, erro
 		return nil, err
 	}
 	cluster.JournalNamespace, cluster.Now = o.journalNamespace, o.now
-	options := audit.Options{Clusters: o.clusters, Region: o.regionOf(ctx, cluster.Client)}
+	region, unknown := o.regionOf(ctx, cluster.Client)
+	options := audit.Options{Clusters: o.clusters, Region: region}
 	namespace, err := cluster.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err == nil {
 		options.DefaultCluster = string(namespace.UID) // as disk-driver takes it if it is told none
 	}
-	source := &auditSource{cluster: cluster, options: o, region: options.Region}
+	source := &auditSource{cluster: cluster, options: o, region: region, unknown: unknown}
 	report, err := audit.Run(ctx, source, options, func(ctx context.Context, found int) error { return o.pause(ctx, f, found) })
 	if err != nil {
 		return nil, err
@@ -131,16 +130,19 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// regionOf returns the region of the flag, or else of a Node's label; empty if neither tells.
-func (o *auditOptions) regionOf(ctx context.Context, client kubernetes.Interface) string {
+// regionOf returns the region of the flag, or else of a Node's label; an error if neither tells.
+func (o *auditOptions) regionOf(ctx context.Context, client kubernetes.Interface) (string, error) {
 	if o.region != "" {
-		return o.region
+		return o.region, nil
 	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: regionLabel, Limit: 1})
-	if err != nil || len(nodes.Items) == 0 {
-		return ""
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelTopologyRegion, Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("no Node's label %s can be read: %w", corev1.LabelTopologyRegion, err)
 	}
-	return nodes.Items[0].Labels[regionLabel]
+	if len(nodes.Items) == 0 || nodes.Items[0].Labels[corev1.LabelTopologyRegion] == "" {
+		return "", errors.New("no Node has the label " + corev1.LabelTopologyRegion)
+	}
+	return nodes.Items[0].Labels[corev1.LabelTopologyRegion], nil
 }
 
 // auditSource reads ECS and the cluster.
@@ -148,6 +150,7 @@ type auditSource struct {
 	cluster *survey.Cluster
 	options *auditOptions
 	region  string
+	unknown error // why there is no region
 }
 
 // Cluster reads the API server.
@@ -156,7 +159,7 @@ func (s *auditSource) Cluster(ctx context.Context) (audit.Cluster, error) { retu
 // Listing reads ECS with the user's keys. What speaks against that is said in the report.
 func (s *auditSource) Listing(ctx context.Context) (audit.Listing, error) {
 	if s.region == "" {
-		return survey.WithoutECS("no Node has the label " + regionLabel + "; set --region"), nil
+		return survey.WithoutECS(s.unknown.Error() + "; set --region"), nil
 	}
 	keys, from, err := credentials.Choose(credentials.Sources{Directory: s.options.credentialsDir, Region: s.region})
 	if err != nil {
@@ -176,16 +179,7 @@ func (s *auditSource) Listing(ctx context.Context) (audit.Listing, error) {
 
 // newSurvey returns a reader of the cluster that kubectl's flags name.
 func newSurvey(f *factory, driver string) (*survey.Cluster, error) {
-	config, err := f.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS, config.Burst = 50, 300 // as kubectl; the journal alone takes 32 reads
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(config)
+	client, objects, err := f.clients()
 	return &survey.Cluster{Client: client, Dynamic: objects, Driver: driver, Now: time.Now}, err
 }
 

@@ -85,7 +85,7 @@ func newAuditWorld(t *testing.T, denials ...ecssim.Denial) *auditWorld {
 		"/api/v1/namespaces/kube-system":                          corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "c-this"}},
 		"/api/v1/persistentvolumeclaims":                          corev1.PersistentVolumeClaimList{},
 		"/api/v1/persistentvolumes":                               corev1.PersistentVolumeList{Items: []corev1.PersistentVolume{volumeOf(string(owned.ID), "data"), volumeOf(string(held.ID), "logs"), volumeOf("d-lost", "mail")}},
-		"/api/v1/nodes":                                           corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{regionLabel: "cn-hangzhou"}}}}},
+		"/api/v1/nodes":                                           corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{corev1.LabelTopologyRegion: "cn-hangzhou"}}}}},
 		"/api/v1/pods":                                            corev1.PodList{},
 		"/apis/storage.k8s.io/v1/volumeattachments":               storagev1.VolumeAttachmentList{},
 		"/apis/storage.k8s.io/v1/csinodes":                        storagev1.CSINodeList{Items: []storagev1.CSINode{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: defaultDriver, NodeID: "i-1"}}}}}},

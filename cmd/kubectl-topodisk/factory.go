@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -38,6 +40,21 @@ func (f *factory) restConfig() (*rest.Config, error) {
 	}
 	config.UserAgent = fmt.Sprintf("kubectl-topodisk/%s", version)
 	return config, nil
+}
+
+// clients returns clients of the cluster that kubectl's flags name.
+func (f *factory) clients() (kubernetes.Interface, dynamic.Interface, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.QPS, config.Burst = 50, 300 // as kubectl; audit's journal alone takes 32 reads
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return client, objects, err
 }
 
 // namespace returns that of --namespace, else the context's.

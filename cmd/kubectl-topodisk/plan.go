@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/explain/plan"
 	"github.com/topodisk/topodisk/explain/plan/reader"
@@ -78,16 +76,7 @@ func (p *planner) run(ctx context.Context, make func(*plan.Facts) (*plan.Plan, e
 
 // read returns what the plan needs of the cluster.
 func (p *planner) read(ctx context.Context) (*plan.Facts, error) {
-	config, err := p.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS, config.Burst = 50, 300 // kubectl's
-	objects, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := dynamic.NewForConfig(config)
+	objects, kinds, err := p.clients()
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,14 @@ func writeFile(path string, facts *explain.Facts) error {
 	if err != nil {
 		return fmt.Errorf("--dump: %w", err)
 	}
-	if err := errors.Join(collect.WriteDump(file, facts), file.Close()); err != nil {
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() { // a file that was there keeps its permissions else
+		err = file.Chmod(0o600)
+	}
+	if err == nil {
+		err = collect.WriteDump(file, facts)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("--dump=%s: %w", path, err)
 	}
 	return nil

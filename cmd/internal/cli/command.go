@@ -1,5 +1,6 @@
 // Package cli has what the command lines of all programs share: commands, flags
-// of the log, and the metrics that describe the program itself.
+// of the log and of the API server, pages over HTTP, and the metrics that
+// describe the program itself.
 package cli
 
 import (

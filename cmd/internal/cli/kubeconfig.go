@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -40,4 +41,17 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("--kubeconfig=%s: %w", c.Kubeconfig, err)
 	}
 	return config, nil
+}
+
+// PodNamespace returns the namespace of the Pod that this process runs in.
+func PodNamespace() string {
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace
+	}
+	if data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
+		if namespace := strings.TrimSpace(string(data)); namespace != "" {
+			return namespace
+		}
+	}
+	return "default"
 }
