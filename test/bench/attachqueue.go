@@ -88,7 +88,7 @@ func (w waits) at(part float64) float64 {
 
 // queueFigures are what a variant came to: seconds, and MiB.
 type queueFigures struct {
-	Commit, Date             string
+	Variant                  string
 	Hanging, Attaches        int
 	Idle, Behind, Settled    queueRound
 	AttacherPeak, DriverPeak int
@@ -221,7 +221,7 @@ func (q *attachQueue) round(ctx context.Context, name string) (r queueRound, err
 
 // measure takes the figures of a variant.
 func (q *attachQueue) measure(ctx context.Context, v variant, old batch) (f queueFigures, err error) {
-	f = queueFigures{Commit: commit(), Date: time.Now().UTC().Format("2006-01-02"), Hanging: q.scale.hanging, Attaches: q.scale.attaches}
+	f = queueFigures{Variant: v.name, Hanging: q.scale.hanging, Attaches: q.scale.attaches}
 	if _, err := q.round(ctx, "at the start"); err != nil {
 		return f, err
 	}
@@ -261,8 +261,8 @@ func (q *attachQueue) memory(name string) (attacher, driver int, err error) {
 	return int(a >> 20), int(d >> 20), err
 }
 
-// benchAttachQueue measures how long attaches wait behind detaches that hang. What it measures is kept, and the page is written once every
-// variant was measured.
+// benchAttachQueue measures how long attaches wait behind detaches that hang. What it measures is kept, and the
+// page is written from what is kept.
 func benchAttachQueue(s queueScale, rows, write string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -278,7 +278,7 @@ func benchAttachQueue(s queueScale, rows, write string) (err error) {
 	if err != nil {
 		return err
 	}
-	results := queueResults(filepath.Join(root, "test", "bench", "attachqueue.json"))
+	results := resultFile[queueFigures]{path: filepath.Join(root, "test", "bench", "attachqueue.json"), commit: commit()}
 	for _, v := range wanted {
 		f, err := benchVariant(ctx, root, dirs, s, v)
 		if err != nil {
@@ -288,14 +288,14 @@ func benchAttachQueue(s queueScale, rows, write string) (err error) {
 		if s.isTrial() {
 			continue
 		}
-		if err := results.save(v.name, f); err != nil {
+		if err := results.save(v.name, []queueFigures{f}); err != nil {
 			return err
 		}
 	}
 	if write == "" || s.isTrial() {
 		return nil
 	}
-	return results.publish(write)
+	return results.publish(write, "attach-queue", rowKeys(variants, variant.named), queuePage)
 }
 
 // benchVariant measures a variant on a control plane of its own.

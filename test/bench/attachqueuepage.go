@@ -1,65 +1,16 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 )
 
-// queueResults is the file that keeps the figures by variant.
-type queueResults string
-
-func (f queueResults) read() (map[string]queueFigures, error) {
-	all := map[string]queueFigures{}
-	data, err := os.ReadFile(string(f))
-	if errors.Is(err, os.ErrNotExist) {
-		return all, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return all, json.Unmarshal(data, &all)
-}
-
-func (f queueResults) save(name string, figures queueFigures) error {
-	all, err := f.read()
-	if err != nil {
-		return err
-	}
-	all[name] = figures
-	data, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(string(f), append(data, '\n'), 0o644)
-}
-
-// publish writes this benchmark's part of the page, unless figures are missing.
-func (f queueResults) publish(page string) error {
-	all, err := f.read()
-	if err != nil {
-		return err
-	}
-	for _, v := range variants {
-		if _, ok := all[v.name]; !ok {
-			fmt.Printf("%s is not written before all rows were measured; missing: %s\n", page, v.name)
-			return nil
-		}
-	}
-	if err := writeSection(page, "attach-queue", queuePage(all)); err != nil {
-		return err
-	}
-	fmt.Println("wrote", page)
-	return nil
-}
-
 // queuePage is this benchmark's part of the page.
-func queuePage(all map[string]queueFigures) string {
+func queuePage(rows []queueFigures, commits []string) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	chart := all[variants[0].name]
+	chart := rows[0]
 	p("## Attaches behind detaches that hang")
 	p("")
 	p("csi-attacher v4.13.0 has one queue and one set of workers for attaches and detaches (kubernetes-csi/external-attacher#761, #706), and a call")
@@ -68,14 +19,13 @@ func queuePage(all map[string]queueFigures) string {
 	p("")
 	p("| csi-attacher and disk-driver | %d attaches | p50 | p99 | p99 / idle | target | |", chart.Attaches)
 	p("|---|---|---|---|---|---|---|")
-	for _, v := range variants {
-		f := all[v.name]
+	for _, f := range rows {
+		v := variants[slices.IndexFunc(variants, func(v variant) bool { return v.name == f.Variant })]
 		p("| %s | idle | %s s | %s s | | | |", v.says, short(f.Idle.Attach.P50), short(f.Idle.Attach.P99))
 		for _, r := range []struct {
 			when string
 			queueRound
-			counts bool
-		}{{"right after %s detaches", f.Behind, false}, {"once %s detaches have hung for minutes", f.Settled, true}} {
+		}{{"right after %s detaches", f.Behind}, {"once %s detaches have hung for minutes", f.Settled}} {
 			if r.Attach.P99 == 0 {
 				continue
 			}
@@ -90,8 +40,8 @@ func queuePage(all map[string]queueFigures) string {
 	p("")
 	p("| csi-attacher and disk-driver | memory of csi-attacher, idle and at its peak | of disk-driver |")
 	p("|---|---|---|")
-	for _, v := range variants {
-		f := all[v.name]
+	for _, f := range rows {
+		v := variants[slices.IndexFunc(variants, func(v variant) bool { return v.name == f.Variant })]
 		p("| %s | %d MiB, %d MiB | %d MiB, %d MiB |", v.says, f.AttacherIdle, f.AttacherPeak, f.DriverIdle, f.DriverPeak)
 	}
 	p("")
@@ -99,19 +49,11 @@ func queuePage(all map[string]queueFigures) string {
 		"A wait is from the request that makes the VolumeAttachment to the watch event that shows it attached. Idle and behind are measured one after the other, with the same disks.",
 		fmt.Sprintf("ECS's latencies are the simulator's profile `real` without its spread; an instance detaches %d disks at a time, and as many hang at each. The detaches never end.", disksPerInstance),
 		"csi-attacher still has a limit: if more volumes hang than it has workers, all others wait until the driver answers. To solve this, upstream needs separate queues and workers for attaches and detaches, or must not keep a worker for a call that waits. It should also not write the status when a retry fails as before, because each failure is a write to the API server from one budget for all.",
-		machine("make bench-attach-queue") + fmt.Sprintf(" Measured: %s.", strings.Join(measuredAt(all), "; ")),
+		machine("make bench-attach-queue") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)
 	}
 	return b.String()
-}
-
-// measuredAt says at which commit each variant was measured.
-func measuredAt(all map[string]queueFigures) (at []string) {
-	for _, v := range variants {
-		at = append(at, fmt.Sprintf("%s at %s (%s)", v.name, all[v.name].Commit, all[v.name].Date))
-	}
-	return at
 }
 
 // grouped writes a number with a space before its last three digits.

@@ -28,8 +28,7 @@ func startReplicas(ctx context.Context, programs, queues string, n int, more ...
 	if err != nil {
 		return nil, nil, err
 	}
-	args := append([]string{"--zone=" + zone, "--queues=" + queues, "--calls-kept=1000000",
-		"--access-key=" + simulator.KeyID + "=" + simulator.Secret}, more...)
+	args := append([]string{"--zone=" + zone, "--queues=" + queues, "--calls-kept=1000000"}, more...)
 	for i := range n {
 		args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7.4xlarge", instance(i), zone))
 	}
@@ -61,9 +60,9 @@ func (d csiDriver) start(ctx context.Context, r *simulator.Replicas) (*caller, e
 	defer cancel()
 	err := error(nil)
 	if d.path == "" {
-		err = r.StartDriver(ctx, d.name, region)
+		err = r.StartDriver(ctx, d.name)
 	} else {
-		err = r.StartProgram(ctx, d.name, region, d.path, d.args, nil)
+		err = r.StartProgram(ctx, d.name, d.path, d.args)
 	}
 	if err != nil {
 		return nil, err

@@ -39,60 +39,45 @@ func main() {
 	queue.flags()
 	testing.Init() // testing/synctest needs a test to run in
 	flag.Parse()
-	if *what == "lifecycle" {
-		if err := benchLifecycle(*rows, *programs, *driver, *write); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
+	var err error
+	switch *what {
+	case "ecs":
+		benchECS(*write)
+	case "lifecycle":
+		err = benchLifecycle(*rows, *programs, *driver, *write)
+	case "accounts":
+		err = benchAccounts(*programs, *write)
+	case "provisioner":
+		err = benchProvisioner(plan, *rows, *write)
+	case "pods":
+		err = benchPods(podsOptions{sizes: sizes, rows: *rows, driver: *driver, node: *nodeDriver, write: *write})
+	case "why":
+		err = benchWhy(why, *write)
+	case "attach-queue":
+		err = benchAttachQueue(queue, *rows, *write)
+	default:
+		err = fmt.Errorf("-what=%s is not allowed: allowed are ecs, lifecycle, accounts, provisioner, pods, why and attach-queue", *what)
 	}
-	if *what == "accounts" {
-		if err := benchAccounts(*programs, *write); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
-	if *what == "provisioner" {
-		if err := benchProvisioner(plan, *rows, *write); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if *what == "pods" {
-		if err := benchPods(podsOptions{sizes: sizes, rows: *rows, driver: *driver, node: *nodeDriver, write: *write}); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if *what == "why" {
-		if err := benchWhy(why, *write); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if *what == "attach-queue" {
-		if err := benchAttachQueue(queue, *rows, *write); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
+}
+
+// benchECS measures the ECS client, and ends the program.
+func benchECS(write string) {
 	var r report
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{
 		{Name: "virtual", F: func(t *testing.T) { virtual(t, &r) }},
 		{Name: "wall", F: func(t *testing.T) { wall(t, &r) }},
 		{Name: "report", F: func(t *testing.T) {
-			if *write == "" {
+			if write == "" {
 				return
 			}
-			if err := writeSection(*write, "ecs-client", r.markdown()); err != nil {
+			if err := writeSection(write, "ecs-client", r.markdown()); err != nil {
 				t.Error(err)
 			}
-			fmt.Println("wrote", *write)
+			fmt.Println("wrote", write)
 		}},
 	}, nil, nil)
 }

@@ -90,7 +90,7 @@ type podsOptions struct {
 }
 
 // benchPods measures how long Pods take to start on real nodes, and writes the page's section. What it measures is kept, and the
-// page is written once every row was measured. Each kind of lab is in a sandbox of its own, and in a process of its own.
+// page is written from what is kept. Each kind of lab is in a sandbox of its own, and in a process of its own.
 func benchPods(o podsOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -102,6 +102,9 @@ func benchPods(o podsOptions) error {
 	if err != nil {
 		return err
 	}
+	if len(wanted) == 0 {
+		return publishPods(podsResults(root), o.write)
+	}
 	if !sandbox.Inside() {
 		if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
 			return err
@@ -110,7 +113,7 @@ func benchPods(o podsOptions) error {
 	if places := podsPlaces(wanted); len(places) > 1 {
 		return benchEach(ctx, places)
 	}
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "bench-pods")}
+	box := sandbox.In(root, "bench-pods")
 	if code, outside, err := box.Enter(nil); outside || err != nil {
 		if err == nil && code != 0 {
 			err = errors.New("failed")
@@ -151,7 +154,7 @@ func benchEach(ctx context.Context, places map[podsPlace]string) error {
 
 // benchInSandbox runs scenarios that share a kind of lab.
 func benchInSandbox(ctx context.Context, root string, box sandbox.Sandbox, wanted []podsScenario, o podsOptions) (err error) {
-	results := resultFile[podsRow]{path: filepath.Join(root, "test", "bench", "pods.json"), commit: commit()}
+	results := podsResults(root)
 	bench, err := openPods(ctx, root, box.Dir, wanted[0].where, o.sizes.chosen(), o)
 	if err != nil {
 		return err
@@ -176,6 +179,11 @@ func benchInSandbox(ctx context.Context, root string, box sandbox.Sandbox, wante
 		return nil
 	}
 	return publishPods(results, o.write)
+}
+
+// podsResults is where the rows are kept.
+func podsResults(root string) resultFile[podsRow] {
+	return resultFile[podsRow]{path: filepath.Join(root, "test", "bench", "pods.json"), commit: commit()}
 }
 
 // publishPods writes the section and its picture from what was measured.

@@ -90,12 +90,12 @@ func podsPage(rows []podsRow, commits []string) string {
 	p("")
 	var loads []string
 	for _, r := range rows {
-		loads = append(loads, fmt.Sprintf("%s %.1f", r.Key, r.Load))
+		loads = append(loads, fmt.Sprintf("`%s` %.1f", r.Key, r.Load))
 	}
 	for _, note := range []string{
 		"etcd, the API server, controller-manager and scheduler run on loopback. Five nodes in one zone have a kubelet and containerd each, in namespaces of their own, and disks are files behind loop devices. All share the machine's CPUs, so many Pods at once take as long as the machine needs to start so many containers; emptyDir shows how long.",
 		"topodisk is `disk-driver` and `disk-provisioner` with csi-attacher, csi-resizer and the node plugin, with the flags of the chart. The driver that answers immediately and the one that only waits have a provisioner and an attacher with the same flags; their volumes are directories of the node. All run all the time, and scenarios of many rounds take turns.",
-		"The instances are of a type that takes 64 disks and attaches up to 32 at a time (" + podsNodeType + "). Calls are not throttled.",
+		"The instances are of a type that takes 64 disks and attaches up to 32 at a time (`" + podsNodeType + "`). Calls are not throttled.",
 		"Scheduled: the scheduler has named the node in the claim, or bound the Pod if its claim has a volume. Provisioned: the PersistentVolume is saved. Bound: the Pod is bound to the node; the scheduler looks once a second whether its claims are. Attached: the VolumeAttachment says so. Staged: NodeStageVolume and NodePublishVolume have ended. Started: the API server reports the running Pod.",
 		"These times are from the API server's audit log, the kubelets' logs and, for the running Pod, a watch. ECS's own time is from the simulator's ledger: CreateDisk until its reply; the rest until the disk is Available once the Pod is bound, because ECS attaches none before; in a drain DetachDisk until the disk is detached, but not the wait for other disks; AttachDisk until the disk is In_use, and from then until the node sees the device. A part of ECS's own time may pass while Kubernetes waits for something else.",
 		"A single Pod is started when nothing is left of the one before. A drain begins with the first eviction and ends when all Pods run on other nodes; the minimum that ECS needs for it is all detaches, five at a time, one read and the shortest attach. In a rolling update each Pod returns to its node.",
@@ -103,7 +103,7 @@ func podsPage(rows []podsRow, commits []string) string {
 		"The kubelet reports its status once a second instead of every ten seconds, except in the row that names its default periods. With any driver, a Pod with an attached volume waits until the kubelet has reported the volume as in use, by default for up to ten seconds.",
 		"The kubelet checks whether a volume is attached 0.5, 1.5, 3.5 and 7.5 seconds after the first check. Therefore a longer attach in ECS delays the Pod by more than the difference. The driver that only waits shows by how much: each of its volumes is created and attached, and seen by the node, after as long as ECS took for topodisk's in the same round.",
 		"`DRIVER=` and `NODE_DRIVER=` run another driver in addition: they are the program and arguments of its controller and of its node plugin. {socket}, {region} and {ecs} are replaced by what they are to use, and {node}, {instance} and {zone} by those of the node.",
-		"Load average of the machine before each row: " + strings.Join(loads, ", ") + ". Other load makes figures worse.",
+		"Load average of the machine before each row: " + strings.Join(loads, ", ") + ". A row's own preparation and the row before it are part of it. p99 of at most 100 values is the longest.",
 		machine("make bench-pods") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
 		p("- %s", note)

@@ -10,9 +10,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/test/lab"
-	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 // startAlone starts one Pod with a new claim, each round on the next node, and waits until nothing is left of it. How long ECS
@@ -174,13 +174,9 @@ func (b *podsBench) makePod(ctx context.Context, from volumeSource, name string,
 	return b.MakePod(ctx, pod)
 }
 
-// plain lets a Pod run what the nodes have, end at once, and mount nothing but its one volume.
+// plain lets a Pod mount nothing but its one volume.
 func plain(spec *corev1.PodSpec, from volumeSource) {
-	grace, no := int64(1), false
-	spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken = &grace, &no
-	for i := range spec.Containers {
-		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = images.ShellName, corev1.PullNever
-	}
+	spec.AutomountServiceAccountToken = ptr.To(false)
 	if !from.has() {
 		spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +22,7 @@ const (
 	classLabel     = "class" // of a claim, by which a run's are found again
 )
 
-// side by side is how many requests of the bench itself are under way.
+// sideBySide is how many requests of the benchmark are in flight.
 const sideBySide = 32
 
 // each calls f for 0 to n-1, many side by side, and returns the first error.
@@ -30,25 +30,12 @@ func each(n int, f func(i int) error) error { return eachOf(sideBySide, n, f) }
 
 // eachOf is each with that many calls side by side.
 func eachOf(workers, n int, f func(i int) error) error {
-	numbers := make(chan int)
-	var group sync.WaitGroup
-	var once sync.Once
-	var first error
-	for range workers {
-		group.Go(func() {
-			for i := range numbers {
-				if err := f(i); err != nil {
-					once.Do(func() { first = err })
-				}
-			}
-		})
-	}
+	var group errgroup.Group
+	group.SetLimit(workers)
 	for i := range n {
-		numbers <- i
+		group.Go(func() error { return f(i) })
 	}
-	close(numbers)
-	group.Wait()
-	return first
+	return group.Wait()
 }
 
 func zoneNamed(i int) string { return fmt.Sprintf("zone-%c", 'a'+i%3) }
@@ -227,21 +214,16 @@ func (e *environment) volumesOf(ctx context.Context, class string) ([]corev1.Per
 
 // addClaimsAtRate makes claims at an even rate.
 func (e *environment) addClaimsAtRate(ctx context.Context, class string, n, perSecond int) error {
-	var group sync.WaitGroup
-	var once sync.Once
-	var first error
+	var group errgroup.Group
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
 	for i := range n {
 		<-tick.C
-		group.Go(func() {
+		group.Go(func() error {
 			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx,
 				e.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
-			if err != nil {
-				once.Do(func() { first = err })
-			}
+			return err
 		})
 	}
-	group.Wait()
-	return first
+	return group.Wait()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/admin"
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 // The program starts itself again in these roles; the settings are JSON in the
@@ -164,16 +165,11 @@ func (p *simulatorProcess) stop() {
 // state asks the simulator what it counted.
 func (p *simulatorProcess) state(t *testing.T) ecssim.State {
 	t.Helper()
-	reply, err := http.Get(p.address + "/_sim/state")
+	state, err := simulator.New(p.address).State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reply.Body.Close()
-	var st ecssim.State
-	if err := json.NewDecoder(reply.Body).Decode(&st); err != nil {
-		t.Fatal(err)
-	}
-	return st
+	return state
 }
 
 // runClient runs a client's process to its end.

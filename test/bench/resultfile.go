@@ -20,15 +20,21 @@ func rowKeys[R any](all []R, key func(R) string) (keys []string) {
 	return keys
 }
 
+// noRows measures nothing: the page is written from the rows that are kept.
+const noRows = "none"
+
 // chooseRows returns those of the rows that a list names, separated by commas, in their own order; all for an empty list.
 func chooseRows[R any](list string, all []R, key func(R) string) ([]R, error) {
-	if list == "" {
+	switch list {
+	case "":
 		return all, nil
+	case noRows:
+		return nil, nil
 	}
 	keys, words := rowKeys(all, key), strings.Split(list, ",")
 	for _, word := range words {
 		if !slices.Contains(keys, word) {
-			return nil, fmt.Errorf("-rows has %q; allowed are %s", word, strings.Join(keys, ","))
+			return nil, fmt.Errorf("-rows has %q; allowed are %s, and %s alone", word, strings.Join(keys, ","), noRows)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(row R) bool { return !slices.Contains(words, key(row)) }), nil
@@ -99,17 +105,17 @@ func (f resultFile[R]) all(names []string) (rows []R, commits, missing []string,
 	return rows, commits, missing, nil
 }
 
-// publish writes a section of the page from the rows of all groups, unless some are missing.
+// publish writes a section of the page from the rows of all groups, and names those that were not measured yet.
 func (f resultFile[R]) publish(page, section string, names []string, text func(rows []R, commits []string) string) error {
 	rows, commits, missing, err := f.all(names)
 	if err != nil {
 		return err
 	}
+	content := text(rows, commits)
 	if missing != nil {
-		fmt.Printf("%s is not written before all rows were measured; missing: %s\n", page, strings.Join(missing, ","))
-		return nil
+		content += "- Not measured yet: " + strings.Join(missing, ", ") + ".\n"
 	}
-	if err := writeSection(page, section, text(rows, commits)); err != nil {
+	if err := writeSection(page, section, content); err != nil {
 		return err
 	}
 	fmt.Println("wrote", page)

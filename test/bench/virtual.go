@@ -18,7 +18,7 @@ func virtual(t *testing.T, r *report) {
 	r.notes = append(r.notes,
 		"Figures in calls and ratios are measured under a virtual clock (testing/synctest), in one process: SDK, signing, JSON and pacing are real, the network is not.",
 		"600 calls a minute means the simulator's profile `default` with the same limit for AttachDisk: 600 calls of each action, 1 200 of DescribeDisks, in windows that begin with the minute. The client does not know the limits.",
-		"At N=1 the ten calls are the five operations and one read each that finds the disk created, available, attached, larger and detached. Latencies are fixed there, and so is the count.")
+		"At N=1 five calls change something; the others are reads that look for the result. Latencies are fixed there, and so is the count.")
 	for _, n := range []int{1, 100, 1000, 5000} {
 		for _, profile := range []string{"off", "default"} {
 			for _, queues := range []ecssim.Queues{ecssim.Parallel, ecssim.Serial} {

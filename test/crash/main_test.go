@@ -48,12 +48,12 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	dirs, err := programs.Default.BuildWatched(ctx, root, os.Stderr)
+	dirs, err := programs.Default.BuildRace(ctx, root, os.Stderr)
 	if err != nil {
 		return 1, err
 	}
 	cluster, err := lab.Start(ctx, lab.Options{Root: root, Programs: dirs, Nodes: lab.SixNodes(),
-		Watched: true, Snapshots: true, BindTimeout: bindTimeout, DriverArgs: alone})
+		RaceDetector: true, Snapshots: true, BindTimeout: bindTimeout, DriverArgs: alone})
 	if err != nil {
 		return 1, err
 	}

@@ -49,7 +49,7 @@ func (p *diskProvisioner) ended() bool { return p.Ended(lab.ProvisionerName) }
 // driver does.
 type csiProvisioner struct {
 	lab     *lab.Lab
-	chart   *lab.Beside
+	chart   *lab.Release
 	path    string
 	process *process.Process // nil: it doesn't run
 }
@@ -59,7 +59,7 @@ func newCSIProvisioner(ctx context.Context, l *lab.Lab, root string) (*csiProvis
 	if err != nil {
 		return nil, err
 	}
-	chart, err := l.InstallBeside(ctx, filepath.Join(root, "test", "chart", "testdata", "rendered", "upstream-provisioner.yaml"), "upstream")
+	chart, err := l.InstallRelease(ctx, filepath.Join(root, "test", "chart", "testdata", "rendered", "upstream-provisioner.yaml"), "upstream")
 	return &csiProvisioner{lab: l, chart: chart, path: filepath.Join(dir, upstreams)}, err
 }
 

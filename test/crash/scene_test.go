@@ -146,18 +146,8 @@ func (s *scene) deletePod(name string) {
 func (s *scene) awaitEvent(in, name, text string) {
 	s.Helper()
 	s.must(s.await(s.Context(), name+" has an event that says "+text, limit, func(ctx context.Context) error {
-		events, err := s.Events(ctx, in, name)
-		if err != nil {
-			return err
-		}
-		var said []string
-		for _, e := range events {
-			if strings.Contains(e.Message, text) {
-				return nil
-			}
-			said = append(said, e.Message)
-		}
-		return errors.New("they say " + strings.Join(said, "; "))
+		_, err := s.FindEvent(ctx, in, name, text)
+		return err
 	}))
 }
 

@@ -255,11 +255,7 @@ func (s *stage) admit(ctx context.Context, node string) error {
 
 // calm ends all misbehaviour of the cloud and brings back every node.
 func (s *stage) calm(ctx context.Context) error {
-	err := s.Simulator.ClearFaults(ctx)
-	for _, zone := range s.Zones() {
-		err = errors.Join(err, s.Simulator.Restock(ctx, zone))
-	}
-	return errors.Join(err, s.returnNodes(ctx))
+	return errors.Join(s.Simulator.Mend(ctx), s.returnNodes(ctx))
 }
 
 // selectedNode returns the node that the scheduler has chosen for a claim; empty for none.

@@ -34,7 +34,7 @@ const earlierName = "earlier"
 // own version.
 var earlierVersion = sync.OnceValues(func() (e struct {
 	programs.Earlier
-	*lab.Beside
+	*lab.Release
 }, err error) {
 	root, err := programs.FindRoot()
 	if err != nil {
@@ -43,14 +43,14 @@ var earlierVersion = sync.OnceValues(func() (e struct {
 	if e.Earlier, err = programs.BuildEarlier(context.Background(), root, earlierCommit, os.Stderr); err != nil {
 		return e, err
 	}
-	e.Beside, err = cluster.InstallBeside(context.Background(), e.Manifest, earlierName)
+	e.Release, err = cluster.InstallRelease(context.Background(), e.Manifest, earlierName)
 	return e, err
 })
 
 // versions are the controllers of both versions, of which any number run: a driver and a provisioner each.
 type versions struct {
 	*scene
-	old *lab.BesideController
+	old *lab.ReleaseController
 }
 
 // newVersions ends today's controller, which runs again when the test is over.

@@ -44,14 +44,14 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	dirs, err := version.BuildWatched(ctx, root, os.Stderr)
+	dirs, err := version.BuildRace(ctx, root, os.Stderr)
 	if err != nil {
 		return 1, err
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
 		Root: root, Programs: dirs, Nodes: lab.SixNodes(), SimulatorArgs: sellingZones(),
-		Gate: true, Watched: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
+		Gate: true, RaceDetector: true, Audit: true, Pod: true, Snapshots: true, ProvisionerArgs: quickElection,
 	})
 	if err != nil {
 		return 1, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,21 +75,8 @@ func (s *scene) strike() {
 	}
 	check(s.selections.Stop())
 	check(s.Topodisk().Gate().Open())
-	check(s.Simulator.ClearFaults(ctx))
-	for _, zone := range s.Zones() {
-		check(s.Simulator.Restock(ctx, zone))
-	}
-	all := metav1.ListOptions{}
-	check(s.Client.AppsV1().StatefulSets(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all))
-	check(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all))
-	check(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all))
-	check(s.Await(ctx, "no disk is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
-		disks, err := s.Simulator.Disks(ctx, s.namespace)
-		if err == nil && len(disks) > 0 {
-			err = fmt.Errorf("left are %v", disks)
-		}
-		return err == nil, err
-	}))
+	check(s.Simulator.Mend(ctx))
+	check(s.ClearNamespace(ctx, s.namespace, late))
 	check(s.Await(ctx, "no PersistentVolume is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
 		volumes, err := s.volumes(ctx)
 		if err == nil && len(volumes) > 0 {
@@ -245,20 +231,9 @@ func (s *scene) awaitEvent(claim string, limit time.Duration, texts ...string) (
 	s.Helper()
 	what := fmt.Sprintf("claim %s has an event that says %q", claim, texts)
 	s.await(what, limit, func(ctx context.Context) (bool, error) {
-		events, err := s.Events(ctx, s.namespace, claim)
-		if err != nil {
-			return false, err
-		}
-		var said []string
-		for _, e := range events {
-			said = append(said, e.Message)
-			lacks := func(text string) bool { return !strings.Contains(e.Message, text) }
-			if e.Reason == "ProvisioningFailed" && !slices.ContainsFunc(texts, lacks) {
-				found = e
-				return true, nil
-			}
-		}
-		return false, fmt.Errorf("events say %q", said)
+		var err error
+		found, err = s.FindEvent(ctx, s.namespace, claim, append([]string{"ProvisioningFailed"}, texts...)...)
+		return err == nil, err
 	})
 	return found
 }

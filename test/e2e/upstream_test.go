@@ -22,8 +22,8 @@ import (
 const upstreamName = "upstream"
 
 // besideUs is that release, installed at the first need.
-var besideUs = sync.OnceValues(func() (*lab.Beside, error) {
-	return cluster.InstallBeside(context.Background(), filepath.Join("..", "chart", "testdata", "rendered", "upstream-provisioner.yaml"), upstreamName)
+var besideUs = sync.OnceValues(func() (*lab.Release, error) {
+	return cluster.InstallRelease(context.Background(), filepath.Join("..", "chart", "testdata", "rendered", "upstream-provisioner.yaml"), upstreamName)
 })
 
 // withUpstream puts Kubernetes' csi-provisioner into the place of disk-provisioner until the test is over, with the flags

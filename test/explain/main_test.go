@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -44,7 +43,7 @@ func runAll(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-explain")}
+	box := sandbox.In(root, "e2e-explain")
 	if code, outside, err := box.Enter(func() error { return programs.BuildExplain(ctx, root, os.Stderr) }); outside || err != nil {
 		return code, err
 	}

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/test/lab"
-	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/verdicts"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -80,20 +78,8 @@ func (s *scene) clear() {
 			s.Errorf("clear up: %v", err)
 		}
 	}
-	check(s.Simulator.ClearFaults(ctx))
-	for _, zone := range []string{zoneH, zoneI, zoneJ} {
-		check(s.Simulator.Restock(ctx, zone))
-	}
-	now, all := metav1.DeleteOptions{}, metav1.ListOptions{}
-	check(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, now, all))
-	check(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).DeleteCollection(ctx, now, all))
-	check(s.Await(ctx, "no disk is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
-		left, err := s.Simulator.Disks(ctx, s.namespace)
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left are %v", left)
-		}
-		return err == nil, err
-	}))
+	check(s.Simulator.Mend(ctx))
+	check(s.ClearNamespace(ctx, s.namespace, late))
 }
 
 // afterwards has something undone when the test is over, before the namespace is cleared.
@@ -139,13 +125,7 @@ func (s *scene) dump(subject explain.Ref, name string) {
 }
 
 func (s *scene) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, s.Kubectl, append([]string{"--kubeconfig", s.Kubeconfig, "--namespace", s.namespace}, args...)...) //nolint:gosec // the lab's own
-	cmd.Stdin = bytes.NewBufferString(input)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("kubectl %v: %w: %s", args, err, out)
-	}
-	return string(out), err
+	return s.RunKubectl(ctx, s.namespace, input, args...)
 }
 
 // apply creates objects of the namespace, or of the cluster; those of the cluster go when the test is over.
@@ -181,15 +161,10 @@ func (s *scene) claim(name, class string, change ...func(*corev1.PersistentVolum
 	s.must(s.MakeClaim(s.Context(), lab.Claim(s.namespace, name, class, "20Gi"), change...))
 }
 
-// pod makes a Pod that runs what the nodes have, and ends at once when it is deleted.
+// pod makes a Pod with a claim.
 func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
 	s.Helper()
-	pod, grace := lab.Pod(s.namespace, name, claim), int64(1)
-	pod.Spec.TerminationGracePeriodSeconds = &grace
-	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Image, pod.Spec.Containers[i].ImagePullPolicy = images.ShellName, corev1.PullNever
-	}
-	s.must(s.MakePod(s.Context(), pod, change...))
+	s.must(s.MakePod(s.Context(), lab.Pod(s.namespace, name, claim), change...))
 }
 
 func (s *scene) bound(claim string) lab.Bound {
@@ -260,8 +235,8 @@ func (s *scene) fault(f ecssim.Fault) {
 func (s *scene) told(subject explain.Ref, message string) {
 	s.Helper()
 	s.await("an event of "+subject.Name+" says "+message, late, func(ctx context.Context) (bool, error) {
-		events, err := s.Client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + subject.Name})
-		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, message) }), err
+		_, err := s.FindEvent(ctx, s.namespace, subject.Name, message)
+		return err == nil, err
 	})
 }
 

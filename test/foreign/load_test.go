@@ -4,14 +4,14 @@ package foreign
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/topodisk/topodisk/test/lab/simulator"
 )
 
 const (
@@ -75,11 +75,7 @@ func (c cloud) memory(t *testing.T) int {
 // forget moves the simulator's clock past the life of client tokens.
 func (c cloud) forget(t *testing.T) {
 	t.Helper()
-	reply, err := http.Post("http://"+c.address+"/_sim/clock", "application/json", strings.NewReader(`{"advance": "25h"}`))
-	if err != nil {
+	if err := simulator.New("http://"+c.address).Advance(t.Context(), 25*time.Hour); err != nil {
 		t.Fatal(err)
-	}
-	if err := reply.Body.Close(); err != nil || reply.StatusCode != http.StatusOK {
-		t.Fatalf("the clock is not advanced: %s %v", reply.Status, err)
 	}
 }

@@ -41,8 +41,9 @@ func runAll(m *testing.M) (code int, err error) {
 	if root, err = programs.FindRoot(); err != nil {
 		return 1, err
 	}
-	dir, built = filepath.Join(root, ".build", "test-foreign"), filepath.Join(root, ".build", "foreign")
-	box := sandbox.Sandbox{Dir: dir}
+	built = filepath.Join(root, ".build", "foreign")
+	box := sandbox.In(root, "test-foreign")
+	dir = box.Dir
 	build := func() error { return build(interrupted) }
 	if os.Geteuid() == 0 && has("ip", "losetup") {
 		if code, outside, err := box.Enter(build); outside || err != nil {

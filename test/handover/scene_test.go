@@ -60,7 +60,7 @@ func newScene(t *testing.T, disks int) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--zone=" + zone, "--latency=fast", "--queues=parallel", "--access-key=" + simulator.KeyID + "=" + simulator.Secret}
+	args := []string{"--zone=" + zone, "--latency=fast", "--queues=parallel"}
 	for n := range max(disks, 1) { // a region without any disk shows nothing to anybody
 		for _, instance := range []string{here(n), there(n), other(n)} {
 			args = append(args, fmt.Sprintf("--instance=%s=%s/ecs.g7se.large", instance, zone))
@@ -101,7 +101,7 @@ func (s *scene) must(err error) {
 
 func (s *scene) startDriver(name string) {
 	s.Helper()
-	s.must(s.StartDriver(s.Context(), name, region))
+	s.must(s.StartDriver(s.Context(), name))
 	conn, err := grpc.NewClient("unix://"+s.Socket(name), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.conns[name], s.clients[name] = conn, csi.NewControllerClient(conn)

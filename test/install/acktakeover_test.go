@@ -285,7 +285,7 @@ func (o *others) end() {
 // startWriter starts a Pod that appends the time to a file on a claim's volume for as long as it runs.
 func (s *scene) startWriter(name, claim string) {
 	s.Helper()
-	pod := s.shellPod(name, claim)
+	pod := lab.Pod(namespace, name, claim)
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", writer}
 	_, err := s.Client.CoreV1().Pods(namespace).Create(s.Context(), pod, metav1.CreateOptions{})
 	s.must(err)

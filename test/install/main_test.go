@@ -3,13 +3,11 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/images"
@@ -51,7 +47,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	helm = programs.BuiltHelm(root)
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-install")}
+	box := sandbox.In(root, "e2e-install")
 	if earlier, err = programs.BuildEarlierInstallation(ctx, root, earlierCommit, imageName+":"+earlierTag, os.Stderr); err != nil {
 		return 1, err
 	}
@@ -120,19 +116,6 @@ func nodeImages(ctx context.Context) ([]images.Image, error) {
 	idle.Names, idle.Entrypoint = idleImages(), slices.Concat(shell.Command, []string{"waits"}) // a container's arguments come behind
 	shell.Names = []string{"docker.io/library/busybox:1.37"}
 	list := append(componentImages(), shell, idle)
-	names, err := namedByTheChart(ctx)
-	for _, name := range names {
-		program, _, _ := strings.Cut(path.Base(name), ":")
-		list = append(list, images.Image{
-			Names: []string{name}, Entrypoint: []string{"/" + program},
-			Files: []images.File{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
-		})
-	}
-	return list, err
-}
-
-// namedByTheChart returns the images of the controller's Pods but for our own.
-func namedByTheChart(ctx context.Context) ([]string, error) {
 	template := exec.CommandContext(ctx, helm,
 		append([]string{"template", "topodisk", chartDir(), "--kube-version=" + string(programs.Default), "--values=-"}, settings...)...)
 	template.Stdin, template.Stderr = strings.NewReader(labValues("http://unused")), os.Stderr
@@ -140,22 +123,8 @@ func namedByTheChart(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("helm template: %w", err)
 	}
-	var names []string
-	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4<<10); ; {
-		var object appsv1.Deployment
-		if err := documents.Decode(&object); err != nil {
-			break
-		}
-		for _, c := range object.Spec.Template.Spec.Containers {
-			if object.Kind == "Deployment" && !strings.HasPrefix(c.Image, imageName) && !slices.Contains(names, c.Image) {
-				names = append(names, c.Image)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("the chart names no sidecar:\n%s", text)
-	}
-	return names, nil
+	sidecars, err := images.Sidecars(text, imageName, programs.BuiltNodes(root).Sidecars)
+	return append(list, sidecars...), err
 }
 
 // settings are what the documentation tells helm.

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
-	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 // late is how long to wait for what waits for back-offs, or for Pods to end. limit says the same to kubectl.
@@ -142,15 +141,6 @@ func states(p corev1.Pod) (said []string) {
 	return said
 }
 
-// shellPod returns a Pod that waits in a shell, with a claim at /data.
-func (s *scene) shellPod(name, claim string) *corev1.Pod {
-	pod := lab.Pod(namespace, name, claim)
-	grace := int64(1)
-	pod.Spec.TerminationGracePeriodSeconds = &grace
-	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = images.ShellName, corev1.PullNever
-	return pod
-}
-
 // makePod makes a Pod that waits in a shell, with a claim at /data.
 func (s *scene) makePod(ctx context.Context, name, claim string) error {
 	return s.makePodOn(ctx, "", name, claim)
@@ -158,7 +148,7 @@ func (s *scene) makePod(ctx context.Context, name, claim string) error {
 
 // makePodOn is makePod on a node of that name, or on any if it is empty.
 func (s *scene) makePodOn(ctx context.Context, node, name, claim string) error {
-	pod := s.shellPod(name, claim)
+	pod := lab.Pod(namespace, name, claim)
 	if node != "" {
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	}

@@ -32,8 +32,8 @@ type AnotherDriver struct {
 	Controller, Node []string
 }
 
-// anotherDriver is one that runs.
-type anotherDriver struct {
+// runningDriver is an AnotherDriver that runs.
+type runningDriver struct {
 	AnotherDriver
 	lab        *Lab
 	number     int // from 1
@@ -47,7 +47,7 @@ type anotherDriver struct {
 // plugin and registers it with the kubelet until ctx ends; nodes that are objects only are said to have it.
 func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err error) {
 	l.others++
-	d := &anotherDriver{AnotherDriver: a, lab: l, number: l.others, socket: filepath.Join(l.Dir, fmt.Sprintf("csi-%d.sock", l.others))}
+	d := &runningDriver{AnotherDriver: a, lab: l, number: l.others, socket: filepath.Join(l.Dir, fmt.Sprintf("csi-%d.sock", l.others))}
 	for _, step := range []func(context.Context) error{d.startController, d.install, d.startSidecars, d.startNodes, d.awaitNodes} {
 		if err := step(ctx); err != nil {
 			return "", fmt.Errorf("add a driver: %w", err)
@@ -57,7 +57,7 @@ func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err 
 }
 
 // filled puts values in the place of what stands for them in a program's arguments. more are pairs.
-func (d *anotherDriver) filled(words []string, socket string, more ...string) (path string, args []string) {
+func (d *runningDriver) filled(words []string, socket string, more ...string) (path string, args []string) {
 	ecs := strings.TrimPrefix(d.lab.Simulator.URL, "http://")
 	fill := strings.NewReplacer(append(more, "{socket}", socket, "{region}", d.lab.Nodes[0].Region, "{ecs}", ecs)...)
 	for _, word := range words {
@@ -67,9 +67,9 @@ func (d *anotherDriver) filled(words []string, socket string, more ...string) (p
 }
 
 // startController starts the controller, and asks it for its name and for what it can do.
-func (d *anotherDriver) startController(ctx context.Context) error {
+func (d *runningDriver) startController(ctx context.Context) error {
 	path, args := d.filled(d.Controller, d.socket)
-	if _, err := d.lab.processes.Start(process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.Signing()}); err != nil {
+	if _, err := d.lab.processes.Start(process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.CredentialsEnv()}); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -96,14 +96,14 @@ func (d *anotherDriver) startController(ctx context.Context) error {
 
 // install makes the driver's CSIDriver like topodisk's, and an account for its sidecars that may do everything: what the
 // installation permits to topodisk's own is for objects that are named after the driver.
-func (d *anotherDriver) install(ctx context.Context) (err error) {
+func (d *runningDriver) install(ctx context.Context) (err error) {
 	for _, object := range d.lab.topodisk.install.objects {
 		if object.GetKind() != "CSIDriver" {
 			continue
 		}
 		own := object.DeepCopy()
 		own.SetName(d.name)
-		if err := d.lab.apply(ctx, []unstructured.Unstructured{*own}); err != nil {
+		if err := d.lab.createObjects(ctx, []unstructured.Unstructured{*own}); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (d *anotherDriver) install(ctx context.Context) (err error) {
 }
 
 // startSidecars starts what a Pod's volume needs of them, as they run for topodisk.
-func (d *anotherDriver) startSidecars(ctx context.Context) error {
+func (d *runningDriver) startSidecars(ctx context.Context) error {
 	for _, sidecar := range []struct {
 		container, path string
 		more            []string
@@ -140,21 +140,14 @@ func (d *anotherDriver) startSidecars(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var port int
-		if err := process.FreePorts(&port); err != nil {
-			return err
+		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig, "--leader-election=false")
+		c := process.Command{Name: fmt.Sprintf("%s-%d", filepath.Base(sidecar.path), d.number), Path: sidecar.path, Args: append(args, sidecar.more...)}
+		if sidecar.container == attacherName { // without an election it has no page to be asked for
+			_, err = d.lab.processes.Start(c)
+		} else {
+			_, err = d.lab.processes.Serve(ctx, c, "/healthz")
 		}
-		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig,
-			"--leader-election=false", fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
-		proc, err := d.lab.StartProgram(fmt.Sprintf("%s-%d", filepath.Base(sidecar.path), d.number), sidecar.path, append(args, sidecar.more...)...)
 		if err != nil {
-			return err
-		}
-		if sidecar.container == attacherName {
-			continue // without an election it has no page to be asked for
-		}
-		page := fmt.Sprintf("http://127.0.0.1:%d/healthz", port)
-		if err := d.lab.processes.AwaitPage(ctx, proc, page); err != nil {
 			return err
 		}
 	}
@@ -162,7 +155,7 @@ func (d *anotherDriver) startSidecars(ctx context.Context) error {
 }
 
 // startNodes starts the node plugin on every real node, or says of the nodes that they have it.
-func (d *anotherDriver) startNodes(ctx context.Context) error {
+func (d *runningDriver) startNodes(ctx context.Context) error {
 	for _, n := range d.lab.real {
 		if err := d.startNode(ctx, n); err != nil {
 			return err
@@ -187,7 +180,7 @@ func (d *anotherDriver) startNodes(ctx context.Context) error {
 }
 
 // startNode starts the node plugin on a node and registers it with the kubelet, as node-driver-registrar would.
-func (d *anotherDriver) startNode(ctx context.Context, n *RealNode) error {
+func (d *runningDriver) startNode(ctx context.Context, n *RealNode) error {
 	dir := kubeletDir + "/plugins/" + d.name
 	socket := dir + "/csi.sock"
 	if err := os.MkdirAll(n.HostPath(dir), 0o755); err != nil {
@@ -219,7 +212,7 @@ func (d *anotherDriver) startNode(ctx context.Context, n *RealNode) error {
 }
 
 // awaitNodes waits until every node has the driver.
-func (d *anotherDriver) awaitNodes(ctx context.Context) error {
+func (d *runningDriver) awaitNodes(ctx context.Context) error {
 	return d.lab.Await(ctx, "every node has "+d.name, process.StartLimit, func(ctx context.Context) (bool, error) {
 		list, err := d.lab.Client.StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -38,8 +38,8 @@ const podNetwork = `{"cniVersion": "0.4.0", "name": "lab", "plugins": [{"type": 
 `
 
 func (n *RealNode) startContainerd(ctx context.Context) error {
-	network := filepath.Join(n.dir, "cni")
-	config := filepath.Join(n.dir, "containerd.toml")
+	network := filepath.Join(n.dir(), "cni")
+	config := filepath.Join(n.dir(), "containerd.toml")
 	if err := os.MkdirAll(network, 0o755); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"syscall"
 
@@ -24,31 +23,22 @@ type ControllerPod struct {
 
 // StartControllerPod starts a Pod whose name no other has, and returns when both programs answer.
 func (l *Lab) StartControllerPod(ctx context.Context, name string) (*ControllerPod, error) {
-	var driverPort, attacherPort int
-	if err := process.FreePorts(&driverPort, &attacherPort); err != nil {
-		return nil, err
-	}
 	p := &ControllerPod{Name: name, lab: l}
-	flags, err := l.topodisk.driverArgs(p.Socket(), driverPort)
+	flags, err := l.topodisk.driverArgs(p.Socket())
 	if err != nil {
 		return nil, err
 	}
-	if p.driver, err = l.processes.Start(process.Command{Name: name + "-" + driverName, Path: filepath.Join(l.opts.Programs.Topodisk, driverName), Args: flags}); err != nil {
-		return nil, err
-	}
-	if err := l.processes.AwaitPage(ctx, p.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
+	driver := process.Command{Name: name + "-" + driverName, Path: filepath.Join(l.opts.Programs.Topodisk, driverName), Args: flags}
+	if p.driver, err = l.processes.Serve(ctx, driver, "/healthz"); err != nil {
 		return nil, err
 	}
 	if flags, err = l.topodisk.install.args(attacherName); err != nil {
 		return nil, err
 	}
-	flags = append(flags, "--csi-address="+p.Socket(), "--kubeconfig="+l.topodisk.kubeconfig,
-		fmt.Sprintf("--http-endpoint=127.0.0.1:%d", attacherPort), "--v=4")
-	p.attacher, err = l.processes.Start(onHost(name, process.Command{Name: name + "-" + attacherName, Path: filepath.Join(l.opts.Programs.Sidecars, attacherName), Args: flags}))
-	if err != nil {
-		return nil, err
-	}
-	return p, l.processes.AwaitPage(ctx, p.attacher, fmt.Sprintf("http://127.0.0.1:%d/healthz/leader-election", attacherPort))
+	flags = append(flags, "--csi-address="+p.Socket(), "--kubeconfig="+l.topodisk.kubeconfig, "--v=4")
+	attacher := process.Command{Name: name + "-" + attacherName, Path: filepath.Join(l.opts.Programs.Sidecars, attacherName), Args: flags}
+	p.attacher, err = l.processes.Serve(ctx, onHost(name, attacher), "/healthz/leader-election")
+	return p, err
 }
 
 // onHost gives a program a host name of its own, which is what csi-attacher calls itself in its Lease.

@@ -28,8 +28,9 @@ import (
 // run as processes instead, and a PodDisruptionBudget has nothing to protect here.
 var installed = []string{"ServiceAccount", "StorageClass", "CSIDriver", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
-// installation is what users install: deploy/topodisk.yaml of the checkout.
+// installation is what users install: deploy/topodisk.yaml of the checkout, or what the chart renders for other values.
 type installation struct {
+	path       string
 	objects    []unstructured.Unstructured
 	deployment appsv1.Deployment
 	daemonSet  appsv1.DaemonSet
@@ -37,7 +38,7 @@ type installation struct {
 
 // readInstallation reads what the chart renders: deploy/topodisk.yaml, or another such file.
 func readInstallation(path string) (*installation, error) {
-	in := &installation{}
+	in := &installation{path: path}
 	objects, err := readObjects(path)
 	if err != nil {
 		return nil, err
@@ -83,21 +84,21 @@ func readObjects(path string) (objects []unstructured.Unstructured, err error) {
 	}
 }
 
-// installSnapshots makes the kinds of snapshots and returns when they are served.
-func (l *Lab) installSnapshots(ctx context.Context) error {
+// installSnapshotCRDs creates the CRDs of snapshots and returns when they are served.
+func (l *Lab) installSnapshotCRDs(ctx context.Context) error {
 	files, err := programs.SnapshotKinds(ctx, l.opts.Root)
 	if err != nil {
 		return err
 	}
-	var kinds []unstructured.Unstructured
+	var crds []unstructured.Unstructured
 	for _, file := range files {
 		objects, err := readObjects(file)
 		if err != nil {
 			return err
 		}
-		kinds = append(kinds, objects...)
+		crds = append(crds, objects...)
 	}
-	if err := l.apply(ctx, kinds); err != nil {
+	if err := l.createObjects(ctx, crds); err != nil {
 		return err
 	}
 	groups := []string{"snapshot.storage.k8s.io/v1", "groupsnapshot.storage.k8s.io/v1"}
@@ -117,8 +118,8 @@ func (l *Lab) Dynamic() (dynamic.Interface, error) {
 	return dynamic.NewForConfig(l.Plane.Config)
 }
 
-// apply makes objects of any kind.
-func (l *Lab) apply(ctx context.Context, objects []unstructured.Unstructured) error {
+// createObjects creates objects of any kind.
+func (l *Lab) createObjects(ctx context.Context, objects []unstructured.Unstructured) error {
 	client, err := l.Dynamic()
 	if err != nil {
 		return err
@@ -142,31 +143,31 @@ func (l *Lab) apply(ctx context.Context, objects []unstructured.Unstructured) er
 	return nil
 }
 
-// args are the flags that the installation gives to a container of the Deployment; flags appended to them count instead.
+// args are the flags that the installation gives to a container of the Deployment; flags appended later override them.
 func (in *installation) args(container string) ([]string, error) {
-	return argsOf(in.deployment.Spec.Template.Spec, container)
+	return in.argsOf(in.deployment.Spec.Template.Spec, container)
 }
 
 // nodeArgs are those of the DaemonSet's disk-driver on a node.
 func (in *installation) nodeArgs(node string) ([]string, error) {
-	args, err := argsOf(in.daemonSet.Spec.Template.Spec, driverName)
+	args, err := in.argsOf(in.daemonSet.Spec.Template.Spec, driverName)
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "$(NODE_NAME)", node)
 	}
 	return args, err
 }
 
-func argsOf(pod corev1.PodSpec, container string) ([]string, error) {
+func (in *installation) argsOf(pod corev1.PodSpec, container string) ([]string, error) {
 	for _, c := range pod.Containers {
 		if c.Name == container {
 			return slices.Clone(c.Args), nil
 		}
 	}
-	return nil, fmt.Errorf("deploy/topodisk.yaml: there is no container %s", container)
+	return nil, fmt.Errorf("%s: there is no container %s", in.path, container)
 }
 
-// makePod makes the Deployment and returns the name of a Pod of it.
-func (in *installation) makePod(ctx context.Context, l *Lab) (name string, err error) {
+// createDeployment creates the Deployment and returns the name of a Pod of it.
+func (in *installation) createDeployment(ctx context.Context, l *Lab) (name string, err error) {
 	deployment := in.deployment.DeepCopy()
 	deployment.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "runs-it"}
 	if _, err := l.Client.AppsV1().Deployments(deployment.Namespace).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {

@@ -40,7 +40,7 @@ syncFrequency: 5s
 `
 
 func (n *RealNode) startKubelet(context.Context) error {
-	config := filepath.Join(n.dir, "kubelet.yaml")
+	config := filepath.Join(n.dir(), "kubelet.yaml")
 	text := fmt.Appendf(nil, kubeletConfig, n.lab.Plane.KubeletCA(), n.cgroup(), containerd,
 		n.Region+"."+n.Instance, nodefacts.StartupTaint, kubeletDir+"/volume-plugins")
 	if most := n.lab.opts.RestartPeriod; most > 0 {

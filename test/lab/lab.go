@@ -16,10 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,14 +42,14 @@ type Options struct {
 	Keep bool
 	// Nodes to register; see SixNodes.
 	Nodes []Node
-	// Gate puts a Gate between driver and simulator. It lives in this process, so it does not go with Keep.
+	// Gate puts a simulator.Gate between driver and simulator. It lives in this process, so it does not go with Keep.
 	Gate bool
 	// SimulatorArgs are flags beyond those that name region, zones, instances and the access key.
 	SimulatorArgs []string
 	// DriverArgs and ProvisionerArgs are flags beyond those of deploy/topodisk.yaml.
 	DriverArgs, ProvisionerArgs []string
-	// RealNodes gives every node a kubelet and containerd of its own, and the disks bodies; csi-attacher, csi-resizer,
-	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a Sandbox, and StateDir the Sandbox's.
+	// RealNodes gives every node a kubelet and containerd of its own, and the disks backing files; csi-attacher, csi-resizer,
+	// csi-snapshotter and snapshot-controller run beside the driver. The lab is then in a sandbox.Sandbox, and StateDir is its directory.
 	RealNodes bool
 	// UsualPeriods leaves kubelets their own periods: they tell of their status every ten seconds, and look at each Pod once a
 	// minute unless something has changed. Otherwise they do so every second, and every five seconds.
@@ -74,9 +72,9 @@ type Options struct {
 	Audit bool
 	// Controllers are the only ones that kube-controller-manager runs; none for those that it runs by default.
 	Controllers []string
-	// Watched has topodisk's programs watch over themselves (see programs.BuildWatched): changes in what a cache holds end
-	// them, and CheckLogs tells of data races.
-	Watched bool
+	// RaceDetector says that topodisk's programs are built with the race detector (programs.BuildRace) and run with client-go's
+	// detector of changes in a cache, which ends them; CheckLogs reports data races.
+	RaceDetector bool
 	// BindTimeout is for how long the scheduler waits for the volumes of a Pod before it begins anew; 0 for its default, ten
 	// minutes.
 	BindTimeout time.Duration
@@ -168,10 +166,10 @@ func (l *Lab) steps() []step {
 	}
 }
 
-// startPlane starts the control plane, and has the kinds of snapshots in it if the options ask for them.
+// startPlane starts the control plane, and installs the CRDs of snapshots if the options ask for them.
 func (l *Lab) startPlane(ctx context.Context) (err error) {
 	o := controlplane.Options{
-		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Processes: l.processes, Only: l.opts.Controllers, Bind: l.opts.BindTimeout,
+		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Group: l.processes, Controllers: l.opts.Controllers, BindTimeout: l.opts.BindTimeout,
 	}
 	if l.opts.Audit {
 		o.AuditLog = l.AuditLog()
@@ -186,7 +184,7 @@ func (l *Lab) startPlane(ctx context.Context) (err error) {
 	}
 	l.Kubeconfig, l.Client = l.Plane.Admin, l.Plane.Client
 	if l.opts.Snapshots {
-		return l.installSnapshots(ctx)
+		return l.installSnapshotCRDs(ctx)
 	}
 	return nil
 }
@@ -241,7 +239,7 @@ func (l *Lab) Stop() error {
 // Logs is the directory that holds one log file per program.
 func (l *Lab) Logs() string { return l.processes.Logs }
 
-// Signs of a program that was built with the race detector, and of client-go's detector of changes in a cache.
+// signs are those of a program that was built with the race detector, and of client-go's detector of changes in a cache.
 var signs = []string{"WARNING: DATA RACE", " ALTERED!"}
 
 // CheckLogs returns an error if one of the programs has told of a data race, or of a change in what a cache holds, or if
@@ -266,28 +264,6 @@ func (l *Lab) CheckLogs() error {
 		}
 	}
 	return nil
-}
-
-// MemoryReport says how much resident memory the lab's programs have, by program.
-func (l *Lab) MemoryReport() string {
-	sums, total := map[string]int{}, 0
-	for _, p := range l.processes.Running() {
-		name := p.Name
-		for _, n := range l.real {
-			name = strings.TrimSuffix(name, "-"+n.Name)
-		}
-		mib, err := p.Memory()
-		if err != nil {
-			continue // it ends just now
-		}
-		sums[name] += mib
-		total += mib
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, sums[name]))
-	}
-	return fmt.Sprintf("resident memory in MiB: %s; in all %d", strings.Join(parts, ", "), total)
 }
 
 // KeepLogs makes Stop leave the state directory behind, for a failure that is to be looked into.

@@ -16,10 +16,13 @@ func (n *RealNode) start(name, path string, args ...string) error {
 
 // startWith runs it with more variables in its environment.
 func (n *RealNode) startWith(env []string, name, path string, args ...string) error {
+	if n.Off() {
+		return fmt.Errorf("node %s is off", n.Name)
+	}
 	if n.run[name] != nil {
 		return fmt.Errorf("%s of %s runs already", name, n.Name)
 	}
-	proc, err := n.lab.processes.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.first.Pid()})
+	proc, err := n.lab.processes.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.init.Pid()})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/topology"
@@ -98,11 +99,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 
 // AddNode registers a Node as a kubelet would, and its CSINode as the kubelet does when a driver's node plugin registers.
 func (l *Lab) AddNode(ctx context.Context, n Node) error {
-	node := n.node()
-	if l.opts.Attach { // as the kubelet has it
-		node.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
-	}
-	if _, err := l.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+	if err := l.AddBareNode(ctx, n); err != nil {
 		return err
 	}
 	return l.RegisterPlugin(ctx, n)
@@ -112,7 +109,9 @@ func (l *Lab) AddNode(ctx context.Context, n Node) error {
 // topology label.
 func (l *Lab) AddBareNode(ctx context.Context, n Node) error {
 	node := n.node()
-	delete(node.Labels, topology.ZoneKey)
+	if l.opts.Attach { // as the kubelet has it
+		node.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+	}
 	_, err := l.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	return err
 }
@@ -141,7 +140,6 @@ func (n Node) node() *corev1.Node {
 				corev1.LabelInstanceTypeStable: n.Type,
 				topology.RegionKey:             n.Region,
 				topology.WellKnownZoneKey:      n.Zone,
-				topology.ZoneKey:               n.Zone,
 			},
 		},
 		Spec:   corev1.NodeSpec{ProviderID: n.Region + "." + n.Instance},
@@ -183,21 +181,13 @@ func (l *Lab) awaitReadyBut(ctx context.Context, taint string) error {
 		}
 		for _, node := range list.Items {
 			others := func(t corev1.Taint) bool { return t.Key != taint }
-			if !nodeReady(&node) || slices.ContainsFunc(node.Spec.Taints, others) {
-				return false, fmt.Errorf("node %s: ready=%v taints=%v", node.Name, nodeReady(&node), node.Spec.Taints)
+			_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+			if ready == nil || ready.Status != corev1.ConditionTrue || slices.ContainsFunc(node.Spec.Taints, others) {
+				return false, fmt.Errorf("node %s: ready=%v taints=%v", node.Name, ready, node.Spec.Taints)
 			}
 		}
 		return len(list.Items) >= len(l.Nodes), nil
 	})
-}
-
-func nodeReady(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // MakeNamespace makes a namespace and waits for its default ServiceAccount, without which no Pod may be made in it.

@@ -16,7 +16,7 @@ func (l *Lab) startPlugins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.pluginConfig, err = l.Plane.KubeconfigAt(sandbox.HubAddress.String(), "topodisk-node", token); err != nil {
+	if l.pluginConfig, err = l.Plane.KubeconfigAt(sandbox.GatewayAddress.String(), "topodisk-node", token); err != nil {
 		return err
 	}
 	for _, n := range l.real {

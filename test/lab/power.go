@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,7 +28,7 @@ func (l *Lab) startRealNodes(ctx context.Context) error {
 	var starting sync.WaitGroup
 	failed := make([]error, len(l.Nodes))
 	for i, n := range l.Nodes {
-		node := &RealNode{Node: n, lab: l, number: i + 1, dir: filepath.Join(l.Dir, "nodes", n.Name), run: map[string]*process.Process{}}
+		node := &RealNode{Node: n, lab: l, number: i + 1, run: map[string]*process.Process{}}
 		l.real = append(l.real, node)
 		starting.Go(func() { failed[i] = node.powerOn(ctx) })
 	}
@@ -46,14 +45,14 @@ func (l *Lab) startRealNodes(ctx context.Context) error {
 // prepareNodes makes what all nodes share: images, and the place that links to devices are mounted on.
 func (l *Lab) prepareNodes() error {
 	if !sandbox.Inside() {
-		return errors.New("real nodes start inside of a Sandbox only")
+		return errors.New("real nodes start inside of a sandbox.Sandbox only")
 	}
 	shell, err := images.Shell()
 	if err != nil {
 		return err
 	}
 	all := append([]images.Image{images.Pause(l.opts.Programs.NodeInit, images.PauseName), shell}, l.opts.Images...)
-	if err := images.Write(l.imagesFile(), runtime.GOARCH, all); err != nil {
+	if err := images.Write(l.imagesFile(), all); err != nil {
 		return err
 	}
 	return sandbox.Sandbox{Dir: l.Dir}.HoldLinksMount()
@@ -74,7 +73,7 @@ func (n *RealNode) Start(ctx context.Context) error {
 
 // powerOn starts containerd and the kubelet.
 func (n *RealNode) powerOn(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{n.settle, n.connect, n.makeCgroup, n.startContainerd, n.loadImages, n.startKubelet} {
+	for _, step := range []func(context.Context) error{n.startInit, n.connect, n.makeCgroup, n.startContainerd, n.loadImages, n.startKubelet} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
@@ -82,8 +81,8 @@ func (n *RealNode) powerOn(ctx context.Context) error {
 	return nil
 }
 
-// settle starts the first process of the node.
-func (n *RealNode) settle(ctx context.Context) error {
+// startInit starts the init process of the node.
+func (n *RealNode) startInit(ctx context.Context) error {
 	for _, dir := range []string{n.Links(), n.varDir(), filepath.Join(n.varDir(), "lib"), filepath.Join(n.varDir(), "log"), filepath.Join(n.varDir(), "tmp")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -103,7 +102,7 @@ func (n *RealNode) settle(ctx context.Context) error {
 	name := "node-" + n.Name
 	log := filepath.Join(n.lab.processes.Logs, name+".log")
 	before, _ := os.ReadFile(log)
-	n.first, err = n.lab.processes.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
+	n.init, err = n.lab.processes.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
 		Args: []string{string(settings)}, Namespaces: sandbox.Namespaces})
 	if err != nil {
 		return err
@@ -119,7 +118,7 @@ func (n *RealNode) connect(ctx context.Context) error {
 	port := fmt.Sprintf("lab0-%d", n.number)
 	sandbox.IP(strings.Fields("link delete " + port)...) //nolint:errcheck // it goes with the node that had it
 	for _, args := range []string{
-		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, n.first.Pid()),
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, n.init.Pid()),
 		fmt.Sprintf("link set %s master %s up", port, sandbox.Bridge),
 		fmt.Sprintf("route replace %s via %s", n.pods(), n.address()),
 	} {
@@ -129,7 +128,7 @@ func (n *RealNode) connect(ctx context.Context) error {
 	}
 	for _, args := range []string{
 		"ip link set lo up", fmt.Sprintf("ip addr add %s/24 dev eth0", n.address()), "ip link set eth0 up",
-		fmt.Sprintf("ip route add default via %s", sandbox.HubAddress),
+		fmt.Sprintf("ip route add default via %s", sandbox.GatewayAddress),
 	} {
 		if _, err := n.Exec(ctx, strings.Fields(args)...); err != nil {
 			return err
@@ -175,10 +174,13 @@ func (n *RealNode) makeCgroup(context.Context) error {
 
 // Kill ends the node as a loss of power does: everything on it ends at once, nothing is unmounted or written.
 func (n *RealNode) Kill() {
+	if n.Off() {
+		return
+	}
 	for name, proc := range n.run {
 		n.lab.processes.Forget(proc)
 		delete(n.run, name)
 	}
-	n.lab.processes.Stop(n.first, syscall.SIGKILL)
-	n.first = nil
+	n.lab.processes.Stop(n.init, syscall.SIGKILL)
+	n.init = nil
 }

@@ -24,9 +24,8 @@ const (
 type RealNode struct {
 	Node
 	lab    *Lab
-	number int    // from 1
-	dir    string // of what is the node's own
-	first  *process.Process
+	number int // from 1
+	init   *process.Process
 	run    map[string]*process.Process // by program
 }
 
@@ -61,14 +60,18 @@ func (l *Lab) RealNodeAt(address string) *RealNode {
 func (l *Lab) RealNodes() []*RealNode { return l.real }
 
 // Off says whether the node is dead.
-func (n *RealNode) Off() bool { return n.first == nil }
+func (n *RealNode) Off() bool { return n.init == nil }
 
 // Links is the directory that stands for /dev/disk/by-id on the node.
-func (n *RealNode) Links() string { return linksOf(n.lab, n.Node) }
+func (n *RealNode) Links() string { return n.lab.links(n.Node) }
 
-func linksOf(l *Lab, n Node) string { return filepath.Join(l.Dir, "nodes", n.Name, "by-id") }
+func (l *Lab) links(n Node) string { return filepath.Join(l.nodeDir(n), "by-id") }
 
-func (n *RealNode) varDir() string { return filepath.Join(n.dir, "var") }
+// nodeDir is the directory of what is a real node's own.
+func (l *Lab) nodeDir(n Node) string { return filepath.Join(l.Dir, "nodes", n.Name) }
+
+func (n *RealNode) dir() string    { return n.lab.nodeDir(n.Node) }
+func (n *RealNode) varDir() string { return filepath.Join(n.dir(), "var") }
 
 // HostPath returns where a path below /var of the node is outside of it.
 func (n *RealNode) HostPath(path string) string {
@@ -92,7 +95,7 @@ func (n *RealNode) Exec(ctx context.Context, args ...string) (string, error) {
 
 // Command is a program to run on the node, which is not off.
 func (n *RealNode) Command(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "nsenter", append(process.EnterNode(n.first.Pid()), args...)...)
+	return exec.CommandContext(ctx, "nsenter", append(process.EnterNode(n.init.Pid()), args...)...)
 }
 
 // LoopDevices returns those of the lab with real nodes: of disks, and what kubelets have put on top of them.
@@ -100,7 +103,10 @@ func (l *Lab) LoopDevices() ([]string, error) { return sandbox.Sandbox{Dir: l.Di
 
 // Mounts returns the mount points of the node whose paths contain a text.
 func (n *RealNode) Mounts(part string) ([]string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", n.first.Pid()))
+	if n.Off() {
+		return nil, fmt.Errorf("node %s is off", n.Name)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", n.init.Pid()))
 	if err != nil {
 		return nil, err
 	}

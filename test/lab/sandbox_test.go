@@ -49,8 +49,8 @@ func liveInSandbox() error {
 	defer cancel()
 	l := &Lab{Dir: box.Dir, processes: process.NewGroup(box.Dir, false), opts: Options{}}
 	l.opts.Programs.NodeInit = os.Getenv("NODEINIT")
-	n := &RealNode{Node: ManyNodes(1)[0], lab: l, number: 1, dir: filepath.Join(box.Dir, "nodes", "one"), run: map[string]*process.Process{}}
-	for _, step := range []func(context.Context) error{func(context.Context) error { return box.HoldLinksMount() }, n.settle, n.connect, n.makeCgroup} {
+	n := &RealNode{Node: ManyNodes(1)[0], lab: l, number: 1, run: map[string]*process.Process{}}
+	for _, step := range []func(context.Context) error{func(context.Context) error { return box.HoldLinksMount() }, n.startInit, n.connect, n.makeCgroup} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -67,11 +67,11 @@ func liveInSandbox() error {
 		return err
 	}
 	fmt.Println(strings.ReplaceAll(said, "\n", "|"))
-	return box.Settled(ctx)
+	return box.ReportReady(ctx)
 }
 
 func TestNothingIsLeftOfASandbox(t *testing.T) {
-	t.Setenv("TMPDIR", "/tmp") // nodes have a /var of their own, so a cell can't be there
+	t.Setenv("TMPDIR", "/tmp") // nodes have a /var of their own, so a sandbox can't be there
 	need.Has(t, append(need.Programs("ip", "losetup", "mount"), need.Namespaces, need.Mounts, need.LoopDevices, need.Cgroups)...)
 	nodeInit := filepath.Join(t.TempDir(), "nodeinit")
 	if out, err := exec.Command("go", "build", "-o", nodeInit, "./nodeinit").CombinedOutput(); err != nil {
@@ -90,7 +90,7 @@ func TestNothingIsLeftOfASandbox(t *testing.T) {
 			panics := read(t, "/proc/sys/kernel/panic")
 			box := sandbox.Sandbox{Dir: filepath.Join(t.TempDir(), "sandbox")}
 			var said bytes.Buffer
-			if err := box.Detach(&said); err != nil {
+			if err := box.Detach(t.Context(), &said); err != nil {
 				t.Fatal(err)
 			}
 			if got := said.String(); !strings.HasPrefix(got, "node-h1|1|10|device|lib|log|tmp|eth0") || !strings.Contains(got, "10.88.0.11/24") {
@@ -99,11 +99,11 @@ func TestNothingIsLeftOfASandbox(t *testing.T) {
 			if read(t, "/proc/sys/kernel/panic") != panics {
 				t.Error("a node has changed kernel.panic of the host")
 			}
-			id, err := box.First()
+			id, err := box.Init()
 			if err != nil || !box.Running() {
 				t.Fatalf("it doesn't run: %v", err)
 			}
-			if err := box.Detach(io.Discard); err == nil || !strings.Contains(err.Error(), "make lab-down") {
+			if err := box.Detach(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "make lab-down") {
 				t.Errorf("a second lab in the directory: %v", err)
 			}
 			if _, err := (sandbox.Sandbox{Dir: filepath.Join(t.TempDir(), "other")}).Sweep(); err != nil {

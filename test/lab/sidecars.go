@@ -39,7 +39,7 @@ func (l *Lab) startInstalled(name string, args ...string) (*process.Process, err
 
 // startSnapshots makes what every cluster with snapshots has: their kinds, and snapshot-controller.
 func (l *Lab) startSnapshots(ctx context.Context) error {
-	if err := l.installSnapshots(ctx); err != nil {
+	if err := l.installSnapshotCRDs(ctx); err != nil {
 		return err
 	}
 	return l.startSidecar("snapshot-controller", l.quick()...)

@@ -26,7 +26,7 @@ const (
 // podGrace is how long after SIGTERM a Pod is killed that says nothing about it, as topodisk's controller doesn't.
 const podGrace = 30 * time.Second
 
-// Topodisk is the cloud and topodisk's two programs, each of which can be stopped and started by itself.
+// Topodisk is the simulator and topodisk's two programs, each of which can be stopped and started by itself.
 type Topodisk struct {
 	lab        *Lab
 	install    *installation
@@ -48,7 +48,7 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 	}
 	t := l.newTopodisk()
 	t.install, t.socket, t.keys = install, filepath.Join(l.Dir, "csi.sock"), filepath.Join(l.Dir, "credentials")
-	if err := l.apply(ctx, install.objects); err != nil {
+	if err := l.createObjects(ctx, install.objects); err != nil {
 		return err
 	}
 	token, err := install.token(ctx, l, install.deployment.Spec.Template.Spec.ServiceAccountName)
@@ -59,7 +59,7 @@ func (l *Lab) startTopodisk(ctx context.Context) error {
 		return err
 	}
 	if l.opts.Pod {
-		if t.pod, err = install.makePod(ctx, l); err != nil {
+		if t.pod, err = install.createDeployment(ctx, l); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (t *Topodisk) startSimulator(ctx context.Context) error {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	if t.lab.opts.InPods {
-		address = fmt.Sprintf("%s:%d", sandbox.HubAddress, port)
+		address = fmt.Sprintf("%s:%d", sandbox.GatewayAddress, port)
 	}
 	nodes := t.lab.Nodes
 	args := []string{"--listen=" + address, "--region=" + nodes[0].Region, "--access-key=" + simulator.KeyID + "=" + simulator.Secret}
@@ -132,7 +132,7 @@ func (t *Topodisk) startSimulator(ctx context.Context) error {
 	if t.lab.opts.RealNodes {
 		args = append(args, "--bodies="+filepath.Join(t.lab.Dir, "bodies"))
 		for _, n := range nodes {
-			args = append(args, "--links="+n.Instance+"="+linksOf(t.lab, n))
+			args = append(args, "--links="+n.Instance+"="+t.lab.links(n))
 		}
 	}
 	t.ecs = "http://" + address
@@ -194,24 +194,25 @@ func (t *Topodisk) StartDriver(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	flags, err := t.driverArgs(t.socket, port)
+	flags, err := t.driverArgs(t.socket)
 	if err != nil {
 		return err
 	}
+	flags = append(flags, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
 	return t.start(ctx, driverName, driverName, fmt.Sprintf("http://127.0.0.1:%d/healthz", port), append(flags, args...))
 }
 
-// driverArgs are the installation's flags for a driver that serves CSI at a socket, and its health and metrics at a port.
-func (t *Topodisk) driverArgs(socket string, port int) ([]string, error) {
+// driverArgs are the installation's flags for a driver that serves CSI at a socket.
+func (t *Topodisk) driverArgs(socket string) ([]string, error) {
 	flags, err := t.install.args(driverName)
-	return append(append(flags, "--kubeconfig="+t.kubeconfig), t.cloudArgs(socket, port)...), err
+	return append(append(flags, "--kubeconfig="+t.kubeconfig), t.cloudArgs(socket)...), err
 }
 
 // cloudArgs are a driver's flags that say where it serves, and what its cloud is.
-func (t *Topodisk) cloudArgs(socket string, port int) []string {
+func (t *Topodisk) cloudArgs(socket string) []string {
 	return []string{
 		"--endpoint=unix://" + socket, "--ecs-endpoint=" + t.ecs, "--cluster-id=" + simulator.ClusterID, "--region=" + t.lab.Nodes[0].Region,
-		"--credentials-dir=" + t.keys, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port), "--v=4",
+		"--credentials-dir=" + t.keys, "--v=4",
 	}
 }
 
@@ -260,7 +261,7 @@ func (t *Topodisk) start(ctx context.Context, name, program, health string, args
 	}
 	path := t.Program(program)
 	var env []string
-	if t.lab.opts.Watched {
+	if t.lab.opts.RaceDetector {
 		env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
 	}
 	if t.pod != "" && program != simulator.Program {

@@ -2,8 +2,11 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,7 +14,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -52,7 +57,7 @@ func Claim(namespace, name, class, size string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// MakeClaim makes a claim after every change has had its way with it.
+// MakeClaim applies the changes and creates the claim.
 func (l *Lab) MakeClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, change ...func(*corev1.PersistentVolumeClaim)) error {
 	for _, f := range change {
 		f(claim)
@@ -61,20 +66,17 @@ func (l *Lab) MakeClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return err
 }
 
-// Pod returns a Pod that mounts a claim.
+// Pod returns a Pod that waits in a shell with a claim at /data, and ends at once when it is deleted.
 func Pod(namespace, name, claim string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{container()},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-			}}},
-		},
+		Spec: podSpec(corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}),
 	}
 }
 
-// MakePod makes a Pod after every change has had its way with it.
+// MakePod applies the changes and creates the Pod.
 func (l *Lab) MakePod(ctx context.Context, pod *corev1.Pod, change ...func(*corev1.Pod)) error {
 	for _, f := range change {
 		f(pod)
@@ -83,11 +85,15 @@ func (l *Lab) MakePod(ctx context.Context, pod *corev1.Pod, change ...func(*core
 	return err
 }
 
-func container() corev1.Container {
-	return corev1.Container{
-		Name:         "app",
-		Image:        "registry.invalid/app", // nothing ever pulls it
-		VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+// podSpec runs what real nodes have.
+func podSpec(volumes ...corev1.Volume) corev1.PodSpec {
+	return corev1.PodSpec{
+		TerminationGracePeriodSeconds: ptr.To(int64(1)),
+		Containers: []corev1.Container{{
+			Name: "app", Image: images.ShellName, ImagePullPolicy: corev1.PullNever,
+			VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+		}},
+		Volumes: volumes,
 	}
 }
 
@@ -95,6 +101,13 @@ func container() corev1.Container {
 func StatefulSet(namespace, name, class, size string, replicas int32) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	claim := Claim("", "data", class, size)
+	spec := podSpec()
+	spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey:   topology.WellKnownZoneKey,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+		}},
+	}}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: appsv1.StatefulSetSpec{
@@ -103,18 +116,7 @@ func StatefulSet(namespace, name, class, size string, replicas int32) *appsv1.St
 			PodManagementPolicy:  appsv1.ParallelPodManagement,
 			Selector:             &metav1.LabelSelector{MatchLabels: labels},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*claim},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					Containers: []corev1.Container{container()},
-					Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-						RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-							TopologyKey:   topology.WellKnownZoneKey,
-							LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
-						}},
-					}},
-				},
-			},
+			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
 		},
 	}
 }
@@ -169,6 +171,47 @@ func (l *Lab) Events(ctx context.Context, namespace, name string) ([]corev1.Even
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return list.Items, nil
+}
+
+// FindEvent returns an event of an object that has all of the texts in its reason and message; its error is what the events say.
+func (l *Lab) FindEvent(ctx context.Context, namespace, name string, texts ...string) (corev1.Event, error) {
+	events, err := l.Events(ctx, namespace, name)
+	var said []string
+	for _, e := range events {
+		text := e.Reason + ": " + e.Message
+		if !slices.ContainsFunc(texts, func(part string) bool { return !strings.Contains(text, part) }) {
+			return e, nil
+		}
+		said = append(said, text)
+	}
+	return corev1.Event{}, errors.Join(err, fmt.Errorf("events say %q", said))
+}
+
+// ClearNamespace deletes StatefulSets, Pods and claims, and waits until no disk is left of them.
+func (l *Lab) ClearNamespace(ctx context.Context, namespace string, limit time.Duration) error {
+	now, all := metav1.DeleteOptions{}, metav1.ListOptions{}
+	return errors.Join(
+		l.Client.AppsV1().StatefulSets(namespace).DeleteCollection(ctx, now, all),
+		l.Client.CoreV1().Pods(namespace).DeleteCollection(ctx, now, all),
+		l.Client.CoreV1().PersistentVolumeClaims(namespace).DeleteCollection(ctx, now, all),
+		l.Await(ctx, "no disk is left of "+namespace, limit, func(ctx context.Context) (bool, error) {
+			left, err := l.Simulator.Disks(ctx, namespace)
+			if err == nil && len(left) > 0 {
+				err = fmt.Errorf("left are %v", left)
+			}
+			return err == nil, err
+		}))
+}
+
+// RunKubectl runs kubectl as the administrator in a namespace, with a text as its input, and returns what it prints.
+func (l *Lab) RunKubectl(ctx context.Context, namespace, input string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, l.Kubectl, append([]string{"--kubeconfig=" + l.Kubeconfig, "--namespace=" + namespace}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 // AwaitRunning waits until a Pod runs and returns it.

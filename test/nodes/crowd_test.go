@@ -103,7 +103,6 @@ func (s *scene) thereAndBack(claim string, round int) error {
 // podThatEnds runs a script once, with a claim at /data.
 func podThatEnds(namespace, name, claim, node, script string) *corev1.Pod {
 	pod := lab.Pod(namespace, name, claim)
-	shell(&pod.Spec)
 	onNode(node)(pod)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", script}

@@ -45,7 +45,6 @@ func TestStatefulSetOverThreeZones(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	set := lab.StatefulSet(s.namespace, "db", s.essd("ext4"), "20Gi", 3)
-	shell(&set.Spec.Template.Spec)
 	_, err := s.Client.AppsV1().StatefulSets(s.namespace).Create(s.Context(), set, metav1.CreateOptions{})
 	s.must(err)
 	sums, zones := map[string]string{}, map[string]bool{}

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	if *number < 1 || *number > 20 {
 		return fmt.Errorf("-nodes=%d is not allowed: allowed is 1 to 20", *number)
 	}
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "lab")}
+	box := sandbox.In(root, "lab")
 	switch args[0] {
 	case "up":
 		return up(ctx, root, box, *number)
@@ -67,7 +67,7 @@ func up(ctx context.Context, root string, box sandbox.Sandbox, number int) error
 		return err
 	}
 	begin := time.Now()
-	if err := box.Detach(os.Stdout, "stay", fmt.Sprintf("-nodes=%d", number)); err != nil {
+	if err := box.Detach(ctx, os.Stdout, "stay", fmt.Sprintf("-nodes=%d", number)); err != nil {
 		return err
 	}
 	fmt.Printf("  %5.1f s  in all\n", time.Since(begin).Seconds())
@@ -83,7 +83,7 @@ Logs are in %[1]s/logs. End it with
 	return nil
 }
 
-// stay is the first process of the sandbox.
+// stay is the init process of the sandbox.
 func stay(ctx context.Context, root string, box sandbox.Sandbox, number int) error {
 	if _, outside, err := box.Enter(nil); err != nil || outside {
 		return errors.Join(errors.New("stay is what up runs"), err)
@@ -98,7 +98,7 @@ func stay(ctx context.Context, root string, box sandbox.Sandbox, number int) err
 	if err := writeShell(l); err != nil {
 		return errors.Join(err, l.Stop())
 	}
-	return errors.Join(box.Settled(ctx), l.Stop())
+	return errors.Join(box.ReportReady(ctx), l.Stop())
 }
 
 // writeShell makes the script that starts a shell, or one command, where the lab's API server is reached.
@@ -115,8 +115,8 @@ exec nsenter --target="$first" --mount --net --wd="$PWD" -- "${@:-/bin/sh}"
 // down ends every lab of this checkout that has real nodes.
 func down(root string) error {
 	var found []string
-	for _, dir := range []string{"lab", "e2e-nodes", "e2e-explain", "e2e-install", "e2e-storage", "soak-lab", "bench-pods"} {
-		names, err := sandbox.Sandbox{Dir: filepath.Join(root, ".build", dir)}.Sweep()
+	for _, box := range sandbox.All(root) {
+		names, err := box.Sweep()
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -34,7 +33,7 @@ func runAll(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-nodes")}
+	box := sandbox.In(root, "e2e-nodes")
 	build := func() error {
 		_, err := programs.BuildNodes(ctx, root, os.Stderr)
 		return err
@@ -50,6 +49,6 @@ func runAll(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	fmt.Fprintf(os.Stderr, "%5.1f s  until the first Pod could come; %s\n", time.Since(begin).Seconds(), cluster.MemoryReport())
+	fmt.Fprintf(os.Stderr, "%5.1f s  until the first Pod could come\n", time.Since(begin).Seconds())
 	return m.Run(), cluster.Stop()
 }

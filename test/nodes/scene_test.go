@@ -24,7 +24,6 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
-	"github.com/topodisk/topodisk/test/lab/images"
 )
 
 const (
@@ -79,19 +78,9 @@ func (s *scene) strike() {
 	}
 	disks, err := s.Simulator.Disks(ctx, s.namespace)
 	check(err)
-	now, all := metav1.DeleteOptions{}, metav1.ListOptions{}
-	check(s.Client.AppsV1().StatefulSets(s.namespace).DeleteCollection(ctx, now, all))
-	check(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, now, all))
 	_, err = s.kubectl(ctx, "", "delete", "volumesnapshots", "--all")
 	check(err)
-	check(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).DeleteCollection(ctx, now, all))
-	check(s.Await(ctx, "no disk is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
-		left, err := s.Simulator.Disks(ctx, s.namespace)
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left are %v", left)
-		}
-		return err == nil, err
-	}))
+	check(s.ClearNamespace(ctx, s.namespace, late))
 	for _, d := range disks {
 		check(s.Await(ctx, "nothing is left of "+d.ID, soon, func(context.Context) (bool, error) {
 			left, err := s.traces(d.ID)
@@ -168,18 +157,7 @@ func (s *scene) claim(name, class string, change ...func(*corev1.PersistentVolum
 // pod makes a Pod that waits in a shell, with a claim at /data.
 func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
 	s.Helper()
-	pod := lab.Pod(s.namespace, name, claim)
-	shell(&pod.Spec)
-	s.must(s.MakePod(s.Context(), pod, change...))
-}
-
-// shell lets a Pod run what the nodes have, and end at once.
-func shell(spec *corev1.PodSpec) {
-	grace := int64(1)
-	spec.TerminationGracePeriodSeconds = &grace
-	for i := range spec.Containers {
-		spec.Containers[i].Image, spec.Containers[i].ImagePullPolicy = images.ShellName, corev1.PullNever
-	}
+	s.must(s.MakePod(s.Context(), lab.Pod(s.namespace, name, claim), change...))
 }
 
 func onNode(name string) func(*corev1.Pod) {
@@ -339,11 +317,8 @@ func (s *scene) gib(pod string) float64 {
 
 // says reports whether an event of an object has a text; its error is what they say instead.
 func (s *scene) says(name, text string) (bool, error) {
-	said := s.eventsOf(name)
-	if !strings.Contains(said, text) {
-		return false, fmt.Errorf("events say %s", said)
-	}
-	return true, nil
+	_, err := s.FindEvent(s.Context(), s.namespace, name, text)
+	return err == nil, err
 }
 
 // eventsOf joins what the events of an object say.
@@ -360,11 +335,5 @@ func (s *scene) eventsOf(name string) string {
 
 // kubectl runs kubectl in the scene's namespace, with a text as its input.
 func (s *scene) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, s.Kubectl, append([]string{"--kubeconfig=" + s.Kubeconfig, "--namespace=" + s.namespace}, args...)...)
-	cmd.Stdin = strings.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out)), err
+	return s.RunKubectl(ctx, s.namespace, input, args...)
 }

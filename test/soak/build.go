@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/topodisk/topodisk/test/lab/images"
@@ -60,9 +57,6 @@ storageClasses:
 `, imageName, imageTag, secretName, ecs, className, immediateClass)
 }
 
-// imageLine is the line of an image in what helm renders.
-var imageLine = regexp.MustCompile(`(?m)^\s*image:\s*"?([^"\s]+)"?\s*$`)
-
 // sidecarImages are images of the sidecars that the lab has built, under the names that the chart has for them.
 func sidecarImages(ctx context.Context, root string) ([]images.Image, error) {
 	template := exec.CommandContext(ctx, programs.BuiltHelm(root), "template", "topodisk", chart(root),
@@ -72,24 +66,7 @@ func sidecarImages(ctx context.Context, root string) ([]images.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("helm template: %w", err)
 	}
-	var names []string
-	for _, match := range imageLine.FindAllStringSubmatch(string(text), -1) {
-		if name := match[1]; !strings.HasPrefix(name, imageName) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	var all []images.Image
-	for _, name := range names {
-		program, _, _ := strings.Cut(path.Base(name), ":")
-		all = append(all, images.Image{
-			Names: []string{name}, Entrypoint: []string{"/" + program},
-			Files: []images.File{{Path: program, From: filepath.Join(programs.BuiltNodes(root).Sidecars, program)}},
-		})
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the chart names no sidecar:\n%s", text)
-	}
-	return all, nil
+	return images.Sidecars(text, imageName, programs.BuiltNodes(root).Sidecars)
 }
 
 func chart(root string) string { return filepath.Join(root, "charts", "topodisk") }

@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string) (int, error) {
 
 // soak runs the load in a sandbox of its own.
 func soak(ctx context.Context, root string, plan Plan) (code int, err error) {
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "soak-lab")}
+	box := sandbox.In(root, "soak-lab")
 	if code, outside, err := box.Enter(func() error { return build(ctx, root) }); outside || err != nil {
 		return code, err
 	}

@@ -87,7 +87,7 @@ func run(ctx context.Context, o options) (int, error) {
 	if o.from != nil {
 		return report(o, o.from...)
 	}
-	box := sandbox.Sandbox{Dir: filepath.Join(root, ".build", "e2e-storage")}
+	box := sandbox.In(root, "e2e-storage")
 	build := func() error {
 		_, err := o.version.BuildNodes(ctx, root, os.Stdout)
 		return errors.Join(err, o.version.BuildSuite(ctx, root, os.Stdout))
@@ -177,9 +177,8 @@ func runSuite(ctx context.Context, root string, l *lab.Lab, o options) (int, err
 		}
 	}
 	if o.version.AtLeast(firstWithGroups) {
-		said, err := exec.CommandContext(ctx, l.Kubectl, "--kubeconfig="+l.Kubeconfig, "apply", "-f", filepath.Join(at, "smallest.yaml")).CombinedOutput()
-		if err != nil {
-			return 1, fmt.Errorf("apply smallest.yaml: %w: %s", err, said)
+		if _, err := l.RunKubectl(ctx, "", "", "apply", "-f", filepath.Join(at, "smallest.yaml")); err != nil {
+			return 1, err
 		}
 	}
 	log, err := os.Create(filepath.Join(l.Dir, "suite.log"))

@@ -81,20 +81,20 @@ func Open(path string) (*Log, error) {
 }
 
 // Close closes the file.
-func (a *Log) Close() error { return a.file.Close() }
+func (l *Log) Close() error { return l.file.Close() }
 
 // Skip forgets all that was written so far.
-func (a *Log) Skip() error {
-	_, err := a.Read()
+func (l *Log) Skip() error {
+	_, err := l.Read()
 	return err
 }
 
 // Read returns the requests that were written since the last time.
-func (a *Log) Read() ([]Request, error) {
+func (l *Log) Read() ([]Request, error) {
 	var list []Request
 	for {
-		line, err := a.reader.ReadString('\n')
-		a.rest += line
+		line, err := l.reader.ReadString('\n')
+		l.rest += line
 		if errors.Is(err, io.EOF) {
 			return list, nil
 		}
@@ -102,10 +102,10 @@ func (a *Log) Read() ([]Request, error) {
 			return nil, err
 		}
 		var r Request
-		if err := json.Unmarshal([]byte(a.rest), &r); err != nil {
+		if err := json.Unmarshal([]byte(l.rest), &r); err != nil {
 			return nil, err
 		}
-		a.rest = ""
+		l.rest = ""
 		list = append(list, r)
 	}
 }

@@ -47,7 +47,7 @@ func writeCerts(dir string) (certs, error) {
 	if c.caPEM, err = cert.EncodeCertificates(ca); err != nil {
 		return c, err
 	}
-	addresses := []net.IP{net.IPv4(127, 0, 0, 1), sandbox.HubAddress, sandbox.ServiceAddress}
+	addresses := []net.IP{net.IPv4(127, 0, 0, 1), sandbox.GatewayAddress, sandbox.ServiceAddress}
 	_, err = writeKey(c.accountKey)
 	return c, errors.Join(err, cert.WriteCert(c.ca, c.caPEM),
 		issue(ca, caKey, c.serving, c.servingKey, "topodisk lab control plane", x509.ExtKeyUsageServerAuth, addresses),

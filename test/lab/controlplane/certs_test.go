@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestServingCertificateIsGoodForLoopbackAlone(t *testing.T) {
+func TestServingCertificateIsGoodForTheLabAlone(t *testing.T) {
 	c, err := writeCerts(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package controlplane starts a Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager and
-// kube-scheduler. Nothing of it outlives its directory and its processes.
+// Package controlplane starts a Kubernetes control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler, on
+// loopback or, if kubelets join, in a sandbox.
 package controlplane
 
 import (
@@ -34,13 +34,13 @@ const servicePort = 443
 
 // Options say what to start.
 type Options struct {
-	Kube, Etcd string // directories of the programs
-	Dir        string // for all that is written
-	Processes  *process.Group
-	AuditLog   string        // path; empty for none
-	Kubelets   []string      // names of nodes whose kubelets join, in the sandbox of this process; none: loopback alone is served
-	Only       []string      // controllers to run; none for those that kube-controller-manager runs by default
-	Bind       time.Duration // for how long the scheduler waits for a Pod's volumes; 0 for its default
+	Kube, Etcd  string // directories of the programs
+	Dir         string // for all that is written
+	Group       *process.Group
+	AuditLog    string        // path; empty for none
+	Kubelets    []string      // names of nodes whose kubelets join, in the sandbox of this process; none: loopback alone is served
+	Controllers []string      // that run; none for those that kube-controller-manager runs by default
+	BindTimeout time.Duration // for how long the scheduler waits for a Pod's volumes; 0 for its default
 }
 
 // Plane is a control plane that runs.
@@ -121,20 +121,20 @@ func kubeletUser(node string) string { return "system:node:" + node }
 
 func (p *Plane) tokenFile() string { return filepath.Join(p.Dir, "pki", "tokens.csv") }
 
-func (p *Plane) url(port int, page string) string {
+func localURL(port int, page string) string {
 	return fmt.Sprintf("https://127.0.0.1:%d%s", port, page)
 }
 
 func (p *Plane) startEtcd(ctx context.Context) error {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
-	proc, err := p.Processes.Start(process.Command{Name: "etcd", Path: filepath.Join(p.Etcd, "etcd"), Args: []string{
+	proc, err := p.Group.Start(process.Command{Name: "etcd", Path: filepath.Join(p.Etcd, "etcd"), Args: []string{
 		"--name=lab", "--data-dir=" + filepath.Join(p.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8000000000",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=lab=" + peer}})
 	if err != nil {
 		return err
 	}
-	return p.Processes.AwaitPageOf(ctx, p.http, proc, client+"/readyz")
+	return p.Group.AwaitPageOf(ctx, p.http, proc, client+"/readyz")
 }
 
 func (p *Plane) startAPIServer(ctx context.Context) error {
@@ -154,12 +154,12 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	p.apiserver = proc
-	return p.Processes.AwaitPageOf(ctx, p.http, proc, p.url(p.ports.apiserver, "/readyz"))
+	return p.Group.AwaitPageOf(ctx, p.http, proc, localURL(p.ports.apiserver, "/readyz"))
 }
 
 // RestartAPIServer ends the API server with SIGKILL, starts it again and returns when it is ready.
 func (p *Plane) RestartAPIServer(ctx context.Context) error {
-	p.Processes.Stop(p.apiserver, syscall.SIGKILL)
+	p.Group.Stop(p.apiserver, syscall.SIGKILL)
 	return p.startAPIServer(ctx)
 }
 
@@ -214,10 +214,10 @@ func (p *Plane) startControllerManagerAndScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Processes.AwaitPageOf(ctx, p.http, manager, p.url(p.ports.controllerManager, "/healthz")); err != nil {
+	if err := p.Group.AwaitPageOf(ctx, p.http, manager, localURL(p.ports.controllerManager, "/healthz")); err != nil {
 		return err
 	}
-	return p.Processes.AwaitPageOf(ctx, p.http, scheduler, p.url(p.ports.scheduler, "/readyz"))
+	return p.Group.AwaitPageOf(ctx, p.http, scheduler, localURL(p.ports.scheduler, "/readyz"))
 }
 
 // startControllerManager raises the client's rate limits: with its defaults it takes ten seconds to start, and binds no
@@ -231,8 +231,8 @@ func (p *Plane) startControllerManager() (*process.Process, error) {
 	if len(p.Kubelets) > 0 {
 		args = append(args, "--node-monitor-grace-period=20s") // kubelets renew their Leases every five seconds here
 	}
-	if p.Only != nil {
-		args = append(args, "--controllers="+strings.Join(p.Only, ","))
+	if p.Controllers != nil {
+		args = append(args, "--controllers="+strings.Join(p.Controllers, ","))
 	}
 	return p.start("kube-controller-manager", append(args,
 		"--kubeconfig="+config, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
@@ -273,7 +273,7 @@ func (p *Plane) startScheduler() (*process.Process, error) {
 		return nil, err
 	}
 	path := filepath.Join(p.Dir, "scheduler.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, schedulerConfig, config, int(cmp.Or(p.Bind, bindTimeout).Seconds())), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, schedulerConfig, config, int(cmp.Or(p.BindTimeout, bindTimeout).Seconds())), 0o600); err != nil {
 		return nil, err
 	}
 	return p.start("kube-scheduler", append(p.serving(config, p.ports.scheduler), "--config="+path)...)
@@ -289,5 +289,5 @@ func (p *Plane) serving(kubeconfig string, port int) []string {
 }
 
 func (p *Plane) start(name string, args ...string) (*process.Process, error) {
-	return p.Processes.Start(process.Command{Name: name, Path: filepath.Join(p.Kube, name), Args: args})
+	return p.Group.Start(process.Command{Name: name, Path: filepath.Join(p.Kube, name), Args: args})
 }

@@ -19,11 +19,16 @@ const cpuSlice = 1000
 // LimitCPU gives etcd, the API server, the controller-manager and the scheduler that part of the machine's CPU time, until
 // restore is called. It needs root.
 func (p *Plane) LimitCPU(part float64) (restore func() error, err error) {
-	period := int(cpuSlice / part / float64(runtime.NumCPU()))
+	period, quota := cpuSlice, cpuSlice
+	if cpus := part * float64(runtime.NumCPU()); cpus < 1 {
+		period = int(cpuSlice / cpus)
+	} else {
+		quota = int(cpuSlice * cpus)
+	}
 	root := filepath.Join(sandbox.CgroupMounts, "cpu")
-	limits := map[string]string{"cpu.cfs_period_us": strconv.Itoa(period), "cpu.cfs_quota_us": strconv.Itoa(cpuSlice)}
+	limits := map[string]string{"cpu.cfs_period_us": strconv.Itoa(period), "cpu.cfs_quota_us": strconv.Itoa(quota)}
 	if _, err := os.Stat(filepath.Join(sandbox.CgroupMounts, "cgroup.controllers")); err == nil { // version 2
-		root, limits = sandbox.CgroupMounts, map[string]string{"cpu.max": fmt.Sprintf("%d %d", cpuSlice, period)}
+		root, limits = sandbox.CgroupMounts, map[string]string{"cpu.max": fmt.Sprintf("%d %d", quota, period)}
 	}
 	group := filepath.Join(root, sandbox.Sandbox{Dir: p.Dir}.Name()+"-control-plane")
 	if err := os.Mkdir(group, 0o755); err != nil {
@@ -43,8 +48,8 @@ func (p *Plane) LimitCPU(part float64) (restore func() error, err error) {
 
 // moveTo moves the control plane's programs to a cgroup.
 func (p *Plane) moveTo(group string) error {
-	for _, program := range p.Processes.Running() {
-		if !slices.Contains([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}, program.Name) || program.Pid() == 0 {
+	for _, program := range p.Group.Processes() {
+		if !slices.Contains([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}, program.Name) {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(program.Pid())), 0); err != nil {

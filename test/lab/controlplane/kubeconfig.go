@@ -18,10 +18,10 @@ func (p *Plane) Kubeconfig(user, token string) (string, error) {
 
 // KubeletKubeconfig does so for a node's kubelet, which reaches it at the sandbox's hub.
 func (p *Plane) KubeletKubeconfig(node string) (string, error) {
-	return p.KubeconfigAt(sandbox.HubAddress.String(), kubeletUser(node), p.tokens[kubeletUser(node)])
+	return p.KubeconfigAt(sandbox.GatewayAddress.String(), kubeletUser(node), p.tokens[kubeletUser(node)])
 }
 
-// KubeletCA is the certificate by which a kubelet knows the API server.
+// KubeletCA is the path of the CA that signs the certificate by which a kubelet knows the API server.
 func (p *Plane) KubeletCA() string { return p.certs.ca }
 
 // KubeconfigAt does so for a user who reaches it at an address of its own.

@@ -9,6 +9,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -54,8 +59,32 @@ func Shell() (Image, error) {
 }
 
 // Pause is an image of the program that is the first in a Pod.
-func Pause(nodeInit string, names ...string) Image {
-	return Image{Names: names, Files: []File{{Path: "pause", From: nodeInit}}, Entrypoint: []string{"/pause"}}
+func Pause(nodeInit, name string) Image {
+	return Image{Names: []string{name}, Files: []File{{Path: "pause", From: nodeInit}}, Entrypoint: []string{"/pause"}}
+}
+
+// imageLine is the line of an image in a manifest.
+var imageLine = regexp.MustCompile(`(?m)^\s*image:\s*"?([^"\s]+)"?\s*$`)
+
+// Sidecars are the images that a manifest names, but for those whose names begin with own: each of the program of its name in a
+// directory.
+func Sidecars(manifest []byte, own, programs string) (all []Image, err error) {
+	var names []string
+	for _, match := range imageLine.FindAllSubmatch(manifest, -1) {
+		if name := string(match[1]); !strings.HasPrefix(name, own) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		program, _, _ := strings.Cut(path.Base(name), ":")
+		all = append(all, Image{
+			Names: []string{name}, Entrypoint: []string{"/" + program}, Files: []File{{Path: program, From: filepath.Join(programs, program)}},
+		})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no sidecar is named:\n%s", manifest)
+	}
+	return all, nil
 }
 
 // The parts of an OCI image that containerd reads (opencontainers/image-spec: image-layout.md, config.md, manifest.md).
@@ -98,7 +127,7 @@ const (
 )
 
 // Write writes an OCI layout of the images as one tar file.
-func Write(path string, architecture string, images []Image) error {
+func Write(path string, images []Image) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -107,7 +136,7 @@ func Write(path string, architecture string, images []Image) error {
 	archive := tar.NewWriter(f)
 	index := imageIndex{SchemaVersion: 2}
 	for _, i := range images {
-		manifest, err := i.write(archive, architecture)
+		manifest, err := i.write(archive)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", i.Names[0], err)
 		}
@@ -129,7 +158,7 @@ func Write(path string, architecture string, images []Image) error {
 }
 
 // write adds the image's layer, configuration and manifest, and returns what stands for it in an index.
-func (i Image) write(archive *tar.Writer, architecture string) (d descriptor, err error) {
+func (i Image) write(archive *tar.Writer) (d descriptor, err error) {
 	layer, err := i.layer()
 	if err != nil {
 		return d, err
@@ -138,7 +167,7 @@ func (i Image) write(archive *tar.Writer, architecture string) (d descriptor, er
 	if err != nil {
 		return d, err
 	}
-	config := imageConfig{Architecture: architecture, OS: "linux"}
+	config := imageConfig{Architecture: runtime.GOARCH, OS: "linux"}
 	config.Config.Entrypoint, config.Config.Cmd = i.Entrypoint, i.Command
 	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	config.RootFS.Type, config.RootFS.DiffIDs = "layers", []string{first.Digest}

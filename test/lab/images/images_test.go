@@ -44,7 +44,7 @@ func TestImagesAreWholeAndHaveTheirNames(t *testing.T) {
 	one := Image{Names: []string{"example.com/one:1", "example.com/uno:1"},
 		Files: []File{{Path: "bin/"}, {Path: "bin/x", From: program}, {Path: "bin/y", Target: "x"}}, Entrypoint: []string{"/bin/y"}}
 	path := filepath.Join(dir, "images.tar")
-	if err := Write(path, "amd64", []Image{one, Pause(program, "example.com/pause:1")}); err != nil {
+	if err := Write(path, []Image{one, Pause(program, "example.com/pause:1")}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(path)
@@ -94,8 +94,19 @@ func TestImagesAreWholeAndHaveTheirNames(t *testing.T) {
 }
 
 func TestImageOfAFileThatIsNotThereIsAnError(t *testing.T) {
-	err := Write(filepath.Join(t.TempDir(), "images.tar"), "amd64", []Image{Pause("/no/such/program", "example.com/pause:1")})
+	err := Write(filepath.Join(t.TempDir(), "images.tar"), []Image{Pause("/no/such/program", "example.com/pause:1")})
 	if err == nil || !strings.Contains(err.Error(), "example.com/pause:1") || !strings.Contains(err.Error(), "/no/such/program") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestSidecarsAreNamedByTheManifest(t *testing.T) {
+	manifest := []byte("  - image: ours/driver:1\n  - image: \"k8s.io/csi-attacher:v4\"\n    image: k8s.io/csi-attacher:v4\n")
+	all, err := Sidecars(manifest, "ours/driver", "/built")
+	if err != nil || len(all) != 1 || all[0].Names[0] != "k8s.io/csi-attacher:v4" || all[0].Files[0].From != "/built/csi-attacher" {
+		t.Errorf("sidecars are %v, %v", all, err)
+	}
+	if all, err := Sidecars(manifest, "", "/built"); err == nil {
+		t.Errorf("of none but ours, sidecars are %v", all)
 	}
 }

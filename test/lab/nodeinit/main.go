@@ -1,4 +1,4 @@
-// Nodeinit is the first process of a node of a lab, and of a Pod on one. Without arguments it waits for SIGTERM and
+// Nodeinit is the init process of a node of a lab, and of a Pod on one. Without arguments it waits for SIGTERM and
 // collects the processes that have lost their parents. With a node's settings as its argument, a JSON object, it makes
 // itself at home first: it has to be in namespaces of its own for processes, mounts, network, host name and IPC.
 package main

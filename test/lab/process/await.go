@@ -7,13 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 )
 
 // StartLimit is how long one program may take to become ready. On a loaded machine of two cores it takes a tenth of it.
 const StartLimit = 60 * time.Second
 
-// Await polls until check reports true. check's error is no end but the reason that is shown when the limit is reached.
+// Await polls until check reports true. An error of check does not end the wait; the last one is part of the error at the limit.
 // A program that ends by itself ends the wait at once, with the end of its log.
 func (g *Group) Await(ctx context.Context, what string, limit time.Duration, check func(context.Context) (bool, error)) error {
 	begin := time.Now()
@@ -75,6 +76,20 @@ func (g *Group) AwaitPageOf(ctx context.Context, client *http.Client, p *Process
 		return fmt.Errorf("%w\n%s", err, LogTail(p.Log))
 	}
 	return err
+}
+
+// Serve starts a program with the flag --http-endpoint, and returns when its page answers 200.
+func (g *Group) Serve(ctx context.Context, c Command, page string) (*Process, error) {
+	var port int
+	if err := FreePorts(&port); err != nil {
+		return nil, err
+	}
+	c.Args = append(slices.Clone(c.Args), fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
+	p, err := g.Start(c)
+	if err != nil {
+		return nil, err
+	}
+	return p, g.AwaitPage(ctx, p, fmt.Sprintf("http://127.0.0.1:%d%s", port, page))
 }
 
 // FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different.

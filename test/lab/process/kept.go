@@ -127,7 +127,8 @@ func StopKept(dir string) ([]string, error) {
 	return names, os.RemoveAll(dir)
 }
 
-// EndWithin ends the process with SIGTERM or, if it runs on for the grace, with SIGKILL, and waits as long again. It takes hold of the process first and checks the identity then, so that the signal can't reach another one.
+// EndWithin ends the process with SIGTERM or, if it runs on for the grace, with SIGKILL, and waits as long again. It takes hold of
+// the process first and checks the identity then, so that the signal can't reach another one.
 func (id Identity) EndWithin(grace time.Duration) error {
 	p, err := os.FindProcess(id.Pid)
 	if err != nil {

@@ -23,11 +23,12 @@ const stopGrace = 3 * time.Second
 type Process struct {
 	Name string
 	Log  string // path
-	cmd  *exec.Cmd
-	in   bool          // a node: the program is the only child of an nsenter
-	ends bool          // by itself, at times
-	done chan struct{} // closed when the program has ended and err is set
-	err  error
+
+	cmd        *exec.Cmd
+	viaNsenter bool          // the program is its only child, on a node
+	mayEnd     bool          // by itself
+	done       chan struct{} // closed when the program has ended and err is set
+	err        error
 }
 
 // Group are the programs that are started for one lab, and end with it.
@@ -38,8 +39,8 @@ type Group struct {
 	all  []*Process // running or ended, in order of start
 }
 
-// NewGroup has the programs' logs in a directory logs of dir, which they work in. If keep is set, they outlive this process, and are
-// listed in dir for StopKept.
+// NewGroup returns a group whose programs run in dir and log to dir/logs. If keep is set, they outlive this process, and are listed
+// in dir for StopKept.
 func NewGroup(dir string, keep bool) *Group {
 	g := &Group{Logs: filepath.Join(dir, "logs")}
 	if keep {
@@ -54,7 +55,7 @@ type Command struct {
 	Path string
 	Args []string
 	Env  []string // beyond what every program gets
-	Node int      // process ID of the first process of the node that it runs on; 0: on none
+	Node int      // process ID of the init process of the node that it runs on; 0: on none
 	// Namespaces are those that it gets of its own, flags of clone(2).
 	Namespaces uintptr
 }
@@ -67,7 +68,7 @@ func (c Command) exec() *exec.Cmd {
 	return exec.Command("nsenter", append(EnterNode(c.Node), append([]string{c.Path}, c.Args...)...)...)
 }
 
-// EnterNode are nsenter's arguments before the program to run on a node, whose first process has that ID.
+// EnterNode are nsenter's arguments before the program to run on a node, whose init process has that ID.
 func EnterNode(pid int) []string {
 	return []string{fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}
 }
@@ -84,7 +85,7 @@ func (g *Group) Start(c Command) (*Process, error) {
 	}
 	defer log.Close()
 	fmt.Fprintf(log, "--- %s: %s %q\n", time.Now().Format(time.RFC3339), c.Path, c.Args)
-	p.cmd, p.in = c.exec(), c.Node != 0
+	p.cmd, p.viaNsenter = c.exec(), c.Node != 0
 	p.cmd.Dir = filepath.Dir(g.Logs)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(g.Logs)}, c.Env...)
 	p.cmd.Stderr, p.cmd.Stdout = log, log
@@ -122,10 +123,10 @@ func (g *Group) record(p *Process) error {
 	return appendIdentity(g.list, id)
 }
 
-// Stop ends one process and forgets it: it sends the signal, then SIGKILL after a grace, and returns when the process is gone.
+// Stop forgets a process and ends it: it sends the signal, then SIGKILL after a grace, and returns when the process is gone.
 func (g *Group) Stop(p *Process, sig syscall.Signal) {
-	p.stop(sig)
 	g.Forget(p)
+	p.stop(sig)
 }
 
 // Drain sends the signal to one process after the other, waits for the end of each, and forgets it. It kills one that still runs
@@ -152,7 +153,7 @@ func (g *Group) Drain(sig syscall.Signal, limit time.Duration, processes ...*Pro
 func (g *Group) MayEnd(p *Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p.ends = true
+	p.mayEnd = true
 }
 
 // Forget takes a process off the list of those that have no business to end, and that StopAll ends.
@@ -184,15 +185,15 @@ func (g *Group) Failed() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.all {
-		if err := p.exited(); err != nil && !p.ends {
-			return err
+		if p.Ended() && !p.mayEnd {
+			return p.failure()
 		}
 	}
 	return nil
 }
 
-// Running are the processes that have not been stopped.
-func (g *Group) Running() []*Process {
+// Processes are those that have not been stopped.
+func (g *Group) Processes() []*Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.all)
@@ -217,8 +218,11 @@ func (p *Process) stop(sig syscall.Signal) {
 	}
 }
 
-// Signal sends a signal to the program.
+// Signal sends a signal to the program, unless it has ended: its process ID may be another's then.
 func (p *Process) Signal(sig syscall.Signal) error {
+	if p.Ended() {
+		return os.ErrProcessDone
+	}
 	if pid := p.program(); pid != p.Pid() {
 		return syscall.Kill(pid, sig)
 	}
@@ -228,7 +232,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 // program is the process ID of the program. On a node it is the child of what was started, once that has one.
 func (p *Process) program() int {
 	pid := p.Pid()
-	if !p.in {
+	if !p.viaNsenter {
 		return pid
 	}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -242,31 +246,23 @@ func (p *Process) program() int {
 	return child
 }
 
-// Memory returns the resident memory of the program in MiB.
-func (p *Process) Memory() (int, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.program()))
-	if err != nil {
-		return 0, err
-	}
-	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	return pages * os.Getpagesize() >> 20, err
-}
-
 // Ended says whether the process has ended.
-func (p *Process) Ended() bool { return p.exited() != nil }
-
-// exited is an error with the end of the log if the process has ended.
-func (p *Process) exited() error {
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
-		how := "with exit code 0"
-		if p.err != nil {
-			how = p.err.Error()
-		}
-		return fmt.Errorf("%s ended: %s\n%s", p.Name, how, LogTail(p.Log))
+		return true
 	default:
-		return nil
+		return false
 	}
+}
+
+// failure says how the process has ended, with the end of its log.
+func (p *Process) failure() error {
+	how := "with exit code 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("%s ended: %s\n%s", p.Name, how, LogTail(p.Log))
 }
 
 // OnParentThread runs f on the one thread that all programs are started from and that lives as long as this process:

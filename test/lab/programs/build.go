@@ -107,8 +107,8 @@ func (v Version) Build(ctx context.Context, root string, out *os.File) (Dirs, er
 	return v.buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "run")})
 }
 
-// BuildWatched builds the same, but topodisk's programs with the race detector, which needs a C compiler.
-func (v Version) BuildWatched(ctx context.Context, root string, out *os.File) (Dirs, error) {
+// BuildRace builds the same, but topodisk's programs with the race detector, which needs a C compiler.
+func (v Version) BuildRace(ctx context.Context, root string, out *os.File) (Dirs, error) {
 	return v.buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
 }
 

@@ -24,27 +24,46 @@ import (
 )
 
 // Sandbox is where a lab with real nodes lives: in namespaces of its own for processes, mounts, network, host name and IPC.
-// Its first process is the lab itself. When that ends, however it ends, the kernel ends all others, and takes mounts and
+// Its init process is the lab itself. When that ends, however it ends, the kernel ends all others, and takes mounts and
 // network away. What is left then lies in the directory, or is found by its name: loop devices and cgroups.
 type Sandbox struct {
 	// Dir holds the lab's state. There is one sandbox in a directory at a time.
 	Dir string
 }
 
-// Mark is set in the environment of the first process of a sandbox.
+// names are the sandboxes of a checkout: make lab-down ends all.
+var names = []string{"lab", "e2e-nodes", "e2e-explain", "e2e-install", "e2e-storage", "test-foreign", "soak-lab", "bench-pods"}
+
+// In is the sandbox of that name, one of All, in a checkout.
+func In(root, name string) Sandbox {
+	if !slices.Contains(names, name) {
+		panic("no sandbox is called " + name)
+	}
+	return Sandbox{Dir: filepath.Join(root, ".build", name)}
+}
+
+// All are the sandboxes of a checkout, whether or not there are labs in them.
+func All(root string) (all []Sandbox) {
+	for _, name := range names {
+		all = append(all, In(root, name))
+	}
+	return all
+}
+
+// Mark is set in the environment of the init process of a sandbox.
 const Mark = "TOPODISK_LAB_SANDBOX"
 
-// stateFile names the first process of a sandbox in its directory.
+// stateFile names the init process of a sandbox in its directory.
 const stateFile = "sandbox.json"
 
 // Inside says whether this process is the first of a sandbox.
 func Inside() bool { return os.Getenv(Mark) != "" && os.Getpid() == 1 }
 
-// Enter builds what is needed, unless build is nil, runs this program once more, with the same arguments, as the first process of
+// Enter builds what is needed, unless build is nil, runs this program once more, with the same arguments, as the init process of
 // the sandbox, clears up after it, and returns its exit code. There it returns false at once: the caller is inside.
 func (s Sandbox) Enter(build func() error) (code int, outside bool, err error) {
 	if Inside() {
-		return 0, false, settle()
+		return 0, false, setUp()
 	}
 	if build != nil {
 		if err := build(); err != nil {
@@ -83,10 +102,10 @@ func (s Sandbox) Enter(build func() error) (code int, outside bool, err error) {
 	return code, true, errors.Join(err, left)
 }
 
-// Detach runs this program once more, with other arguments, as the first process of the sandbox, which goes on after this
-// process has ended. It copies to out what that says on its standard output, until it closes it or ends. Inside it is
-// never called: Enter says so.
-func (s Sandbox) Detach(out io.Writer, args ...string) error {
+// Detach runs this program once more, with other arguments, as the init process of the sandbox, which goes on after this
+// process has ended. It copies to out what that says on its standard output, until it closes it or ends; if ctx ends before, it is
+// told to end. Inside Detach is never called: Enter says so.
+func (s Sandbox) Detach(ctx context.Context, out io.Writer, args ...string) error {
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -105,23 +124,21 @@ func (s Sandbox) Detach(out io.Writer, args ...string) error {
 	if err := s.start(cmd); err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, said); err != nil {
-		return err
-	}
-	ready, err := os.ReadFile(filepath.Join(s.Dir, readyFile))
-	if err != nil || string(ready) != "ready" {
+	defer context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })() //nolint:errcheck // it may have ended
+	_, err = io.Copy(out, said)
+	if _, notReady := os.Stat(filepath.Join(s.Dir, readyFile)); err != nil || notReady != nil {
 		_, left := s.clear()
-		return errors.Join(fmt.Errorf("the lab did not come up; its logs are in %s\n%s", s.Dir, process.LogTail(log.Name())), left)
+		return errors.Join(fmt.Errorf("the lab did not come up; its logs are in %s\n%s", s.Dir, process.LogTail(log.Name())), err, left)
 	}
 	return cmd.Process.Release()
 }
 
-// readyFile holds the word ready once a detached lab is up.
+// readyFile is there once a detached lab is up.
 const readyFile = "ready"
 
-// Settled is told by the first process of a detached sandbox when the lab is up, and returns when it is to end.
-func (s Sandbox) Settled(ctx context.Context) error {
-	if err := os.WriteFile(filepath.Join(s.Dir, readyFile), []byte("ready"), 0o600); err != nil {
+// ReportReady is called by the init process of a detached sandbox when the lab is up, and returns when it is to end.
+func (s Sandbox) ReportReady(ctx context.Context) error {
+	if err := os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600); err != nil {
 		return err
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -143,7 +160,7 @@ func (s Sandbox) prepare() error {
 	if strings.HasPrefix(s.Dir, "/var/") || strings.HasPrefix(s.Dir, "/run/") {
 		return fmt.Errorf("the lab's directory is %s: nodes have a /var and a /run of their own, so it can't be there", s.Dir)
 	}
-	if id, err := s.First(); err == nil && id.Running() {
+	if id, err := s.Init(); err == nil && id.Running() {
 		return fmt.Errorf("a lab lives in %s already (process %d): make lab-down ends it", s.Dir, id.Pid)
 	}
 	if _, err := s.Sweep(); err != nil {
@@ -165,7 +182,7 @@ const selfProgram = "/proc/self/exe"
 // Namespaces are those that a sandbox, and each node in it, has of its own: flags of clone(2).
 const Namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// start starts the first process, and writes down which it is.
+// start starts the init process, and writes down which it is.
 func (s Sandbox) start(cmd *exec.Cmd) error {
 	if err := process.OnParentThread(cmd.Start); err != nil {
 		return fmt.Errorf("start a process in namespaces of its own: %w", err)
@@ -176,14 +193,17 @@ func (s Sandbox) start(cmd *exec.Cmd) error {
 	}
 	id.Name = "lab"
 	text, err := json.Marshal(id)
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.Dir, stateFile), text, 0o600)
 	}
-	return os.WriteFile(filepath.Join(s.Dir, stateFile), text, 0o600)
+	if err != nil {
+		cmd.Process.Kill() //nolint:errcheck // it may have ended
+	}
+	return err
 }
 
-// First reads which process is the first of the sandbox.
-func (s Sandbox) First() (id process.Identity, err error) {
+// Init reads which process is the first of the sandbox.
+func (s Sandbox) Init() (id process.Identity, err error) {
 	text, err := os.ReadFile(filepath.Join(s.Dir, stateFile))
 	if err != nil {
 		return id, err
@@ -193,12 +213,12 @@ func (s Sandbox) First() (id process.Identity, err error) {
 
 // Running says whether a lab lives in the sandbox.
 func (s Sandbox) Running() bool {
-	id, err := s.First()
+	id, err := s.Init()
 	return err == nil && id.Running()
 }
 
-// settle gives the first process of a sandbox mounts of its own, processes of its own and a loopback device that is up.
-func settle() error {
+// setUp gives the init process of a sandbox mounts of its own, processes of its own and a loopback device that is up.
+func setUp() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
@@ -208,8 +228,8 @@ func settle() error {
 	return bringUp()
 }
 
-// HubAddress is the control plane's on the sandbox's network: the nodes are beside it, the Pods of each node behind it.
-var HubAddress = net.IPv4(10, 88, 0, 1).To4()
+// GatewayAddress is the control plane's on the sandbox's network: the nodes are beside it, the Pods of each node behind it.
+var GatewayAddress = net.IPv4(10, 88, 0, 1).To4()
 
 // ServiceAddress is that of the Service kubernetes in the namespace default, by which Pods reach the API server. The hub has
 // it, and the API server listens on the Service's port there, so that no proxy is needed on the nodes.
@@ -220,7 +240,7 @@ const Bridge = "lab0"
 
 // bringUp makes the sandbox's network: loopback, and a bridge that the nodes are on.
 func bringUp() error {
-	bridge := net.IPNet{IP: HubAddress, Mask: net.CIDRMask(24, 32)}
+	bridge := net.IPNet{IP: GatewayAddress, Mask: net.CIDRMask(24, 32)}
 	if err := IP("link", "set", "lo", "up"); err != nil {
 		return err
 	}
@@ -252,7 +272,7 @@ func (s Sandbox) Sweep() (found []string, err error) {
 
 // clear is Sweep but for the directory.
 func (s Sandbox) clear() (found []string, err error) {
-	if id, err := s.First(); err == nil && id.Running() {
+	if id, err := s.Init(); err == nil && id.Running() {
 		found = append(found, "a lab")
 		if err := id.EndWithin(sweepGrace); err != nil {
 			return found, fmt.Errorf("stop the lab (process %d): %w", id.Pid, err)
@@ -282,7 +302,7 @@ func (s Sandbox) HoldLinksMount() error {
 	}
 }
 
-// MountLinks has a directory stand for /dev/disk/by-id in the sandbox. The first process of the sandbox calls it.
+// MountLinks has a directory stand for /dev/disk/by-id in the sandbox. The init process of the sandbox calls it.
 func (s Sandbox) MountLinks(dir string) error {
 	if err := errors.Join(os.MkdirAll(dir, 0o755), s.HoldLinksMount()); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 )
 
-// Program is the simulator's, and DriverProgram the driver's.
+// The names of the executables.
 const (
 	Program       = "ecs-simulator"
 	DriverProgram = "disk-driver"
@@ -48,43 +49,43 @@ func New(url string) *Client {
 }
 
 // State returns zones, disks, stock and counts of calls at this moment.
-func (s *Client) State(ctx context.Context) (ecssim.State, error) {
+func (c *Client) State(ctx context.Context) (ecssim.State, error) {
 	var state ecssim.State
-	return state, s.do(ctx, http.MethodGet, "state", nil, &state)
+	return state, c.do(ctx, http.MethodGet, "state", nil, &state)
 }
 
 // Disks returns the disks that exist and have that claim namespace in their tags; "" for all of them.
-func (s *Client) Disks(ctx context.Context, namespace string) ([]ecssim.DiskState, error) {
-	state, err := s.State(ctx)
+func (c *Client) Disks(ctx context.Context, namespace string) ([]ecssim.DiskState, error) {
+	state, err := c.State(ctx)
 	return slices.DeleteFunc(state.Disks, func(d ecssim.DiskState) bool {
 		return namespace != "" && d.Tags[disk.ClaimNamespaceTag] != namespace
 	}), err
 }
 
 // Calls returns the ledger's calls of an action, the oldest first.
-func (s *Client) Calls(ctx context.Context, action string) ([]ecssim.Call, error) {
+func (c *Client) Calls(ctx context.Context, action string) ([]ecssim.Call, error) {
 	var calls []ecssim.Call
-	err := s.do(ctx, http.MethodGet, "calls", nil, &calls)
+	err := c.do(ctx, http.MethodGet, "calls", nil, &calls)
 	return slices.DeleteFunc(calls, func(c ecssim.Call) bool { return action != "" && c.Action != action }), err
 }
 
 // SetStock says how many more disks of a category a zone sells.
-func (s *Client) SetStock(ctx context.Context, zone, category string, units int) error {
-	return s.do(ctx, http.MethodPost, "stock", map[string]any{"zone": zone, "category": category, "units": units}, nil)
+func (c *Client) SetStock(ctx context.Context, zone, category string, units int) error {
+	return c.do(ctx, http.MethodPost, "stock", map[string]any{"zone": zone, "category": category, "units": units}, nil)
 }
 
 // SellOut leaves nothing of any category in a zone; Restock undoes it.
-func (s *Client) SellOut(ctx context.Context, zone string) error {
-	return s.stockAll(ctx, zone, SoldOut)
+func (c *Client) SellOut(ctx context.Context, zone string) error {
+	return c.stockAll(ctx, zone, SoldOut)
 }
 
 // Restock makes everything unlimited again that a zone offers.
-func (s *Client) Restock(ctx context.Context, zone string) error {
-	return s.stockAll(ctx, zone, Unlimited)
+func (c *Client) Restock(ctx context.Context, zone string) error {
+	return c.stockAll(ctx, zone, Unlimited)
 }
 
-func (s *Client) stockAll(ctx context.Context, zone string, units int) error {
-	state, err := s.State(ctx)
+func (c *Client) stockAll(ctx context.Context, zone string, units int) error {
+	state, err := c.State(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *Client) stockAll(ctx context.Context, zone string, units int) error {
 		if level.Zone != zone {
 			continue
 		}
-		if err := s.SetStock(ctx, zone, level.Category, units); err != nil {
+		if err := c.SetStock(ctx, zone, level.Category, units); err != nil {
 			return err
 		}
 	}
@@ -100,60 +101,70 @@ func (s *Client) stockAll(ctx context.Context, zone string, units int) error {
 }
 
 // AddFault makes calls misbehave from now on.
-func (s *Client) AddFault(ctx context.Context, fault ecssim.Fault) error {
-	return s.do(ctx, http.MethodPost, "faults", fault, nil)
+func (c *Client) AddFault(ctx context.Context, fault ecssim.Fault) error {
+	return c.do(ctx, http.MethodPost, "faults", fault, nil)
 }
 
 // ClearFaults ends all misbehaviour.
-func (s *Client) ClearFaults(ctx context.Context) error {
-	return s.do(ctx, http.MethodDelete, "faults", nil, nil)
+func (c *Client) ClearFaults(ctx context.Context) error {
+	return c.do(ctx, http.MethodDelete, "faults", nil, nil)
 }
 
 // AddInstance adds an instance, which runs.
-func (s *Client) AddInstance(ctx context.Context, id, zone, instanceType string) error {
-	return s.do(ctx, http.MethodPost, "instances", map[string]any{"id": id, "zone": zone, "type": instanceType}, nil)
+func (c *Client) AddInstance(ctx context.Context, id, zone, instanceType string) error {
+	return c.do(ctx, http.MethodPost, "instances", map[string]any{"id": id, "zone": zone, "type": instanceType}, nil)
 }
 
 // RemoveInstance releases an instance.
-func (s *Client) RemoveInstance(ctx context.Context, id string) error {
-	return s.do(ctx, http.MethodDelete, "instances", map[string]any{"id": id}, nil)
+func (c *Client) RemoveInstance(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodDelete, "instances", map[string]any{"id": id}, nil)
 }
 
 // SetKey has ECS know an access key by a secret, beside others; an empty one takes it away.
-func (s *Client) SetKey(ctx context.Context, id, secret string) error {
-	return s.do(ctx, http.MethodPost, "keys", map[string]any{"id": id, "secret": secret}, nil)
+func (c *Client) SetKey(ctx context.Context, id, secret string) error {
+	return c.do(ctx, http.MethodPost, "keys", map[string]any{"id": id, "secret": secret}, nil)
 }
 
 // SetLatency says how long things take.
-func (s *Client) SetLatency(ctx context.Context, form ecssim.LatencyForm) error {
-	return s.do(ctx, http.MethodPost, "latency", form, nil)
+func (c *Client) SetLatency(ctx context.Context, form ecssim.LatencyForm) error {
+	return c.do(ctx, http.MethodPost, "latency", form, nil)
+}
+
+// Mend ends all faults, and restocks every zone.
+func (c *Client) Mend(ctx context.Context) error {
+	state, err := c.State(ctx)
+	err = errors.Join(err, c.ClearFaults(ctx))
+	for _, zone := range state.Zones {
+		err = errors.Join(err, c.Restock(ctx, zone))
+	}
+	return err
 }
 
 // SetSpans says how long things take by the names of ecssim.Latency's fields, such as Attach; the others stay.
-func (s *Client) SetSpans(ctx context.Context, spans map[string]time.Duration) error {
+func (c *Client) SetSpans(ctx context.Context, spans map[string]time.Duration) error {
 	words := map[string]string{}
 	for name, d := range spans {
 		words[name] = d.String()
 	}
-	return s.do(ctx, http.MethodPost, "latency", map[string]any{"spans": words}, nil)
+	return c.do(ctx, http.MethodPost, "latency", map[string]any{"spans": words}, nil)
 }
 
 // Advance moves the simulator's clock.
-func (s *Client) Advance(ctx context.Context, d time.Duration) error {
-	return s.do(ctx, http.MethodPost, "clock", map[string]any{"advance": d.String()}, nil)
+func (c *Client) Advance(ctx context.Context, d time.Duration) error {
+	return c.do(ctx, http.MethodPost, "clock", map[string]any{"advance": d.String()}, nil)
 }
 
 // SetPolicy has ECS allow no more to whoever signs with KeyID than a RAM policy does; nil lifts it.
-func (s *Client) SetPolicy(ctx context.Context, policy *ecssim.Policy) error {
-	return s.do(ctx, http.MethodPost, "policies", map[string]any{"who": KeyID, "policy": policy}, nil)
+func (c *Client) SetPolicy(ctx context.Context, policy *ecssim.Policy) error {
+	return c.do(ctx, http.MethodPost, "policies", map[string]any{"who": KeyID, "policy": policy}, nil)
 }
 
 // SetDoubts says how ECS behaves where its sources disagree.
-func (s *Client) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
-	return s.do(ctx, http.MethodPost, "doubts", d, nil)
+func (c *Client) SetDoubts(ctx context.Context, d ecssim.Doubts) error {
+	return c.do(ctx, http.MethodPost, "doubts", d, nil)
 }
 
-func (s *Client) do(ctx context.Context, method, route string, body, answer any) error {
+func (c *Client) do(ctx context.Context, method, route string, body, answer any) error {
 	var text []byte
 	if body != nil {
 		var err error
@@ -161,11 +172,11 @@ func (s *Client) do(ctx context.Context, method, route string, body, answer any)
 			return err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/_sim/"+route, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, c.URL+"/_sim/"+route, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
-	response, err := s.client.Do(request)
+	response, err := c.client.Do(request)
 	if err != nil {
 		return err
 	}

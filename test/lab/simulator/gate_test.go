@@ -9,9 +9,10 @@ import (
 )
 
 func TestShutGateRefusesAndReopensOnItsAddress(t *testing.T) {
-	release := make(chan struct{})
+	slowly, release := make(chan struct{}), make(chan struct{})
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
+			close(slowly)
 			<-release
 		}
 		io.WriteString(w, "here")
@@ -36,11 +37,7 @@ func TestShutGateRefusesAndReopensOnItsAddress(t *testing.T) {
 	}
 	slow := make(chan error)
 	go func() { slow <- get("/slow") }()
-	for open := 0; open < 2; { // the slow request is under way
-		gate.mu.Lock()
-		open = len(gate.conns)
-		gate.mu.Unlock()
-	}
+	<-slowly
 	gate.Shut()
 	if err := <-slow; err == nil {
 		t.Error("a request that was under way got its answer through the shut gate")

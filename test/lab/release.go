@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/topodisk/topodisk/test/lab/process"
 )
 
-// Beside is the controller of another installation: what the chart renders for other values, under another name. Its
+// Release is the controller of another Helm release: what the chart renders for other values, under another name. Its
 // Deployment's Pods never run; programs that are started for one take themselves for it.
-type Beside struct {
+type Release struct {
 	Account    string // its ServiceAccount, in kube-system
 	Kubeconfig string // with that account's permissions
 
@@ -26,9 +25,9 @@ type Beside struct {
 	pod     string
 }
 
-// InstallBeside makes the accounts, the Roles and the Deployment of what the chart has rendered for a release called
+// InstallRelease makes the accounts, the Roles and the Deployment of what the chart has rendered for a release called
 // topodisk, under another name.
-func (l *Lab) InstallBeside(ctx context.Context, path, name string) (*Beside, error) {
+func (l *Lab) InstallRelease(ctx context.Context, path, name string) (*Release, error) {
 	install, err := readInstallation(path)
 	if err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func (l *Lab) InstallBeside(ctx context.Context, path, name string) (*Beside, er
 	for i := range objects {
 		rename(objects[i].Object, "topodisk", name)
 	}
-	if err := l.apply(ctx, objects); err != nil {
+	if err := l.createObjects(ctx, objects); err != nil {
 		return nil, err
 	}
 	deployment, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&install.deployment)
@@ -51,16 +50,16 @@ func (l *Lab) InstallBeside(ctx context.Context, path, name string) (*Beside, er
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(deployment, &install.deployment); err != nil {
 		return nil, err
 	}
-	b := &Beside{lab: l, install: install, Account: install.deployment.Spec.Template.Spec.ServiceAccountName}
-	token, err := install.token(ctx, l, b.Account)
+	r := &Release{lab: l, install: install, Account: install.deployment.Spec.Template.Spec.ServiceAccountName}
+	token, err := install.token(ctx, l, r.Account)
 	if err != nil {
 		return nil, err
 	}
-	if b.Kubeconfig, err = l.Plane.Kubeconfig(name, token); err != nil {
+	if r.Kubeconfig, err = l.Plane.Kubeconfig(name, token); err != nil {
 		return nil, err
 	}
-	b.pod, err = install.makePod(ctx, l)
-	return b, err
+	r.pod, err = install.createDeployment(ctx, l)
+	return r, err
 }
 
 // rename puts another release's name in the place of one, wherever it is a whole value or the beginning of a name; but not
@@ -87,52 +86,54 @@ func rename(value any, from, to string) any {
 
 // Start runs a program as a container of the Deployment: with its flags and then args, and with further environment. It ends
 // with the lab.
-func (b *Beside) Start(container, path string, env, args []string) (*process.Process, error) {
-	flags, err := b.install.args(container)
+func (r *Release) Start(container, path string, env, args []string) (*process.Process, error) {
+	command, err := r.command(container, path, env, args)
 	if err != nil {
 		return nil, err
 	}
-	namespace := b.install.deployment.Namespace
-	return b.lab.processes.Start(process.Command{
-		Name: b.install.deployment.Name + "-" + container, Path: path, Args: slices.Concat(flags, []string{"--kubeconfig=" + b.Kubeconfig}, args),
-		Env: append([]string{"POD_NAME=" + b.pod, "NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace}, env...),
-	})
+	return r.lab.processes.Start(command)
 }
 
-// BesideController is a Pod of the Deployment as processes of this machine: disk-driver and, on its socket, disk-provisioner.
-type BesideController struct {
+func (r *Release) command(container, path string, env, args []string) (process.Command, error) {
+	flags, err := r.install.args(container)
+	deployment := r.install.deployment
+	return process.Command{
+		Name: deployment.Name + "-" + container, Path: path, Args: slices.Concat(flags, []string{"--kubeconfig=" + r.Kubeconfig}, args),
+		Env: append([]string{"POD_NAME=" + r.pod, "NAMESPACE=" + deployment.Namespace, "POD_NAMESPACE=" + deployment.Namespace}, env...),
+	}, err
+}
+
+// ReleaseController is a Pod of the Deployment as processes of this machine: disk-driver and, on its socket, disk-provisioner.
+type ReleaseController struct {
 	processes           *process.Group
 	driver, provisioner *process.Process
 }
 
 // StartController starts the Pod with the programs of a directory, and returns when both are alive: disk-provisioner has the
 // Deployment's flags and then args.
-func (b *Beside) StartController(ctx context.Context, programs string, args ...string) (c *BesideController, err error) {
-	var driverPort, provisionerPort int
-	if err := process.FreePorts(&driverPort, &provisionerPort); err != nil {
+func (r *Release) StartController(ctx context.Context, programs string, args ...string) (c *ReleaseController, err error) {
+	socket := filepath.Join(r.lab.Dir, r.install.deployment.Name+".sock")
+	c = &ReleaseController{processes: r.lab.processes}
+	serve := func(container, program string, args []string) (*process.Process, error) {
+		command, err := r.command(container, filepath.Join(programs, program), nil, args)
+		if err != nil {
+			return nil, err
+		}
+		return c.processes.Serve(ctx, command, "/healthz")
+	}
+	if c.driver, err = serve(driverName, driverName, r.lab.topodisk.cloudArgs(socket)); err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(b.lab.Dir, b.install.deployment.Name+".sock")
-	c = &BesideController{processes: b.lab.processes}
-	if c.driver, err = b.Start(driverName, filepath.Join(programs, driverName), nil, b.lab.topodisk.cloudArgs(socket, driverPort)); err != nil {
-		return nil, err
-	}
-	if err := c.processes.AwaitPage(ctx, c.driver, fmt.Sprintf("http://127.0.0.1:%d/healthz", driverPort)); err != nil {
-		return nil, err
-	}
-	flags := append([]string{"--csi-address=" + socket, fmt.Sprintf("--http-endpoint=127.0.0.1:%d", provisionerPort), "--v=4"}, args...)
-	if c.provisioner, err = b.Start("csi-provisioner", filepath.Join(programs, ProvisionerName), nil, flags); err != nil {
-		return nil, err
-	}
-	return c, c.processes.AwaitPage(ctx, c.provisioner, fmt.Sprintf("http://127.0.0.1:%d/healthz", provisionerPort))
+	c.provisioner, err = serve("csi-provisioner", ProvisionerName, append([]string{"--csi-address=" + socket, "--v=4"}, args...))
+	return c, err
 }
 
 // Kill ends both programs in the middle of whatever they do.
-func (c *BesideController) Kill() error { return c.end(syscall.SIGKILL) }
+func (c *ReleaseController) Kill() error { return c.end(syscall.SIGKILL) }
 
 // Drain ends the provisioner and then the driver with SIGTERM, and gives both the time that a Pod has.
-func (c *BesideController) Drain() error { return c.end(syscall.SIGTERM) }
+func (c *ReleaseController) Drain() error { return c.end(syscall.SIGTERM) }
 
-func (c *BesideController) end(sig syscall.Signal) error {
+func (c *ReleaseController) end(sig syscall.Signal) error {
 	return c.processes.Drain(sig, podGrace, c.provisioner, c.driver)
 }
