@@ -147,6 +147,21 @@ func TestAStageThatWasCutShortGrowsTheFileSystem(t *testing.T) {
 	}
 }
 
+// A process that is killed after it has unmounted a volume does not remember its device.
+func TestAnUnstageThatWasCutShortAwaitsTheDevice(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.volume(m)
+	r.ok(r.stage(v))
+	r.sh("umount", v.staging)
+	holder, err := os.OpenFile(m.loop, os.O_RDONLY|unix.O_EXCL, 0) // as another mount namespace that has the mount still
+	r.ok(err)
+	r.restart()
+	r.refused(r.unstage(v), disk.InUse, m.loop)
+	r.ok(holder.Close())
+	r.ok(r.unstage(v))
+}
+
 func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)

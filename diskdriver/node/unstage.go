@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +36,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 			return nil, err
 		}
 	}
-	if err := s.unmounted.wait(ctx, volume); err != nil {
+	if err := s.awaitRelease(ctx, volume, req.GetStagingTargetPath()); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnstageVolumeResponse{}, nil
@@ -130,6 +132,22 @@ func removeEmpty(path string) error {
 	return nil
 }
 
+// awaitRelease returns when nobody holds the device of a volume any more. A process
+// before this one may have unmounted it. A block volume is the Pod's, and the host may
+// have made something of it.
+func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging string) error {
+	root, err := s.mounts.root()
+	if err != nil {
+		return err
+	}
+	if rest, err := filepath.Rel(root, staging); err == nil && !stagedBelow.MatchString(rest) && !s.unmounted.has(volume) {
+		if d, found, err := s.devices.findOnce(strings.TrimPrefix(string(volume), "d-")); err == nil && found {
+			s.unmounted.add(volume, d)
+		}
+	}
+	return s.unmounted.wait(ctx, volume)
+}
+
 // unmountedDevices is the devices of volumes that were unmounted, until nobody holds
 // them: another mount namespace may still have the mount, as of a container
 // that was made while it was there.
@@ -145,6 +163,13 @@ func (l *unmountedDevices) add(volume disk.ID, d device) {
 		l.devices = make(map[disk.ID]device)
 	}
 	l.devices[volume] = d
+}
+
+func (l *unmountedDevices) has(volume disk.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.devices[volume]
+	return known
 }
 
 // wait returns when nobody holds the device of a volume any more. Held too long
