@@ -20,7 +20,7 @@ func (e *environment) bursts(ctx context.Context, s scale, t *table) error {
 		var counts [2]requestCounts
 		var rates [2][]float64
 		for round := range s.runs {
-			for i, p := range e.both() {
+			for i, p := range e.inTurn(round) {
 				got, err := e.burst(ctx, p, s.claims, mode, round == 0, unlimited...)
 				if err != nil {
 					return err

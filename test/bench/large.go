@@ -17,8 +17,8 @@ func (e *environment) large(ctx context.Context, s scale, t *table) error {
 		return err
 	}
 	var rates, rested, worked [2][]float64
-	for range s.rounds {
-		for i, p := range e.both() {
+	for round := range s.rounds {
+		for i, p := range e.inTurn(round) {
 			bytes, err := e.rest(ctx, p, 30*time.Second)
 			if err != nil {
 				return err

@@ -84,7 +84,8 @@ type caller struct {
 
 	mu    sync.Mutex
 	conn  *grpc.ClientConn
-	took  map[string][]time.Duration
+	took  map[string][]time.Duration // of calls since, until their OK
+	since time.Time
 	later int
 	wrong []string // answers OK that are not so in ECS
 }
@@ -114,7 +115,7 @@ func (c *caller) controller() csi.ControllerClient {
 func (c *caller) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.took, c.later, c.wrong = map[string][]time.Duration{}, 0, nil
+	c.took, c.later, c.wrong, c.since = map[string][]time.Duration{}, 0, nil, time.Now()
 }
 
 // check notes if what the driver has said is not so in ECS: phase is what the disk must be at the instance, empty for
@@ -226,7 +227,7 @@ func (c *caller) insist(ctx context.Context, name string, limit time.Duration, c
 		if err == nil || slices.Contains(final, status.Code(err)) || ctx.Err() != nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if c.took != nil {
+			if c.took != nil && err == nil && !began.Before(c.since) {
 				c.took[name] = append(c.took[name], time.Since(began))
 			}
 			return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -32,6 +33,17 @@ type environment struct {
 
 // both returns the provisioners, ours first.
 func (e *environment) both() []provisioner { return []provisioner{e.ours, e.upstream} }
+
+// inTurn returns the same with their numbers, in a round that begins with the one that the round before has ended with.
+func (e *environment) inTurn(round int) iter.Seq2[int, provisioner] {
+	return func(yield func(int, provisioner) bool) {
+		for k := range 2 {
+			if i := (round + k) % 2; !yield(i, e.both()[i]) {
+				return
+			}
+		}
+	}
+}
 
 // start runs a provisioner with further flags.
 func (e *environment) start(p provisioner, args ...string) (*process.Process, error) {

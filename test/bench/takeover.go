@@ -20,8 +20,8 @@ func (e *environment) takeovers(ctx context.Context, s scale, t *table) error {
 		most float64
 	}{{"SIGTERM", false, 2}, {"kill -9", true, 20}} {
 		var took [2][]float64
-		for range s.rounds {
-			for i, p := range e.both() {
+		for round := range s.rounds {
+			for i, p := range e.inTurn(round) {
 				seconds, err := e.takeover(ctx, p, how.kill)
 				if err != nil {
 					return err
