@@ -15,8 +15,10 @@ import (
 // http://100.100.100.200. Its requests are in the ledger, and meet latencies
 // and faults, under the names of these two actions.
 var (
-	readMetadata  = action{name: "Metadata", version: versionMetadata, anyRegion: true, unsigned: true, optional: metadataParameters, do: (*Server).readMetadata}
-	metadataToken = action{name: "MetadataToken", version: versionMetadata, anyRegion: true, unsigned: true, optional: metadataParameters, do: (*Server).metadataToken}
+	readMetadata = action{name: "Metadata", version: versionMetadata, anyRegion: true, unsigned: true,
+		optional: metadataParameters, do: (*Server).readMetadata}
+	metadataToken = action{name: "MetadataToken", version: versionMetadata, anyRegion: true, unsigned: true,
+		optional: metadataParameters, do: (*Server).metadataToken}
 )
 
 // metadataParameters are what the ledger keeps of a request.

@@ -45,7 +45,8 @@ func (o *output) forPrograms(people ...string) (bool, error) {
 	}
 	_, err := o.flags.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return false, usagef("--output=%s is not allowed: allowed are %s", *o.flags.OutputFormat, strings.Join(append(people, o.flags.AllowedFormats()...), ", "))
+		allowed := strings.Join(append(people, o.flags.AllowedFormats()...), ", ")
+		return false, usagef("--output=%s is not allowed: allowed are %s", *o.flags.OutputFormat, allowed)
 	}
 	if err != nil {
 		return false, &usageError{err}

@@ -156,7 +156,8 @@ var lossy = []string{"CreateDisk", "AttachDisk", "DetachDisk", "ResizeDisk", "De
 func loseButtons() []action {
 	var list []action
 	for _, name := range lossy {
-		list = append(list, button(name, "loses its next reply", "The next reply to "+name+" will be lost.", "faults", "faults", ecssim.Fault{Action: name, Do: ecssim.FaultLostReply, Count: 1}))
+		list = append(list, button(name, "loses its next reply", "The next reply to "+name+" will be lost.", "faults", "faults",
+			ecssim.Fault{Action: name, Do: ecssim.FaultLostReply, Count: 1}))
 	}
 	return list
 }

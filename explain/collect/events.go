@@ -49,7 +49,8 @@ func (r *reader) readEventsOf(ctx context.Context, object involved) {
 	options.FieldSelector = fields.Set{"involvedObject.kind": object.kind, "involvedObject.name": object.name}.String()
 	isItsOwn := func(e *corev1.Event) bool {
 		of, uid := e.InvolvedObject, e.InvolvedObject.UID
-		return of.Kind == object.kind && of.Name == object.name && (uid == object.uid || uid == "" || uid == types.UID(object.name)) // as the kubelet writes those of Nodes
+		return of.Kind == object.kind && of.Name == object.name &&
+			(uid == object.uid || uid == "" || uid == types.UID(object.name)) // as the kubelet writes those of Nodes
 	}
 	listNoted(ctx, r, event, namespace, options, r.Kube.CoreV1().Events(namespace).List, isItsOwn, &r.events)
 }

@@ -61,7 +61,8 @@ func (p *Plan) writeServing(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "  KIND\tNAME\tSERVES\tCONTAINERS\tMANAGED BY")
 	for _, s := range p.Serving {
-		_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\n", s.Object.Kind, nameOf(s.Object), orNone(strings.Join(shortNames(s.Serves), ",")), len(s.Containers), orNone(s.ManagedBy))
+		_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\n", s.Object.Kind, nameOf(s.Object),
+			orNone(strings.Join(shortNames(s.Serves), ",")), len(s.Containers), orNone(s.ManagedBy))
 	}
 	_ = table.Flush()
 }

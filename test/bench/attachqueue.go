@@ -120,7 +120,8 @@ func (q *attachQueue) volume(ctx context.Context, controller csi.ControllerClien
 	_, err = q.Client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: queueVolume(i)},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: lab.DriverName, VolumeHandle: made.GetVolume().GetVolumeId(), FSType: "ext4", VolumeAttributes: made.GetVolume().GetVolumeContext(),
@@ -160,7 +161,8 @@ func (q *attachQueue) fill(ctx context.Context) error {
 
 // hang has every detach from the instances of the disks that are to hang never end.
 func (q *attachQueue) hang(ctx context.Context) error {
-	return q.Simulator.AddFault(ctx, ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultStuck, Params: map[string]string{"InstanceId": "^" + regexp.QuoteMeta("i-hang")}})
+	return q.Simulator.AddFault(ctx, ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultStuck,
+		Params: map[string]string{"InstanceId": "^" + regexp.QuoteMeta("i-hang")}})
 }
 
 func (q *attachQueue) startAttacher(flags ...string) (err error) {

@@ -42,11 +42,14 @@ const atOnceN, atOnceInstances = 100, 10
 // scenarios are the rows of the table.
 var scenarios = []scenario{
 	{key: "fast-1", name: "fast, 1, cold process", n: 1, instances: 1, queues: "serial", latency: fixed("fast"), calls: 12, wall: 0.6},
-	{key: "fast-100", name: "fast, 100 on 10 instances, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("fast"), calls: 6, wall: 4},
+	{key: "fast-100", name: "fast, 100 on 10 instances, serial", n: atOnceN, instances: atOnceInstances, queues: "serial",
+		latency: fixed("fast"), calls: 6, wall: 4},
 	{key: "real-1-cold", name: "real without spread, 1, cold", n: 1, instances: 1, queues: "serial", latency: fixed("real"), calls: 26, ofLimit: 1.12},
 	{key: "real-1-warm", name: "real without spread, 1, warm", n: 1, instances: 1, queues: "serial", latency: fixed("real"), warm: 2, calls: 16, ofLimit: 1.10},
-	{key: "real-100-serial", name: "real without spread, 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), calls: 6.5, ofLimit: 1.12},
-	{key: "real-100-parallel", name: "real without spread, 100, parallel", n: atOnceN, instances: atOnceInstances, queues: "parallel", latency: fixed("real"), calls: 5.5, ofLimit: 1.15},
+	{key: "real-100-serial", name: "real without spread, 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial",
+		latency: fixed("real"), calls: 6.5, ofLimit: 1.12},
+	{key: "real-100-parallel", name: "real without spread, 100, parallel", n: atOnceN, instances: atOnceInstances, queues: "parallel",
+		latency: fixed("real"), calls: 5.5, ofLimit: 1.15},
 	{key: "drawn-1", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 1, cold", n: 1, instances: 1, queues: "serial", latency: drawn, calls: 30, ofLimit: 1.20},
 	{key: "drawn-100", name: "asynchronous medians drawn from 0.1 to 10 s, spread 0.5: 100, serial", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: drawn, calls: 6.5, ofLimit: 1.15},
 	{key: "handover", name: "real without spread, 100, serial: handover to a long-running standby halfway", n: atOnceN, instances: atOnceInstances, queues: "serial", latency: fixed("real"), lost: 15},

@@ -176,7 +176,8 @@ func (c *caller) lifecycle(ctx context.Context, name string, at disk.InstanceID)
 			}
 			r, err := c.controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 20 * gib}, VolumeCapabilities: []*csi.VolumeCapability{use},
-				Parameters: map[string]string{"type": "cloud_essd", "performanceLevel": "PL1"}, AccessibilityRequirements: &csi.TopologyRequirement{Requisite: zones, Preferred: zones},
+				Parameters:                map[string]string{"type": "cloud_essd", "performanceLevel": "PL1"},
+				AccessibilityRequirements: &csi.TopologyRequirement{Requisite: zones, Preferred: zones},
 			})
 			volume = r.GetVolume()
 			return err

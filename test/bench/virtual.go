@@ -51,7 +51,8 @@ func lifecycles(t *testing.T, r *report, n int, profile string, queues ecssim.Qu
 		r.add(figure{"calls per lifecycle, N=1 000, " + mode, each, "", 5.3, "strict minimum 5.02, the incumbent >= 8"})
 	case n == 5000 && profile == "default":
 		r.add(figure{"mutating calls per operation, N=5 000, 600 calls a minute, " + mode, perOperation, "", 1.01, "EBS published 1.13"})
-		r.add(figure{"throttled calls, N=5 000, 600 calls a minute, " + mode, 100 * float64(sum.throttled) / float64(sum.calls), "%", 1, "EBS published 11.1 %"})
+		r.add(figure{"throttled calls, N=5 000, 600 calls a minute, " + mode,
+			100 * float64(sum.throttled) / float64(sum.calls), "%", 1, "EBS published 11.1 %"})
 	}
 }
 

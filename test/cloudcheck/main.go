@@ -190,7 +190,8 @@ func table(report facts.Report) {
 		for _, r := range report.Facts {
 			if r.Outcome == outcome {
 				count[outcome]++
-				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Outcome, r.Fact, strings.Join(slices.DeleteFunc([]string{r.Observed, r.Why}, func(s string) bool { return s == "" }), " "))
+				said := slices.DeleteFunc([]string{r.Observed, r.Why}, func(s string) bool { return s == "" })
+				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Outcome, r.Fact, strings.Join(said, " "))
 			}
 		}
 	}

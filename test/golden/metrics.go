@@ -81,7 +81,8 @@ func metricsPage(t testing.TB, page string) (map[string]documentedMetric, map[st
 			metrics[first[0]] = documentedMetric{strings.TrimSpace(cells[1]), codes(cells[2])}
 		case len(cells) == 2:
 			// The names of kinds of errors stand in another page.
-			labels[strings.Join(first, " of ")] = documentedLabel{codes(cells[1]), strings.HasPrefix(strings.TrimSpace(cells[1]), "the ") || strings.Contains(cells[1], "](")}
+			labels[strings.Join(first, " of ")] = documentedLabel{codes(cells[1]),
+				strings.HasPrefix(strings.TrimSpace(cells[1]), "the ") || strings.Contains(cells[1], "](")}
 		}
 	}
 	if len(metrics) < 20 || len(labels) < 8 {

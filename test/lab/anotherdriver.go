@@ -69,7 +69,8 @@ func (d *runningDriver) filled(words []string, socket string, more ...string) (p
 // startController starts the controller, and asks it for its name and for what it can do.
 func (d *runningDriver) startController(ctx context.Context) error {
 	path, args := d.filled(d.Controller, d.socket)
-	if _, err := d.lab.processes.Start(process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.CredentialsEnv()}); err != nil {
+	c := process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.CredentialsEnv()}
+	if _, err := d.lab.processes.Start(c); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))

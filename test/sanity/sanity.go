@@ -20,7 +20,8 @@ var Keys = map[string]string{keyID: secret}
 // Client returns a client of the ECS behind a transport.
 func Client(to http.RoundTripper, cluster string) (*ecs.Client, error) {
 	return ecs.NewClient(ecs.Config{
-		Region: "cn-hangzhou", ClusterID: cluster, Credentials: credentials.Static(credentials.Keys{AccessKeyID: keyID, AccessKeySecret: secret}), Transport: to,
+		Region: "cn-hangzhou", ClusterID: cluster, Credentials: credentials.Static(credentials.Keys{AccessKeyID: keyID, AccessKeySecret: secret}),
+		Transport: to,
 	})
 }
 

@@ -105,7 +105,8 @@ func (e *environment) dropSet(ctx context.Context) error {
 		return err
 	}
 	spaces := e.lab.Client.CoreV1().Namespaces()
-	if err := t.try(ctx, "delete namespace "+loadSpace, func(ctx context.Context) error { return spaces.Delete(ctx, loadSpace, metav1.DeleteOptions{}) }); err != nil {
+	remove := func(ctx context.Context) error { return spaces.Delete(ctx, loadSpace, metav1.DeleteOptions{}) }
+	if err := t.try(ctx, "delete namespace "+loadSpace, remove); err != nil {
 		return err
 	}
 	return t.wait(ctx, allGone, loadSpace, func(ctx context.Context) (bool, error) {

@@ -226,7 +226,8 @@ func (t *turn) namespaceDeleted(ctx context.Context) error {
 	if err := t.runPod(ctx, lab.Claim(namespace, "data", className, claimSize), shellPod(namespace, "data", "data")); err != nil {
 		return err
 	}
-	if err := t.try(ctx, "delete namespace "+namespace, func(ctx context.Context) error { return spaces.Delete(ctx, namespace, metav1.DeleteOptions{}) }); err != nil {
+	remove := func(ctx context.Context) error { return spaces.Delete(ctx, namespace, metav1.DeleteOptions{}) }
+	if err := t.try(ctx, "delete namespace "+namespace, remove); err != nil {
 		return err
 	}
 	return t.wait(ctx, allGone, namespace, func(ctx context.Context) (bool, error) {

@@ -56,7 +56,8 @@ func list(ids ...string) string {
 
 func (l *life) whereThingsAre() {
 	regions, err := l.client.DescribeRegions(ecs.CreateDescribeRegionsRequest())
-	ok(l.calls, "the region is listed", regions, err, is("it is", slices.ContainsFunc(regions.Regions.Region, func(r ecs.Region) bool { return r.RegionId == l.region }), true))
+	ok(l.calls, "the region is listed", regions, err,
+		is("it is", slices.ContainsFunc(regions.Regions.Region, func(r ecs.Region) bool { return r.RegionId == l.region }), true))
 	request := ecs.CreateDescribeInstancesRequest()
 	request.InstanceIds = list(l.instance)
 	instances, err := l.client.DescribeInstances(request)
@@ -74,7 +75,8 @@ func (l *life) whereThingsAre() {
 		t = reply.InstanceTypes.InstanceType[0]
 	}
 	ok(l.calls, "an instance type says how many disks it takes", reply, err, is("InstanceTypeId", t.InstanceTypeId, i.InstanceType),
-		is("InstanceTypeFamily leads the type", strings.HasPrefix(i.InstanceType, t.InstanceTypeFamily+"."), true), is("DiskQuantity is above one", t.DiskQuantity > 1, true))
+		is("InstanceTypeFamily leads the type", strings.HasPrefix(i.InstanceType, t.InstanceTypeFamily+"."), true),
+		is("DiskQuantity is above one", t.DiskQuantity > 1, true))
 	system := ecs.CreateDescribeDisksRequest()
 	system.InstanceId, system.DiskType = l.instance, "system"
 	disks, err := l.client.DescribeDisks(system)
@@ -379,8 +381,9 @@ func (l *life) otherKeys() {
 		// 400 in the table of common errors; clients see 404.
 		"an unknown key": {credentials.NewAccessKeyCredential("LTAI5tNobodysKey", l.keys.AccessKeySecret),
 			[]string{"404 InvalidAccessKeyId.NotFound", "400 InvalidAccessKeyId.NotFound"}},
-		"a wrong secret":           {credentials.NewAccessKeyCredential(l.keys.AccessKeyId, "wrong"), []string{"400 SignatureDoesNotMatch"}},
-		"a token not of the key":   {credentials.NewStsTokenCredential(l.keys.AccessKeyId, l.keys.AccessKeySecret, "wrong"), []string{"400 InvalidSecurityToken.MismatchWithAccessKey", "400 InvalidSecurityToken.Malformed"}},
+		"a wrong secret": {credentials.NewAccessKeyCredential(l.keys.AccessKeyId, "wrong"), []string{"400 SignatureDoesNotMatch"}},
+		"a token not of the key": {credentials.NewStsTokenCredential(l.keys.AccessKeyId, l.keys.AccessKeySecret, "wrong"),
+			[]string{"400 InvalidSecurityToken.MismatchWithAccessKey", "400 InvalidSecurityToken.Malformed"}},
 		"temporary keys":           {session, []string{"200"}},
 		"the keys are right still": {l.keys, []string{"200"}},
 	} {

@@ -201,7 +201,8 @@ func (p *Plane) auditFlags() ([]string, error) {
 		return nil, nil
 	}
 	policy := filepath.Join(p.Dir, "audit-policy.yaml")
-	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + p.AuditLog, "--audit-log-maxsize=100000"}, os.WriteFile(policy, []byte(auditPolicy), 0o600)
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + p.AuditLog, "--audit-log-maxsize=100000"},
+		os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 
 // startControllerManagerAndScheduler starts both before it awaits either.

@@ -212,7 +212,8 @@ func (v Version) BuildSuite(ctx context.Context, root string, out *os.File) erro
 	defer unlock()
 	fmt.Fprintln(out, "building Kubernetes' tests of storage: about three minutes on two cores the first time")
 	tests := goBuild{dir: module, out: out}
-	return tests.goTool(ctx, []string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", v.BuiltSuite(root).Tests, "./storage"}, nil, func(line string) { fmt.Fprintln(out, line) })
+	return tests.goTool(ctx, []string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", v.BuiltSuite(root).Tests, "./storage"}, nil,
+		func(line string) { fmt.Fprintln(out, line) })
 }
 
 // SuiteImages returns the tags of the images that the version's tests name, by the names that its source has for them.
