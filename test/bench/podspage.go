@@ -48,7 +48,7 @@ func podsPage(rows []podsRow, commits []string) string {
 	p("immediately, and with emptyDir instead of a claim. The difference is what topodisk and ECS add. ECS is the shipped `ecs-simulator` with")
 	p("its latencies `real`, which vary by their spread.")
 	p("")
-	p(`<img src="%s" alt="For each scenario and source of volumes, the steps of the Pod at p50 and of the Pod at p99 until it runs" width="960">`, podsPicture)
+	p("![For each scenario and source of volumes, the steps of the Pod at p50 and of the Pod at p99 until it runs](%s)", podsPicture)
 	p("")
 	p("| figure | measured | target | |")
 	p("|---|---|---|---|")
