@@ -169,7 +169,8 @@ func (l *Lab) steps() []step {
 // startPlane starts the control plane, and installs the CRDs of snapshots if the options ask for them.
 func (l *Lab) startPlane(ctx context.Context) (err error) {
 	o := controlplane.Options{
-		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Group: l.processes, Controllers: l.opts.Controllers, BindTimeout: l.opts.BindTimeout,
+		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Group: l.processes,
+		Controllers: l.opts.Controllers, BindTimeout: l.opts.BindTimeout,
 	}
 	if l.opts.Audit {
 		o.AuditLog = l.AuditLog()
