@@ -144,6 +144,7 @@ func (d *runningDriver) startSidecars(ctx context.Context) error {
 		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig, "--leader-election=false")
 		c := process.Command{Name: fmt.Sprintf("%s-%d", filepath.Base(sidecar.path), d.number), Path: sidecar.path, Args: append(args, sidecar.more...)}
 		if sidecar.container == attacherName { // without an election it has no page to be asked for
+			c.Args = append(c.Args, "--http-endpoint=")
 			_, err = d.lab.processes.Start(c)
 		} else {
 			_, err = d.lab.processes.Serve(ctx, c, "/healthz")
