@@ -4,7 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,18 +123,19 @@ func TestSettingsChangeWhileItRuns(t *testing.T) {
 	}
 	ok(t, s.ChangeSettings(map[string]string{"forgive-unknown-disk": "true", "refuse-creating": "+ResizeDisk"}))
 	c := newClient(t, s)
-	var asking sync.WaitGroup
-	asking.Go(func() {
+	var asking atomic.Bool
+	asking.Store(true)
+	go func() {
+		defer asking.Store(false)
 		for range 20 {
 			if err := remove(c, "d-none"); err != nil {
 				t.Error(err)
 			}
 		}
-	})
-	for range 20 {
+	}()
+	for asking.Load() {
 		ok(t, errors.Join(s.ChangeSettings(map[string]string{"forgive-unknown-disk": "true"}), s.SetStock(zoneH, "cloud_essd", len(s.Zones()))))
 	}
-	asking.Wait()
 	if got := s.SettingValues()["refuse-creating"]; got != "ResizeDisk" {
 		t.Errorf("refuse-creating is %q", got)
 	}

@@ -153,7 +153,7 @@ func (s *Server) growFileSystem(volume disk.ID, d device, at string) error {
 
 // isFilled says whether the file system on a device is as large as the device, by
 // its superblock (ext: s_blocks_count at 1024; xfs: sb_dblocks at 0).
-func (d device) isFilled(system string) (bool, error) {
+func (d device) isFilled() (bool, error) {
 	f, err := os.Open(d.path)
 	if err != nil {
 		return false, fmt.Errorf("open the device: %w", err)
@@ -164,7 +164,7 @@ func (d device) isFilled(system string) (bool, error) {
 		return false, fmt.Errorf("read the file system's superblock: %w", err)
 	}
 	var block, blocks uint64
-	if ext := start[1024:]; system == "xfs" {
+	if ext := start[1024:]; isXFS(start) {
 		block, blocks = uint64(binary.BigEndian.Uint32(start[4:])), binary.BigEndian.Uint64(start[8:])
 	} else {
 		const is64Bit = 0x80 // of s_feature_incompat

@@ -129,14 +129,21 @@ func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
 	r.holds(filepath.Join(r.target("a"), "file"), "kept")
 }
 
+// beginFormat is a format that is cut short.
+func (r *rig) beginFormat(v wish) use {
+	r.t.Helper()
+	u, err := parseUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	r.ok(err)
+	r.ok(r.server.marks.set(u))
+	return u
+}
+
 // What a format leaves when it is cut short is no encrypted disk: somebody else has used the disk since.
 func TestAFormatThatWasCutShortIsNoLeaveToOverwrite(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
 	v := r.volume(m)
-	u, err := parseUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
-	r.ok(err)
-	r.ok(r.server.marks.set(u))
+	r.beginFormat(v)
 	m.write(0, append([]byte("LUKS\xba\xbe\x00\x01"), make([]byte, 4088)...))
 	r.refused(r.stage(v), disk.Blocked, "the disk holds crypto_LUKS")
 }
@@ -145,9 +152,7 @@ func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
 	v := r.volume(m)
-	u, err := parseUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
-	r.ok(err)
-	r.ok(r.server.marks.set(u))
+	u := r.beginFormat(v)
 	m.write(1<<29, []byte("half of a file system"))
 	m.write(5000, []byte("half of a file system"))
 	r.restart()

@@ -147,6 +147,18 @@ func TestAStageThatWasCutShortGrowsTheFileSystem(t *testing.T) {
 	}
 }
 
+// A disk grows while a Pod has it, on a kernel that may not let a mounted file system grow: another Pod starts all the same.
+func TestAFileSystemThatCanNotGrowYetIsPublished(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	v := r.written(m, "ext4")
+	r.ok(r.publish(v, "a"))
+	m.grow(2)
+	r.ok(r.publish(v, "b"))
+	r.holds(filepath.Join(r.target("b"), "file"), "kept")
+	r.ok(r.stage(v))
+}
+
 // A process that is killed after it has unmounted a volume does not remember its device.
 func TestAnUnstageThatWasCutShortAwaitsTheDevice(t *testing.T) {
 	r := newRig(t)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -119,12 +120,14 @@ func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []d
 // growStaged lets the file system of a staged volume fill its device: what was
 // restored from a smaller disk is as small. A call before this one may have been
 // cut short between the mount and the growth.
+//
+// Not every kernel lets a mounted file system grow. One that Pods have is left as it
+// is: they can work, and NodeExpandVolume says why it doesn't grow.
 func (s *Server) growStaged(ctx context.Context, u use, d device, staging string) error {
-	m, _, err := s.mounts.at(staging)
-	if err != nil || u.readOnly {
-		return err
+	if u.readOnly {
+		return nil
 	}
-	if filled, err := d.isFilled(m.FsType); err != nil || filled {
+	if filled, err := d.isFilled(); err != nil || filled {
 		return err
 	}
 	online := s.growFileSystem(u.volume, d, staging)
@@ -132,9 +135,14 @@ func (s *Server) growStaged(ctx context.Context, u use, d device, staging string
 		return nil
 	}
 	uses, err := s.mounts.uses(d.number)
-	if err == nil && len(withoutStaging(uses, staging)) > 0 {
-		err = fmt.Errorf("it can't be unmounted to grow: it is published at %v", pathsOf(withoutStaging(uses, staging)))
+	if err != nil {
+		return u.maybeMountedError(online, err)
 	}
+	if pods := withoutStaging(uses, staging); len(pods) > 0 {
+		klog.ErrorS(online, "The file system is smaller than its device and can't grow while Pods have it", "volume", u.volume, "at", pathsOf(pods))
+		return nil
+	}
+	m, _, err := s.mounts.at(staging)
 	if err == nil {
 		err = s.mounts.unmount(staging)
 	}

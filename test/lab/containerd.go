@@ -32,7 +32,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
     conf_dir = %q
 `
 
-// podNetwork is one bridge a node, whose Pods the other nodes reach by way of the hub.
+// podNetwork is one bridge a node, whose Pods the other nodes reach by way of the gateway.
 const podNetwork = `{"cniVersion": "0.4.0", "name": "lab", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `

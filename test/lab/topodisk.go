@@ -299,6 +299,9 @@ func (t *Topodisk) stop(name string, sig syscall.Signal) {
 // is under way. It returns an error if they need longer.
 func (t *Topodisk) DrainController() error {
 	both := []*process.Process{t.running[ProvisionerName], t.running[driverName]}
+	if slices.Contains(both, nil) {
+		return fmt.Errorf("%s and %s do not both run", ProvisionerName, driverName)
+	}
 	delete(t.running, ProvisionerName)
 	delete(t.running, driverName)
 	return t.lab.processes.Drain(syscall.SIGTERM, podGrace, both...)

@@ -25,7 +25,7 @@ type certs struct {
 	caPEM                                                  []byte
 }
 
-// writeCerts makes a CA, one serving certificate for 127.0.0.1, the hub of the sandbox and the Service of the API server, one that
+// writeCerts makes a CA, one serving certificate for 127.0.0.1, the gateway of the sandbox and the Service of the API server, one that
 // kubelets know the API server by, and a key that signs ServiceAccount tokens.
 func writeCerts(dir string) (certs, error) {
 	c := certs{

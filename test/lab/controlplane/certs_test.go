@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"testing"
+
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 func TestServingCertificateIsGoodForTheLabAlone(t *testing.T) {
@@ -21,8 +23,10 @@ func TestServingCertificateIsGoodForTheLabAlone(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.caPEM)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1"}); err != nil {
-		t.Errorf("for 127.0.0.1: %v", err)
+	for _, address := range []string{"127.0.0.1", sandbox.GatewayAddress.String(), sandbox.ServiceAddress.String()} {
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: address}); err != nil {
+			t.Errorf("for %s: %v", address, err)
+		}
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "10.0.0.1"}); err == nil {
 		t.Error("it is good for 10.0.0.1 too")

@@ -16,7 +16,7 @@ func (p *Plane) Kubeconfig(user, token string) (string, error) {
 	return p.KubeconfigAt("127.0.0.1", user, token)
 }
 
-// KubeletKubeconfig does so for a node's kubelet, which reaches it at the sandbox's hub.
+// KubeletKubeconfig does so for a node's kubelet, which reaches it at the sandbox's gateway.
 func (p *Plane) KubeletKubeconfig(node string) (string, error) {
 	return p.KubeconfigAt(sandbox.GatewayAddress.String(), kubeletUser(node), p.tokens[kubeletUser(node)])
 }

@@ -231,7 +231,7 @@ func setUp() error {
 // GatewayAddress is the control plane's on the sandbox's network: the nodes are beside it, the Pods of each node behind it.
 var GatewayAddress = net.IPv4(10, 88, 0, 1).To4()
 
-// ServiceAddress is that of the Service kubernetes in the namespace default, by which Pods reach the API server. The hub has
+// ServiceAddress is that of the Service kubernetes in the namespace default, by which Pods reach the API server. The gateway has
 // it, and the API server listens on the Service's port there, so that no proxy is needed on the nodes.
 var ServiceAddress = net.IPv4(10, 96, 0, 1).To4()
 
