@@ -125,7 +125,7 @@ func (g *generator) calls() (string, int) {
 	return strings.Join(calls, " | "), count
 }
 
-// takeOver makes up attaches and detaches in the midst of which another replica takes over, which is then asked about the same disks.
+// takeOver makes up attaches and detaches during which another replica takes over, which is then asked about the same disks.
 func (g *generator) takeOver() (string, int) {
 	var calls []string
 	for range 1 + g.IntN(3) {

@@ -35,6 +35,9 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 		return nil, err
 	}
 	about := map[string]string{disk.SerialKey: d.Serial, disk.SizeKey: strconv.FormatInt(d.Size.Bytes(), 10)}
+	if since := d.AttachedSince(node); since != "" {
+		about[disk.AttachedKey] = since
+	}
 	if req.GetReadonly() {
 		about[disk.ReadOnlyKey] = "true"
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -485,7 +486,9 @@ func render(response any, err error) string {
 		}
 		return "confirmed"
 	case *csi.ControllerPublishVolumeResponse:
-		return fmt.Sprintf("OK %v", r.GetPublishContext())
+		about := maps.Clone(r.GetPublishContext())
+		delete(about, disk.AttachedKey) // it would change with every step before
+		return fmt.Sprintf("OK %v", about)
 	case *csi.ControllerExpandVolumeResponse:
 		return fmt.Sprintf("OK %g GiB, node expansion %v", float64(r.GetCapacityBytes())/(1<<30), r.GetNodeExpansionRequired())
 	case *csi.GetCapacityResponse:

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/golden"
 )
@@ -90,8 +92,12 @@ func (p *program) work(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := controller.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: made.GetVolume().GetVolumeId(), NodeId: "i-1", VolumeCapability: capability}); err != nil {
+	published, err := controller.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: made.GetVolume().GetVolumeId(), NodeId: "i-1", VolumeCapability: capability})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if since, err := time.Parse(time.RFC3339, published.GetPublishContext()[disk.AttachedKey]); err != nil || time.Since(since) > time.Hour {
+		t.Errorf("the node is told %v: the time of the attachment is missing", published.GetPublishContext())
 	}
 	if _, err := controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "disk-2", VolumeCapabilities: []*csi.VolumeCapability{capability}, Parameters: map[string]string{"tpye": "x"}}); err == nil {
 		t.Fatal("a misspelt parameter was taken")

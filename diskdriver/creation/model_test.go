@@ -378,7 +378,7 @@ func (w *walk) fate() cut {
 	return pick(w, lostReply, lostRequest, late, late, notSent)
 }
 
-// dies kills the process in the midst of a call.
+// dies kills the process during a call.
 func (w *walk) dies() bool {
 	if !w.troubles || w.IntN(25) > 0 {
 		return false

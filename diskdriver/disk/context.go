@@ -12,6 +12,7 @@ const (
 	SerialKey   = "serialNumber" // as the guest sees it
 	ReadOnlyKey = "readOnly"     // "true" if the node must not write; absent if it may
 	SizeKey     = "sizeBytes"    // what the disk had when it was attached
+	AttachedKey = "attachedTime" // when the disk was attached, which tells this attachment from others; absent if ECS doesn't say
 )
 
 // The volume context: what the node needs to know of a volume's class and birth.

@@ -77,6 +77,16 @@ func (d Disk) On(instance InstanceID) bool {
 	return slices.ContainsFunc(d.Attachments, func(a Attachment) bool { return a.Instance == instance })
 }
 
+// AttachedSince returns when the disk was attached to an instance, in ECS's words; empty if ECS doesn't say.
+func (d Disk) AttachedSince(instance InstanceID) string {
+	for _, a := range d.Attachments {
+		if a.Instance == instance {
+			return a.Since
+		}
+	}
+	return ""
+}
+
 // Holders returns the instances that hold the disk, or are about to let it go.
 func (d Disk) Holders() []InstanceID {
 	var all []InstanceID
@@ -97,5 +107,5 @@ func InstanceNames(holders []InstanceID) string {
 // Attachment is one instance that holds a disk, or is about to let it go.
 type Attachment struct {
 	Instance InstanceID
-	Device   string // ECS's guess at a device name; never to be trusted
+	Since    string // when the disk was attached, in ECS's words
 }

@@ -174,10 +174,10 @@ func locks(d sdkecs.Disk) []string {
 func holdersOf(d sdkecs.Disk) []disk.Attachment {
 	var all []disk.Attachment
 	for _, a := range d.Attachments.Attachment {
-		all = append(all, disk.Attachment{Instance: disk.InstanceID(a.InstanceId), Device: a.Device})
+		all = append(all, disk.Attachment{Instance: disk.InstanceID(a.InstanceId), Since: a.AttachedTime})
 	}
 	if all == nil && d.InstanceId != "" {
-		all = []disk.Attachment{{Instance: disk.InstanceID(d.InstanceId), Device: d.Device}}
+		all = []disk.Attachment{{Instance: disk.InstanceID(d.InstanceId), Since: d.AttachedTime}}
 	}
 	return all
 }

@@ -440,8 +440,8 @@ func TestPagesThatGoRoundInACircleEnd(t *testing.T) {
 func TestAttachmentsComeFromEitherPlace(t *testing.T) {
 	c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		return answerWith(r, 200, `{"RequestId":"R1","Disks":{"Disk":[
-			{"DiskId":"d-1","Status":"In_use","InstanceId":"i-1","Device":"/dev/xvdb"},
-			{"DiskId":"d-2","Status":"In_use","MultiAttach":"Enabled","Attachments":{"Attachment":[{"InstanceId":"i-1","Device":"/dev/xvdc"},{"InstanceId":"i-2","Device":""}]},
+			{"DiskId":"d-1","Status":"In_use","InstanceId":"i-1","AttachedTime":"2026-11-24T10:00:00Z"},
+			{"DiskId":"d-2","Status":"In_use","MultiAttach":"Enabled","Attachments":{"Attachment":[{"InstanceId":"i-1","AttachedTime":"2026-11-24T11:00:00Z"},{"InstanceId":"i-2","Device":""}]},
 			 "Tags":{"Tag":[{"Key":"old","Value":"form"}]}}]}}`), nil
 	})})
 	one, err := c.Get(t.Context(), "d-1")
@@ -453,8 +453,8 @@ func TestAttachmentsComeFromEitherPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []disk.Disk{
-		{ID: "d-1", State: disk.Attached, Attachments: []disk.Attachment{{Instance: "i-1", Device: "/dev/xvdb"}}, Tags: disk.Tags{}},
-		{ID: "d-2", State: disk.Attached, MultiAttach: true, Attachments: []disk.Attachment{{Instance: "i-1", Device: "/dev/xvdc"}, {Instance: "i-2"}}, Tags: disk.Tags{"old": "form"}},
+		{ID: "d-1", State: disk.Attached, Attachments: []disk.Attachment{{Instance: "i-1", Since: "2026-11-24T10:00:00Z"}}, Tags: disk.Tags{}},
+		{ID: "d-2", State: disk.Attached, MultiAttach: true, Attachments: []disk.Attachment{{Instance: "i-1", Since: "2026-11-24T11:00:00Z"}, {Instance: "i-2"}}, Tags: disk.Tags{"old": "form"}},
 	}
 	if diff := cmp.Diff(want, []disk.Disk{one, two}); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)

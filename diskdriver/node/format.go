@@ -24,12 +24,16 @@ var formats = map[string][]string{
 }
 
 // formatMarkers are files that say which disks a format has begun on. They outlive the
-// process, so that a format that was cut short isn't taken for data.
+// process, so that a format that was cut short isn't taken for data. A marker is of one
+// attachment: once a disk has left the node, another one may have used it.
 type formatMarkers struct {
 	dir string
 }
 
 func (m formatMarkers) path(u use) string { return filepath.Join(m.dir, u.serial) }
+
+// text is what the marker of a volume's attachment says.
+func (m formatMarkers) text(u use) string { return string(u.volume) + "\n" + u.attached + "\n" }
 
 // set says that a format begins; it is on the node's disk when it returns.
 func (m formatMarkers) set(u use) error {
@@ -38,7 +42,7 @@ func (m formatMarkers) set(u use) error {
 	}
 	f, err := os.Create(m.path(u))
 	if err == nil {
-		_, err = f.WriteString(string(u.volume) + "\n")
+		_, err = f.WriteString(m.text(u))
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err == nil {
@@ -67,10 +71,10 @@ func (m formatMarkers) clear(serial string) error {
 	return nil
 }
 
-// isSet says whether a format of this disk has begun and not ended.
+// isSet says whether a format of this disk has begun and not ended since it was attached.
 func (m formatMarkers) isSet(u use) bool {
 	content, err := os.ReadFile(m.path(u))
-	return err == nil && string(content) == string(u.volume)+"\n"
+	return err == nil && string(content) == m.text(u)
 }
 
 // format makes the file system, and returns which. It isn't cut short when its

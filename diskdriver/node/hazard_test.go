@@ -148,10 +148,21 @@ func TestAFormatThatWasCutShortIsNoLeaveToOverwrite(t *testing.T) {
 	r.refused(r.stage(v), disk.Blocked, "the disk holds crypto_LUKS")
 }
 
+// What another node has left on the disk, even damaged, is not what the format of an earlier attachment left.
+func TestAFormatOfAnEarlierAttachmentIsNotDoneAgain(t *testing.T) {
+	r := newRig(t)
+	m := r.insert("s1", 1)
+	r.beginFormat(r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" }))
+	m.write(1<<29, []byte("half of a file system"))
+	m.write(5000, []byte("half of a file system"))
+	v := r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T11:00:00Z" })
+	r.refused(r.stage(v), disk.Blocked, "the disk holds bytes that are no file system")
+}
+
 func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
 	r := newRig(t)
 	m := r.insert("s1", 1)
-	v := r.volume(m)
+	v := r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" })
 	u := r.beginFormat(v)
 	m.write(1<<29, []byte("half of a file system"))
 	m.write(5000, []byte("half of a file system"))

@@ -15,9 +15,10 @@ import (
 type use struct {
 	volume    disk.ID
 	serial    string
-	size      int64 // bytes that the disk had when it was attached; 0 if that wasn't said
-	readOnly  bool  // the node must not write to the device
-	alone     bool  // one Pod at a time may have it
+	attached  string // when the disk was attached; empty if that wasn't said
+	size      int64  // bytes that the disk had when it was attached; 0 if that wasn't said
+	readOnly  bool   // the node must not write to the device
+	alone     bool   // one Pod at a time may have it
 	block     bool
 	system    string // the file system asked for; empty: the one that is there, or ext4
 	options   []string
@@ -41,6 +42,7 @@ func parseUse(req volumeRequest) (use, error) {
 	u := use{
 		volume:    disk.ID(req.GetVolumeId()),
 		serial:    req.GetPublishContext()[disk.SerialKey],
+		attached:  req.GetPublishContext()[disk.AttachedKey],
 		readOnly:  req.GetPublishContext()[disk.ReadOnlyKey] == "true" || isReader(capability.GetAccessMode().GetMode()),
 		alone:     capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		block:     capability.GetBlock() != nil,

@@ -179,24 +179,24 @@ func taints(t *testing.T, client *fake.Clientset) int {
 	return len(node.Spec.Taints)
 }
 
-// attachment is a VolumeAttachment of a driver on a node.
-func attachment(name, driver, node string) *storagev1.VolumeAttachment {
-	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node}}
-}
-
 func TestADrainedNodeWaitsForItsOwnVolumes(t *testing.T) {
-	drained := told(func(n *corev1.Node) { n.Spec.Unschedulable = true })
-	karpenter := told(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted"}} })
+	attached := func(driver string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^d-1")}}
+		}
+	}
+	drained := func(n *corev1.Node) { n.Spec.Unschedulable = true }
+	karpenter := func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted"}} }
 	for _, row := range []struct {
 		name    string
 		objects []runtime.Object
 		waits   bool
 	}{
-		{"a node that stays", []runtime.Object{told(), attachment("a", csiDriver, "n1")}, false},
-		{"a drained node", []runtime.Object{drained, attachment("a", csiDriver, "n1")}, true},
-		{"a node that Karpenter takes", []runtime.Object{karpenter, attachment("a", csiDriver, "n1")}, true},
-		{"a node that is gone", []runtime.Object{attachment("a", csiDriver, "n1")}, true},
-		{"volumes of others", []runtime.Object{drained, attachment("a", csiDriver, "n2"), attachment("b", "other", "n1")}, false},
+		{"a node that stays", []runtime.Object{told(attached(csiDriver))}, false},
+		{"a drained node", []runtime.Object{told(drained, attached(csiDriver))}, true},
+		{"a node that Karpenter takes", []runtime.Object{told(karpenter, attached(csiDriver))}, true},
+		{"a node that is gone", nil, false},
+		{"volumes of others", []runtime.Object{told(drained, attached("other"))}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (w *Watch) Beat(now time.Time) {
 func (w *Watch) count(now time.Time) int64 {
 	last, seen := w.last.Load(), w.seen.Load()
 	if last != nil && now.Sub(*last) > longest {
-		seen++ // twice in the midst of a Beat, which ends a call for nothing
+		seen++ // twice during a Beat, which ends a call for nothing
 	}
 	return seen
 }

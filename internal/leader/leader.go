@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 )
@@ -106,7 +107,7 @@ func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}
 	done := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RetryPeriod: l.RetryPeriod,
-		ReleaseOnCancel: true, WatchDog: l.health, Name: l.Name,
+		WatchDog: l.health, Name: l.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
 				if !turn.begin() {
@@ -137,6 +138,9 @@ func (l *Lease) stand(ctx context.Context, lock *timedLock, free <-chan struct{}
 		}
 	}()
 	elector.Run(electionCtx)
+	if electionCtx.Err() != nil && elector.IsLeader() {
+		lock.giveBack(context.WithoutCancel(ctx))
+	}
 	if turn.forgo() {
 		return false, nil // never led
 	}
@@ -197,12 +201,31 @@ func (t *timedLock) Create(ctx context.Context, record resourcelock.LeaderElecti
 	return t.note(record, func() error { return t.Interface.Create(ctx, record) })
 }
 
-// Update takes, renews or gives back the Lease.
+// Update takes or renews the Lease.
 func (t *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" {
-		t.lease.renewed.Store(nil)
-	}
 	return t.note(record, func() error { return t.Interface.Update(ctx, record) })
+}
+
+// giveBack gives the Lease back, as client-go's elector would with ReleaseOnCancel: but that one goes by whom it saw hold
+// the Lease last, and so clears one that another replica has taken meanwhile, and it does so of a lost Lease, too, before
+// it says that it is lost.
+func (t *timedLock) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, t.lease.RenewDeadline)
+	defer cancel()
+	t.lease.renewed.Store(nil)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // a renewal that was cancelled may arrive
+		record, _, err := t.Interface.Get(ctx)
+		if err != nil || record.HolderIdentity != t.Identity() {
+			return err
+		}
+		now := metav1.Now()
+		return t.Interface.Update(ctx, resourcelock.LeaderElectionRecord{
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+		})
+	})
+	if err != nil {
+		klog.ErrorS(err, "The Lease was not given back; another replica leads once it has expired", "lease", t.lease.Namespace+"/"+t.lease.Name)
+	}
 }
 
 func (t *timedLock) note(record resourcelock.LeaderElectionRecord, write func() error) error {

@@ -145,6 +145,27 @@ func TestALostLeaseIsAnErrorAtOnce(t *testing.T) {
 	})
 }
 
+func TestALeaseThatAnotherHasTakenIsNotGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, _ := leaseServer(t)
+		leases := api.CoordinationV1().Leases("kube-system")
+		holder := func() *coordinationv1.Lease {
+			lease, err := leases.Get(t.Context(), "", metav1.GetOptions{})
+			must(t, err)
+			return lease
+		}
+		must(t, testLease().RunWhileHeld(t.Context(), api, func(context.Context) error {
+			lease := holder()
+			lease.Spec.HolderIdentity = ptr.To("another")
+			_, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+			return err
+		}))
+		if is := *holder().Spec.HolderIdentity; is != "another" {
+			t.Errorf("the Lease is held by %q", is)
+		}
+	})
+}
+
 func TestAReleasedLeaseIsTakenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, _ := leaseServer(t)

@@ -113,7 +113,7 @@ func (s scenario) run(ctx context.Context, programs string, d csiDriver, round i
 	return s.measure(ctx, r.Simulator, caller, "pvc")
 }
 
-// handOver runs the lifecycles twice: by one driver, and again with that driver killed in the midst and another one going
+// handOver runs the lifecycles twice: by one driver, and again with that driver killed halfway and another one going
 // on, which has stood by since the beginning. The outcome is that of the second time.
 func (s scenario) handOver(ctx context.Context, r *simulator.Replicas, d csiDriver, caller *caller) (o outcome, err error) {
 	standBy := d
@@ -129,12 +129,12 @@ func (s scenario) handOver(ctx context.Context, r *simulator.Replicas, d csiDriv
 		return o, err
 	}
 	killed := make(chan error, 1)
-	midst := time.AfterFunc(time.Duration(before.wall/2*float64(time.Second)), func() {
+	halfway := time.AfterFunc(time.Duration(before.wall/2*float64(time.Second)), func() {
 		err := r.EndDriver(d.name, syscall.SIGKILL)
 		caller.turnTo(next)
 		killed <- err
 	})
-	defer midst.Stop()
+	defer halfway.Stop()
 	if o, err = s.measure(ctx, r.Simulator, caller, "pvc"); err != nil {
 		return o, err
 	}

@@ -93,7 +93,7 @@ func (e *environment) waits(ctx context.Context, p provisioner, n, perSecond int
 		}
 	}
 	if len(times) < n {
-		return 0, 0, fmt.Errorf("%s: the audit log has the way of %d of %d claims", p.name, len(times), n)
+		return 0, 0, fmt.Errorf("%s: the audit log has the requests of %d of %d claims", p.name, len(times), n)
 	}
 	slices.Sort(times)
 	return times[len(times)/2], times[len(times)*99/100], e.clear(ctx, class)

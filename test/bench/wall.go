@@ -81,7 +81,7 @@ func onTheClock(t *testing.T, r *report, n int) {
 }
 
 // memory measures the client's process with ten thousand disks that it has
-// made, and a thousand of them in the median of an attach.
+// made, and a thousand of them being attached.
 func memory(t *testing.T, r *report) {
 	sim := startSimulator(t, simulatorSettings{Latency: "fast", Throttle: "off", Stuck: "AttachDisk"})
 	defer sim.stop()

@@ -469,7 +469,6 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		"topodisk-node": {
 			"/nodes[]: get list watch patch",
 			"storage.k8s.io/csinodes[]: list watch",
-			"storage.k8s.io/volumeattachments[]: list",
 		},
 		"storage/topodisk-provisioner-secrets": {"/secrets[ecs-parameters]: get watch"},
 		"tenants/topodisk-provisioner-secrets": {"/secrets[]: get watch"},

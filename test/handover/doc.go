@@ -7,7 +7,7 @@
 //
 // TestLeaderIsLost does it with what the chart installs: three Pods, each of disk-driver and csi-attacher with its Lease, on
 // the control plane of test/lab, and an ECS that takes its time. The one that leads is killed, or stopped for longer than its
-// Lease, in the midst of 100 attaches and detaches; Kubernetes is told of no attachment what ECS contradicts.
+// Lease, during 100 attaches and detaches; Kubernetes is told of no attachment what ECS contradicts.
 //
 // `make crash` runs it all (ten minutes); `make e2e` runs what takes less than five (-short).
 package handover

@@ -56,7 +56,7 @@ type cluster struct {
 	wrong map[string]bool // told already
 }
 
-// TestLeaderIsLost has the leader killed, then the next one stopped for longer than its Lease, in the midst of attaches and
+// TestLeaderIsLost has the leader killed, then the next one stopped for longer than its Lease, during attaches and
 // detaches. Whatever Kubernetes is told of a disk must be so in ECS.
 func TestLeaderIsLost(t *testing.T) {
 	c := newCluster(t)
@@ -273,9 +273,9 @@ func (c *cluster) underWay() (attaching, detaching []int) {
 	return attaching, detaching
 }
 
-// swap detaches the half of the volumes that is attached, attaches the other, and returns how long that takes. In the midst
-// of it midst is called, if there is one.
-func (c *cluster) swap(midst func()) time.Duration {
+// swap detaches the half of the volumes that is attached, attaches the other, and returns how long that takes. When a third
+// of both is done it calls meanwhile, if there is one.
+func (c *cluster) swap(meanwhile func()) time.Duration {
 	c.Helper()
 	all := c.attachments()
 	began := time.Now()
@@ -292,9 +292,9 @@ func (c *cluster) swap(midst func()) time.Duration {
 		switch done := attached + detached; {
 		case done == volumes:
 			return time.Since(began)
-		case done >= volumes/3 && midst != nil:
-			midst()
-			midst = nil
+		case done >= volumes/3 && meanwhile != nil:
+			meanwhile()
+			meanwhile = nil
 		case time.Now().After(end):
 			c.Fatalf("%d volumes are attached and %d detached, want %d of each", attached, detached, volumes/2)
 		}

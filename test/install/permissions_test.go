@@ -46,9 +46,6 @@ var rare = map[string]map[string]string{
 		"topodisk-snapshotter: patch events":                                                          again,
 		"topodisk-snapshotter: patch volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io": "a group that cannot be cut",
 	},
-	"topodisk-node": {
-		"topodisk-node: list volumeattachments.storage.k8s.io": "a node that is being drained",
-	},
 }
 
 // isListBesideWatch says whether a permission is to list what the same role lets watch: caches watch from the beginning,

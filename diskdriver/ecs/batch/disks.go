@@ -194,7 +194,7 @@ func (w *wait) due() time.Time {
 
 // wanted returns how likely the next read is to show what is waited for. The last one that can be back in time is certain to
 // be made.
-func (w *wait) wanted(limited context.Context) func(now time.Time) float64 {
+func (w *wait) wanted(limited context.Context) likelihood {
 	if w.failures > 0 || w.absent > 0 || w.answered == 0 && w.Since.IsZero() {
 		return certain
 	}
@@ -209,11 +209,11 @@ func (w *wait) wanted(limited context.Context) func(now time.Time) float64 {
 	answer := w.shown.Received.Sub(w.shown.Sent)
 	end = end.Add(-2*answer - shortestPause)
 	reply := cmp.Or(w.Reply, answer)
-	return func(now time.Time) float64 {
+	return func(now time.Time, enough float64) float64 {
 		if ends && !now.Before(end) {
 			return 1
 		}
-		return w.schedule.over(read, now.Sub(since), reply)
+		return w.schedule.over(read, now.Sub(since), reply, enough)
 	}
 }
 

@@ -80,10 +80,10 @@ func NewReader[K ~string, V any](config Config[K, V]) *Reader[K, V] {
 // request is for one thing.
 type request[K ~string, V any] struct {
 	id     K
-	since  time.Time                   // who has waited longest goes first
-	due    time.Time                   // no read before
-	wanted func(now time.Time) float64 // how likely a read is to show what is waited for, from 0 to 1
-	until  time.Time                   // nobody needs the answer later; zero: there is no such time
+	since  time.Time  // who has waited longest goes first
+	due    time.Time  // no read before
+	wanted likelihood // of what is waited for
+	until  time.Time  // nobody needs the answer later; zero: there is no such time
 
 	value  float64   // of wanted, when it was judged
 	ripe   time.Time // since when that has been at least ripeOver
@@ -91,6 +91,9 @@ type request[K ~string, V any] struct {
 	done   bool
 	answer chan Observation[V]
 }
+
+// likelihood says how likely a read is to show what is waited for, from 0 to 1; enough is how likely it must be for one to be sent.
+type likelihood func(now time.Time, enough float64) float64
 
 // Observation is what a read shows of one thing.
 type Observation[V any] struct {
@@ -143,7 +146,7 @@ func (r *Reader[K, V]) Shown(id K) func(Observation[V], error) (V, error) {
 }
 
 // certain is for who wants to know how things are, whatever that is.
-func certain(time.Time) float64 { return 1 }
+func certain(time.Time, float64) float64 { return 1 }
 
 // await returns the answer to a request; its error is that of the read. A caller
 // whose time ends while ECS throttles reads is told so in time to answer.
@@ -273,8 +276,9 @@ func (r *Reader[K, V]) isHeld() bool {
 // isWorthwhile says whether a batch is likely to show enough of the requests that fit into it what they wait for, and had better not
 // be sent a little later.
 func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
+	enough := min(mostLikelyOver, likelyOver*float64(r.open))
 	for _, q := range r.ready {
-		if q.value = q.wanted(now); q.value >= ripeOver && q.ripe.IsZero() {
+		if q.value = q.wanted(now, enough); q.value >= ripeOver && q.ripe.IsZero() {
 			q.ripe = now
 		}
 	}
@@ -288,23 +292,19 @@ func (r *Reader[K, V]) isWorthwhile(now time.Time) bool {
 			return true
 		}
 	}
-	enough := likelyOver
-	if r.open > 1 {
-		enough = manyLikelyOver
-	}
-	return sum >= enough*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum)
+	return sum >= enough*float64(min(r.open, r.config.Size)) && !r.isBetterLater(now, sum, enough)
 }
 
 // isBetterLater says whether a batch saves more time than it costs if it is sent a little later, before one that is sent now could
 // be followed by the next: what ends until then is seen by it, and not by that next one, but what is over now, sum requests, is
 // seen later.
-func (r *Reader[K, V]) isBetterLater(now time.Time, sum float64) bool {
+func (r *Reader[K, V]) isBetterLater(now time.Time, sum, enough float64) bool {
 	next := max(r.answer, shortestPause)
 	for i := range laterTimes {
 		later := next * time.Duration(i+1) / (laterTimes + 1)
 		var then float64
 		for _, q := range r.ready[:min(len(r.ready), r.config.Size)] {
-			then += q.wanted(now.Add(later))
+			then += q.wanted(now.Add(later), enough)
 		}
 		if (then-sum)*float64(next-later) > sum*float64(later) {
 			return true

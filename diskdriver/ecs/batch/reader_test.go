@@ -139,11 +139,11 @@ func TestTimesThatVaryAreReadNoMoreOften(t *testing.T) {
 		answer, late   time.Duration
 		reads          int
 	}{
-		{.1, .4, 121 * time.Millisecond, 65 * time.Millisecond, 345},
-		{.1, 2, 121 * time.Millisecond, 80 * time.Millisecond, 520},
+		{.1, .4, 121 * time.Millisecond, 65 * time.Millisecond, 400},
+		{.1, 2, 121 * time.Millisecond, 80 * time.Millisecond, 720},
 		{.3, .4, 300 * time.Millisecond, 160 * time.Millisecond, 335},
-		{.5, .4, 20 * time.Millisecond, 55 * time.Millisecond, 640},
-		{.5, 2, 121 * time.Millisecond, 280 * time.Millisecond, 720},
+		{.5, .4, 20 * time.Millisecond, 40 * time.Millisecond, 980},
+		{.5, 2, 121 * time.Millisecond, 100 * time.Millisecond, 1550},
 	} {
 		random := rand.New(rand.NewPCG(3, 4))
 		var lengths []time.Duration

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// likelyOver is the share of the changes that are waited for which must be likely to be over before a read is sent: so much
-	// later than it could a change is seen, as a part of how long it takes.
-	likelyOver = 0.3
-	// manyLikelyOver is that share where several are waited for: their reads take more of what ECS allows an account.
-	manyLikelyOver = 0.38
+	// likelyOver is how likely a change that is waited for alone must be to be over before a read is sent, and mostLikelyOver the
+	// share of several that must be: the more there are, the more of what ECS allows an account their reads take.
+	likelyOver, mostLikelyOver = 0.1, 0.38
+	// mostUnknown is how likely a change of which nothing is known is at most taken to be over when its next read is due.
+	mostUnknown = 0.3
 	// shortestPause and longestPause bound the time between two reads for one change.
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 5 * time.Second
@@ -40,18 +40,19 @@ func (s *schedule) note(seen span) {
 }
 
 // over returns how likely a change is to be over at an age, from 0 to 1, that was not at the age of the last read, or has not
-// been read (zero). ECS took so long to reply to the call that began it.
-func (s *schedule) over(read, age, reply time.Duration) float64 {
+// been read (zero). ECS took so long to reply to the call that began it, and a read is sent when it is likely enough.
+func (s *schedule) over(read, age, reply time.Duration, enough float64) float64 {
 	if age-read >= longestPause {
 		return 1
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unknown := ageless(read, age, reply)
+	unknown := ageless(read, age, reply, enough)
 	if len(s.seen) == 0 {
 		return unknown
 	}
-	before, now := s.share(read), s.share(age)
+	all := s.spans(read)
+	before, now := share(all, read), share(all, age)
 	if before > .99 {
 		return unknown // it takes longer than any that was seen
 	}
@@ -61,19 +62,32 @@ func (s *schedule) over(read, age, reply time.Duration) float64 {
 
 // ageless is over for a change of which nothing is known: as long as ECS took to reply passes between two reads, or a sixth of
 // the change's age if that is more.
-func ageless(read, age, reply time.Duration) float64 {
+func ageless(read, age, reply time.Duration, enough float64) float64 {
 	pause := max(read/6, reply)
 	if read == 0 {
 		pause = reply / 2
 	}
-	return min(1, likelyOver*float64(age-read)/float64(max(pause, time.Millisecond)))
+	return min(1, min(enough, mostUnknown)*float64(age-read)/float64(max(pause, time.Millisecond)))
 }
 
-// share returns the share of the changes seen that was over at an age, each taken to have ended anywhere between its two reads.
-func (s *schedule) share(age time.Duration) float64 {
-	var over float64
+// spans returns the spans to go by: one that all changes seen have in common is that of a change that always takes as long,
+// unless the last read has shown that this one takes longer.
+func (s *schedule) spans(read time.Duration) []span {
+	common := s.seen[0]
 	for _, seen := range s.seen {
+		common = span{max(common.after, seen.after), min(common.by, seen.by)}
+	}
+	if common.after < common.by && read < common.by {
+		return []span{common}
+	}
+	return s.seen
+}
+
+// share returns the share of the changes that was over at an age, each taken to have ended anywhere in its span.
+func share(spans []span, age time.Duration) float64 {
+	var over float64
+	for _, seen := range spans {
 		over += min(max(float64(age-seen.after)/float64(seen.by-seen.after), 0), 1)
 	}
-	return over / float64(len(s.seen))
+	return over / float64(len(spans))
 }

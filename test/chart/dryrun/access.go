@@ -25,7 +25,6 @@ var accesses = []access{
 	{"topodisk-controller", "update", "coordination.k8s.io", "leases", "", "kube-system", "external-resizer-diskplugin-csi-alibabacloud-com", true},
 	{"topodisk-node", "patch", "", "nodes", "", "", "", true},
 	{"topodisk-node", "watch", "storage.k8s.io", "csinodes", "", "", "", true},
-	{"topodisk-node", "list", "storage.k8s.io", "volumeattachments", "", "", "", true},
 
 	{"topodisk-controller", "get", "", "namespaces", "", "", "default", false},
 	{"topodisk-controller", "get", "", "secrets", "", "kube-system", "topodisk-credentials", false},
@@ -35,7 +34,7 @@ var accesses = []access{
 	{"topodisk-node", "get", "", "secrets", "", "kube-system", "topodisk-credentials", false},
 	{"topodisk-node", "list", "", "persistentvolumes", "", "", "", false},
 	{"topodisk-node", "update", "", "nodes", "status", "", "", false},
-	{"topodisk-node", "patch", "storage.k8s.io", "volumeattachments", "", "", "", false},
+	{"topodisk-node", "list", "storage.k8s.io", "volumeattachments", "", "", "", false},
 }
 
 // checkAccess asks the server what the accounts of deploy/topodisk.yaml may do,
