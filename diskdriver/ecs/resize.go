@@ -16,7 +16,7 @@ import (
 // instance isn't running, it is resized as a disk at rest.
 //
 // Pending: an earlier order for the disk, or an attach, detach, snapshot or
-// change of category, is under way. OutOfRange: its category has no such size.
+// change of category, is under way, or its instance is starting or stopping. OutOfRange: its category has no such size.
 // UnknownOutcome: ECS may or may not have resized it.
 func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.Disk, error) {
 	if d.Size >= size {
@@ -42,9 +42,7 @@ func (ds *disks) Resize(ctx context.Context, d disk.Disk, size disk.GiB) (disk.D
 // resize makes the call.
 func (ds *disks) resize(ctx context.Context, d disk.Disk, size disk.GiB) error {
 	err := ds.sendResize(ctx, d.ID, size, d.State == disk.Attached)
-	switch transport.CodeOf(err) {
-	case "InvalidInstanceStatus.NotRunning", "IncorrectInstanceStatus":
-		// No guest is there to see it. It will when it starts.
+	if transport.CodeOf(err) == "InvalidInstanceStatus.NotRunning" { // a guest that starts sees the size
 		err = ds.sendResize(ctx, d.ID, size, false)
 	}
 	return ofDisk(d.ID, err)

@@ -117,6 +117,28 @@ func TestAResizeThatCannotBeSaysWhy(t *testing.T) {
 	}
 }
 
+// An offline resize of a disk in use would leave its guest with the old size, and nothing would mend that before a restart.
+func TestAResizeWaitsForAnInstanceThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := attachedDisk(t, c, "vol-1", nodeA)
+		if err := sim.AddFault(ecssim.Fault{Action: "ResizeDisk", Do: ecssim.FaultError, Status: 403, Code: "IncorrectInstanceStatus", Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := grow(t.Context(), c, id, 30)
+		wantKind(t, err, disk.Pending)
+		if n := calls(sim, "ResizeDisk"); n != 1 {
+			t.Errorf("%d calls of ResizeDisk, want 1", n)
+		}
+		if _, err := grow(t.Context(), c, id, 30); err != nil {
+			t.Fatal(err)
+		}
+		if seen, err := sim.Devices(nodeA); err != nil || len(seen) != 1 || seen[0].Size != 30 {
+			t.Errorf("the guest sees %v, want 30 GiB; error %v", seen, err)
+		}
+	})
+}
+
 func TestADiskThatIsNotThereCannotBeResized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := working(t, nil)
