@@ -142,7 +142,7 @@ type operation struct {
 	took     time.Duration // from the call to its reply
 	reply    disk.Reply
 	begun    bool // ECS was seen at work on it
-	ended    bool // a read has settled it, one way or the other
+	ended    bool // a read or a refusal has settled it, one way or the other
 	bound    bool // ECS wants the disk to be deleted with its instance
 }
 
@@ -163,24 +163,32 @@ func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, error) 
 		return disk.Disk{}, o.failed(err)
 	}
 	o.slot = s
+	defer o.giveBack() // after a panic, too: else nobody gets the slot again
 	if _, sent := s.Sent(); !sent {
 		if err := o.ask(ctx); err != nil {
-			s.Done()
+			o.ended = true
 			return disk.Disk{}, o.failed(err)
 		}
 		w.Since, w.Reply = o.answered, o.took
 	}
 	d, err := o.role.reads.Await(ctx, w, o.seen)
-	if err == nil || o.ended || disk.KindOf(err) == disk.NotFound {
-		s.Done()
-	} else {
-		s.Leave()
+	o.ended = o.ended || disk.KindOf(err) == disk.NotFound
+	switch {
+	case err == nil:
+		return d, nil
+	case !o.ended:
 		err = o.unfinished(err)
 	}
-	if err != nil {
-		return disk.Disk{}, o.failed(err)
+	return disk.Disk{}, o.failed(err)
+}
+
+// giveBack ends the operation's share of the instance, or leaves it to the same operation if ECS may be at work.
+func (o *operation) giveBack() {
+	if o.ended {
+		o.slot.Done()
+	} else {
+		o.slot.Leave()
 	}
-	return d, nil
 }
 
 // ask makes the call when the instance has room. Without an error ECS may be at

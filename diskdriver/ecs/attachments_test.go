@@ -349,6 +349,24 @@ func TestWorkThatFailsIsPendingAndWorksTheNextTime(t *testing.T) {
 	})
 }
 
+// The process outlives a panic of a handler.
+func TestAPanicHoldsNoSlotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		ids := []disk.ID{madeDisk(t, c, "vol-1"), madeDisk(t, c, "vol-2")}
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = c.Attach(t.Context(), nodeA, ids[0], false, func(disk.Disk, disk.Reply) (bool, error) { panic("odd") })
+		}()
+		for _, id := range ids {
+			if _, err := attach(inTime(t, time.Minute), c, nodeA, id); err != nil {
+				t.Error(err)
+			}
+		}
+		healthy(t, sim)
+	})
+}
+
 func TestManyDisksOfAnInstanceAttachAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name   string

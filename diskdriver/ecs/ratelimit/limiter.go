@@ -66,13 +66,21 @@ func (l *Limiter) Do(ctx context.Context, call func() error) error {
 		if err != nil {
 			return l.timedOut(refusal, err)
 		}
-		err = call()
-		l.release(p, verdictOn(err))
+		err = l.once(p, call)
 		if err == nil || disk.KindOf(err) != disk.Throttled {
 			return err
 		}
 		refusal = err
 	}
+}
+
+// once makes a call with a permit, and gives that back even if the call panics.
+func (l *Limiter) once(p permit, call func() error) error {
+	v := noAnswer
+	defer func() { l.release(p, v) }()
+	err := call()
+	v = verdictOn(err)
+	return err
 }
 
 var errNoTime = errors.New("the caller's time ends before the next call may be sent")

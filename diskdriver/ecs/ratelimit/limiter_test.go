@@ -248,6 +248,19 @@ func TestACallThatIsNotSentCostsNothing(t *testing.T) {
 	})
 }
 
+func TestAPanicOfACallLeaksNoPermit(t *testing.T) {
+	l := testLimiter()
+	for range 3 {
+		func() {
+			defer func() { _ = recover() }()
+			_ = l.Do(t.Context(), func() error { panic("odd") })
+		}()
+	}
+	if n := l.underWay(); n > 0 {
+		t.Errorf("%d calls are said to be in flight, and none is", n)
+	}
+}
+
 func TestAHopelessWaitEndsAtOnceWithItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, l := newAccount(10, 0), testLimiter()
