@@ -19,8 +19,8 @@ const (
 
 // Watch notices suspensions of the process. The zero Watch notices none until Run is called.
 type Watch struct {
-	last atomic.Pointer[time.Time] // when the process was seen to run
-	seen atomic.Int64              // suspensions
+	last atomic.Pointer[moment] // when the process was seen to run
+	seen atomic.Int64           // suspensions
 }
 
 // Run watches until ctx ends, by a Beat a second.
@@ -41,17 +41,29 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Beat notes that the process runs.
 func (w *Watch) Beat(now time.Time) {
-	w.seen.Store(w.count(now))
-	w.last.Store(&now)
+	m := momentOf(now)
+	w.seen.Store(w.count(m))
+	w.last.Store(&m)
 }
 
 // count is how many suspensions there were, one that has not been noted yet included.
-func (w *Watch) count(now time.Time) int64 {
+func (w *Watch) count(now moment) int64 {
 	last, seen := w.last.Load(), w.seen.Load()
-	if last != nil && now.Sub(*last) > longest {
+	if last != nil && now.since(*last) > longest {
 		seen++ // twice during a Beat, which ends a call for nothing
 	}
 	return seen
+}
+
+// moment is a time by both clocks. The monotonic one stands still while the machine sleeps, and often while it is paused. The wall
+// clock can be set, too: if it goes forward, that ends the calls of one Beat for nothing.
+type moment struct{ monotonic, wall time.Time }
+
+func momentOf(t time.Time) moment { return moment{monotonic: t, wall: t.Round(0)} }
+
+// since is the time from an earlier moment, by the clock that says more.
+func (m moment) since(earlier moment) time.Duration {
+	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
 }
 
 type key struct{}
@@ -63,11 +75,11 @@ type began struct {
 
 // Mark returns the context of a call that begins now.
 func (w *Watch) Mark(ctx context.Context) context.Context {
-	return context.WithValue(ctx, key{}, began{w, w.count(time.Now())})
+	return context.WithValue(ctx, key{}, began{w, w.count(momentOf(time.Now()))})
 }
 
 // Happened says whether the process was suspended since the call of ctx began. It is false for a context without a mark.
 func Happened(ctx context.Context) bool {
 	call, ok := ctx.Value(key{}).(began)
-	return ok && call.watch.count(time.Now()) != call.count
+	return ok && call.watch.count(momentOf(time.Now())) != call.count
 }

@@ -54,3 +54,32 @@ func TestHappenedWhoeverRunsFirst(t *testing.T) {
 		}
 	})
 }
+
+// The monotonic clock stands still while the machine sleeps: only the wall clock shows it, which can be set as well.
+func TestTheWallClockShowsASleepingMachine(t *testing.T) {
+	for name, test := range map[string]struct {
+		step time.Duration
+		want bool
+	}{"asleep, or set forward": {time.Hour, true}, "set back": {-time.Hour, false}, "set by little": {time.Second, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var w Watch
+				w.Beat(time.Now())
+				before := w.Mark(t.Context())
+				last := momentOf(time.Now())
+				last.wall = last.wall.Add(-test.step)
+				w.last.Store(&last)
+				if got := Happened(before); got != test.want {
+					t.Errorf("a call begun before: %v, want %v", got, test.want)
+				}
+				after := w.Mark(t.Context())
+				for range 2 {
+					w.Beat(time.Now())
+					if Happened(after) || Happened(before) != test.want {
+						t.Errorf("after a Beat: %v and %v, want %v and false", Happened(before), Happened(after), test.want)
+					}
+				}
+			})
+		})
+	}
+}
