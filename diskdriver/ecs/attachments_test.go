@@ -3,6 +3,7 @@ package ecs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/suspension"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
@@ -365,6 +367,70 @@ func TestAPanicHoldsNoSlotForEver(t *testing.T) {
 		}
 		healthy(t, sim)
 	})
+}
+
+func TestACallThatIsNotSentKeepsItsPosition(t *testing.T) {
+	for name, fault := range map[string]ecssim.Fault{
+		"throttled":            {Do: ecssim.FaultThrottle, Code: "Throttling.User"},
+		"unreachable":          {Do: ecssim.FaultRefused},
+		"a disk in the making": {Do: ecssim.FaultError, Status: 403, Code: "IncorrectDiskStatus.Initializing"},
+		"after a suspension":   {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				var ids []disk.ID
+				for i := range 5 {
+					ids = append(ids, madeDisk(t, c, fmt.Sprintf("vol-%d", i)))
+				}
+				var all sync.WaitGroup
+				begin := func(id disk.ID) {
+					all.Go(func() {
+						if _, err := attach(t.Context(), c, nodeA, id); err != nil {
+							t.Error(err)
+						}
+					})
+					time.Sleep(time.Second)
+				}
+				begin(ids[0])
+				begin(ids[1]) // is refused, which teaches that the instance takes one at a time
+				all.Wait()
+
+				ctx := t.Context()
+				if fault.Do == "" {
+					var watch suspension.Watch
+					watch.Beat(time.Now())
+					ctx = watch.Mark(ctx)
+					time.Sleep(10 * time.Second)
+				} else {
+					fault.Action, fault.Params = "AttachDisk", map[string]string{"DiskId": string(ids[2])}
+					if err := sim.AddFault(fault); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				if _, err := attach(ctx, c, nodeA, ids[2]); err == nil {
+					t.Fatal("the call was sent")
+				}
+				sim.ClearFaults()
+				begin(ids[3])
+				begin(ids[4])
+				begin(ids[2])
+				all.Wait()
+
+				var order []disk.ID
+				for _, call := range sim.Calls() {
+					if call.Action == "AttachDisk" && call.Code == "" {
+						order = append(order, disk.ID(call.Disk))
+					}
+				}
+				if slices.Index(order, ids[2]) > slices.Index(order, ids[4]) {
+					t.Errorf("%s came back to a later position than it had: attached in the order %v", ids[2], order)
+				}
+			})
+		})
+	}
 }
 
 func TestManyDisksOfAnInstanceAttachAtOnce(t *testing.T) {

@@ -177,11 +177,8 @@ func (s *Slot) Wait(ctx context.Context) error {
 	}
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
-	now, q := time.Now(), s.queue
-	ahead, busy := slices.Index(q.waiting, s), total(OfBoth, q.active())
-	s.move(gone, now)
-	q.positions[s.operation] = position{arrival: s.arrival, until: now.Add(positionKept)}
-	s.queues.admit(q, now)
+	ahead, busy := slices.Index(s.queue.waiting, s), total(OfBoth, s.queue.active())
+	s.end(time.Now())
 	return disk.Errorf(disk.Pending, "position %d in the queue of the instance, which is at work on %d disks; the caller's time is over, and the position is kept", ahead+1, busy)
 }
 
@@ -262,7 +259,8 @@ func (s *Slot) answered(now time.Time) {
 	}
 }
 
-// Done gives the slot back: ECS has finished, or never began. It may be called at any time, and again.
+// Done gives the slot back: ECS has finished, or never began. An operation whose call was not sent keeps its position. It may be called
+// at any time, and again.
 func (s *Slot) Done() {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
@@ -335,8 +333,11 @@ func (s *Slot) holds() bool { return s.phase == sent || s.phase == running }
 
 func (s *Slot) end(now time.Time) {
 	q := s.queue
-	if s.holds() {
+	switch {
+	case s.holds():
 		q.pause, q.pauseUntil = 0, time.Time{}
+	case s.phase == waiting:
+		q.positions[s.operation] = position{arrival: s.arrival, until: now.Add(positionKept)}
 	}
 	s.move(gone, now)
 	s.answered(now)

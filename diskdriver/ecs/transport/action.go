@@ -124,7 +124,7 @@ func (a Action[Q, R]) SendAdmitted(ctx context.Context, s *Session, admission Ad
 type Admission interface {
 	// Start says whether the call may be sent now, and counts it if so.
 	Start() bool
-	// Unsent takes that back: the call was throttled, and will come again.
+	// Unsent takes that back: the call was throttled, or never reached ECS.
 	Unsent()
 }
 

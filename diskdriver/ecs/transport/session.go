@@ -113,7 +113,7 @@ func (s *Session) send(ctx context.Context, a action, admission Admission, build
 		began := time.Now()
 		err := s.try(ctx, a, build)
 		s.transport.metrics.observe(a.Name, err, time.Since(began))
-		if err != nil && disk.KindOf(err) == disk.Throttled {
+		if kind := disk.KindOf(err); kind == disk.Throttled || kind == disk.Unreachable {
 			admission.Unsent()
 		}
 		return err
