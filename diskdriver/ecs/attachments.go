@@ -50,6 +50,9 @@ const boundCode = "InvalidParameter.DeleteWithInstance"
 // more.
 const settleTime = 10 * time.Second
 
+// noAnswer is the reply to a call that has not returned.
+var noAnswer = disk.Reply{Answer: disk.NoAnswer, Err: disk.Errorf(disk.UnknownOutcome, "whether ECS has the call is not known")}
+
 // judge says whether what ECS was asked for is done, from a read and the reply to the call.
 type judge = func(disk.Disk, disk.Reply) (done bool, err error)
 
@@ -140,10 +143,8 @@ type operation struct {
 	slot     *instancequeue.Slot
 	answered time.Time     // when ECS accepted the call; zero if that is not known
 	took     time.Duration // from the call to its reply
-	reply    disk.Reply
-	begun    bool // ECS was seen at work on it
-	ended    bool // a read or a refusal has settled it, one way or the other
-	bound    bool // ECS wants the disk to be deleted with its instance
+	ended    bool          // a read or a refusal has settled it, one way or the other
+	bound    bool          // ECS wants the disk to be deleted with its instance
 }
 
 // check refuses what can't be the ID of a disk or an instance.
@@ -200,6 +201,7 @@ func (o *operation) ask(ctx context.Context) error {
 		if err := o.slot.Wait(limited); err != nil {
 			return err
 		}
+		o.slot.Reply = noAnswer
 		err := o.call()
 		o.role.recent.Changed(o.asked.Disk)
 		code := transport.CodeOf(err)
@@ -208,6 +210,7 @@ func (o *operation) ask(ctx context.Context) error {
 		switch {
 		case err == nil:
 			o.answered, o.took = time.Now(), o.age()
+			o.slot.Reply = disk.Reply{Answer: disk.Accepted}
 			o.slot.Accepted()
 			return nil
 		case errors.Is(err, transport.ErrNotAdmitted):
@@ -225,10 +228,10 @@ func (o *operation) ask(ctx context.Context) error {
 				return err
 			}
 		case judged:
-			o.reply = disk.Reply{Answer: answer, Err: err}
+			o.slot.Reply = disk.Reply{Answer: answer, Err: err}
 			return nil
 		case disk.KindOf(err) == disk.UnknownOutcome:
-			o.reply = disk.Reply{Answer: disk.NoAnswer, Err: err}
+			o.slot.Reply = disk.Reply{Answer: disk.NoAnswer, Err: err}
 			return nil
 		default:
 			return err
@@ -238,10 +241,10 @@ func (o *operation) ask(ctx context.Context) error {
 
 // seen judges what a read shows, and notes what that says of the slot.
 func (o *operation) seen(d disk.Disk) (bool, error) {
-	o.reply.Age = o.age()
-	done, err := o.judge(d, o.reply)
+	reply := o.slot.Reply
+	reply.Age = o.age()
+	done, err := o.judge(d, reply)
 	if d.State == [...]disk.State{instancequeue.Attach: disk.Attaching, instancequeue.Detach: disk.Detaching}[o.asked.Verb] {
-		o.begun = true
 		o.slot.Accepted()
 	}
 	o.ended = done || err != nil
@@ -260,12 +263,12 @@ func (o *operation) unfinished(err error) error {
 	switch {
 	case disk.KindOf(err) != disk.Pending && !batch.IsTransient(err):
 		return err // reads are refused
-	case o.reply.Answer == disk.Accepted || o.begun:
+	case o.slot.Running():
 		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("ECS is at work on it: %w", err)}
-	case o.reply.Answer == disk.NoAnswer:
-		return o.reply.Err
+	case o.slot.Reply.Answer == disk.NoAnswer:
+		return o.slot.Reply.Err
 	}
-	return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("%w (%w)", o.reply.Err, err)}
+	return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("%w (%w)", o.slot.Reply.Err, err)}
 }
 
 // failed returns an error as that of the operation.

@@ -275,6 +275,29 @@ func TestACallThatNeverArrivedHasAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+// A detach that ECS accepted proves more than one that may never have reached it, also to the next caller.
+func TestALeftSlotKeepsTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, c := working(t, nil)
+		id := attachedDisk(t, c, "vol-1", nodeA)
+		if err := sim.AddFault(ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultLostRequest}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := c.Detach(inTime(t, 10*time.Second), nodeA, id, func(_ disk.Disk, reply disk.Reply) (bool, error) {
+				if reply.Answer != disk.NoAnswer || disk.KindOf(reply.Err) != disk.UnknownOutcome {
+					t.Errorf("the reply is %+v, want none", reply)
+				}
+				return false, nil
+			})
+			wantKind(t, err, disk.UnknownOutcome)
+		}
+		if n := calls(sim, "DetachDisk"); n != 1 {
+			t.Errorf("%d calls of DetachDisk, want 1", n)
+		}
+	})
+}
+
 func TestWorkThatIsStuckIsPendingAndNotAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c := working(t, nil)

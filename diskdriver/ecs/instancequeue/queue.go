@@ -95,6 +95,9 @@ const (
 
 // Slot is an operation's position in a queue, and then its share of the instance.
 type Slot struct {
+	// Reply is what ECS has replied to the call. It stays with the slot for the next caller of a slot that was left.
+	Reply disk.Reply
+
 	queues    *Queues
 	queue     *queue
 	operation Operation
@@ -327,6 +330,13 @@ func (s *Slot) Sent() (time.Time, bool) {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
 	return s.since, s.holds()
+}
+
+// Running says whether ECS is known to be at work on the call.
+func (s *Slot) Running() bool {
+	s.queues.mu.Lock()
+	defer s.queues.mu.Unlock()
+	return s.phase == running
 }
 
 func (s *Slot) holds() bool { return s.phase == sent || s.phase == running }
