@@ -257,12 +257,10 @@ func (o *operation) age() time.Duration {
 	return time.Since(sent)
 }
 
-// unfinished is the error when the caller's time is over before a read has
-// settled it.
+// unfinished is the error when the caller's time is over, or reads are refused,
+// before one has settled it. A refused read does not end what ECS may be at work on.
 func (o *operation) unfinished(err error) error {
 	switch {
-	case disk.KindOf(err) != disk.Pending && !batch.IsTransient(err):
-		return err // reads are refused
 	case o.slot.Running():
 		return &disk.Error{Kind: disk.Pending, Err: fmt.Errorf("ECS is at work on it: %w", err)}
 	case o.slot.Reply.Answer == disk.NoAnswer:
