@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -258,6 +259,27 @@ func TestAPanicOfACallLeaksNoPermit(t *testing.T) {
 	}
 	if n := l.underWay(); n > 0 {
 		t.Errorf("%d calls are said to be in flight, and none is", n)
+	}
+}
+
+// Without a monotonic reading a time would be compared by the wall clock, and calls wait for as long as that is set back.
+func TestAWallClockSetBackDelaysNoCall(t *testing.T) {
+	const limit = 60
+	w, used, began := windows{concurrency: 1}, map[int64]int{}, time.Now()
+	for now := began; now.Sub(began) < 5*time.Minute; now = now.Add(100 * time.Millisecond) {
+		if ok, _ := w.room(now, 0); ok {
+			s, minute := w.send(now), now.Unix()/60
+			if used[minute]++; used[minute] > limit {
+				w.refuse(s, now)
+			} else {
+				w.accept(s)
+			}
+		}
+		for name, at := range map[string]time.Time{"opens": w.opens, "late": w.late, "after": w.after, "by": w.by, "notBefore": w.notBefore} {
+			if !at.IsZero() && !strings.Contains(at.String(), " m=") {
+				t.Fatalf("after %v %s has no monotonic reading: %v", now.Sub(began), name, at)
+			}
+		}
 	}
 }
 

@@ -100,6 +100,10 @@ type windows struct {
 	notBefore time.Time
 }
 
+// minuteOf is when the minute of a time began. Unlike what Truncate returns it is compared by the monotonic clock, so that a wall clock
+// that is set back delays nothing.
+func minuteOf(t time.Time) time.Time { return t.Add(t.Truncate(window).Sub(t)) }
+
 // stamp identifies a call when its answer comes.
 type stamp struct {
 	seq   int
@@ -174,7 +178,7 @@ func (w *windows) more() int { return max(leastMore, w.share) }
 func (w *windows) roll(now time.Time) {
 	if w.opens.IsZero() {
 		w.ramp = startConcurrency
-		w.begin(now.Truncate(window))
+		w.begin(minuteOf(now))
 	}
 	if w.closed || now.Sub(w.opens) < window {
 		return
@@ -298,7 +302,7 @@ func (w *windows) nextProbe(now time.Time) time.Time {
 	// A call that was sent before a minute began says nothing of that minute, though
 	// its refusal came within it. Clusters that share an account must not all come
 	// in the first instant.
-	minute := w.last.Truncate(window).Add(window)
+	minute := minuteOf(w.last).Add(window)
 	switch before := minute.Add(-narrow / 2); {
 	case probe.Before(before):
 		return probe
@@ -356,7 +360,7 @@ func (w *windows) open(at time.Time) {
 
 // locate learns when windows open from a call that was accepted.
 func (w *windows) locate(at time.Time) {
-	minute := at.Truncate(window)
+	minute := minuteOf(at)
 	switch {
 	case w.sure:
 		w.fit(at)
