@@ -22,8 +22,8 @@ var busyCodes = map[string]instancequeue.Limit{
 	"DisksDetachingOnEcsExceeded":                      instancequeue.OfDetaches,
 }
 
-// answers are what the refusals say after which a read has the last word, by verb.
-var answers = [...]map[string]disk.Answer{
+// refusals are those after which a read has the last word, by verb: what each code says of the disk or its instance.
+var refusals = [...]map[string]disk.Answer{
 	instancequeue.Attach: {"IncorrectDiskStatus": disk.WrongState, "InvalidDisk.InUse": disk.WrongState, "DiskId.StatusNotSupported": disk.WrongState},
 	instancequeue.Detach: {
 		"IncorrectDiskStatus": disk.WrongState, "InvalidOperation.DiskDetachingFromThisEcs": disk.AlreadyDetaching,
@@ -140,11 +140,11 @@ type operation struct {
 	call     func() error
 	judge    judge
 
-	slot     *instancequeue.Slot
-	answered time.Time     // when ECS accepted the call; zero if that is not known
-	took     time.Duration // from the call to its reply
-	ended    bool          // a read or a refusal has settled it, one way or the other
-	bound    bool          // ECS wants the disk to be deleted with its instance
+	slot       *instancequeue.Slot
+	acceptedAt time.Time     // when ECS accepted the call; zero if that is not known
+	took       time.Duration // from the call to its reply
+	ended      bool          // a read or a refusal has settled it, one way or the other
+	bound      bool          // ECS wants the disk to be deleted with its instance
 }
 
 // check refuses what can't be the ID of a disk or an instance.
@@ -170,7 +170,7 @@ func (o *operation) run(ctx context.Context, w batch.Change) (disk.Disk, error) 
 			o.ended = true
 			return disk.Disk{}, o.failed(err)
 		}
-		w.Since, w.Reply = o.answered, o.took
+		w.Since, w.Reply = o.acceptedAt, o.took
 	}
 	d, err := o.role.reads.Await(ctx, w, o.seen)
 	o.ended = o.ended || disk.KindOf(err) == disk.NotFound
@@ -206,10 +206,10 @@ func (o *operation) ask(ctx context.Context) error {
 		o.role.recent.Changed(o.asked.Disk)
 		code := transport.CodeOf(err)
 		limit, busy := busyCodes[code]
-		answer, judged := answers[o.asked.Verb][code]
+		answer, judged := refusals[o.asked.Verb][code]
 		switch {
 		case err == nil:
-			o.answered, o.took = time.Now(), o.age()
+			o.acceptedAt, o.took = time.Now(), o.age()
 			o.slot.Reply = disk.Reply{Answer: disk.Accepted}
 			o.slot.Accepted()
 			return nil

@@ -83,11 +83,11 @@ type position struct {
 	until   time.Time
 }
 
-// phase is how far an operation has come.
-type phase int
+// stage is how far an operation has come.
+type stage int
 
 const (
-	waiting phase = iota
+	waiting stage = iota
 	sent
 	running
 	gone
@@ -102,7 +102,7 @@ type Slot struct {
 	queue     *queue
 	operation Operation
 	arrival   int
-	phase     phase
+	stage     stage
 	admitted  bool
 	turn      chan struct{} // gets an element when the call may be sent
 	since     time.Time     // when it was sent
@@ -126,7 +126,7 @@ func (q *Queues) Enter(instance disk.InstanceID, o Operation) (*Slot, error) {
 		return s, nil
 	}
 	q.arrivals++
-	s := &Slot{queues: q, queue: one, operation: o, arrival: q.arrivals, phase: gone, turn: make(chan struct{}, 1)}
+	s := &Slot{queues: q, queue: one, operation: o, arrival: q.arrivals, stage: gone, turn: make(chan struct{}, 1)}
 	if p, ok := one.positions[o]; ok {
 		s.arrival = p.arrival
 		delete(one.positions, o)
@@ -136,10 +136,10 @@ func (q *Queues) Enter(instance disk.InstanceID, o Operation) (*Slot, error) {
 	return s, nil
 }
 
-// move puts an operation into another phase.
-func (s *Slot) move(to phase, now time.Time) {
+// move puts an operation into another stage.
+func (s *Slot) move(to stage, now time.Time) {
 	q, v := s.queue, s.operation.Verb
-	switch s.phase {
+	switch s.stage {
 	case waiting:
 		q.waiting = slices.DeleteFunc(q.waiting, func(other *Slot) bool { return other == s })
 		s.queues.count(v, "waiting", -1)
@@ -149,7 +149,7 @@ func (s *Slot) move(to phase, now time.Time) {
 		q.running[v]--
 	}
 	before := s.holds()
-	switch s.phase = to; to {
+	switch s.stage = to; to {
 	case waiting:
 		s.admitted = false
 		at, _ := slices.BinarySearchFunc(q.waiting, s.arrival, func(other *Slot, arrival int) int { return other.arrival - arrival })
@@ -208,21 +208,21 @@ func (s *Slot) Start() bool {
 func (s *Slot) Accepted() {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
-	if s.phase != sent {
+	if s.stage != sent {
 		return
 	}
 	now, q := time.Now(), s.queue
 	s.move(running, now)
 	q.pause, q.pauseUntil = 0, time.Time{}
 	s.queues.limits(q).accepted(s.operation.Verb, q.running, s.probed != nil)
-	s.answered(now)
+	s.admitNext(now)
 }
 
 // Refused notes that ECS takes no more now, and puts the operation back to its position.
 func (s *Slot) Refused(by Limit) {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
-	if s.phase != sent {
+	if s.stage != sent {
 		return
 	}
 	now, q := time.Now(), s.queue
@@ -233,24 +233,24 @@ func (s *Slot) Refused(by Limit) {
 		q.pause = min(max(2*q.pause, firstPause), lastPause)
 		q.pauseUntil = now.Add(q.pause)
 	}
-	s.answered(now)
+	s.admitNext(now)
 }
 
 // Unsent notes that the call did not get as far as the instance, and puts the operation back to its position.
 func (s *Slot) Unsent() {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
-	if s.phase != sent {
+	if s.stage != sent {
 		return
 	}
 	now := time.Now()
 	s.move(waiting, now)
-	s.answered(now)
+	s.admitNext(now)
 }
 
-// answered lets those wait no longer whose turn it is once the call has an answer: in all queues if it was a probe, which speaks
+// admitNext lets those wait no longer whose turn it is once the call has an answer: in all queues if it was a probe, which speaks
 // for them, too.
-func (s *Slot) answered(now time.Time) {
+func (s *Slot) admitNext(now time.Time) {
 	if s.probed == nil {
 		s.queues.admit(s.queue, now)
 		return
@@ -336,21 +336,21 @@ func (s *Slot) Sent() (time.Time, bool) {
 func (s *Slot) Running() bool {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
-	return s.phase == running
+	return s.stage == running
 }
 
-func (s *Slot) holds() bool { return s.phase == sent || s.phase == running }
+func (s *Slot) holds() bool { return s.stage == sent || s.stage == running }
 
 func (s *Slot) end(now time.Time) {
 	q := s.queue
 	switch {
 	case s.holds():
 		q.pause, q.pauseUntil = 0, time.Time{}
-	case s.phase == waiting:
+	case s.stage == waiting:
 		q.positions[s.operation] = position{arrival: s.arrival, until: now.Add(positionKept)}
 	}
 	s.move(gone, now)
-	s.answered(now)
+	s.admitNext(now)
 	s.queues.drop(q, now)
 }
 
@@ -386,7 +386,7 @@ func (q *Queues) admitAfter(one *queue, wait time.Duration) {
 
 // mayGo says whether it is an operation's turn, and whether it probes a limit.
 func (s *Slot) mayGo(now time.Time) (ok, probe bool) {
-	if s.phase != waiting || now.Before(s.queue.pauseUntil) {
+	if s.stage != waiting || now.Before(s.queue.pauseUntil) {
 		return false, false
 	}
 	active, limits := s.queue.active(), s.queues.limits(s.queue)

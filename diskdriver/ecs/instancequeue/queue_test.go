@@ -425,7 +425,7 @@ func TestQueuesOfIdleInstancesAreDropped(t *testing.T) {
 			if i%2 == 0 {
 				slot.Refused(OfAttaches) // nothing else runs: others are at work there
 			}
-			for slot.phase == waiting {
+			for slot.stage == waiting {
 				_ = slot.Wait(t.Context())
 				slot.Start()
 			}
