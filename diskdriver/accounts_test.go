@@ -34,7 +34,7 @@ func (c *counted) Account(map[string]string) (ECS, error) {
 // empty is an account without disks.
 type empty struct{ ECS }
 
-func (e empty) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) { return e.Get(ctx, id) }
+func (e empty) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) { return e.Get(ctx, id) }
 
 func (empty) Get(_ context.Context, id disk.ID) (disk.Disk, error) {
 	return disk.Disk{}, disk.Errorf(disk.NotFound, "no disk %s", id)

@@ -28,7 +28,7 @@ type slow struct {
 	panics   bool
 }
 
-func (s *slow) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) { return s.Get(ctx, id) }
+func (s *slow) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) { return s.Get(ctx, id) }
 
 func (s *slow) Get(_ context.Context, id disk.ID) (disk.Disk, error) {
 	return disk.Disk{ID: id, State: disk.Available}, nil

@@ -74,7 +74,7 @@ func (a *Attacher) Publish(ctx context.Context, p Publication) (disk.Disk, error
 
 // read reads the disk for the first time. Only ECS may say that it is published already.
 func (a *Attacher) read(ctx context.Context, p Publication) (disk.Disk, error) {
-	d, err := a.ecs.Latest(ctx, p.Disk)
+	d, err := a.ecs.GetCached(ctx, p.Disk)
 	if err == nil && len(d.Attachments) > 0 {
 		d, err = a.ecs.Get(ctx, p.Disk)
 	}

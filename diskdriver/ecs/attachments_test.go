@@ -38,13 +38,13 @@ func working(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *Client
 
 // attach attaches a disk that was read before.
 func attach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	d, _ := c.Latest(ctx, id)
+	d, _ := c.GetCached(ctx, id)
 	return c.Attach(ctx, instance, id, false, attachment.NewRecord(instance, d).Attached)
 }
 
 // detach detaches a disk that was read before.
 func detach(ctx context.Context, c *Client, instance disk.InstanceID, id disk.ID) (disk.Disk, error) {
-	d, _ := c.Latest(ctx, id)
+	d, _ := c.GetCached(ctx, id)
 	return c.Detach(ctx, instance, id, attachment.NewRecord(instance, d).Detached)
 }
 

@@ -106,12 +106,12 @@ func (ds *disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	return ds.reads.Get(ctx, id)
 }
 
-// Latest returns a disk as a read has just shown it, if no call has changed it since; else it is Get.
-func (ds *disks) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
+// GetCached returns a disk as a read has just shown it, if no call has changed it since; else it is Get.
+func (ds *disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if !possibleID.MatchString(string(id)) {
 		return disk.Disk{}, notAnID(id)
 	}
-	return ds.reads.Latest(ctx, id)
+	return ds.reads.GetCached(ctx, id)
 }
 
 // notAnID is the error for what can't be the ID of a disk.

@@ -26,7 +26,7 @@ const (
 // finds the archive of the one before. It returns the disk as it was found, without
 // a state if it was not.
 func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
-	d, err := del.ecs.Latest(ctx, id)
+	d, err := del.ecs.GetCached(ctx, id)
 	if err != nil {
 		return disk.Disk{}, del.unseen(ctx, id, err)
 	}

@@ -20,9 +20,9 @@ type Disks interface {
 	// Get reads one disk; NotFound if it is absent.
 	Get(ctx context.Context, id disk.ID) (disk.Disk, error)
 
-	// Latest returns a disk as it has just been read, if nothing was asked of it
+	// GetCached returns a disk as it has just been read, if nothing was asked of it
 	// since; else it is Get. What goes by it must be checked by ECS.
-	Latest(ctx context.Context, id disk.ID) (disk.Disk, error)
+	GetCached(ctx context.Context, id disk.ID) (disk.Disk, error)
 
 	// Await reads a disk again and again until seen says that it is done, or
 	// has an error, and returns the disk as it was seen last. Pending: the

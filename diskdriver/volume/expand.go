@@ -24,7 +24,7 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.ecs.Latest(ctx, disk.ID(req.GetVolumeId()))
+	d, err := c.ecs.GetCached(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}

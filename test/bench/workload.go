@@ -131,7 +131,7 @@ func (w *workload) lifecycle(i int) {
 
 // attach attaches a disk, which is read first if it hasn't just been, as the driver does.
 func (w *workload) attach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
-	d, err := w.client.Latest(ctx, id)
+	d, err := w.client.GetCached(ctx, id)
 	if err == nil {
 		_, err = w.client.Attach(ctx, at, id, false, attachment.NewRecord(at, d).Attached)
 	}
@@ -140,7 +140,7 @@ func (w *workload) attach(ctx context.Context, at disk.InstanceID, id disk.ID) e
 
 // detach is attach for a detach.
 func (w *workload) detach(ctx context.Context, at disk.InstanceID, id disk.ID) error {
-	d, err := w.client.Latest(ctx, id)
+	d, err := w.client.GetCached(ctx, id)
 	if err == nil {
 		_, err = w.client.Detach(ctx, at, id, attachment.NewRecord(at, d).Detached)
 	}

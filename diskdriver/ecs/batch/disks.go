@@ -71,9 +71,9 @@ func (d *Disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	return got.Value, nil
 }
 
-// Latest returns a disk as a read has just shown it, if no call has changed it
+// GetCached returns a disk as a read has just shown it, if no call has changed it
 // since; else it is Get.
-func (d *Disks) Latest(ctx context.Context, id disk.ID) (disk.Disk, error) {
+func (d *Disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if shown, ok := d.recent.fresh(id); ok {
 		return shown, nil
 	}
