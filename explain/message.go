@@ -28,7 +28,7 @@ var (
 	grpcStatus = regexp.MustCompile(`(?:rpc error: code = |^)(Canceled|Unknown|InvalidArgument|DeadlineExceeded|NotFound|AlreadyExists|PermissionDenied|` +
 		`ResourceExhausted|FailedPrecondition|Aborted|OutOfRange|Unimplemented|Internal|Unavailable|DataLoss|Unauthenticated)(?: desc = |: )`)
 	ecsAnswer = regexp.MustCompile(`\b((?:Add|Assume|Attach|Cancel|Copy|Create|Delete|Describe|Detach|Modify|Remove|Reset|Resize|Tag|Untag)[A-Z]\w+)` +
-		`(?: [a-z]+-[\w-]+)*: ([A-Z]\w+(?:\.\w+)*)[: ]`)
+		`(?: [a-z]+-[\w-]+)*: ([A-Z]\w+(?:\.\w+)*):`)
 	requestID = regexp.MustCompile(`\(request ID ([\w-]+)\)`)
 )
 
@@ -69,8 +69,7 @@ type meaning struct {
 var meanings = []meaning{
 	{WaitsInAttachQueue, func(e DriverError, _ call) bool { _, _, ok := e.queuePosition(); return ok }},
 	{CredentialsRefused, func(e DriverError, _ call) bool {
-		return e.ecs("InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSecurityToken", "MissingSecurityToken",
-			"Forbidden.AccessKeyDisabled", "InvalidTimeStamp.Expired", "IllegalTimestamp") || e.Code == "Unauthenticated"
+		return e.refusesKeys() || e.Code == "Unauthenticated"
 	}},
 	{CallsThrottled, func(e DriverError, _ call) bool {
 		return e.ecs("Throttling", "Rejected.Throttling") || strings.Contains(e.Text, "because ECS throttles")
@@ -123,6 +122,12 @@ var (
 // ecs says whether ECS's code is one of those, or begins with one.
 func (e DriverError) ecs(codes ...string) bool {
 	return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(e.ECSCode, code) })
+}
+
+// refusesKeys says whether ECS has answered and refuses the keys.
+func (e DriverError) refusesKeys() bool {
+	return e.ecs("InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidSecurityToken", "MissingSecurityToken",
+		"Forbidden.AccessKeyDisabled", "InvalidTimeStamp.Expired", "IllegalTimestamp")
 }
 
 // cause returns what an error says of the cause, and DriverFailed if it says no more than that.
@@ -281,6 +286,9 @@ func errorVerdict(c *cluster, e DriverError, of call, said Evidence) Verdict {
 	switch cause {
 	case CredentialsRefused:
 		verdict.Message = "ECS refuses the driver's keys: " + sentence(e.Text)
+		if !e.refusesKeys() {
+			verdict.Message, verdict.Actor = "The driver has no usable keys: "+sentence(e.Text), ClusterAdmin
+		}
 		verdict.Next = []string{driverLog(c)}
 	case PermissionDenied:
 		verdict.Message = "ECS doesn't allow the driver's keys to do this: " + sentence(e.Text)
@@ -296,9 +304,16 @@ func errorVerdict(c *cluster, e DriverError, of call, said Evidence) Verdict {
 	return verdict
 }
 
-// driverLog is the command that shows the log of disk-driver beside disk-provisioner.
+// ControllerSelector selects the controller's Pods by the labels that the chart gives them, whatever its release is called.
+const ControllerSelector = "app.kubernetes.io/name=topodisk,app.kubernetes.io/component=controller"
+
+// driverContainer is the container of disk-driver in the controller's Pods.
+const driverContainer = "disk-driver"
+
+// driverLog is the command that shows the logs of disk-driver in the controller's Pods.
 func driverLog(c *cluster) string {
-	return "kubectl --namespace " + c.controllerNamespace() + " logs deployment/topodisk-controller --container csi-disk-driver"
+	return "kubectl --namespace " + c.controllerNamespace() + " logs --selector " + ControllerSelector + " --container " + driverContainer +
+		" --prefix --tail=20"
 }
 
 // sentence ends a text with a full stop.

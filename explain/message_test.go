@@ -4,11 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // The transcripts of the driver's stories hold every kind of error that it answers with.
@@ -158,6 +163,48 @@ func TestCausesOfTexts(t *testing.T) {
 			t.Errorf("%q is %s, want %s", test.text, got, test.want)
 		}
 	}
+}
+
+// Keys that ECS refuses are for who administers the account, and keys that aren't there for who administers the cluster.
+func TestWhoMustActUponCredentials(t *testing.T) {
+	for _, test := range []struct {
+		text, message string
+		want          Actor
+	}{
+		{`CreateDisk: InvalidAccessKeyId.NotFound: Specified access key is not found. (request ID R)`, "ECS refuses the driver's keys: ", CloudAdmin},
+		{`CreateDisk: no keys: /credentials/access-key-id: no such file or directory`, "The driver has no usable keys: ", ClusterAdmin},
+		{`CreateDisk: STS at https://sts refused the role r: AuthenticationFail.NoPermission: no. (request ID R)`, "The driver has no usable keys: ",
+			ClusterAdmin},
+	} {
+		f := factsOf(t, "credentials-refused")
+		say(`failed to provision volume with StorageClass "disk": rpc error: code = Unauthenticated desc = ` + test.text)(f)
+		v := Why(f)
+		if v.Cause != CredentialsRefused || v.Actor != test.want || !strings.Contains(v.Message, test.message+test.text) {
+			t.Errorf("%s: %s", test.text, textOf(v))
+		}
+		if isAnswer := test.want == CloudAdmin; isAnswer != (v.Error.ECSCode != "") {
+			t.Errorf("%s: ECS's code is %q", test.text, v.Error.ECSCode)
+		}
+	}
+}
+
+// The command that shows the driver's log is for Pods and a container that an installation has.
+func TestTheDriversLogIsWhereTheChartHasIt(t *testing.T) {
+	for _, manifest := range strings.Split(read(t, "../deploy/topodisk.yaml"), "\n---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(manifest), &d); err != nil {
+			t.Fatal(err)
+		}
+		selector, err := labels.Parse(ControllerSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hasDriver := func(c corev1.Container) bool { return c.Name == driverContainer }
+		if d.Kind == "Deployment" && selector.Matches(labels.Set(d.Spec.Template.Labels)) && slices.ContainsFunc(d.Spec.Template.Spec.Containers, hasDriver) {
+			return
+		}
+	}
+	t.Errorf("no Deployment has Pods with %s and a container %s", ControllerSelector, driverContainer)
 }
 
 func TestPartsOfErrors(t *testing.T) {

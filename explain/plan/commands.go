@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topodisk/topodisk/topology"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/topology"
 )
 
 // Options are what the commands of a plan name and the cluster doesn't know.
@@ -157,7 +157,7 @@ func uninstallSteps(in installation) []Step {
 		Commands: []string{
 			fmt.Sprintf("kubectl -n %s scale deployment topodisk-controller --replicas=0", in.namespace),
 			fmt.Sprintf("kubectl -n %s wait pod --for=delete --timeout=2m", in.namespace) +
-				" \\\n  --selector=app.kubernetes.io/name=topodisk,app.kubernetes.io/component=controller",
+				" \\\n  --selector=" + explain.ControllerSelector,
 			fmt.Sprintf("kubectl -n %s get configmap --selector=%s", in.namespace, journal) +
 				" \\\n  --output=go-template='{{range .items}}{{range $claim, $order := .data}}{{$claim}}{{\"\\n\"}}{{end}}{{end}}'",
 		},
