@@ -107,7 +107,7 @@ func judgeAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	if dead, evidence := isDead(c, a.Spec.NodeName); dead {
 		return Verdict{
 			State: Waits, Cause: NodeNotReady, Actor: ClusterAdmin,
-			Message: fmt.Sprintf("%s is to be attached to Node %s, which is gone or not ready%s.",
+			Message: fmt.Sprintf("%s is to be attached to Node %s, which %s.",
 				volume, a.Spec.NodeName, howDead(c, a.Spec.NodeName)),
 			Evidence: append([]Evidence{seen(refOf(kindAttachment, a), "spec.nodeName", a.Spec.NodeName)}, evidence...),
 			Next:     []string{command("describe", Ref{Kind: kindNode, Name: a.Spec.NodeName})}, Retried: attacherRetries,

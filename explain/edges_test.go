@@ -185,6 +185,11 @@ var edges = []edge{
 		HeldByFinalizer, "", []string{"job-tracking"}, []string{"Pod metadata.finalizers"}},
 	{"a Pod that a dead node can't end", "attach-limit-on-new-node", func(f *Facts) { f.Pods[0].DeletionTimestamp, f.Nodes = deleted(f), nil }, NodeNotReady,
 		"", []string{"worker-h1"}, []string{"Node metadata.name"}},
+	{"an attach to a node that has gone", "attach-limit-on-new-node", both(subject(kindAttachment, "", "csi-a"), func(f *Facts) { f.Nodes = nil }),
+		NodeNotReady, "", []string{"d-bp1aaaa is to be attached to Node worker-h1, which is gone."}, []string{"Node metadata.name"}},
+	{"an attach to a dead node", "dead-node-has-disk", both(subject(kindAttachment, "", "csi-a"), func(f *Facts) {
+		f.Attachments[0].Status.Attached = false
+	}), NodeNotReady, "", []string{"to Node worker-h1, which has not been ready for 3m0s."}, []string{"Node status.conditions"}},
 	{"a Pod whose selected node lacks the driver", "node-without-driver",
 		func(f *Facts) { f.Claims[0].Annotations = map[string]string{selectedNodeAnnotation: "worker-h1"} },
 		DriverNotOnNode, "", []string{"worker-h1"}, []string{"CSINode spec.drivers", "Pod spec.nodeSelector"}},
@@ -375,6 +380,26 @@ func TestEdges(t *testing.T) {
 	}
 }
 
+// goingOnDeadNode makes the subject a Pod that is being deleted on the dead node.
+func goingOnDeadNode(f *Facts) {
+	f.Pods[0].DeletionTimestamp, f.Pods[0].Spec.NodeName = deleted(f), "worker-h1"
+}
+
+// A node that doesn't answer may still write: what comes first is to look, and the taint is said to be for a stopped instance.
+func TestNoNodeIsSaidToBeOffUnseen(t *testing.T) {
+	for name, change := range map[string]func(f *Facts){
+		"a volume's": func(*Facts) {}, "the node": subject(kindNode, "", "worker-h1"), "a Pod's": goingOnDeadNode,
+	} {
+		f := factsOf(t, "dead-node-has-disk")
+		change(f)
+		v := Why(f)
+		if len(v.Next) != 2 || v.Next[0] != "kubectl describe node worker-h1" || !strings.HasPrefix(v.Next[1], "kubectl taint node worker-h1 ") ||
+			!strings.Contains(v.Message, "certainly stopped") || v.Actor != ClusterAdmin {
+			t.Errorf("%s: %s", name, textOf(v))
+		}
+	}
+}
+
 // A node that is gone, or said to be out of service, needs no taint.
 func TestNothingIsToBeDoneForNodesOutOfService(t *testing.T) {
 	for name, change := range map[string]func(f *Facts){
@@ -383,10 +408,12 @@ func TestNothingIsToBeDoneForNodesOutOfService(t *testing.T) {
 			f.Nodes[0].Spec.Taints = append(f.Nodes[0].Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
 		},
 	} {
-		f := factsOf(t, "dead-node-has-disk")
-		change(f)
-		if v := Why(f); v.Cause != VolumeOnDeadNode || v.Actor != Nobody || strings.Contains(v.Next[0], "taint") {
-			t.Errorf("%s: %s", name, textOf(v))
+		for cause, situation := range map[Cause]func(f *Facts){VolumeOnDeadNode: func(*Facts) {}, NodeNotReady: goingOnDeadNode} {
+			f := factsOf(t, "dead-node-has-disk")
+			both(situation, change)(f)
+			if v := Why(f); v.Cause != cause || v.Actor != Nobody || strings.Contains(textOf(v.Next), "taint") || strings.Contains(v.Message, "taint") {
+				t.Errorf("%s: %s", name, textOf(v))
+			}
 		}
 	}
 }

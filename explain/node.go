@@ -132,9 +132,20 @@ func howDead(c *cluster, name string) string {
 	return "has not been ready"
 }
 
-// outOfService is the taint by which an administrator says that a node is surely off.
-func outOfService(node string) string {
-	return "kubectl taint node " + node + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"
+// isOutOfService says whether an administrator has said that the node is off.
+func isOutOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// mayBeOff adds to a verdict what to do about a node that doesn't answer: to look whether it is off, and only then to say so by a taint,
+// for that takes its volumes from it.
+func mayBeOff(v *Verdict, node string) {
+	v.Actor = ClusterAdmin
+	v.Message += " The taint " + corev1.TaintNodeOutOfService +
+		" is only for a node whose instance is certainly stopped: until then it may still write to its disks."
+	v.Next = []string{
+		describe(Ref{Kind: kindNode, Name: node}), "kubectl taint node " + node + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute",
+	}
 }
 
 const detachesAfter = "kube-controller-manager detaches 6 minutes after the Pod's deletion"
@@ -165,16 +176,15 @@ func judgeDeadNode(c *cluster, node *corev1.Node, evidence []Evidence) Verdict {
 // without further ado.
 func deadNodeVerdict(c *cluster, name, message string, evidence []Evidence) Verdict {
 	v := Verdict{
-		State: Waits, Cause: VolumeOnDeadNode, Actor: ClusterAdmin, Message: message, Evidence: evidence,
-		Next: []string{outOfService(name)}, Retried: detachesAfter,
+		State: Waits, Cause: VolumeOnDeadNode, Actor: Nobody, Message: message, Evidence: evidence,
+		Next: []string{"kubectl get volumeattachments"}, Retried: detachesAfter,
 	}
-	node := c.nodes[name]
-	isOut := node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-	if node == nil || isOut {
-		v.Actor, v.Next = Nobody, []string{"kubectl get volumeattachments"}
-	}
-	if isOut {
+	switch node := c.nodes[name]; {
+	case node == nil:
+	case isOutOfService(node):
 		v.Retried = "kube-controller-manager, as soon as the Pods there are deleted"
+	default:
+		mayBeOff(&v, name)
 	}
 	return v
 }

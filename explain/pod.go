@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,12 +38,14 @@ func judgeDeletedPod(c *cluster, pod *corev1.Pod) Verdict {
 		Next:     []string{describe(of)}, Retried: "kubelet",
 	}
 	if dead, evidence := isDead(c, pod.Spec.NodeName); dead && pod.Spec.NodeName != "" {
-		placed := append([]Evidence{seen(of, "spec.nodeName", pod.Spec.NodeName)}, evidence...)
-		v.Cause, v.Actor, v.Evidence = NodeNotReady, ClusterAdmin, append(v.Evidence, placed...)
-		v.Message = fmt.Sprintf("Pod %s has been going%s, and Node %s, which must end it, is gone or not ready.", pod.Name,
-			c.since(*pod.DeletionTimestamp), pod.Spec.NodeName)
-		v.Next = []string{outOfService(pod.Spec.NodeName)}
-		v.Retried = "kubelet, when the node is back; kube-controller-manager, when the node is out of service"
+		v.Cause, v.Evidence = NodeNotReady, slices.Concat(v.Evidence, []Evidence{seen(of, "spec.nodeName", pod.Spec.NodeName)}, evidence)
+		v.Message = fmt.Sprintf("Pod %s has been going%s, and Node %s, which must end it, %s.", pod.Name,
+			c.since(*pod.DeletionTimestamp), pod.Spec.NodeName, howDead(c, pod.Spec.NodeName))
+		v.Retried = "kube-controller-manager, which deletes the Pods of a node that is gone or out of service"
+		if node := c.nodes[pod.Spec.NodeName]; node != nil && !isOutOfService(node) {
+			v.Retried = "kubelet, when the node is back; kube-controller-manager, when the node is out of service"
+			mayBeOff(&v, node.Name)
+		}
 		return v
 	}
 	if len(pod.Finalizers) > 0 {

@@ -39,7 +39,7 @@ type Verdict struct {
 	Subject Ref    `json:"subject"`
 	State   State  `json:"state"`
 	Cause   Cause  `json:"cause,omitempty"` // empty if the object works
-	Message string `json:"message"`         // one sentence
+	Message string `json:"message"`         // in one sentence or two
 	// Evidence is never empty for an object that waits.
 	Evidence []Evidence `json:"evidence,omitempty"`
 	Actor    Actor      `json:"actor,omitempty"`
