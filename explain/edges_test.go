@@ -332,6 +332,10 @@ var edges = []edge{
 	}), PermissionDenied, "", []string{"R-5"}, []string{"PersistentVolume status.phase"}},
 	{"a deletion without leader", "released-volume-kept", both(toDelete, func(f *Facts) { f.Leases = nil }), NoProvisioner, "", nil, nil},
 	{"a deletion without events", "released-volume-kept", both(toDelete, unread(kindEvent)), "", Unknown, nil, nil},
+	{"a released volume that a finalizer holds", "released-volume-kept", func(f *Facts) { f.Volumes[0].DeletionTimestamp = deleted(f) },
+		HeldByFinalizer, "", []string{"kubernetes.io/pv-protection"}, []string{"PersistentVolume metadata.finalizers"}},
+	{"a released volume that goes after its disk", "released-volume-kept", both(toDelete, func(f *Facts) { f.Volumes[0].DeletionTimestamp = deleted(f) }),
+		BeingDeleted, "", nil, []string{"PersistentVolume status.phase"}},
 	{"a volume of another driver", "released-volume-kept", func(f *Facts) { f.Volumes[0].Spec.CSI.Driver = "nas.example.com" }, OtherDriver, "", nil, nil},
 
 	{"a dead node that has a disk", "dead-node-has-disk", subject(kindNode, "", "worker-h1"), VolumeOnDeadNode, "", []string{"d-bp1aaaa", "3m0s"},
@@ -454,6 +458,27 @@ func TestAttachWithoutDriverIsRetriedByAttacher(t *testing.T) {
 				t.Errorf("%s, retried %q, want %s, %q", v.Cause, v.Retried, DriverNotOnNode, attacherRetries)
 			}
 		})
+	}
+}
+
+// A command that deletes a disk is never the first, and the message says that the data go with it; of a disk that another
+// PersistentVolume names, none is.
+func TestDisksAreNotDeletedUnawares(t *testing.T) {
+	f := factsOf(t, "released-volume-kept")
+	v := Why(f)
+	if want := []string{"kubectl describe persistentvolume d-bp1aaaa",
+		`kubectl patch persistentvolume d-bp1aaaa --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`}; !slices.Equal(v.Next, want) ||
+		!strings.Contains(v.Message, "Delete deletes the disk with all its data.") {
+		t.Errorf("kept by its policy: %s", textOf(v))
+	}
+	toDelete(f)
+	other := f.Volumes[0].DeepCopy()
+	other.Name, other.Status.Phase = "restored", corev1.VolumeBound
+	f.Volumes = append(f.Volumes, *other)
+	v = Why(f)
+	if want := []string{`kubectl patch persistentvolume d-bp1aaaa --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`,
+		"kubectl delete persistentvolume d-bp1aaaa"}; !slices.Equal(v.Next, want) || !strings.Contains(v.Message, "Retain") {
+		t.Errorf("kept for another PersistentVolume: %s", textOf(v))
 	}
 }
 

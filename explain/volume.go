@@ -7,33 +7,50 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 func judgeVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
-	of := refOf(kindVolume, pv)
+	isReleased := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
 	switch {
-	case pv.Spec.CSI == nil || pv.Spec.CSI.Driver != c.Driver:
+	case !isOfDriver(pv, c.Driver):
 		return otherDriversVolume(c, pv)
-	case pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed:
+	case isReleased && (isDeletedWithDisk(pv) || pv.DeletionTimestamp == nil):
 		return judgeReleased(c, pv)
 	case pv.DeletionTimestamp != nil:
-		return Verdict{
-			State: Waits, Cause: HeldByFinalizer, Actor: User,
-			Message: fmt.Sprintf("PersistentVolume %s has been going%s, and stays as long as it has the finalizer %s.",
-				pv.Name, c.since(*pv.DeletionTimestamp), strings.Join(pv.Finalizers, ", ")),
-			Evidence: []Evidence{
-				seen(of, "metadata.finalizers", pv.Finalizers),
-				seen(of, "metadata.deletionTimestamp", pv.DeletionTimestamp),
-				phaseOf(pv),
-			},
-			Next: []string{describe(of)}, Retried: "kube-controller-manager, when its claim is gone",
-		}
+		return volumeHeld(c, pv, isReleased)
 	case pv.Status.Phase == corev1.VolumeBound && pv.Spec.ClaimRef != nil:
 		return works("PersistentVolume %s is bound to claim %s/%s.", pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 	}
 	return works("PersistentVolume %s is %s.", pv.Name, cmp.Or(string(pv.Status.Phase), "new"))
+}
+
+// isDeletedWithDisk says whether disk-provisioner deletes a volume with its disk once it is released. The disk goes first, so such a
+// volume may be being deleted, too.
+func isDeletedWithDisk(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+}
+
+// volumeHeld is the verdict on a volume that is being deleted, and whose disk stays.
+func volumeHeld(c *cluster, pv *corev1.PersistentVolume, isReleased bool) Verdict {
+	of := refOf(kindVolume, pv)
+	v := Verdict{
+		State: Waits, Cause: HeldByFinalizer, Actor: User,
+		Message: fmt.Sprintf("PersistentVolume %s has been going%s, and stays as long as it has the finalizer %s.",
+			pv.Name, c.since(*pv.DeletionTimestamp), strings.Join(pv.Finalizers, ", ")),
+		Evidence: []Evidence{
+			seen(of, "metadata.finalizers", pv.Finalizers),
+			seen(of, "metadata.deletionTimestamp", pv.DeletionTimestamp),
+			phaseOf(pv),
+		},
+		Next: []string{describe(of)}, Retried: "kube-controller-manager, when its claim is gone",
+	}
+	if isReleased {
+		v.Actor, v.Retried = ClusterAdmin, "by whoever owns the finalizer"
+	}
+	return v
 }
 
 func phaseOf(pv *corev1.PersistentVolume) Evidence {
@@ -63,13 +80,15 @@ func otherDriversVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
 // judgeReleased judges a volume whose claim is gone.
 func judgeReleased(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	of := refOf(kindVolume, pv)
-	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
-		return volumeKept(pv, fmt.Sprintf("The claim of PersistentVolume %s is gone, and its reclaim policy %s keeps the disk.",
-			pv.Name, pv.Spec.PersistentVolumeReclaimPolicy))
+	if !isDeletedWithDisk(pv) {
+		message := fmt.Sprintf("The claim of PersistentVolume %s is gone, and its reclaim policy %s keeps the disk. "+
+			"Setting the policy Delete deletes the disk with all its data.", pv.Name, pv.Spec.PersistentVolumeReclaimPolicy)
+		return volumeKept(pv, message, describe(of), patchPolicy(of, corev1.PersistentVolumeReclaimDelete))
 	}
 	if other := sharer(c, pv); other != nil {
-		verdict := volumeKept(pv, fmt.Sprintf("The claim of PersistentVolume %s is gone, and PersistentVolume %s names the same disk, so it is kept.",
-			pv.Name, other.Name))
+		message := fmt.Sprintf("The claim of PersistentVolume %s is gone, and PersistentVolume %s names the same disk, so it is kept. "+
+			"To delete %s and keep the disk for the other, set its policy to Retain first.", pv.Name, other.Name, pv.Name)
+		verdict := volumeKept(pv, message, patchPolicy(of, corev1.PersistentVolumeReclaimRetain), command("delete", of))
 		verdict.Evidence = append(verdict.Evidence,
 			seen(refOf(kindVolume, other), "spec.csi.volumeHandle", other.Spec.CSI.VolumeHandle))
 		if event := c.latest(of, reasonVolumeKept); event != nil {
@@ -84,15 +103,17 @@ func judgeReleased(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	return judgeDeletion(c, pv)
 }
 
-func volumeKept(pv *corev1.PersistentVolume, message string) Verdict {
-	of := refOf(kindVolume, pv)
+func volumeKept(pv *corev1.PersistentVolume, message string, next ...string) Verdict {
 	return Verdict{
 		State: Waits, Cause: VolumeKept, Actor: User,
 		Message:  message,
 		Evidence: []Evidence{phaseOf(pv), policyOf(pv)},
-		Next:     []string{command("patch", of, "--patch", `'{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)},
-		Retried:  "never with Retain; else when the other PersistentVolume goes",
+		Next:     next, Retried: "never with Retain; else when the other PersistentVolume goes",
 	}
+}
+
+func patchPolicy(volume Ref, policy corev1.PersistentVolumeReclaimPolicy) string {
+	return command("patch", volume, "--patch", fmt.Sprintf(`'{"spec":{"persistentVolumeReclaimPolicy":"%s"}}'`, policy))
 }
 
 // sharer returns another PersistentVolume that keeps the disk: one of the same disk that is not itself being deleted with it.
@@ -114,8 +135,8 @@ func sharer(c *cluster, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 // judgeDeletion judges a volume that is to be deleted with its disk.
 func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	of := refOf(kindVolume, pv)
-	for _, a := range c.attachmentsOfVolume[pv.Name] {
-		return stillAttached(c, pv, a.Name, a.Spec.NodeName)
+	if attached := c.attachmentsOfVolume[pv.Name]; len(attached) > 0 {
+		return stillAttached(c, pv, attached[0])
 	}
 	if e, event := errorOf(c, of, reasonVolumeFailedDelete); event != nil {
 		verdict := errorVerdict(c, e, deleting, eventSeen(event))
@@ -157,8 +178,8 @@ func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 }
 
 // stillAttached is the verdict on a volume that is to be deleted and has a VolumeAttachment.
-func stillAttached(c *cluster, pv *corev1.PersistentVolume, attachment, node string) Verdict {
-	a := c.attachments[attachment]
+func stillAttached(c *cluster, pv *corev1.PersistentVolume, a *storagev1.VolumeAttachment) Verdict {
+	node := a.Spec.NodeName
 	evidence := []Evidence{phaseOf(pv), seen(refOf(kindAttachment, a), "spec.nodeName", node)}
 	if dead, why := isDead(c, node); dead {
 		message := fmt.Sprintf("PersistentVolume %s is attached to Node %s, which %s, so its disk is not deleted.",
