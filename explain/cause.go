@@ -42,6 +42,7 @@ const (
 	ClaimNotFound             Cause = "ClaimNotFound"             // that the Pod names
 	ClassNotFound             Cause = "ClassNotFound"             // that the claim names, or it names none and there is no default
 	VolumeNotFound            Cause = "VolumeNotFound"            // that the claim is bound to
+	VolumeOfOtherClaim        Cause = "VolumeOfOtherClaim"        // that the claim names
 	AllowedTopologiesTooSmall Cause = "AllowedTopologiesTooSmall" // the class's leave the Pod no node
 	BeingScheduled            Cause = "BeingScheduled"            // some node would do, and the scheduler has yet to see it
 	PodNotStarted             Cause = "PodNotStarted"             // on its node, for a reason other than storage

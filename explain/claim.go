@@ -63,6 +63,8 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 			Evidence: []Evidence{seen(of, "spec.volumeName", claim.Spec.VolumeName), seen(volume, "metadata.name", "")},
 			Next:     []string{describe(of)}, Retried: "never",
 		}
+	case !mayBeBound(pv, claim):
+		return volumeTaken(claim, pv)
 	case claim.Status.Phase != corev1.ClaimBound:
 		return Verdict{
 			State: Unknown,
@@ -78,6 +80,42 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 		return judgeModification(c, claim)
 	}
 	return works("Claim %s is bound to PersistentVolume %s in %s.", claim.Name, pv.Name, placeOf(pv))
+}
+
+// mayBeBound says whether a volume is free or the claim's. One of an earlier claim of the same name, with another UID, is neither.
+func mayBeBound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	ref := pv.Spec.ClaimRef
+	return ref == nil || isNamed(ref, claim) && (ref.UID == "" || ref.UID == claim.UID)
+}
+
+func isNamed(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) bool {
+	return ref.Namespace == claim.Namespace && ref.Name == claim.Name
+}
+
+// volumeTaken is the verdict on a claim that names a volume of another claim.
+func volumeTaken(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) Verdict {
+	of, ref := refOf(kindVolume, pv), pv.Spec.ClaimRef
+	v := Verdict{
+		State: Waits, Cause: VolumeOfOtherClaim, Actor: User,
+		Message: fmt.Sprintf("Claim %s names PersistentVolume %s, which is %s and belongs to claim %s/%s.",
+			claim.Name, pv.Name, pv.Status.Phase, ref.Namespace, ref.Name),
+		Evidence: []Evidence{
+			seen(refOf(kindClaim, claim), "spec.volumeName", claim.Spec.VolumeName),
+			seen(of, "spec.claimRef", ref),
+			phaseOf(pv),
+		},
+		Next: []string{describe(of)}, Retried: "kube-controller-manager, when the PersistentVolume is free",
+	}
+	if isNamed(ref, claim) {
+		v.Message = fmt.Sprintf("Claim %s names PersistentVolume %s, which is %s and belongs to an earlier claim of the same name.",
+			claim.Name, pv.Name, pv.Status.Phase)
+		v.Evidence = append(v.Evidence, seen(refOf(kindClaim, claim), "metadata.uid", string(claim.UID)))
+	}
+	if isNamed(ref, claim) && !isDeletedWithDisk(pv) && pv.DeletionTimestamp == nil {
+		v.Message += " Without the earlier claim's UID the volume, with its data, is bound to this one."
+		v.Next = append(v.Next, command("patch", of, "--patch", `'{"spec":{"claimRef":{"uid":null}}}'`))
+	}
+	return v
 }
 
 // judgeUnboundClaim judges a claim that has no volume: is there a class, whose is it, may it be provisioned, does somebody do so, and

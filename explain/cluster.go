@@ -329,10 +329,16 @@ func (c *cluster) storageOf(pod *corev1.Pod) []storage {
 	return needs
 }
 
-// boundTo returns the volume of a claim, nil if it has none.
+// boundTo returns the volume that a claim has or names, nil if there is none.
 func (c *cluster) boundTo(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	if claim.Spec.VolumeName == "" {
 		return nil
 	}
 	return c.volumes[claim.Spec.VolumeName]
+}
+
+// isBound says whether a claim has a volume, which is its own.
+func (c *cluster) isBound(claim *corev1.PersistentVolumeClaim) bool {
+	pv := c.boundTo(claim)
+	return pv != nil && claim.Status.Phase == corev1.ClaimBound && mayBeBound(pv, claim)
 }

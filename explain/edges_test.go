@@ -158,7 +158,7 @@ var edges = []edge{
 		f.Volumes = append(f.Volumes, volume)
 		f.Claims = append(f.Claims,
 			corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: "shop"},
-				Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "d-bp9"}})
+				Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "d-bp9"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})
 		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes,
 			corev1.Volume{Name: "logs", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}})
 	}, ZoneSoldOut, "", []string{"d-bp9"}, []string{"PersistentVolume spec.nodeAffinity"}},
@@ -308,6 +308,18 @@ var edges = []edge{
 	{"a claim that names a volume", "no-room-in-volume-zone",
 		both(subject(kindClaim, "shop", "data-web-0"),
 			func(f *Facts) { f.Claims[0].Status.Phase = corev1.ClaimPending }), "", Unknown, []string{"is not bound to it"}, nil},
+	{"a claim that names another's volume", "no-room-in-volume-zone", both(subject(kindClaim, "shop", "data-web-0"), anothersVolume),
+		VolumeOfOtherClaim, "", []string{"d-bp1aaaa, which is Bound and belongs to claim shop/other"},
+		[]string{"PersistentVolumeClaim spec.volumeName", "PersistentVolume spec.claimRef"}},
+	{"a Pod whose claim names another's volume", "no-room-in-volume-zone", anothersVolume, VolumeOfOtherClaim, "", []string{"claim shop/other"}, nil},
+	{"a Pod whose claim lost its volume to another", "no-room-in-volume-zone", both(anothersVolume, func(f *Facts) {
+		f.Claims[0].Status.Phase = corev1.ClaimLost
+	}), VolumeOfOtherClaim, "", []string{"claim shop/other"}, nil},
+	{"a Pod whose claim names an earlier one's volume", "no-room-in-volume-zone", earlierVolume, VolumeOfOtherClaim, "",
+		[]string{"which is Released and belongs to an earlier claim of the same name"}, []string{"PersistentVolume status.phase", "PersistentVolumeClaim metadata.uid"}},
+	{"a Pod whose claim is not bound to the volume that it names", "no-room-in-volume-zone", func(f *Facts) {
+		f.Claims[0].Status.Phase, f.Volumes[0].Spec.ClaimRef = corev1.ClaimPending, nil
+	}, "", Unknown, []string{"is not bound to it"}, nil},
 
 	{"a volume that is going", "no-room-in-volume-zone",
 		both(subject(kindVolume, "", "d-bp1aaaa"),
@@ -345,6 +357,15 @@ var edges = []edge{
 	}, VolumeOnDeadNode, "", nil, nil},
 	{"a node whose CSINode isn't read", "zone-labels-disagree", unread(kindCSINode), "", Unknown, nil, nil},
 	{"a node without CSINode", "zone-labels-disagree", func(f *Facts) { f.CSINodes = nil }, DriverNotOnNode, "", nil, []string{"CSINode spec.drivers"}},
+}
+
+// anothersVolume gives the volume that the first claim names to another claim, and earlierVolume to an earlier one of its name.
+func anothersVolume(f *Facts) {
+	f.Claims[0].Status.Phase, f.Volumes[0].Spec.ClaimRef.Name, f.Volumes[0].Spec.ClaimRef.UID = corev1.ClaimPending, "other", "other"
+}
+
+func earlierVolume(f *Facts) {
+	f.Claims[0].Status.Phase, f.Volumes[0].Spec.ClaimRef.UID, f.Volumes[0].Status.Phase = corev1.ClaimPending, "earlier", corev1.VolumeReleased
 }
 
 func askForCPU(cpu string) func(f *Facts) {
@@ -479,6 +500,21 @@ func TestDisksAreNotDeletedUnawares(t *testing.T) {
 	if want := []string{`kubectl patch persistentvolume d-bp1aaaa --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`,
 		"kubectl delete persistentvolume d-bp1aaaa"}; !slices.Equal(v.Next, want) || !strings.Contains(v.Message, "Retain") {
 		t.Errorf("kept for another PersistentVolume: %s", textOf(v))
+	}
+}
+
+// A volume of an earlier claim can be had, unless it goes with its disk.
+func TestAVolumeOfAnEarlierClaimCanBeFreed(t *testing.T) {
+	for policy, frees := range map[corev1.PersistentVolumeReclaimPolicy]bool{
+		corev1.PersistentVolumeReclaimRetain: true, corev1.PersistentVolumeReclaimDelete: false,
+	} {
+		f := factsOf(t, "no-room-in-volume-zone")
+		earlierVolume(f)
+		f.Volumes[0].Spec.PersistentVolumeReclaimPolicy = policy
+		v := Why(f)
+		if v.Next[0] != "kubectl describe persistentvolume d-bp1aaaa" || v.Actor != User || strings.Contains(textOf(v.Next), "claimRef") != frees {
+			t.Errorf("%s: %s", policy, textOf(v))
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ func judgePod(c *cluster, pod *corev1.Pod) Verdict {
 	if pod.DeletionTimestamp != nil {
 		return judgeDeletedPod(c, pod)
 	}
-	if v, found := judgeMissingClaims(c, pod); found {
+	if v, found := judgeUnusableClaims(c, pod); found {
 		return v
 	}
 	if pod.Spec.NodeName != "" {
@@ -57,8 +57,8 @@ func judgeDeletedPod(c *cluster, pod *corev1.Pod) Verdict {
 	return v
 }
 
-// judgeMissingClaims says whether a claim that the Pod names isn't there, or its volume isn't.
-func judgeMissingClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
+// judgeUnusableClaims says whether a claim that the Pod names isn't there or is going, or the volume that it names isn't its own.
+func judgeUnusableClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
 	of := refOf(kindPod, pod)
 	for volume, name := range podclaims.ByVolume(pod) {
 		ref := Ref{Kind: kindClaim, Namespace: pod.Namespace, Name: name}
@@ -76,7 +76,7 @@ func judgeMissingClaims(c *cluster, pod *corev1.Pod) (Verdict, bool) {
 			}, true
 		case pod.Spec.NodeName == "" && claim.DeletionTimestamp != nil:
 			return judgeDeletedClaim(c, claim), true
-		case claim.Spec.VolumeName != "" && c.boundTo(claim) == nil:
+		case claim.Spec.VolumeName != "" && !c.isBound(claim):
 			return judgeClaimOfVolume(c, claim), true
 		}
 	}

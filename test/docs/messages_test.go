@@ -25,6 +25,7 @@ var said = map[string]string{
 	"driver name diskplugin.csi.alibabacloud.com not found in the list of registered CSI drivers": kubernetes + "pkg/volume/csi/csi_client.go",
 
 	"pod has unbound immediate PersistentVolumeClaims": kubernetes + "pkg/scheduler/framework/plugins/volumebinding/volume_binding.go",
+	"already bound to a different claim":               kubernetes + "pkg/controller/volume/persistentvolume/pv_controller.go",
 	"CSI driver is not installed on the node":          kubernetes + "pkg/scheduler/framework/plugins/nodevolumelimits/csi.go",
 	"AttachVolume.Attach failed":                       kubernetes + "pkg/volume/util/operationexecutor/operation_generator.go",
 	"Terminating":                                      kubernetes + "pkg/printers/internalversion/printers.go",
