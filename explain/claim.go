@@ -39,14 +39,35 @@ func judgeDeletedClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict 
 	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
 		return verdict
 	}
-	for _, pod := range c.podsUsing(refOf(kindClaim, claim)) {
-		verdict.Message = fmt.Sprintf("Claim %s has been going%s, and stays as long as Pod %s uses it.", claim.Name,
-			c.since(*claim.DeletionTimestamp), pod.Name)
-		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindPod, pod), "status.phase", string(pod.Status.Phase)))
-		verdict.Next = []string{command("delete", refOf(kindPod, pod))}
-		verdict.Retried = "kube-controller-manager, when the Pod has ended"
+	pods := c.podsKeeping(claim)
+	if areRead := c.isRead(kindPod, claim.Namespace); len(pods) == 0 && !areRead {
+		return unknown(c, fmt.Sprintf("Claim %s has been going%s, and whether Pods use it could not be read.", claim.Name,
+			c.since(*claim.DeletionTimestamp)), Ref{Kind: kindPod, Namespace: claim.Namespace})
+	}
+	if len(pods) > 0 {
+		keptByPods(c, &verdict, claim, pods)
 	}
 	return verdict
+}
+
+// podsKeeping returns the Pods for which a claim that is being deleted stays: those that have a node, even if they have ended.
+func (c *cluster) podsKeeping(claim *corev1.PersistentVolumeClaim) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(c.podsOfClaim[key(claim.Namespace, claim.Name)]), func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" })
+}
+
+// keptByPods turns the verdict on a claim that is being deleted into one about the Pods for which it stays.
+func keptByPods(c *cluster, verdict *Verdict, claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) {
+	var names []string
+	verdict.Next = nil
+	for _, pod := range pods {
+		of := refOf(kindPod, pod)
+		names = append(names, pod.Name)
+		verdict.Evidence = append(verdict.Evidence, seen(of, "status.phase", string(pod.Status.Phase)))
+		verdict.Next = append(verdict.Next, command("delete", of))
+	}
+	verdict.Message = fmt.Sprintf("Claim %s has been going%s, and stays until these Pods, which use it, are deleted: %s.", claim.Name,
+		c.since(*claim.DeletionTimestamp), strings.Join(names, ", "))
+	verdict.Retried = "kube-controller-manager, when the Pods are deleted"
 }
 
 // judgeClaimOfVolume judges a claim that has a volume, or names one.

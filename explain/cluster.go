@@ -46,7 +46,7 @@ type cluster struct {
 	classes     map[string]*storagev1.StorageClass
 	attachments map[string]*storagev1.VolumeAttachment
 
-	podsOfClaim         map[string][]*corev1.Pod
+	podsOfClaim         map[string][]*corev1.Pod // the oldest first
 	podsOfNode          map[string][]*corev1.Pod
 	volumeOfClaim       map[string]*corev1.PersistentVolume
 	attachmentsOfVolume map[string][]*storagev1.VolumeAttachment
@@ -74,6 +74,11 @@ func newCluster(f *Facts) *cluster {
 		if pod.Spec.NodeName != "" {
 			c.podsOfNode[pod.Spec.NodeName] = append(c.podsOfNode[pod.Spec.NodeName], pod)
 		}
+	}
+	for _, all := range c.podsOfClaim {
+		slices.SortFunc(all, func(a, b *corev1.Pod) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		})
 	}
 	for i := range f.Volumes {
 		if ref := f.Volumes[i].Spec.ClaimRef; ref != nil {
@@ -162,9 +167,6 @@ func (c *cluster) podsUsing(claim Ref) []*corev1.Pod {
 			using = append(using, pod)
 		}
 	}
-	slices.SortFunc(using, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
 	return using
 }
 

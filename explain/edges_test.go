@@ -165,8 +165,10 @@ var edges = []edge{
 	{"an ephemeral claim that is missing", "unschedulable-without-storage", func(f *Facts) {
 		f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	}, ClaimNotFound, "", []string{"web-0-scratch"}, []string{"Pod spec.volumes"}},
-	{"a claim that is going", "unschedulable-without-storage", func(f *Facts) { f.Claims[0].DeletionTimestamp = deleted(f) }, HeldByFinalizer, "",
-		[]string{"web-0 uses it"}, []string{"PersistentVolumeClaim metadata.finalizers"}},
+	{"a claim that is going", "unschedulable-without-storage", goingClaim, HeldByFinalizer, "",
+		[]string{"kubernetes.io/pvc-protection"}, []string{"PersistentVolumeClaim metadata.finalizers"}},
+	{"a claim that is going, of Pods that are not read", "unschedulable-without-storage",
+		both(goingClaim, subject(kindClaim, "shop", "data-web-0"), unread(kindPod), func(f *Facts) { f.Pods = nil }), "", Unknown, []string{"could not be read"}, nil},
 	{"a Pod whose claim binds at once", "credentials-refused",
 		both(subject(kindPod, "shop", "web-0"),
 			func(f *Facts) { f.Classes[0].VolumeBindingMode, f.Claims[0].Annotations = nil, nil }), CredentialsRefused, "", nil, nil},
@@ -359,6 +361,8 @@ var edges = []edge{
 	{"a node without CSINode", "zone-labels-disagree", func(f *Facts) { f.CSINodes = nil }, DriverNotOnNode, "", nil, []string{"CSINode spec.drivers"}},
 }
 
+func goingClaim(f *Facts) { f.Claims[0].DeletionTimestamp = deleted(f) }
+
 // anothersVolume gives the volume that the first claim names to another claim, and earlierVolume to an earlier one of its name.
 func anothersVolume(f *Facts) {
 	f.Claims[0].Status.Phase, f.Volumes[0].Spec.ClaimRef.Name, f.Volumes[0].Spec.ClaimRef.UID = corev1.ClaimPending, "other", "other"
@@ -500,6 +504,24 @@ func TestDisksAreNotDeletedUnawares(t *testing.T) {
 	if want := []string{`kubectl patch persistentvolume d-bp1aaaa --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`,
 		"kubectl delete persistentvolume d-bp1aaaa"}; !slices.Equal(v.Next, want) || !strings.Contains(v.Message, "Retain") {
 		t.Errorf("kept for another PersistentVolume: %s", textOf(v))
+	}
+}
+
+// A claim that is being deleted stays for each Pod that has a node, even if it has ended, and for no other.
+func TestAGoingClaimNamesAllItsPods(t *testing.T) {
+	f := factsOf(t, "unschedulable-without-storage")
+	both(goingClaim, subject(kindClaim, "shop", "data-web-0"))(f)
+	for i, name := range []string{"db-1", "job-2"} {
+		pod := f.Pods[0].DeepCopy()
+		pod.Name, pod.Spec.NodeName, pod.CreationTimestamp.Time = name, "worker-h1", f.At.Add(time.Duration(i)*time.Second)
+		f.Pods = append(f.Pods, *pod)
+	}
+	endPod("job-2")(f)
+	slices.Reverse(f.Pods)
+	v := Why(f)
+	if want := []string{"kubectl delete pod db-1 --namespace shop", "kubectl delete pod job-2 --namespace shop"}; v.Cause != HeldByFinalizer ||
+		!slices.Equal(v.Next, want) || !strings.Contains(v.Message, "db-1, job-2.") {
+		t.Errorf("%s", textOf(v))
 	}
 }
 
