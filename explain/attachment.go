@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/topodisk/topodisk/explain/fit"
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -193,7 +192,7 @@ func typeRefusedVerdict(c *cluster, a *storagev1.VolumeAttachment, verdict Verdi
 	return verdict
 }
 
-// holders returns the attachments of a volume to other nodes than the one given.
+// holders returns the attachments of a volume to other nodes than the one given, by name.
 func holders(c *cluster, volume, besides string) []*storagev1.VolumeAttachment {
 	var others []*storagev1.VolumeAttachment
 	for _, a := range c.attachmentsOfVolume[volume] {
@@ -201,7 +200,6 @@ func holders(c *cluster, volume, besides string) []*storagev1.VolumeAttachment {
 			others = append(others, a)
 		}
 	}
-	slices.SortFunc(others, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
 	return others
 }
 
@@ -267,10 +265,7 @@ func volumesOn(c *cluster, node string) map[string]bool {
 		}
 	}
 	for _, pod := range c.podsOfNode[node] {
-		if fit.HasEnded(pod) {
-			continue
-		}
-		for _, claim := range podclaims.Names(pod) {
+		for _, claim := range podclaims.InUse(pod) {
 			if pv := c.volumeOfClaim[key(pod.Namespace, claim)]; pv != nil && isOfDriver(pv, c.Driver) {
 				on[pv.Name] = true
 			}
@@ -308,10 +303,10 @@ func attachmentsOn(c *cluster, node string) []Evidence {
 func volumesSeen(c *cluster, node string) []Evidence {
 	found := attachmentsOn(c, node)
 	for _, pod := range c.podsOfNode[node] {
-		if fit.HasEnded(pod) || len(found) >= shownAttachments {
-			continue
+		if len(found) >= shownAttachments {
+			break
 		}
-		for _, claim := range podclaims.Names(pod) {
+		for _, claim := range podclaims.InUse(pod) {
 			pv := c.volumeOfClaim[key(pod.Namespace, claim)]
 			attached := pv == nil || slices.ContainsFunc(c.attachmentsOfVolume[pv.Name],
 				func(a *storagev1.VolumeAttachment) bool { return a.Spec.NodeName == node })

@@ -13,7 +13,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/topodisk/topodisk/explain/fit"
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -163,7 +162,7 @@ func (c *cluster) unreadOf(kinds ...string) []Ref {
 func (c *cluster) podsUsing(claim Ref) []*corev1.Pod {
 	var using []*corev1.Pod
 	for _, pod := range c.podsOfClaim[key(claim.Namespace, claim.Name)] {
-		if !fit.HasEnded(pod) {
+		if !podclaims.HasEnded(pod) {
 			using = append(using, pod)
 		}
 	}

@@ -7,12 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/topodisk/topodisk/explain/fit"
 	"github.com/topodisk/topodisk/internal/podclaims"
 )
 
 func judgePod(c *cluster, pod *corev1.Pod) Verdict {
-	if fit.HasEnded(pod) {
+	if podclaims.HasEnded(pod) {
 		return works("Pod %s has ended: it is %s.", pod.Name, pod.Status.Phase)
 	}
 	if pod.DeletionTimestamp != nil {

@@ -31,7 +31,7 @@ func newNodes(c Cluster) *nodes {
 		n.addVolumes(&c.Nodes[i])
 	}
 	for i := range c.Pods {
-		for _, claim := range ClaimsOf(&c.Pods[i]) {
+		for _, claim := range podclaims.InUse(&c.Pods[i]) {
 			n.claims[key(c.Pods[i].Spec.NodeName, c.Pods[i].Namespace, claim)] = true
 		}
 	}
@@ -112,12 +112,4 @@ func (e *comparison) aboutAttachment(pv *corev1.PersistentVolume, instance strin
 		return fmt.Sprintf("PersistentVolume %s is attached to %s, which is no node of this cluster", pv.Name, instance)
 	}
 	return fmt.Sprintf("PersistentVolume %s is attached to %s (node %s) without a VolumeAttachment or a Pod", pv.Name, instance, strings.Join(names, ", "))
-}
-
-// ClaimsOf returns the names of the claims that a Pod uses; none of a Pod that has ended.
-func ClaimsOf(p *corev1.Pod) []string {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return nil
-	}
-	return podclaims.Names(p)
 }

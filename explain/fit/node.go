@@ -12,6 +12,8 @@ import (
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/podclaims"
 )
 
 // NodeSelector returns whether a node matches the Pod's nodeSelector.
@@ -47,11 +49,6 @@ func Cordoned(node *corev1.Node, tolerations []corev1.Toleration) bool {
 	return node.Spec.Unschedulable && !schedulinghelper.TolerationsTolerateTaint(klog.Logger{}, tolerations, &cordon, false)
 }
 
-// HasEnded says whether a Pod has run to its end, so that it takes no room on its node any more.
-func HasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // Requests returns what a Pod requests, one of the Pods that its node takes included. While a container is resized it has the larger of
 // what it asks for and what it still has.
 func Requests(pod *corev1.Pod) corev1.ResourceList {
@@ -64,7 +61,7 @@ func Requests(pod *corev1.Pod) corev1.ResourceList {
 func Free(node *corev1.Node, pods []*corev1.Pod) corev1.ResourceList {
 	free := node.Status.Allocatable.DeepCopy()
 	for _, pod := range pods {
-		if HasEnded(pod) {
+		if podclaims.HasEnded(pod) {
 			continue
 		}
 		for name, want := range Requests(pod) {

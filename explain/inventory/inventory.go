@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -109,7 +110,7 @@ func (r *Row) key() string { return r.Namespace + "/" + r.Claim }
 func podsByClaim(pods []corev1.Pod) map[string][]string {
 	users := map[string][]string{}
 	for i := range pods {
-		for _, claim := range audit.ClaimsOf(&pods[i]) {
+		for _, claim := range podclaims.InUse(&pods[i]) {
 			key := pods[i].Namespace + "/" + claim
 			users[key] = append(users[key], pods[i].Name)
 		}

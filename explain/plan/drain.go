@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/explain"
-	"github.com/topodisk/topodisk/explain/fit"
+	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -56,7 +56,7 @@ func (d *drain) findPods() int {
 	for i := range d.Pods {
 		p := &d.Pods[i]
 		waiting := p.Spec.NodeName == ""
-		if fit.HasEnded(p) || !waiting && !d.gone[p.Spec.NodeName] || ofNode(p) {
+		if podclaims.HasEnded(p) || !waiting && !d.gone[p.Spec.NodeName] || ofNode(p) {
 			continue
 		}
 		owner := metav1.GetControllerOf(p)

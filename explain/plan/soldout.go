@@ -14,6 +14,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/explain/fit"
+	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
@@ -212,7 +213,7 @@ func (s *soldOut) findClaims() {
 func (s *soldOut) podsByClaim() map[string][]*corev1.Pod {
 	pods := map[string][]*corev1.Pod{}
 	for i := range s.Pods {
-		if p := &s.Pods[i]; !fit.HasEnded(p) {
+		if p := &s.Pods[i]; !podclaims.HasEnded(p) {
 			for _, claim := range s.nodes.claimsOf(p) {
 				key := claim.Namespace + "/" + claim.Name
 				pods[key] = append(pods[key], p)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,6 +112,56 @@ func TestClusterIsReadInOrder(t *testing.T) {
 		if a.GetVerb() != "get" && a.GetVerb() != "list" {
 			t.Errorf("it makes a %s", a.GetVerb())
 		}
+	}
+}
+
+// The journal is where disk-provisioner's Lease is, and without a Lease it is not read, rather than empty.
+func TestTheJournalIsWhereTheLeaseIs(t *testing.T) {
+	journal := journalOf(t)
+	journal.Namespace = "storage"
+	lease := func(namespace, name string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	forbidden := func(namespaces ...string) func(*fake.Clientset) {
+		return func(client *fake.Clientset) {
+			client.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return slices.Contains(namespaces, a.GetNamespace()), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no"))
+			})
+		}
+	}
+	moved := journalOf(t)
+	for name, test := range map[string]struct {
+		objects  []runtime.Object
+		change   func(*fake.Clientset)
+		requests int
+		unread   string
+	}{
+		"in its own namespace":   {objects: []runtime.Object{journal, lease("storage", request.ObjectName(driver))}, requests: 2},
+		"of two namespaces":      {objects: []runtime.Object{journal, moved, lease("storage", request.ObjectName(driver)), lease("kube-system", request.ObjectName(driver))}, requests: 4},
+		"no Lease":               {objects: []runtime.Object{moved, lease("storage", "another")}, unread: "set --topodisk-namespace"},
+		"no right to all Leases": {objects: []runtime.Object{moved, lease("kube-system", request.ObjectName(driver))}, change: forbidden(""), requests: 2},
+		"no right to any Lease":  {objects: []runtime.Object{moved, lease("kube-system", request.ObjectName(driver))}, change: forbidden("", "kube-system"), unread: "forbidden"},
+	} {
+		c, client := cluster(t, test.objects...)
+		c.JournalNamespace = ""
+		if test.change != nil {
+			test.change(client)
+		}
+		got, err := c.Read(t.Context())
+		if err != nil || len(got.Requests) != test.requests || (len(got.Unread) > 0) != (test.unread != "") {
+			t.Errorf("%s: %v, %d requests, unread %v", name, err, len(got.Requests), got.Unread)
+		} else if test.unread != "" && (!strings.Contains(got.Unread[0].Reason, test.unread) || !slices.Contains(got.Unread[0].Kinds, audit.DiskWithoutVolume)) {
+			t.Errorf("%s: unread %v", name, got.Unread)
+		}
+	}
+}
+
+// A VolumeAttachment that is being deleted shows as such.
+func TestVolumesShowDetachments(t *testing.T) {
+	c, _ := cluster(t, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Now()}, Finalizers: []string{"f"}}})
+	got, _, err := c.ReadVolumes(t.Context())
+	if err != nil || len(got.Attachments) != 1 || got.Attachments[0].DeletionTimestamp == nil {
+		t.Errorf("%v %+v", err, got.Attachments)
 	}
 }
 

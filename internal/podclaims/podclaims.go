@@ -1,4 +1,4 @@
-// Package podclaims says which PersistentVolumeClaims a Pod uses.
+// Package podclaims says which PersistentVolumeClaims a Pod uses, and whether it still does.
 package podclaims
 
 import (
@@ -34,4 +34,17 @@ func Names(pod *corev1.Pod) []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// HasEnded says whether a Pod has run to its end, so that it uses neither its claims nor room on its node any more.
+func HasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// InUse returns the names that ByVolume yields, and none of a Pod that has ended.
+func InUse(pod *corev1.Pod) []string {
+	if HasEnded(pod) {
+		return nil
+	}
+	return Names(pod)
 }

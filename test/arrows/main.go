@@ -62,7 +62,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/fit": {
-		allowed:   []string{module + "/diskdriver/disk", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers", klog},
+		allowed: []string{module + "/diskdriver/disk", module + "/internal/podclaims", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers",
+			klog},
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/plan": {
@@ -70,8 +71,13 @@ var rules = map[string]rule{
 			module + "/internal/podclaims", module + "/provisioner/request", module + "/topology", "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK},
 	},
+	"explain/lists": {
+		allowed:   []string{clientGo, "k8s.io/apimachinery"},
+		unreached: []string{ecsSDK, module + "/diskdriver", module + "/provisioner"},
+	},
 	"explain/plan/reader": {
-		allowed:   []string{module + "/explain", module + "/explain/plan", clientGo, "k8s.io/api", "k8s.io/apimachinery", "golang.org/x/sync"},
+		allowed: []string{module + "/explain", module + "/explain/lists", module + "/explain/plan", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+			"golang.org/x/sync"},
 		unreached: []string{ecsSDK, module + "/diskdriver/ecs", module + "/diskdriver/node"},
 	},
 	"explain/audit": {
@@ -84,7 +90,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", ecsSDK, "k8s.io/cli-runtime"},
 	},
 	"explain/inventory": {
-		allowed:   []string{module + "/explain/audit", module + "/provisioner/request", "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/explain/audit", module + "/internal/podclaims", module + "/provisioner/request", "k8s.io/api",
+			"k8s.io/apimachinery"},
 		unreached: []string{clientGo, ecsSDK, module + "/diskdriver"},
 	},
 	"explain/usage": {},
@@ -93,8 +100,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"explain/survey": {
-		allowed: []string{module + "/diskdriver/disk", module + "/explain/audit", module + "/provisioner/journal", module + "/provisioner/request",
-			clientGo, "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/diskdriver/disk", module + "/explain/audit", module + "/explain/lists", module + "/internal/podclaims",
+			module + "/provisioner/journal", module + "/provisioner/request", clientGo, "k8s.io/api", "k8s.io/apimachinery"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
 	"topology": {

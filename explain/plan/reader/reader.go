@@ -15,21 +15,16 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/explain"
+	"github.com/topodisk/topodisk/explain/lists"
 	"github.com/topodisk/topodisk/explain/plan"
 )
-
-// pageSize is how many objects are asked for at a time.
-const pageSize = 500
 
 // Clients are what a cluster is read with. Kinds is for the snapshots' kinds, which client-go has no types of.
 type Clients struct {
@@ -43,10 +38,10 @@ func Read(ctx context.Context, c Clients, driver string, kind plan.Kind, now tim
 	r := &reading{facts: &plan.Facts{Facts: explain.Facts{At: now, Driver: driver}}}
 	f, core, storage := r.facts, c.Objects.CoreV1(), c.Objects.StorageV1()
 	tasks := []task{
-		list(r, "Node", core.Nodes().List, keep(&f.Nodes)),
-		list(r, "StorageClass", storage.StorageClasses().List, keep(&f.Classes)),
-		list(r, "CSIDriver", storage.CSIDrivers().List, keep(&f.Drivers)),
-		list(r, "PersistentVolume", core.PersistentVolumes().List, keep(&f.Volumes)),
+		list(r, "Node", core.Nodes().List, lists.Keep(&f.Nodes)),
+		list(r, "StorageClass", storage.StorageClasses().List, lists.Keep(&f.Classes)),
+		list(r, "CSIDriver", storage.CSIDrivers().List, lists.Keep(&f.Drivers)),
+		list(r, "PersistentVolume", core.PersistentVolumes().List, lists.Keep(&f.Volumes)),
 	}
 	switch kind {
 	case plan.KindInstall, plan.KindTakeover:
@@ -60,17 +55,17 @@ func Read(ctx context.Context, c Clients, driver string, kind plan.Kind, now tim
 			list(r, "StatefulSet", apps.StatefulSets("").List, func(o *appsv1.StatefulSet) {
 				r.workload("StatefulSet", o.ObjectMeta, o.Spec.Replicas, o.Spec.Template.Spec)
 			}),
-			list(r, "VolumeAttributesClass", storage.VolumeAttributesClasses().List, keep(&f.Attributes)),
-			r.snapshotClasses(c.Kinds, "VolumeSnapshotClass", "snapshot.storage.k8s.io", "volumesnapshotclasses"),
-			r.snapshotClasses(c.Kinds, "VolumeGroupSnapshotClass", "groupsnapshot.storage.k8s.io", "volumegroupsnapshotclasses"),
-			list(r, "VolumeAttachment", storage.VolumeAttachments().List, keep(&f.Attachments)),
-			list(r, "CSINode", storage.CSINodes().List, keep(&f.CSINodes)),
+			list(r, "VolumeAttributesClass", storage.VolumeAttributesClasses().List, lists.Keep(&f.Attributes)),
+			r.snapshotClasses(c.Kinds, "VolumeSnapshotClass", lists.SnapshotGroup, "volumesnapshotclasses"),
+			r.snapshotClasses(c.Kinds, "VolumeGroupSnapshotClass", lists.GroupSnapshotGroup, "volumegroupsnapshotclasses"),
+			list(r, "VolumeAttachment", storage.VolumeAttachments().List, lists.Keep(&f.Attachments)),
+			list(r, "CSINode", storage.CSINodes().List, lists.Keep(&f.CSINodes)),
 			list(r, "Lease", c.Objects.CoordinationV1().Leases("").List, r.lease))
 	case plan.KindDrain, plan.KindSoldOut:
 		tasks = append(tasks,
-			list(r, "PersistentVolumeClaim", core.PersistentVolumeClaims("").List, keep(&f.Claims)),
+			list(r, "PersistentVolumeClaim", core.PersistentVolumeClaims("").List, lists.Keep(&f.Claims)),
 			list(r, "Pod", core.Pods("").List, r.pod),
-			list(r, "CSIStorageCapacity", storage.CSIStorageCapacities("").List, keep(&f.Capacities)))
+			list(r, "CSIStorageCapacity", storage.CSIStorageCapacities("").List, lists.Keep(&f.Capacities)))
 	}
 	if err := r.all(ctx, tasks); err != nil {
 		return nil, err
@@ -109,57 +104,29 @@ func (r *reading) sort() {
 	})
 }
 
-// pageable is a list of objects as client-go returns it.
-type pageable interface {
-	runtime.Object
-	GetContinue() string
+// list reads all objects of a kind and hands each to take.
+func list[L lists.List, O any](r *reading, kind string, page func(context.Context, metav1.ListOptions) (L, error), take func(*O)) task {
+	return func(ctx context.Context) error {
+		return r.checked(kind, lists.Each(ctx, page, metav1.ListOptions{}, take))
+	}
 }
 
-// list reads all pages of a kind and hands each object to take. What the server doesn't know has no objects; what may not be read is
-// Unread.
-func list[L pageable, O any](r *reading, kind string, page func(context.Context, metav1.ListOptions) (L, error), take func(*O)) task {
-	return func(ctx context.Context) error {
-		for options := (metav1.ListOptions{Limit: pageSize}); ; {
-			objects, err := page(ctx, options)
-			switch {
-			case apierrors.IsNotFound(err):
-				return nil
-			case apierrors.IsForbidden(err):
-				r.unread(kind, err)
-				return nil
-			case err != nil:
-				return fmt.Errorf("list objects of kind %s: %w", kind, err)
-			}
-			err = meta.EachListItem(objects, func(o runtime.Object) error {
-				object, ok := any(o).(*O)
-				if !ok {
-					return fmt.Errorf("list objects of kind %s: the API server returned a %T", kind, o)
-				}
-				take(object)
-				return nil
-			})
-			if options.Continue = objects.GetContinue(); options.Continue == "" || err != nil {
-				return err
-			}
-		}
+// checked returns the error of reading a kind. What the server doesn't know has no objects; what may not be read is Unread.
+func (r *reading) checked(kind string, err error) error {
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		r.unread(kind, err)
+		return nil
 	}
+	return fmt.Errorf("list objects of kind %s: %w", kind, err)
 }
 
 func (r *reading) unread(kind string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.facts.Unread = append(r.facts.Unread, explain.Unread{Kind: kind, Reason: err.Error()})
-}
-
-// keep appends objects to a field of the Facts, without their managed fields.
-func keep[O any, P interface {
-	*O
-	metav1.Object
-}](to *[]O) func(*O) {
-	return func(o *O) {
-		P(o).SetManagedFields(nil)
-		*to = append(*to, *o)
-	}
 }
 
 func (r *reading) version(from discovery.ServerVersionInterface) task {
@@ -176,13 +143,13 @@ func (r *reading) version(from discovery.ServerVersionInterface) task {
 // lease leaves out those by which nodes say that they live.
 func (r *reading) lease(o *coordinationv1.Lease) {
 	if o.Namespace != corev1.NamespaceNodeLease {
-		keep(&r.facts.Leases)(o)
+		lists.Keep(&r.facts.Leases)(o)
 	}
 }
 
 func (r *reading) pod(o *corev1.Pod) {
 	withoutValues(&o.Spec)
-	keep(&r.facts.Pods)(o)
+	lists.Keep(&r.facts.Pods)(o)
 }
 
 // workload adds a workload, of whichever kind.
@@ -212,16 +179,14 @@ func withoutValues(pod *corev1.PodSpec) {
 }
 
 func (r *reading) snapshotClasses(from dynamic.Interface, kind, group, resource string) task {
-	classes := from.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
-	page := func(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-		return classes.List(ctx, o)
+	return func(ctx context.Context) error {
+		return r.checked(kind, lists.EachOfSnapshots(ctx, from, group, resource, func(o *unstructured.Unstructured) {
+			c := snapshotClass(kind, o)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.facts.SnapshotClasses = append(r.facts.SnapshotClasses, c)
+		}))
 	}
-	return list(r, kind, page, func(o *unstructured.Unstructured) {
-		c := snapshotClass(kind, o)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.facts.SnapshotClasses = append(r.facts.SnapshotClasses, c)
-	})
 }
 
 func snapshotClass(kind string, o *unstructured.Unstructured) plan.SnapshotClass {

@@ -24,6 +24,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/explain/lists"
 	"github.com/topodisk/topodisk/explain/plan"
 )
 
@@ -109,7 +110,7 @@ func TestPagesAreReadToTheirEnd(t *testing.T) {
 	c, client := clients()
 	client.PrependReactor("list", "persistentvolumes", func(action kubetesting.Action) (bool, runtime.Object, error) {
 		options := action.(kubetesting.ListActionImpl).GetListOptions()
-		if options.Limit != pageSize {
+		if options.Limit != lists.PageSize {
 			return true, nil, fmt.Errorf("limit %d", options.Limit)
 		}
 		if options.Continue == "" {
@@ -119,6 +120,27 @@ func TestPagesAreReadToTheirEnd(t *testing.T) {
 	})
 	f, err := Read(t.Context(), c, diskdriver.DefaultName, plan.KindDrain, time.Now())
 	if err != nil || len(f.Volumes) != 2 || f.Volumes[0].Name != "a" || f.Volumes[1].Name != "b" {
+		t.Errorf("%v %+v", err, f)
+	}
+}
+
+// A cluster whose group snapshots have no version v1 yet has them in an older one.
+func TestOlderGroupSnapshotClassesAreRead(t *testing.T) {
+	c, _ := clients()
+	class := snapshotClassObject("VolumeGroupSnapshotClass", nil)
+	class.SetAPIVersion(lists.GroupSnapshotGroup + "/v1beta1")
+	kinds := map[schema.GroupVersionResource]string{{Group: lists.SnapshotGroup, Version: "v1", Resource: "volumesnapshotclasses"}: "VolumeSnapshotClassList"}
+	for _, version := range []string{"v1", "v1beta2", "v1beta1"} {
+		kinds[schema.GroupVersionResource{Group: lists.GroupSnapshotGroup, Version: version, Resource: "volumegroupsnapshotclasses"}] = "VolumeGroupSnapshotClassList"
+	}
+	older := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, class)
+	older.PrependReactor("list", "volumegroupsnapshotclasses", func(action kubetesting.Action) (bool, runtime.Object, error) {
+		of := action.GetResource()
+		return of.Version != "v1beta1", nil, apierrors.NewNotFound(of.GroupResource(), "")
+	})
+	c.Kinds = older
+	f, err := Read(t.Context(), c, diskdriver.DefaultName, plan.KindInstall, time.Now())
+	if err != nil || len(f.SnapshotClasses) != 1 || f.SnapshotClasses[0].Kind != "VolumeGroupSnapshotClass" || len(f.Unread) > 0 {
 		t.Errorf("%v %+v", err, f)
 	}
 }
