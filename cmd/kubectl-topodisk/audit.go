@@ -46,7 +46,8 @@ func newAudit(f *factory) *cobra.Command {
 			"ECS is read with your own keys, found as disk-driver finds its own: in --credentials-dir, by OIDC, in the environment variables\n" +
 			"ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET, or by the instance's RAM role. They need ecs:DescribeDisks and\n" +
 			"ecs:DescribeSnapshots. Without keys, audit says what the cluster alone tells, and what was not checked.\n\n" +
-			"The exit code is 0 if nothing needs an action, 1 if something does, and 2 if audit failed.",
+			"The exit code is 0 if nothing needs an action, 1 if something does, 2 if audit failed, and 3 if nothing that could be read needs\n" +
+			"an action and something that may need one was not checked.",
 		Example: "  kubectl topodisk audit --region=cn-hangzhou\n" +
 			"  kubectl topodisk audit --prices=prices.yaml --output=json",
 		Args: noArguments,
@@ -64,10 +65,10 @@ func newAudit(f *factory) *cobra.Command {
 			} else {
 				err = report.Print(f.Out, o.now())
 			}
-			if err == nil && !report.Clean() {
-				err = exitError(exitFound)
+			if err != nil {
+				return err
 			}
-			return err
+			return exitCodeOfAudit(report)
 		},
 	}
 	addDriverFlag(cmd, &o.driver)
@@ -76,11 +77,22 @@ func newAudit(f *factory) *cobra.Command {
 	flags.StringVar(&o.endpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and optionally security-token")
 	flags.StringSliceVar(&o.clusters, "cluster-id", nil, "ID of this cluster, as disk-driver's flag of that name; may be given several times; empty: that of the PersistentVolumes' disks")
-	flags.StringVar(&o.journalNamespace, "topodisk-namespace", metav1.NamespaceSystem, "namespace that disk-provisioner runs in, which has its journal")
+	flags.StringVar(&o.journalNamespace, "topodisk-namespace", "", "namespace that disk-provisioner runs in, which has its journal; empty: the one that has its Lease")
 	flags.DurationVar(&o.confirm, "confirm-after", audit.Lag, "findings are read again after this time, so that nothing is reported that is being created or deleted")
 	addPricesFlag(cmd, &o.prices)
 	out.addFlags(cmd)
 	return cmd
+}
+
+// exitCodeOfAudit returns an error with the exit code, nil if everything was checked and nothing needs an action.
+func exitCodeOfAudit(report *audit.Report) error {
+	switch {
+	case !report.Clean():
+		return exitError(exitFound)
+	case !report.Complete():
+		return exitError(exitUnknown)
+	}
+	return nil
 }
 
 // run reads, compares and prices.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +89,7 @@ func newAuditWorld(t *testing.T, denials ...ecssim.Denial) *auditWorld {
 		"/api/v1/persistentvolumes":                               corev1.PersistentVolumeList{Items: []corev1.PersistentVolume{volumeOf(string(owned.ID), "data"), volumeOf(string(held.ID), "logs"), volumeOf("d-lost", "mail")}},
 		"/api/v1/nodes":                                           corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{corev1.LabelTopologyRegion: "cn-hangzhou"}}}}},
 		"/api/v1/pods":                                            corev1.PodList{},
+		"/apis/coordination.k8s.io/v1/leases":                     coordinationv1.LeaseList{Items: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "diskplugin-csi-alibabacloud-com"}}}},
 		"/apis/storage.k8s.io/v1/volumeattachments":               storagev1.VolumeAttachmentList{},
 		"/apis/storage.k8s.io/v1/csinodes":                        storagev1.CSINodeList{Items: []storagev1.CSINode{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: defaultDriver, NodeID: "i-1"}}}}}},
 		"/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents": map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContentList", "items": []any{}},
@@ -106,10 +109,10 @@ func volumeOf(id, claim string) corev1.PersistentVolume {
 // audit runs an audit at the simulator's time and without the pause.
 func (w *auditWorld) audit(t *testing.T, change func(*auditOptions)) (report *audit.Report, diagnostics string) {
 	t.Helper()
-	streams, _, _, errors := genericiooptions.NewTestIOStreams()
+	streams, _, _, said := genericiooptions.NewTestIOStreams()
 	f := newFactory(streams)
 	*f.config.KubeConfig = kubeconfigOf(t, w.api)
-	o := &auditOptions{driver: defaultDriver, endpoint: w.endpoint, journalNamespace: "kube-system", confirm: audit.Lag, now: w.sim.Now,
+	o := &auditOptions{driver: defaultDriver, endpoint: w.endpoint, confirm: audit.Lag, now: w.sim.Now,
 		wait: func(context.Context, time.Duration) error { return nil }}
 	if change != nil {
 		change(o)
@@ -118,7 +121,7 @@ func (w *auditWorld) audit(t *testing.T, change func(*auditOptions)) (report *au
 	if err != nil {
 		t.Fatal(err)
 	}
-	return report, errors.String()
+	return report, said.String()
 }
 
 // useKeys sets the environment's keys; an empty ID stands for none.
@@ -208,6 +211,7 @@ func TestAuditWithoutRights(t *testing.T) {
 		"wrong keys":     {key: "other", reason: "InvalidAccessKeyId", want: append(of(audit.DiskWithoutVolume, audit.VolumeWithoutDisk, audit.UnwantedAttachment), snapshots...)},
 		"no snapshots":   {key: "mine", denied: "DescribeSnapshots", reason: "DescribeSnapshots", want: snapshots},
 		"no journal":     {key: "mine", forbidden: "/api/v1/namespaces/kube-system/configmaps/topodisk-journal-diskplugin-csi-alibabacloud-com-0", reason: "you may not", want: of(audit.DiskWithoutVolume, audit.LeftoverCopy, audit.UnderWay)},
+		"no Lease":       {key: "mine", forbidden: "/apis/coordination.k8s.io/v1/leases", reason: "you may not", want: of(audit.DiskWithoutVolume, audit.LeftoverCopy, audit.UnderWay)},
 		"no Pods":        {key: "mine", forbidden: "/api/v1/pods", reason: "you may not", want: of(audit.UnwantedAttachment)},
 		"no contents":    {key: "mine", forbidden: "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents", reason: "you may not", want: of(audit.SnapshotWithoutContent)},
 		"no group kinds": {key: "mine", forbidden: "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents", reason: "you may not", want: of(audit.SnapshotWithoutContent)},
@@ -234,6 +238,26 @@ func TestAuditWithoutRights(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What was not checked is not clean, for a program that looks at the exit code alone.
+func TestAuditEndsAsWhyDoesIfItCantTell(t *testing.T) {
+	useKeys(t, "")
+	code, out, diagnostics := ran(t, "audit", "--kubeconfig="+kubeconfigOf(t, newAuditWorld(t).api))
+	if code != exitUnknown || !strings.Contains(out, "not read: ECS: ") {
+		t.Errorf("exit code %d, printed %q and %q", code, out, diagnostics)
+	}
+	hidden := []audit.Unread{{Kinds: []audit.Kind{audit.UnwantedAttachment, audit.UnderWay}}}
+	for want, report := range map[int]audit.Report{
+		exitFine:    {Findings: []audit.Finding{{Kind: audit.KeptVolume}}, Unread: []audit.Unread{{Kinds: []audit.Kind{audit.UnderWay}}}},
+		exitFound:   {Findings: []audit.Finding{{Kind: audit.DiskWithoutVolume}}, Unread: hidden},
+		exitUnknown: {Unread: hidden},
+	} {
+		var exit exitError
+		if errors.As(exitCodeOfAudit(&report), &exit); int(exit) != want {
+			t.Errorf("exit code %d, want %d", exit, want)
+		}
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 // Exit codes of every command, as kubectl diff has them: 1 is an answer, and only what is above is an error.
 const (
 	exitFine    = 0
-	exitFound   = 1 // of why: the object waits; of plan: something would be refused or wait
+	exitFound   = 1 // of why: the object waits; of plan: something would be refused or wait; of audit: something needs an action
 	exitFailed  = 2 // a wrong argument, no API server, an object that is not there
-	exitUnknown = 3 // of why and plan: the facts don't suffice
+	exitUnknown = 3 // of why, plan and audit: the facts don't suffice
 )
 
 // exitError ends the program with an exit code and says nothing.

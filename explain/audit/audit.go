@@ -179,6 +179,11 @@ type Report struct {
 // Clean says whether no finding needs an action.
 func (r *Report) Clean() bool { return r.Count() == 0 }
 
+// Complete says whether every kind of findings that needs an action could be told.
+func (r *Report) Complete() bool {
+	return !slices.ContainsFunc(Kinds(), func(k Kind) bool { return k.NeedsAction() && !r.Checked(k) })
+}
+
 // Count returns how many findings are of these kinds; without kinds, how many need an action.
 func (r *Report) Count(kinds ...Kind) (n int) {
 	for _, f := range r.Findings {
