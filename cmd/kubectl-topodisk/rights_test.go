@@ -51,7 +51,7 @@ func rightOf(r *http.Request) golden.Right {
 	}
 	right := golden.Right{Verb: "list", Group: match[1], Namespace: match[3], Resource: match[4]}
 	if match[5] != "" {
-		right.Verb = "get"
+		right.Verb, right.Name = "get", match[5]
 	}
 	return right
 }
@@ -87,7 +87,7 @@ func TestTheRolesOfThePageSuffice(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(kubeconfig, "http://127.0.0.1:1", server.URL)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"volumes --all-namespaces", "audit", "plan install", "plan takeover", "plan drain z", "plan soldout z cloud_essd"} {
+	for _, line := range []string{"volumes --all-namespaces", "audit", "audit --topodisk-namespace=kube-system", "plan install", "plan takeover", "plan drain z", "plan soldout z cloud_essd"} {
 		_, out, diagnostics := ran(t, append(strings.Fields(line), "--kubeconfig="+file)...)
 		if refused := s.takeRefused(); len(refused) > 0 {
 			t.Errorf("%s: refused are %v; printed %s%s", line, refused, out, diagnostics)

@@ -20,6 +20,9 @@ func TestTheRolesOfThePageSuffice(t *testing.T) {
 		s.refuse(func(a clienttesting.Action) error {
 			of := a.GetResource()
 			right := golden.Right{Verb: a.GetVerb(), Group: of.Group, Resource: of.Resource, Namespace: a.GetNamespace()}
+			if get, ok := a.(clienttesting.GetAction); ok {
+				right.Name = get.GetName()
+			}
 			if !granted.Allow(right) {
 				return errorsOf["forbidden"](of)
 			}

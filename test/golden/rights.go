@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"cmp"
 	"os"
 	"regexp"
 	"slices"
@@ -11,17 +12,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Right is one verb on one resource, in one namespace or, if that is empty, in all.
-type Right struct{ Verb, Group, Resource, Namespace string }
+// Right is one verb on one resource, in one namespace or, if that is empty, in all, on the object of one name or, if that is empty, on all.
+type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
 // Rights are what roles grant.
 type Rights []Right
 
-// Allow says whether a request may be made. One for all namespaces has none.
+// Allow says whether a request may be made. One for all namespaces has none, and one for a list no name.
 func (r Rights) Allow(asked Right) bool {
-	everywhere := asked
-	everywhere.Namespace = ""
-	return slices.Contains(r, asked) || slices.Contains(r, everywhere)
+	return slices.ContainsFunc(r, func(granted Right) bool {
+		granted.Namespace, granted.Name = cmp.Or(granted.Namespace, asked.Namespace), cmp.Or(granted.Name, asked.Name)
+		return granted == asked
+	})
 }
 
 var manifests = regexp.MustCompile("(?s)```yaml\n(.*?)```")
@@ -57,10 +59,20 @@ func rightsOf(role metav1.ObjectMeta, rules []rbacv1.PolicyRule) (all Rights) {
 		for _, verb := range rule.Verbs {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
-					all = append(all, Right{verb, group, resource, role.Namespace})
+					for _, name := range namesIn(rule) {
+						all = append(all, Right{verb, group, resource, role.Namespace, name})
+					}
 				}
 			}
 		}
 	}
 	return all
+}
+
+// namesIn returns the names that a rule is for; an empty one stands for all.
+func namesIn(rule rbacv1.PolicyRule) []string {
+	if len(rule.ResourceNames) == 0 {
+		return []string{""}
+	}
+	return rule.ResourceNames
 }
