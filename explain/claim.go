@@ -76,11 +76,11 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 	pv := c.boundTo(claim)
 	switch {
 	case pv == nil && !c.isRead(kindVolume, ""):
-		return unknown(c, fmt.Sprintf("%s of claim %s could not be read.", named(volume), claim.Name), volume)
+		return unknown(c, fmt.Sprintf("%s of claim %s could not be read.", volume, claim.Name), volume)
 	case pv == nil:
 		return Verdict{
 			State: Waits, Cause: VolumeNotFound, Actor: User,
-			Message:  fmt.Sprintf("%s of claim %s doesn't exist.", named(volume), claim.Name),
+			Message:  fmt.Sprintf("%s of claim %s doesn't exist.", volume, claim.Name),
 			Evidence: []Evidence{seen(of, "spec.volumeName", claim.Spec.VolumeName), seen(volume, "metadata.name", "")},
 			Next:     []string{describe(of)}, Retried: "never",
 		}
@@ -90,7 +90,7 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 		return Verdict{
 			State: Unknown,
 			Message: fmt.Sprintf("Claim %s names %s, which is %s, and is not bound to it: its events say why.",
-				claim.Name, named(volume), pv.Status.Phase),
+				claim.Name, volume, pv.Status.Phase),
 			Next: []string{describe(of)},
 		}
 	}
@@ -100,7 +100,7 @@ func judgeClaimOfVolume(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict
 	if claim.Status.ModifyVolumeStatus != nil {
 		return judgeModification(c, claim)
 	}
-	return works("Claim %s is bound to PersistentVolume %s in %s.", claim.Name, pv.Name, placeOf(pv))
+	return works("Claim %s is bound to PersistentVolume %s in %s.", claim.Name, pv.Name, PlaceOf(pv))
 }
 
 // mayBeBound says whether a volume is free or the claim's. One of an earlier claim of the same name, with another UID, is neither.

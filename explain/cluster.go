@@ -24,7 +24,6 @@ const (
 	kindVolume     = "PersistentVolume"
 	kindNode       = "Node"
 	kindCSINode    = "CSINode"
-	kindCSIDriver  = "CSIDriver"
 	kindClass      = "StorageClass"
 	kindCapacity   = "CSIStorageCapacity"
 	kindAttachment = "VolumeAttachment"
@@ -256,9 +255,6 @@ func (c *cluster) controllerNamespace() string {
 	}
 	return metav1.NamespaceSystem
 }
-
-// named returns an object in words.
-func named(r Ref) string { return r.Kind + " " + key(r.Namespace, r.Name) }
 
 func refOf(kind string, object metav1.Object) Ref {
 	return Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -193,7 +194,7 @@ var edges = []edge{
 		f.Attachments[0].Status.Attached = false
 	}), NodeNotReady, "", []string{"to Node worker-h1, which has not been ready for 3m0s."}, []string{"Node status.conditions"}},
 	{"a Pod whose selected node lacks the driver", "node-without-driver",
-		func(f *Facts) { f.Claims[0].Annotations = map[string]string{selectedNodeAnnotation: "worker-h1"} },
+		func(f *Facts) { f.Claims[0].Annotations = map[string]string{request.AnnSelectedNode: "worker-h1"} },
 		DriverNotOnNode, "", []string{"worker-h1"}, []string{"CSINode spec.drivers", "Pod spec.nodeSelector"}},
 	{"a request in the journal", "nobody-provisions", both(renew, func(f *Facts) { f.Journal = []JournalRecord{{ClaimUID: string(f.Claims[0].UID)}} }),
 		BeingProvisioned, "", []string{"journal"}, nil},

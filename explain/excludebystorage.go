@@ -36,7 +36,7 @@ func excludeByPlace(x *feasibility, need storage) {
 		if !isInPlace(node) {
 			x.exclude("volume "+pv.Name, i, func() *reason {
 				return &reason{cause: NoNodeInVolumeZone, volume: pv, claim: need.claim,
-					message: fmt.Sprintf("PersistentVolume %s of claim %s is in %s", pv.Name, need.claim.Name, placeOf(pv)),
+					message: fmt.Sprintf("PersistentVolume %s of claim %s is in %s", pv.Name, need.claim.Name, PlaceOf(pv)),
 					evidence: func(*corev1.Node) []Evidence {
 						return []Evidence{seen(refOf(kindVolume, pv), "spec.nodeAffinity", pv.Spec.NodeAffinity)}
 					}}
@@ -150,7 +150,7 @@ func excludeByType(x *feasibility, need storage, types []string) {
 			continue
 		}
 		x.exclude("type "+need.claim.Name, i, func() *reason {
-			return &reason{cause: DiskTypeNotTaken, claim: need.claim, volume: nil,
+			return &reason{cause: DiskTypeNotTaken, claim: need.claim,
 				message: fmt.Sprintf("they can't attach %s, the disk type of claim %s", strings.Join(types, " or "),
 					need.claim.Name),
 				evidence: func(n *corev1.Node) []Evidence {

@@ -94,3 +94,9 @@ type Ref struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
+
+// String returns the object in words, such as PersistentVolumeClaim shop/data.
+func (r Ref) String() string { return r.Kind + " " + r.FullName() }
+
+// FullName returns the name, after the namespace if there is one.
+func (r Ref) FullName() string { return key(r.Namespace, r.Name) }

@@ -109,7 +109,6 @@ func TestTextsAreInTheCode(t *testing.T) {
 		"../provisioner/deletion/controller.go":    {reasonVolumeFailedDelete, reasonVolumeKept},
 		"../diskdriver/nodefacts":                  {factsAnnotation, StartupTaint},
 		"../diskdriver/disk/category.go":           {typeLabel},
-		"../provisioner/request/claim.go":          {selectedNodeAnnotation},
 	} {
 		source := ""
 		if info, err := os.Stat(file); err == nil && info.IsDir() {

@@ -122,6 +122,8 @@ func namedMutants(t *testing.T, want verdicts.Case, before Verdict) []mutant {
 	return all
 }
 
+const kindCSIDriver = "CSIDriver"
+
 var kinds = []string{
 	kindPod, kindClaim, kindVolume, kindNode, kindCSINode, kindCSIDriver, kindClass, kindCapacity, kindAttachment, kindSnapshot, kindEvent, kindLease,
 	"VolumeAttributesClass",
@@ -168,7 +170,7 @@ func removedMutant(t *testing.T, want verdicts.Case, object Ref) mutant {
 	if exception, found := removals[want.Case][object.Kind+" "+object.Name]; found {
 		expected = exception
 	}
-	return mutant{"removed", named(object), f, func(v Verdict) error {
+	return mutant{"removed", object.String(), f, func(v Verdict) error {
 		missing := missingEvidence(want.Evidence, v.Evidence)
 		stands := expected == "" && v.Cause == Cause(want.Cause) && len(missing) == 0
 		if v.State != Waits || !stands && v.Cause != expected {
@@ -580,7 +582,7 @@ var repairs = map[string][]repair{
 	"node-name-set": {
 		{"no nodeName", func(f *Facts) { f.Pods[0].Spec.NodeName = ""; noUnschedulable(f) }, BeingScheduled},
 		{"binds at once", func(f *Facts) { f.Classes[0].VolumeBindingMode = nil }, BeingProvisioned},
-		{"a node is selected", func(f *Facts) { f.Claims[0].Annotations = map[string]string{selectedNodeAnnotation: "worker-h1"} }, BeingProvisioned},
+		{"a node is selected", func(f *Facts) { f.Claims[0].Annotations = map[string]string{request.AnnSelectedNode: "worker-h1"} }, BeingProvisioned},
 	},
 	"no-room-in-volume-zone": {
 		{"no taint", func(f *Facts) { f.Nodes[1].Spec.Taints = nil }, BeingScheduled},
@@ -607,7 +609,7 @@ var repairs = map[string][]repair{
 		{"one claim alone", func(f *Facts) { f.Pods[0].Spec.Volumes = f.Pods[0].Spec.Volumes[:1] }, BeingScheduled},
 	},
 	"selected-node-gone": {
-		{"the node is there", func(f *Facts) { f.Claims[0].Annotations[selectedNodeAnnotation] = "worker-h1" }, BeingProvisioned},
+		{"the node is there", func(f *Facts) { f.Claims[0].Annotations[request.AnnSelectedNode] = "worker-h1" }, BeingProvisioned},
 		{"the claim has been returned", func(f *Facts) { f.Claims[0].Annotations = nil }, BeingScheduled},
 		{"nobody leads", func(f *Facts) { f.Leases = nil }, NoProvisioner},
 	},

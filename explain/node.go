@@ -21,8 +21,8 @@ func judgeNode(c *cluster, node *corev1.Node) Verdict {
 		return unknown(c, fmt.Sprintf("Whether driver %s is registered on Node %s could not be read.", c.Driver, node.Name),
 			Ref{Kind: kindCSINode})
 	}
-	switch {
-	case topologyProblem(c, node) == topology.Invalid:
+	switch problem := topologyProblem(c, node); {
+	case problem == topology.Invalid:
 		return zoneLabelsVerdict(node)
 	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == StartupTaint }):
 		return Verdict{
@@ -34,7 +34,7 @@ func judgeNode(c *cluster, node *corev1.Node) Verdict {
 		}
 	case driverOn(c.csiNodes[node.Name], c.Driver) == nil:
 		return driverMissingVerdict(c, node.Name)
-	case topologyProblem(c, node) == topology.NodeUnready:
+	case problem == topology.NodeUnready:
 		return labelMissingVerdict(c, node)
 	}
 	return works("Driver %s is registered on Node %s.", c.Driver, node.Name)

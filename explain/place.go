@@ -10,6 +10,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/explain/fit"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -99,10 +100,13 @@ func typesOfVolume(pv *corev1.PersistentVolume) []string {
 	return []string{pv.Spec.CSI.VolumeAttributes["type"]}
 }
 
-// placeOf returns in words where a volume is.
-func placeOf(pv *corev1.PersistentVolume) string {
+// PlaceOf returns in words where a volume is: the zones that its node affinity names, or else the regions.
+func PlaceOf(pv *corev1.PersistentVolume) string {
 	if zones := topology.ZonesOfVolume(pv); len(zones) > 0 {
 		return strings.Join(zones, " or ")
+	}
+	if regions := topology.AffinityValues(pv, func(key string) bool { return key == topology.RegionKey }); len(regions) > 0 {
+		return strings.Join(regions, " or ")
 	}
 	return "the place that its node affinity names"
 }
@@ -112,14 +116,11 @@ func waitsForNode(class *storagev1.StorageClass) bool {
 	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// selectedNodeAnnotation is where the scheduler says which node it has selected for a claim.
-const selectedNodeAnnotation = "volume.kubernetes.io/selected-node"
-
 func selectedNode(claim *corev1.PersistentVolumeClaim) string {
-	return claim.Annotations[selectedNodeAnnotation]
+	return claim.Annotations[request.AnnSelectedNode]
 }
 
 // selectedEvidence is the evidence of which node is selected; empty if none is.
 func selectedEvidence(claim *corev1.PersistentVolumeClaim) Evidence {
-	return seen(refOf(kindClaim, claim), "metadata.annotations["+selectedNodeAnnotation+"]", selectedNode(claim))
+	return seen(refOf(kindClaim, claim), "metadata.annotations["+request.AnnSelectedNode+"]", selectedNode(claim))
 }

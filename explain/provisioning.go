@@ -166,11 +166,11 @@ func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool
 	at := slices.IndexFunc(c.Snapshots, func(s Snapshot) bool { return s.Namespace == source.Namespace && s.Name == source.Name })
 	switch {
 	case at < 0 && !c.isRead(kindSnapshot, source.Namespace):
-		return unknown(c, fmt.Sprintf("%s, which claim %s is to be filled from, could not be read.", named(source), claim.Name),
+		return unknown(c, fmt.Sprintf("%s, which claim %s is to be filled from, could not be read.", source, claim.Name),
 			source), true
 	case at < 0:
 		verdict.Actor, verdict.Retried = User, "disk-provisioner, when there is such a snapshot"
-		verdict.Message = fmt.Sprintf("There is no %s, which claim %s is to be filled from.", named(source), claim.Name)
+		verdict.Message = fmt.Sprintf("There is no %s, which claim %s is to be filled from.", source, claim.Name)
 		verdict.Evidence = append(verdict.Evidence, seen(source, "metadata.name", ""))
 		return verdict, true
 	}
@@ -178,13 +178,13 @@ func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool
 	if snapshot.Ready {
 		return Verdict{}, false
 	}
-	verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, is not ready%s.", named(source), claim.Name,
+	verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, is not ready%s.", source, claim.Name,
 		c.since(snapshot.CreationTimestamp))
 	verdict.Evidence = append(verdict.Evidence, seen(source, "status.readyToUse", snapshot.Ready))
 	if snapshot.Error != "" {
 		e := readError(snapshot.Error)
 		verdict.Actor, verdict.Error = ClusterAdmin, &e
-		verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, has failed: %s", named(source), claim.Name,
+		verdict.Message = fmt.Sprintf("%s, which claim %s is to be filled from, has failed: %s", source, claim.Name,
 			sentence(e.Text))
 		verdict.Evidence = append(verdict.Evidence, seen(source, "status.error.message", snapshot.Error))
 	}

@@ -36,9 +36,9 @@ func judgeFound[T any](c *cluster, subject Ref, all map[string]*T, judge func(*c
 		return judge(c, found)
 	}
 	if !c.isRead(subject.Kind, subject.Namespace) {
-		return unknown(c, fmt.Sprintf("%s could not be read.", named(subject)), subject)
+		return unknown(c, fmt.Sprintf("%s could not be read.", subject), subject)
 	}
-	return Verdict{State: Unknown, Message: fmt.Sprintf("There is no %s.", named(subject))}
+	return Verdict{State: Unknown, Message: fmt.Sprintf("There is no %s.", subject)}
 }
 
 // works is the verdict on an object that doesn't wait.

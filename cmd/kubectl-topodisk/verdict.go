@@ -33,7 +33,7 @@ func printVerdict(out io.Writer, t terminal, v *explain.Verdict) error {
 
 // headline names the object, its state and the cause.
 func headline(t terminal, v *explain.Verdict) string {
-	name := t.styled(bold, nameOf(v.Subject))
+	name := t.styled(bold, v.Subject.String())
 	switch v.State {
 	case explain.Works:
 		return name + " " + t.styled(green, "does not wait")
@@ -41,13 +41,6 @@ func headline(t terminal, v *explain.Verdict) string {
 		return name + " " + t.styled(yellow, "waits: "+string(v.Cause))
 	}
 	return name + ": " + t.styled(magenta, "unknown")
-}
-
-func nameOf(r explain.Ref) string {
-	if r.Namespace == "" {
-		return strings.TrimSpace(r.Kind + " " + r.Name)
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
 // actorTexts say who must act.
@@ -103,7 +96,7 @@ func evidenceTexts(evidence []explain.Evidence) (texts []string) {
 		if value == "" {
 			value = "(none)"
 		}
-		texts = append(texts, fmt.Sprintf("%s %s = %s", nameOf(e.Object), e.Field, value))
+		texts = append(texts, fmt.Sprintf("%s %s = %s", e.Object, e.Field, value))
 	}
 	return texts
 }

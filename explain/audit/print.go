@@ -95,7 +95,7 @@ func size(gib int64) string {
 	return fmt.Sprintf("%d GiB", gib)
 }
 
-// Age returns how long ago something was, in its two largest units at most as kubectl has it: 90s, 15m, 26h, 3d; "-" if that is not known.
+// Age returns how long ago something was, in one unit, such as 90s, 15m, 26h or 3d; "-" if that is not known.
 func Age(then, now time.Time) string {
 	d := now.Sub(then)
 	switch {

@@ -13,9 +13,6 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// selectedNode is the claim's annotation that names the node which the scheduler has selected.
-const selectedNode = "volume.kubernetes.io/selected-node"
-
 // usualNamespace is where topodisk is installed if nothing else is said.
 const usualNamespace = metav1.NamespaceSystem
 

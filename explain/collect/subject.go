@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/internal/podclaims"
+	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 // What each kind of subject needs is said at explain.Facts.
@@ -46,7 +47,7 @@ func (r *reader) readClaim(ctx context.Context) error {
 		func() { r.readProvisioner(ctx) },
 	)
 	if claim.Spec.VolumeName == "" {
-		r.readConsumers(ctx, claim.Annotations[selectedNode] == "")
+		r.readConsumers(ctx, claim.Annotations[request.AnnSelectedNode] == "")
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (r *reader) readNodesOfClaim(ctx context.Context, claim *corev1.PersistentV
 		r.readNodes(ctx)
 		return
 	}
-	selected := claim.Annotations[selectedNode]
+	selected := claim.Annotations[request.AnnSelectedNode]
 	together(
 		func() { r.readNamedNode(ctx, selected) },
 		func() { r.readNamedCSINode(ctx, selected) },

@@ -100,9 +100,9 @@ func (d *drain) findVolumes() int {
 		found++
 		if c := v.Spec.ClaimRef; c != nil {
 			claim := explain.Ref{Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name}
-			d.find(Waits, claim, "PersistentVolume %s is tied to %s", v.Name, placeOf(v))
+			d.find(Waits, claim, "PersistentVolume %s is tied to %s", v.Name, explain.PlaceOf(v))
 		} else {
-			d.find(Note, volumeRef(v), "is tied to %s; no claim is bound to it", placeOf(v))
+			d.find(Note, volumeRef(v), "is tied to %s; no claim is bound to it", explain.PlaceOf(v))
 		}
 	}
 	return found

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/explain/fit"
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -133,7 +134,7 @@ func (n *nodes) volumeConstraints(p *corev1.Pod) []constraint {
 	var all []constraint
 	for _, claim := range n.claimsOf(p) {
 		if v := n.volumes[claim.Spec.VolumeName]; v != nil && len(affinityTerms(v)) > 0 {
-			text := fmt.Sprintf("PersistentVolume %s of claim %s is tied to %s", v.Name, claim.Name, placeOf(v))
+			text := fmt.Sprintf("PersistentVolume %s of claim %s is tied to %s", v.Name, claim.Name, explain.PlaceOf(v))
 			all = append(all, constraint{text, n.fitVolume(v)})
 		} else if class := n.class(request.ClassName(claim)); v == nil && class != nil && len(class.AllowedTopologies) > 0 {
 			text := fmt.Sprintf("StorageClass %s of claim %s allows no other zone", class.Name, claim.Name)
@@ -162,17 +163,6 @@ func (n *nodes) fitVolume(v *corev1.PersistentVolume) set {
 // fitTopologies returns the nodes that a class's allowedTopologies allow.
 func (n *nodes) fitTopologies(terms []corev1.TopologySelectorTerm) set {
 	return n.matching("topologies", terms, fit.AllowedTopologies(terms))
-}
-
-// placeOf says in words where a volume's node affinity ties it.
-func placeOf(v *corev1.PersistentVolume) string {
-	if zones := topology.ZonesOfVolume(v); len(zones) > 0 {
-		return list(zones, 3)
-	}
-	if regions := topology.AffinityValues(v, func(key string) bool { return key == topology.RegionKey }); len(regions) > 0 {
-		return list(regions, 3)
-	}
-	return "certain nodes"
 }
 
 // stuck returns an inclusion-minimal set of the reasons that leave a Pod none of the nodes; none if one is left for it.

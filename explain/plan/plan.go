@@ -115,7 +115,7 @@ func (p *Plan) needs(f *Facts, kinds ...string) {
 	}
 }
 
-// List returns the names in words: a, b and c; of more than most names it counts the rest.
+// list returns the names in words: a, b and c; of more than most names it counts the rest.
 func list(names []string, most int) string {
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)

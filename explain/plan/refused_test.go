@@ -53,14 +53,14 @@ func TestWhereAVolumeIs(t *testing.T) {
 		"a zone":                {[]corev1.NodeSelectorRequirement{zone}, "cn-hangzhou-h", zone.Values},
 		"a zone and its region": {[]corev1.NodeSelectorRequirement{region, zone}, "cn-hangzhou-h", zone.Values},
 		"a region":              {[]corev1.NodeSelectorRequirement{region}, "cn-hangzhou", nil},
-		"a node":                {[]corev1.NodeSelectorRequirement{in(corev1.LabelHostname, "n")}, "certain nodes", nil},
-		"all zones but one":     {[]corev1.NodeSelectorRequirement{not}, "certain nodes", nil},
+		"a node":                {[]corev1.NodeSelectorRequirement{in(corev1.LabelHostname, "n")}, "the place that its node affinity names", nil},
+		"all zones but one":     {[]corev1.NodeSelectorRequirement{not}, "the place that its node affinity names", nil},
 	} {
 		v := oldVolume("pv", "d-1", func(v *corev1.PersistentVolume) {
 			v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions = test.affinity
 		})
 		f := &Facts{Facts: explain.Facts{Volumes: []corev1.PersistentVolume{v}}}
-		if place, zones := placeOf(&v), f.Zones(); place != test.place || !slices.Equal(zones, test.zones) {
+		if place, zones := explain.PlaceOf(&v), f.Zones(); place != test.place || !slices.Equal(zones, test.zones) {
 			t.Errorf("%s: %q, zones %q", name, place, zones)
 		}
 	}
@@ -144,7 +144,7 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 func lines(p *Plan) string {
 	var b strings.Builder
 	for _, f := range p.Findings {
-		b.WriteString(f.Object.Kind + " " + nameOf(f.Object) + ": " + string(f.Effect) + ": " + f.Message + "\n")
+		b.WriteString(f.Object.String() + ": " + string(f.Effect) + ": " + f.Message + "\n")
 	}
 	return b.String()
 }

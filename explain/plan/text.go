@@ -5,8 +5,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/topodisk/topodisk/explain"
 )
 
 // mostNames is how many objects of one kind and one message are named in text. JSON and YAML name all.
@@ -28,7 +26,7 @@ var sections = []struct {
 // WriteText prints the plan for people: the summary, and a section for each thing that there is to say.
 func (p *Plan) WriteText(to io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.\n", sentence(p.Summary))
+	fmt.Fprintf(&b, "%s.\n", capitalized(p.Summary))
 	p.writeServing(&b)
 	for _, section := range sections {
 		p.writeFindings(&b, section.effect, section.heading)
@@ -45,8 +43,8 @@ func (p *Plan) WriteText(to io.Writer) error {
 	return err
 }
 
-// sentence begins with a capital, but for the name of the project.
-func sentence(text string) string {
+// capitalized returns a text with a capital at its beginning, but for the name of the project.
+func capitalized(text string) string {
 	if strings.HasPrefix(text, "topodisk ") {
 		return text
 	}
@@ -61,7 +59,7 @@ func (p *Plan) writeServing(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "  KIND\tNAME\tSERVES\tCONTAINERS\tMANAGED BY")
 	for _, s := range p.Serving {
-		_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\n", s.Object.Kind, nameOf(s.Object),
+		_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\n", s.Object.Kind, s.Object.FullName(),
 			orNone(strings.Join(shortNames(s.Serves), ",")), len(s.Containers), orNone(s.ManagedBy))
 	}
 	_ = table.Flush()
@@ -72,13 +70,6 @@ func orNone(text string) string {
 		return "<none>"
 	}
 	return text
-}
-
-func nameOf(r explain.Ref) string {
-	if r.Namespace == "" {
-		return r.Name
-	}
-	return r.Namespace + "/" + r.Name
 }
 
 // row is what a table says of the objects of one kind that have one message.
@@ -100,7 +91,7 @@ func (p *Plan) rows(effect Effect) []*row {
 			byKey[key] = &row{kind: f.Object.Kind, message: f.Message}
 			rows = append(rows, byKey[key])
 		}
-		byKey[key].names = append(byKey[key].names, nameOf(f.Object))
+		byKey[key].names = append(byKey[key].names, f.Object.FullName())
 	}
 	return rows
 }
