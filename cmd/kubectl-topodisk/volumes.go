@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -40,6 +42,8 @@ type volumeList struct {
 	Items    []inventory.Row `json:"items"`
 	// Unread says what could not be read.
 	Unread []string `json:"unread,omitempty"`
+
+	claims []corev1.PersistentVolumeClaim // that were read, also those of other drivers
 }
 
 // newVolumes lists claims.
@@ -50,7 +54,8 @@ func newVolumes(f *factory) *cobra.Command {
 		Short: "List claims with zone, node, type, size, use, cost and state",
 		Long: "volumes lists the claims of the driver and what becomes of them. The state is Pending, Bound (on no node), Attaching, Attached,\n" +
 			"Detaching, Resizing, Modifying, Terminating or Lost. With --prometheus it shows how much of a volume is used, as kubelets have told\n" +
-			"it, and with --prices what a volume costs a month. --watch reads again every --interval, and prints the claims that have changed.",
+			"it, and with --prices what a volume costs a month. --watch reads again every --interval, and prints the claims that have changed,\n" +
+			"and as Deleted those that are gone. If a read fails it says so, and goes on with the next.",
 		Example: "  kubectl topodisk volumes -A --sort-by=cost --prices=prices.yaml\n" +
 			"  kubectl topodisk volumes -n shop -l app=web --prometheus=https://prometheus.example.com",
 		Args: noArguments,
@@ -74,7 +79,7 @@ func newVolumes(f *factory) *cobra.Command {
 	flags.StringVarP(&o.selector, "selector", "l", "", "labels of claims, such as app=web,tier!=cache")
 	flags.StringVar(&o.sortBy, "sort-by", "name", "what to sort by: "+strings.Join(inventory.Orders(), ", ")+"; size, used and cost begin with the largest")
 	flags.StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus that scrapes the kubelets, such as https://prometheus.example.com")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "keep running: read everything again every --interval, and print the claims that have changed; not with a format for programs")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "keep running: read everything again every --interval, and print the claims that have changed or are gone; not with a format for programs")
 	flags.DurationVar(&o.interval, "interval", 5*time.Second, "how often --watch reads; use a longer interval in a large cluster")
 	addPricesFlag(cmd, &o.prices)
 	out.addFlags(cmd)
@@ -128,7 +133,7 @@ func (l *lister) read(ctx context.Context) (*volumeList, error) {
 		return nil, err
 	}
 	facts := inventory.Facts{Driver: c.Driver, Claims: c.Claims, Volumes: c.Volumes, Attachments: c.Attachments, Pods: c.Pods, Classes: classes}
-	list := &volumeList{}
+	list := &volumeList{claims: c.Claims}
 	for _, u := range c.Unread {
 		list.Unread = append(list.Unread, u.What+": "+u.Reason)
 	}
@@ -170,30 +175,52 @@ func (o *volumesOptions) printTable(ctx context.Context, f *factory, wide bool) 
 	if err != nil {
 		return err
 	}
-	for _, unread := range list.Unread {
-		fmt.Fprintln(f.ErrOut, "not read:", unread)
-	}
+	sayUnread(f, list.Unread, nil)
 	if len(list.Items) == 0 {
 		fmt.Fprintf(f.ErrOut, "No claims of %s found.\n", o.driver)
 	}
 	columns := inventory.Columns{Namespace: o.all, Used: l.usage != nil, Currency: list.Currency}
-	if err := printRows(f.Out, list.Items, columns, printers.PrintOptions{Wide: wide}, o.now()); err != nil || !o.watch {
+	options := printers.PrintOptions{Wide: wide}
+	if err := printRows(f.Out, list.Items, columns, options, o.now()); err != nil || !o.watch {
 		return err
 	}
+	options.NoHeaders = len(list.Items) > 0
+	return o.watchRows(ctx, f, l, list, columns, options)
+}
+
+// watchRows prints the claims that change or go, and what can't be read whenever that changes, until the user ends it.
+func (o *volumesOptions) watchRows(ctx context.Context, f *factory, l *lister, list *volumeList, columns inventory.Columns,
+	options printers.PrintOptions) error {
+	said := list.Unread
 	for {
 		if err := o.wait(ctx, o.interval); err != nil {
 			return ignoreInterrupt(err)
 		}
 		next, err := l.read(ctx)
-		if err != nil {
-			return ignoreInterrupt(err)
+		if ctx.Err() != nil {
+			return ignoreInterrupt(ctx.Err())
 		}
-		changed := inventory.Changed(list.Items, next.Items)
-		if err := printRows(f.Out, changed, columns, printers.PrintOptions{Wide: wide, NoHeaders: len(list.Items) > 0}, o.now()); err != nil {
+		if err != nil { // the next read may succeed
+			said = sayUnread(f, []string{err.Error()}, said)
+			continue
+		}
+		said = sayUnread(f, next.Unread, said)
+		rows := slices.Concat(inventory.Changed(list.Items, next.Items), inventory.Gone(list.Items, next.claims))
+		if err := printRows(f.Out, rows, columns, options, o.now()); err != nil {
 			return err
 		}
-		list = next
+		list, options.NoHeaders = next, options.NoHeaders || len(rows) > 0
 	}
+}
+
+// sayUnread says what could not be read, unless it was said for the read before, and returns it.
+func sayUnread(f *factory, unread, before []string) []string {
+	for _, u := range unread {
+		if !slices.Contains(before, u) {
+			fmt.Fprintln(f.ErrOut, "not read:", u)
+		}
+	}
+	return unread
 }
 
 // ignoreInterrupt returns nil for the end that the user asked for.

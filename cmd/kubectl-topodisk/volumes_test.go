@@ -93,6 +93,40 @@ func TestVolumesAreWatched(t *testing.T) {
 	}
 }
 
+// A watch outlives a read that fails, says once what can't be read, and shows claims that are gone.
+func TestAWatchGoesOnAndShowsWhatIsGone(t *testing.T) {
+	s, reads := newVolumesServer(), 0
+	streams, _, out, diagnostics := genericiooptions.NewTestIOStreams()
+	f := newFactory(streams)
+	*f.config.KubeConfig = kubeconfigOf(t, s)
+	o := &volumesOptions{driver: defaultDriver, all: true, sortBy: "name", interval: time.Second, watch: true, now: time.Now}
+	o.wait = func(context.Context, time.Duration) error {
+		reads++
+		switch reads {
+		case 1:
+			s.forbidden["/api/v1/persistentvolumeclaims"] = true
+		case 3:
+			s.forbidden = map[string]bool{"/apis/storage.k8s.io/v1/volumeattachments": true}
+		case 5:
+			s.lists["/api/v1/persistentvolumeclaims"] = corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{claimOf("web", "d-1")}}
+		case 7:
+			return context.Canceled
+		}
+		return nil
+	}
+	if err := o.printTable(t.Context(), f, false); err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Split(strings.TrimSpace(diagnostics.String()), "\n")
+	if len(said) != 2 || !strings.Contains(said[0], "PersistentVolumeClaims") || !strings.HasPrefix(said[1], "not read: VolumeAttachments: ") {
+		t.Errorf("it says %q", said)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 4 || !strings.Contains(lines[3], "mail") || !strings.Contains(lines[3], "Deleted") {
+		t.Errorf("it prints\n%s", out)
+	}
+}
+
 func TestVolumesRefusesWrongFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"volumes web":               `argument "web" is not allowed`,

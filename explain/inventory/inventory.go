@@ -54,7 +54,7 @@ type Row struct {
 // State says what a claim is at.
 type State string
 
-// The states. Bound means that no node has the volume.
+// The states. Bound means that no node has the volume; Deleted is only what Gone says.
 const (
 	Pending     State = "Pending"
 	Lost        State = "Lost"
@@ -65,6 +65,7 @@ const (
 	Resizing    State = "Resizing"
 	Modifying   State = "Modifying"
 	Terminating State = "Terminating"
+	Deleted     State = "Deleted"
 )
 
 // Rows returns the claims of the driver, by namespace and name.
@@ -260,6 +261,21 @@ func Changed(before, now []Row) (changed []Row) {
 		}
 	}
 	return changed
+}
+
+// Gone returns the rows whose claims are no longer among all claims, as deleted.
+func Gone(before []Row, all []corev1.PersistentVolumeClaim) (gone []Row) {
+	there := map[string]bool{}
+	for i := range all {
+		there[all[i].Namespace+"/"+all[i].Name] = true
+	}
+	for _, r := range before {
+		if !there[r.key()] {
+			r.State = Deleted
+			gone = append(gone, r)
+		}
+	}
+	return gone
 }
 
 // text is everything of a row that changes, but for the bytes that are used.

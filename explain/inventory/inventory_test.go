@@ -176,4 +176,8 @@ func TestOnlyChangesAreShownAgain(t *testing.T) {
 	if len(got) != 2 || got[0].Claim != "mail" || got[1].Claim != "newer" {
 		t.Errorf("got %+v", got)
 	}
+	gone := Gone(before, slices.DeleteFunc(f.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == "mail" }))
+	if len(gone) != 1 || gone[0].Claim != "mail" || gone[0].State != Deleted {
+		t.Errorf("gone are %+v", gone)
+	}
 }
