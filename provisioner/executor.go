@@ -25,6 +25,9 @@ import (
 // worked on: so many of them share a write.
 const waitForJournal = 1000
 
+// errEnding is the answer to a call that was not begun because this process ends.
+var errEnding = errors.New("disk-provisioner ends before it has called the driver")
+
 // executor carries out the actions of the Records. A worker gets a claim from the queue,
 // passes its events to the Record, and carries out actions until none has a result; the
 // queue keeps two workers from working on one claim.
@@ -58,8 +61,8 @@ func (e *executor) enqueue(claim types.UID) {
 	e.queue.Add(claim)
 }
 
-// run works until ctx ends, and returns when no worker is at work. A claim's worker is a goroutine of its own: one that waits for
-// the next claim would keep the stack that the last one needed.
+// run works until ctx ends, and returns when no worker is at work: what is queued then is left to the next leader. A claim's
+// worker is a goroutine of its own: one that waits for the next claim would keep the stack that the last one needed.
 func (e *executor) run(ctx context.Context) {
 	e.liveness.Start()
 	defer e.liveness.Stop()
@@ -68,7 +71,7 @@ func (e *executor) run(ctx context.Context) {
 	workers.SetLimit(e.p.config.Workers + waitForJournal)
 	for {
 		claim, shutdown := e.queue.Get()
-		if shutdown {
+		if shutdown || e.queue.ShuttingDown() { // Get returns what is queued all the same
 			break
 		}
 		workers.Go(func() error {
@@ -84,6 +87,9 @@ func (e *executor) run(ctx context.Context) {
 func (e *executor) work(ctx context.Context, claim types.UID) {
 	e.slots <- struct{}{}
 	defer func() { <-e.slots }()
+	if e.queue.ShuttingDown() { // it was waiting for its slot
+		return
+	}
 	e.liveness.Worked(string(claim))
 	defer e.liveness.Worked(string(claim))
 	actions := e.table.Next(claim, e.p.now())
@@ -149,6 +155,9 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 		secrets, err := watch.ReadSecret(ctx, p.client, a.Request.Secrets.Provisioner)
 		return attempt.SecretsRead{Secrets: secrets, Err: err, WaitsFor: waitsFor(err)}
 	case attempt.CallDriver:
+		if e.queue.ShuttingDown() { // it was waiting for the journal
+			return attempt.Answer{Sent: p.now(), Err: errEnding, NotAsked: true}
+		}
 		return p.createVolume(ctx, a)
 	case attempt.CheckSiblings:
 		return attempt.SiblingsChecked{Siblings: p.siblings.judge(a.Request)}

@@ -149,6 +149,60 @@ func TestClaimsShareJournalCommits(t *testing.T) {
 	})
 }
 
+// heldStore answers Put once it is released.
+type heldStore struct {
+	noStore
+	release chan struct{}
+}
+
+func (s heldStore) Put(context.Context, string, []byte) error { <-s.release; return nil }
+
+// What waits for a worker or for the journal at the end is left to the next leader; calls under way are answered, and their
+// volumes saved.
+func TestNoCallBeginsAfterTheEnd(t *testing.T) {
+	const claims = 20
+	for name, test := range map[string]struct {
+		held bool // by the journal
+		want int  // volumes
+	}{"claims that are queued": {want: 2}, "claims that wait for the journal": {held: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, nil)
+				b.exec.trace = func(types.UID, attempt.Action) {}
+				driver, store := &busyDriver{scriptedDriver: b.driver}, heldStore{release: make(chan struct{})}
+				b.Provisioner.driver, b.store = driver, store
+				if !test.held {
+					close(store.release)
+				}
+				class := testClass(nil)
+				class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+				must(t, b.resolver.classes.Add(class))
+				for n := range claims {
+					claim := claimOf(n, "20Gi")
+					claim.Spec.StorageClassName = &class.Name
+					b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { b.exec.run(ctx) })
+				time.Sleep(time.Second / 2)
+				cancel()
+				if synctest.Wait(); test.held {
+					close(store.release)
+				}
+				run.Wait()
+				saved, err := b.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+				if must(t, err); int(driver.volumes.Load()) != test.want || len(saved.Items) != test.want {
+					t.Errorf("%d volumes were made and %d saved, want %d", driver.volumes.Load(), len(saved.Items), test.want)
+				}
+				if events := b.drained(); len(events) > test.want {
+					t.Errorf("events %q", events)
+				}
+			})
+		})
+	}
+}
+
 // A later version's fields are passed over, and what it has written in another format nobody begins anew.
 func TestARecordOfALaterVersionIsKept(t *testing.T) {
 	known, err := requestFor(t, 0).Encode()

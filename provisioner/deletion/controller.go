@@ -137,8 +137,8 @@ func (c *Controller) enqueue(name string) {
 // CheckLiveness returns an error if the queue was not served for longer than limit.
 func (c *Controller) CheckLiveness(limit time.Duration) error { return c.liveness.Check(limit) }
 
-// Run works until ctx ends, and returns when the last call to the driver is answered.
-// It begins with all that the cache shows.
+// Run works until ctx ends, and returns when the last call to the driver is answered:
+// what is queued then is left to the next leader. It begins with all that the cache shows.
 func (c *Controller) Run(ctx context.Context) {
 	c.running.Store(true)
 	c.liveness.Start()
@@ -162,6 +162,9 @@ func (c *Controller) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(name)
+	if c.queue.ShuttingDown() { // Get returns what is queued all the same
+		return false
+	}
 	c.liveness.Worked(name)
 	defer c.liveness.Worked(name)
 	err := c.sync(ctx, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -314,6 +315,33 @@ func TestRunEndsWhenItsCallsAreAnswered(t *testing.T) {
 	<-done
 	if got := b.steps(); len(got) != 3 {
 		t.Errorf("the volume under way was not brought to its end: %q", got)
+	}
+}
+
+func TestRunBeginsNothingAfterItsEnd(t *testing.T) {
+	const volumes = 20
+	var live []runtime.Object
+	for n := range volumes {
+		live = append(live, provisionertest.Volume(fmt.Sprint("d-", n)))
+	}
+	b := newBench(t, provisionertest.Volume("d-0"), nil, live...)
+	for _, pv := range live {
+		must(t, b.Volumes.Update(pv.DeepCopyObject()))
+	}
+	entered, release := make(chan struct{}, volumes), make(chan struct{})
+	b.driver.OnDelete = func() { entered <- struct{}{}; <-release }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { b.Run(ctx); close(done) }()
+	<-entered
+	cancel()
+	for !b.queue.ShuttingDown() {
+		goruntime.Gosched()
+	}
+	close(release)
+	<-done
+	if n := b.driver.Deletes(); n > b.options.Workers {
+		t.Errorf("%d volumes were deleted, want those of the %d workers at most", n, b.options.Workers)
 	}
 }
 
