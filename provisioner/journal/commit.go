@@ -96,8 +96,8 @@ func (s *Store) commitAll(ctx context.Context) {
 	for key := range s.prefetched {
 		s.remove(key).dirty = true
 	}
-	for _, h := range s.shards {
-		h.dirty = h.dirty || !h.stale.IsZero()
+	for _, sh := range s.shards {
+		sh.dirty = sh.dirty || !sh.stale.IsZero()
 	}
 	s.mu.Unlock()
 	s.commit(ctx)
@@ -107,8 +107,8 @@ func (s *Store) commitAll(ctx context.Context) {
 func (s *Store) flushOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.shards {
-		h.dirty = h.dirty || !h.stale.IsZero() && time.Since(h.stale) >= lazyDelay
+	for _, sh := range s.shards {
+		sh.dirty = sh.dirty || !sh.stale.IsZero() && time.Since(sh.stale) >= lazyDelay
 	}
 }
 
@@ -119,15 +119,15 @@ func (s *Store) checkShards(ctx context.Context) {
 		return
 	}
 	s.checked = time.Now()
-	for _, h := range s.inUse() {
+	for _, sh := range s.inUse() {
 		ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
-		live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
+		live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, sh.name, metav1.GetOptions{})
 		cancel()
 		switch {
 		case apierrors.IsNotFound(err):
-			s.noteDeleted(h)
+			s.noteDeleted(sh)
 		case err == nil:
-			s.set(func() { h.noteEndRequests(endRequestsOf(live.Annotations)) })
+			s.set(func() { sh.noteEndRequests(endRequestsOf(live.Annotations)) })
 		}
 	}
 }
@@ -136,9 +136,9 @@ func (s *Store) checkShards(ctx context.Context) {
 func (s *Store) inUse() (shards []*shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.shards {
-		if h.version != "" && len(h.entries) > 0 {
-			shards = append(shards, h)
+	for _, sh := range s.shards {
+		if sh.version != "" && len(sh.entries) > 0 {
+			shards = append(shards, sh)
 		}
 	}
 	return shards
@@ -164,11 +164,11 @@ func (s *Store) begin() []*shard {
 	defer s.mu.Unlock()
 	s.committing, s.waiting = s.waiting, nil
 	var shards []*shard
-	for _, h := range s.shards {
-		if h.dirty {
-			h.dirty, h.added, h.stale = false, 0, time.Time{}
-			h.writing = maps.Clone(h.entries)
-			shards = append(shards, h)
+	for _, sh := range s.shards {
+		if sh.dirty {
+			sh.dirty, sh.added, sh.stale = false, 0, time.Time{}
+			sh.writing = maps.Clone(sh.entries)
+			shards = append(shards, sh)
 		}
 	}
 	return shards
@@ -178,8 +178,8 @@ func (s *Store) begin() []*shard {
 func (s *Store) end() []shardWaiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.shards {
-		h.writing = nil
+	for _, sh := range s.shards {
+		sh.writing = nil
 	}
 	waiting := s.committing
 	s.committing = nil
@@ -189,8 +189,8 @@ func (s *Store) end() []shardWaiter {
 // saveAll writes shards side by side.
 func (s *Store) saveAll(ctx context.Context, shards []*shard) {
 	var all sync.WaitGroup
-	for _, h := range shards {
-		all.Go(func() { s.save(ctx, h) })
+	for _, sh := range shards {
+		all.Go(func() { s.save(ctx, sh) })
 	}
 	all.Wait()
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,12 +19,19 @@ const endAnnotation = "journal.topodisk.io/end."
 // ErrNoRecord says that the journal has no record of the key.
 var ErrNoRecord = errors.New("the journal has no such record")
 
-// endRequestsOf returns the reasons of a ConfigMap's requests, by key.
-func endRequestsOf(annotations map[string]string) map[string]string {
-	requests := map[string]string{}
+// endRequest is a request to end a record.
+type endRequest struct {
+	reason   string
+	reported bool // to OnEndRequest
+	rejected bool // it is to be removed, and its record stays
+}
+
+// endRequestsOf returns a ConfigMap's requests, by key.
+func endRequestsOf(annotations map[string]string) map[string]*endRequest {
+	requests := map[string]*endRequest{}
 	for name, reason := range annotations {
 		if key, ok := strings.CutPrefix(name, endAnnotation); ok {
-			requests[key] = reason
+			requests[key] = &endRequest{reason: reason}
 		}
 	}
 	return requests
@@ -40,29 +45,31 @@ func (s *Store) OnEndRequest(f func(key, reason string)) { s.endRequested = f }
 func (s *Store) RejectEnd(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.shards {
-		if _, ok := h.endRequests[key]; ok {
-			h.rejected, h.dirty = append(h.rejected, key), true
+	for _, sh := range s.shards {
+		if request := sh.endRequests[key]; request != nil {
+			request.rejected, sh.dirty = true, true
 		}
 	}
 }
 
 // noteEndRequests records the requests of a shard's ConfigMap. s.mu is held.
-func (h *shard) noteEndRequests(requests map[string]string) {
-	h.endRequests = requests
-	maps.DeleteFunc(h.reported, func(key string, _ bool) bool { _, ok := requests[key]; return !ok })
-	for key := range requests {
-		if _, ok := h.entries[key]; !ok {
-			h.dirty = true // the request is to be removed
+func (sh *shard) noteEndRequests(requests map[string]*endRequest) {
+	for key, request := range requests {
+		if known := sh.endRequests[key]; known != nil {
+			request.reported, request.rejected = known.reported, known.rejected
+		}
+		if _, ok := sh.entries[key]; !ok {
+			sh.dirty = true // the request is to be removed
 		}
 	}
+	sh.endRequests = requests
 }
 
 // answered returns the annotations of requests that were answered, once the shard
 // has these entries. s.mu is held.
-func (h *shard) answered(entries map[string]string) (annotations []string) {
-	for key := range h.endRequests {
-		if _, ok := entries[key]; !ok || slices.Contains(h.rejected, key) {
+func (sh *shard) answered(entries map[string]string) (annotations []string) {
+	for key, request := range sh.endRequests {
+		if _, ok := entries[key]; !ok || request.rejected {
 			annotations = append(annotations, endAnnotation+key)
 		}
 	}
@@ -70,10 +77,10 @@ func (h *shard) answered(entries map[string]string) (annotations []string) {
 }
 
 // openRequests are the annotations of the others.
-func (h *shard) openRequests(answered []string) map[string]string {
+func (sh *shard) openRequests(answered []string) map[string]string {
 	open := map[string]string{}
-	for key, reason := range h.endRequests {
-		open[endAnnotation+key] = reason
+	for key, request := range sh.endRequests {
+		open[endAnnotation+key] = request.reason
 	}
 	for _, name := range answered {
 		delete(open, name)
@@ -82,12 +89,9 @@ func (h *shard) openRequests(answered []string) map[string]string {
 }
 
 // forgetAnswered forgets requests whose annotations are gone. s.mu is held.
-func (h *shard) forgetAnswered(annotations []string) {
+func (sh *shard) forgetAnswered(annotations []string) {
 	for _, name := range annotations {
-		key := strings.TrimPrefix(name, endAnnotation)
-		delete(h.endRequests, key)
-		delete(h.reported, key)
-		h.rejected = slices.DeleteFunc(h.rejected, func(rejected string) bool { return rejected == key })
+		delete(sh.endRequests, strings.TrimPrefix(name, endAnnotation))
 	}
 }
 
@@ -102,15 +106,11 @@ func (s *Store) newEndRequests() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pending := map[string]string{}
-	for _, h := range s.shards {
-		for key, reason := range h.endRequests {
-			if _, ok := h.entries[key]; !ok || h.reported[key] {
-				continue
+	for _, sh := range s.shards {
+		for key, request := range sh.endRequests {
+			if _, ok := sh.entries[key]; ok && !request.reported {
+				request.reported, pending[key] = true, request.reason
 			}
-			if h.reported == nil {
-				h.reported = map[string]bool{}
-			}
-			h.reported[key], pending[key] = true, reason
 		}
 	}
 	return pending
@@ -121,10 +121,14 @@ func (s *Store) newEndRequests() map[string]string {
 func (s *Store) Record(key string) (configMap, endReason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.shards {
-		if _, ok := h.entries[key]; ok {
-			return h.name, h.endRequests[key]
+	for _, sh := range s.shards {
+		if _, ok := sh.entries[key]; !ok {
+			continue
 		}
+		if request := sh.endRequests[key]; request != nil {
+			endReason = request.reason
+		}
+		return sh.name, endReason
 	}
 	return "", ""
 }

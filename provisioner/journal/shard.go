@@ -31,9 +31,7 @@ type shard struct {
 	writing map[string]string // what is being written; nil for nothing
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
 
-	endRequests map[string]string // that the version has: reasons by key
-	reported    map[string]bool   // keys of those passed to OnEndRequest
-	rejected    []string          // keys of those that are to be removed
+	endRequests map[string]*endRequest // that the version has, by key
 }
 
 // shardWaiter waits for a commit of one shard.
@@ -50,40 +48,40 @@ var ErrTakenOver = errors.New("another process writes the journal")
 
 // holds says whether the ConfigMap has the record, and will whatever becomes of
 // a write that is under way or whose outcome is unknown.
-func (h *shard) holds(key, record string) bool {
+func (sh *shard) holds(key, record string) bool {
 	in := func(entries map[string]string) bool { return entries[key] == record }
-	return in(h.saved) && (h.writing == nil || in(h.writing)) && (h.tried == nil || in(h.tried))
+	return in(sh.saved) && (sh.writing == nil || in(sh.writing)) && (sh.tried == nil || in(sh.tried))
 }
 
 // save writes one shard, and notes if that has failed.
-func (s *Store) save(ctx context.Context, h *shard) {
+func (s *Store) save(ctx context.Context, sh *shard) {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
 	err := s.isLost()
 	if err == nil {
-		err = s.resolve(ctx, h)
+		err = s.resolve(ctx, sh)
 	}
 	if err == nil {
-		err = s.put(ctx, h, h.writing)
+		err = s.put(ctx, sh, sh.writing)
 	}
 	switch {
-	case h.version != "" && apierrors.IsNotFound(err):
-		s.noteDeleted(h)
-		err = s.put(ctx, h, h.writing)
+	case sh.version != "" && apierrors.IsNotFound(err):
+		s.noteDeleted(sh)
+		err = s.put(ctx, sh, sh.writing)
 	case apierrors.IsConflict(err): // the records are the same if only metadata was written
-		if err = s.resolve(ctx, h); err == nil {
-			err = s.put(ctx, h, h.writing)
+		if err = s.resolve(ctx, sh); err == nil {
+			err = s.put(ctx, sh, sh.writing)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.failed = nil
+	sh.failed = nil
 	if err != nil {
-		h.dirty, h.avoided = true, time.Now().Add(avoidTime) // the next commit retries
-		h.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, h.name, err)
+		sh.dirty, sh.avoided = true, time.Now().Add(avoidTime) // the next commit retries
+		sh.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, sh.name, err)
 		return
 	}
-	s.forgetDeleted(h)
+	s.forgetDeleted(sh)
 }
 
 // isLost returns an error once another process has written a shard: this one must not
@@ -96,30 +94,30 @@ func (s *Store) isLost() error {
 
 // forgetDeleted forgets what was deleted from a shard, as far as its ConfigMap
 // doesn't hold it, nor will by what is being written. s.mu is held.
-func (s *Store) forgetDeleted(h *shard) {
+func (s *Store) forgetDeleted(sh *shard) {
 	maps.DeleteFunc(s.deleted, func(key string, at *shard) bool {
-		_, saved := h.saved[key]
-		_, writing := h.writing[key]
-		return at == h && !saved && !writing
+		_, saved := sh.saved[key]
+		_, writing := sh.writing[key]
+		return at == sh && !saved && !writing
 	})
 }
 
 // put makes the ConfigMap hold the entries.
-func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) error {
-	d := differenceOf(h.saved, entries)
-	s.set(func() { d.annotations = h.answered(entries) })
+func (s *Store) put(ctx context.Context, sh *shard, entries map[string]string) error {
+	d := differenceOf(sh.saved, entries)
+	s.set(func() { d.annotations = sh.answered(entries) })
 	if len(d.changes) == 0 && len(d.annotations) == 0 {
 		return nil
 	}
 	s.commits()
-	s.set(func() { h.tried = entries })
-	version, err := s.send(ctx, h, entries, d)
+	s.set(func() { sh.tried = entries })
+	version, err := s.send(ctx, sh, entries, d)
 	if err != nil {
 		return err
 	}
 	s.set(func() {
-		h.version, h.saved, h.tried, h.avoided = version, entries, nil, time.Time{}
-		h.forgetAnswered(d.annotations)
+		sh.version, sh.saved, sh.tried, sh.avoided = version, entries, nil, time.Time{}
+		sh.forgetAnswered(d.annotations)
 	})
 	return nil
 }
@@ -129,23 +127,23 @@ func (s *Store) put(ctx context.Context, h *shard, entries map[string]string) er
 // it if the ConfigMap has another version by now. Managed fields, which list every
 // entry once more, are not kept, for server-side apply is not used: the API server
 // notes those of a creation all the same, and the next write drops them.
-func (s *Store) send(ctx context.Context, h *shard, entries map[string]string, d difference) (version string, err error) {
-	if h.version != "" && d.bytes < d.whole {
-		version, err = s.patch(ctx, h, d)
+func (s *Store) send(ctx context.Context, sh *shard, entries map[string]string, d difference) (version string, err error) {
+	if sh.version != "" && d.bytes < d.whole {
+		version, err = s.patch(ctx, sh, d)
 		if !apierrors.IsForbidden(err) { // by the Role of an earlier version, after a rollback
 			return version, err
 		}
 	}
 	configMap := &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: h.name, Namespace: s.namespace, ResourceVersion: h.version, Labels: map[string]string{managedByLabel: managedBy},
+			Name: sh.name, Namespace: s.namespace, ResourceVersion: sh.version, Labels: map[string]string{managedByLabel: managedBy},
 			ManagedFields: []metav1.ManagedFieldsEntry{{}},
 		},
 		Data: entries,
 	}
-	s.set(func() { configMap.Annotations = h.openRequests(d.annotations) })
+	s.set(func() { configMap.Annotations = sh.openRequests(d.annotations) })
 	configMaps := s.client.CoreV1().ConfigMaps(s.namespace)
-	if h.version == "" {
+	if sh.version == "" {
 		configMap, err = configMaps.Create(ctx, configMap, metav1.CreateOptions{})
 	} else {
 		configMap, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
@@ -157,12 +155,12 @@ func (s *Store) send(ctx context.Context, h *shard, entries map[string]string, d
 }
 
 // patch has the answer in metadata alone: the ConfigMap may be large.
-func (s *Store) patch(ctx context.Context, h *shard, d difference) (version string, err error) {
-	body, err := d.patch(h.version)
+func (s *Store) patch(ctx context.Context, sh *shard, d difference) (version string, err error) {
+	body, err := d.patch(sh.version)
 	if err != nil {
 		return "", err
 	}
-	written, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Patch(ctx, h.name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	written, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Patch(ctx, sh.name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -221,38 +219,38 @@ func (s *Store) set(f func()) {
 // resolve finds out what became of a write that failed: it may have taken effect
 // all the same. A shard that has neither the old nor the new records was written by
 // another process, which must hold the Lease.
-func (s *Store) resolve(ctx context.Context, h *shard) error {
-	if h.tried == nil {
+func (s *Store) resolve(ctx context.Context, sh *shard) error {
+	if sh.tried == nil {
 		return nil
 	}
-	live := &shard{name: h.name, entries: map[string]string{}}
+	live := &shard{name: sh.name, entries: map[string]string{}}
 	if err := s.read(ctx, live); err != nil {
 		return err
 	}
 	switch {
-	case live.version == "" && h.version != "":
-		s.noteDeleted(h)
+	case live.version == "" && sh.version != "":
+		s.noteDeleted(sh)
 		return nil
-	case !maps.Equal(live.entries, h.tried) && !maps.Equal(live.entries, h.saved):
-		err := fmt.Errorf("%w: it has changed ConfigMap %s/%s", ErrTakenOver, s.namespace, h.name)
+	case !maps.Equal(live.entries, sh.tried) && !maps.Equal(live.entries, sh.saved):
+		err := fmt.Errorf("%w: it has changed ConfigMap %s/%s", ErrTakenOver, s.namespace, sh.name)
 		s.set(func() { s.lost = err })
 		s.notify(err)
 		return err
 	}
 	s.set(func() {
-		h.version, h.saved, h.tried = live.version, live.entries, nil
-		h.noteEndRequests(live.endRequests)
-		s.forgetDeleted(h)
+		sh.version, sh.saved, sh.tried = live.version, live.entries, nil
+		sh.noteEndRequests(live.endRequests)
+		s.forgetDeleted(sh)
 	})
 	return nil
 }
 
 // noteDeleted notes that the shard's ConfigMap isn't there any more. As long as the
 // Lease is held no other process writes one, so the whole shard is written again.
-func (s *Store) noteDeleted(h *shard) {
-	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", s.namespace+"/"+h.name)
+func (s *Store) noteDeleted(sh *shard) {
+	klog.InfoS("The journal's ConfigMap was deleted; it is written again", "configMap", s.namespace+"/"+sh.name)
 	s.set(func() {
-		h.version, h.saved, h.tried, h.dirty = "", nil, nil, true
-		h.noteEndRequests(nil)
+		sh.version, sh.saved, sh.tried, sh.dirty = "", nil, nil, true
+		sh.noteEndRequests(nil)
 	})
 }

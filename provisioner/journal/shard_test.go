@@ -19,14 +19,14 @@ var errImmutable = apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("ConfigMa
 func (s *Store) fillBefore(n int) (undo func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.shards[:n] {
-		h.bytes += shardBytes
+	for _, sh := range s.shards[:n] {
+		sh.bytes += shardBytes
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, h := range s.shards[:n] {
-			h.bytes -= shardBytes
+		for _, sh := range s.shards[:n] {
+			sh.bytes -= shardBytes
 		}
 	}
 }

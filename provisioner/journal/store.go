@@ -124,16 +124,16 @@ func (s *Store) Load(ctx context.Context) (map[string][]byte, error) {
 	}
 	s.shards = shards
 	records := map[string][]byte{}
-	for _, h := range s.newestFirst() {
-		h.saved = maps.Clone(h.entries)
-		for key, record := range h.saved {
+	for _, sh := range s.newestFirst() {
+		sh.saved = maps.Clone(sh.entries)
+		for key, record := range sh.saved {
 			if s.where[key] != nil {
-				delete(h.entries, key)
-				h.dirty = true
+				delete(sh.entries, key)
+				sh.dirty = true
 				continue
 			}
-			s.where[key], records[key] = h, []byte(record)
-			h.bytes += len(key) + len(record)
+			s.where[key], records[key] = sh, []byte(record)
+			sh.bytes += len(key) + len(record)
 		}
 	}
 	return records, nil
@@ -166,16 +166,16 @@ func (s *Store) readAll(ctx context.Context) ([]*shard, error) {
 	return shards, cmp.Or(errs...) // one says enough
 }
 
-func (s *Store) read(ctx context.Context, h *shard) error {
-	configMap, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, h.name, metav1.GetOptions{})
+func (s *Store) read(ctx context.Context, sh *shard) error {
+	configMap, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, sh.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	maps.Copy(h.entries, configMap.Data)
-	h.version, h.endRequests = configMap.ResourceVersion, endRequestsOf(configMap.Annotations)
+	maps.Copy(sh.entries, configMap.Data)
+	sh.version, sh.endRequests = configMap.ResourceVersion, endRequestsOf(configMap.Annotations)
 	return nil
 }
 
@@ -184,13 +184,13 @@ func (s *Store) read(ctx context.Context, h *shard) error {
 func (s *Store) Keep(key string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.where[key]
-	if h == nil {
+	sh := s.where[key]
+	if sh == nil {
 		return
 	}
-	klog.ErrorS(why, "A record of the journal can't be read; it is kept", "configMap", s.namespace+"/"+h.name, "key", key)
+	klog.ErrorS(why, "A record of the journal can't be read; it is kept", "configMap", s.namespace+"/"+sh.name, "key", key)
 	delete(s.where, key)
-	s.kept[key] = h
+	s.kept[key] = sh
 }
 
 // Put returns once the record can be read again after a crash. If it returns an
@@ -203,10 +203,11 @@ func (s *Store) Put(ctx context.Context, key string, record []byte) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, done)
+	return awaitCommit(ctx, done)
 }
 
-func await(ctx context.Context, done <-chan error) error {
+// awaitCommit returns what came of the commit, or why ctx has ended before it.
+func awaitCommit(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
@@ -220,12 +221,12 @@ func await(ctx context.Context, done <-chan error) error {
 func (s *Store) Prefetch(key string, record []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.where[key]
+	sh := s.where[key]
 	since, again := s.prefetched[key]
 	switch {
 	case s.kept[key] != nil,
-		h != nil && (!again || h.entries[key] == string(record)),
-		h == nil && len(s.prefetched) >= maxPrefetched:
+		sh != nil && (!again || sh.entries[key] == string(record)),
+		sh == nil && len(s.prefetched) >= maxPrefetched:
 		return
 	}
 	if !again {
@@ -256,25 +257,25 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 		s.leadTime = time.Since(since)
 		delete(s.prefetched, key)
 	}
-	if h := s.kept[key]; h != nil {
-		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is a record that this version of disk-provisioner can't read: let the version that wrote it end it", key, s.namespace, h.name)
+	if sh := s.kept[key]; sh != nil {
+		return nil, fmt.Errorf("key %s of ConfigMap %s/%s is a record that this version of disk-provisioner can't read: let the version that wrote it end it", key, s.namespace, sh.name)
 	}
-	h := s.where[key]
+	sh := s.where[key]
 	switch {
-	case h == nil || h.entries[key] != record:
-		if h = s.place(key, record); h == nil {
+	case sh == nil || sh.entries[key] != record:
+		if sh = s.place(key, record); sh == nil {
 			return nil, ErrFull
 		}
-	case h.holds(key, record):
+	case sh.holds(key, record):
 		done := make(chan error, 1)
 		done <- nil
 		return done, nil
-	case h.writing != nil && h.writing[key] == record: // it goes with the commit under way
+	case sh.writing != nil && sh.writing[key] == record: // it goes with the commit under way
 		done := make(chan error, 1)
-		s.committing = append(s.committing, shardWaiter{h, done})
+		s.committing = append(s.committing, shardWaiter{sh, done})
 		return done, nil
 	}
-	return s.await(h), nil
+	return s.requestCommit(sh), nil
 }
 
 // place puts a record on the shard that has it or has room for it, which is to
@@ -282,30 +283,30 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 // an earlier record of the key there is no other shard for it: a crash would
 // leave both. s.mu is held.
 func (s *Store) place(key, record string) *shard {
-	h := s.where[key]
-	if h == nil {
-		if h = s.deleted[key]; h == nil {
-			h = s.roomFor(len(key) + len(record))
+	sh := s.where[key]
+	if sh == nil {
+		if sh = s.deleted[key]; sh == nil {
+			sh = s.roomFor(len(key) + len(record))
 		}
-		if h == nil || h.bytes+len(key)+len(record) > shardBytes {
+		if sh == nil || sh.bytes+len(key)+len(record) > shardBytes {
 			return nil
 		}
-		s.where[key] = h
-		h.bytes += len(key)
+		s.where[key] = sh
+		sh.bytes += len(key)
 	}
 	delete(s.deleted, key)
-	h.bytes += len(record) - len(h.entries[key])
-	h.entries[key] = record
-	h.added += len(record)
-	h.dirty = true
-	return h
+	sh.bytes += len(record) - len(sh.entries[key])
+	sh.entries[key] = record
+	sh.added += len(record)
+	sh.dirty = true
+	return sh
 }
 
-// await asks for a commit of the shard. s.mu is held.
-func (s *Store) await(h *shard) <-chan error {
-	h.dirty = true
+// requestCommit asks for a commit of the shard, and returns a channel that tells what came of it. s.mu is held.
+func (s *Store) requestCommit(sh *shard) <-chan error {
+	sh.dirty = true
 	done := make(chan error, 1)
-	s.waiting = append(s.waiting, shardWaiter{h, done})
+	s.waiting = append(s.waiting, shardWaiter{sh, done})
 	signal(s.wanted)
 	return done
 }
@@ -322,13 +323,13 @@ func signal(c chan<- struct{}) {
 // last write has failed only if there is no other.
 func (s *Store) roomFor(bytes int) *shard {
 	for _, shards := range [][]*shard{s.shards[:firstShards], s.shards[firstShards:]} {
-		if h := bestOf(shards, bytes); h != nil {
-			return h
+		if sh := bestOf(shards, bytes); sh != nil {
+			return sh
 		}
 	}
-	for _, h := range s.shards {
-		if h.bytes+bytes <= shardBytes {
-			return h
+	for _, sh := range s.shards {
+		if sh.bytes+bytes <= shardBytes {
+			return sh
 		}
 	}
 	return nil
@@ -339,15 +340,15 @@ func (s *Store) roomFor(bytes int) *shard {
 func bestOf(shards []*shard, bytes int) *shard {
 	var small, smallest *shard
 	now := time.Now()
-	for _, h := range shards {
+	for _, sh := range shards {
 		switch {
-		case now.Before(h.avoided) || h.bytes+bytes > shardBytes:
-		case h.dirty && h.added+bytes <= sameShard:
-			return h
-		case small == nil && h.bytes+bytes <= smallShard:
-			small = h
-		case smallest == nil || h.bytes < smallest.bytes:
-			smallest = h
+		case now.Before(sh.avoided) || sh.bytes+bytes > shardBytes:
+		case sh.dirty && sh.added+bytes <= sameShard:
+			return sh
+		case small == nil && sh.bytes+bytes <= smallShard:
+			small = sh
+		case smallest == nil || sh.bytes < smallest.bytes:
+			smallest = sh
 		}
 	}
 	return cmp.Or(small, smallest)
@@ -380,8 +381,8 @@ func (s *Store) takeRoomWaiters() []roomWaiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for _, h := range s.shards {
-		n += (shardBytes - h.bytes) / roomPerWaiter
+	for _, sh := range s.shards {
+		n += (shardBytes - sh.bytes) / roomPerWaiter
 	}
 	n = min(n, len(s.roomWaiters))
 	woken := slices.Clone(s.roomWaiters[:n])
@@ -393,8 +394,8 @@ func (s *Store) takeRoomWaiters() []roomWaiter {
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.remove(key); h != nil {
-		h.dirty = true
+	if sh := s.remove(key); sh != nil {
+		sh.dirty = true
 	}
 }
 
@@ -403,31 +404,31 @@ func (s *Store) Delete(key string) {
 func (s *Store) DeleteLazily(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.remove(key); h != nil && h.stale.IsZero() {
-		h.stale = time.Now()
+	if sh := s.remove(key); sh != nil && sh.stale.IsZero() {
+		sh.stale = time.Now()
 	}
 }
 
 // remove removes a record and returns its shard, or nil. s.mu is held.
 func (s *Store) remove(key string) *shard {
-	h := s.where[key]
-	if h == nil {
+	sh := s.where[key]
+	if sh == nil {
 		return nil
 	}
-	h.bytes -= len(key) + len(h.entries[key])
-	delete(h.entries, key)
+	sh.bytes -= len(key) + len(sh.entries[key])
+	delete(sh.entries, key)
 	delete(s.where, key)
 	delete(s.prefetched, key)
-	s.deleted[key] = h
-	return h
+	s.deleted[key] = sh
+	return sh
 }
 
 // Expedite has a record that was deleted lazily deleted within seconds.
 func (s *Store) Expedite(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.deleted[key]; h != nil {
-		h.dirty = true
+	if sh := s.deleted[key]; sh != nil {
+		sh.dirty = true
 	}
 }
 
@@ -436,8 +437,8 @@ func (s *Store) Size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := 0
-	for _, h := range s.shards {
-		sum += h.bytes
+	for _, sh := range s.shards {
+		sum += sh.bytes
 	}
 	return sum
 }
@@ -445,12 +446,12 @@ func (s *Store) Size() int {
 // Flush returns nil once a record that was deleted can't be read any more.
 func (s *Store) Flush(ctx context.Context, key string) error {
 	s.mu.Lock()
-	h := s.deleted[key]
-	if h == nil {
+	sh := s.deleted[key]
+	if sh == nil {
 		s.mu.Unlock()
 		return nil
 	}
-	done := s.await(h)
+	done := s.requestCommit(sh)
 	s.mu.Unlock()
-	return await(ctx, done)
+	return awaitCommit(ctx, done)
 }

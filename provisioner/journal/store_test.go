@@ -547,9 +547,9 @@ func TestShardsStaySmallAndCommitsAreFew(t *testing.T) {
 				}
 			}
 			largest, used := 0, 0
-			for _, h := range s.shards {
-				largest = max(largest, h.bytes)
-				if h.bytes > 0 {
+			for _, sh := range s.shards {
+				largest = max(largest, sh.bytes)
+				if sh.bytes > 0 {
 					used++
 				}
 			}
@@ -568,9 +568,9 @@ func TestTheFirstShardsAreFilledFirst(t *testing.T) {
 		_, err := s.enter(key(n), string(sized(n)))
 		must(t, err)
 	}
-	for _, h := range s.shards[firstShards:] {
-		if h.bytes > 0 {
-			t.Errorf("%s has %d bytes", h.name, h.bytes)
+	for _, sh := range s.shards[firstShards:] {
+		if sh.bytes > 0 {
+			t.Errorf("%s has %d bytes", sh.name, sh.bytes)
 		}
 	}
 }
