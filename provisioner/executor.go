@@ -251,14 +251,14 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 func (e *executor) subscribe(claim types.UID, to error) {
 	wake := func() { e.table.Post(claim, attempt.Woken{}) }
 	e.p.objects.SubscribeError(string(claim), to, wake)
-	if errors.Is(to, journal.ErrFull) {
-		e.p.store.AwaitRoom(string(claim), wake)
+	if full, ok := errors.AsType[*journal.FullError](to); ok {
+		e.p.store.AwaitRoom(full, wake)
 	}
 }
 
 // waitsFor returns the error if it says what must change, otherwise nil.
 func waitsFor(err error) any {
-	if watch.NotReadyObject(err) != (watch.Object{}) || errors.Is(err, journal.ErrFull) {
+	if _, full := errors.AsType[*journal.FullError](err); full || watch.NotReadyObject(err) != (watch.Object{}) {
 		return err
 	}
 	return nil

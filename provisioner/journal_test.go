@@ -247,7 +247,8 @@ func TestAClaimWaitsForRoomInTheJournal(t *testing.T) {
 	full := &fullStore{}
 	b.store = full
 	looked := func() int { return b.exec.queue.Len() }
-	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); outcome != attempt.Unchanged || !errors.Is(err, journal.ErrFull) || full.wake == nil {
+	_, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+	if outcome != attempt.Unchanged || !strings.Contains(text(err), "the journal is full") || full.wake == nil {
 		t.Fatalf("got %v, %v", outcome, err)
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {
@@ -267,8 +268,8 @@ type fullStore struct {
 	wake func()
 }
 
-func (*fullStore) Put(context.Context, string, []byte) error { return journal.ErrFull }
-func (f *fullStore) AwaitRoom(_ string, wake func())         { f.wake = wake }
+func (*fullStore) Put(context.Context, string, []byte) error     { return &journal.FullError{} }
+func (f *fullStore) AwaitRoom(_ *journal.FullError, wake func()) { f.wake = wake }
 
 // failingStore takes no record.
 type failingStore struct{ noStore }

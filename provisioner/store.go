@@ -1,6 +1,10 @@
 package provisioner
 
-import "context"
+import (
+	"context"
+
+	"github.com/topodisk/topodisk/provisioner/journal"
+)
 
 // store is the journal: its records outlive the process. A key is a claim's UID.
 type store interface {
@@ -16,9 +20,8 @@ type store interface {
 	DeleteLazily(key string)
 	// Expedite deletes a record within seconds that was deleted lazily.
 	Expedite(key string)
-	// AwaitRoom calls wake once there may be room for a record that Put refused
-	// with journal.ErrFull.
-	AwaitRoom(key string, wake func())
+	// AwaitRoom calls wake once there may be room for a record that Put refused.
+	AwaitRoom(refused *journal.FullError, wake func())
 	// RejectEnd removes an operator's request to end a record.
 	RejectEnd(key string)
 	// Flush returns nil once a record that was deleted can't be read any more.
@@ -36,7 +39,7 @@ func (noStore) Cancel(string)                             {}
 func (noStore) Delete(string)                             {}
 func (noStore) DeleteLazily(string)                       {}
 func (noStore) Expedite(string)                           {}
-func (noStore) AwaitRoom(string, func())                  {}
+func (noStore) AwaitRoom(*journal.FullError, func())      {}
 func (noStore) RejectEnd(string)                          {}
 func (noStore) Flush(context.Context, string) error       { return nil }
 func (noStore) Size() int                                 { return 0 }

@@ -34,6 +34,17 @@ type shard struct {
 	endRequests map[string]*endRequest // that the version has, by key
 }
 
+// room is how much more the shard may hold; negative if it holds too much.
+func (sh *shard) room() int { return shardBytes - sh.bytes }
+
+// size is what the shard's record of the key takes; 0 if it has none.
+func (sh *shard) size(key string) int {
+	if record, ok := sh.entries[key]; ok {
+		return len(key) + len(record)
+	}
+	return 0
+}
+
 // shardWaiter waits for a commit of one shard.
 type shardWaiter struct {
 	shard *shard

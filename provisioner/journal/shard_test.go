@@ -16,19 +16,19 @@ import (
 var errImmutable = apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "journal-0", nil)
 
 // fillBefore has records go to that shard, as if those before it were full.
-func (s *Store) fillBefore(n int) (undo func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sh := range s.shards[:n] {
-		sh.bytes += shardBytes
-	}
-	return func() {
+func (s *Store) fillBefore(n int) (undo func()) { return s.fill(n, shardBytes) }
+
+// fill has the first shards so many bytes larger than they are.
+func (s *Store) fill(shards, bytes int) (undo func()) {
+	grow := func(bytes int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, sh := range s.shards[:n] {
-			sh.bytes -= shardBytes
+		for _, sh := range s.shards[:shards] {
+			sh.bytes += bytes
 		}
 	}
+	grow(bytes)
+	return func() { grow(-bytes) }
 }
 
 // putOrDelete puts a record, and deletes it if that fails.

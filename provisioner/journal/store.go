@@ -30,7 +30,6 @@ package journal
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,8 +58,6 @@ const (
 	// Shards is the number of ConfigMaps, which bounds the journal, and
 	// firstShards how many of them every version reads.
 	Shards, firstShards = 32, 8
-	// roomPerWaiter is how much room there must be for each of those who wait for some.
-	roomPerWaiter = 2 << 10
 	// maxPrefetched bounds the prefetched records. With fewer of them the callers
 	// wait for one commit after the other.
 	maxPrefetched = 1024
@@ -69,8 +66,14 @@ const (
 // Limit is how many bytes the journal takes.
 const Limit = Shards * shardBytes
 
-// ErrFull says that no shard has room for the record: see AwaitRoom.
-var ErrFull = errors.New("the journal is full")
+// FullError says that no shard has room for a record: see AwaitRoom.
+type FullError struct {
+	key   string
+	bytes int // of the key and the record
+}
+
+// Error says that the journal is full.
+func (*FullError) Error() string { return "the journal is full" }
 
 // Store is a journal. Load comes first, then Run; the other methods may be
 // called at any time after Load, by any number of goroutines.
@@ -264,7 +267,7 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 	switch {
 	case sh == nil || sh.entries[key] != record:
 		if sh = s.place(key, record); sh == nil {
-			return nil, ErrFull
+			return nil, &FullError{key, len(key) + len(record)}
 		}
 	case sh.holds(key, record):
 		done := make(chan error, 1)
@@ -278,29 +281,28 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 	return s.requestCommit(sh), nil
 }
 
-// place puts a record on the shard that has it or has room for it, which is to
-// be written then, and returns nil if none has. As long as a shard may still hold
-// an earlier record of the key there is no other shard for it: a crash would
-// leave both. s.mu is held.
+// place puts a record on a shard, which is to be written then, and returns nil if none has room. s.mu is held.
 func (s *Store) place(key, record string) *shard {
-	sh := s.where[key]
+	bytes := len(key) + len(record)
+	sh := s.shardOf(key)
 	if sh == nil {
-		if sh = s.deleted[key]; sh == nil {
-			sh = s.roomFor(len(key) + len(record))
-		}
-		if sh == nil || sh.bytes+len(key)+len(record) > shardBytes {
-			return nil
-		}
-		s.where[key] = sh
-		sh.bytes += len(key)
+		sh = s.roomFor(bytes)
+	}
+	if sh == nil || sh.room()+sh.size(key) < bytes {
+		return nil
 	}
 	delete(s.deleted, key)
-	sh.bytes += len(record) - len(sh.entries[key])
+	s.where[key] = sh
+	sh.bytes += bytes - sh.size(key)
 	sh.entries[key] = record
 	sh.added += len(record)
 	sh.dirty = true
 	return sh
 }
+
+// shardOf returns the shard that has a record of the key, or may still hold an earlier one; nil if none does. The key's next
+// record can't go to another shard: a crash would leave both.
+func (s *Store) shardOf(key string) *shard { return cmp.Or(s.where[key], s.deleted[key]) }
 
 // requestCommit asks for a commit of the shard, and returns a channel that tells what came of it. s.mu is held.
 func (s *Store) requestCommit(sh *shard) <-chan error {
@@ -328,7 +330,7 @@ func (s *Store) roomFor(bytes int) *shard {
 		}
 	}
 	for _, sh := range s.shards {
-		if sh.bytes+bytes <= shardBytes {
+		if sh.room() >= bytes {
 			return sh
 		}
 	}
@@ -342,7 +344,7 @@ func bestOf(shards []*shard, bytes int) *shard {
 	now := time.Now()
 	for _, sh := range shards {
 		switch {
-		case now.Before(sh.avoided) || sh.bytes+bytes > shardBytes:
+		case now.Before(sh.avoided) || sh.room() < bytes:
 		case sh.dirty && sh.added+bytes <= sameShard:
 			return sh
 		case small == nil && sh.bytes+bytes <= smallShard:
@@ -354,39 +356,49 @@ func bestOf(shards []*shard, bytes int) *shard {
 	return cmp.Or(small, smallest)
 }
 
-// roomWaiter waits until the journal has room.
+// roomWaiter waits until the journal has room for a record.
 type roomWaiter struct {
-	key  string
+	*FullError
 	wake func()
 }
 
-// AwaitRoom calls wake once there may be room for a record that was refused with
-// ErrFull. A caller that then finds none has to wait again.
-func (s *Store) AwaitRoom(key string, wake func()) {
+// AwaitRoom calls wake once there may be room for the record that was refused. A caller that then finds none has to wait again.
+func (s *Store) AwaitRoom(refused *FullError, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.ContainsFunc(s.roomWaiters, func(w roomWaiter) bool { return w.key == key }) {
-		s.roomWaiters = append(s.roomWaiters, roomWaiter{key, wake})
+	waiter := roomWaiter{refused, wake}
+	if n := slices.IndexFunc(s.roomWaiters, func(w roomWaiter) bool { return w.key == refused.key }); n >= 0 {
+		s.roomWaiters[n] = waiter
+	} else {
+		s.roomWaiters = append(s.roomWaiters, waiter)
 	}
 }
 
-// wakeRoomWaiters wakes as many callers as there is room for.
+// wakeRoomWaiters wakes those for whose records there is room together, the first of them first.
 func (s *Store) wakeRoomWaiters() {
 	for _, w := range s.takeRoomWaiters() {
 		w.wake()
 	}
 }
 
-func (s *Store) takeRoomWaiters() []roomWaiter {
+func (s *Store) takeRoomWaiters() (woken []roomWaiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for _, sh := range s.shards {
-		n += (shardBytes - sh.bytes) / roomPerWaiter
+	room := make([]int, len(s.shards))
+	for n, sh := range s.shards {
+		room[n] = sh.room()
 	}
-	n = min(n, len(s.roomWaiters))
-	woken := slices.Clone(s.roomWaiters[:n])
-	s.roomWaiters = slices.Delete(s.roomWaiters, 0, n)
+	s.roomWaiters = slices.DeleteFunc(s.roomWaiters, func(w roomWaiter) bool {
+		at := s.shardOf(w.key)
+		for n, sh := range s.shards {
+			if room[n] >= w.bytes && (at == nil || at == sh) {
+				room[n] -= w.bytes
+				woken = append(woken, w)
+				return true
+			}
+		}
+		return false
+	})
 	return woken
 }
 
@@ -415,7 +427,7 @@ func (s *Store) remove(key string) *shard {
 	if sh == nil {
 		return nil
 	}
-	sh.bytes -= len(key) + len(sh.entries[key])
+	sh.bytes -= sh.size(key)
 	delete(sh.entries, key)
 	delete(s.where, key)
 	delete(s.prefetched, key)

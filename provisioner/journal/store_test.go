@@ -406,12 +406,15 @@ func TestAnUnreadableRecordIsKept(t *testing.T) {
 	})
 }
 
-func TestPutReturnsErrFull(t *testing.T) {
+// isFull says whether a record was refused for lack of room.
+func isFull(err error) bool { _, full := errors.AsType[*FullError](err); return full }
+
+func TestPutRefusesARecordWithoutRoom(t *testing.T) {
 	_, client := newAPI()
 	s := loaded(t, client)
 	large := strings.Repeat("x", shardBytes/2)
 	for n := range Shards + 1 {
-		if _, err := s.enter(key(n), large); errors.Is(err, ErrFull) != (n == Shards) {
+		if _, err := s.enter(key(n), large); isFull(err) != (n == Shards) {
 			t.Fatalf("record %d: %v", n, err)
 		}
 	}
@@ -420,9 +423,25 @@ func TestPutReturnsErrFull(t *testing.T) {
 		t.Errorf("after one was deleted: %v", err)
 	}
 	for what, record := range map[string][]byte{"larger than a shard": make([]byte, shardBytes), "no UTF-8": {0xff}} {
-		if err := s.Put(t.Context(), "never", record); err == nil || errors.Is(err, ErrFull) {
+		if err := s.Put(t.Context(), "never", record); err == nil || isFull(err) {
 			t.Errorf("a record that is %s: %v, want an error that no room ends", what, err)
 		}
+	}
+}
+
+// A record may grow between Prefetch and Put.
+func TestARecordGrowsOnlyIntoRoom(t *testing.T) {
+	_, client := newAPI()
+	s := loaded(t, client)
+	s.Prefetch(key(0), sized(0))
+	at := s.where[key(0)]
+	at.bytes += at.room() - 10 // of other records
+	grown := string(sized(0)) + strings.Repeat("x", 11)
+	if _, err := s.enter(key(0), grown); !isFull(err) || at.bytes > shardBytes {
+		t.Errorf("%v; the shard has %d bytes, want %d at most", err, at.bytes, shardBytes)
+	}
+	if _, err := s.enter(key(0), grown[:len(grown)-1]); err != nil || at.room() != 0 {
+		t.Errorf("a record that fits: %v, %d bytes are left", err, at.room())
 	}
 }
 
@@ -459,6 +478,17 @@ func TestTwentyThousandRecordsFit(t *testing.T) {
 	}
 }
 
+// refuse has a record refused for lack of room, and waits for some.
+func (s *Store) refuse(t *testing.T, key string, record []byte, wake func()) {
+	t.Helper()
+	err := s.Put(t.Context(), key, record)
+	full, ok := errors.AsType[*FullError](err)
+	if !ok {
+		t.Fatalf("record %s: %v", key, err)
+	}
+	s.AwaitRoom(full, wake)
+}
+
 func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := newAPI()
@@ -468,15 +498,12 @@ func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
 			must(t, s.Put(t.Context(), key(n), large))
 		}
 		var woken []string
-		const waiting = 1000
+		const waiting = 2000
+		waiter := func(n int) string { return fmt.Sprintf("waiter-%04d", n) }
 		for n := range waiting {
-			key := key(Shards + n)
-			if err := s.Put(t.Context(), key, sized(n)); !errors.Is(err, ErrFull) {
-				t.Fatalf("record %d: %v", n, err)
-			}
-			s.AwaitRoom(key, func() { woken = append(woken, key) })
+			s.refuse(t, waiter(n), sized(0), func() { woken = append(woken, waiter(n)) })
 		}
-		s.Cancel(key(Shards)) // nobody wants it any more
+		s.Cancel(waiter(0)) // nobody wants it any more
 		time.Sleep(time.Minute)
 		if synctest.Wait(); len(woken) > 0 {
 			t.Fatalf("%d woken without room", len(woken))
@@ -484,7 +511,7 @@ func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
 		s.DeleteLazily(key(3))
 		time.Sleep(deleteDelay)
 		synctest.Wait()
-		if fit := shardBytes / roomPerWaiter; len(woken) != fit || woken[0] != key(Shards+1) {
+		if fit := shardBytes / (len(waiter(0)) + len(sized(0))); len(woken) != fit || woken[0] != waiter(1) {
 			t.Fatalf("%d woken, want %d, the first first", len(woken), fit)
 		}
 		must(t, s.Put(t.Context(), woken[0], sized(0)))
@@ -493,6 +520,41 @@ func TestARecordWithoutRoomWaitsForSome(t *testing.T) {
 		if len(woken) < waiting/2 {
 			t.Errorf("%d woken, though there is room", len(woken))
 		}
+	})
+}
+
+// A large record is not woken again and again by room for small ones, and small ones don't wait for its room.
+func TestALargeRecordWaitsForItsOwnRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		s := open(t, client)
+		undo := s.fillBefore(Shards)
+		woken := map[string]int{}
+		for key, size := range map[string]int{"small": 1 << 10, "large": 16 << 10} {
+			s.refuse(t, key, make([]byte, size), func() { woken[key]++ })
+		}
+		undo()
+		undo = s.fill(Shards, shardBytes-8<<10)
+		time.Sleep(time.Minute)
+		if synctest.Wait(); woken["large"] > 0 || woken["small"] != 1 {
+			t.Errorf("with room for the small one: %v", woken)
+		}
+		undo()
+		time.Sleep(time.Minute)
+		if synctest.Wait(); woken["large"] != 1 || woken["small"] != 1 {
+			t.Errorf("with room for both: %v", woken)
+		}
+	})
+}
+
+// A journal of another version may have shards that are larger than this one's limit.
+func TestNobodyIsWokenByAShardThatIsTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newAPI()
+		s := open(t, client)
+		s.fill(Shards, 2*shardBytes)
+		s.refuse(t, key(0), record(0), func() { t.Error("it was woken") })
+		time.Sleep(time.Minute)
 	})
 }
 
