@@ -52,14 +52,14 @@ func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 		case <-s.prefetch:
 			s.awaitPut(ctx, min((s.lastLeadTime()-2*took)/leadPart, longestDelay))
 		case <-time.After(deleteDelay):
-			s.flushOverdue()
 		}
-		s.checkShards(context.WithoutCancel(ctx))
+		s.flushOverdue()
 		begin := time.Now()
 		s.commit(context.WithoutCancel(ctx))
 		took = time.Since(begin)
-		s.notifyEndRequests()
 		s.wakeRoomWaiters()
+		s.checkShards(ctx)
+		s.notifyEndRequests()
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.batchWindow()):
@@ -119,16 +119,18 @@ func (s *Store) checkShards(ctx context.Context) {
 		return
 	}
 	s.checked = time.Now()
-	for _, sh := range s.inUse() {
-		ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
-		live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, sh.name, metav1.GetOptions{})
-		cancel()
-		switch {
-		case apierrors.IsNotFound(err):
-			s.noteDeleted(sh)
-		case err == nil:
-			s.set(func() { sh.noteEndRequests(endRequestsOf(live.Annotations)) })
-		}
+	sideBySide(s.inUse(), func(sh *shard) { s.check(ctx, sh) })
+}
+
+func (s *Store) check(ctx context.Context, sh *shard) {
+	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
+	defer cancel()
+	live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, sh.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.noteDeleted(sh)
+	case err == nil:
+		s.set(func() { sh.noteEndRequests(endRequestsOf(live.Annotations)) })
 	}
 }
 
@@ -147,7 +149,7 @@ func (s *Store) inUse() (shards []*shard) {
 // commit writes every shard that has changed, and tells those who wait for one
 // what came of that.
 func (s *Store) commit(ctx context.Context) {
-	s.saveAll(ctx, s.begin())
+	sideBySide(s.begin(), func(sh *shard) { s.save(ctx, sh) })
 	lost := s.isLost()
 	for _, w := range s.end() {
 		if lost == nil {
@@ -186,11 +188,11 @@ func (s *Store) end() []shardWaiter {
 	return waiting
 }
 
-// saveAll writes shards side by side.
-func (s *Store) saveAll(ctx context.Context, shards []*shard) {
+// sideBySide returns once f has returned for every shard.
+func sideBySide(shards []*shard, f func(*shard)) {
 	var all sync.WaitGroup
 	for _, sh := range shards {
-		all.Go(func() { s.save(ctx, sh) })
+		all.Go(func() { f(sh) })
 	}
 	all.Wait()
 }

@@ -1,9 +1,12 @@
 package journal
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 )
 
 var errImmutable = apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "journal-0", nil)
@@ -148,6 +154,51 @@ func TestADeletedShardIsNoticedWithoutAPut(t *testing.T) {
 		if n := len(client.Actions()) - before; n != 0 {
 			t.Errorf("%d requests for a journal without records", n)
 		}
+	})
+}
+
+// slowMetadata answers every Get after a while.
+type slowMetadata struct {
+	metadata.ResourceInterface
+	client metadata.Interface
+	after  time.Duration
+}
+
+func (m slowMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
+	m.ResourceInterface = m.client.Resource(r).Namespace("kube-system")
+	return m
+}
+
+func (m slowMetadata) Namespace(string) metadata.ResourceInterface { return m }
+
+func (m slowMetadata) Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+	time.Sleep(m.after)
+	return m.ResourceInterface.Get(ctx, name, o, subresources...)
+}
+
+// Whoever waits for a commit does not wait for the check of the shards that is due, and the next one for no more than one request.
+func TestTheCheckDelaysNoCommit(t *testing.T) {
+	const slow = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		for n := range 3 {
+			name := fmt.Sprint("journal-", n)
+			api.kept[name] = &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}, Data: map[string]string{key(n): "{}"}}
+		}
+		s := New(client, slowMetadata{client: client.metadata, after: slow}, "kube-system", "journal", func() {})
+		_, err := s.Load(t.Context())
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { s.Run(ctx, func(err error) { t.Error(err) }) })
+		for n, most := range []time.Duration{0, slow + batchMost} {
+			begin := time.Now()
+			if wrote(t, s, 10+n); time.Since(begin) > most {
+				t.Errorf("record %d was written after %s, want %s at most", n, time.Since(begin), most)
+			}
+		}
+		cancel()
+		run.Wait()
 	})
 }
 

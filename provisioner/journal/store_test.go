@@ -676,6 +676,29 @@ func TestLazyDeleteWaitsForAnotherWrite(t *testing.T) {
 	}
 }
 
+// Writes of other shards, as often as they may come, do not put off what is overdue.
+func TestLazyDeleteIsInTimeUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client := newAPI()
+		s := open(t, client)
+		wrote(t, s, 0, 1)
+		undo := s.fillBefore(1)
+		defer undo()
+		s.DeleteLazily(key(0))
+		for n := range lazyDelay / time.Second {
+			if !api.has(key(0)) {
+				t.Fatalf("it was written for that alone after %d s", n)
+			}
+			must(t, s.Put(t.Context(), key(2), record(int(n)))) // in the other shard
+			time.Sleep(time.Second)
+		}
+		must(t, s.Put(t.Context(), key(2), record(0)))
+		if api.has(key(0)) || !api.has(key(1)) {
+			t.Errorf("overdue, and it is in the journal: %v", api.has(key(0)))
+		}
+	})
+}
+
 func TestTheLastCommitKeepsPutRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, client := newAPI()
