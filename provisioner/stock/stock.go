@@ -142,9 +142,14 @@ func (r *Refusals) Zones(class *storagev1.StorageClass) (zones []string) {
 func (r *Refusals) Ask(w Want) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.refuses(w); err != nil {
+		return err
+	}
+	now := r.now()
 	for _, at := range r.keysOf(w) {
-		if err := r.askKey(at, w); err != nil {
-			return err
+		if last, ok := r.about(at, w); ok && now.Sub(last.until) <= forgottenAfter {
+			last.until = now.Add(last.pause)
+			r.refusals[at.group()][at] = last
 		}
 	}
 	return nil
@@ -159,8 +164,21 @@ func (r *Refusals) keysOf(w Want) []key {
 	return []key{keyOf(w), claimKeyOf(w)}
 }
 
+// about returns the key's refusal if the request is as large as what was refused. r.mu is held.
+func (r *Refusals) about(at key, w Want) (last refusal, ok bool) {
+	last, ok = r.refusals[at.group()][at]
+	return last, ok && w.Bytes >= last.bytes
+}
+
 // Refuses returns the error that Ask would return, without side effects.
 func (r *Refusals) Refuses(w Want) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refuses(w)
+}
+
+// refuses returns a *RefusedBefore if a refusal holds. r.mu is held.
+func (r *Refusals) refuses(w Want) error {
 	if last, known := r.last(w); known && last.until.After(r.now()) {
 		return &RefusedBefore{class: w.Class.Name, until: last.until}
 	}
@@ -169,34 +187,20 @@ func (r *Refusals) Refuses(w Want) error {
 
 // IsScarce says whether the driver's last answer to an equal or smaller request was a refusal, be it over.
 func (r *Refusals) IsScarce(w Want) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	last, known := r.last(w)
 	return known && r.now().Sub(last.until) <= forgottenAfter
 }
 
-// last returns the refusal of the request that holds the longest.
+// last returns the refusal of the request that holds the longest. r.mu is held.
 func (r *Refusals) last(w Want) (last refusal, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, at := range r.keysOf(w) {
-		if one, ok := r.refusals[at.group()][at]; ok && w.Bytes >= one.bytes && (!known || one.until.After(last.until)) {
+		if one, ok := r.about(at, w); ok && (!known || one.until.After(last.until)) {
 			last, known = one, true
 		}
 	}
 	return last, known
-}
-
-func (r *Refusals) askKey(at key, w Want) error {
-	now := r.now()
-	last, ok := r.refusals[at.group()][at]
-	if !ok || w.Bytes < last.bytes || now.Sub(last.until) > forgottenAfter {
-		return nil
-	}
-	if last.until.After(now) {
-		return &RefusedBefore{class: w.Class.Name, until: last.until}
-	}
-	last.until = now.Add(last.pause)
-	r.refusals[at.group()][at] = last
-	return nil
 }
 
 // RefusedBefore says that the driver is not called because a refusal holds. It names a
@@ -245,12 +249,13 @@ func (r *Refusals) keep(at key, w Want, asked time.Time) time.Time {
 	return last.until
 }
 
-// Served records that the driver had stock.
+// Served records that the driver had stock for the request. A refusal of a larger one holds on, and Most stays below it; the zones of an
+// equal or smaller one all count as having stock until one refuses again, for any of them may have served.
 func (r *Refusals) Served(w Want) {
 	refused := false
 	r.mu.Lock()
 	for _, at := range r.keysOf(w) {
-		if _, ok := r.refusals[at.group()][at]; ok {
+		if _, ok := r.about(at, w); ok {
 			r.forget(at)
 			refused = refused || at.claim == ""
 		}

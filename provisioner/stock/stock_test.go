@@ -121,6 +121,41 @@ func TestOnChange(t *testing.T) {
 	}
 }
 
+func TestASmallerVolumeEndsNoRefusal(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	changes := 0
+	large, small := inZone("zone-a", 2000*gib), inZone("zone-a", 20*gib)
+	r.Refused(large, now)
+	r.RefusedClaim(large, now)
+	r.OnChange(func(string, time.Time) { changes++ })
+	r.Served(small)
+	if r.Refuses(large) == nil || r.Refuses(small) != nil || r.Most(large.Class, "zone-a") != large.Bytes-1 || len(r.Zones(large.Class)) != 1 || changes != 0 {
+		t.Errorf("of %d bytes a volume may be %d, and the change was told %d times", large.Bytes, r.Most(large.Class, "zone-a"), changes)
+	}
+	if r.Served(large); r.Refuses(large) != nil || len(r.refusals) != 0 || changes != 1 {
+		t.Errorf("served, and %d groups of refusals are kept; the change was told %d times", len(r.refusals), changes)
+	}
+}
+
+// A claim that its own refusal holds back does not use up the class's one trial.
+func TestARefusedClaimLeavesTheTrialToOthers(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	want, other := inZone("zone-a", 20*gib), inZone("zone-a", 20*gib)
+	other.Claim = "uid-2"
+	r.Refused(want, now)
+	now = now.Add(FirstPause - time.Second)
+	r.RefusedClaim(want, now)
+	now = now.Add(time.Second)
+	if err := r.Ask(want); err == nil {
+		t.Error("the driver is asked for the claim that it has refused")
+	}
+	if err := r.Ask(other); err != nil {
+		t.Errorf("nobody calls the driver, though the pause is over: %v", err)
+	}
+}
+
 func TestScarcity(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	r := New(func() time.Time { return now })
