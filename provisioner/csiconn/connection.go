@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -87,16 +88,14 @@ func Connect(ctx context.Context, address, wanted string, timeout time.Duration,
 	if err := c.awaitReady(ctx); err != nil {
 		return nil, err
 	}
-	for {
+	return c, utilwait.PollUntilContextCancel(ctx, reconnectInterval, true, func(ctx context.Context) (bool, error) {
 		err := c.verify(ctx)
-		if status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
-			return c, err
+		if status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded {
+			klog.ErrorS(err, "The connection to the driver was lost while it was verified")
+			return false, nil
 		}
-		klog.ErrorS(err, "The connection to the driver was lost while it was verified")
-		if err := sleep(ctx, time.Second); err != nil {
-			return nil, err
-		}
-	}
+		return true, err
+	})
 }
 
 // Name returns the driver's name.
@@ -120,7 +119,7 @@ func (c *Connection) Probe(ctx context.Context) (bool, error) {
 	return rpc.Probe(ctx, c.conn)
 }
 
-// reconnectInterval is the time between two attempts to reach a driver that is unavailable.
+// reconnectInterval is the time between two attempts to reach a driver that is unavailable or not ready.
 const reconnectInterval = time.Second
 
 // AwaitReturn returns nil once the driver was unavailable and answers again, or the
@@ -132,52 +131,36 @@ func (c *Connection) AwaitReturn(ctx context.Context) error {
 		}
 	}
 	c.invalidate()
-	for {
-		if err := sleep(ctx, reconnectInterval); err != nil {
-			return err
-		}
-		if c.verify(ctx) == nil {
-			return ctx.Err()
-		}
-	}
+	return utilwait.PollUntilContextCancel(ctx, reconnectInterval, false, func(ctx context.Context) (bool, error) {
+		return c.verify(ctx) == nil, ctx.Err()
+	})
 }
 
 // awaitReady probes until the driver is ready, or has answered for probeTimeout that it
 // is not.
 func (c *Connection) awaitReady(ctx context.Context) error {
 	var answered time.Time
-	for {
+	return utilwait.PollUntilContextCancel(ctx, reconnectInterval, true, func(ctx context.Context) (bool, error) {
 		ready, err := c.Probe(ctx)
 		switch {
 		case err != nil:
 			klog.ErrorS(err, "The driver does not answer Probe yet")
 			answered = time.Time{}
 		case ready:
-			return nil
+			return true, nil
 		case answered.IsZero():
 			klog.InfoS("The driver is not ready yet; its log says why")
 			answered = time.Now()
 		case time.Since(answered) > probeTimeout:
 			klog.InfoS("The driver is still not ready; claims are provisioned all the same, and their events will show the error")
-			return nil
+			return true, nil
 		}
-		if err := sleep(ctx, time.Second); err != nil {
-			return err
-		}
-	}
+		return false, nil
+	})
 }
 
 // Always is the fence of a process without a Lease: it is open.
 func Always() error { return nil }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
 
 func (c *Connection) invalidate() {
 	c.mu.Lock()
@@ -256,22 +239,28 @@ func (c *Connection) askIdentity(ctx context.Context, from *peer.Peer) error {
 	return nil
 }
 
-// callVerified calls the driver that verify has seen. gRPC reconnects by itself, so an
-// answer counts only if it came over the verified connection: another one may lead to
-// another driver. A driver that terminates refuses new calls before it has answered
-// those under way.
-func callVerified[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
+// callVerified calls the driver that verify has seen, unless held returns an error. gRPC
+// reconnects by itself, so an answer, be it an error, counts only if it came over the
+// verified connection: another one may lead to another driver. A driver that terminates
+// refuses new calls before it has answered those under way.
+func callVerified[T any](ctx context.Context, c *Connection, held func() error, call func(grpc.CallOption) (*T, error)) (*T, error) {
 	if c.conn.GetState() != connectivity.Ready {
 		c.invalidate()
 	}
 	if err := c.verify(ctx); err != nil {
 		return nil, &NotAsked{status.Errorf(codes.Unavailable, "the driver is unavailable: %v", err)}
 	}
+	if err := held(); err != nil {
+		return nil, &NotAsked{status.Error(codes.Unavailable, err.Error())}
+	}
 	asked := c.verifiedPeer()
 	var from peer.Peer
 	answer, err := call(grpc.Peer(&from))
-	if err == nil && from.Addr != asked {
-		return nil, status.Error(codes.Unavailable, "the connection to the driver was lost during the call")
+	if from.Addr != asked {
+		if err == nil {
+			err = errors.New("another one was answered")
+		}
+		return nil, status.Errorf(codes.Unavailable, "the connection to the driver was lost during the call: %v", err)
 	}
 	return answer, err
 }
@@ -289,12 +278,9 @@ func (c *Connection) losses() int {
 }
 
 // callFenced makes a call that changes something, unless another process may lead: this
-// one may have been suspended.
+// one may have been suspended, or have waited for the driver.
 func callFenced[T any](ctx context.Context, c *Connection, call func(grpc.CallOption) (*T, error)) (*T, error) {
-	if err := c.held(); err != nil {
-		return nil, &NotAsked{status.Error(codes.Unavailable, err.Error())}
-	}
-	return callVerified(ctx, c, call)
+	return callVerified(ctx, c, c.held, call)
 }
 
 // CreateVolume calls the driver's CreateVolume.
@@ -313,14 +299,14 @@ func (c *Connection) DeleteVolume(ctx context.Context, in *csi.DeleteVolumeReque
 
 // GetCapacity calls the driver's GetCapacity.
 func (c *Connection) GetCapacity(ctx context.Context, in *csi.GetCapacityRequest, opts ...grpc.CallOption) (*csi.GetCapacityResponse, error) {
-	return callVerified(ctx, c, func(peer grpc.CallOption) (*csi.GetCapacityResponse, error) {
+	return callVerified(ctx, c, Always, func(peer grpc.CallOption) (*csi.GetCapacityResponse, error) {
 		return c.client.GetCapacity(ctx, in, append(opts, peer)...)
 	})
 }
 
 // ListVolumes calls the driver's ListVolumes.
 func (c *Connection) ListVolumes(ctx context.Context, in *csi.ListVolumesRequest, opts ...grpc.CallOption) (*csi.ListVolumesResponse, error) {
-	return callVerified(ctx, c, func(peer grpc.CallOption) (*csi.ListVolumesResponse, error) {
+	return callVerified(ctx, c, Always, func(peer grpc.CallOption) (*csi.ListVolumesResponse, error) {
 		return c.client.ListVolumes(ctx, in, append(opts, peer)...)
 	})
 }

@@ -30,6 +30,8 @@ type plugin struct {
 	noCreate   bool
 	unready    atomic.Bool
 	held       chan struct{} // CreateVolume is answered when it is closed; nil: at once
+	refusal    error         // of CreateVolume
+	named      func()        // is called before GetPluginInfo is answered; nil: nothing
 	begun      atomic.Int32  // calls of CreateVolume
 	deleted    atomic.Int32  // calls of DeleteVolume
 }
@@ -39,6 +41,9 @@ func (p *plugin) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, 
 }
 
 func (p *plugin) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	if p.named != nil {
+		p.named()
+	}
 	return &csi.GetPluginInfoResponse{Name: p.name, VendorVersion: "1"}, nil
 }
 
@@ -70,6 +75,9 @@ func (p *plugin) CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.C
 	p.begun.Add(1)
 	if p.held != nil {
 		<-p.held
+	}
+	if p.refusal != nil {
+		return nil, p.refusal
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "d-of-" + p.name}}, nil
 }
@@ -303,5 +311,61 @@ func TestWritesAreFencedByTheLease(t *testing.T) {
 		if IsNotAsked(createErr) != (why != nil) || IsNotAsked(deleteErr) != (why != nil) {
 			t.Errorf("%v: %v, %v", why, createErr, deleteErr)
 		}
+	}
+}
+
+// The Lease may be lost while a driver that has come back is verified.
+func TestTheFenceIsCheckedAfterTheVerification(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	stop := serve(t, socket, &plugin{name: driverName})
+	var lost atomic.Bool
+	held := func() error {
+		if lost.Load() {
+			return errors.New("the lease is lost")
+		}
+		return nil
+	}
+	c, err := Connect(t.Context(), socket, "", 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""), held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stop()
+	eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
+	p := &plugin{name: driverName, named: func() { lost.Store(true) }}
+	serve(t, socket, p)
+	eventually(t, "the driver was back", func() bool { c.conn.Connect(); return c.conn.GetState() == connectivity.Ready })
+	_, err = c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
+	if !IsNotAsked(err) || !strings.Contains(err.Error(), "the lease is lost") || p.begun.Load() != 0 {
+		t.Errorf("%v, and the driver was asked %d times", err, p.begun.Load())
+	}
+}
+
+// Between verification and call another driver may come to the socket: what it refuses says nothing of the volume.
+func TestErrorsOfAnUnverifiedDriverDoNotCount(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	refusal := status.Error(codes.InvalidArgument, "no such type")
+	stop := serve(t, socket, &plugin{name: driverName, refusal: refusal})
+	var swap func()
+	held := func() error { swap(); return nil }
+	c, err := Connect(t.Context(), socket, "", 5*time.Second, csimetrics.NewCSIMetricsManagerForSidecar(""), held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	swap = func() {}
+	if _, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("the verified driver's error came as %v", err)
+	}
+	other := &plugin{name: "other.csi", refusal: refusal}
+	swap = func() {
+		stop()
+		eventually(t, "the driver was away", func() bool { return c.conn.GetState() != connectivity.Ready })
+		serve(t, socket, other)
+		eventually(t, "another one was there", func() bool { c.conn.Connect(); return c.conn.GetState() == connectivity.Ready })
+	}
+	_, err = c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{})
+	if status.Code(err) != codes.Unavailable || IsNotAsked(err) || other.begun.Load() != 1 {
+		t.Errorf("%v, and the other driver was asked %d times", err, other.begun.Load())
 	}
 }

@@ -168,7 +168,7 @@ var rules = map[string]rule{
 		unreached: []string{module + "/topology", csiSpec, grpc},
 	},
 	"provisioner/csiconn": {
-		allowed:   []string{csiSpec, csiLib, grpc, klog},
+		allowed:   []string{csiSpec, csiLib, grpc, klog, "k8s.io/apimachinery"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", clientGo + "/kubernetes", ecsSDK},
 	},
 	"provisioner/request": {
