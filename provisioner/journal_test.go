@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -335,17 +336,17 @@ func TestSettleWaitsForTheJournal(t *testing.T) {
 		b.exec.queue.Done(taken)
 		retries := 0
 		retry := func() { retries++ }
-		if err := b.exec.Settle(t.Context(), claim.UID, retry); !errors.Is(err, errUnderWay) || b.exec.queue.Len() != 1 || retries != 0 {
+		if err := b.exec.Settle(t.Context(), claim.UID, "pv", retry); !errors.Is(err, deletion.ErrUnderWay) || b.exec.queue.Len() != 1 || retries != 0 {
 			t.Errorf("while the attempt is under way: %v, %d claims are queued, %d retries", err, b.exec.queue.Len(), retries)
 		}
 		if b.exec.work(t.Context(), claim.UID); retries != 1 {
 			t.Errorf("the deletion was retried %d times at the attempt's end, want once", retries)
 		}
-		if err := b.exec.Settle(t.Context(), claim.UID, retry); err != nil || len(recordsOf(t, api)) != 0 {
+		if err := b.exec.Settle(t.Context(), claim.UID, "pv", retry); err != nil || len(recordsOf(t, api)) != 0 {
 			t.Errorf("%v; the journal has %v, want nothing", err, recordsOf(t, api))
 		}
 		b.store = unflushedStore{}
-		if err := b.exec.Settle(t.Context(), claim.UID, retry); err == nil {
+		if err := b.exec.Settle(t.Context(), claim.UID, "pv", retry); err == nil {
 			t.Error("no error, though the journal can't be written")
 		}
 	})
@@ -367,7 +368,7 @@ func TestSettleCancelsAPrefetch(t *testing.T) {
 		if n := len(recordsOf(t, api)); n != 1 {
 			t.Fatalf("%d records, want the one that was prefetched", n)
 		}
-		if err := b.exec.Settle(t.Context(), "uid-1", func() {}); err != nil || len(recordsOf(t, api)) != 0 {
+		if err := b.exec.Settle(t.Context(), "uid-1", "pv", func() {}); err != nil || len(recordsOf(t, api)) != 0 {
 			t.Errorf("%v; in the journal: %v", err, recordsOf(t, api))
 		}
 	})

@@ -410,7 +410,7 @@ func TestAPanicInANotificationIsRecovered(t *testing.T) {
 	if _, outcome, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || outcome != attempt.Finished {
 		t.Errorf("got %v, %v", outcome, err)
 	}
-	if phase := b.attempts.Phase("0f1e"); phase != attempt.Waiting || !b.attempts.Settled("0f1e", func() {}) {
+	if phase := b.attempts.Phase("0f1e"); phase != attempt.Waiting || !b.attempts.Settled("0f1e", "pv", func() {}) {
 		t.Errorf("the Record is %v", phase)
 	}
 }

@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"context"
-	"errors"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -21,16 +20,13 @@ func (e *executor) newDeletion(attachments cache.Indexer) *deletion.Controller {
 	})
 }
 
-// errUnderWay says that an attempt for the claim is under way.
-var errUnderWay = errors.New("an attempt to provision this claim is still under way")
-
 // Settle returns nil once no attempt is under way and the journal has no record of the
 // claim: after a crash, a record would have a deleted volume made again. While an attempt
 // is under way it fails, and retry is called at its end.
-func (e *executor) Settle(ctx context.Context, claim types.UID, retry func()) error {
-	if !e.table.Settled(claim, retry) {
+func (e *executor) Settle(ctx context.Context, claim types.UID, pv string, retry func()) error {
+	if !e.table.Settled(claim, pv, retry) {
 		e.table.Post(claim, attempt.Woken{}) // its outcome is known: its volume exists
-		return errUnderWay
+		return deletion.ErrUnderWay
 	}
 	e.p.store.Cancel(string(claim))
 	return e.p.store.Flush(ctx, string(claim))

@@ -324,7 +324,7 @@ func (w *world) deleteVolume() {
 			w.publishVolume(pv.Name)
 			return
 		}
-		if !w.table.Settled(modelClaim, func() {}) {
+		if !w.table.Settled(modelClaim, pv.Name, func() {}) {
 			w.table.Post(modelClaim, Woken{})
 			return
 		}

@@ -26,9 +26,9 @@ type Table struct {
 type entry struct {
 	record   *Record
 	inbox    []Event
-	working  bool      // between Next and Done: actions of the Record may be under way
-	unplaced *Unplaced // as Table.unplaced has it
-	settled  []func()  // who waits until it is settled
+	working  bool              // between Next and Done: actions of the Record may be under way
+	unplaced *Unplaced         // as Table.unplaced has it
+	settled  map[string]func() // by who waits until it is settled
 }
 
 // isSettled says whether no volume is under way, and no action either.
@@ -115,7 +115,7 @@ func (t *Table) Done(claim types.UID) {
 }
 
 // done returns who is to be told that the claim is settled.
-func (t *Table) done(claim types.UID) (settled []func()) {
+func (t *Table) done(claim types.UID) (settled map[string]func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at, ok := t.records[claim]
@@ -213,15 +213,19 @@ func (t *Table) Standing(claim types.UID) (progress Progress, discarded bool) {
 	return NoAttempt, false
 }
 
-// Settled says whether no volume is under way for the claim, and no action either. If one is, Done calls then once none is.
-func (t *Table) Settled(claim types.UID, then func()) bool {
+// Settled says whether no volume is under way for the claim, and no action either. If one is, Done calls then once none is: the last
+// one of each who asks.
+func (t *Table) Settled(claim types.UID, who string, then func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at, ok := t.records[claim]
 	if !ok || at.isSettled() {
 		return true
 	}
-	at.settled = append(at.settled, then)
+	if at.settled == nil {
+		at.settled = map[string]func(){}
+	}
+	at.settled[who] = then
 	return false
 }
 

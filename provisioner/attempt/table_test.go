@@ -100,10 +100,11 @@ func TestEventsPrecedeTheResult(t *testing.T) {
 	q.Post("c", ClaimGone{})
 	told := 0
 	tell := func() { told++ }
-	if actions := q.Result("c", Resolved{Verdict: Invalid, Err: status.Error(codes.InvalidArgument, "no")}, q.now); len(actions) != 0 || q.Phase("c") != Ended || q.Settled("c", tell) || told != 0 {
+	actions := q.Result("c", Resolved{Verdict: Invalid, Err: status.Error(codes.InvalidArgument, "no")}, q.now)
+	if len(actions) != 0 || q.Phase("c") != Ended || q.Settled("c", "pv", tell) || q.Settled("c", "pv", tell) || told != 0 {
 		t.Errorf("for a claim that is gone: %v, its Record is %v", actions, q.Phase("c"))
 	}
-	if q.Done("c"); q.Phase("c") != New || told != 1 || !q.Settled("c", tell) {
+	if q.Done("c"); q.Phase("c") != New || told != 1 || !q.Settled("c", "pv", tell) {
 		t.Errorf("after all is done its Record is %v, and who waited was told %d times", q.Phase("c"), told)
 	}
 }

@@ -43,10 +43,13 @@ type Options struct {
 // Attempts are the attempts to provision volumes.
 type Attempts interface {
 	// Settle returns nil once nothing can have the claim's volume made once more, not
-	// even a restart. It wakes an attempt that is under way, and returns an error; retry
-	// is called when that has ended.
-	Settle(ctx context.Context, claim types.UID, retry func()) error
+	// even a restart. It wakes an attempt that is under way, and returns ErrUnderWay; retry
+	// is called when that has ended, the last one of each PersistentVolume.
+	Settle(ctx context.Context, claim types.UID, pv string, retry func()) error
 }
+
+// ErrUnderWay says that an attempt for the claim is under way.
+var ErrUnderWay = errors.New("an attempt to provision this claim is still under way")
 
 // Dependencies are what a Controller works with.
 type Dependencies struct {
@@ -59,7 +62,8 @@ type Dependencies struct {
 	Events      record.EventRecorder
 	Now         func() time.Time
 
-	// Observe is called after each attempt that has deleted a volume or failed.
+	// Observe is called after each attempt that has deleted a volume or failed, unless it
+	// waits for an attempt to provision the volume that has only just been woken.
 	Observe func(class string, start time.Time, err error)
 }
 
@@ -76,6 +80,10 @@ type Controller struct {
 // rememberedFinished is for how many PersistentVolumes it is remembered that nothing
 // is left to do while the cache may still show them.
 const rememberedFinished = 4096
+
+// quietRetries is how often a deletion waits for an attempt to provision its volume before that is reported: with the default
+// back-off, for 15 seconds.
+const quietRetries = 4
 
 // byWork is the index of the PersistentVolumes that have something to be done, all under one value.
 const byWork = "work"
@@ -102,7 +110,7 @@ func (c *Controller) VolumeChanged(pv *v1.PersistentVolume) {
 	if hasWork(pv, driver) {
 		c.enqueue(pv.Name)
 	}
-	if mayDelete(pv, driver) || mayBeUnused(pv, driver) {
+	if mayDelete(pv, driver) {
 		c.enqueueOthers(pv)
 	}
 }
@@ -183,47 +191,59 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// sync does for one PersistentVolume what is to be done, as far as the cache shows.
+// sync does for one PersistentVolume what is to be done, and reports failures.
 func (c *Controller) sync(ctx context.Context, name string) error {
 	object, exists, err := c.Volumes.GetByKey(name)
 	if err != nil || !exists {
 		return err
 	}
-	pv, driver := object.(*v1.PersistentVolume), c.options.Request.DriverName
+	pv := object.(*v1.PersistentVolume)
 	if _, finished := c.finished.Get(pv.UID); finished {
 		return nil
 	}
-	switch {
-	case mayRelease(pv, driver):
-		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv), func() { c.enqueue(name) }); err != nil {
-			return err
-		}
-		return c.release(ctx, pv)
-	case needsFinalizer(pv, driver):
-		return c.addFinalizer(ctx, pv)
-	case mayDelete(pv, driver), mayBeUnused(pv, driver):
-		if err := c.Attempts.Settle(ctx, request.ClaimUID(pv), func() { c.enqueue(name) }); err != nil {
-			return err
-		}
-		return c.deleteAndReport(ctx, pv)
-	}
-	return nil
+	start := c.Now()
+	deleted, err := c.work(ctx, pv)
+	c.report(pv, start, deleted, err)
+	return err
 }
 
-// deleteAndReport deletes a volume, with events about a failure.
-func (c *Controller) deleteAndReport(ctx context.Context, pv *v1.PersistentVolume) error {
-	start := c.Now()
-	deleted, err := c.deleteVolume(ctx, pv)
+// work does what is to be done as far as the cache shows, and says whether it has deleted the volume.
+func (c *Controller) work(ctx context.Context, pv *v1.PersistentVolume) (deleted bool, err error) {
+	driver := c.options.Request.DriverName
+	switch {
+	case mayRelease(pv, driver):
+		if err := c.settle(ctx, pv); err != nil {
+			return false, err
+		}
+		return false, c.release(ctx, pv)
+	case needsFinalizer(pv, driver):
+		return false, c.addFinalizer(ctx, pv)
+	case mayDelete(pv, driver):
+		if err := c.settle(ctx, pv); err != nil {
+			return false, err
+		}
+		return c.deleteVolume(ctx, pv)
+	}
+	return false, nil
+}
+
+func (c *Controller) settle(ctx context.Context, pv *v1.PersistentVolume) error {
+	return c.Attempts.Settle(ctx, request.ClaimUID(pv), pv.Name, func() { c.enqueue(pv.Name) })
+}
+
+// report reports a failure in an event, and counts it or the deletion.
+func (c *Controller) report(pv *v1.PersistentVolume, start time.Time, deleted bool, err error) {
 	var shared *sharedError
 	switch {
 	case errors.As(err, &shared):
 		c.Events.Event(pv, v1.EventTypeWarning, reasonKept, err.Error())
-		return err
+		return
+	case errors.Is(err, ErrUnderWay) && c.queue.NumRequeues(pv.Name) < quietRetries:
+		return
 	case err != nil:
 		c.Events.Event(pv, v1.EventTypeWarning, reasonFailed, err.Error())
 	}
 	if deleted || err != nil {
 		c.Observe(pv.Spec.StorageClassName, start, err)
 	}
-	return err
 }

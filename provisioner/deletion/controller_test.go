@@ -15,8 +15,10 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -34,7 +36,7 @@ var must = provisionertest.Must
 // attempts are under way as long as err is set.
 type attempts struct{ err error }
 
-func (a *attempts) Settle(context.Context, types.UID, func()) error { return a.err }
+func (a *attempts) Settle(context.Context, types.UID, string, func()) error { return a.err }
 
 // bench is a Controller with a cache of its own and an API server that may differ from it.
 type bench struct {
@@ -98,6 +100,72 @@ func TestNothingIsDoneDuringAnAttempt(t *testing.T) {
 			b.attempts.err = nil
 			if err := b.sync(t.Context(), "d-bp1"); err != nil || len(b.steps()) == 0 {
 				t.Errorf("%v; done was %v", err, b.steps())
+			}
+		})
+	}
+}
+
+// A deletion that an attempt holds up for a moment is not reported, and one that is held up for longer is.
+func TestALongWaitForAnAttemptIsReported(t *testing.T) {
+	pv := provisionertest.Volume("d-bp1")
+	b := newBench(t, pv, nil, pv.DeepCopy())
+	b.attempts.err = fmt.Errorf("settle: %w", ErrUnderWay)
+	failures := 0
+	b.Observe = func(string, time.Time, error) { failures++ }
+	b.VolumeChanged(pv)
+	for n := range quietRetries + 2 {
+		b.next(t.Context())
+		events := provisionertest.Events(b.events)
+		if told := len(events) == 1 && strings.Contains(events[0], reasonFailed) && strings.Contains(events[0], "still under way"); told != (n >= quietRetries) {
+			t.Errorf("attempt %d: events %q", n, events)
+		}
+	}
+	if failures != 2 {
+		t.Errorf("%d failures were counted, want 2", failures)
+	}
+}
+
+func TestEveryFailureIsReported(t *testing.T) {
+	deleting := func(pv *v1.PersistentVolume) {
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.DeletionTimestamp = v1.PersistentVolumeReclaimRetain, ptr.To(metav1.Now())
+	}
+	guarded := func(pv *v1.PersistentVolume) { pv.Status.Phase, pv.Finalizers = v1.VolumeBound, nil }
+	resource := v1.Resource("persistentvolumes")
+	for name, test := range map[string]struct {
+		change  func(*v1.PersistentVolume)
+		settle  error
+		patch   error // the API server's answer
+		ignored bool
+	}{
+		"the journal can't be written":      {change: func(*v1.PersistentVolume) {}, settle: errors.New("away")},
+		"its finalizer can't be removed":    {change: deleting, patch: apierrors.NewInternalError(errors.New("etcd is slow"))},
+		"it can't be given the finalizer":   {change: guarded, patch: apierrors.NewForbidden(resource, "d-bp1", errors.New("no rule"))},
+		"its finalizer meets a conflict":    {change: guarded, patch: apierrors.NewConflict(resource, "d-bp1", errors.New("modified"))},
+		"it is gone":                        {change: guarded, patch: apierrors.NewNotFound(resource, "d-bp1"), ignored: true},
+		"it is being deleted or another by": {change: guarded, patch: apierrors.NewInvalid(schema.GroupKind{}, "d-bp1", nil), ignored: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := provisionertest.Volume("d-bp1", test.change)
+			b := newBench(t, pv, nil, pv.DeepCopy())
+			b.attempts.err = test.settle
+			b.api.PrependReactor("patch", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return test.patch != nil, nil, test.patch
+			})
+			counted := 0
+			b.Observe = func(_ string, _ time.Time, err error) {
+				if err != nil {
+					counted++
+				}
+			}
+			b.VolumeChanged(pv)
+			b.next(t.Context())
+			want := 1
+			if test.ignored {
+				want = 0
+			}
+			events := provisionertest.Events(b.events)
+			if len(events) != want || counted != want || b.queue.NumRequeues("d-bp1") != want || want > 0 && !strings.Contains(events[0], reasonFailed) {
+				t.Errorf("events %q, %d failures counted, %d retries", events, counted, b.queue.NumRequeues("d-bp1"))
 			}
 		})
 	}

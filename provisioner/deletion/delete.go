@@ -66,7 +66,7 @@ func (c *Controller) reread(ctx context.Context, cached *v1.PersistentVolume) (*
 		return nil, err
 	case pv.UID != cached.UID:
 		return nil, nil
-	case mayDelete(pv, driver):
+	case isReleased(pv, driver):
 		return pv, nil
 	case mayBeUnused(pv, driver):
 		return c.checkUnused(ctx, pv)

@@ -8,13 +8,18 @@ import (
 
 // hasWork says whether something is to be done for the PersistentVolume.
 func hasWork(pv *v1.PersistentVolume, driver string) bool {
-	return mayDelete(pv, driver) || mayBeUnused(pv, driver) || mayRelease(pv, driver) || needsFinalizer(pv, driver)
+	return mayDelete(pv, driver) || mayRelease(pv, driver) || needsFinalizer(pv, driver)
 }
 
-// mayDelete says whether the PersistentVolume's volume may be deleted: it was
+// mayDelete says whether the PersistentVolume's volume may be deleted, as far as the PersistentVolume shows.
+func mayDelete(pv *v1.PersistentVolume, driver string) bool {
+	return isReleased(pv, driver) || mayBeUnused(pv, driver)
+}
+
+// isReleased says whether the PersistentVolume's volume is to be deleted after its use: it was
 // provisioned for the driver, its claim has released it, and its policy is Delete.
 // One that is being deleted is still ours as long as it has our finalizer.
-func mayDelete(pv *v1.PersistentVolume, driver string) bool {
+func isReleased(pv *v1.PersistentVolume, driver string) bool {
 	return request.IsMadeBy(pv, driver) &&
 		pv.Status.Phase == v1.VolumeReleased &&
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete &&

@@ -53,8 +53,8 @@ func TestPredicates(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			pv := provisionertest.Volume("d-bp1", test.change)
-			if got := mayDelete(pv, provisionertest.DriverName); got != test.delete {
-				t.Errorf("mayDelete: %v", got)
+			if got := isReleased(pv, provisionertest.DriverName); got != test.delete {
+				t.Errorf("isReleased: %v", got)
 			}
 			if got := mayRelease(pv, provisionertest.DriverName); got != test.released {
 				t.Errorf("mayRelease: %v", got)

@@ -32,7 +32,7 @@ func (c *Controller) others(pv *v1.PersistentVolume) ([]*v1.PersistentVolume, er
 func (c *Controller) enqueueOthers(pv *v1.PersistentVolume) {
 	others, _ := c.others(pv) // the index is there
 	for _, other := range others {
-		if driver := c.options.Request.DriverName; mayDelete(other, driver) || mayBeUnused(other, driver) {
+		if mayDelete(other, c.options.Request.DriverName) {
 			c.enqueue(other.Name)
 		}
 	}
@@ -65,7 +65,7 @@ func (c *Controller) checkShared(ctx context.Context, pv *v1.PersistentVolume) e
 		return err
 	}
 	for _, other := range others {
-		if driver := c.options.Request.DriverName; !mayDelete(other, driver) && !mayBeUnused(other, driver) {
+		if !mayDelete(other, c.options.Request.DriverName) {
 			return &sharedError{pv, other}
 		}
 		if err := c.checkDetached(other); err != nil {
@@ -93,7 +93,7 @@ func (c *Controller) checkShared(ctx context.Context, pv *v1.PersistentVolume) e
 // is to be deleted as far as that one is concerned.
 func (c *Controller) permitsDeletion(ctx context.Context, pv *v1.PersistentVolume) (bool, error) {
 	if driver := c.options.Request.DriverName; !mayBeUnused(pv, driver) {
-		return mayDelete(pv, driver), nil
+		return isReleased(pv, driver), nil
 	}
 	unused, err := c.isUnused(ctx, pv)
 	return unused && c.options.Request.IsMadeForClaim(pv), err
