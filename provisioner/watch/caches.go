@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +40,14 @@ type Caches struct {
 	stages   [][]namedInformer      // in the order in which they are filled
 	synced   []cache.InformerSynced // of the event handlers
 
-	mu         sync.Mutex
-	watchError error // the last error that a watch has ended with
+	mu       sync.Mutex
+	failures map[cache.SharedIndexInformer]watchFailure
+}
+
+// watchFailure is the last error that the watch of an informer has ended with.
+type watchFailure struct {
+	err     error
+	version string // up to which the informer had come
 }
 
 type namedInformer struct {
@@ -56,7 +63,7 @@ func NewCaches(config Config, client kubernetes.Interface, meta metadata.Interfa
 	c := &Caches{
 		Claims: core.PersistentVolumeClaims().Informer(), Volumes: core.PersistentVolumes().Informer(),
 		Classes: storage.StorageClasses().Informer(), Attachments: storage.VolumeAttachments().Informer(), CSINodes: storage.CSINodes().Informer(),
-		Nodes: metadataInformer(meta, "nodes"), metadata: meta,
+		Nodes: metadataInformer(meta, "nodes"), metadata: meta, failures: map[cache.SharedIndexInformer]watchFailure{},
 	}
 	errs := []error{c.Nodes.SetTransform(trimmer.trim), c.addStage(namedInformer{"Nodes", c.Nodes})}
 	if len(config.NamespaceLabels) > 0 {
@@ -84,7 +91,12 @@ func (c *Caches) addStage(stage ...namedInformer) error {
 	c.stages = append(c.stages, stage)
 	var errs []error
 	for _, informer := range stage {
-		errs = append(errs, informer.SetWatchErrorHandlerWithContext(c.watchFailed))
+		errs = append(errs, informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+			cache.DefaultWatchErrorHandler(ctx, reflector, err)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.failures[informer.SharedIndexInformer] = watchFailure{err, reflector.LastSyncResourceVersion()}
+		}))
 	}
 	return errors.Join(errs...)
 }
@@ -124,17 +136,17 @@ func (c *Caches) Fill(ctx context.Context) error {
 // moment of the call. It passes report the error of every attempt that made no progress,
 // and nil after progress, and returns the error that report returns.
 func (c *Caches) CatchUp(ctx context.Context, report func(error) error) error {
-	explained := func(err error) error {
-		if lag := (*lagError)(nil); errors.As(err, &lag) {
-			err = c.explain(err)
-		}
-		return report(err)
-	}
 	for _, cached := range []struct {
 		resource string
 		informer cache.SharedIndexInformer
 	}{{"persistentvolumes", c.Volumes}, {"persistentvolumeclaims", c.Claims}} {
 		live := c.metadata.Resource(v1.SchemeGroupVersion.WithResource(cached.resource))
+		explained := func(err error) error {
+			if lag := (*lagError)(nil); errors.As(err, &lag) {
+				err = c.explain(err, cached.informer)
+			}
+			return report(err)
+		}
 		if err := catchUp(ctx, live, cached.informer.GetStore(), explained); err != nil {
 			return err
 		}
@@ -143,22 +155,22 @@ func (c *Caches) CatchUp(ctx context.Context, report func(error) error) error {
 }
 
 // NotFull returns an error that says that the caches are not full, and why if that is known.
-func (c *Caches) NotFull() error { return c.explain(errors.New("the caches are not full")) }
-
-// watchFailed is the handler of watches that end with an error.
-func (c *Caches) watchFailed(ctx context.Context, reflector *cache.Reflector, err error) {
-	cache.DefaultWatchErrorHandler(ctx, reflector, err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.watchError = err
+func (c *Caches) NotFull() error {
+	var all []cache.SharedIndexInformer
+	for _, informer := range slices.Concat(c.stages...) {
+		all = append(all, informer.SharedIndexInformer)
+	}
+	return c.explain(errors.New("the caches are not full"), all...)
 }
 
-// explain adds the last error of a watch.
-func (c *Caches) explain(err error) error {
+// explain adds the error of the first informer whose watch has failed and that has not come further since.
+func (c *Caches) explain(err error, informers ...cache.SharedIndexInformer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.watchError == nil {
-		return err
+	for _, informer := range informers {
+		if failure, failed := c.failures[informer]; failed && failure.version == informer.LastSyncResourceVersion() {
+			return fmt.Errorf("%w: %w", err, failure.err)
+		}
 	}
-	return fmt.Errorf("%w: %w", err, c.watchError)
+	return err
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,6 +51,37 @@ func TestCachesAreFullOnceHandlersHaveEverything(t *testing.T) {
 	must(t, caches.Fill(t.Context()))
 	if len(handled) != 2 {
 		t.Errorf("%d volumes were handled, want 2", len(handled))
+	}
+}
+
+// What a watch has ended with is told as the reason until its informer comes further, and of no other informer.
+func TestOnlyErrorsThatLastAreTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	api := fake.NewClientset()
+	refused := atomic.Bool{}
+	refused.Store(true)
+	api.PrependReactor("list", "storageclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if refused.Load() {
+			return true, nil, apierrors.NewForbidden(v1.Resource("storageclasses"), "", errors.New("no rule"))
+		}
+		return true, &storagev1.StorageClassList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+	})
+	caches, err := NewCaches(Config{DriverName: provisionertest.DriverName}, api, provisionertest.MetadataClient())
+	must(t, err)
+	filled := make(chan error)
+	go func() { filled <- caches.Fill(ctx) }()
+	for !strings.Contains(caches.NotFull().Error(), "no rule") {
+		goruntime.Gosched()
+	}
+	lag := errors.New("the caches lag")
+	if err := caches.explain(lag, caches.Volumes); err.Error() != lag.Error() {
+		t.Errorf("of another informer: %v", err)
+	}
+	refused.Store(false)
+	must(t, <-filled)
+	if err := caches.NotFull(); strings.Contains(err.Error(), "no rule") {
+		t.Errorf("after the cache was filled: %v", err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -95,9 +94,5 @@ func HasVersion(store cache.Store, key, version string) bool {
 		return false
 	}
 	m, err := meta.Accessor(object)
-	if err != nil {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(m.GetResourceVersion(), version)
-	return err == nil && order >= 0 || m.GetResourceVersion() == version
+	return err == nil && !isNewer(version, m.GetResourceVersion())
 }

@@ -9,23 +9,24 @@ import (
 // the last known state of objects that don't. An object that was deleted and created
 // again while the watch was down is one update to the informer, and both to the handler.
 func OnEvent[T metav1.Object](changed, deleted func(T)) cache.ResourceEventHandler {
-	var handler cache.ResourceEventHandlerFuncs
-	if changed != nil {
-		handler.AddFunc = func(object any) { changed(object.(T)) }
-		handler.UpdateFunc = func(_, object any) { changed(object.(T)) }
+	ignore := func(T) {}
+	if changed == nil {
+		changed = ignore
 	}
-	if deleted != nil {
-		handler.UpdateFunc = func(old, object any) {
-			if old, now := old.(T), object.(T); old.GetUID() != now.GetUID() {
+	if deleted == nil {
+		deleted = ignore
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { changed(object.(T)) },
+		UpdateFunc: func(before, object any) {
+			old, now := before.(T), object.(T)
+			if old.GetUID() != now.GetUID() {
 				deleted(old)
 			}
-			if changed != nil {
-				changed(object.(T))
-			}
-		}
-		handler.DeleteFunc = func(object any) { deleted(lastKnown[T](object)) }
+			changed(now)
+		},
+		DeleteFunc: func(object any) { deleted(lastKnown[T](object)) },
 	}
-	return handler
 }
 
 // OnUpdate returns a handler that calls changed with an object's state before and now,

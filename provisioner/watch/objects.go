@@ -146,7 +146,8 @@ func (o *Objects) Stop() {
 }
 
 // run watches one object until ctx ends. A watch without a resourceVersion begins
-// with the objects that exist, so no change before it is missed.
+// with the objects that exist, so of the changes before it only a deletion is missed:
+// the subscriber finds that out by its own retries.
 func (o *Objects) run(ctx context.Context, object Object) {
 	options := metav1.ListOptions{}
 	if object.Name != "" {
