@@ -61,12 +61,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, o); err != nil && ctx.Err() == nil {
+	if err = run(ctx, o); err != nil {
 		klog.ErrorS(err, "disk-provisioner ends")
-		klog.Flush()
-		os.Exit(1)
 	}
 	klog.Flush()
+	if err != nil && ctx.Err() == nil {
+		os.Exit(1)
+	}
 }
 
 func run(ctx context.Context, o *options) error {

@@ -134,7 +134,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringVar(&o.httpEndpoint, "http-endpoint", "", "address for /metrics, /healthz and /readyz, such as 127.0.0.1:8080; empty serves none")
 	f.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
 	f.BoolVar(&o.leaderElection, "leader-election", false, "elect a leader among several replicas")
-	f.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease and of the CSIStorageCapacity objects; the Pod's own if empty")
+	f.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease, of the journal's ConfigMaps and of the CSIStorageCapacity objects; the Pod's own if empty")
 	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a Lease is valid without being renewed")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long a leader retries to renew its Lease before it stops")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", 5*time.Second, "interval of attempts to acquire or renew the Lease")
@@ -289,6 +289,10 @@ func (o *options) validate() error {
 	if err := o.checkTags(); err != nil {
 		return err
 	}
+	if err := o.checkMetricsPath(); err != nil {
+		return err
+	}
+	stored := o.leaseDuration.Truncate(time.Second)
 	switch {
 	case o.csiAddress == "":
 		return errors.New("--csi-address is empty; it is the driver's unix socket, such as /csi/csi.sock")
@@ -306,8 +310,9 @@ func (o *options) validate() error {
 		return fmt.Errorf("--log-flush-frequency=%s; it must be positive", o.logFlush)
 	case o.pprof && o.httpEndpoint == "":
 		return errors.New("--enable-pprof needs --http-endpoint, where the profiles are served")
-	case o.leaseDuration <= o.renewDeadline:
-		return fmt.Errorf("--leader-election-lease-duration=%s must be longer than --leader-election-renew-deadline=%s", o.leaseDuration, o.renewDeadline)
+	case stored <= o.renewDeadline:
+		return fmt.Errorf("--leader-election-lease-duration=%s, of which the Lease stores %s, must be longer than --leader-election-renew-deadline=%s",
+			o.leaseDuration, stored, o.renewDeadline)
 	case o.renewDeadline <= o.retryPeriod*12/10:
 		return fmt.Errorf("--leader-election-renew-deadline=%s must be longer than 1.2 times --leader-election-retry-period=%s", o.renewDeadline, o.retryPeriod)
 	}

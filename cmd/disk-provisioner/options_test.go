@@ -82,7 +82,16 @@ func TestFlagErrorsNameAllowedValues(t *testing.T) {
 		"--kube-api-capacity-burst=0":                   {"--kube-api-capacity-burst=0"},
 		"--logging-format=xml":                          {"--logging-format=xml", "text and json"},
 		"--log-flush-frequency=0s":                      {"--log-flush-frequency=0s"},
+		"--metrics-path=":                               {"--metrics-path= ", "such as /metrics"},
+		"--metrics-path=metrics":                        {"--metrics-path=metrics ", "such as /metrics"},
+		"--metrics-path=/healthz":                       {"--metrics-path=/healthz ", "other than /healthz, /healthz/leader-election, /readyz"},
+		"--metrics-path=/{":                             {"--metrics-path=/{ ", "braces"},
+		"--metrics-path=//m":                            {"--metrics-path=//m ", "such as /metrics"},
 		"--enable-pprof":                                {"--enable-pprof", "--http-endpoint"},
+
+		"--leader-election-lease-duration=10900ms --leader-election-renew-deadline=10500ms": {
+			"--leader-election-lease-duration=10.9s", "the Lease stores 10s", "--leader-election-renew-deadline=10.5s",
+		},
 	} {
 		_, err := parse(strings.Fields(args), io.Discard)
 		for _, part := range want {

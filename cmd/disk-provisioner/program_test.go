@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +48,26 @@ func TestMetricsOfTheProgramItself(t *testing.T) {
 	}
 	if n := zeroes(served); n > 40 {
 		t.Errorf("%d series are 0", n)
+	}
+}
+
+// An error is in the log also if the program was to end, and does not fail it then.
+func TestAnErrorDuringShutdownIsLogged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfigOfNobody), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := golden.Address(t)
+	program := golden.Command(t, nil, "--kubeconfig="+file, "--csi-address="+t.TempDir()+"/csi.sock", "--http-endpoint="+address)
+	var log bytes.Buffer
+	program.Stderr = &log
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitAnswer(t, "http://"+address+"/healthz")
+	_ = program.Process.Signal(syscall.SIGTERM)
+	if err := program.Wait(); err != nil || !strings.Contains(log.String(), `"disk-provisioner ends" err="the driver's socket`) {
+		t.Errorf("%v, with the log\n%s", err, &log)
 	}
 }
 

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/pprof"
+	"path"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
@@ -33,17 +37,41 @@ func newServer(o *options, manager csimetrics.CSIMetricsManager, lease *leader.L
 	s := &server{http: &http.Server{Addr: o.httpEndpoint, Handler: mux}}
 	manager.RegisterToServer(mux, o.metricsPath)
 	lease.WatchHealth()
-	mux.HandleFunc("/healthz", cli.Answer(s.served))
-	mux.HandleFunc("/healthz/leader-election", cli.Answer(func(r *http.Request) error { return errors.Join(lease.Check(r), s.served(r)) }))
-	mux.HandleFunc("/readyz", cli.Answer(s.ready))
-	if o.pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	for path, page := range s.pages(lease, o.pprof) {
+		mux.HandleFunc(path, page)
 	}
 	return s
+}
+
+// pages returns the pages by their paths, but for the metrics.
+func (s *server) pages(lease *leader.Lease, profiles bool) map[string]http.HandlerFunc {
+	pages := map[string]http.HandlerFunc{
+		"/healthz":                 cli.Answer(s.served),
+		"/healthz/leader-election": cli.Answer(func(r *http.Request) error { return errors.Join(lease.Check(r), s.served(r)) }),
+		"/readyz":                  cli.Answer(s.ready),
+	}
+	if profiles {
+		maps.Copy(pages, map[string]http.HandlerFunc{
+			"/debug/pprof/":        pprof.Index,
+			"/debug/pprof/cmdline": pprof.Cmdline,
+			"/debug/pprof/profile": pprof.Profile,
+			"/debug/pprof/symbol":  pprof.Symbol,
+			"/debug/pprof/trace":   pprof.Trace,
+		})
+	}
+	return pages
+}
+
+// checkMetricsPath returns an error for a path that http.ServeMux does not take, or not beside the other pages.
+func (o *options) checkMetricsPath() error {
+	others := slices.Sorted(maps.Keys((&server{}).pages(nil, o.pprof)))
+	clean := path.Clean(o.metricsPath)
+	if !strings.HasPrefix(o.metricsPath, "/") || o.metricsPath != clean && o.metricsPath != clean+"/" ||
+		strings.ContainsAny(o.metricsPath, " \t{}%") || slices.Contains(others, o.metricsPath) {
+		return fmt.Errorf("--metrics-path=%s is not allowed: allowed is a path such as /metrics, without spaces, braces and percent signs, other than %s",
+			o.metricsPath, strings.Join(others, ", "))
+	}
+	return nil
 }
 
 func (s *server) setHealthy(check func() error) { s.healthy.Store(&check) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,22 @@ func get(t *testing.T, url string) (status int, body string) {
 		t.Fatal(err)
 	}
 	return answer.StatusCode, string(text)
+}
+
+// Where profiles are served, their paths are taken, too.
+func TestTheMetricsHaveAPathOfTheirOwn(t *testing.T) {
+	for _, path := range []string{"/", "/m", "/m/", "/healthz/m", "/debug/pprof/", "/debug/pprof/trace", "/debug/pprof/m"} {
+		for _, profiles := range []bool{false, true} {
+			args := []string{"--http-endpoint=127.0.0.1:0", "--metrics-path=" + path, fmt.Sprint("--enable-pprof=", profiles)}
+			o, err := parse(args, io.Discard)
+			if taken := profiles && (path == "/debug/pprof/" || path == "/debug/pprof/trace"); (err != nil) != taken {
+				t.Errorf("%q: %v", args, err)
+			}
+			if err == nil {
+				newServer(o, csimetrics.NewCSIMetricsManagerForSidecar("driver"), o.lease())
+			}
+		}
+	}
 }
 
 func TestHealthOverHTTP(t *testing.T) {
