@@ -156,6 +156,7 @@ imagePullSecrets:
 
 {{/* Flags of the Lease, for every program that takes part in a leader election. */}}
 {{- define "topodisk.leaseFlags" -}}
+- --leader-election=true
 - --leader-election-namespace={{ .Release.Namespace }}
 {{- with .Values.controller.leaderElection }}
 - --leader-election-lease-duration={{ .leaseDuration }}
@@ -172,7 +173,6 @@ imagePullSecrets:
 - --retry-interval-max={{ .retryIntervalMax }}
 - --kube-api-qps={{ .kubeApiQps }}
 - --kube-api-burst={{ .kubeApiBurst | int }}
-- --leader-election=true
 {{ include "topodisk.leaseFlags" $root }}
 - --http-endpoint={{ .httpEndpoint }}
 - --logging-format={{ $root.Values.loggingFormat }}

@@ -28,10 +28,6 @@ and all of them at once.
 {{- $wrong = append $wrong "credentials.source is oidc, and credentials.oidc.roleARN or credentials.oidc.providerARN is not set: for example --set credentials.oidc.roleARN=acs:ram::1234567890123456:role/topodisk" -}}
 {{- end -}}
 {{- end -}}
-{{- $replicas := include "topodisk.replicas" . | int -}}
-{{- if and (gt $replicas 1) (not .Values.diskProvisioner.leaderElection) -}}
-{{- $wrong = append $wrong (printf "diskProvisioner.leaderElection is false with controller.replicaCount %d: two provisioners would work on the same claims; set controller.replicaCount=1 or diskProvisioner.leaderElection=true" $replicas) -}}
-{{- end -}}
 {{- with .Values.controller.leaderElection -}}
 {{- $lease := include "topodisk.seconds" .leaseDuration | int -}}
 {{- $renew := include "topodisk.seconds" .renewDeadline | int -}}
