@@ -140,6 +140,8 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"variable's field", "controller: {env: [{name: A, valueFrom: {secretRef: {}}}]}", "'/controller/env/0/valueFrom': additional properties 'secretRef' not allowed"},
 		{"spread without a skew", "controller: {topologySpreadConstraints: [{topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}", "'/controller/topologySpreadConstraints/0': missing property 'maxSkew'"},
 		{"update strategy", "controller: {updateStrategy: {type: OnDelete}}", "'/controller/updateStrategy/type': value must be one of 'RollingUpdate', 'Recreate'"},
+		{"update of no node", "nodePlugin: {maxUnavailable: 0}", "'/nodePlugin/maxUnavailable': minimum: got 0, want 1"},
+		{"rolling update of no node", "nodePlugin: {updateStrategy: {rollingUpdate: {maxUnavailable: 0}}}", "'/nodePlugin/updateStrategy/rollingUpdate/maxUnavailable': minimum: got 0, want 1"},
 		{"two update strategies", "nodePlugin: {updateStrategy: {type: OnDelete, rollingUpdate: {maxUnavailable: 1}}}", "nodePlugin.updateStrategy.type is OnDelete, and rollingUpdate is set"},
 		{"Lease that ends too soon", "controller: {leaderElection: {renewDeadline: 8s}}", "controller.leaderElection.leaseDuration 10s is not longer than renewDeadline 8s and retryPeriod 2s together"},
 		{"no try in time", "controller: {leaderElection: {renewDeadline: 2s}}", "controller.leaderElection.renewDeadline 2s is not longer than 1.2 times retryPeriod 2s"},
