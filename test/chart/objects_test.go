@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"helm.sh/helm/v3/pkg/chartutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -544,6 +546,56 @@ func TestDisruptionBudgetIsMadeForSeveralReplicasOnly(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever disk-driver is told to call, the NetworkPolicy lets out.
+func TestNetworkPolicyAllowsWhatIsCalled(t *testing.T) {
+	const role = "credentials: {source: ram-role, existingSecret: ''}"
+	for name, c := range map[string]struct{ over, want string }{
+		"by default":                {"", "53/UDP 53 443 6443"},
+		"API server":                {"networkPolicy: {apiServerPorts: [8443]}", "53/UDP 53 443 8443"},
+		"ECS over HTTP":             {"ecsEndpoint: http://ecs.example.com", "53/UDP 53 443 6443 80"},
+		"ECS over HTTPS":            {"ecsEndpoint: https://ecs.example.com", "53/UDP 53 443 6443"},
+		"ECS and STS with ports":    {"{ecsEndpoint: 'ecs.example.com:8080', stsEndpoint: 'http://sts.example.com:8081'}", "53/UDP 53 443 6443 8080 8081"},
+		"STS over HTTP":             {"stsEndpoint: http://sts.example.com", "53/UDP 53 443 6443 80"},
+		"proxy over HTTP":           {"proxy: {http_proxy: 'http://proxy.example.com/'}", "53/UDP 53 443 6443 80"},
+		"proxy without a scheme":    {"proxy: {https_proxy: proxy.example.com}", "53/UDP 53 443 6443 80"},
+		"proxy over HTTPS":          {"proxy: {http_proxy: 'https://proxy.example.com'}", "53/UDP 53 443 6443"},
+		"proxies with ports":        {"proxy: {http_proxy: 'http://[fd00::1]:3128/', https_proxy: 'http://user:1@proxy.example.com:3129'}", "53/UDP 53 443 6443 3128 3129"},
+		"metadata service":          {role, "53/UDP 53 443 6443; 80 to 100.100.100.200/32"},
+		"another metadata service":  {"{metadataEndpoint: 'http://169.254.169.254:8080', " + role + "}", "53/UDP 53 443 6443; 8080 to 169.254.169.254/32"},
+		"metadata over HTTPS":       {"{metadataEndpoint: 'https://100.100.100.200', " + role + "}", "53/UDP 53 443 6443; 443 to 100.100.100.200/32"},
+		"metadata service by name":  {"{metadataEndpoint: metadata.example.com, " + role + "}", "53/UDP 53 443 6443; 80"},
+		"metadata service not used": {"metadataEndpoint: 'http://169.254.169.254:8080'", "53/UDP 53 443 6443"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies := decode[networkingv1.NetworkPolicy](t, chartutil.CoalesceTables(preset(t, "minimal", c.over),
+				map[string]any{"networkPolicy": map[string]any{"enabled": true}}), "NetworkPolicy")
+			if got := egress(policies[0]); got != c.want {
+				t.Errorf("allowed is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// egress writes a policy's egress rules as ports and addresses.
+func egress(policy networkingv1.NetworkPolicy) string {
+	var rules []string
+	for _, rule := range policy.Spec.Egress {
+		var words []string
+		for _, port := range rule.Ports {
+			word := port.Port.String()
+			if port.Protocol != nil {
+				word += "/" + string(*port.Protocol)
+			}
+			words = append(words, word)
+		}
+		for _, to := range rule.To {
+			words = append(words, "to", to.IPBlock.CIDR)
+		}
+		rules = append(rules, strings.Join(words, " "))
+	}
+	return strings.Join(rules, "; ")
 }
 
 func TestCSIDriverSaysWhatKubernetesMustKnow(t *testing.T) {

@@ -127,6 +127,13 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* The port of a host or URL, of (list address scheme): the scheme is that of an address without one. */}}
+{{- define "topodisk.port" -}}
+{{- $url := index . 0 | trimSuffix "/" -}}
+{{- if not (contains "://" $url) -}}{{- $url = printf "%s://%s" (index . 1) $url -}}{{- end -}}
+{{- regexFind ":[0-9]+$" $url | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https://" $url)) -}}
+{{- end -}}
+
 {{/* The token of the API server, in the place where programs look for it. */}}
 {{- define "topodisk.apiTokenVolume" -}}
 - name: api-token
