@@ -128,7 +128,9 @@ func TestAlertsFireWhenTheyAreTo(t *testing.T) {
 		fires       int
 	}{
 		{"no driver", "TopodiskAbsent", nil, 1},
-		{"a driver", "TopodiskAbsent", []string{"topodisk_driver_ready 0x240"}, 0},
+		{"a driver", "TopodiskAbsent", []string{`topodisk_driver_ready{job="topodisk-controller",namespace="kube-system"} 0x240`}, 0},
+		{"another installation's driver", "TopodiskAbsent", []string{`topodisk_driver_ready{job="pilot-topodisk-controller",namespace="kube-system"} 1x240`}, 1},
+		{"another namespace's driver", "TopodiskAbsent", []string{`topodisk_driver_ready{job="topodisk-controller",namespace="pilot"} 1x240`}, 1},
 		{"no replica is ready", "TopodiskNotReady", []string{`topodisk_driver_ready{pod="a"} 0x240`, `topodisk_driver_ready{pod="b"} 0x240`}, 1},
 		{"one replica is ready", "TopodiskNotReady", []string{`topodisk_driver_ready{pod="a"} 0x240`, `topodisk_driver_ready{pod="b"} 1x240`}, 0},
 		{"one cluster of two", "TopodiskNotReady", []string{`topodisk_driver_ready{cluster="a"} 0x240`, `topodisk_driver_ready{cluster="b"} 1x240`}, 1},

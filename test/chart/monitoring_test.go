@@ -96,7 +96,7 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 		if rule.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning", "info"}, rule.Labels["severity"]) {
 			t.Errorf("%s has no summary or no severity", rule.Alert)
 		}
-		if d := rule.Annotations["description"]; d == "" || rule.Alert != "TopodiskAbsent" && !strings.Contains(d, "{{ $labels.namespace }}") {
+		if d := rule.Annotations["description"]; !strings.Contains(d, "{{ $labels.namespace }}") {
 			t.Errorf("%s: the description %q does not say which installation it is about", rule.Alert, d)
 		}
 		if want := "https://runbooks.example.com/" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
