@@ -106,6 +106,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			Claims: caches.Claims, Volumes: caches.Volumes, Classes: caches.Classes,
 		}),
 	}
+	registerOldestDeletion(registry, c.deletion.OldestPending)
 	c.handlers = &handlers{p: p, deletion: c.deletion, index: index}
 	if config.PodClaims {
 		if c.pods, err = watch.NewPods(clients.Main, c.handlers.podGone); err != nil {

@@ -141,8 +141,10 @@ func rescheduleReason(err error) string {
 	return "refused"
 }
 
-// begin shows the outcomes of a class at 0 from its first volume on.
+// begin shows the results and outcomes of a class at 0 from its first attempt on.
 func (m *metrics) begin(class string) {
+	m.upstream.PersistentVolumeClaimProvisionTotal.WithLabelValues(class)
+	m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(class)
 	for _, o := range []attempt.Outcome{attempt.Finished, attempt.Background, attempt.Unchanged, attempt.Reschedule} {
 		m.outcomes.WithLabelValues(class, o.String())
 	}
@@ -178,6 +180,13 @@ func newCommits(registry prometheus.Registerer) prometheus.Counter {
 	})
 	registry.MustRegister(commits)
 	return commits
+}
+
+func registerOldestDeletion(registry prometheus.Registerer, oldest func() time.Duration) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "topodisk_provisioner_oldest_pending_deletion_seconds",
+		Help: "Time since the release of the PersistentVolume that has waited longest for the deletion of its volume, or 0 if none does.",
+	}, func() float64 { return oldest().Seconds() }))
 }
 
 // deleted counts an attempt to delete a volume.

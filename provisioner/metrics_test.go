@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,6 +110,31 @@ func TestMetrics(t *testing.T) {
 			test.do(b)
 			if got := measured(t, b.registry); fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// increase() of Prometheus doesn't count the value that a series begins with.
+func TestResultsOfAClassBeginTogether(t *testing.T) {
+	const name = "controller_persistentvolumeclaim_provision_"
+	for what, test := range map[string]struct {
+		answer         answer
+		total, failure float64
+	}{
+		"a volume":  {made("d-1", 0, "zone-a"), 1, 0},
+		"a failure": {refused(codes.InvalidArgument), 0, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, []answer{test.answer})
+			must(t, b.claims.Add(testClaim()))
+			_, _, _ = b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if n, err := testutil.GatherAndCount(b.registry, name+"total", name+"failed_total"); n != 2 || err != nil {
+				t.Errorf("%d series, %v", n, err)
+			}
+			total := testutil.ToFloat64(b.metrics.upstream.PersistentVolumeClaimProvisionTotal)
+			if failure := testutil.ToFloat64(b.metrics.upstream.PersistentVolumeClaimProvisionFailedTotal); total != test.total || failure != test.failure {
+				t.Errorf("%v volumes and %v failures, want %v and %v", total, failure, test.total, test.failure)
 			}
 		})
 	}

@@ -24,6 +24,7 @@ func (p *Provisioner) report(action attempt.Action) {
 		m.saved(a.Claim, p.now())
 	case attempt.CountFailure:
 		klog.InfoS("Provisioning failed, will retry", "claim", klog.KObj(a.Claim), "err", a.Err)
+		m.begin(a.Class)
 		m.upstream.PersistentVolumeClaimProvisionFailedTotal.WithLabelValues(a.Class).Inc()
 	case attempt.CountAnswer:
 		m.outcome(a.Request.Class.Name, a.Outcome)

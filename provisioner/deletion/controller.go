@@ -133,6 +133,20 @@ func (c *Controller) RecheckAll() {
 	}
 }
 
+// OldestPending returns how long ago the PersistentVolume was released that has waited
+// longest for the deletion of its volume, or 0 if none does.
+func (c *Controller) OldestPending() time.Duration {
+	var oldest time.Duration
+	volumes, _ := c.Volumes.ByIndex(byWork, "") // the index is there
+	for _, object := range volumes {
+		pv := object.(*v1.PersistentVolume)
+		if since := pv.Status.LastPhaseTransitionTime; since != nil && mayDelete(pv, c.options.Request.DriverName) {
+			oldest = max(oldest, c.Now().Sub(since.Time))
+		}
+	}
+	return oldest
+}
+
 // enqueue queues nothing before the Controller runs, because no worker takes it.
 func (c *Controller) enqueue(name string) {
 	if !c.running.Load() {

@@ -196,6 +196,30 @@ func TestRecheckAllQueuesOnlyWork(t *testing.T) {
 	}
 }
 
+func TestOldestPending(t *testing.T) {
+	now := time.Now()
+	since := func(ago time.Duration, phase v1.PersistentVolumePhase) func(*v1.PersistentVolume) {
+		return func(pv *v1.PersistentVolume) {
+			pv.Status = v1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: ptr.To(metav1.NewTime(now.Add(-ago)))}
+		}
+	}
+	retained := func(pv *v1.PersistentVolume) {
+		pv.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+	}
+	b := newBench(t, provisionertest.Volume("in-use", since(4*time.Hour, v1.VolumeBound)), nil)
+	b.Now = func() time.Time { return now }
+	must(t, b.Volumes.Add(provisionertest.Volume("retained", since(3*time.Hour, v1.VolumeReleased), retained)))
+	must(t, b.Volumes.Add(provisionertest.Volume("unknown")))
+	if got := b.OldestPending(); got != 0 {
+		t.Errorf("nothing is to be deleted, yet something waits for %v", got)
+	}
+	must(t, b.Volumes.Add(provisionertest.Volume("released", since(time.Minute, v1.VolumeReleased))))
+	must(t, b.Volumes.Add(provisionertest.Volume("stuck", since(time.Hour, v1.VolumeReleased))))
+	if got := b.OldestPending(); got != time.Hour {
+		t.Errorf("the oldest waits for %v, want an hour", got)
+	}
+}
+
 // BenchmarkRecheckAll measures what the driver's return costs among volumes that are in use.
 func BenchmarkRecheckAll(b *testing.B) {
 	for _, others := range []int{100, 10000, 100000} {

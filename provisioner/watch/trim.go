@@ -155,7 +155,11 @@ func (t *trimmer) trimVolume(pv *v1.PersistentVolume) {
 		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: source},
 		ClaimRef:                      ref,
 	}
-	pv.Status = v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(intern(string(pv.Status.Phase)))}
+	since := pv.Status.LastPhaseTransitionTime
+	if pv.Status.Phase != v1.VolumeReleased {
+		since = nil // read of released ones alone, which are few
+	}
+	pv.Status = v1.PersistentVolumeStatus{Phase: v1.PersistentVolumePhase(intern(string(pv.Status.Phase))), LastPhaseTransitionTime: since}
 }
 
 // maxAffinities bounds the affinities that are interned: a cluster has few zones.

@@ -33,8 +33,10 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		pv.Spec.CSI.VolumeAttributes = map[string]string{"type": "cloud_essd"}
 		pv.Spec.NodeAffinity = topology.NodeAffinity([]*csi.Topology{{Segments: map[string]string{topology.WellKnownZoneKey: "zone-a"}}})
 		pv.Spec.StorageClassName = "essd"
+		pv.Status.LastPhaseTransitionTime = ptr.To(metav1.Now())
 	})
-	alike := ours.DeepCopy()
+	alike, used := ours.DeepCopy(), ours.DeepCopy()
+	used.Status.Phase = v1.VolumeBound
 	theirs := provisionertest.Volume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.CSI.Driver = "other" })
 	n := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{topology.ZoneKey: "zone-a"}}}
 	csiNode := &storagev1.CSINode{
@@ -56,7 +58,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		c.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	})
 	trimmed := newTrimmer(Config{DriverName: provisionertest.DriverName, SourceFinalizer: sourceFinalizer}).trim
-	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, theirs, n, csiNode, attachment, ptr.To(42)} {
+	for _, object := range []any{pending, unassigned, source, alike, bound, foreign, ours, used, theirs, n, csiNode, attachment, ptr.To(42)} {
 		for range 2 { // an object may be trimmed again
 			if _, err := trimmed(object); err != nil {
 				t.Error(err)
@@ -93,6 +95,9 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 	if ours.ManagedFields != nil || ours.Annotations["x"] != "" || ours.Spec.CSI.VolumeAttributes != nil || ours.Spec.NodeAffinity == nil {
 		t.Errorf("a volume of ours: %+v", ours)
+	}
+	if ours.Status.LastPhaseTransitionTime == nil || used.Status.LastPhaseTransitionTime != nil {
+		t.Errorf("since when a volume is released: %+v; in use: %+v", ours.Status, used.Status)
 	}
 	same("a volume of another driver", theirs.Spec, v1.PersistentVolumeSpec{})
 	same("a node's labels", n.Labels[topology.ZoneKey], "zone-a")

@@ -55,6 +55,8 @@ var rows = []row{
 			"Claims whose Pod gets another node. out_of_stock: the zone has none of the disk types of the class."},
 		{"PersistentVolumes that were not saved", "ops", [][2]string{{"sum(rate(topodisk_provisioner_volume_save_failures_total[5m]))", "not saved"}, {"sum by (result) (rate(topodisk_provisioner_leaks_prevented_total[5m]))", "not leaked: {{result}}"}, {"sum(rate(topodisk_provisioner_duplicate_volumes_total[5m]))", "second volumes of a claim"}, {"sum(rate(topodisk_provisioner_volumes_discarded_total[5m]))", "deleted again"}},
 			"Refusals of the API server after a disk was made, disks that a restart or a deleted claim would have leaked, claims with two PersistentVolumes, and disks deleted again because another claim of the Pod could not have one for the same node. 0 is normal."},
+		{"Longest wait for a deletion", "s", [][2]string{{"max(topodisk_provisioner_oldest_pending_deletion_seconds)", "longest"}},
+			"How long ago the PersistentVolume was released whose disk has waited longest to be deleted. Above half an hour its deletion keeps failing: the events of the PersistentVolume have the error."},
 		{"Without a counterpart, by finding of the last audit", "short", [][2]string{{"max by (finding) (topodisk_provisioner_audit_findings)", "{{finding}}"}},
 			"disk_without_volume: disks that cost money and that nothing in the cluster stands for; volume_without_disk: PersistentVolumes whose disk is gone. Counted about once an hour; kubectl topodisk audit names them."},
 		{"Calls spared for want of stock", "ops", [][2]string{{"sum(rate(topodisk_provisioner_creates_skipped_total[5m]))", "spared"}},
