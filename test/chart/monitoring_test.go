@@ -89,7 +89,7 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 			t.Errorf("%s asks for no metric: %s", rule.Alert, rule.Expr.String())
 		}
 		for _, one := range asked {
-			if one != "up" && !known(append(attacherMetrics, names...), one) { // up is Prometheus' own
+			if one != "up" && !known(append(libraryMetrics, names...), one) { // up is Prometheus' own
 				t.Errorf("%s asks for %s, which nobody registers", rule.Alert, one)
 			}
 		}
@@ -185,8 +185,12 @@ func TestAlertsAndDashboardAskForValuesThatExist(t *testing.T) {
 	}
 }
 
-// attacherMetrics are those of csi-attacher's queue, which the lab's scrape has (TestQueriesFindWhatALabHas).
-var attacherMetrics = []string{"workqueue_depth", "workqueue_queue_duration_seconds"}
+// libraryMetrics are those of csi-attacher's queue and of the provisioner library's names, which the lab's scrape has
+// (TestQueriesFindWhatALabHas).
+var libraryMetrics = []string{
+	"workqueue_depth", "workqueue_queue_duration_seconds",
+	"controller_persistentvolumeclaim_provision_total", "controller_persistentvolumeclaim_provision_failed_total",
+}
 
 func TestEveryMetricIsExplainedAndOnTheDashboard(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(repo, "docs/monitoring.md"))
@@ -209,7 +213,7 @@ func TestEveryMetricIsExplainedAndOnTheDashboard(t *testing.T) {
 		}
 	}
 	for _, one := range shown {
-		if !known(append(attacherMetrics, names...), one) {
+		if !known(append(libraryMetrics, names...), one) {
 			t.Errorf("the dashboard asks for %s, which nobody registers", one)
 		}
 	}

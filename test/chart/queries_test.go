@@ -149,7 +149,7 @@ func scraped(t *testing.T, cluster string) (list seriesList, last time.Time) {
 }
 
 // finds checks that an expression has a number, and each of its selectors a series. What depends on values is taken out of
-// it: comparisons, and absent.
+// it: comparisons, absent and unless.
 func finds(t *testing.T, list seriesList, expr string, at time.Time) {
 	t.Helper()
 	parsed, err := parser.ParseExpr(expr)
@@ -170,6 +170,9 @@ func finds(t *testing.T, list seriesList, expr string, at time.Time) {
 		case *parser.BinaryExpr:
 			if n.Op.IsComparisonOperator() {
 				n.Op, n.ReturnBool = parser.ADD, false
+			}
+			if n.Op == parser.LUNLESS {
+				n.Op = parser.LAND
 			}
 		}
 		return nil
