@@ -109,6 +109,10 @@ func TestConventionsOfCharts(t *testing.T) {
 		{"number of nodes in quotes", "nodePlugin: {maxUnavailable: '3'}", daemonSet, "spec/updateStrategy/rollingUpdate", "{maxUnavailable: 3}"},
 		{"on deletion", "nodePlugin: {updateStrategy: {type: OnDelete}}", daemonSet, "spec/updateStrategy", "{type: OnDelete}"},
 		{"rolling update of the node", "nodePlugin: {updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}", daemonSet, "spec/updateStrategy/rollingUpdate", "{maxUnavailable: 3}"},
+		{"tolerations of a group", "nodePlugin: {groups: [{name: a, tolerations: [{key: b, operator: Exists}]}]}", "DaemonSet/topodisk-node-a", pod + "/tolerations", "[{key: b, operator: Exists}]"},
+		{"a group that tolerates nothing", "nodePlugin: {groups: [{name: a, tolerations: []}]}", "DaemonSet/topodisk-node-a", pod + "/tolerations", none},
+		{"a group on all of its nodes", "nodePlugin: {groups: [{name: a, affinity: {}}]}", "DaemonSet/topodisk-node-a", pod + "/affinity", none},
+		{"tolerations of all groups", "nodePlugin: {groups: [{name: a}], tolerations: [{key: b, operator: Exists}]}", "DaemonSet/topodisk-node-a", pod + "/tolerations", "[{key: b, operator: Exists}]"},
 		{"resources", "diskDriver: {resources: {limits: {memory: 1Gi}}}", deployment, driver + "/resources/limits/memory", "1Gi"},
 		{"resources of the node", "nodePlugin: {resources: {limits: {memory: 1Gi}}}", daemonSet, driver + "/resources/limits/memory", "1Gi"},
 	} {
