@@ -211,11 +211,22 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.starter.Run(ctx); err != nil {
 		return err
 	}
+	c.work(ctx, end)
+	c.recorder.Shutdown()
+	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// work provisions and deletes until ctx ends, and returns when no call is under way, the finalizers of sources that are not
+// needed any more are removed, and the journal is written. It calls end if another process leads.
+func (c *Controller) work(ctx context.Context, end context.CancelCauseFunc) {
 	stopJournal := c.keepJournal(ctx, end)
+	stopProtection := inBackground(ctx, c.p.protection.Run)
 	var parts sync.WaitGroup
 	parts.Go(func() { c.exec.run(ctx) })
 	parts.Go(func() { c.deletion.Run(ctx) })
-	parts.Go(func() { c.p.protection.Run(ctx) })
 	parts.Go(func() { c.wakeOnReturn(ctx) })
 	if c.p.config.DriverListsVolumes {
 		parts.Go(func() { newAudits(c.p).run(ctx) })
@@ -231,10 +242,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	parts.Wait()
 	c.p.objects.Stop()
+	stopProtection()
 	stopJournal()
-	c.recorder.Shutdown()
-	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
-		return err
-	}
-	return nil
+}
+
+// inBackground runs a part of the leader that outlives ctx. stop ends it, and returns when it has ended.
+func inBackground(ctx context.Context, part func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { part(ctx); close(done) }()
+	return func() { cancel(); <-done }
 }

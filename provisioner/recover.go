@@ -95,12 +95,9 @@ func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFun
 	if c.store == nil {
 		return func() {}
 	}
-	journalCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
 	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
 	c.store.OnEndRequest(c.exec.endRequested)
-	go func() { c.store.Run(journalCtx, takenOver); close(done) }()
-	return func() { cancel(); <-done }
+	return inBackground(ctx, func(ctx context.Context) { c.store.Run(ctx, takenOver) })
 }
 
 // sleep returns nil after d, or the context's error as soon as ctx has ended.

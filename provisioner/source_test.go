@@ -1,10 +1,15 @@
 package provisioner
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -74,6 +79,39 @@ func TestASourceIsProtectedDuringAnAttempt(t *testing.T) {
 	if b.removeFinalizers(); b.isProtected(t) {
 		t.Error("the finalizer is still there")
 	}
+}
+
+// endingDriver ends the leadership when it is asked for a volume, and takes its time to make it.
+type endingDriver struct {
+	*scriptedDriver
+	end func()
+}
+
+func (d endingDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, opts ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	d.end()
+	time.Sleep(time.Minute)
+	return d.scriptedDriver.CreateVolume(ctx, in, opts...)
+}
+
+func TestALeaderThatEndsReleasesItsSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newLeader(t)
+		b.addSnapshot(t)
+		filled := made("d-bp1", 0, "zone-a")
+		filled.volume.ContentSource = &csi.VolumeContentSource{}
+		b.driver.creates = []answer{filled}
+		ctx, end := context.WithCancelCause(t.Context())
+		b.Provisioner.driver = endingDriver{b.driver, func() { end(nil) }}
+		must(t, b.resolver.classes.Add(testClass(nil)))
+		b.exec.Start(testClaim(fromSnapshot))
+		c.work(ctx, end)
+		if b.open() != 0 || b.attempts.Phase("0f1e") != attempt.Saved {
+			t.Fatalf("%d volumes are under way, the Record is %v", b.open(), b.attempts.Phase("0f1e"))
+		}
+		if b.isProtected(t) {
+			t.Error("the finalizer is still there")
+		}
+	})
 }
 
 func TestProtectPrecedesCreateVolume(t *testing.T) {

@@ -265,6 +265,9 @@ func newBench(t testing.TB, creates []answer, objects ...runtime.Object) *bench 
 
 // configure replaces the configuration of all but the executor: see restart.
 func (b *bench) configure(config Config) {
+	if b.protection != nil {
+		b.removeFinalizers() // ends its queue
+	}
 	b.config, b.resolver.config = config, config
 	b.resolver.sources = source.NewReader(config.sourceOptions(), b.api, b.dynamic)
 	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.resolver.sources)
