@@ -97,7 +97,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	if caches.Namespaces != nil {
 		p.resolver.namespaces = caches.Namespaces.GetStore()
 	}
-	p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, p.resolver.sources)
+	p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, volumes, p.resolver.sources)
 	c := &Controller{
 		p: p, caches: caches, exec: exec, store: kept, recorder: broadcaster, recovery: newRecovery(p),
 		deletion: exec.newDeletion(caches.Attachments.GetIndexer()),

@@ -270,7 +270,7 @@ func (b *bench) configure(config Config) {
 	}
 	b.config, b.resolver.config = config, config
 	b.resolver.sources = source.NewReader(config.sourceOptions(), b.api, b.dynamic)
-	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.resolver.sources)
+	b.protection = source.NewProtection(config.protectionOptions(), b.metadata, b.volumes, b.resolver.sources)
 }
 
 // handlers are the event handlers of a process that leads.

@@ -14,6 +14,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
@@ -26,15 +27,19 @@ const snapshotGroup = "snapshot.storage.k8s.io"
 type bench struct {
 	*Protection
 	api      *fake.Clientset
+	volumes  cache.Store
 	metadata *metadatafake.FakeMetadataClient
 	dynamic  *dynamicfake.FakeDynamicClient
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{api: fake.NewClientset(), metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient()}
+	b := &bench{
+		api: fake.NewClientset(), volumes: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		metadata: provisionertest.MetadataClient(), dynamic: provisionertest.DynamicClient(),
+	}
 	options := Options{DriverName: provisionertest.DriverName, Snapshots: true, Clones: true, PreventModeConversion: true}
-	b.Protection = NewProtection(ProtectionOptions{RetryStart: 1, RetryMax: 1, Workers: 1}, b.metadata, NewReader(options, b.api, b.dynamic))
+	b.Protection = NewProtection(ProtectionOptions{RetryStart: 1, RetryMax: 1, Workers: 1}, b.metadata, b.volumes, NewReader(options, b.api, b.dynamic))
 	t.Cleanup(b.queue.ShutDown)
 	return b
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -50,6 +51,7 @@ type ProtectionOptions struct {
 type Protection struct {
 	options ProtectionOptions
 	objects metadata.Interface
+	volumes cache.Store // PersistentVolumes, trimmed
 	reader  *Reader
 	queue   workqueue.TypedRateLimitingInterface[watch.Object] // sources that may have an unneeded finalizer
 
@@ -61,10 +63,10 @@ type Protection struct {
 }
 
 // NewProtection returns a Protection. It removes finalizers only while it runs.
-func NewProtection(options ProtectionOptions, objects metadata.Interface, reader *Reader) *Protection {
+func NewProtection(options ProtectionOptions, objects metadata.Interface, volumes cache.Store, reader *Reader) *Protection {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[watch.Object](options.RetryStart, options.RetryMax)
 	p := &Protection{
-		options: options, objects: objects, reader: reader,
+		options: options, objects: objects, volumes: volumes, reader: reader,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[watch.Object]{Name: "sources"}),
 		users: map[watch.Object]map[types.UID]bool{}, sources: map[types.UID]watch.Object{}, removing: map[watch.Object]bool{},
 	}
@@ -120,9 +122,19 @@ func (p *Protection) Unprotect(claim types.UID) {
 // ClaimChanged queues a claim of this driver that is being deleted and has the finalizer
 // of a process that ended before it could remove it.
 func (p *Protection) ClaimChanged(claim *v1.PersistentVolumeClaim) {
-	if claim.DeletionTimestamp != nil && request.ProvisionerOf(claim) == p.reader.options.DriverName && slices.Contains(claim.Finalizers, CloneFinalizer) {
+	if claim.DeletionTimestamp != nil && slices.Contains(claim.Finalizers, CloneFinalizer) && p.isOurs(claim) {
 		p.queue.Add(watch.Object{Resource: watch.PersistentVolumeClaims, Namespace: claim.Namespace, Name: claim.Name})
 	}
+}
+
+// isOurs says whether the claim's volume is this driver's. A claim that was bound by hand names no provisioner.
+func (p *Protection) isOurs(claim *v1.PersistentVolumeClaim) bool {
+	object, exists, err := p.volumes.GetByKey(claim.Spec.VolumeName)
+	if err != nil || !exists {
+		return request.ProvisionerOf(claim) == p.reader.options.DriverName
+	}
+	from := object.(*v1.PersistentVolume).Spec.CSI
+	return from != nil && from.Driver == p.reader.options.DriverName
 }
 
 // use records that the claim uses the source. It waits while the finalizer of the source

@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/internal/provisionertest"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
 
@@ -105,11 +107,35 @@ func TestProtectFails(t *testing.T) {
 }
 
 func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
-	for driver, want := range map[string][]string{provisionertest.DriverName: nil, "other": {snapshotFinalizer}} {
-		t.Run("a snapshot of "+driver, func(t *testing.T) {
+	type change = func(snapshot, content *unstructured.Unstructured)
+	deleted := func(snapshot, _ *unstructured.Unstructured) { snapshot.SetDeletionTimestamp(ptr.To(metav1.Now())) }
+	contentGone := func(snapshot, _ *unstructured.Unstructured) {
+		provisionertest.SetFields(snapshot, map[string]any{"status.boundVolumeSnapshotContentName": "gone"})
+	}
+	unbound := func(snapshot, _ *unstructured.Unstructured) {
+		provisionertest.SetFields(snapshot, map[string]any{"status": nil})
+	}
+	foreign := func(_, content *unstructured.Unstructured) {
+		provisionertest.SetFields(content, map[string]any{"spec.driver": "other"})
+	}
+	for name, test := range map[string]struct {
+		changes []change
+		want    []string
+	}{
+		"a snapshot":                                   {},
+		"another driver's snapshot":                    {changes: []change{foreign}, want: []string{snapshotFinalizer}},
+		"another's snapshot that is being deleted":     {changes: []change{foreign, deleted}, want: []string{snapshotFinalizer}},
+		"a snapshot without its content":               {changes: []change{contentGone}, want: []string{snapshotFinalizer}},
+		"the same, while it is being deleted":          {changes: []change{contentGone, deleted}},
+		"a snapshot that never had one":                {changes: []change{unbound}, want: []string{snapshotFinalizer}},
+		"one that never had one, and is being deleted": {changes: []change{unbound, deleted}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.addSnapshot(t, "shop", func(_, content *unstructured.Unstructured) {
-				provisionertest.SetFields(content, map[string]any{"spec.driver": driver})
+			b.addSnapshot(t, "shop", func(snapshot, content *unstructured.Unstructured) {
+				for _, change := range test.changes {
+					change(snapshot, content)
+				}
 			})
 			b.addMetadata(t, provisionertest.SnapshotMetadata("shop", snapshotFinalizer))
 			if err := b.enqueueSnapshots(t.Context()); err != nil {
@@ -118,23 +144,49 @@ func TestFinalizersOfAnEarlierProcessAreRemoved(t *testing.T) {
 			if b.queue.Len() > 0 {
 				b.next(t.Context())
 			}
-			b.wantFinalizers(t, snapshotSource, want...)
+			b.wantFinalizers(t, snapshotSource, test.want...)
 		})
 	}
-	t.Run("a claim that is being deleted", func(t *testing.T) {
-		b := newBench(t)
-		b.addMetadata(t, provisionertest.Metadata("v1", "PersistentVolumeClaim", "shop", CloneFinalizer))
-		claim, _ := sourceClaim(func(c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) {
-			c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{CloneFinalizer}
+	for name, test := range map[string]struct {
+		provisioner string // that the claim names
+		driver      string // of the PersistentVolume; empty: it is in no cache
+		want        []string
+	}{
+		"a claim":                               {provisioner: provisionertest.DriverName, driver: provisionertest.DriverName},
+		"a claim that was bound by hand":        {driver: provisionertest.DriverName},
+		"a claim whose volume is gone":          {provisioner: provisionertest.DriverName},
+		"another driver's claim":                {provisioner: "other", driver: "other", want: []string{CloneFinalizer}},
+		"another's claim whose volume is gone":  {provisioner: "other", want: []string{CloneFinalizer}},
+		"a claim with another driver's volume":  {provisioner: provisionertest.DriverName, driver: "other", want: []string{CloneFinalizer}},
+		"a claim that took over another's disk": {provisioner: "other", driver: provisionertest.DriverName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.addMetadata(t, provisionertest.Metadata("v1", "PersistentVolumeClaim", "shop", CloneFinalizer))
+			claim, pv := sourceClaim()
+			claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{CloneFinalizer}
+			claim.Annotations = map[string]string{request.AnnStorageProvisioner: test.provisioner}
+			if pv.Spec.CSI.Driver = test.driver; test.driver != "" {
+				provisionertest.Must(t, b.volumes.Add(pv))
+			}
+			if b.ClaimChanged(claim); b.queue.Len() > 0 {
+				b.next(t.Context())
+			}
+			b.wantFinalizers(t, claimSource, test.want...)
 		})
-		foreign := claim.DeepCopy()
-		foreign.Annotations["volume.kubernetes.io/storage-provisioner"] = "other"
-		b.ClaimChanged(foreign)
-		if b.queue.Len() != 0 {
-			t.Error("another driver's claim is queued")
-		}
-		b.ClaimChanged(claim)
-		b.next(t.Context())
-		b.wantFinalizers(t, claimSource)
+	}
+}
+
+func TestASnapshotThatCannotBeReadIsReported(t *testing.T) {
+	b := newBench(t)
+	b.addSnapshot(t, "shop", nil)
+	for _, namespace := range []string{"archive", "shop"} {
+		b.addMetadata(t, provisionertest.SnapshotMetadata(namespace, snapshotFinalizer))
+	}
+	b.dynamic.PrependReactor("get", "volumesnapshots", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return action.GetNamespace() == "archive", nil, errors.New("etcd is slow")
 	})
+	if err := b.enqueueSnapshots(t.Context()); err == nil || !strings.Contains(err.Error(), "VolumeSnapshot archive/src: etcd is slow") || b.queue.Len() != 1 {
+		t.Errorf("got %v; %d snapshots are queued, want the other one", err, b.queue.Len())
+	}
 }

@@ -2,11 +2,13 @@ package source
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -18,41 +20,60 @@ const sweepPage = 500
 // ended before it could remove it. Claims are in a cache, which shows theirs.
 func (p *Protection) sweep(ctx context.Context) {
 	if err := p.enqueueSnapshots(ctx); err != nil && ctx.Err() == nil {
-		klog.ErrorS(err, "Listing snapshots that may have an unneeded finalizer failed")
+		klog.ErrorS(err, "Looking for snapshots with an unneeded finalizer failed")
 	}
 }
 
+// enqueueSnapshots queues all but those of which an error says that they can't be read.
 func (p *Protection) enqueueSnapshots(ctx context.Context) error {
 	options := metav1.ListOptions{Limit: sweepPage}
+	var errs []error
 	for {
 		list, err := p.objects.Resource(watch.VolumeSnapshots).List(ctx, options)
 		if apierrors.IsNotFound(err) {
 			return nil // a cluster need not have snapshots
 		}
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		for i := range list.Items {
 			snapshot := &list.Items[i]
 			o := watch.Object{Resource: watch.VolumeSnapshots, Namespace: snapshot.Namespace, Name: snapshot.Name}
-			if slices.Contains(snapshot.Finalizers, snapshotFinalizer) && p.reader.isOurs(ctx, o) {
+			if !slices.Contains(snapshot.Finalizers, snapshotFinalizer) {
+				continue
+			}
+			releasable, err := p.reader.isReleasable(ctx, o)
+			if errs = append(errs, err); releasable {
 				p.queue.Add(o)
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
+			return errors.Join(errs...)
 		}
 	}
 }
 
-// isOurs says whether a snapshot is known to be this driver's: the finalizer is the
-// same for every driver's provisioner.
-func (r *Reader) isOurs(ctx context.Context, o watch.Object) bool {
+// isReleasable says whether this driver's provisioner may remove the finalizer from a snapshot that it does not use: the
+// finalizer is the same for every driver's. The snapshot is its own, or nobody can restore it any more, because it is being
+// deleted and its content, which names the driver, is gone.
+func (r *Reader) isReleasable(ctx context.Context, o watch.Object) (bool, error) {
 	var snapshot volumeSnapshot
-	var content volumeSnapshotContent
-	if err := r.read(ctx, o, &snapshot); err != nil || snapshot.Status.Content == nil {
-		return false
+	switch err := r.read(ctx, o, &snapshot); {
+	case apierrors.IsNotFound(err):
+		return false, nil // it is gone
+	case err != nil:
+		return false, err
 	}
-	err := r.read(ctx, watch.Object{Resource: watch.VolumeSnapshotContents, Name: *snapshot.Status.Content}, &content)
-	return err == nil && content.Spec.Driver == r.options.DriverName
+	bound := watch.Object{Resource: watch.VolumeSnapshotContents, Name: ptr.Deref(snapshot.Status.Content, "")}
+	if bound.Name == "" {
+		return snapshot.DeletionTimestamp != nil, nil
+	}
+	var content volumeSnapshotContent
+	switch err := r.read(ctx, bound, &content); {
+	case apierrors.IsNotFound(err):
+		return snapshot.DeletionTimestamp != nil, nil
+	case err != nil:
+		return false, err
+	}
+	return content.Spec.Driver == r.options.DriverName, nil
 }
