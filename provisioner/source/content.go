@@ -42,20 +42,6 @@ func Of(claim *v1.PersistentVolumeClaim) (watch.Object, bool) {
 	return o, true
 }
 
-// InvalidError says that no volume can be made of the source until the claim or a
-// ReferenceGrant changes.
-type InvalidError struct{ Err error }
-
-// Error returns the text of Err.
-func (e *InvalidError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *InvalidError) Unwrap() error { return e.Err }
-
-func invalidf(format string, args ...any) error {
-	return &InvalidError{fmt.Errorf(format, args...)}
-}
-
 // Options are what the driver and the operator allow of sources.
 type Options struct {
 	DriverName            string
@@ -77,8 +63,8 @@ func NewReader(options Options, client kubernetes.Interface, dynamic dynamic.Int
 	return &Reader{options: options, client: client, dynamic: dynamic}
 }
 
-// Content returns the content source of the claim's volume, nil for an empty volume. Errors
-// other than InvalidError and watch.NotReadyError may be transient.
+// Content returns the content source of the claim's volume, nil for an empty volume. An error
+// is a watch.NotReadyError if a change of one object may help.
 func (r *Reader) Content(ctx context.Context, claim *v1.PersistentVolumeClaim) (*csi.VolumeContentSource, error) {
 	source, ok := Of(claim)
 	if !ok {
@@ -98,7 +84,7 @@ func (r *Reader) Content(ctx context.Context, claim *v1.PersistentVolumeClaim) (
 // restore checks that a VolumeSnapshot is ready, this driver's and fits the claim.
 func (r *Reader) restore(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) (*csi.VolumeContentSource, error) {
 	if !r.options.Snapshots {
-		return nil, invalidf("claim.spec.dataSource is VolumeSnapshot %s: driver %s does not support snapshots; remove it", source.Name, r.options.DriverName)
+		return nil, fmt.Errorf("claim.spec.dataSource is VolumeSnapshot %s: driver %s does not support snapshots; remove it", source.Name, r.options.DriverName)
 	}
 	var snapshot volumeSnapshot
 	if err := r.read(ctx, source, &snapshot); err != nil {
@@ -150,9 +136,9 @@ func (r *Reader) checkContent(snapshot *volumeSnapshot, content *volumeSnapshotC
 	ref := content.Spec.Snapshot
 	switch {
 	case ref.UID != snapshot.UID || ref.Namespace != snapshot.Namespace || ref.Name != snapshot.Name:
-		return invalidf("VolumeSnapshotContent %s is of snapshot %s/%s, not of %s/%s", content.Name, ref.Namespace, ref.Name, snapshot.Namespace, snapshot.Name)
+		return fmt.Errorf("VolumeSnapshotContent %s is of snapshot %s/%s, not of %s/%s", content.Name, ref.Namespace, ref.Name, snapshot.Namespace, snapshot.Name)
 	case content.Spec.Driver != r.options.DriverName:
-		return invalidf("snapshot %s/%s is of driver %s; %s can't make a volume of it", snapshot.Namespace, snapshot.Name, content.Spec.Driver, r.options.DriverName)
+		return fmt.Errorf("snapshot %s/%s is of driver %s; %s can't make a volume of it", snapshot.Namespace, snapshot.Name, content.Spec.Driver, r.options.DriverName)
 	}
 	return nil
 }
@@ -167,14 +153,14 @@ func (r *Reader) checkMode(claim *v1.PersistentVolumeClaim, content *volumeSnaps
 	if allowed, err := strconv.ParseBool(content.Annotations[allowModeChange]); err == nil && allowed {
 		return nil
 	}
-	return invalidf("claim.spec.volumeMode is %s, the snapshot's volume was %s; to allow it, annotate VolumeSnapshotContent %s with %s=true",
+	return fmt.Errorf("claim.spec.volumeMode is %s, the snapshot's volume was %s; to allow it, annotate VolumeSnapshotContent %s with %s=true",
 		modeOf(claim.Spec.VolumeMode), *was, content.Name, allowModeChange)
 }
 
 // clone checks that a claim is bound to a volume of this driver that fits.
 func (r *Reader) clone(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) (*csi.VolumeContentSource, error) {
 	if !r.options.Clones {
-		return nil, invalidf("claim.spec.dataSource is claim %s: driver %s does not support clones; remove it", source.Name, r.options.DriverName)
+		return nil, fmt.Errorf("claim.spec.dataSource is claim %s: driver %s does not support clones; remove it", source.Name, r.options.DriverName)
 	}
 	from, err := r.client.CoreV1().PersistentVolumeClaims(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
@@ -186,7 +172,7 @@ func (r *Reader) clone(ctx context.Context, claim *v1.PersistentVolumeClaim, sou
 	case from.Status.Phase != v1.ClaimBound || from.Spec.VolumeName == "":
 		return nil, watch.NotReady(source, from.ResourceVersion, fmt.Errorf("%s is not bound yet", source))
 	case modeOf(from.Spec.VolumeMode) != modeOf(claim.Spec.VolumeMode):
-		return nil, invalidf("claim.spec.volumeMode is %s, that of %s is %s; a copy has the same",
+		return nil, fmt.Errorf("claim.spec.volumeMode is %s, that of %s is %s; a copy has the same",
 			modeOf(claim.Spec.VolumeMode), source, modeOf(from.Spec.VolumeMode))
 	}
 	pv, err := r.client.CoreV1().PersistentVolumes().Get(ctx, from.Spec.VolumeName, metav1.GetOptions{})
@@ -198,7 +184,7 @@ func (r *Reader) clone(ctx context.Context, claim *v1.PersistentVolumeClaim, sou
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != from.UID:
 		return nil, fmt.Errorf("PersistentVolume %s is not bound to %s", pv.Name, source)
 	case pv.Spec.CSI == nil || pv.Spec.CSI.Driver != r.options.DriverName:
-		return nil, invalidf("the volume of %s is not of driver %s, which can't copy it", source, r.options.DriverName)
+		return nil, fmt.Errorf("the volume of %s is not of driver %s, which can't copy it", source, r.options.DriverName)
 	case requested(claim).Cmp(size) < 0:
 		return nil, fmt.Errorf("claim.spec.resources.requests.storage is %s, less than the %s of %s; ask for as much at least", requested(claim), &size, source)
 	}

@@ -47,7 +47,7 @@ func (g *referenceGrant) allows(claim *v1.PersistentVolumeClaim, source *v1.Type
 // lets the claim's namespace use it (Kubernetes: "Cross namespace data sources").
 func (r *Reader) checkGrant(ctx context.Context, claim *v1.PersistentVolumeClaim, source watch.Object) error {
 	if !r.options.CrossNamespace {
-		return invalidf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true",
+		return fmt.Errorf("claim.spec.dataSourceRef.namespace is %s: sources of other namespaces need --feature-gates=CrossNamespaceVolumeDataSource=true",
 			source.Namespace)
 	}
 	if r.dynamic == nil {
@@ -69,5 +69,5 @@ func (r *Reader) checkGrant(ctx context.Context, claim *v1.PersistentVolumeClaim
 	}
 	err = fmt.Errorf("claim.spec.dataSourceRef is %s: no ReferenceGrant of namespace %s allows it to claims of namespace %s",
 		source, source.Namespace, claim.Namespace)
-	return &InvalidError{watch.NotReady(watch.Object{Resource: watch.ReferenceGrants, Namespace: source.Namespace}, version, err)}
+	return watch.NotReady(watch.Object{Resource: watch.ReferenceGrants, Namespace: source.Namespace}, version, err)
 }
