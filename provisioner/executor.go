@@ -122,20 +122,24 @@ func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Ac
 // doOne carries out an action, and returns its result if it has one. A panic fails the
 // action: its outcome is then unknown.
 func (e *executor) doOne(ctx context.Context, claim types.UID, action attempt.Action) (result attempt.Event) {
+	withResult, hasResult := action.(attempt.ResultAction)
 	defer func() {
 		if r := recover(); r != nil {
 			klog.ErrorS(nil, "A panic while provisioning", "action", action, "panic", r, "stack", string(debug.Stack()))
-			result = failed(action, fmt.Errorf("internal error: %v", r))
+			if hasResult {
+				result = withResult.Failed(fmt.Errorf("internal error: %v", r))
+			}
 		}
 	}()
-	if result = e.act(ctx, action); result == nil {
-		e.handle(ctx, claim, action)
+	if hasResult {
+		return e.act(ctx, withResult)
 	}
-	return result
+	e.handle(ctx, claim, action)
+	return nil
 }
 
-// act carries out an action that has a result; for others it returns nil.
-func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event {
+// act carries out an action that has a result.
+func (e *executor) act(ctx context.Context, action attempt.ResultAction) attempt.Event {
 	p := e.p
 	switch a := action.(type) {
 	case attempt.Resolve:
@@ -170,38 +174,7 @@ func (e *executor) act(ctx context.Context, action attempt.Action) attempt.Event
 	case attempt.RemoveSelectedNode:
 		return attempt.NodeRemoved{Err: removeSelectedNode(ctx, p.client, a.Claim, a.Node)}
 	}
-	return nil
-}
-
-// failed returns the result of an action that has panicked; nil if it has none.
-func failed(action attempt.Action, err error) attempt.Event {
-	switch a := action.(type) {
-	case attempt.Resolve:
-		return attempt.Resolved{Verdict: attempt.NotYet, Err: err}
-	case attempt.CheckVolume:
-		return attempt.VolumeChecked{Err: err}
-	case attempt.CheckNode:
-		return attempt.NodeChecked{}
-	case attempt.Protect:
-		return attempt.Protected{Err: err}
-	case attempt.WriteJournal:
-		return attempt.Written{Err: err}
-	case attempt.ReadSecrets:
-		return attempt.SecretsRead{Err: err}
-	case attempt.CallDriver:
-		return attempt.Answer{Err: err}
-	case attempt.CheckSiblings:
-		return attempt.SiblingsChecked{}
-	case attempt.SaveVolume:
-		return attempt.VolumeSaved{Err: err}
-	case attempt.DeleteUnowned:
-		return attempt.VolumeDeleted{ID: a.ID, Err: err}
-	case attempt.CheckClaim:
-		return attempt.ClaimChecked{}
-	case attempt.RemoveSelectedNode:
-		return attempt.NodeRemoved{Err: err}
-	}
-	return nil
+	panic(fmt.Sprintf("nobody knows how to do %T", action))
 }
 
 // handle carries out an action that has no result.
@@ -223,7 +196,7 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 	case attempt.Unprotect:
 		p.protection.Unprotect(claim)
 	case attempt.Subscribe:
-		e.subscribe(claim, a.To.(error))
+		e.subscribe(claim, a.To)
 	case attempt.Unsubscribe:
 		p.objects.Unsubscribe(key)
 	case attempt.RequeueAfter:
@@ -257,7 +230,7 @@ func (e *executor) subscribe(claim types.UID, to error) {
 }
 
 // waitsFor returns the error if it says what must change, otherwise nil.
-func waitsFor(err error) any {
+func waitsFor(err error) error {
 	if _, full := errors.AsType[*journal.FullError](err); full || watch.NotReadyObject(err) != (watch.Object{}) {
 		return err
 	}

@@ -404,6 +404,17 @@ func TestAPanicFailsTheAttempt(t *testing.T) {
 	}
 }
 
+// unknownAction is one that the executor lacks.
+type unknownAction struct{ attempt.Resolve }
+
+func TestAnActionThatTheExecutorLacksFails(t *testing.T) {
+	b := newBench(t, nil)
+	result, ok := b.exec.doOne(t.Context(), "0f1e", unknownAction{}).(attempt.Resolved)
+	if !ok || result.Verdict != attempt.NotYet || !strings.Contains(text(result.Err), "unknownAction") {
+		t.Errorf("got %v", result)
+	}
+}
+
 func TestAPanicInANotificationIsRecovered(t *testing.T) {
 	b := newBench(t, []answer{refused(codes.InvalidArgument)})
 	b.Provisioner.events = nil // Notify panics

@@ -15,6 +15,13 @@ type Action interface {
 	fmt.Stringer
 }
 
+// ResultAction is an action with a result.
+type ResultAction interface {
+	Action
+	// Failed returns the result of an action that has failed in a way that nobody has foreseen.
+	Failed(err error) Event
+}
+
 // Actions that have a result.
 type (
 	// Resolve works out the claim's request: Resolved.
@@ -62,6 +69,42 @@ type (
 	}
 )
 
+// Failed implements ResultAction.
+func (Resolve) Failed(err error) Event { return Resolved{Verdict: NotYet, Err: err} }
+
+// Failed implements ResultAction.
+func (CheckVolume) Failed(err error) Event { return VolumeChecked{Err: err} }
+
+// Failed implements ResultAction: the node may be there.
+func (CheckNode) Failed(error) Event { return NodeChecked{} }
+
+// Failed implements ResultAction.
+func (Protect) Failed(err error) Event { return Protected{Err: err} }
+
+// Failed implements ResultAction.
+func (WriteJournal) Failed(err error) Event { return Written{Err: err} }
+
+// Failed implements ResultAction.
+func (ReadSecrets) Failed(err error) Event { return SecretsRead{Err: err} }
+
+// Failed implements ResultAction: the driver may have made the volume.
+func (CallDriver) Failed(err error) Event { return Answer{Err: err} }
+
+// Failed implements ResultAction.
+func (a DeleteUnowned) Failed(err error) Event { return VolumeDeleted{ID: a.ID, Err: err} }
+
+// Failed implements ResultAction: the siblings are not waited for.
+func (CheckSiblings) Failed(error) Event { return SiblingsChecked{} }
+
+// Failed implements ResultAction.
+func (SaveVolume) Failed(err error) Event { return VolumeSaved{Err: err} }
+
+// Failed implements ResultAction: the claim may be there.
+func (CheckClaim) Failed(error) Event { return ClaimChecked{} }
+
+// Failed implements ResultAction.
+func (RemoveSelectedNode) Failed(err error) Event { return NodeRemoved{Err: err} }
+
 // Actions without a result.
 type (
 	// Prefetch writes the claim's request to the journal before its first attempt, if the caches show all that it depends on.
@@ -73,8 +116,8 @@ type (
 	EraseJournal struct{ Lazily bool }
 	// Unprotect removes the finalizer of the source unless another claim uses it.
 	Unprotect struct{}
-	// Subscribe asks for Woken when an object changes; it replaces an earlier subscription.
-	Subscribe struct{ To any }
+	// Subscribe asks for Woken when what an error names changes; it replaces an earlier subscription.
+	Subscribe struct{ To error }
 	// Unsubscribe ends the subscription.
 	Unsubscribe struct{}
 	// RequeueAfter asks for a Tick.

@@ -16,7 +16,7 @@ type failure struct {
 	isPending bool    // the driver has said that the operation goes on
 	permanent bool    // no volume is possible until the claim or its class changes
 	transient bool    // it is expected to end soon without a change of the claim
-	waitsFor  any     // the object that must change
+	waitsFor  error   // says what must change, for Subscribe
 }
 
 // fail ends the attempt; another follows.

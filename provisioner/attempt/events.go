@@ -64,8 +64,8 @@ type Resolved struct {
 	HasSiblings bool
 	// Volume is the PersistentVolume that stands for the claim (HasVolume).
 	Volume string
-	// WaitsFor is the object that must change, in the form that Subscribe takes; nil for none that is known (NotYet).
-	WaitsFor any
+	// WaitsFor says what must change, for Subscribe; nil for nothing that is known (NotYet).
+	WaitsFor error
 	// Transient says that the error is expected to end soon without a change of the claim.
 	Transient bool
 }
@@ -118,13 +118,13 @@ type NodeChecked struct{ Gone bool }
 // Protected is the result of Protect.
 type Protected struct {
 	Err      error
-	WaitsFor any // as in Resolved
+	WaitsFor error // as in Resolved
 }
 
 // Written is the result of WriteJournal.
 type Written struct {
 	Err       error
-	WaitsFor  any // as in Resolved
+	WaitsFor  error // as in Resolved
 	Transient bool
 }
 
@@ -132,7 +132,7 @@ type Written struct {
 type SecretsRead struct {
 	Secrets  map[string]string
 	Err      error
-	WaitsFor any // as in Resolved
+	WaitsFor error // as in Resolved
 }
 
 // Answer is the result of CallDriver.

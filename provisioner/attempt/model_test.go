@@ -411,13 +411,7 @@ func (w *world) do(actions []Action) {
 	}
 }
 
-func hasResult(a Action) bool {
-	switch a.(type) {
-	case Resolve, CheckVolume, CheckNode, Protect, WriteJournal, ReadSecrets, CallDriver, DeleteUnowned, CheckSiblings, SaveVolume, CheckClaim, RemoveSelectedNode:
-		return true
-	}
-	return false
-}
+func hasResult(a Action) bool { _, ok := a.(ResultAction); return ok }
 
 // doNext does the next action, or finds that all are done.
 func (w *world) doNext() {

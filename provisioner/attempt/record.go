@@ -203,7 +203,7 @@ func (r *Record) steps(events []Event, now time.Time) (actions []Action) {
 func (r *Record) do(a Action) { r.actions = append(r.actions, a) }
 
 // act begins an action that has a result.
-func (r *Record) act(phase Phase, a Action) {
+func (r *Record) act(phase Phase, a ResultAction) {
 	r.phase = phase
 	r.do(a)
 }
@@ -325,7 +325,7 @@ func (r *Record) dropPrefetched() {
 	}
 }
 
-func (r *Record) subscribe(to any) {
+func (r *Record) subscribe(to error) {
 	r.subscribed = true
 	r.do(Subscribe{To: to})
 }

@@ -36,7 +36,7 @@ func quoted(err error) string {
 	return fmt.Sprintf("err=%q", err)
 }
 
-func waits(on any) string {
+func waits(on error) string {
 	if on == nil {
 		return ""
 	}

@@ -526,9 +526,9 @@ func (a *arguments) siblings() Siblings {
 }
 
 // object takes the object that is waited for.
-func (a *arguments) object() any {
+func (a *arguments) object() error {
 	if name := a.value("waits-for"); name != "" {
-		return name
+		return errors.New(name)
 	}
 	return nil
 }
