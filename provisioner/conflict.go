@@ -114,13 +114,13 @@ func (c *conflicts) report(ctx context.Context, refused *request.Request) {
 	}
 	for _, pod := range pods {
 		for _, name := range pod.claims {
-			if pv := volumeOfClaim(c.claims, c.volumes, claim.Namespace, name); pv != nil {
+			if pv := volumeOfClaim(c.volumes, claimNamed(c.claims, claim.Namespace, name)); pv != nil {
 				facts.volumes[name] = boundVolume{name: pv.Name, zones: topology.ZonesOfVolume(pv)}
 			}
 		}
 	}
 	if message := conflictMessage(facts); message != "" {
-		c.events.Event(claim, v1.EventTypeWarning, reasonConflict, message)
+		c.events.Event(claim, v1.EventTypeWarning, reasonTied, message)
 	}
 }
 
@@ -157,17 +157,4 @@ func (c *conflicts) waitingPods(ctx context.Context, namespace string) ([]podCla
 	maps.DeleteFunc(c.lists, func(_ string, known podList) bool { return c.now().Sub(known.at) >= podListTTL })
 	c.lists[namespace] = podList{pods, c.now()}
 	return pods, nil
-}
-
-// volumeOfClaim returns the PersistentVolume that a claim is bound to, nil for none.
-func volumeOfClaim(claims, volumes cache.Store, namespace, name string) *v1.PersistentVolume {
-	claim, exists, err := claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
-	if err != nil || !exists {
-		return nil
-	}
-	pv, exists, err := volumes.GetByKey(claim.(*v1.PersistentVolumeClaim).Spec.VolumeName)
-	if err != nil || !exists {
-		return nil
-	}
-	return pv.(*v1.PersistentVolume)
 }

@@ -55,7 +55,7 @@ func (d *duplicates) volumeChanged(pv *v1.PersistentVolume) {
 	slices.Sort(names)
 	d.count.Inc()
 	claim := &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
-	d.events.Eventf(claim, v1.EventTypeWarning, reasonDuplicates,
+	d.events.Eventf(claim, v1.EventTypeWarning, reasonTwice,
 		"PersistentVolumes %s were all made for claim %s/%s; Kubernetes binds one and releases the others, which are deleted or kept by their reclaim policy",
 		strings.Join(names, " and "), ref.Namespace, ref.Name)
 }

@@ -11,11 +11,6 @@ import (
 // An operator may end a record of the journal whose outcome can't be determined: see
 // Records.End. The request reaches the leader by the journal.
 
-const (
-	reasonRecordEnded = "ProvisioningEnded"
-	reasonRecordKept  = "ProvisioningNotEnded"
-)
-
 // endRequested posts an operator's request to the claim's Record.
 func (e *executor) endRequested(claim, reason string) {
 	if !e.table.Post(types.UID(claim), attempt.EndRequested{Reason: reason}) {

@@ -20,9 +20,12 @@ const (
 	reasonSucceeded     = "ProvisioningSucceeded"
 	reasonTopology      = "ProvisioningTopology"
 	reasonPopulator     = "ExternalPopulator"
-	reasonMigration     = "ProvisioningRefused"
-	reasonConflict      = "ProvisioningTied"
-	reasonDuplicates    = "ProvisionedTwice"
+	reasonRefused       = "ProvisioningRefused"
+	reasonTied          = "ProvisioningTied"
+	reasonTwice         = "ProvisionedTwice"
+	reasonRecordEnded   = "ProvisioningEnded"
+	reasonRecordKept    = "ProvisioningNotEnded"
+	reasonRecovery      = "RecoveryFailed"
 )
 
 const (

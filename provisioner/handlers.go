@@ -115,7 +115,7 @@ func (h *handlers) postVolume(pv *v1.PersistentVolume) {
 		return
 	}
 	seen := attempt.VolumeSeen{Volume: pv}
-	if claim := h.claimOf(ref); claim != nil && claim.Spec.VolumeName == "" || claim == nil && mayBeBound(pv) {
+	if claim := claimWithUID(h.p.claims, ref.Namespace, ref.Name, ref.UID); claim != nil && claim.Spec.VolumeName == "" || claim == nil && mayBeBound(pv) {
 		h.p.attempts.Begin(ref.UID, seen)
 		return
 	}
@@ -124,20 +124,12 @@ func (h *handlers) postVolume(pv *v1.PersistentVolume) {
 
 // isBoundTo says whether the cache shows the claim of the PersistentVolume bound to it.
 func (h *handlers) isBoundTo(pv *v1.PersistentVolume) bool {
-	if pv.Spec.ClaimRef == nil {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
 		return false
 	}
-	claim := h.claimOf(pv.Spec.ClaimRef)
+	claim := claimWithUID(h.p.claims, ref.Namespace, ref.Name, ref.UID)
 	return claim != nil && claim.Spec.VolumeName == pv.Name
-}
-
-// claimOf returns the referenced claim, or nil if the cache does not show it.
-func (h *handlers) claimOf(ref *v1.ObjectReference) *v1.PersistentVolumeClaim {
-	object, exists, err := h.p.claims.GetByKey(ref.Namespace + "/" + ref.Name)
-	if err != nil || !exists || object.(*v1.PersistentVolumeClaim).UID != ref.UID {
-		return nil
-	}
-	return object.(*v1.PersistentVolumeClaim)
 }
 
 // mayBeBound says whether Kubernetes may bind a claim to the PersistentVolume, or has just done so.

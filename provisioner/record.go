@@ -145,7 +145,7 @@ func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (ma
 	if !events {
 		return nil, nil //nolint:nilnil // that is no error
 	}
-	selector := fields.Set{"reason": "ProvisioningFailed"}
+	selector := fields.Set{"reason": reasonFailed}
 	if uid != "" {
 		selector["involvedObject.uid"] = uid
 	}

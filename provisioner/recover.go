@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -50,9 +49,8 @@ func (c *Controller) recover(r *request.Request) {
 	c.p.protection.Recover(r.Claim)
 	table := c.exec.table
 	table.Begin(r.Claim.UID, attempt.Recovered{Request: r})
-	object, exists, err := c.p.claims.Get(r.Claim)
-	if err == nil && exists && object.(*v1.PersistentVolumeClaim).UID == r.Claim.UID {
-		table.Post(r.Claim.UID, attempt.ClaimChanged{Claim: object.(*v1.PersistentVolumeClaim)})
+	if claim := claimWithUID(c.p.claims, r.Claim.Namespace, r.Claim.Name, r.Claim.UID); claim != nil {
+		table.Post(r.Claim.UID, attempt.ClaimChanged{Claim: claim})
 	} else {
 		table.Post(r.Claim.UID, attempt.ClaimGone{})
 	}

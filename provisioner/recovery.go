@@ -95,9 +95,6 @@ func (r *recovery) checkLeader() error {
 	return r.check()
 }
 
-// reasonRecovery is the reason of the event of a recovery that fails.
-const reasonRecovery = "RecoveryFailed"
-
 // newRecovery reports by an event on the process itself, and by a metric.
 func newRecovery(p *Provisioner) *recovery {
 	return &recovery{now: p.now, report: func(step string, err error) {

@@ -32,7 +32,7 @@ func (p *Provisioner) report(action attempt.Action) {
 		m.skipped.Inc()
 	case attempt.CountReschedule:
 		m.reschedules.WithLabelValues(rescheduleReason(a.Err)).Inc()
-	case attempt.CountLeak:
+	case attempt.CountLeakPrevented:
 		m.leaks.WithLabelValues(resultSaved).Inc()
 	}
 }

@@ -140,7 +140,7 @@ func verdictOf(err error) attempt.Verdict {
 	case reason == topology.NodeUnready:
 		return attempt.NodeUnready
 	}
-	return attempt.NoZone
+	return attempt.NodeNotAllowed
 }
 
 // warnOfTopology emits an event for a class whose allowedTopologies restrict

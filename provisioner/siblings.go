@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
@@ -135,7 +134,7 @@ func (s *siblings) of(claim *v1.PersistentVolumeClaim) []sibling {
 		if name == claim.Name {
 			continue
 		}
-		if other := s.cached(claim.Namespace, name); other != nil && s.p.resolver.waitsForNode(other) {
+		if other := claimNamed(s.p.claims, claim.Namespace, name); other != nil && s.p.resolver.waitsForNode(other) {
 			all = append(all, s.standing(other, claim, pod.Name))
 		}
 	}
@@ -152,15 +151,6 @@ func (s *siblings) standing(of, on *v1.PersistentVolumeClaim, pod string) siblin
 	return known
 }
 
-// cached returns a claim as the cache shows it, nil for none.
-func (s *siblings) cached(namespace, name string) *v1.PersistentVolumeClaim {
-	object, exists, err := s.p.claims.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(*v1.PersistentVolumeClaim)
-}
-
 // wake tells the siblings of a claim that it has got further.
 func (s *siblings) wake(claim *v1.PersistentVolumeClaim) {
 	if s == nil {
@@ -174,7 +164,7 @@ func (s *siblings) wake(claim *v1.PersistentVolumeClaim) {
 // wakeClaims tells the claims of a Pod, but for one, that a sibling has got further.
 func (s *siblings) wakeClaims(pod *watch.Pod, but string) {
 	for _, name := range pod.Claims {
-		if other := s.cached(pod.Namespace, name); name != but && other != nil {
+		if other := claimNamed(s.p.claims, pod.Namespace, name); name != but && other != nil {
 			s.p.attempts.Post(other.UID, attempt.SiblingChanged{})
 		}
 	}

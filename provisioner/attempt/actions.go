@@ -150,8 +150,8 @@ type (
 	CountSkipped struct{}
 	// CountReschedule counts a claim that is returned to the scheduler.
 	CountReschedule struct{ Err error }
-	// CountLeak counts a volume that was saved although its claim is gone or an earlier process has made it.
-	CountLeak struct{}
+	// CountLeakPrevented counts a volume that was saved although its claim is gone or an earlier process has asked for it.
+	CountLeakPrevented struct{}
 	// NoteServed records that the driver had stock for the request.
 	NoteServed struct{ Request *request.Request }
 	// NoteRefusal records that the driver had no stock for the request. OfClaim says that the claim itself may be the reason.

@@ -87,8 +87,8 @@ const (
 	NodeGone
 	// NoTopology: no node of the cluster has the driver yet.
 	NoTopology
-	// NoZone: the selected node is in no zone that the class allows.
-	NoZone
+	// NodeNotAllowed: the selected node is in no zone that the class allows.
+	NodeNotAllowed
 	// SiblingFirst: another claim of the Pod is to have its volume before the driver is called.
 	SiblingFirst
 	// SiblingRefused: another claim of the Pod can't have a volume for the selected node.
@@ -99,7 +99,7 @@ const (
 	NotNow
 )
 
-var verdictNames = [...]string{"Ready", "Invalid", "NotYet", "NodeUnready", "NodeGone", "NoTopology", "NoZone",
+var verdictNames = [...]string{"Ready", "Invalid", "NotYet", "NodeUnready", "NodeGone", "NoTopology", "NodeNotAllowed",
 	"SiblingFirst", "SiblingRefused", "HasVolume", "NotNow"}
 
 // String returns the verdict's name.

@@ -581,7 +581,7 @@ func (w *world) resolve(a Resolve) Event {
 		return Resolved{Verdict: NotNow}
 	}
 	if w.chance(.3) {
-		verdict := []Verdict{Invalid, NotYet, NodeUnready, NodeGone, NoTopology, NoZone, SiblingFirst, SiblingRefused}[w.random.IntN(8)]
+		verdict := []Verdict{Invalid, NotYet, NodeUnready, NodeGone, NoTopology, NodeNotAllowed, SiblingFirst, SiblingRefused}[w.random.IntN(8)]
 		return Resolved{Verdict: verdict, Err: errChance, Transient: w.random.IntN(2) == 0}
 	}
 	r := w.requestOf(a.Claim)

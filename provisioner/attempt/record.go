@@ -96,7 +96,7 @@ type Record struct {
 	attempted *v1.PersistentVolumeClaim // the claim as the attempt began with it
 	began     time.Time                 // when it began
 	request   *request.Request
-	open      bool                 // the journal may have the request, and the driver may have been asked: it is fixed
+	open      bool                 // from WriteJournal or Recovered until close: the journal may have the request, which is fixed
 	secrets   map[string]string    // as last read
 	volume    *csi.Volume          // that the driver has made
 	cause     error                // why the attempt fails, while an action finds out what follows from that
@@ -104,10 +104,10 @@ type Record struct {
 	gonePV    string               // deleted while it was being saved
 
 	prefetched bool // the journal may have a request from before the claim's first attempt
-	mayExist   bool // a call may have made a volume of the claim's name, or there has been one
-	sole       bool // but for the volume that was made none can exist
-	doubtful   bool // an earlier call of this request may have made the volume
 	recovered  bool // the request is from the journal of an earlier process
+	doubtful   bool // an earlier call of the open request may have made the volume; close resets it
+	mayExist   bool // the same of all calls for the claim, or it has had a volume; a final answer or the volume's deletion resets it
+	sole       bool // as the last call that returned a volume left it: no other volume of the name can exist
 
 	hasSiblings    bool      // the claim's Pod may have other claims that wait for volumes
 	siblingChanged bool      // one of them has got further while an action was under way

@@ -81,7 +81,7 @@ func (e Resolved) apply(r *Record) {
 			return
 		}
 		r.reschedule(e.Err)
-	case NoZone:
+	case NodeNotAllowed:
 		r.reschedule(e.Err)
 	case SiblingFirst:
 		r.hasSiblings = true

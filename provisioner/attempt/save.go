@@ -59,7 +59,7 @@ func (e VolumeDeleted) apply(r *Record) {
 // finish ends an attempt whose volume has a PersistentVolume.
 func (r *Record) finish(pv *v1.PersistentVolume) {
 	if r.recovered || r.gone || r.claim.DeletionTimestamp != nil {
-		r.do(CountLeak{})
+		r.do(CountLeakPrevented{})
 	}
 	r.do(Report{Claim: r.request.Claim, Volume: pv.Name, Took: r.now.Sub(r.began)})
 	r.close(request.HasFinalizer(pv))

@@ -120,14 +120,14 @@ func (a Notify) String() string       { return words("Notify", quoted(a.Err)) }
 func (a NotifyCleanup) String() string {
 	return words("NotifyCleanup", a.ID, quoted(a.Err))
 }
-func (a CountAnswer) String() string     { return words("CountAnswer", a.Outcome.String()) }
-func (CountSkipped) String() string      { return "CountSkipped" }
-func (a CountReschedule) String() string { return "CountReschedule" }
-func (CountLeak) String() string         { return "CountLeak" }
-func (NoteServed) String() string        { return "NoteServed" }
-func (a NoteRefusal) String() string     { return words("NoteRefusal", when("of-claim", a.OfClaim)) }
-func (ReportConflict) String() string    { return "ReportConflict" }
-func (a Report) String() string          { return words("Report", a.Volume) }
+func (a CountAnswer) String() string      { return words("CountAnswer", a.Outcome.String()) }
+func (CountSkipped) String() string       { return "CountSkipped" }
+func (a CountReschedule) String() string  { return "CountReschedule" }
+func (CountLeakPrevented) String() string { return "CountLeakPrevented" }
+func (NoteServed) String() string         { return "NoteServed" }
+func (a NoteRefusal) String() string      { return words("NoteRefusal", when("of-claim", a.OfClaim)) }
+func (ReportConflict) String() string     { return "ReportConflict" }
+func (a Report) String() string           { return words("Report", a.Volume) }
 func (a ReportEnd) String() string {
 	return words("ReportEnd", when(fmt.Sprintf("kept=%q", a.Kept), a.Kept != ""))
 }
