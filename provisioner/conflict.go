@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
+	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -30,7 +31,7 @@ import (
 type conflictFacts struct {
 	claim, class string                 // the refused claim
 	zones        []string               // where it was refused
-	pods         []podClaims            // the Pods of its namespace that wait for a node
+	pods         []podClaims            // those that wait for a node, of its namespace or those that have it
 	volumes      map[string]boundVolume // of the bound claims of its namespace, by the claim's name
 }
 
@@ -73,9 +74,10 @@ const (
 	podListTTL    = 30 * time.Second // of a list of waiting Pods
 )
 
-// conflicts reports the conflicts of refused claims. Claims of one namespace share a list of its Pods.
+// conflicts reports the conflicts of refused claims. If Pods are in no cache, claims of one namespace share a list of its Pods.
 type conflicts struct {
 	client  kubernetes.Interface
+	pods    *watch.Pods // nil without Config.PodClaims
 	claims  cache.Store // PersistentVolumeClaims, trimmed
 	volumes cache.Store // PersistentVolumes, trimmed
 	events  record.EventRecorder
@@ -103,7 +105,7 @@ func (c *conflicts) report(ctx context.Context, refused *request.Request) {
 	if !c.isDue(claim) {
 		return
 	}
-	pods, err := c.waitingPods(ctx, claim.Namespace)
+	pods, err := c.waitingPods(ctx, claim)
 	if err != nil {
 		klog.ErrorS(err, "Listing the Pods that may use a refused claim failed", "claim", klog.KObj(claim))
 		return
@@ -137,8 +139,21 @@ func (c *conflicts) isDue(claim *v1.PersistentVolumeClaim) bool {
 	return true
 }
 
-// waitingPods returns the Pods of a namespace that wait for a node and have several claims.
-func (c *conflicts) waitingPods(ctx context.Context, namespace string) ([]podClaims, error) {
+// waitingPods returns Pods that wait for a node and have several claims: at least those that have this claim.
+func (c *conflicts) waitingPods(ctx context.Context, claim *v1.PersistentVolumeClaim) ([]podClaims, error) {
+	if c.pods == nil {
+		return c.listPods(ctx, claim.Namespace)
+	}
+	var pods []podClaims
+	for _, pod := range c.pods.OfClaim(claim.Namespace, claim.Name) {
+		pods = append(pods, podClaims{pod: pod.Name, claims: pod.Claims})
+	}
+	slices.SortFunc(pods, func(a, b podClaims) int { return strings.Compare(a.pod, b.pod) }) // equal events name the same one
+	return pods, nil
+}
+
+// listPods lists the Pods of a namespace that wait for a node and have several claims, unless it has just done so.
+func (c *conflicts) listPods(ctx context.Context, namespace string) ([]podClaims, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // concurrent calls share one list
 	if known, ok := c.lists[namespace]; ok && c.now().Sub(known.at) < podListTTL {

@@ -142,3 +142,22 @@ func TestPodsAreListedOncePerNamespace(t *testing.T) {
 		t.Errorf("%d lists of Pods", lists)
 	}
 }
+
+// With Pods in a cache none are listed.
+func TestAConflictIsFoundInTheCacheOfPods(t *testing.T) {
+	g := newTogether(t, []answer{soldOutAnswer()}, podWith("web-0", "data", "logs"), podWith("web-1", "logs", "x"))
+	g.claim("logs", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "d-logs" })
+	must(t, g.volumes.Add(testVolume("d-logs", func(pv *v1.PersistentVolume) {
+		pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, "zone-a").volume.AccessibleTopology)
+	})))
+	before := len(g.api.Actions())
+	g.start(g.claim("data"))
+	if events := strings.Join(g.drained(), "\n"); !strings.Contains(events, "ProvisioningTied Pod web-0 also has claim logs") {
+		t.Errorf("events %q", events)
+	}
+	for _, action := range g.api.Actions()[before:] {
+		if action.Matches("list", "pods") {
+			t.Errorf("Pods are listed: %v", action)
+		}
+	}
+}

@@ -113,7 +113,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 			return nil, err
 		}
 		p.siblings = &siblings{p: p, pods: c.pods}
-		p.resolver.siblings = p.siblings
+		p.resolver.siblings, p.conflicts.pods = p.siblings, c.pods
 	}
 	if config.Capacity {
 		if err := c.publishCapacities(clients.Capacity); err != nil {

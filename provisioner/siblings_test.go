@@ -119,7 +119,7 @@ func newTogether(t *testing.T, creates []answer, pods ...*v1.Pod) *together {
 	}
 	cached.Fill(t.Context())
 	b.siblings = &siblings{p: b.Provisioner, pods: cached}
-	b.resolver.siblings = b.siblings
+	b.resolver.siblings, b.conflicts.pods = b.siblings, cached
 	must(t, b.resolver.classes.Add(testClass(nil)))
 	return &together{bench: b, t: t}
 }
