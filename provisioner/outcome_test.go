@@ -1,17 +1,22 @@
 package provisioner
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -109,5 +114,43 @@ func TestARecoveredRequestNeedsItsSecret(t *testing.T) {
 	}
 	if creates, _ := b.driver.calls(); creates != 0 {
 		t.Error("the driver was asked")
+	}
+}
+
+func TestADeniedRescheduleIsToldAndRetried(t *testing.T) {
+	denied := apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("PersistentVolumeClaim").GroupKind(), "data", nil)
+	for name, test := range map[string]struct {
+		live  func(*v1.PersistentVolumeClaim) // what the API server has by then
+		gone  bool
+		phase attempt.Phase
+	}{
+		"a policy denies it":        {phase: attempt.Waiting},
+		"another node is selected":  {live: func(c *v1.PersistentVolumeClaim) { c.Annotations[request.AnnSelectedNode] = "node-2" }, phase: attempt.Unselected},
+		"no node is selected":       {live: func(c *v1.PersistentVolumeClaim) { delete(c.Annotations, request.AnnSelectedNode) }, phase: attempt.Unselected},
+		"the claim was made anew":   {live: func(c *v1.PersistentVolumeClaim) { c.UID = "another" }, phase: attempt.Unselected},
+		"the claim is gone by then": {gone: true, phase: attempt.Unselected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, []answer{soldOutAnswer()})
+			if !test.gone {
+				live := testClaim()
+				if test.live != nil {
+					test.live(live)
+				}
+				must(t, b.api.Tracker().Add(live))
+			}
+			b.api.PrependReactor("patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, denied })
+			_, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1")
+			if phase := b.attempts.Phase("0f1e"); phase != test.phase {
+				t.Errorf("the Record is %v, want %v", phase, test.phase)
+			}
+			kept := test.phase == attempt.Waiting
+			if events := strings.Join(b.drained(), "\n"); strings.Contains(events, "can't return to the scheduler yet") != kept || errors.Is(err, denied) != kept {
+				t.Errorf("got %v; events %q", err, events)
+			}
+			if _, counted := measured(t, b.registry)["reschedules_total{out_of_stock}"]; counted == kept {
+				t.Errorf("counted as a reschedule: %v", counted)
+			}
+		})
 	}
 }

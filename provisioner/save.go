@@ -68,9 +68,19 @@ func removeSelectedNode(ctx context.Context, client kubernetes.Interface, claim 
 		{"op":"test","path":"/metadata/uid","value":%q},
 		{"op":"test","path":"/metadata/annotations/volume.kubernetes.io~1selected-node","value":%q},
 		{"op":"remove","path":"/metadata/annotations/volume.kubernetes.io~1selected-node"}]`, claim.UID, node)
-	_, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
-		return nil // the scheduler has selected another node, or the claim is gone
+	claims := client.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	_, err := claims.Patch(ctx, claim.Name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) { // a test has failed, or an admission policy denies the change
+		live, readErr := claims.Get(ctx, claim.Name, metav1.GetOptions{})
+		switch {
+		case readErr != nil:
+			err = readErr
+		case live.UID != claim.UID || live.Annotations[request.AnnSelectedNode] != node:
+			return nil
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return nil // the claim is gone
 	}
 	return err
 }

@@ -166,7 +166,7 @@ func (s step) isException() bool {
 		return s.from != Saved && s.from != Deleting
 	case Saved:
 		return !slices.Contains([]string{"Resolved HasVolume", "VolumeChecked not wanting", "VolumeSaved ok"}, s.cause())
-	case Unselecting, Waiting, Doubtful, Held, Unsaved:
+	case Unselecting, Unselected, Waiting, Doubtful, Held, Unsaved:
 		return false
 	}
 	return failed || s.from == Unselecting && s.to == Resolving

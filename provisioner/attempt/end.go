@@ -151,9 +151,8 @@ func (r *Record) reschedule(err error) {
 		r.fail(failure{err: err})
 		return
 	}
-	r.do(CountReschedule{Err: err})
-	r.count(failure{err: err})
 	r.wakeSiblings()
+	r.cause = err
 	r.unplaced = nil
 	r.node = ""
 	r.act(Unselecting, RemoveSelectedNode{Claim: r.attempted, Node: node})
@@ -163,21 +162,16 @@ func (e NodeRemoved) apply(r *Record) {
 	switch {
 	case !r.isWanted():
 		r.end()
-		return
 	case e.Err != nil:
-		r.failures++
-		r.notBefore = r.now.Add(r.pause())
-		r.phase = Waiting
-		if r.dirty {
-			r.retry()
-			return
-		}
-		r.requeue()
-		return
+		r.keepsNode = true
+		r.fail(failure{err: fmt.Errorf("%w; the claim can't return to the scheduler yet: %w", r.cause, e.Err)})
+	default:
+		r.do(CountReschedule{Err: r.cause})
+		r.count(failure{err: r.cause})
+		r.failures = 0
+		r.claim = withoutNode(r.claim, selectedNode(r.attempted))
+		r.waitIn(Unselected)
 	}
-	r.failures = 0
-	r.claim = withoutNode(r.claim, selectedNode(r.attempted))
-	r.waitIn(Unselected)
 }
 
 // close ends the request. Lazily says that a PersistentVolume keeps its volume from being forgotten.

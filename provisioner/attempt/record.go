@@ -111,6 +111,7 @@ type Record struct {
 
 	hasSiblings    bool      // the claim's Pod may have other claims that wait for volumes
 	siblingChanged bool      // one of them has got further while an action was under way
+	keepsNode      bool      // the last attempt failed at the selected node, which could not be removed
 	awaitsSibling  bool      // no attempt is made before one of them has its volume
 	awaitedSince   time.Time // since when, or since when the volume is held; zero: neither
 	discards       int       // volumes that were deleted in a row because one of them could not have one

@@ -14,7 +14,7 @@ type Unplaced struct{ Node string } // empty: a change of any node may help
 
 // begin begins an attempt.
 func (r *Record) begin() {
-	r.dirty, r.siblingChanged, r.awaitsSibling = false, false, false
+	r.dirty, r.siblingChanged, r.awaitsSibling, r.keepsNode = false, false, false, false
 	r.attempted, r.began = r.claim, r.now
 	if r.formerPV != "" {
 		r.act(CheckingVolume, CheckVolume{Claim: r.claim, Name: r.formerPV})

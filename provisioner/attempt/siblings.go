@@ -54,7 +54,7 @@ func (r *Record) progress() Progress {
 	switch {
 	case r.phase == Saved, r.volume != nil && r.phase != Discarding:
 		return VolumeMade
-	case r.phase == Waiting && !r.awaitsSibling && r.transientSince.IsZero():
+	case r.phase == Waiting && !r.awaitsSibling && !r.keepsNode && r.transientSince.IsZero():
 		return Failed
 	case r.phase == Waiting, r.phase == Doubtful, r.phase.inAction() && r.phase != Unselecting:
 		return InAttempt

@@ -90,6 +90,19 @@ func TestUnaffectedClaimsAreNotWoken(t *testing.T) {
 	}
 }
 
+// A claim whose selected node can't be removed is not one that another node would not help.
+func TestAClaimThatKeepsItsNodeIsAwaited(t *testing.T) {
+	q := newQueued()
+	q.start("stuck", "fast", "node-1", Resolved{Verdict: NodeNotAllowed, Err: errors.New("no zone")})
+	q.Result("stuck", NodeRemoved{Err: errors.New("denied")}, q.now)
+	q.start("failed", "fast", "node-1", Resolved{Verdict: NotYet, Err: errors.New("no secret")})
+	for claim, want := range map[types.UID]Progress{"stuck": InAttempt, "failed": Failed} {
+		if got, _ := q.Standing(claim); got != want || q.Phase(claim) != Waiting {
+			t.Errorf("%s: got %d, want %d; its Record is %v", claim, got, want, q.Phase(claim))
+		}
+	}
+}
+
 // What has happened while an action was under way counts before its result.
 func TestEventsPrecedeTheResult(t *testing.T) {
 	q := newQueued()
