@@ -175,11 +175,11 @@ func (b *bench) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 		return nil, attempt.Finished, err
 	}
 	begin := len(b.actions)
+	claim.ResourceVersion = strconv.Itoa(7 + begin) // later than before
 	switch b.attempts.Phase(claim.UID) {
 	case attempt.New, attempt.Prefetched, attempt.Unselected:
 		b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
 	case attempt.Waiting:
-		claim.ResourceVersion = strconv.Itoa(100 + begin)
 		b.attempts.Post(claim.UID, attempt.ClaimChanged{Claim: claim})
 	default:
 		b.attempts.Post(claim.UID, attempt.Woken{})

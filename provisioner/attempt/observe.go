@@ -1,9 +1,14 @@
 package attempt
 
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
 // Events of the watches, of time and of operators.
 
 func (e Started) apply(r *Record) {
-	r.claim = e.Claim
+	r.see(e.Claim)
 	switch {
 	case r.phase == New, r.phase == Prefetched, r.phase == Waiting, r.phase == Unselected, r.phase == Saved && r.pv == "":
 		r.begin()
@@ -13,11 +18,22 @@ func (e Started) apply(r *Record) {
 }
 
 func (e ClaimChanged) apply(r *Record) {
-	if r.claim != nil && r.claim.ResourceVersion == e.Claim.ResourceVersion {
-		return // a resync, or the change is known by Started
+	if r.see(e.Claim) {
+		r.changed()
 	}
-	r.claim = e.Claim
-	r.changed()
+}
+
+// see records the claim, and says whether it is newer than what was seen before: Started and ClaimChanged come from different
+// queues, and a resync shows a claim once more. A claim from the journal has no version, and is older.
+func (r *Record) see(claim *v1.PersistentVolumeClaim) bool {
+	if r.claim != nil {
+		order, err := resourceversion.CompareResourceVersion(claim.ResourceVersion, r.claim.ResourceVersion)
+		if err == nil && order < 0 || claim.ResourceVersion == r.claim.ResourceVersion {
+			return false
+		}
+	}
+	r.claim = claim
+	return true
 }
 
 func (ClaimGone) apply(r *Record) {
@@ -67,8 +83,8 @@ func (e VolumeSeen) apply(r *Record) {
 
 func (e VolumeGone) apply(r *Record) {
 	if r.pv != e.Name {
-		if r.phase == Saving {
-			r.gonePV = e.Name
+		if r.phase.inAction() {
+			r.gonePV = e.Name // its result may say that it is there
 		}
 		return
 	}

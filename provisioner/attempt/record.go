@@ -101,7 +101,7 @@ type Record struct {
 	volume    *csi.Volume          // that the driver has made
 	cause     error                // why the attempt fails, while an action finds out what follows from that
 	saved     *v1.PersistentVolume // seen to stand for the volume while an action was under way
-	gonePV    string               // deleted while it was being saved
+	gonePV    string               // deleted while an action was under way
 
 	prefetched bool // the journal may have a request from before the claim's first attempt
 	recovered  bool // the request is from the journal of an earlier process

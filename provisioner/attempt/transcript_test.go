@@ -42,6 +42,7 @@ import (
 // follows the claim; what a result says is in these words:
 //
 //	ClaimChanged [deleting] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
+//	Started [before]                                               before the last change of the claim
 //	VolumeSeen PV [foreign] [deleting] [finalizer], VolumeGone PV
 //	Resolved VERDICT [PV] [err="..."] [waits-for=OBJECT] [transient] [siblings] an error with Ready is why the driver need not be asked
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
@@ -177,6 +178,7 @@ type scenario struct {
 	record   *Record
 	now      time.Time
 	claim    *v1.PersistentVolumeClaim
+	before   *v1.PersistentVolumeClaim // the last change
 	secrets  bool
 	anywhere bool
 }
@@ -216,7 +218,7 @@ func (s *scenario) changeClaim(a *arguments) {
 	if len(a.rest) == 0 {
 		return
 	}
-	s.claim = s.claim.DeepCopy()
+	s.before, s.claim = s.claim, s.claim.DeepCopy()
 	version, _ := strconv.Atoi(s.claim.ResourceVersion)
 	s.claim.ResourceVersion = strconv.Itoa(version + 1)
 	if a.has("deleting") {
@@ -323,6 +325,9 @@ func (s *scenario) print(out *strings.Builder, done step) {
 func (s *scenario) event(name string, a *arguments) (Event, error) {
 	switch name {
 	case "Started":
+		if a.has("before") {
+			return Started{s.before}, nil
+		}
 		return Started{s.claim}, nil
 	case "ClaimChanged":
 		s.changeClaim(a)
