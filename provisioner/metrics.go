@@ -61,7 +61,7 @@ func newMetrics(registry prometheus.Registerer, attempts *attempt.Table, records
 		}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_creates_skipped_total",
-			Help: "CreateVolume calls not made because the driver had just refused an equal request for lack of stock.",
+			Help: "CreateVolume calls not made because the driver had just refused an equal request, or that of another claim of the Pod.",
 		}),
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "topodisk_provisioner_duplicate_volumes_total",
@@ -123,9 +123,12 @@ const (
 	resultDeleted = "deleted"
 )
 
-var rescheduleReasons = []string{outOfStock, "refused", labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed)}
+var rescheduleReasons = []string{outOfStock, otherClaim, "refused", labelOf(topology.NodeGone), labelOf(topology.NodeUnready), labelOf(topology.NodeNotAllowed)}
 
-const outOfStock = "out_of_stock"
+const (
+	outOfStock = "out_of_stock"
+	otherClaim = "other_claim" // that was to get its volume first got none
+)
 
 func labelOf(reason topology.Reason) string { return strings.ReplaceAll(reason.String(), " ", "_") }
 
@@ -134,11 +137,19 @@ func rescheduleReason(err error) string {
 	if reason, ok := topology.ReasonOf(err); ok {
 		return labelOf(reason)
 	}
-	var before *stock.RefusedBefore
-	if errors.As(err, &before) || status.Code(err) == codes.ResourceExhausted {
+	switch {
+	case isOutOfStock(err):
 		return outOfStock
+	case errors.Is(err, errSiblingFirst):
+		return otherClaim
 	}
 	return "refused"
+}
+
+// isOutOfStock says whether the error is, or repeats, the driver's answer that it has no stock.
+func isOutOfStock(err error) bool {
+	var before *stock.RefusedBefore
+	return errors.As(err, &before) && !before.OfClaim || status.Code(err) == codes.ResourceExhausted
 }
 
 // begin shows the results and outcomes of a class at 0 from its first attempt on.

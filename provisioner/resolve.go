@@ -91,7 +91,11 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if err != nil {
 		return notYet(err)
 	}
-	return attempt.Resolved{Verdict: attempt.Ready, Request: resolved, Secrets: secrets, Refusal: r.refusals.Ask(stockWant(resolved)), HasSiblings: order.any}
+	refusal := r.refusals.Ask(stockWant(resolved))
+	return attempt.Resolved{
+		Verdict: attempt.Ready, Request: resolved, Secrets: secrets, HasSiblings: order.any,
+		Refusal: refusal, OfClaim: refusal != nil && !isOutOfStock(refusal),
+	}
 }
 
 func notYet(err error) attempt.Resolved {

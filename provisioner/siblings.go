@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,6 +59,9 @@ func precedence(a, b sibling) int {
 		cmp.Compare(a.claim.UID, b.claim.UID))
 }
 
+// errSiblingFirst says why a claim is not provisioned before a sibling.
+var errSiblingFirst = errors.New("gets its volume first: the driver has refused one of the two of late")
+
 // order is what the siblings mean for a claim that the driver has not been asked for.
 type order struct {
 	any     bool  // there are some
@@ -83,7 +87,7 @@ func orderOf(own sibling, all []sibling) order {
 			o.refused = refusedError(other, own.claim)
 		case other.progress == attempt.Failed:
 		case precedence(other, own) < 0:
-			o.first = fmt.Errorf("%s gets its volume first: the driver has refused one of the two of late", other)
+			o.first = fmt.Errorf("%s %w", other, errSiblingFirst)
 		}
 	}
 	return o

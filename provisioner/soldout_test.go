@@ -144,12 +144,20 @@ func TestRescheduleCodes(t *testing.T) {
 		t.Errorf("without a node: %v", outcome)
 	}
 	asked(2)
+	b.drained()
 	for range 10 { // the scheduler sends the same claim to the same node again and again
 		if outcome := try(1, "node-1"); outcome != attempt.Reschedule {
 			t.Errorf("got %v", outcome)
 		}
 	}
 	asked(3)
+	events := strings.Join(b.drained(), "\n")
+	if strings.Contains(events, "out of stock") || strings.Count(events, "the driver has just refused the claim for node node-1; it is called again at") != 9 {
+		t.Errorf("events %q", events)
+	}
+	if got := measured(t, b.registry); got["reschedules_total{refused}"] != 10 || got["creates_skipped_total{}"] != 9 {
+		t.Errorf("measured %v", got)
+	}
 	if outcome := try(1, "node-2"); outcome != attempt.Reschedule {
 		t.Errorf("another node: %v", outcome)
 	}
@@ -169,6 +177,8 @@ func TestReschedulesAreCountedByReason(t *testing.T) {
 	for err, want := range map[error]string{
 		status.Error(codes.ResourceExhausted, "x"):       "out_of_stock",
 		&stock.RefusedBefore{}:                           "out_of_stock",
+		&stock.RefusedBefore{OfClaim: true}:              "refused",
+		errSiblingFirst:                                  "other_claim",
 		status.Error(codes.InvalidArgument, "x"):         "refused",
 		&topology.Error{Reason: topology.NodeGone}:       "node_gone",
 		&topology.Error{Reason: topology.NodeUnready}:    "node_unready",

@@ -58,8 +58,9 @@ type Resolved struct {
 	// Request and Secrets are what the driver is called with (Ready).
 	Request *request.Request
 	Secrets map[string]string
-	// Refusal is why the driver is not called now (Ready).
+	// Refusal is why the driver is not called now (Ready). OfClaim says that the claim itself may be the reason.
 	Refusal error
+	OfClaim bool
 	// HasSiblings says that the claim's Pod has other claims that wait for volumes (Ready).
 	HasSiblings bool
 	// Volume is the PersistentVolume that stands for the claim (HasVolume).

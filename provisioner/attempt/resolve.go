@@ -63,7 +63,7 @@ func (e Resolved) apply(r *Record) {
 	switch e.Verdict {
 	case Ready:
 		r.request, r.secrets, r.hasSiblings = e.Request, e.Secrets, e.HasSiblings
-		r.ask(e.Refusal)
+		r.ask(e)
 	case HasVolume:
 		r.hasVolume(e.Volume)
 	case NotNow:
@@ -121,11 +121,14 @@ func (e NodeChecked) apply(r *Record) {
 }
 
 // ask continues with a request, unless the driver has just refused it.
-func (r *Record) ask(refusal error) {
+func (r *Record) ask(e Resolved) {
 	switch {
-	case refusal != nil:
+	case e.Refusal != nil && e.OfClaim:
 		r.do(CountSkipped{})
-		r.outOfStock(r.request, refusal)
+		r.reschedule(e.Refusal)
+	case e.Refusal != nil:
+		r.do(CountSkipped{})
+		r.outOfStock(r.request, e.Refusal)
 	case hasSource(r.request):
 		r.act(Protecting, Protect{Request: r.request})
 	default:

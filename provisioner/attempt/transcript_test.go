@@ -44,7 +44,8 @@ import (
 //	ClaimChanged [deleting] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
 //	Started [before]                                               before the last change of the claim
 //	VolumeSeen PV [foreign] [deleting] [finalizer], VolumeGone PV
-//	Resolved VERDICT [PV] [err="..."] [waits-for=OBJECT] [transient] [siblings] an error with Ready is why the driver need not be asked
+//	Resolved VERDICT [PV] [err="..."] [of-claim] [waits-for=OBJECT] [transient] [siblings]
+//	                                                               an error with Ready is why the driver need not be asked
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
 //	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [transient]
 //	Answer ID [size=BYTES] [sibling=STATE]                         20 are asked for; awaited or refused
@@ -387,7 +388,7 @@ func (s *scenario) resolved(a *arguments) (Event, error) {
 	if verdict < 0 {
 		return nil, fmt.Errorf("unknown verdict %q", name)
 	}
-	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient"), HasSiblings: a.has("siblings")}
+	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), OfClaim: a.has("of-claim"), Transient: a.has("transient"), HasSiblings: a.has("siblings")}
 	switch verdict {
 	case Ready:
 		e.Request, e.Secrets, e.Refusal, e.Err = s.request(), s.secretValues(), e.Err, nil

@@ -179,8 +179,8 @@ func (r *Refusals) Refuses(w Want) error {
 
 // refuses returns a *RefusedBefore if a refusal holds. r.mu is held.
 func (r *Refusals) refuses(w Want) error {
-	if last, known := r.last(w); known && last.until.After(r.now()) {
-		return &RefusedBefore{class: w.Class.Name, until: last.until}
+	if at, last, known := r.last(w); known && last.until.After(r.now()) {
+		return refusedBefore(at, last, w)
 	}
 	return nil
 }
@@ -189,30 +189,40 @@ func (r *Refusals) refuses(w Want) error {
 func (r *Refusals) IsScarce(w Want) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, known := r.last(w)
+	_, last, known := r.last(w)
 	return known && r.now().Sub(last.until) <= forgottenAfter
 }
 
-// last returns the refusal of the request that holds the longest. r.mu is held.
-func (r *Refusals) last(w Want) (last refusal, known bool) {
+// last returns the refusal of the request that holds the longest, and its key. r.mu is held.
+func (r *Refusals) last(w Want) (of key, last refusal, known bool) {
 	for _, at := range r.keysOf(w) {
 		if one, ok := r.about(at, w); ok && (!known || one.until.After(last.until)) {
-			last, known = one, true
+			of, last, known = at, one, true
 		}
 	}
-	return last, known
+	return of, last, known
 }
 
 // RefusedBefore says that the driver is not called because a refusal holds. It names a
 // time instead of a duration, so that events about it are equal.
 type RefusedBefore struct {
-	class string
-	until time.Time
+	OfClaim bool // the reason may be the claim's own: the driver need not be out of stock
+
+	class, node string
+	until       time.Time
+}
+
+func refusedBefore(at key, last refusal, w Want) error {
+	return &RefusedBefore{OfClaim: at.claim != "", class: w.Class.Name, node: w.Node, until: last.until}
 }
 
 // Error says until when.
 func (r *RefusedBefore) Error() string {
-	return fmt.Sprintf("the driver was just out of stock for class %s; it is called again at %s UTC", r.class, r.until.UTC().Format(time.TimeOnly))
+	what := "was just out of stock for class " + r.class
+	if r.OfClaim {
+		what = "has just refused the claim for node " + r.node
+	}
+	return fmt.Sprintf("the driver %s; it is called again at %s UTC", what, r.until.UTC().Format(time.TimeOnly))
 }
 
 // Refused records that the driver, called at the given time, was out of stock. Answers to
