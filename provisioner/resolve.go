@@ -66,8 +66,7 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if in.NamespaceLabels, err = r.namespaceLabels(ctx, claim.Namespace); err != nil {
 		return notYet(err)
 	}
-	order := r.siblings.order(claim)
-	if order.any {
+	if r.siblings.requireNode(claim) {
 		plan.RequireNode()
 	}
 	if in.Requirement, err = r.requirement(plan); err != nil {
@@ -81,6 +80,7 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 		return notYet(err)
 	}
 	resolved := plan.Request(in)
+	order := r.siblings.order(claim)
 	switch {
 	case order.refused != nil:
 		return attempt.Resolved{Verdict: attempt.SiblingRefused, Err: order.refused}
@@ -178,7 +178,7 @@ func (r *resolver) prefetch(ctx context.Context, claim *v1.PersistentVolumeClaim
 	if err != nil {
 		return nil
 	}
-	if len(r.siblings.of(claim)) > 0 {
+	if r.siblings.requireNode(claim) {
 		plan.RequireNode()
 	}
 	var in request.Inputs

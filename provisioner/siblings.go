@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
 )
 
 // The siblings of a claim are the other claims of its Pod that wait for volumes of this driver on a selected node. The
@@ -114,13 +116,48 @@ func judgeOf(claim *v1.PersistentVolumeClaim, all []sibling) (judged attempt.Sib
 	return judged
 }
 
-// of returns the siblings of a claim. A claim that several Pods wait for has none: it can't be known for which of them its node
-// was selected.
+// of returns the siblings of a claim.
 func (s *siblings) of(claim *v1.PersistentVolumeClaim) []sibling {
+	var all []sibling
+	pod, others := s.others(claim)
+	for _, other := range others {
+		if s.p.resolver.waitsForNode(other) {
+			all = append(all, s.standing(other, claim, pod))
+		}
+	}
+	return all
+}
+
+// requireNode says whether the claim's volume must be in the selected node's zone, whatever its class says: another claim of the
+// Pod gets its volume there, or has one in a zone already.
+func (s *siblings) requireNode(claim *v1.PersistentVolumeClaim) bool {
+	_, others := s.others(claim)
+	return slices.ContainsFunc(others, func(other *v1.PersistentVolumeClaim) bool {
+		pv := volumeOfClaim(s.p.volumes, other)
+		return s.p.resolver.waitsForNode(other) || pv != nil && len(topology.ZonesOfVolume(pv)) > 0
+	})
+}
+
+// others returns the other claims of a claim's Pod, and the Pod's name. A claim that several Pods wait for has none: it can't be
+// known for which of them its node was selected.
+func (s *siblings) others(claim *v1.PersistentVolumeClaim) (pod string, others []*v1.PersistentVolumeClaim) {
+	one := s.podOf(claim)
+	if one == nil {
+		return "", nil
+	}
+	for _, name := range one.Claims {
+		if other := claimNamed(s.p.claims, claim.Namespace, name); name != claim.Name && other != nil {
+			others = append(others, other)
+		}
+	}
+	return one.Name, others
+}
+
+// podOf returns the one Pod that waits for the claim and others, nil for none or several.
+func (s *siblings) podOf(claim *v1.PersistentVolumeClaim) (pod *watch.Pod) {
 	if s == nil || !s.p.config.SupportsTopology || claim.Annotations[request.AnnSelectedNode] == "" {
 		return nil
 	}
-	var pod *watch.Pod
 	for _, one := range s.pods.OfClaim(claim.Namespace, claim.Name) {
 		switch {
 		case one.DeletionTimestamp != nil:
@@ -130,19 +167,7 @@ func (s *siblings) of(claim *v1.PersistentVolumeClaim) []sibling {
 			pod = one
 		}
 	}
-	if pod == nil {
-		return nil
-	}
-	var all []sibling
-	for _, name := range pod.Claims {
-		if name == claim.Name {
-			continue
-		}
-		if other := claimNamed(s.p.claims, claim.Namespace, name); other != nil && s.p.resolver.waitsForNode(other) {
-			all = append(all, s.standing(other, claim, pod.Name))
-		}
-	}
-	return all
+	return pod
 }
 
 // standing returns what is known of a claim, if its volume is for the node of another one.

@@ -14,6 +14,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
+	"github.com/topodisk/topodisk/topology"
 )
 
 var errSoldOut = errors.New("the zone has sold out")
@@ -258,17 +259,47 @@ func TestClaimsThatAreNotWaitedFor(t *testing.T) {
 
 // A class that lets volumes be in other zones than the selected node's doesn't do so for claims of one Pod.
 func TestClaimsOfAPodAreForTheNodesZone(t *testing.T) {
-	for _, pod := range []*v1.Pod{podWith("web-0", "data", "logs"), podWith("web-0", "data")} {
-		g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, pod)
-		config := testConfig()
-		config.StrictTopology = false
-		g.configure(config)
-		data := g.claim("data")
-		g.claim("logs")
-		g.start(data)
-		asked := g.zones.asked[len(g.zones.asked)-1]
-		if together := len(pod.Spec.Volumes) > 1; asked.Strict != together {
-			t.Errorf("%d claims: the topology is asked for %+v", len(pod.Spec.Volumes), asked)
-		}
+	bound := func(pv string) func(*v1.PersistentVolumeClaim) {
+		return func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = pv }
+	}
+	for name, test := range map[string]struct {
+		pod  *v1.Pod
+		logs func(*v1.PersistentVolumeClaim)
+		want bool
+	}{
+		"the other claim waits":                {podWith("web-0", "data", "logs"), nil, true},
+		"it is bound to a volume in a zone":    {podWith("web-0", "data", "logs"), bound("d-logs"), true},
+		"it is bound to a volume without one":  {podWith("web-0", "data", "logs"), bound("d-anywhere"), false},
+		"it is bound to an unknown volume":     {podWith("web-0", "data", "logs"), bound("d-unknown"), false},
+		"it is another Pod's":                  {podWith("web-0", "data"), bound("d-logs"), false},
+		"another claim is bound in its Pod":    {podWith("web-1", "logs", "more"), bound("d-logs"), false},
+		"the Pod's other claim does not exist": {podWith("web-0", "data", "missing"), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, test.pod)
+			config := testConfig()
+			config.StrictTopology = false
+			g.configure(config)
+			must(t, g.volumes.Add(testVolume("d-anywhere")))
+			must(t, g.volumes.Add(testVolume("d-logs", func(pv *v1.PersistentVolume) {
+				pv.Spec.NodeAffinity = topology.NodeAffinity(made("d-logs", 0, "zone-a").volume.AccessibleTopology)
+				pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "logs", "logs"
+			})))
+			data := g.claim("data")
+			if test.logs == nil {
+				test.logs = func(*v1.PersistentVolumeClaim) {}
+			}
+			g.claim("logs", test.logs)
+			g.resolver.prefetch(t.Context(), data)
+			g.start(data)
+			if len(g.zones.asked) < 2 {
+				t.Fatalf("the topology is asked for %+v", g.zones.asked)
+			}
+			for _, asked := range g.zones.asked {
+				if asked.ClaimName == "data" && asked.Strict != test.want {
+					t.Errorf("the topology is asked for %+v", asked)
+				}
+			}
+		})
 	}
 }

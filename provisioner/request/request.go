@@ -81,7 +81,7 @@ func NewPlan(options Options, claim *v1.PersistentVolumeClaim, class *storagev1.
 }
 
 // RequireNode makes the selected node's topology the only acceptable one, whatever the class says. A claim whose Pod has other
-// claims that wait for volumes needs it: volumes in two zones keep the Pod from every node.
+// claims needs it: volumes in two zones keep the Pod from every node.
 func (p *Plan) RequireNode() { p.strict = true }
 
 // Question is what the topology has to answer for Inputs.Requirement.
