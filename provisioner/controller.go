@@ -207,7 +207,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			return nil // ctx has ended
 		}
 	}
-	c.handlers.lead()
+	if err := c.handlers.lead(c.caches); err != nil {
+		return err
+	}
 	if err := c.starter.Run(ctx); err != nil {
 		return err
 	}

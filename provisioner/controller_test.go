@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,6 @@ func TestAVolumeIsRememberedUntilItsClaimIsBound(t *testing.T) {
 func TestDuplicatesAreReportedForTheUnboundVolume(t *testing.T) {
 	b := newBench(t, nil)
 	h := b.handlers()
-	h.leading.Store(true)
 	h.deletion = b.exec.newDeletion(cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers()))
 	first, second := testVolume("d-1"), testVolume("d-2")
 	for _, err := range []error{
@@ -65,13 +65,49 @@ func TestDuplicatesAreReportedForTheUnboundVolume(t *testing.T) {
 	}
 }
 
+// listedClaims is a cache of claims that changes just after it was listed.
+type listedClaims struct {
+	cache.Indexer
+	listed func()
+}
+
+func (l listedClaims) List() []any {
+	defer l.listed()
+	return l.Indexer.List()
+}
+
+func TestAClaimThatGoesAsALeaderBeginsHasNoRecord(t *testing.T) {
+	b, c := newLeader(t)
+	must(t, b.resolver.classes.Add(testClass(nil)))
+	must(t, b.api.Tracker().Add(testClaim()))
+	must(t, c.caches.Fill(t.Context()))
+	deleted := sync.OnceFunc(func() {
+		must(t, b.api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "shop", "data"))
+		must(t, b.api.Tracker().Add(testClaim(func(c *v1.PersistentVolumeClaim) { c.Name, c.UID = "later", "later" })))
+		eventually(t, "a later claim was seen", func() bool {
+			for b.exec.queue.Len() > 0 {
+				b.exec.workOnNext(t.Context())
+			}
+			return b.attempts.Phase("later") == attempt.Prefetched
+		})
+	})
+	b.claims = listedClaims{c.caches.Claims.GetIndexer(), deleted}
+	must(t, b.handlers().lead(c.caches))
+	deleted()
+	for b.exec.queue.Len() > 0 {
+		b.exec.workOnNext(t.Context())
+	}
+	if phase := b.attempts.Phase("0f1e"); phase != attempt.New {
+		t.Errorf("the Record is %v", phase)
+	}
+}
+
 // BenchmarkBoundVolume measures an event of a volume that is in use, among others.
 func BenchmarkBoundVolume(b *testing.B) {
 	for _, others := range []int{1000, 100000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
 			bench := newBench(b, nil)
 			h := bench.handlers()
-			h.leading.Store(true)
 			h.deletion = bench.exec.newDeletion(cache.NewIndexer(cache.MetaNamespaceKeyFunc, watch.AttachmentIndexers()))
 			var volumes []*v1.PersistentVolume
 			for i := range others {

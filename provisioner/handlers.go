@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,15 +21,12 @@ type handlers struct {
 	p        *Provisioner
 	deletion *deletion.Controller
 	index    *topology.Index
-	leading  atomic.Bool
 }
 
-// register registers the handlers.
+// register registers the handlers that a process needs while it stands by, too.
 func (h *handlers) register(c *watch.Caches) error {
 	classGone := func(class *storagev1.StorageClass) { h.p.attempts.ClassChanged(class.Name) }
 	return errors.Join(
-		c.Handle(c.Claims, watch.OnEvent(h.claimChanged, h.claimGone)),
-		c.Handle(c.Volumes, watch.OnEvent(h.volumeChanged, h.volumeGone)),
 		c.Handle(c.Classes, watch.OnUpdate(h.classChanged, classGone)),
 		c.Handle(c.Attachments, watch.OnEvent(nil, h.deletion.AttachmentDeleted)),
 		c.Handle(c.Nodes, watch.OnUpdate(h.nodeChanged, h.nodeGone)),
@@ -38,36 +34,27 @@ func (h *handlers) register(c *watch.Caches) error {
 	)
 }
 
-// lead handles all claims and volumes of the caches, and their events from now on: a
-// process that stands by queues none, for no worker would take it.
-func (h *handlers) lead() {
-	h.leading.Store(true)
+// lead handles all claims and volumes of the caches, and their events from now on: a process that stands by queues none, for no
+// worker would take it. The informer shows a new handler all objects and then their events, so that none is handled after it went.
+func (h *handlers) lead(c *watch.Caches) error {
 	h.p.attempts.Lead(h.p.now())
-	for _, object := range h.p.volumes.List() {
-		h.volumeChanged(object.(*v1.PersistentVolume))
-	}
-	for _, object := range h.p.claims.List() {
-		h.claimChanged(object.(*v1.PersistentVolumeClaim))
-	}
+	return errors.Join(
+		c.Handle(c.Volumes, watch.OnEvent(h.volumeChanged, h.volumeGone)),
+		c.Handle(c.Claims, watch.OnEvent(h.claimChanged, h.claimGone)),
+	)
 }
 
 func (h *handlers) claimChanged(claim *v1.PersistentVolumeClaim) {
-	if h.leading.Load() {
-		h.p.protection.ClaimChanged(claim)
-		h.p.notifyMigration(claim)
-		h.postClaim(claim)
-		if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
-			h.p.siblings.wake(claim)
-		}
+	h.p.protection.ClaimChanged(claim)
+	h.p.notifyMigration(claim)
+	h.postClaim(claim)
+	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+		h.p.siblings.wake(claim)
 	}
 }
 
 // podGone wakes the claims of a Pod that waits for none of them any more.
-func (h *handlers) podGone(pod *watch.Pod) {
-	if h.leading.Load() {
-		h.p.siblings.wakeClaims(pod, "")
-	}
-}
+func (h *handlers) podGone(pod *watch.Pod) { h.p.siblings.wakeClaims(pod, "") }
 
 // postClaim posts the claim to its Record. A claim without one gets it if its request can be prefetched.
 func (h *handlers) postClaim(claim *v1.PersistentVolumeClaim) {
@@ -79,15 +66,10 @@ func (h *handlers) postClaim(claim *v1.PersistentVolumeClaim) {
 
 func (h *handlers) claimGone(claim *v1.PersistentVolumeClaim) {
 	h.p.attempts.Post(claim.UID, attempt.ClaimGone{})
-	if h.leading.Load() {
-		h.p.siblings.wake(claim)
-	}
+	h.p.siblings.wake(claim)
 }
 
 func (h *handlers) volumeChanged(pv *v1.PersistentVolume) {
-	if !h.leading.Load() {
-		return
-	}
 	h.postVolume(pv)
 	if !h.isBoundTo(pv) { // several of one claim are found by the events of those that it is not bound to
 		h.p.duplicates.volumeChanged(pv)
@@ -99,9 +81,6 @@ func (h *handlers) volumeChanged(pv *v1.PersistentVolume) {
 }
 
 func (h *handlers) volumeGone(pv *v1.PersistentVolume) {
-	if !h.leading.Load() {
-		return
-	}
 	h.expediteErasure(pv)
 	h.deletion.VolumeDeleted(pv)
 	h.p.attempts.Post(request.ClaimUID(pv), attempt.VolumeGone{Name: pv.Name})
