@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -135,16 +137,22 @@ func TestRecordsAreListedAndShown(t *testing.T) {
 func TestEndErrorsNameTheReason(t *testing.T) {
 	claim := testClaim()
 	claim.UID = "uid-1"
-	pv := testVolume("d-bp1")
-	pv.Spec.ClaimRef = &v1.ObjectReference{Namespace: "shop", Name: "data", UID: "uid-1"}
+	bound := testClaim(func(c *v1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "uid-1", "by-hand" })
+	volume := func(name, volumeName string) *v1.PersistentVolume {
+		return testVolume(name, func(pv *v1.PersistentVolume) {
+			pv.Annotations[request.AnnVolumeName], pv.Spec.ClaimRef.UID = volumeName, "uid-1"
+		})
+	}
 	for what, test := range map[string]struct {
 		objects []runtime.Object
 		uid     string
 		says    []string
 	}{
 		"unknown":     {nil, "uid-9", []string{`CLAIM-UID is "uid-9"`, "allowed are the UIDs of the journal's 2 records"}},
-		"saved":       {[]runtime.Object{pv}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
-		"wanted":      {[]runtime.Object{claim}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted"}},
+		"saved":       {[]runtime.Object{bound, volume("by-hand", ""), volume("d-bp1", "disk-uid-1")}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "PersistentVolume d-bp1 stands for its volume"}},
+		"wanted":      {[]runtime.Object{claim}, "uid-1", []string{`CLAIM-UID is "uid-1"`, "claim shop/data still wants a volume", "whose claim is deleted or bound"}},
+		"by hand":     {[]runtime.Object{bound, volume("by-hand", "")}, "uid-1", []string{"not ended within 0s"}},
+		"its PV only": {[]runtime.Object{claim, volume("by-hand", "")}, "uid-1", []string{"claim shop/data still wants a volume"}},
 		"not ours":    {nil, "uid-2", []string{"form", "format 2", "the version that wrote it"}},
 		"not handled": {nil, "uid-1", []string{"not ended within 0s", "the next leader will"}},
 	} {
@@ -162,4 +170,24 @@ func TestEndErrorsNameTheReason(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEndOutlivesAnErrorOfTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := records(t)
+		api := r.client.(*fake.Clientset)
+		recovers := time.Now().Add(10 * time.Second)
+		api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return time.Now().Before(recovers), nil, errors.New("etcd is slow")
+		})
+		if err := r.End(t.Context(), "uid-1", "no proof", 5*time.Second); err == nil || !strings.Contains(err.Error(), "etcd is slow") {
+			t.Errorf("got %v", err)
+		}
+		time.AfterFunc(10*time.Second, func() { // the leader ends it
+			must(t, api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("configmaps"), "kube-system", request.JournalName(driverName)+"-0"))
+		})
+		if err := r.End(t.Context(), "uid-1", "no proof", time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -197,7 +197,7 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 		state = fmt.Sprintf("unknown: %v", err)
 	}
 	row("claim now", "%s", state)
-	pv, err := r.volumeOf(ctx, record)
+	pv, _, err := r.volumeOf(ctx, record)
 	switch {
 	case err != nil:
 		row("PersistentVolume now", "unknown: %v", err)
@@ -229,22 +229,28 @@ func (r *Records) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim)
 		return fmt.Sprintf("gone; another claim has its name, with UID %s", now.UID), false, nil
 	case now.DeletionTimestamp != nil:
 		return string(now.Status.Phase) + ", is being deleted", false, nil
+	case now.Spec.VolumeName != "":
+		return fmt.Sprintf("%s, its volumeName is %s", now.Status.Phase, now.Spec.VolumeName), false, nil
 	}
 	return string(now.Status.Phase), true, nil
 }
 
-// volumeOf returns the PersistentVolume that stands for a record, or nil.
-func (r *Records) volumeOf(ctx context.Context, record Record) (*v1.PersistentVolume, error) {
+// volumeOf returns the PersistentVolume of a record's volume, else one that was made by hand for its claim, or nil.
+func (r *Records) volumeOf(ctx context.Context, record Record) (pv *v1.PersistentVolume, isSaved bool, err error) {
 	volumes, err := r.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for _, pv := range volumes.Items {
-		if ref := pv.Spec.ClaimRef; ref != nil && string(ref.UID) == record.UID || record.Request.IsSavedAs(&pv) {
-			return &pv, nil
+	for i := range volumes.Items {
+		one := &volumes.Items[i]
+		if record.Request.IsSavedAs(one) {
+			return one, true, nil
+		}
+		if string(request.ClaimUID(one)) == record.UID {
+			pv = one
 		}
 	}
-	return nil, nil //nolint:nilnil // there is none, which is no error
+	return pv, false, nil
 }
 
 // End asks the leader to end a record, and waits until it has. It returns a RefusedError
@@ -257,17 +263,17 @@ func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duratio
 	if record.Request == nil {
 		return &RefusedError{"the record's form", record.Problem.Error(), "allowed are records that this version reads: use the version that wrote it"}
 	}
-	pv, err := r.volumeOf(ctx, record)
+	pv, isSaved, err := r.volumeOf(ctx, record)
 	if err != nil {
 		return fmt.Errorf("whether a PersistentVolume stands for %s: %w", record.Request.Create.Name, err)
 	}
-	if pv != nil {
+	if isSaved {
 		return refuse(uid, "PersistentVolume %s stands for its volume, and the leader ends the record by itself; allowed are records without one", pv.Name)
 	}
 	if _, wants, err := r.claimNow(ctx, record.Request.Claim); err != nil {
 		return fmt.Errorf("whether claim %s still wants a volume: %w", record.claim(), err)
 	} else if wants {
-		return refuse(uid, "claim %s still wants a volume, so the request would begin again; allowed are records whose claim is deleted", record.claim())
+		return refuse(uid, "claim %s still wants a volume, so the request would begin again; allowed are records whose claim is deleted or bound", record.claim())
 	}
 	if err := r.store.RequestEnd(ctx, uid, reason); err != nil {
 		return err
@@ -278,21 +284,22 @@ func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duratio
 // endPoll is the interval of checks whether a record is ended.
 const endPoll = time.Second
 
+// awaitEnd waits until the leader has ended the record or rejected that. A journal that can't be read is read again.
 func (r *Records) awaitEnd(ctx context.Context, uid string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for {
 		now, err := ReadRecords(ctx, r.config, r.client)
-		if err != nil {
-			return err
+		if err == nil {
+			switch record, gone := now.of(uid); {
+			case gone != nil:
+				return nil //nolint:nilerr // the record is ended
+			case record.EndReason == "":
+				return fmt.Errorf("%w: the leader has rejected the request, or its version doesn't support it; see its log and the claim's events", ErrNotEnded)
+			}
+			err = fmt.Errorf("%w within %s: no leader has handled the request; the next leader will, with the same reason", ErrNotEnded, wait)
 		}
-		record, err := now.of(uid)
-		switch {
-		case err != nil:
-			return nil //nolint:nilerr // the record is gone
-		case record.EndReason == "":
-			return fmt.Errorf("%w: the leader has rejected the request, or its version doesn't support it; see its log and the claim's events", ErrNotEnded)
-		case !time.Now().Before(deadline):
-			return fmt.Errorf("%w within %s: no leader has handled the request; the next leader will, with the same reason", ErrNotEnded, wait)
+		if !time.Now().Before(deadline) {
+			return err
 		}
 		if err := sleep(ctx, endPoll); err != nil {
 			return err
