@@ -91,7 +91,6 @@ func (e *executor) work(ctx context.Context, claim types.UID) {
 		return
 	}
 	e.liveness.Worked(string(claim))
-	defer e.liveness.Worked(string(claim))
 	actions := e.table.Next(claim, e.p.now())
 	defer e.table.Done(claim)
 	for {
@@ -119,9 +118,12 @@ func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Ac
 	return result
 }
 
-// doOne carries out an action, and returns its result if it has one. A panic fails the
-// action: its outcome is then unknown.
+// doOne carries out an action, within a time that does not depend on the API server, and returns its result if it has one. A
+// panic fails the action: its outcome is then unknown.
 func (e *executor) doOne(ctx context.Context, claim types.UID, action attempt.Action) (result attempt.Event) {
+	ctx, cancel := context.WithTimeout(ctx, e.p.config.actionTimeout())
+	defer cancel()
+	defer e.liveness.Progressed()
 	withResult, hasResult := action.(attempt.ResultAction)
 	defer func() {
 		if r := recover(); r != nil {

@@ -1,10 +1,9 @@
 package provisioner
 
-import (
-	"time"
+import "time"
 
-	"github.com/topodisk/topodisk/provisioner/journal"
-)
+// actionTimeout bounds each action of an attempt: a call of the driver and the requests to the API server that belong to it.
+func (c Config) actionTimeout() time.Duration { return c.Timeout + time.Minute }
 
 // Healthy returns an error if this process leads and either can't recover or does not
 // work off its queues.
@@ -12,7 +11,7 @@ func (c *Controller) Healthy() error {
 	if err := c.recovery.checkLeader(); err != nil {
 		return err
 	}
-	limit := c.p.config.Timeout + saveTimeout + journal.CommitTimeout + time.Minute // longer than any attempt
+	limit := c.p.config.actionTimeout() + time.Minute
 	if err := c.exec.liveness.Check(limit); err != nil {
 		return err
 	}

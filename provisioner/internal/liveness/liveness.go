@@ -15,7 +15,7 @@ type Monitor struct {
 	mu      sync.Mutex
 	running bool
 	queued  map[string]struct{} // keys that no worker has begun with since they were queued
-	last    time.Time           // when a worker last began or ended with a key, or the first key was queued
+	last    time.Time           // when a worker last began with a key, got further with it or ended, or the first key was queued
 }
 
 // New returns a Monitor of a queue without workers.
@@ -55,8 +55,15 @@ func (m *Monitor) Worked(key string) {
 	m.last = m.now()
 }
 
+// Progressed notes that a worker has got further with a key.
+func (m *Monitor) Progressed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = m.now()
+}
+
 // Check returns an error if something has been queued for longer than limit and no
-// worker has begun or ended with anything meanwhile.
+// worker has begun, got further or ended with anything meanwhile.
 func (m *Monitor) Check(limit time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,5 +71,5 @@ func (m *Monitor) Check(limit time.Duration) error {
 	if !m.running || len(m.queued) == 0 || idle <= limit {
 		return nil
 	}
-	return fmt.Errorf("%d objects are queued, and for %s no worker has begun or ended one", len(m.queued), idle.Round(time.Second))
+	return fmt.Errorf("%d objects are queued, and for %s no worker has got further with one", len(m.queued), idle.Round(time.Second))
 }
