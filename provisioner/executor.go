@@ -201,6 +201,7 @@ func (e *executor) handle(ctx context.Context, claim types.UID, action attempt.A
 		e.subscribe(claim, a.To)
 	case attempt.Unsubscribe:
 		p.objects.Unsubscribe(key)
+		p.store.Cancel(key)
 	case attempt.RequeueAfter:
 		e.queue.AddAfter(claim, a.Pause)
 	case attempt.ReportConflict:
@@ -228,6 +229,8 @@ func (e *executor) subscribe(claim types.UID, to error) {
 	e.p.objects.SubscribeError(string(claim), to, wake)
 	if full, ok := errors.AsType[*journal.FullError](to); ok {
 		e.p.store.AwaitRoom(full, wake)
+	} else {
+		e.p.store.Cancel(string(claim)) // it may have waited for room before
 	}
 }
 

@@ -263,6 +263,29 @@ func TestAClaimWaitsForRoomInTheJournal(t *testing.T) {
 	}
 }
 
+// A claim that waits for room no more leaves it to the others.
+func TestAClaimStopsWaitingForRoom(t *testing.T) {
+	for what, do := range map[string]func(*bench){
+		"it is gone": func(b *bench) { b.attempts.Post("0f1e", attempt.ClaimGone{}) },
+		"it waits for its Secret": func(b *bench) {
+			class := testClass(map[string]string{"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"})
+			must(t, b.resolver.classes.Add(class))
+			b.attempts.Post("0f1e", attempt.ClassChanged{})
+		},
+	} {
+		b := newBench(t, nil)
+		full := &fullStore{}
+		b.store = full
+		if _, _, err := b.provision(t.Context(), testClaim(), testClass(nil), "node-1"); err == nil || full.wake == nil {
+			t.Fatalf("%s: got %v", what, err)
+		}
+		do(b)
+		if b.exec.work(t.Context(), "0f1e"); full.wake != nil {
+			t.Errorf("%s: the claim still waits for room", what)
+		}
+	}
+}
+
 // fullStore has no room.
 type fullStore struct {
 	noStore
@@ -271,6 +294,7 @@ type fullStore struct {
 
 func (*fullStore) Put(context.Context, string, []byte) error     { return &journal.FullError{} }
 func (f *fullStore) AwaitRoom(_ *journal.FullError, wake func()) { f.wake = wake }
+func (f *fullStore) Cancel(string)                               { f.wake = nil }
 
 // failingStore takes no record.
 type failingStore struct{ noStore }
