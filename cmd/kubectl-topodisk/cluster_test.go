@@ -14,17 +14,16 @@ import (
 
 // listServer serves lists of objects by their path, and 403 for those that the user may not read. Whatever else is asked for isn't there.
 type listServer struct {
+	mu        sync.Mutex
 	lists     map[string]any
 	forbidden map[string]bool
-
-	mu       sync.Mutex
-	requests []string
+	requests  []string
 }
 
 func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
-	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	answer := s.lists[r.URL.Path]
 	switch {

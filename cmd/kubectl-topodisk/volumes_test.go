@@ -101,6 +101,8 @@ func TestAWatchGoesOnAndShowsWhatIsGone(t *testing.T) {
 	*f.config.KubeConfig = kubeconfigOf(t, s)
 	o := &volumesOptions{driver: defaultDriver, all: true, sortBy: "name", interval: time.Second, watch: true, now: time.Now}
 	o.wait = func(context.Context, time.Duration) error {
+		s.mu.Lock() // requests that the first failure has ended may still be served
+		defer s.mu.Unlock()
 		reads++
 		switch reads {
 		case 1:

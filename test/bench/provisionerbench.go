@@ -23,18 +23,19 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions, seconds int }
+type scale struct{ claims, runs, steadyRuns, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions, seconds int }
 
 func (s *scale) flags() {
 	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
 	flag.IntVar(&s.runs, "runs", 5, "provisioner: runs of each program with many claims at once, of which the median counts")
+	flag.IntVar(&s.steadyRuns, "steady-runs", 9, "provisioner: the same with claims at an even rate, whose latencies vary most")
 	flag.IntVar(&s.rounds, "rounds", 3, "provisioner: the same for the rows that take long")
 	flag.IntVar(&s.nodes, "nodes", 5000, "provisioner: nodes of the large cluster")
 	flag.IntVar(&s.volumes, "volumes", 20000, "provisioner: volumes of the large cluster")
 	flag.IntVar(&s.hugeNodes, "huge-nodes", 15000, "provisioner: nodes of the huge cluster")
 	flag.IntVar(&s.hugeVolumes, "huge-volumes", 100000, "provisioner: volumes of the huge cluster")
 	flag.IntVar(&s.deletions, "deletions", 200, "provisioner: volumes deleted at once")
-	flag.IntVar(&s.seconds, "seconds", 20, "provisioner: how long claims come at an even rate")
+	flag.IntVar(&s.seconds, "seconds", 10, "provisioner: how long claims come at an even rate")
 }
 
 const (
