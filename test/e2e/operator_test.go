@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/lab"
 )
 
@@ -69,9 +71,15 @@ func (s *scene) awaitEnded(claim, uid, reason string) {
 	})
 }
 
-// putAlike puts a record like another one into the journal, while no provisioner runs, and returns what removes it.
+// putAlike puts a record for a claim's volume that is like another one into the journal, while no provisioner runs, and returns
+// what removes it.
 func (s *scene) putAlike(record, key string) (remove func()) {
 	s.Helper()
+	like, err := request.Decode([]byte(s.journal()[record]))
+	s.must(err)
+	like.Claim.UID, like.Create.Name = types.UID(key), "disk-"+key
+	text, err := like.Encode()
+	s.must(err)
 	edit := func(change func(entries map[string]string)) {
 		s.Helper()
 		for _, page := range s.journalPages() {
@@ -82,7 +90,7 @@ func (s *scene) putAlike(record, key string) (remove func()) {
 			}
 		}
 	}
-	edit(func(entries map[string]string) { entries[key] = entries[record] })
+	edit(func(entries map[string]string) { entries[key] = string(text) })
 	return func() { edit(func(entries map[string]string) { delete(entries, key) }) }
 }
 
