@@ -71,5 +71,6 @@ func (c *Controller) storage(req *csi.GetCapacityRequest) (params.Class, []candi
 
 // ZoneOffers returns what the zones have to give, whatever the disk type.
 func (c *Controller) ZoneOffers(ctx context.Context) (disk.Offers, error) {
-	return c.offers.of(ctx, c.ecs, []disk.Choice{{Category: "cloud_essd"}})
+	latest, err := c.offers.latest(ctx, c.ecs, false)
+	return latest.known, err
 }

@@ -42,33 +42,43 @@ func newOffers() *offers {
 }
 
 // of returns the offers of the zones and, if one of the choices is regional, of
-// the region. One caller asks, and the others wait for his answer.
+// the region.
 func (o *offers) of(ctx context.Context, stock Stock, choices []disk.Choice) (disk.Offers, error) {
-	select {
-	case o.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, disk.Errorf(disk.Unreachable, "ECS was not asked for its stock in time: %w", ctx.Err())
-	}
-	defer func() { <-o.turn }()
 	all := disk.Offers{}
 	for _, choice := range choices {
-		kind := &o.zonal
-		if choice.Category.Regional() {
-			kind = &o.regional
+		latest, err := o.latest(ctx, stock, choice.Category.Regional())
+		if err != nil {
+			return nil, err
 		}
-		if kind.known == nil || time.Since(kind.at) >= offersLast {
-			began := time.Now()
-			known, err := stock.Offers(ctx, choice.Category.Regional())
-			if err != nil {
-				return nil, err
-			}
-			kind.known, kind.at = known, began
-		}
-		for zone, offered := range kind.known {
-			all[zone] = o.left(zone, offered, choices, kind.at)
+		for zone, offered := range latest.known {
+			all[zone] = o.left(zone, offered, choices, latest.at)
 		}
 	}
 	return all, nil
+}
+
+// latest returns what the zones, or the region, have to give. One caller asks,
+// and the others wait for his answer.
+func (o *offers) latest(ctx context.Context, stock Stock, regional bool) (offer, error) {
+	select {
+	case o.turn <- struct{}{}:
+	case <-ctx.Done():
+		return offer{}, disk.Errorf(disk.Unreachable, "ECS was not asked for its stock in time: %w", ctx.Err())
+	}
+	defer func() { <-o.turn }()
+	kind := &o.zonal
+	if regional {
+		kind = &o.regional
+	}
+	if kind.known == nil || time.Since(kind.at) >= offersLast {
+		began := time.Now()
+		known, err := stock.Offers(ctx, regional)
+		if err != nil {
+			return offer{}, err
+		}
+		*kind = offer{known: known, at: began}
+	}
+	return *kind, nil
 }
 
 // left returns what a zone offered at a time, without what it has refused to
