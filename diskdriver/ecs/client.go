@@ -115,8 +115,9 @@ func (c *Client) Account(secrets map[string]string) (*Client, error) {
 func (s *shared) client(keys credentials.Provider) *Client {
 	session, queues := s.transport.Session(keys), instancequeue.New(s.metrics.countOperations)
 	recent := batch.NewRecent(queues.Observe)
-	describe := &describer{session: session}
-	reads := batch.NewDisks(newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describe.byID, s.metrics.observeBatch), recent, s.waits)
+	describe := &describer{session: session, turn: make(chan struct{}, 1)}
+	reader := newReader(session, transport.DescribeDisks.Name, "disk", diskForm, describe.byID, s.metrics.observeBatch)
+	reads := batch.NewDisks(reader, recent, s.waits, describe.checkSight)
 	c := &Client{
 		disks:       &disks{session: session, describe: describe, clusterID: s.clusterID, reads: reads, recent: recent},
 		attachments: &attachments{session: session, queues: queues, reads: reads, recent: recent},

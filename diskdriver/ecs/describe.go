@@ -42,11 +42,12 @@ func namedQuery(name, clusterID string) query {
 // an answer that lacks a disk says that it's gone only if others are shown.
 type describer struct {
 	session         *transport.Session
+	turn            chan struct{} // holds one element for whoever reads only to see a disk
 	sawDisks, sawNo atomic.Pointer[time.Time]
 }
 
 // byID reads up to a hundred disks by ID. Those that ECS doesn't show are
-// not in the map; if it shows no disk at all, that is an error.
+// not in the map.
 func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
 	reply, err := d.page(ctx, func(r *sdkecs.DescribeDisksRequest) {
 		r.DiskIds = jsonList(ids)
@@ -58,11 +59,6 @@ func (d *describer) byID(ctx context.Context, ids []disk.ID) (map[disk.ID]disk.D
 	if reply.TotalCount > len(reply.Disks.Disk) {
 		return nil, &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unreachable, RequestID: reply.RequestId,
 			Err: fmt.Errorf("the answer breaks off: it shows %d of %d disks", len(reply.Disks.Disk), reply.TotalCount)}
-	}
-	if len(reply.Disks.Disk) == 0 {
-		if err := d.checkSight(ctx, time.Now().Add(-evidenceLasts)); err != nil {
-			return nil, err
-		}
 	}
 	return byKey(disksFromECS(reply), func(d disk.Disk) disk.ID { return d.ID }), nil
 }
@@ -92,8 +88,8 @@ func (d *describer) page(ctx context.Context, q query) (*sdkecs.DescribeDisksRes
 	return reply, err
 }
 
-// How long a disk that was shown proves that the account may see disks, and how
-// long it is believed that it may not.
+// How long a disk that was shown says that the account may see disks, where no
+// proof is needed, and how long it is believed that it may not.
 const (
 	evidenceLasts = 10 * time.Second
 	blindLasts    = 5 * time.Second
@@ -103,10 +99,20 @@ var errBlind = errors.New("ECS shows these credentials no disk at all, in the wh
 	"is ecs:DescribeDisks allowed for all disks?")
 
 // checkSight returns nil if ECS shows the account any disk, by a read that left
-// since then, if need be by one more, and else an error of Kind Denied.
+// since then, if need be by one more, and else an error of Kind Denied. One
+// caller reads, and the others wait for what that shows.
 func (d *describer) checkSight(ctx context.Context, since time.Time) error {
 	blind := &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Denied, Err: errBlind}
-	if saw := d.sawDisks.Load(); saw != nil && !saw.Before(since) {
+	if d.saw(since) {
+		return nil
+	}
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent: %w", ctx.Err())}
+	}
+	if d.saw(since) {
 		return nil
 	}
 	if saw := d.sawNo.Load(); saw != nil && time.Since(*saw) < blindLasts {
@@ -120,6 +126,12 @@ func (d *describer) checkSight(ctx context.Context, since time.Time) error {
 	d.sawNo.Store(&now)
 	blind.RequestID = reply.RequestId
 	return blind
+}
+
+// saw says whether a read that left since then has shown a disk.
+func (d *describer) saw(since time.Time) bool {
+	at := d.sawDisks.Load()
+	return at != nil && !at.Before(since)
 }
 
 // disksFromECS translates the disks of a reply.

@@ -79,20 +79,25 @@ func (del deleter) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.S
 // isOver ends a wait for all of a snapshot.
 func isOver(s disk.Snapshot) (bool, error) { return s.State != disk.Progressing, nil }
 
-// unseen decides about a disk whose tags can't be read. One that ECS doesn't
-// show though it shows others is gone, as far as anybody can tell. To who sees
-// none at all it may be there all the same, and may want an archive; then only
-// ECS's answer to a change that changes nothing tells that it is gone.
+// unseen decides about a disk whose tags can't be read: nil if it is gone. One
+// that no read shows may be there all the same, and may want an archive, for the
+// account may lose or get the permission to see it at any moment; only ECS's
+// answer to a change that changes nothing tells that it is gone.
 func (del deleter) unseen(ctx context.Context, id disk.ID, why error) error {
-	switch disk.KindOf(why) {
-	case disk.NotFound:
-		return nil
-	case disk.Denied:
-		if err := del.ecs.Untag(ctx, id, []string{neverSet}); err != nil && disk.KindOf(err) == disk.NotFound {
-			return nil
-		}
+	kind := disk.KindOf(why)
+	if kind != disk.NotFound && kind != disk.Denied {
+		return why
 	}
-	return why
+	err := del.ecs.Untag(ctx, id, []string{neverSet})
+	switch {
+	case disk.KindOf(err) == disk.NotFound:
+		return nil
+	case kind == disk.Denied:
+		return why
+	case err != nil:
+		return err
+	}
+	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("whether the disk is to be archived can't be told, for ECS knows it and doesn't show it: %w", why)}
 }
 
 // neverSet is a tag that no disk has.

@@ -50,22 +50,24 @@ type Disks struct {
 	reader    *Reader[disk.ID, disk.Disk]
 	recent    *Recent
 	waits     *Waits
+	sees      func(ctx context.Context, since time.Time) error
 	schedules [kinds]schedule
 }
 
-// NewDisks returns Disks that learn from a reader, and keep what it shows in recent.
-func NewDisks(reader *Reader[disk.ID, disk.Disk], recent *Recent, waits *Waits) *Disks {
-	return &Disks{reader: reader, recent: recent, waits: waits}
+// NewDisks returns Disks that learn from a reader, and keep what it shows in recent. sees is nil if a read that left since then
+// has shown any disk: else none is NotFound.
+func NewDisks(reader *Reader[disk.ID, disk.Disk], recent *Recent, waits *Waits, sees func(ctx context.Context, since time.Time) error) *Disks {
+	return &Disks{reader: reader, recent: recent, waits: waits, sees: sees}
 }
 
-// Get reads one disk. NotFound: two reads didn't show it.
+// Get reads one disk. NotFound: two reads didn't show it, though ECS shows others.
 func (d *Disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	got, err := d.reader.Get(ctx, id)
 	switch {
 	case err != nil:
 		return disk.Disk{}, d.failed(id, err)
 	case !got.Found:
-		return disk.Disk{}, d.notShown(id)
+		return disk.Disk{}, d.notShown(ctx, id, got.Sent)
 	}
 	d.recent.saw(id, got)
 	return got.Value, nil
@@ -88,7 +90,7 @@ func (d *Disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 // A read that fails ends no wait: it is repeated as long as ctx leaves the time
 // to answer. Then the error is Pending if ECS has shown the disk, and else says
 // why it couldn't be read. NotFound: several reads in a row didn't show the
-// disk, though they would have. Denied and the like: ECS refuses reads.
+// disk, though ECS shows others. Denied and the like: ECS refuses reads.
 func (d *Disks) Await(ctx context.Context, c Change, seen func(disk.Disk) (done bool, err error)) (disk.Disk, error) {
 	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
@@ -106,7 +108,7 @@ func (d *Disks) Await(ctx context.Context, c Change, seen func(disk.Disk) (done 
 			}
 		case !w.last.Found:
 			if w.absent > len(absences) {
-				return w.disk(), d.notShown(c.Disk)
+				return w.disk(), d.notShown(ctx, c.Disk, w.sent)
 			}
 		default:
 			d.recent.saw(c.Disk, w.last)
@@ -134,8 +136,11 @@ func (d *Disks) failed(id disk.ID, err error) error {
 	return e
 }
 
-// notShown is the error for a disk that reads don't show.
-func (d *Disks) notShown(id disk.ID) error {
+// notShown is the error for a disk that reads don't show, the last of which was sent at the time.
+func (d *Disks) notShown(ctx context.Context, id disk.ID, sent time.Time) error {
+	if err := d.sees(ctx, sent); err != nil {
+		return d.failed(id, err)
+	}
 	return &disk.Error{Op: d.reader.config.Action, Disk: id, Kind: disk.NotFound, Err: errNotShown}
 }
 

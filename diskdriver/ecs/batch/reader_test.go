@@ -23,6 +23,9 @@ func readerOf(describe func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, 
 	})
 }
 
+// seeing is an account that may see disks.
+func seeing(context.Context, time.Time) error { return nil }
+
 // inState answers after 120 ms that all disks are in one state.
 func inState(state disk.State) func(context.Context, []disk.ID) (map[disk.ID]disk.Disk, error) {
 	return func(_ context.Context, ids []disk.ID) (map[disk.ID]disk.Disk, error) {
@@ -108,7 +111,7 @@ func lateness(t *testing.T, answer time.Duration, lengths []time.Duration) (late
 			}
 			time.Sleep(answer)
 			return map[disk.ID]disk.Disk{ids[0]: {ID: ids[0], State: state}}, nil
-		}), NewRecent(func(disk.Disk) {}), NewWaits())
+		}), NewRecent(func(disk.Disk) {}), NewWaits(), seeing)
 		for _, length := range lengths {
 			over = time.Now().Add(length)
 			c := Change{Disk: "d-bp1a", Kind: Attach, Since: time.Now(), Reply: 400 * time.Millisecond}
@@ -161,7 +164,7 @@ func TestTimesThatVaryAreReadNoMoreOften(t *testing.T) {
 func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, waits := readerOf(inState(disk.Creating)), NewWaits()
-		disks := NewDisks(r, NewRecent(func(disk.Disk) {}), waits)
+		disks := NewDisks(r, NewRecent(func(disk.Disk) {}), waits, seeing)
 		var all sync.WaitGroup
 		for i := range 500 {
 			all.Go(func() {
