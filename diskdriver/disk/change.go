@@ -2,7 +2,6 @@ package disk
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 )
 
@@ -79,10 +78,7 @@ func (c Change) Plan(d Disk) (Steps, error) {
 
 // tags sets the tags that come and go.
 func (s *Steps) tags(c Change, d Disk) error {
-	after := maps.Clone(d.Tags)
-	if after == nil {
-		after = Tags{}
-	}
+	after := d.Tags.And(nil)
 	for _, name := range c.Untag {
 		if _, ok := after[name]; ok {
 			s.Untag = append(s.Untag, name)
@@ -98,8 +94,8 @@ func (s *Steps) tags(c Change, d Disk) error {
 		}
 		s.Tag[name], after[name] = value, value
 	}
-	if len(s.Tag) > 0 && len(after) > MostTags {
-		return fmt.Errorf("the disk would have %d tags; at most %d are allowed", len(after), MostTags)
+	if n := after.counted(); len(s.Tag) > 0 && n > MostTags {
+		return fmt.Errorf("the disk would have %d tags; at most %d are allowed", n, MostTags)
 	}
 	return nil
 }

@@ -64,11 +64,16 @@ func CheckExtra(tags Tags) error {
 // CheckRoom refuses more tags of a class and of --extra-tags together than a disk
 // or snapshot has room for beside the driver's own.
 func CheckRoom(parameter string, user, extra Tags) error {
-	if n := len(user.And(extra)); n > MostUserTags {
-		return Errorf(Invalid, "parameter %s: %d tags, and %d more of --extra-tags; together at most %d are allowed, for there is room for %d and the driver needs the rest",
-			parameter, len(user), n-len(user), MostUserTags, MostTags)
+	n := len(user.And(extra))
+	if n <= MostUserTags {
+		return nil
 	}
-	return nil
+	more := ""
+	if n > len(user) {
+		more = fmt.Sprintf(", and %d more of --extra-tags", n-len(user))
+	}
+	return Errorf(Invalid, "parameter %s: %d tags%s; at most %d are allowed, for there is room for %d and the driver needs the rest",
+		parameter, len(user), more, MostUserTags, MostTags)
 }
 
 // And returns the tags, and of the others those whose keys they don't have.
@@ -93,27 +98,23 @@ const (
 )
 
 // Room returns how many more tags the disk takes.
-func (t Tags) Room() int {
-	room := MostTags
+func (t Tags) Room() int { return max(0, MostTags-t.counted()) }
+
+// counted returns how many of the tags count: all but ECS's own.
+func (t Tags) counted() int {
+	n := 0
 	for key := range t {
 		if !strings.HasPrefix(key, "acs:") && !strings.HasPrefix(key, "aliyun") {
-			room--
+			n++
 		}
 	}
-	return max(room, 0)
+	return n
 }
 
 // VolumeTags returns the driver's tags and the user's. A claim's name that is too
 // long for a tag is cut: it is for people, nothing is found by it.
 func VolumeTags(user Tags, volume, cluster, claim, namespace string) Tags {
-	all := maps.Clone(user)
-	if all == nil {
-		all = Tags{}
-	}
-	all[ManagedTag] = "true"
-	all[ClusterTag] = cluster
-	all[CreatedByTag] = Creator
-	all[VolumeNameTag] = volume
+	all := Tags{ManagedTag: "true", ClusterTag: cluster, CreatedByTag: Creator, VolumeNameTag: volume}.And(user)
 	all.SetCut(ClaimNameTag, claim)
 	all.SetCut(ClaimNamespaceTag, namespace)
 	return all
@@ -122,14 +123,7 @@ func VolumeTags(user Tags, volume, cluster, claim, namespace string) Tags {
 // SnapshotTags returns the marks of a snapshot or a group, the driver's other
 // tags and the user's.
 func SnapshotTags(user, marks Tags) Tags {
-	all := maps.Clone(user)
-	if all == nil {
-		all = Tags{}
-	}
-	all[ManagedTag] = "true"
-	all[CreatedByTag] = Creator
-	maps.Copy(all, marks)
-	return all
+	return marks.And(Tags{ManagedTag: "true", CreatedByTag: Creator}).And(user)
 }
 
 // SetCut sets a tag to a text that may be too long for one; empty sets none.

@@ -83,9 +83,9 @@ func (p *Class) settle() error {
 		return disk.Errorf(disk.Invalid, "parameter storageClusterId: %q needs parameter performanceLevel", p.StorageClusterID)
 	case p.Bursting && p.MultiAttach:
 		return disk.Errorf(disk.Invalid, `parameter burstingEnabled: "true" is not allowed with multiAttach; allowed is "false"`)
-	case len(p.Tags) > disk.MostUserTags:
-		return disk.Errorf(disk.Invalid, "parameter diskTags: %d tags; at most %d are allowed, for a disk has room for %d and the driver needs the rest",
-			len(p.Tags), disk.MostUserTags, disk.MostTags)
+	}
+	if err := disk.CheckRoom("diskTags", p.Tags, nil); err != nil {
+		return err
 	}
 	if err := p.checkArchive(); err != nil {
 		return err

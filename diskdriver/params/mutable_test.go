@@ -19,6 +19,10 @@ func TestPlanOfAChangeIsWhatIsLeftToDo(t *testing.T) {
 	for c := 'a'; len(full.Tags) < disk.MostTags; c++ {
 		full.Tags[string(c)] = "x"
 	}
+	owned := disk.Disk{ID: "d-1", Category: "cloud_ssd", Size: 20, Tags: disk.Tags{"acs:rm:rgId": "rg-1", "aliyun.x": "y"}}
+	for c := 'a'; len(owned.Tags) < disk.MostTags+1; c++ {
+		owned.Tags[string(c)] = "x"
+	}
 	for _, row := range []struct {
 		name   string
 		params map[string]string
@@ -37,6 +41,7 @@ func TestPlanOfAChangeIsWhatIsLeftToDo(t *testing.T) {
 		{name: "tags", params: map[string]string{"diskTags/team": "db", "diskTags/stage": "test", "-diskTags/team2": ""}, before: ssd, want: disk.Steps{Tag: disk.Tags{"team": "db", "stage": "test"}}},
 		{name: "a tag goes", params: map[string]string{"-diskTags/team": ""}, before: ssd, want: disk.Steps{Untag: []string{"team"}}},
 		{name: "one goes and one comes", params: map[string]string{"-diskTags/a": "", "diskTags/new": "x"}, before: full, want: disk.Steps{Untag: []string{"a"}, Tag: disk.Tags{"new": "x"}}},
+		{name: "tags of ECS's own take no room", params: map[string]string{"diskTags/new": "x"}, before: owned, want: disk.Steps{Tag: disk.Tags{"new": "x"}}},
 
 		{name: "too many tags", params: map[string]string{"diskTags/new": "x"}, before: full, text: "would have 21 tags; at most 20"},
 		{name: "a level of a type without", params: map[string]string{"performanceLevel": "PL1"}, before: ssd, text: "cloud_ssd, which has no levels"},

@@ -102,11 +102,7 @@ func parseSnapshotClass(class map[string]string, keys keyTable[SnapshotClass], u
 	if p.Warnings, err = take(&p, "parameter", class, keys, unknown); err != nil {
 		return SnapshotClass{}, err
 	}
-	if len(p.Tags) > disk.MostUserTags {
-		return SnapshotClass{}, disk.Errorf(disk.Invalid, "parameter snapshotTags: %d tags; at most %d are allowed, for a snapshot has room for %d and the driver needs the rest",
-			len(p.Tags), disk.MostUserTags, disk.MostTags)
-	}
-	return p, nil
+	return p, disk.CheckRoom("snapshotTags", p.Tags, nil)
 }
 
 func (p *SnapshotClass) setRetention(value string) (err error) {
