@@ -51,6 +51,14 @@ func (t *Table) Of(name string, now time.Time) Record {
 	return t.of(name, now)
 }
 
+// Knows says whether this process was asked for a name.
+func (t *Table) Knows(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, known := t.records[name]
+	return known
+}
+
 // Update changes the Record of a name.
 func (t *Table) Update(name string, now time.Time, change func(*Record)) {
 	t.mu.Lock()

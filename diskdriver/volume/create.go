@@ -155,8 +155,9 @@ func (c *creator) obtain(ctx context.Context, o order) (disk.Disk, error) {
 	return d, o.matches(d)
 }
 
-// checkCreate refuses a request that no driver can ever have made a disk for:
-// none gives up a mutable parameter that it has taken.
+// checkCreate refuses a request that no driver can ever have made a disk for.
+// None gives up a mutable parameter that it has taken, but a call for the same
+// name may have had others.
 func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return err
@@ -164,7 +165,8 @@ func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
 	if err := capability.Check(req.GetVolumeCapabilities()); err != nil {
 		return err
 	}
-	if _, err := params.ParseChange(req.GetMutableParameters()); err != nil && c.config.Unknown == params.Refuse {
+	_, err := params.ParseChange(req.GetMutableParameters())
+	if err != nil && c.config.Unknown == params.Refuse && !c.creator.creations.Knows(req.GetName()) {
 		return err
 	}
 	return checkSource(req.GetVolumeContentSource())
