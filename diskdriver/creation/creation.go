@@ -51,15 +51,18 @@ type Record struct {
 	refused    bool            // ECS has refused a create under the token, and no disk could exist then
 	arrived    time.Time       // by when all calls have reached ECS that may have made a disk; zero: there is none
 	absent     time.Time       // when the last read left that has shown no disk, or the caller proved it; zero: there is none
-	made       disk.ID         // the disk that the last successful call has returned; empty: there was none, or it was deleted
+	made       string          // the ID that the last successful call has returned; empty: there was none, or its disk was deleted
 	sole       bool            // but for the disk of the present token there is none, nor will there be
 	deleted    disk.ID         // one that was deleted, which reads may show for a while
 	caller     any             // whose calls it is of
+	asked      time.Time       // since when they are
 	touched    time.Time
 }
 
 // unknown is the Record of a name that others may have made a disk for, up to now.
-func unknown(now time.Time) Record { return Record{generation: 1, arrived: now.Add(Travel)} }
+func unknown(now time.Time) Record {
+	return Record{generation: 1, arrived: now.Add(Travel), asked: now}
+}
 
 // Step is what to do next about a name.
 type Step int
@@ -197,13 +200,20 @@ func (r *Record) Answered(now time.Time, a Answer) {
 // deleted: the token is used up. That there was no other is for reads to prove.
 func (r *Record) Gone() { r.advance() }
 
-// Returned reports the disk that a call has answered with.
-func (r *Record) Returned(id disk.ID) { r.made = id }
+// Returned reports the ID that a call has answered with.
+func (r *Record) Returned(id string) { r.made = id }
+
+// Unheard says whether nobody can know the ID of what was made at a time, which
+// ECS tells in whole seconds: only the present caller has asked since, and got no
+// ID for an answer.
+func (r *Record) Unheard(made time.Time) bool {
+	return r.made == "" && !made.Before(r.asked.Truncate(time.Second))
+}
 
 // Deleted reports that a disk was deleted as its caller wished. If it is the one that a call has returned, its token is used
 // up; and if nothing else can have been made, there is no disk of the name, without a read that proves it.
 func (r *Record) Deleted(now time.Time, id disk.ID) {
-	if id != r.made {
+	if string(id) != r.made {
 		return
 	}
 	sole := r.sole

@@ -116,6 +116,31 @@ func TestMemoryIsOfOneCaller(t *testing.T) {
 	}
 }
 
+func TestWhatNobodyCanKnow(t *testing.T) {
+	table := NewTable()
+	unheard := func(made float64) bool {
+		r := table.Of(name, moment(20))
+		return r.Unheard(moment(made))
+	}
+	table.Begin(name, "A", false, moment(10))
+	table.Begin(name, "A", false, moment(12))
+	if unheard(9) || !unheard(11) {
+		t.Error("another process can know what was made before the first call, and not what was made after it")
+	}
+	table.Begin(name, "B", false, moment(13))
+	if unheard(11) || !unheard(14) {
+		t.Error("the caller before can know what was made in its time alone")
+	}
+	table.Update(name, moment(15), func(r *Record) { r.Returned("d-1") })
+	if unheard(14) {
+		t.Error("a caller knows what a call has returned")
+	}
+	table = NewTable()
+	if unheard(19) {
+		t.Error("of a name that isn't known another process can know anything")
+	}
+}
+
 func TestForgottenNameIsOneThatIsNotKnown(t *testing.T) {
 	table := NewTable()
 	table.Begin("old", "A", true, moment(0))

@@ -655,7 +655,7 @@ func (w *walk) forget(table *Table) {
 // found is the answer when there is a disk. One that is elsewhere goes.
 func (w *walk) found(table *Table, id int) (got outcome, again bool) {
 	if strings.ContainsRune(w.zones, w.disks[id].zone) {
-		table.Update(name, w.now, func(r *Record) { r.Returned(idOf(id)) })
+		table.Update(name, w.now, func(r *Record) { r.Returned(string(idOf(id))) })
 		w.returned = id
 		return made, false
 	}

@@ -38,7 +38,9 @@ func (t *Table) Begin(name string, caller any, first bool, now time.Time) {
 	case caller != r.caller:
 		r.doubt(now.Add(Travel))
 	}
-	r.caller = caller
+	if !known || caller != r.caller {
+		r.caller, r.asked = caller, now
+	}
 	t.keep(name, r, now)
 	t.sweep(now)
 }

@@ -15,12 +15,11 @@ var ErrBlank = errors.New("nobody has ever written to the disk")
 const ArchiveForever = "true"
 
 // Archive returns the snapshot that a disk is to be kept as when it is deleted;
-// false if it isn't. A disk that was never attached has nothing to keep; of one
-// for several instances that can't be told by a read. A tag that somebody has
-// garbled asks for an archive without an end.
+// false if it isn't. A disk that nobody has written to has nothing to keep. A tag
+// that somebody has garbled asks for an archive without an end.
 func (d Disk) Archive(cluster string) (SnapshotSpec, bool) {
 	days, wanted := archiveDays(d.Tags)
-	if !wanted || d.NeverAttached && !d.MultiAttach {
+	if !wanted || d.Unwritten() {
 		return SnapshotSpec{}, false
 	}
 	marks := Tags{ClusterTag: cluster, ArchiveOfTag: string(d.ID), ArchiveStateTag: d.state()}

@@ -66,7 +66,7 @@ type Disk struct {
 	SnapshotID       string
 	Attachments      []Attachment
 	Locks            []string // why ECS has locked it, in ECS's words
-	NeverAttached    bool     // ECS shows no time at which it was attached or detached: nobody has written to it
+	NeverAttached    bool     // ECS shows no time at which it was attached or detached
 	Released         string   // when an instance let it go last, in ECS's words; empty if none did
 	Created          time.Time
 	Tags             Tags
@@ -86,6 +86,10 @@ func (d Disk) AttachedSince(instance InstanceID) string {
 	}
 	return ""
 }
+
+// Unwritten says whether nobody can have written to the disk, for it was never
+// attached. Of one for several instances a read doesn't tell.
+func (d Disk) Unwritten() bool { return d.NeverAttached && !d.MultiAttach }
 
 // Holders returns the instances that hold the disk, or are about to let it go.
 func (d Disk) Holders() []InstanceID {

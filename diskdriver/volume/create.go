@@ -82,7 +82,7 @@ func (c *creator) create(ctx context.Context, req *csi.CreateVolumeRequest) (*cs
 	if err != nil {
 		return nil, err
 	}
-	c.creations.Update(req.GetName(), time.Now(), func(r *creation.Record) { r.Returned(made.ID) })
+	c.creations.Update(req.GetName(), time.Now(), func(r *creation.Record) { r.Returned(string(made.ID)) })
 	response := c.answer(o, made)
 	response.Volume.ContentSource = req.GetVolumeContentSource()
 	return response, nil

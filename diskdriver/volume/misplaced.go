@@ -15,11 +15,14 @@ import (
 // volume, which was then rescheduled: it is what the class makes, only not
 // where the disk may live now, or not of a type that the node takes that was
 // selected since. It is ours by all its tags, and nobody can have written to
-// it, for it was never attached. Then nothing is lost with it, while a volume
-// with two disks, or one that can never be made, would be.
+// it, for it was never attached; of one for several instances, where a read
+// doesn't tell, nobody must know the ID. Then nothing is lost with it, while a
+// volume with two disks, or one that can never be made, would be.
 func (c *creator) isMisplaced(o order, d disk.Disk) bool {
+	record := c.creations.Of(o.spec.Name, time.Now())
 	ours := d.Tags[disk.ClusterTag] == c.config.ClusterID && d.Tags[disk.CreatedByTag] == disk.Creator && d.Tags[disk.VolumeNameTag] == o.spec.Name
-	untouched := d.NeverAttached && len(d.Attachments) == 0 && (d.State == disk.Available || d.State == disk.Creating)
+	unwritten := d.Unwritten() || d.NeverAttached && record.Unheard(d.Created)
+	untouched := unwritten && len(d.Attachments) == 0 && (d.State == disk.Available || d.State == disk.Creating)
 	asked := o.spec.Matches(d) == nil && disk.OneOf(o.class.Choices, d) == nil && o.want.Holds(d.Size)
 	elsewhere := disk.Among(o.plan, o.want, d) != nil
 	return d.ID != "" && ours && untouched && asked && elsewhere
