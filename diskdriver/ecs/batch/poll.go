@@ -13,16 +13,16 @@ import (
 // those between two reads; the last one is repeated. NotFound: as many reads in a
 // row as there are pauses didn't show it. Pending: ctx leaves no more time than to
 // answer; late says what is waited for. A read that ECS throttles or doesn't answer
-// ends nothing.
+// ends nothing, nor do fewer than mostRefusals in a row that it refuses.
 func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, seen func(V) (done bool, err error), late func(last V) string) (V, error) {
 	limited, cancel := deadline.BeforeAnswer(ctx)
 	defer cancel()
 	var last V
-	for reads, absent := 0, 0; ; reads++ {
+	for reads, absent, refused := 0, 0, 0; ; reads++ {
 		got, err := r.Shown(id)(r.Once(limited, id))
 		switch {
 		case err == nil:
-			absent, last = 0, got
+			absent, refused, last = 0, 0, got
 			if done, err := seen(got); done || err != nil {
 				return got, err
 			}
@@ -31,7 +31,9 @@ func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, s
 				return last, err
 			}
 		case !IsTransient(err):
-			return last, err
+			if refused++; refused >= mostRefusals {
+				return last, err
+			}
 		}
 		select {
 		case <-time.After(pauses[min(reads, len(pauses)-1)]):

@@ -196,7 +196,7 @@ func TestPollEnds(t *testing.T) {
 		took  time.Duration
 	}{
 		"an error of the watcher": {shown: there, seen: disk.Errorf(disk.Blocked, "no"), want: disk.Blocked},
-		"refused for good":        {read: disk.Errorf(disk.Denied, "no"), want: disk.Denied},
+		"refused for good":        {read: disk.Errorf(disk.Denied, "no"), want: disk.Denied, took: 3 * time.Second},
 		"absent":                  {want: disk.NotFound, took: time.Second},
 		"in time to answer":       {shown: there, want: disk.Pending, took: 8 * time.Second},
 		"throttled":               {read: disk.Errorf(disk.Throttled, "no"), want: disk.Pending, took: 8 * time.Second},
