@@ -254,16 +254,20 @@ func TestADiskIsKnownAgainWhateverECSFillsIn(t *testing.T) {
 	})
 }
 
+// inStatus shows every snapshot and group in a status, and not usable.
+func inStatus(answer map[string]any, status string) {
+	show := func(e map[string]any) { e["Status"], e["Available"] = status, false }
+	each(answer, "Snapshots", "Snapshot", show)
+	each(answer, "SnapshotGroups", "SnapshotGroup", show)
+}
+
 func TestSnapshotThatFailsLateIsReportedAndDeletable(t *testing.T) {
 	promise(t, func(t *testing.T, s *story) {
 		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
 		s.ok("snapshot snap-1 d-1")
 		s.ok("group group-1 d-1")
-		s.retell(func(answer map[string]any) {
-			failed := func(e map[string]any) { e["Status"], e["Available"] = "failed", false }
-			each(answer, "Snapshots", "Snapshot", failed)
-			each(answer, "SnapshotGroups", "SnapshotGroup", failed)
-		})
+		s.do([]string{"advance", "2s"})
+		s.retell(func(answer map[string]any) { inStatus(answer, "failed") })
 		for _, command := range []string{"snapshot snap-1 d-1", "get-snapshot s-1", "list-snapshots id=s-1", "group group-1 d-1", "get-group ssg-1"} {
 			if answer := s.say(command); !strings.HasPrefix(answer, "Internal: ") || !strings.Contains(answer, "has failed") {
 				t.Errorf("%s: %s, want that it has failed", command, answer)
@@ -277,6 +281,55 @@ func TestSnapshotThatFailsLateIsReportedAndDeletable(t *testing.T) {
 		if left := s.sim.Snapshots(); len(left) > 0 {
 			t.Errorf("left are %v", left)
 		}
+	})
+}
+
+// TestSnapshotThatFailsUnheardMakesWay: nobody was told its ID, so nobody else can
+// delete it.
+func TestSnapshotThatFailsUnheardMakesWay(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		failed := false
+		s.retell(func(answer map[string]any) {
+			if failed {
+				inStatus(answer, "failed")
+			}
+		})
+		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd")
+		for command, action := range map[string]string{"snapshot snap-1 d-1": "CreateSnapshot", "group group-1 d-1": "CreateSnapshotGroup"} {
+			s.must(s.sim.AddFault(ecssim.Fault{Action: action, Do: ecssim.FaultLostReply, Count: 1}))
+			if answer := s.say(command); !mayBeUnderWay(answer) {
+				t.Errorf("%s: %s, want that it may be under way", command, answer)
+			}
+			s.do([]string{"advance", "1m"})
+			failed = true
+			if answer := s.say(command); !strings.HasPrefix(answer, "Internal: ") || !strings.Contains(answer, "it is deleted, and the next call makes another") {
+				t.Errorf("%s: %s, want that it is deleted", command, answer)
+			}
+			failed = false
+			s.ok(command)
+		}
+		if left := s.sim.Snapshots(); len(left) != 2 {
+			t.Errorf("there are %v", left)
+		}
+	})
+}
+
+func TestADiskGoesOnlyIfItsArchiveIsComplete(t *testing.T) {
+	promise(t, func(t *testing.T, s *story) {
+		complete := false
+		s.retell(func(answer map[string]any) {
+			if !complete {
+				inStatus(answer, "replicating")
+			}
+		})
+		s.ok("create disk-1 size=20Gi zones=a type=cloud_essd archiveOnDelete=true")
+		s.ok("publish d-1 i-a1")
+		s.ok("unpublish d-1 i-a1")
+		if answer := s.say("delete d-1"); !mayBeUnderWay(answer) || len(s.sim.Disks()) != 1 {
+			t.Errorf("delete d-1: %s, and there are %v", answer, s.sim.Disks())
+		}
+		complete = true
+		s.ok("delete d-1")
 	})
 }
 

@@ -48,6 +48,8 @@ const (
 type Record struct {
 	generation disk.Generation // of the client token
 	used       bool            // ECS knows the token, and no disk of the name is in sight
+	unseen     string          // the ID that ECS gave for the used token; empty: none
+	guessed    bool            // a token was given up on a guess since a call has returned
 	refused    bool            // ECS has refused a create under the token, and no disk could exist then
 	arrived    time.Time       // by when all calls have reached ECS that may have made a disk; zero: there is none
 	absent     time.Time       // when the last read left that has shown no disk, or the caller proved it; zero: there is none
@@ -196,16 +198,29 @@ func (r *Record) Answered(now time.Time, a Answer) {
 	}
 }
 
+// Unseen reports the ID that ECS gave for a token, of what no read shows.
+func (r *Record) Unseen(id string) { r.unseen = id }
+
+// Used says whether the token is used, and for what: the ID may be empty.
+func (r *Record) Used() (unseen string, used bool) { return r.unseen, r.used }
+
+// Guess says whether the token may be given up on a guess: not twice in a row.
+func (r *Record) Guess() bool {
+	first := !r.guessed
+	r.guessed = true
+	return first
+}
+
 // Gone reports that the disk under the token was deleted, or has failed and was
 // deleted: the token is used up. That there was no other is for reads to prove.
 func (r *Record) Gone() { r.advance() }
 
 // Returned reports the ID that a call has answered with.
-func (r *Record) Returned(id string) { r.made = id }
+func (r *Record) Returned(id string) { r.made, r.guessed = id, false }
 
-// Unheard says whether nobody can know the ID of what was made at a time, which
-// ECS tells in whole seconds: only the present caller has asked since, and got no
-// ID for an answer.
+// Unheard says whether nobody can know the ID of what was made at a time: only the
+// present caller has asked since, and got no ID for an answer. ECS tells times in
+// whole seconds, in which no caller takes another's place.
 func (r *Record) Unheard(made time.Time) bool {
 	return r.made == "" && !made.Before(r.asked.Truncate(time.Second))
 }
@@ -241,5 +256,5 @@ func (r *Record) doubtAll(arrived time.Time, sole bool) {
 // advance goes on to the next token.
 func (r *Record) advance() {
 	r.generation++
-	r.used, r.refused = false, false
+	r.used, r.unseen, r.refused = false, "", false
 }

@@ -29,21 +29,23 @@ const (
 
 // Snapshot is one ECS snapshot as a read showed it.
 type Snapshot struct {
-	ID        SnapshotID
-	Name      string // CSI snapshot name, from the tag SnapshotNameTag
-	Source    ID
-	Size      GiB       // of the source disk
-	Created   time.Time // the point in time that it holds; zero until it is taken
-	State     SnapshotState
-	Usable    bool    // a disk can be made from it, maybe while it is still in progress
-	Group     GroupID // empty if it was made alone
-	Encrypted bool
-	Tags      Tags
+	ID      SnapshotID
+	Name    string // CSI snapshot name, from the tag SnapshotNameTag
+	Source  ID
+	Size    GiB       // of the source disk
+	Created time.Time // the point in time that it holds; zero until it is taken
+	State   SnapshotState
+	Usable  bool    // a disk can be made from it, maybe while it is still in progress
+	Group   GroupID // empty if it was made alone
+	Tags    Tags
 }
 
 // Taken says whether the snapshot's point in time has passed: whatever is written
 // to the disk from now on is not in it.
 func (s Snapshot) Taken() bool { return !s.Created.IsZero() }
+
+// Complete says whether all of the snapshot is copied: it needs its disk no more.
+func (s Snapshot) Complete() bool { return s.State == Accomplished }
 
 // Phase says how far the snapshot is, for an error message.
 func (s Snapshot) Phase() string {
@@ -56,7 +58,7 @@ func (s Snapshot) Phase() string {
 		return "its point in time is still to come"
 	case !s.Usable:
 		return "it is being copied"
-	case s.State != Accomplished:
+	case !s.Complete():
 		return "it can be used, and is being copied"
 	}
 	return "it is ready"

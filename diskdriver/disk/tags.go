@@ -19,6 +19,7 @@ const (
 	CloneTag          = "csi.alibabacloud.com/clone-of"           // the disk that the disk is a copy of
 	ArchiveTag        = "csi.alibabacloud.com/archive-on-delete"  // forever, or the days for which the disk is kept as a snapshot when it goes
 	Creator           = "topodisk"                                // the value of CreatedByTag
+	NeverSetTag       = "csi.alibabacloud.com/never-set"          // on nothing: to remove it asks ECS whether it knows a disk or snapshot
 )
 
 // The tags of a snapshot, besides ManagedTag, ClusterTag and CreatedByTag.

@@ -148,6 +148,26 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 	})
 }
 
+// CheckSnapshotGone returns nil if a snapshot that no read shows is gone: ECS shows
+// others, or says that it doesn't know this one. Denied: it shows none at all, as
+// to an account without the permission to see any.
+func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
+	shown, _, err := s.PageSnapshots(ctx, disk.SnapshotFilter{}, "", leastPage)
+	if err != nil || len(shown) > 0 {
+		return err
+	}
+	if disk.KindOf(untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})) == disk.NotFound {
+		return nil
+	}
+	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: errNoSnapshots}
+}
+
+// leastPage is the least that a page of snapshots may be asked to hold.
+const leastPage = 10
+
+var errNoSnapshots = errors.New("ECS shows these credentials no snapshot at all, in the whole region, so whether this one is gone can't be told; " +
+	"is ecs:DescribeSnapshots allowed for all snapshots?")
+
 // snapshotPauses are those between the reads that wait for a snapshot; the last
 // one is repeated.
 var snapshotPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second}
@@ -171,16 +191,15 @@ func snapshotFromECS(s sdkecs.Snapshot) disk.Snapshot {
 	tags := tagsFromECS(s.Tags.Tag)
 	size, _ := strconv.ParseInt(s.SourceDiskSize, 10, 64) // not a number stands for: not known
 	return disk.Snapshot{
-		ID:        disk.SnapshotID(s.SnapshotId),
-		Name:      tags[disk.SnapshotNameTag],
-		Source:    disk.ID(s.SourceDiskId),
-		Size:      disk.GiB(size),
-		Created:   timeFromECS(s.CreationTime),
-		State:     disk.SnapshotState(s.Status),
-		Usable:    s.Available || disk.SnapshotState(s.Status) == disk.Accomplished,
-		Group:     groupOf(s),
-		Encrypted: s.Encrypted,
-		Tags:      tags,
+		ID:      disk.SnapshotID(s.SnapshotId),
+		Name:    tags[disk.SnapshotNameTag],
+		Source:  disk.ID(s.SourceDiskId),
+		Size:    disk.GiB(size),
+		Created: timeFromECS(s.CreationTime),
+		State:   disk.SnapshotState(s.Status),
+		Usable:  s.Available || disk.SnapshotState(s.Status) == disk.Accomplished,
+		Group:   groupOf(s),
+		Tags:    tags,
 	}
 }
 

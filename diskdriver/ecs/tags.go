@@ -39,13 +39,18 @@ func (t *tagging) Untag(ctx context.Context, id disk.ID, keys []string) error {
 		return nil
 	}
 	defer t.recent.Changed(id)
-	_, err := transport.UntagResources.Send(ctx, t.session, func(r *sdkecs.UntagResourcesRequest) {
-		r.ResourceType = "disk"
-		r.ResourceId = &[]string{string(id)}
+	return ofDisk(id, untag(ctx, t.session, "disk", string(id), keys))
+}
+
+// untag removes tags from a resource of a type. NotFound: ECS doesn't know it.
+func untag(ctx context.Context, s *transport.Session, kind, id string, keys []string) error {
+	_, err := transport.UntagResources.Send(ctx, s, func(r *sdkecs.UntagResourcesRequest) {
+		r.ResourceType = kind
+		r.ResourceId = &[]string{id}
 		list := slices.Clone(keys)
 		r.TagKey = &list
 	})
-	return ofDisk(id, err)
+	return err
 }
 
 // ofDisk says of which disk an error is.

@@ -32,6 +32,10 @@ type Snapshots interface {
 	// filter, whoever made it, each once and sorted by ID.
 	ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error)
 
+	// CheckSnapshotGone returns nil if a snapshot that no read shows is gone. Denied:
+	// it can't be told, for the account sees no snapshot at all.
+	CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error
+
 	// PageSnapshots returns one page of the same snapshots in an order of ECS's
 	// own, at most so many of 10 to 100, and the token of the next page, empty
 	// after the last. BadToken: the token is none of ECS's, or no longer.
@@ -60,6 +64,10 @@ type Groups interface {
 	// FindGroups returns every group that has all the tags, its members by
 	// their IDs and sources alone. None is no error.
 	FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error)
+
+	// CheckGroups returns nil if the account sees any group. Denied: it sees none at
+	// all, so that none says nothing.
+	CheckGroups(ctx context.Context) error
 
 	// DeleteGroup removes a group with its members, in whatever state it is.
 	// Disks that were made from them stay. Removal of an absent one isn't an

@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/creation"
-	"github.com/topodisk/topodisk/diskdriver/creation/executor"
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
 )
@@ -89,57 +88,55 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 	const ofGroup = "group " // tells its Record from that of a snapshot of the same name
 	name := ofGroup + spec.Name
 	spec.Tags = spec.Tags.And(g.config.ExtraTags)
-	await := func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
-		group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
-			return group.Taken() || group.State == disk.Failed, nil
-		})
-		if group.State == disk.Failed {
-			return group, g.failedGroup(ctx, name, group)
-		}
-		return group, err
-	}
-	executor.Begin(ctx, g.records, name)
-	group, err := executor.Maker[disk.Group]{
-		Records: g.records, Name: name,
-		Make: func(ctx context.Context, token disk.Token) (disk.Group, creation.Answer, error) {
-			id, err := g.ecs.CreateGroup(ctx, spec, token)
-			if err != nil {
-				return disk.Group{}, answerOfSnapshot(err), err
-			}
-			group, err := await(ctx, id)
-			return group, answerOfWait(err), err
+	return taking[disk.Group, disk.GroupID]{
+		records: g.records, name: name,
+		id: func(group disk.Group) disk.GroupID { return group.ID },
+		create: func(ctx context.Context, token disk.Token) (disk.GroupID, error) {
+			return g.ecs.CreateGroup(ctx, spec, token)
 		},
-		Find: func(ctx context.Context, _ bool) (disk.Group, bool, error) {
-			groups, err := g.ecs.FindGroups(ctx, spec.Marks)
-			switch {
-			case err != nil:
-				return disk.Group{}, false, executor.Unread(err)
-			case len(groups) == 0:
-				return disk.Group{}, false, nil
+		find:    func(ctx context.Context) ([]disk.Group, error) { return g.ecs.FindGroups(ctx, spec.Marks) },
+		matches: spec.Matches,
+		await: func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
+			group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
+				return group.Taken() || group.State == disk.Failed, nil
+			})
+			if group.State == disk.Failed {
+				return group, g.failedGroup(ctx, name, group)
 			}
-			group, err := await(ctx, groups[0].ID)
-			return group, true, err
+			return group, notRead(err)
 		},
-	}.Obtain(ctx)
-	if err == nil {
-		err = spec.Matches(group)
-	}
-	return group, err
+		checkGone: func(ctx context.Context, _ disk.GroupID) error { return g.checkGone(ctx, name) },
+	}.take(ctx)
 }
 
-// failedGroup is the error of a group that has failed. Before all of it was taken
-// nobody knows its ID, so it goes now (CSI spec, CreateVolumeGroupSnapshot: the
+// checkGone returns nil if a group that no read shows is gone. While the account sees
+// none at all, that is guessed once: the group of a name that is used again may be
+// gone, but what is made next is new, and would be shown.
+func (g *GroupController) checkGone(ctx context.Context, name string) error {
+	err := g.ecs.CheckGroups(ctx)
+	guessed := false
+	if err != nil && disk.KindOf(err) == disk.Denied {
+		g.records.Update(name, time.Now(), func(r *creation.Record) { guessed = r.Guess() })
+	}
+	if guessed {
+		return nil
+	}
+	return err
+}
+
+// failedGroup is the error of a group that has failed. If nobody knows its ID, as
+// before all of it was taken, it goes now (CSI spec, CreateVolumeGroupSnapshot: the
 // plugin cleans up).
 func (g *GroupController) failedGroup(ctx context.Context, name string, group disk.Group) error {
-	if group.Taken() {
+	if group.Taken() && mayBeKnown(g.records, name, group.Moment()) {
 		return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; delete it", group.ID)
 	}
 	if err := g.ecs.DeleteGroup(ctx, group.ID); err != nil {
-		return fmt.Errorf("snapshot group %s has failed before all of it was taken, and deleting it failed too: %w", group.ID, err)
+		return notDeleted(fmt.Sprintf("snapshot group %s has failed", group.ID), err)
 	}
-	klog.InfoS("Deleted a snapshot group that has failed before all of it was taken", "group", group.ID)
+	klog.InfoS("Deleted a snapshot group that has failed", "group", group.ID)
 	g.records.Update(name, time.Now(), (*creation.Record).Gone)
-	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed before all of it was taken; it is deleted, and the next call makes another", group.ID)
+	return disk.Errorf(disk.Unexpected, "snapshot group %s has failed; it is deleted, and the next call makes another", group.ID)
 }
 
 // group is what is told of a group.

@@ -60,24 +60,18 @@ func (del deleter) archive(ctx context.Context, id disk.ID) (disk.Disk, error) {
 
 var errInUse = disk.Errorf(disk.InUse, "only a disk that nobody uses is archived")
 
-// archived makes the archive, or finds it, and waits until all of it is copied.
-// One that fails goes, and the next call makes another.
+// archived makes the archive, or finds it, and waits until ECS says that all of it
+// is copied.
 func (del deleter) archived(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	what := ofArchive + spec.Marks[disk.ArchiveStateTag] + " "
 	shot, err := del.taker.Take(ctx, what, spec)
-	if err == nil && shot.State == disk.Progressing {
-		patient, cancel := context.WithTimeout(ctx, archiveWait)
-		defer cancel()
-		shot, err = del.snapshots.AwaitSnapshot(patient, shot.ID, isOver)
+	if err != nil {
+		return shot, err
 	}
-	if err == nil && shot.State == disk.Failed {
-		err = del.taker.Failed(ctx, what, spec.Name, shot)
-	}
-	return shot, err
+	patient, cancel := context.WithTimeout(ctx, archiveWait)
+	defer cancel()
+	return del.taker.Await(patient, what, spec.Name, shot, disk.Snapshot.Complete)
 }
-
-// isOver ends a wait for all of a snapshot.
-func isOver(s disk.Snapshot) (bool, error) { return s.State != disk.Progressing, nil }
 
 // unseen decides about a disk whose tags can't be read: nil if it is gone. One
 // that no read shows may be there all the same, and may want an archive, for the
@@ -88,7 +82,7 @@ func (del deleter) unseen(ctx context.Context, id disk.ID, why error) error {
 	if kind != disk.NotFound && kind != disk.Denied {
 		return why
 	}
-	err := del.ecs.Untag(ctx, id, []string{neverSet})
+	err := del.ecs.Untag(ctx, id, []string{disk.NeverSetTag})
 	switch {
 	case disk.KindOf(err) == disk.NotFound:
 		return nil
@@ -99,6 +93,3 @@ func (del deleter) unseen(ctx context.Context, id disk.ID, why error) error {
 	}
 	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("whether the disk is to be archived can't be told, for ECS knows it and doesn't show it: %w", why)}
 }
-
-// neverSet is a tag that no disk has.
-const neverSet = "csi.alibabacloud.com/never-set"

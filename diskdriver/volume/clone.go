@@ -40,13 +40,10 @@ type temporaries struct {
 // be.
 func (t temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
 	shot, err := t.taker.Take(ctx, ofClone, spec)
-	if err == nil && !shot.Usable {
-		shot, err = t.snapshots.AwaitSnapshot(ctx, shot.ID, isUsable)
+	if err != nil {
+		return shot, err
 	}
-	if err == nil && shot.State == disk.Failed {
-		err = t.taker.Failed(ctx, ofClone, spec.Name, shot)
-	}
-	return shot, err
+	return t.taker.Await(ctx, ofClone, spec.Name, shot, func(s disk.Snapshot) bool { return s.Usable })
 }
 
 // release deletes the temporary snapshots of a copy that is there. What stands in
@@ -124,6 +121,3 @@ func (t temporaries) needless(ctx context.Context, shot disk.Snapshot, name stri
 	}
 	return ""
 }
-
-// isUsable ends a wait for a snapshot that a disk is to be made from.
-func isUsable(s disk.Snapshot) (bool, error) { return s.Usable || s.State == disk.Failed, nil }

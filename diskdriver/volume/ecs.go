@@ -100,11 +100,6 @@ type Tags interface {
 
 // Snapshots reads and deletes snapshots.
 type Snapshots interface {
-	// AwaitSnapshot reads a snapshot until seen is done with it, and returns it
-	// as it was seen last. NotFound: it stays out of sight. Pending: ctx leaves
-	// no more time.
-	AwaitSnapshot(ctx context.Context, id disk.SnapshotID, seen func(disk.Snapshot) (done bool, err error)) (disk.Snapshot, error)
-
 	// GetSnapshot reads one snapshot; NotFound if it is absent.
 	GetSnapshot(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error)
 
@@ -123,6 +118,7 @@ type Taker interface {
 	// made before, and returns it when its point in time has passed.
 	Take(ctx context.Context, purpose string, spec disk.SnapshotSpec) (disk.Snapshot, error)
 
-	// Failed deletes a snapshot that has failed, and returns the error of it.
-	Failed(ctx context.Context, purpose, name string, shot disk.Snapshot) error
+	// Await waits until a snapshot that Take has returned is far enough. One that
+	// fails goes, and the next Take makes another.
+	Await(ctx context.Context, purpose, name string, shot disk.Snapshot, enough func(disk.Snapshot) bool) (disk.Snapshot, error)
 }

@@ -1,0 +1,117 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/topodisk/topodisk/diskdriver/creation"
+	"github.com/topodisk/topodisk/diskdriver/creation/executor"
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// taking is how a snapshot of a name is taken, once, or a group of snapshots.
+type taking[T any, ID ~string] struct {
+	records *creation.Table
+	name    string // by which the Record and the client token go
+	id      func(T) ID
+	create  func(ctx context.Context, token disk.Token) (ID, error)
+	find    func(ctx context.Context) ([]T, error) // by the marks
+	matches func(T) error                          // nil: it is what is asked for
+	// await waits until it is taken. NotFound: no read shows it. An error that is
+	// final says that it has failed.
+	await func(ctx context.Context, id ID) (T, error)
+	// checkGone returns nil if what no read shows is gone.
+	checkGone func(ctx context.Context, id ID) error
+}
+
+// take makes it, or finds the one that was made before, and waits until it is
+// taken.
+func (t taking[T, ID]) take(ctx context.Context) (T, error) {
+	executor.Begin(ctx, t.records, t.name)
+	taken, err := executor.Maker[T]{Records: t.records, Name: t.name, Make: t.send, Find: t.look}.Obtain(ctx)
+	if err == nil {
+		err = t.matches(taken)
+	}
+	if err == nil {
+		t.update(func(r *creation.Record) { r.Returned(string(t.id(taken))) })
+	}
+	return taken, err
+}
+
+// send sends a create, and waits.
+func (t taking[T, ID]) send(ctx context.Context, token disk.Token) (taken T, answer creation.Answer, err error) {
+	id, err := t.create(ctx, token)
+	switch {
+	case err != nil && disk.KindOf(err) == disk.NotFound: // what it is to be made from
+		return taken, creation.Refused, err
+	case err != nil:
+		return taken, creation.AnswerOf(err), err
+	}
+	taken, err = t.await(ctx, id)
+	if err != nil && disk.KindOf(err) == disk.NotFound {
+		t.update(func(r *creation.Record) { r.Unseen(string(id)) })
+		return taken, creation.Unseen, err
+	}
+	return taken, creation.Made, err
+}
+
+// look looks for the one that was made before, and waits. That none is found uses
+// up the token only if what was made under it is gone: else an account that may
+// not see it would make another with every token.
+func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found bool, err error) {
+	shown, err := t.find(ctx)
+	record := t.records.Of(t.name, time.Now())
+	unseen, used := record.Used()
+	if err == nil && len(shown) == 0 && proof && used && unseen != "" {
+		err = t.checkGone(ctx, ID(unseen))
+	}
+	switch {
+	case err != nil:
+		return taken, false, executor.Unread(err)
+	case len(shown) == 0:
+		return taken, false, nil
+	}
+	if err := t.matches(shown[0]); err != nil {
+		return shown[0], false, err
+	}
+	taken, err = t.await(ctx, t.id(shown[0]))
+	return taken, true, lostSight(err)
+}
+
+func (t taking[T, ID]) update(change func(*creation.Record)) {
+	t.records.Update(t.name, time.Now(), change)
+}
+
+// notRead is the error of a wait for what ECS has given the ID of, but for
+// NotFound: whatever kept the reads from their answer, it is there.
+func notRead(err error) error {
+	switch disk.KindOf(err) {
+	case disk.NotFound, disk.Pending, disk.Throttled, disk.Unreachable, disk.UnknownOutcome:
+		return err
+	}
+	if err == nil {
+		return nil
+	}
+	return &disk.Error{Kind: disk.UnknownOutcome, Err: fmt.Errorf("ECS gave its ID, but the reads that should show it failed: %w", err)}
+}
+
+// lostSight is the error of a wait for what a read has shown before: that the next
+// ones don't is not for good.
+func lostSight(err error) error {
+	if err != nil && disk.KindOf(err) == disk.NotFound {
+		return disk.Errorf(disk.Pending, "it was shown a moment ago: %w", err)
+	}
+	return err
+}
+
+// notDeleted is the error of what has failed, and nobody else can delete.
+func notDeleted(what string, err error) error {
+	return disk.Errorf(disk.Pending, "%s, and deleting it failed too: %w", what, err)
+}
+
+// mayBeKnown says whether somebody may know the ID of what was taken at a time.
+func mayBeKnown(records *creation.Table, name string, taken time.Time) bool {
+	record := records.Of(name, time.Now())
+	return !record.Unheard(taken)
+}
