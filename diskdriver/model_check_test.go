@@ -208,8 +208,10 @@ func (w *world) end() error {
 	if err := w.peace(); err != nil {
 		return err
 	}
-	time.Sleep(2 * volume.TemporaryKept)
-	w.now.driver.controller.sweep(w.t.Context(), w.now.driver.inflight)
+	for range 2 { // the first one sees those that no call of this process was for
+		time.Sleep(volume.OrphanKept)
+		w.now.driver.controller.sweep(w.t.Context(), w.now.driver.inflight)
+	}
 	for _, d := range w.sim.Disks() {
 		if _, ours := marks(d); ours {
 			return fmt.Errorf("the disk %s is left", d.ID)

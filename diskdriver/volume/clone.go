@@ -2,6 +2,9 @@ package volume
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -10,9 +13,14 @@ import (
 )
 
 const (
-	// TemporaryKept is how long a temporary snapshot may wait for its copy to
-	// be made. If the call for the copy comes again later, it makes another.
+	// TemporaryKept is how long a temporary snapshot that can be used is kept after
+	// the copy was last asked for. If the call for the copy comes again later, it
+	// makes another.
 	TemporaryKept = time.Hour
+
+	// OrphanKept is how old a temporary snapshot must be of whose copy this
+	// process was never asked, for another one may be asked for it still.
+	OrphanKept = 24 * time.Hour
 
 	// SweepEvery is how often temporary snapshots are looked for that a call
 	// left behind.
@@ -34,11 +42,23 @@ type temporaries struct {
 	taker     Taker
 	disks     Disks
 	named     func(ctx context.Context, name string, proof bool) (disk.Disk, bool, error)
+
+	mu   sync.Mutex
+	idle map[string]idle // by the copy's volume
+}
+
+// idle is since when this process was not asked for a copy that could be made.
+type idle struct {
+	since time.Time
+	asked bool // it was before
 }
 
 // take makes the snapshot that a copy is made from, and waits until it can
 // be.
-func (t temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+func (t *temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Snapshot, error) {
+	t.mu.Lock()
+	t.idle[spec.Name] = idle{since: time.Now(), asked: true}
+	t.mu.Unlock()
 	shot, err := t.taker.Take(ctx, ofClone, spec)
 	if err != nil {
 		return shot, err
@@ -48,7 +68,7 @@ func (t temporaries) take(ctx context.Context, spec disk.SnapshotSpec) (disk.Sna
 
 // release deletes the temporary snapshots of a copy that is there. What stands in
 // the way is not the caller's trouble: the sweep comes again.
-func (t temporaries) release(ctx context.Context, d disk.Disk) {
+func (t *temporaries) release(ctx context.Context, d disk.Disk) {
 	limit := releaseTime
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)/2)
@@ -74,7 +94,7 @@ func (t temporaries) release(ctx context.Context, d disk.Disk) {
 }
 
 // discard deletes a temporary snapshot.
-func (t temporaries) discard(ctx context.Context, shot disk.Snapshot, why string) {
+func (t *temporaries) discard(ctx context.Context, shot disk.Snapshot, why string) {
 	if err := t.snapshots.DeleteSnapshot(ctx, shot.ID); err != nil {
 		klog.ErrorS(err, "A temporary snapshot is left to the next sweep", "snapshot", shot.ID, "why", why)
 		return
@@ -83,9 +103,9 @@ func (t temporaries) discard(ctx context.Context, shot disk.Snapshot, why string
 }
 
 // sweep deletes the temporary snapshots that no call needs any more: those whose
-// copy is there, whose copy was not made in time, or that have failed. It leaves
+// copy is there, whose copy nobody asks for any more, or that have failed. It leaves
 // alone the volumes that can't be reserved, for a call is working on them.
-func (t temporaries) sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
+func (t *temporaries) sweep(ctx context.Context, reserve func(name string) (release func(), ok bool)) {
 	shots, err := t.snapshots.ListSnapshots(ctx, disk.SnapshotFilter{Tags: disk.TemporaryTags(t.clusterID)})
 	if err != nil {
 		klog.ErrorS(err, "Looking for temporary snapshots failed")
@@ -102,11 +122,21 @@ func (t temporaries) sweep(ctx context.Context, reserve func(name string) (relea
 		}
 		release()
 	}
+	t.forget(shots)
+}
+
+// forget drops what is known of volumes that have no temporary snapshot.
+func (t *temporaries) forget(shots []disk.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.idle, func(name string, i idle) bool {
+		return time.Since(i.since) > TemporaryKept && !slices.ContainsFunc(shots, func(s disk.Snapshot) bool { return s.Tags[disk.VolumeNameTag] == name })
+	})
 }
 
 // needless says why a temporary snapshot isn't needed any more; empty if it may
 // be.
-func (t temporaries) needless(ctx context.Context, shot disk.Snapshot, name string) string {
+func (t *temporaries) needless(ctx context.Context, shot disk.Snapshot, name string) string {
 	if shot.State == disk.Failed {
 		return "it has failed"
 	}
@@ -116,8 +146,22 @@ func (t temporaries) needless(ctx context.Context, shot disk.Snapshot, name stri
 		return ""
 	case found && d.State != disk.Creating:
 		return "the copy is there"
-	case !found && shot.Taken() && time.Since(shot.Created) > TemporaryKept:
-		return "the copy was not made in time"
+	case !found && t.isForgotten(shot, name):
+		return "nobody asks for the copy any more"
 	}
 	return ""
+}
+
+// isForgotten says whether nobody asks for a copy any more. Whoever waits for the
+// snapshot takes it as soon as it can be used; that another process is asked shows
+// in nothing else.
+func (t *temporaries) isForgotten(shot disk.Snapshot, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, known := t.idle[name]
+	if !known || !shot.Usable {
+		t.idle[name] = idle{since: time.Now(), asked: i.asked}
+		return false
+	}
+	return time.Since(i.since) > TemporaryKept && (i.asked || time.Since(shot.Created) > OrphanKept)
 }

@@ -42,7 +42,9 @@ func NewController(config Config, ecs ECS, snapshots Snapshots, taker Taker, all
 	c := &Controller{config: config, ecs: ecs, offers: newOffers(), all: all}
 	c.deleter = deleter{clusterID: config.ClusterID, ecs: ecs, snapshots: snapshots, taker: taker}
 	c.creator = creator{config: config, ecs: ecs, snapshots: snapshots, creations: creation.NewTable(), offers: c.offers, deleter: c.deleter}
-	c.creator.temporaries = temporaries{clusterID: config.ClusterID, snapshots: snapshots, taker: taker, disks: ecs, named: c.creator.named}
+	c.creator.temporaries = &temporaries{
+		clusterID: config.ClusterID, snapshots: snapshots, taker: taker, disks: ecs, named: c.creator.named, idle: make(map[string]idle),
+	}
 	return c
 }
 

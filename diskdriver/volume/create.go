@@ -52,7 +52,7 @@ type creator struct {
 	creations   *creation.Table
 	offers      *offers
 	deleter     deleter
-	temporaries temporaries
+	temporaries *temporaries
 }
 
 // create finds or makes the disk that a request asks for.
