@@ -91,5 +91,5 @@ func (del deleter) unseen(ctx context.Context, id disk.ID, why error) error {
 	case err != nil:
 		return err
 	}
-	return &disk.Error{Disk: id, Kind: disk.Pending, Err: fmt.Errorf("whether the disk is to be archived can't be told, for ECS knows it and doesn't show it: %w", why)}
+	return disk.Errorf(disk.Pending, "whether the disk is to be archived can't be told, for ECS knows it and doesn't show it: %w", why)
 }
