@@ -25,11 +25,12 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	health := &csi.VolumeHealth{VolumeId: req.GetVolumeId()}
+	_, block := blockAt(req.GetVolumePublishPath()) // nothing is mounted where a block volume is staged
 	for _, place := range []struct{ field, path string }{
 		{"staging_target_path", req.GetStagingTargetPath()},
 		{"volume_publish_path", req.GetVolumePublishPath()},
 	} {
-		if place.path == "" {
+		if place.path == "" || block && place.path == req.GetStagingTargetPath() {
 			continue
 		}
 		found, err := s.problemAt(ctx, place.field, place.path, req.GetVolumeId())

@@ -49,7 +49,7 @@ func TestABlockVolumeIsAsLargeAsItsDevice(t *testing.T) {
 	if total := r.total(v, "a"); total != 2<<30 {
 		t.Errorf("%d bytes", total)
 	}
-	if got := r.reasons(wish{volume: v.volume}, "a"); got != nil {
+	if got := r.reasons(v, "a"); got != nil {
 		t.Errorf("a sound volume is %v", got)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab/simulator"
@@ -154,15 +155,11 @@ func (s scenario) measure(ctx context.Context, sim *simulator.Client, caller *ca
 	}
 	caller.reset()
 	start := time.Now()
-	errs := make(chan error)
+	var lifecycles errgroup.Group
 	for i := range s.n {
-		go func() {
-			errs <- caller.lifecycle(ctx, fmt.Sprintf("%s-%d", names, i), instance(i%s.instances))
-		}()
+		lifecycles.Go(func() error { return caller.lifecycle(ctx, fmt.Sprintf("%s-%d", names, i), instance(i%s.instances)) })
 	}
-	for range s.n {
-		err = errors.Join(err, <-errs)
-	}
+	err = lifecycles.Wait()
 	o.wall = time.Since(start).Seconds()
 	if err != nil {
 		return o, err

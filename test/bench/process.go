@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/ecssim/admin"
@@ -227,24 +229,19 @@ func playClient(settings []byte) error {
 // returns the RSS with all of these in flight.
 func (w *workload) fill(n int) (int64, error) {
 	ids := make([]disk.ID, n)
-	indexes := make(chan int)
-	var makers sync.WaitGroup
-	for range n / 10 {
-		makers.Go(func() {
-			for i := range indexes {
-				w.rpc(createTime, func(ctx context.Context) error {
-					made, err := create(ctx, w.client, fmt.Sprintf("vol-%d", i))
-					ids[i] = made.ID
-					return err
-				})
-			}
+	var makers errgroup.Group
+	makers.SetLimit(n / 10)
+	for i := range ids {
+		makers.Go(func() error {
+			w.rpc(createTime, func(ctx context.Context) error {
+				made, err := create(ctx, w.client, fmt.Sprintf("vol-%d", i))
+				ids[i] = made.ID
+				return err
+			})
+			return nil
 		})
 	}
-	for i := range ids {
-		indexes <- i
-	}
-	close(indexes)
-	makers.Wait()
+	_ = makers.Wait() // rpc notes what failed
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
@@ -41,18 +42,15 @@ func connections(t *testing.T, r *report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			for i := range calls / workers {
-				if err := client.Delete(context.Background(), disk.ID(fmt.Sprintf("d-bench%dx%d", w, i))); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+	var all errgroup.Group
+	all.SetLimit(workers)
+	for i := range calls {
+		all.Go(func() error { return client.Delete(context.Background(), disk.ID(fmt.Sprintf("d-bench%d", i))) })
 	}
-	all.Wait()
-	if n := sim.Count("DeleteDisk", ""); n != calls/workers*workers {
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := sim.Count("DeleteDisk", ""); n != calls {
 		t.Errorf("%d calls arrived", n)
 	}
 	r.add(figure{"connections opened for 5 000 calls, 32 in flight", float64(sim.Stats().Connections), "", 64, "SDK default 156 for 640"})
