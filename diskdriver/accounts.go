@@ -163,13 +163,14 @@ func (a *accounts) room(now time.Time) error {
 	return nil
 }
 
-// all returns the controllers of all accounts, the driver's own first.
+// all returns the controllers of all accounts: the driver's own first, then those
+// that were asked last.
 func (a *accounts) all() []*controller {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.dropIdle(time.Now())
 	all := []*controller{a.own}
-	for _, c := range a.known {
+	for _, c := range slices.SortedFunc(maps.Values(a.known), func(x, y *account) int { return y.left.Compare(x.left) }) {
 		all = append(all, c.controller)
 	}
 	return all

@@ -125,6 +125,7 @@ var differs = map[string]string{
 	"no-task-for-level modify":                                   atOnce,
 	"no-task-for-level resize-and-modify":                        atOnce,
 	"snapshot-none-unattached accounts":                          unattached,
+	"snapshot-none-unattached blind-to-snapshots":                unattached,
 	"snapshot-none-unattached clone":                             unattached,
 	"snapshot-none-unattached clone-of-what-grows":               unattached,
 	"snapshot-none-unattached extra-tags":                        unattached,
@@ -133,6 +134,7 @@ var differs = map[string]string{
 	"snapshot-none-unattached restore":                           unattached,
 	"snapshot-none-unattached source-gone-before-the-copy-shows": unattached,
 	"snapshot-none-unattached snapshots":                         unattached,
+	"snapshot-none-unattached snapshots-unread":                  unattached,
 }
 
 // coreStories are those that `make test` tells under every doubt.
