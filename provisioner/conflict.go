@@ -141,7 +141,7 @@ func (c *conflicts) isDue(claim *v1.PersistentVolumeClaim) bool {
 
 // waitingPods returns Pods that wait for a node and have several claims: at least those that have this claim.
 func (c *conflicts) waitingPods(ctx context.Context, claim *v1.PersistentVolumeClaim) ([]podClaims, error) {
-	if c.pods == nil {
+	if !c.pods.Knows() {
 		return c.listPods(ctx, claim.Namespace)
 	}
 	var pods []podClaims

@@ -23,6 +23,7 @@ import (
 	"github.com/topodisk/topodisk/provisioner/deletion"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/lib6"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/source"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/provisioner/watch"
@@ -41,7 +42,9 @@ type Controller struct {
 	capacity *capacity.Controller // nil without Config.Capacity
 	store    *journal.Store       // nil without Config.Namespace
 	recovery *recovery
-	recorder record.EventBroadcaster
+
+	recovered []*request.Request // by this process, until it handles claims
+	recorder  record.EventBroadcaster
 }
 
 // Clients are clients of the API server with a rate limit for each purpose. Metadata and
@@ -210,6 +213,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.handlers.lead(c.caches); err != nil {
 		return err
 	}
+	c.postGone()
 	if err := c.starter.Run(ctx); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
+	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/provisioner/watch"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -99,6 +101,22 @@ func TestAClaimThatGoesAsALeaderBeginsHasNoRecord(t *testing.T) {
 	}
 	if phase := b.attempts.Phase("0f1e"); phase != attempt.New {
 		t.Errorf("the Record is %v", phase)
+	}
+}
+
+func TestARecoveredClaimThatGoesBeforeTheLeadIsGone(t *testing.T) {
+	b, c := newLeader(t)
+	must(t, b.claims.Add(testClaim()))
+	c.recovered = []*request.Request{plannedRequest(t, b)}
+	c.recover(c.recovered[0])
+	must(t, b.claims.Delete(testClaim()))
+	c.postGone()
+	b.driver.creates = []answer{refused(codes.InvalidArgument)}
+	for b.exec.queue.Len() > 0 {
+		b.exec.workOnNext(t.Context())
+	}
+	if phase := b.attempts.Phase("0f1e"); phase != attempt.New {
+		t.Errorf("after the driver's refusal the Record is %v", phase)
 	}
 }
 

@@ -40,8 +40,8 @@ func stockWant(r *request.Request) stock.Want {
 }
 
 // deleteUnowned deletes a volume, unless a PersistentVolume stands for it.
-func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned) attempt.VolumeDeleted {
-	err := p.deleter.DeleteUnowned(ctx, a.ID, a.Secrets)
+func (p *Provisioner) deleteUnowned(ctx context.Context, a attempt.DeleteUnowned, progressed func()) attempt.VolumeDeleted {
+	err := p.deleter.DeleteUnowned(ctx, a.ID, a.Secrets, progressed)
 	var owned *deletion.OwnedError
 	switch {
 	case errors.As(err, &owned):

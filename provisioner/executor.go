@@ -118,11 +118,15 @@ func (e *executor) do(ctx context.Context, claim types.UID, actions []attempt.Ac
 	return result
 }
 
-// doOne carries out an action, within a time that does not depend on the API server, and returns its result if it has one. A
+// doOne carries out an action, within a time that does not depend on the API server, and returns its result if it has one.
+// DeleteUnowned reads all PersistentVolumes, so it bounds each of its requests. A
 // panic fails the action: its outcome is then unknown.
 func (e *executor) doOne(ctx context.Context, claim types.UID, action attempt.Action) (result attempt.Event) {
-	ctx, cancel := context.WithTimeout(ctx, e.p.config.actionTimeout())
-	defer cancel()
+	if _, pages := action.(attempt.DeleteUnowned); !pages {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.p.config.actionTimeout())
+		defer cancel()
+	}
 	defer e.liveness.Progressed()
 	withResult, hasResult := action.(attempt.ResultAction)
 	defer func() {
@@ -170,7 +174,10 @@ func (e *executor) act(ctx context.Context, action attempt.ResultAction) attempt
 	case attempt.SaveVolume:
 		return p.saveVolume(ctx, a)
 	case attempt.DeleteUnowned:
-		return p.deleteUnowned(ctx, a)
+		if e.queue.ShuttingDown() { // it was waiting for the driver
+			return attempt.VolumeDeleted{ID: a.ID, Err: errEnding}
+		}
+		return p.deleteUnowned(ctx, a, e.liveness.Progressed)
 	case attempt.CheckClaim:
 		return attempt.ClaimChecked{Gone: isClaimGone(ctx, p.client, a.Claim)}
 	case attempt.RemoveSelectedNode:

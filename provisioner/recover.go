@@ -34,7 +34,19 @@ func (c *Controller) recoverAttempts(ctx context.Context) error {
 	for _, r := range requests {
 		c.recover(r)
 	}
+	c.recovered = requests
 	return nil
+}
+
+// postGone posts the claims of recovered requests that have gone since: the handlers know nothing of what the caches did not show
+// any more when they were registered.
+func (c *Controller) postGone() {
+	for _, r := range c.recovered {
+		if claimWithUID(c.p.claims, r.Claim.Namespace, r.Claim.Name, r.Claim.UID) == nil {
+			c.exec.table.Post(r.Claim.UID, attempt.ClaimGone{})
+		}
+	}
+	c.recovered = nil
 }
 
 // recover has a request repeated until its outcome is known, unless its volume is saved already.

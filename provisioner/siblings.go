@@ -129,7 +129,7 @@ func (s *siblings) of(claim *v1.PersistentVolumeClaim) []sibling {
 }
 
 // requireNode says whether the claim's volume must be in the selected node's zone, whatever its class says: another claim of the
-// Pod gets its volume there, or has one in a zone already.
+// Pod gets its volume there, or has one of this driver in a zone already.
 func (s *siblings) requireNode(claim *v1.PersistentVolumeClaim) bool {
 	_, others := s.others(claim)
 	return slices.ContainsFunc(others, func(other *v1.PersistentVolumeClaim) bool {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -92,9 +93,13 @@ func (p *program) work(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	published, err := controller.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: made.GetVolume().GetVolumeId(), NodeId: "i-1", VolumeCapability: capability})
+	publish := &csi.ControllerPublishVolumeRequest{VolumeId: made.GetVolume().GetVolumeId(), NodeId: "i-1", VolumeCapability: capability}
+	published, err := controller.ControllerPublishVolume(t.Context(), publish)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if again, err := controller.ControllerPublishVolume(t.Context(), publish); err != nil || !maps.Equal(again.GetPublishContext(), published.GetPublishContext()) {
+		t.Errorf("the node is told %v, and then %v, %v", published.GetPublishContext(), again.GetPublishContext(), err)
 	}
 	if since, err := time.Parse(time.RFC3339, published.GetPublishContext()[disk.AttachedKey]); err != nil || time.Since(since) > time.Hour {
 		t.Errorf("the node is told %v: the time of the attachment is missing", published.GetPublishContext())

@@ -12,6 +12,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/batch"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
+	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 )
 
 // largestPage is the most disks that one page of DescribeDisks holds, if the
@@ -106,11 +107,13 @@ func (d *describer) checkSight(ctx context.Context, since time.Time) error {
 	if d.saw(since) {
 		return nil
 	}
+	limited, cancel := deadline.BeforeAnswer(ctx)
+	defer cancel()
 	select {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
-	case <-ctx.Done():
-		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent: %w", ctx.Err())}
+	case <-limited.Done():
+		return &disk.Error{Op: transport.DescribeDisks.Name, Kind: disk.Unreachable, Err: fmt.Errorf("not sent: %w", limited.Err())}
 	}
 	if d.saw(since) {
 		return nil

@@ -150,16 +150,21 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 
 // CheckSnapshotGone returns nil if a snapshot that no read shows is gone: ECS shows
 // others, or says that it doesn't know this one. Denied: it shows none at all, as
-// to an account without the permission to see any.
+// to an account without the permission to see any, and knows this one.
+// UnknownOutcome: it shows none, and doesn't allow the question.
 func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
 	shown, _, err := s.PageSnapshots(ctx, disk.SnapshotFilter{}, "", leastPage)
 	if err != nil || len(shown) > 0 {
 		return err
 	}
-	if disk.KindOf(untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})) == disk.NotFound {
+	kind := disk.Denied
+	switch disk.KindOf(untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})) {
+	case disk.NotFound:
 		return nil
+	case disk.Denied:
+		kind = disk.UnknownOutcome
 	}
-	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: errNoSnapshots}
+	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: kind, Err: errNoSnapshots}
 }
 
 // leastPage is the least that a page of snapshots may be asked to hold.

@@ -21,7 +21,10 @@ type tagging struct {
 // Tag sets tags of a disk, over others of the same keys. Reads may show them a
 // moment later.
 func (t *tagging) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
-	if len(tags) == 0 {
+	switch {
+	case !possibleID.MatchString(string(id)):
+		return notAnID(id)
+	case len(tags) == 0:
 		return nil
 	}
 	defer t.recent.Changed(id)
@@ -35,7 +38,10 @@ func (t *tagging) Tag(ctx context.Context, id disk.ID, tags disk.Tags) error {
 
 // Untag removes tags from a disk. Removal of an absent tag isn't an error.
 func (t *tagging) Untag(ctx context.Context, id disk.ID, keys []string) error {
-	if len(keys) == 0 {
+	switch {
+	case !possibleID.MatchString(string(id)):
+		return notAnID(id)
+	case len(keys) == 0:
 		return nil
 	}
 	defer t.recent.Changed(id)

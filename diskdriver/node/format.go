@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -71,10 +72,16 @@ func (m formatMarkers) clear(serial string) error {
 	return nil
 }
 
-// isSet says whether a format of this disk has begun and not ended since it was attached.
+// isSet says whether a format of this disk has begun and not ended since it was attached. Version 0.1 noted the volume alone:
+// such a marker is of this attachment if it is younger.
 func (m formatMarkers) isSet(u use) bool {
 	content, err := os.ReadFile(m.path(u))
-	return err == nil && string(content) == m.text(u)
+	if err != nil || string(content) == m.text(u) {
+		return err == nil
+	}
+	info, err := os.Stat(m.path(u))
+	attached, ok := time.Parse(time.RFC3339, u.attached)
+	return string(content) == string(u.volume)+"\n" && err == nil && ok == nil && info.ModTime().After(attached)
 }
 
 // format makes the file system, and returns which. It isn't cut short when its

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -157,6 +158,19 @@ func TestAFormatOfAnEarlierAttachmentIsNotDoneAgain(t *testing.T) {
 	m.write(5000, []byte("half of a file system"))
 	v := r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T11:00:00Z" })
 	r.refused(r.stage(v), disk.Blocked, "the disk holds bytes that are no file system")
+}
+
+func TestAMarkerOfVersion01IsOfTheAttachmentBeforeIt(t *testing.T) {
+	m := formatMarkers{dir: t.TempDir()}
+	must := newRig(t).ok
+	u := use{volume: "d-1", serial: "s1"}
+	must(os.WriteFile(m.path(u), []byte("d-1\n"), 0o600))
+	for since, want := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
+		u.attached = time.Now().Add(since).UTC().Format(time.RFC3339)
+		if m.isSet(u) != want {
+			t.Errorf("attached at %s: want %v", u.attached, want)
+		}
+	}
 }
 
 func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {

@@ -65,7 +65,7 @@ type Groups interface {
 	// their IDs and sources alone. None is no error.
 	FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error)
 
-	// CheckGroups returns nil if the account sees any group. Denied: it sees none at
+	// CheckGroups returns nil if the account sees any group. UnknownOutcome: it sees none at
 	// all, so that none says nothing.
 	CheckGroups(ctx context.Context) error
 

@@ -95,7 +95,7 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 			return g.ecs.CreateGroup(ctx, spec, token)
 		},
 		find:    func(ctx context.Context) ([]disk.Group, error) { return g.ecs.FindGroups(ctx, spec.Marks) },
-		matches: spec.Matches,
+		matches: spec.Matches, whole: func(group disk.Group) bool { return group.Taken() && group.State != disk.Failed },
 		await: func(ctx context.Context, id disk.GroupID) (disk.Group, error) {
 			group, err := g.ecs.AwaitGroup(ctx, id, func(group disk.Group) (bool, error) {
 				return group.Taken() || group.State == disk.Failed, nil
@@ -105,23 +105,8 @@ func (g *GroupController) takeGroup(ctx context.Context, spec disk.GroupSpec) (d
 			}
 			return group, notRead(err)
 		},
-		checkGone: func(ctx context.Context, _ disk.GroupID) error { return g.checkGone(ctx, name) },
+		checkGone: func(ctx context.Context, _ disk.GroupID) error { return g.ecs.CheckGroups(ctx) },
 	}.take(ctx)
-}
-
-// checkGone returns nil if a group that no read shows is gone. While the account sees
-// none at all, that is guessed once: the group of a name that is used again may be
-// gone, but what is made next is new, and would be shown.
-func (g *GroupController) checkGone(ctx context.Context, name string) error {
-	err := g.ecs.CheckGroups(ctx)
-	guessed := false
-	if err != nil && disk.KindOf(err) == disk.Denied {
-		g.records.Update(name, time.Now(), func(r *creation.Record) { guessed = r.Guess() })
-	}
-	if guessed {
-		return nil
-	}
-	return err
 }
 
 // failedGroup is the error of a group that has failed. If nobody knows its ID, as

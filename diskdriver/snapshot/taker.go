@@ -42,7 +42,7 @@ func (t *Taker) Take(ctx context.Context, purpose string, spec disk.SnapshotSpec
 		find: func(ctx context.Context) ([]disk.Snapshot, error) {
 			return t.ecs.ListSnapshots(ctx, disk.SnapshotFilter{Tags: spec.Marks})
 		},
-		matches: spec.Matches,
+		matches: spec.Matches, whole: func(disk.Snapshot) bool { return true },
 		await: func(ctx context.Context, id disk.SnapshotID) (disk.Snapshot, error) {
 			return t.await(ctx, purpose, spec.Name, id, disk.Snapshot.Taken)
 		},

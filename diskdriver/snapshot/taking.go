@@ -18,10 +18,11 @@ type taking[T any, ID ~string] struct {
 	create  func(ctx context.Context, token disk.Token) (ID, error)
 	find    func(ctx context.Context) ([]T, error) // by the marks
 	matches func(T) error                          // nil: it is what is asked for
+	whole   func(T) bool                           // whether a read shows all of it, so that it can be compared
 	// await waits until it is taken. NotFound: no read shows it. An error that is
 	// final says that it has failed.
 	await func(ctx context.Context, id ID) (T, error)
-	// checkGone returns nil if what no read shows is gone.
+	// checkGone returns nil if what no read shows is gone. UnknownOutcome: nobody can tell.
 	checkGone func(ctx context.Context, id ID) error
 }
 
@@ -64,7 +65,9 @@ func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found boo
 	record := t.records.Of(t.name, time.Now())
 	unseen, used := record.Used()
 	if err == nil && len(shown) == 0 && proof && used && unseen != "" {
-		err = t.checkGone(ctx, ID(unseen))
+		if err = t.checkGone(ctx, ID(unseen)); err != nil && disk.KindOf(err) == disk.UnknownOutcome {
+			err = t.guess(err)
+		}
 	}
 	switch {
 	case err != nil:
@@ -72,11 +75,25 @@ func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found boo
 	case len(shown) == 0:
 		return taken, false, nil
 	}
-	if err := t.matches(shown[0]); err != nil {
-		return shown[0], false, err
+	if t.whole(shown[0]) {
+		if err := t.matches(shown[0]); err != nil {
+			return shown[0], false, err
+		}
 	}
 	taken, err = t.await(ctx, t.id(shown[0]))
 	return taken, true, lostSight(err)
+}
+
+// guess returns nil instead of an error after which nobody can tell whether what was
+// made is gone, once: that of a name that is used again may be gone, but what is made
+// next is new, and would be shown.
+func (t taking[T, ID]) guess(err error) error {
+	guessed := false
+	t.update(func(r *creation.Record) { guessed = r.Guess() })
+	if guessed {
+		return nil
+	}
+	return &disk.Error{Kind: disk.Denied, Err: err}
 }
 
 func (t taking[T, ID]) update(change func(*creation.Record)) {

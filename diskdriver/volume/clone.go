@@ -50,7 +50,7 @@ type temporaries struct {
 // idle is since when this process was not asked for a copy that could be made.
 type idle struct {
 	since time.Time
-	asked bool // it was before
+	asked bool // it was before, since the snapshot can be used
 }
 
 // take makes the snapshot that a copy is made from, and waits until it can
@@ -160,7 +160,7 @@ func (t *temporaries) isForgotten(shot disk.Snapshot, name string) bool {
 	defer t.mu.Unlock()
 	i, known := t.idle[name]
 	if !known || !shot.Usable {
-		t.idle[name] = idle{since: time.Now(), asked: i.asked}
+		t.idle[name] = idle{since: time.Now()} // who was asked before it could be used need not be who is asked now
 		return false
 	}
 	return time.Since(i.since) > TemporaryKept && (i.asked || time.Since(shot.Created) > OrphanKept)

@@ -156,8 +156,9 @@ func (c *creator) obtain(ctx context.Context, o order) (disk.Disk, error) {
 }
 
 // checkCreate refuses a request that no driver can ever have made a disk for.
-// None gives up a mutable parameter that it has taken, but a call for the same
-// name may have had others.
+// None gives up a mutable parameter that it has taken, but a call of this process
+// for the same name may have had others. Of earlier processes that isn't asked:
+// disk-provisioner repeats a request that it has sent as it was.
 func (c *Controller) checkCreate(req *csi.CreateVolumeRequest) error {
 	if err := disk.CheckName(req.GetName()); err != nil {
 		return err

@@ -82,10 +82,10 @@ func (e VolumeSeen) apply(r *Record) {
 }
 
 func (e VolumeGone) apply(r *Record) {
+	if r.phase.inAction() {
+		r.gonePV = e.Name // its result may say that it is there
+	}
 	if r.pv != e.Name {
-		if r.phase.inAction() {
-			r.gonePV = e.Name // its result may say that it is there
-		}
 		return
 	}
 	r.pv, r.formerPV = "", e.Name

@@ -7,6 +7,7 @@ package deletion
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -134,17 +135,24 @@ func (c *Controller) RecheckAll() {
 }
 
 // OldestPending returns how long ago the PersistentVolume was released that has waited
-// longest for the deletion of its volume, or 0 if none does.
+// longest for the deletion of its volume, or 0 if none does. One that is kept, because
+// another has the same volume, doesn't wait.
 func (c *Controller) OldestPending() time.Duration {
 	var oldest time.Duration
 	volumes, _ := c.Volumes.ByIndex(byWork, "") // the index is there
 	for _, object := range volumes {
 		pv := object.(*v1.PersistentVolume)
-		if since := pv.Status.LastPhaseTransitionTime; since != nil && mayDelete(pv, c.options.Request.DriverName) {
+		if since := pv.Status.LastPhaseTransitionTime; since != nil && isReleased(pv, c.options.Request.DriverName) && !c.isKept(pv) {
 			oldest = max(oldest, c.Now().Sub(since.Time))
 		}
 	}
 	return oldest
+}
+
+// isKept says whether the cache shows another PersistentVolume of the same volume that is not to be deleted.
+func (c *Controller) isKept(pv *v1.PersistentVolume) bool {
+	others, _ := c.others(pv) // the index is there
+	return slices.ContainsFunc(others, func(other *v1.PersistentVolume) bool { return !mayDelete(other, c.options.Request.DriverName) })
 }
 
 // enqueue queues nothing before the Controller runs, because no worker takes it.

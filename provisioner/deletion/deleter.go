@@ -47,12 +47,18 @@ func (e *OwnedError) Error() string {
 	return fmt.Sprintf("PersistentVolume %s stands for it", e.PersistentVolume)
 }
 
+// pageTimeout bounds the read of a page of PersistentVolumes, its wait for the client's rate limit included.
+const pageTimeout = time.Minute
+
 // DeleteUnowned deletes a volume for which no PersistentVolume was made. It returns an
 // OwnedError if there is one all the same, of whatever driver: a disk's ID is unique.
 // The API server is asked, page by page, because a cache may lack one that was made by
-// hand a moment ago, and its data would be lost.
-func (d *Deleter) DeleteUnowned(ctx context.Context, id string, secrets map[string]string) error {
+// hand a moment ago, and its data would be lost. progressed is called for every page.
+func (d *Deleter) DeleteUnowned(ctx context.Context, id string, secrets map[string]string, progressed func()) error {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		progressed()
+		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+		defer cancel()
 		return d.client.CoreV1().PersistentVolumes().List(ctx, o)
 	})
 	pages.PageBufferSize, pages.FullListIfExpired = 1, false // all at once may take more memory than there is

@@ -41,7 +41,7 @@ func TestDeleteUnowned(t *testing.T) {
 				live = append(live, test.live)
 			}
 			driver, api := &provisionertest.DeletingDriver{}, fake.NewClientset(live...)
-			err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", map[string]string{"k": "v"})
+			err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", map[string]string{"k": "v"}, func() {})
 			owner := ""
 			if owned := (*OwnedError)(nil); errors.As(err, &owned) {
 				owner, err = owned.PersistentVolume, nil
@@ -59,7 +59,7 @@ func TestDeleteUnowned(t *testing.T) {
 		api.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("etcd is slow")
 		})
-		if err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil); err == nil || driver.Deletes() != 0 {
+		if err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil, func() {}); err == nil || driver.Deletes() != 0 {
 			t.Errorf("%v, deleted %v", err, driver.Deleted)
 		}
 	})
@@ -75,7 +75,7 @@ func TestDeleteUnowned(t *testing.T) {
 			}
 			return true, &v1.PersistentVolumeList{Items: []v1.PersistentVolume{*provisionertest.Volume("d-bp1")}}, nil
 		})
-		err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil)
+		err := NewDeleter(api, driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil, func() {})
 		if owned := (*OwnedError)(nil); !errors.As(err, &owned) || driver.Deletes() != 0 {
 			t.Errorf("%v, deleted %v", err, driver.Deleted)
 		}
@@ -92,7 +92,7 @@ func (d *timedDriver) DeleteVolume(ctx context.Context, _ *csi.DeleteVolumeReque
 
 func TestCallsOfDeleteVolumeHaveADeadline(t *testing.T) {
 	driver := &timedDriver{}
-	if err := NewDeleter(fake.NewClientset(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil); err != nil || !driver.timed {
+	if err := NewDeleter(fake.NewClientset(), driver, time.Second).DeleteUnowned(t.Context(), "d-bp1", nil, func() {}); err != nil || !driver.timed {
 		t.Errorf("%v, with a deadline: %v", err, driver.timed)
 	}
 }

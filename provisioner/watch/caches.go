@@ -102,7 +102,7 @@ func (c *Caches) addStage(stage ...namedInformer) error {
 }
 
 // Handle registers a handler. Fill returns only after it has handled what the cache was
-// filled with.
+// filled with, unless it was registered later.
 func (c *Caches) Handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {

@@ -90,6 +90,9 @@ func indexPodClaims(object any) ([]string, error) {
 	return keys, nil
 }
 
+// Knows says whether the cache shows all Pods: it may not be allowed to be filled.
+func (p *Pods) Knows() bool { return p != nil && p.informer.HasSynced() }
+
 // OfClaim returns the Pods without a node that have the claim and others.
 func (p *Pods) OfClaim(namespace, name string) []*Pod {
 	if p == nil {

@@ -27,6 +27,7 @@ func (r *Reader[K, V]) Poll(ctx context.Context, id K, pauses []time.Duration, s
 				return got, err
 			}
 		case disk.KindOf(err) == disk.NotFound:
+			refused = 0
 			if absent++; absent >= len(pauses) {
 				return last, err
 			}

@@ -136,7 +136,7 @@ func TestFixedTimesAreReadJustAfterTheirEnd(t *testing.T) {
 	}
 }
 
-func TestTimesThatVaryAreReadNoMoreOften(t *testing.T) {
+func TestTimesThatVaryAreReadSoonAfterTheirEnd(t *testing.T) {
 	for _, test := range []struct {
 		spread, median float64
 		answer, late   time.Duration
