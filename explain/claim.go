@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -23,19 +24,24 @@ func judgeClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
 
 func describe(object Ref) string { return command("describe", object) }
 
+// heldByFinalizer begins the verdict on an object that is being deleted and stays as long as it has finalizers.
+func heldByFinalizer(c *cluster, kind string, of Ref, object metav1.Object) Verdict {
+	return Verdict{
+		State: Waits, Cause: HeldByFinalizer, Actor: User,
+		Message: fmt.Sprintf("%s %s has been going%s, and stays as long as it has the finalizer %s.",
+			kind, object.GetName(), c.since(*object.GetDeletionTimestamp()), strings.Join(object.GetFinalizers(), ", ")),
+		Evidence: []Evidence{
+			seen(of, "metadata.finalizers", object.GetFinalizers()),
+			seen(of, "metadata.deletionTimestamp", object.GetDeletionTimestamp()),
+		},
+	}
+}
+
 // judgeDeletedClaim judges a claim that is going.
 func judgeDeletedClaim(c *cluster, claim *corev1.PersistentVolumeClaim) Verdict {
 	of := refOf(kindClaim, claim)
-	verdict := Verdict{
-		State: Waits, Cause: HeldByFinalizer, Actor: User,
-		Message: fmt.Sprintf("Claim %s has been going%s, and stays as long as it has the finalizer %s.",
-			claim.Name, c.since(*claim.DeletionTimestamp), strings.Join(claim.Finalizers, ", ")),
-		Evidence: []Evidence{
-			seen(of, "metadata.finalizers", claim.Finalizers),
-			seen(of, "metadata.deletionTimestamp", claim.DeletionTimestamp),
-		},
-		Next: []string{command("get", of, "--output", "yaml")}, Retried: "by whoever owns the finalizer",
-	}
+	verdict := heldByFinalizer(c, "Claim", of, claim)
+	verdict.Next, verdict.Retried = []string{command("get", of, "--output", "yaml")}, "by whoever owns the finalizer"
 	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
 		return verdict
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -36,17 +35,9 @@ func isDeletedWithDisk(pv *corev1.PersistentVolume) bool {
 // volumeHeld is the verdict on a volume that is being deleted, and whose disk stays.
 func volumeHeld(c *cluster, pv *corev1.PersistentVolume, isReleased bool) Verdict {
 	of := refOf(kindVolume, pv)
-	v := Verdict{
-		State: Waits, Cause: HeldByFinalizer, Actor: User,
-		Message: fmt.Sprintf("PersistentVolume %s has been going%s, and stays as long as it has the finalizer %s.",
-			pv.Name, c.since(*pv.DeletionTimestamp), strings.Join(pv.Finalizers, ", ")),
-		Evidence: []Evidence{
-			seen(of, "metadata.finalizers", pv.Finalizers),
-			seen(of, "metadata.deletionTimestamp", pv.DeletionTimestamp),
-			phaseOf(pv),
-		},
-		Next: []string{describe(of)}, Retried: "kube-controller-manager, when its claim is gone",
-	}
+	v := heldByFinalizer(c, "PersistentVolume", of, pv)
+	v.Evidence = append(v.Evidence, phaseOf(pv))
+	v.Next, v.Retried = []string{describe(of)}, "kube-controller-manager, when its claim is gone"
 	if isReleased {
 		v.Actor, v.Retried = ClusterAdmin, "by whoever owns the finalizer"
 	}

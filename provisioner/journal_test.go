@@ -126,15 +126,8 @@ func TestClaimsShareJournalCommits(t *testing.T) {
 		b.exec.trace = func(types.UID, attempt.Action) {}
 		driver, store := &busyDriver{scriptedDriver: b.driver}, &slowStore{}
 		b.Provisioner.driver, b.store = driver, store
-		class := testClass(nil)
-		class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
-		must(t, b.resolver.classes.Add(class))
 		store.waiting.Add(claims)
-		for n := range claims {
-			claim := claimOf(n, "20Gi")
-			claim.Spec.StorageClassName = &class.Name
-			b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
-		}
+		b.beginImmediate(t, claims)
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { b.exec.run(ctx) })
@@ -148,6 +141,19 @@ func TestClaimsShareJournalCommits(t *testing.T) {
 			t.Errorf("the driver had %d calls at a time, want %d", most, workers)
 		}
 	})
+}
+
+// beginImmediate begins the attempts for as many claims of a class with binding mode Immediate.
+func (b *bench) beginImmediate(t *testing.T, claims int) {
+	t.Helper()
+	class := testClass(nil)
+	class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+	must(t, b.resolver.classes.Add(class))
+	for n := range claims {
+		claim := claimOf(n, "20Gi")
+		claim.Spec.StorageClassName = &class.Name
+		b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
+	}
 }
 
 // heldStore answers Put once it is released.
@@ -175,14 +181,7 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 				if !test.held {
 					close(store.release)
 				}
-				class := testClass(nil)
-				class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
-				must(t, b.resolver.classes.Add(class))
-				for n := range claims {
-					claim := claimOf(n, "20Gi")
-					claim.Spec.StorageClassName = &class.Name
-					b.attempts.Begin(claim.UID, attempt.Started{Claim: claim})
-				}
+				b.beginImmediate(t, claims)
 				ctx, cancel := context.WithCancel(t.Context())
 				var run sync.WaitGroup
 				run.Go(func() { b.exec.run(ctx) })

@@ -66,14 +66,29 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-func TestVolumesAreWatched(t *testing.T) {
-	s, reads := newVolumesServer(), 0
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	f := newFactory(streams)
+// watched watches all volumes, and returns what it prints. after is called between two reads, with how many there were, and ends the
+// watch by an error.
+func (s *listServer) watched(t *testing.T, after func(reads int) error) (out, diagnostics *bytes.Buffer) {
+	t.Helper()
+	streams, _, out, diagnostics := genericiooptions.NewTestIOStreams()
+	f, reads := newFactory(streams), 0
 	*f.config.KubeConfig = kubeconfigOf(t, s)
 	o := &volumesOptions{driver: defaultDriver, all: true, sortBy: "name", interval: time.Second, watch: true, now: time.Now}
 	o.wait = func(context.Context, time.Duration) error {
+		s.mu.Lock() // requests that a failure has ended may still be served
+		defer s.mu.Unlock()
 		reads++
+		return after(reads)
+	}
+	if err := o.printTable(t.Context(), f, false); err != nil {
+		t.Fatal(err)
+	}
+	return out, diagnostics
+}
+
+func TestVolumesAreWatched(t *testing.T) {
+	s := newVolumesServer()
+	out, _ := s.watched(t, func(reads int) error {
 		switch reads {
 		case 2:
 			name := "d-2"
@@ -83,10 +98,7 @@ func TestVolumesAreWatched(t *testing.T) {
 			return context.Canceled
 		}
 		return nil
-	}
-	if err := o.printTable(t.Context(), f, false); err != nil {
-		t.Fatal(err)
-	}
+	})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 4 || !strings.Contains(lines[0], "CLAIM") || !strings.Contains(lines[1], "mail") || !strings.Contains(lines[3], "Attaching") || bytes.Count(out.Bytes(), []byte("web")) != 1 {
 		t.Errorf("it prints\n%s", out)
@@ -95,15 +107,8 @@ func TestVolumesAreWatched(t *testing.T) {
 
 // A watch outlives a read that fails, says once what can't be read, and shows claims that are gone.
 func TestAWatchGoesOnAndShowsWhatIsGone(t *testing.T) {
-	s, reads := newVolumesServer(), 0
-	streams, _, out, diagnostics := genericiooptions.NewTestIOStreams()
-	f := newFactory(streams)
-	*f.config.KubeConfig = kubeconfigOf(t, s)
-	o := &volumesOptions{driver: defaultDriver, all: true, sortBy: "name", interval: time.Second, watch: true, now: time.Now}
-	o.wait = func(context.Context, time.Duration) error {
-		s.mu.Lock() // requests that the first failure has ended may still be served
-		defer s.mu.Unlock()
-		reads++
+	s := newVolumesServer()
+	out, diagnostics := s.watched(t, func(reads int) error {
 		switch reads {
 		case 1:
 			s.forbidden["/api/v1/persistentvolumeclaims"] = true
@@ -115,10 +120,7 @@ func TestAWatchGoesOnAndShowsWhatIsGone(t *testing.T) {
 			return context.Canceled
 		}
 		return nil
-	}
-	if err := o.printTable(t.Context(), f, false); err != nil {
-		t.Fatal(err)
-	}
+	})
 	said := strings.Split(strings.TrimSpace(diagnostics.String()), "\n")
 	if len(said) != 2 || !strings.Contains(said[0], "PersistentVolumeClaims") || !strings.HasPrefix(said[1], "not read: VolumeAttachments: ") {
 		t.Errorf("it says %q", said)

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,6 +40,10 @@ type Snapshot struct {
 	Group   GroupID // empty if it was made alone
 	Tags    Tags
 }
+
+// ErrUntold says that ECS shows no snapshot or group at all, and doesn't say either
+// whether it knows this one.
+var ErrUntold = errors.New("whether it exists can't be told")
 
 // Taken says whether the snapshot's point in time has passed: whatever is written
 // to the disk from now on is not in it.

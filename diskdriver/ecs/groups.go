@@ -98,7 +98,7 @@ func (gs *groups) FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group,
 	return slices.DeleteFunc(groups, func(g disk.Group) bool { return !g.Tags.Have(tags) }), err
 }
 
-// CheckGroups returns nil if ECS shows any group. UnknownOutcome: it shows none at all, as
+// CheckGroups returns nil if ECS shows any group. Denied, with disk.ErrUntold: it shows none at all, as
 // to an account without the permission to see any. No call tells of one group
 // whether ECS knows it.
 func (gs *groups) CheckGroups(ctx context.Context) error {
@@ -106,11 +106,11 @@ func (gs *groups) CheckGroups(ctx context.Context) error {
 	if err != nil || len(shown) > 0 {
 		return err
 	}
-	return &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.UnknownOutcome, Err: errNoGroups}
+	return &disk.Error{Op: transport.DescribeSnapshotGroups.Name, Kind: disk.Denied, Err: errNoGroups}
 }
 
-var errNoGroups = errors.New("ECS shows these credentials no snapshot group at all, in the whole region, so whether this one is gone can't be told; " +
-	"is ecs:DescribeSnapshotGroups allowed for all groups?")
+var errNoGroups = fmt.Errorf("ECS shows these credentials no snapshot group at all, in the whole region: %w; "+
+	"is ecs:DescribeSnapshotGroups allowed for all groups?", disk.ErrUntold)
 
 // describe makes one DescribeSnapshotGroups. Neither an ID nor a name has
 // more groups than fit on a page.

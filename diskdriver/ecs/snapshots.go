@@ -150,27 +150,29 @@ func (s *snapshots) describeSnapshots(ctx context.Context, filter disk.SnapshotF
 
 // CheckSnapshotGone returns nil if a snapshot that no read shows is gone: ECS shows
 // others, or says that it doesn't know this one. Denied: it shows none at all, as
-// to an account without the permission to see any, and knows this one.
-// UnknownOutcome: it shows none, and doesn't allow the question.
+// to an account without the permission to see any, and knows this one or, with
+// disk.ErrUntold, doesn't allow the question.
 func (s *snapshots) CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error {
 	shown, _, err := s.PageSnapshots(ctx, disk.SnapshotFilter{}, "", leastPage)
 	if err != nil || len(shown) > 0 {
 		return err
 	}
-	kind := disk.Denied
-	switch disk.KindOf(untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})) {
-	case disk.NotFound:
+	err = untag(ctx, s.session, "snapshot", string(id), []string{disk.NeverSetTag})
+	switch {
+	case err == nil:
+		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: errNoSnapshots}
+	case disk.KindOf(err) == disk.NotFound:
 		return nil
-	case disk.Denied:
-		kind = disk.UnknownOutcome
+	case disk.KindOf(err) == disk.Denied:
+		return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: disk.Denied, Err: fmt.Errorf("%w: %w", disk.ErrUntold, errNoSnapshots)}
 	}
-	return &disk.Error{Op: transport.DescribeSnapshots.Name, Kind: kind, Err: errNoSnapshots}
+	return err
 }
 
 // leastPage is the least that a page of snapshots may be asked to hold.
 const leastPage = 10
 
-var errNoSnapshots = errors.New("ECS shows these credentials no snapshot at all, in the whole region, so whether this one is gone can't be told; " +
+var errNoSnapshots = errors.New("ECS shows these credentials no snapshot at all, in the whole region; " +
 	"is ecs:DescribeSnapshots allowed for all snapshots?")
 
 // snapshotPauses are those between the reads that wait for a snapshot; the last

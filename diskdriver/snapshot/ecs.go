@@ -33,7 +33,8 @@ type Snapshots interface {
 	ListSnapshots(ctx context.Context, filter disk.SnapshotFilter) ([]disk.Snapshot, error)
 
 	// CheckSnapshotGone returns nil if a snapshot that no read shows is gone. Denied:
-	// it can't be told, for the account sees no snapshot at all.
+	// the account sees no snapshot at all, and ECS knows this one or, with
+	// disk.ErrUntold, doesn't say.
 	CheckSnapshotGone(ctx context.Context, id disk.SnapshotID) error
 
 	// PageSnapshots returns one page of the same snapshots in an order of ECS's
@@ -65,7 +66,7 @@ type Groups interface {
 	// their IDs and sources alone. None is no error.
 	FindGroups(ctx context.Context, tags disk.Tags) ([]disk.Group, error)
 
-	// CheckGroups returns nil if the account sees any group. UnknownOutcome: it sees none at
+	// CheckGroups returns nil if the account sees any group. disk.ErrUntold: it sees none at
 	// all, so that none says nothing.
 	CheckGroups(ctx context.Context) error
 

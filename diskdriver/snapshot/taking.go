@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,7 @@ type taking[T any, ID ~string] struct {
 	// await waits until it is taken. NotFound: no read shows it. An error that is
 	// final says that it has failed.
 	await func(ctx context.Context, id ID) (T, error)
-	// checkGone returns nil if what no read shows is gone. UnknownOutcome: nobody can tell.
+	// checkGone returns nil if what no read shows is gone. disk.ErrUntold: nobody can tell.
 	checkGone func(ctx context.Context, id ID) error
 }
 
@@ -65,7 +66,7 @@ func (t taking[T, ID]) look(ctx context.Context, proof bool) (taken T, found boo
 	record := t.records.Of(t.name, time.Now())
 	unseen, used := record.Used()
 	if err == nil && len(shown) == 0 && proof && used && unseen != "" {
-		if err = t.checkGone(ctx, ID(unseen)); err != nil && disk.KindOf(err) == disk.UnknownOutcome {
+		if err = t.checkGone(ctx, ID(unseen)); errors.Is(err, disk.ErrUntold) {
 			err = t.guess(err)
 		}
 	}
@@ -93,7 +94,7 @@ func (t taking[T, ID]) guess(err error) error {
 	if guessed {
 		return nil
 	}
-	return &disk.Error{Kind: disk.Denied, Err: err}
+	return err
 }
 
 func (t taking[T, ID]) update(change func(*creation.Record)) {
