@@ -146,7 +146,7 @@ func (r *Record) Detached(d disk.Disk, reply disk.Reply) (bool, error) {
 		r.remember(d)
 	}
 	switch {
-	case !here && (reply.Answer == disk.Accepted || reply.Answer == disk.NoAnswer) && !r.isLater(d, false, reply):
+	case !here && mayDetach(reply) && !r.isLater(d, false, reply):
 		return false, nil
 	case !here && shared && !r.held && !provesDetached(reply):
 		return false, idle(d, reply)
@@ -171,6 +171,11 @@ func (r *Record) Detached(d disk.Disk, reply disk.Reply) (bool, error) {
 // together, so it doesn't show that it is being attached, or detached.
 func provesDetached(reply disk.Reply) bool {
 	return slices.Contains([]disk.Answer{disk.Accepted, disk.NotAttached, disk.NoInstance}, reply.Answer)
+}
+
+// mayDetach says whether ECS may be at work on a detach, so that a look without the instance may be one from before the disk came to it.
+func mayDetach(reply disk.Reply) bool {
+	return slices.Contains([]disk.Answer{disk.Accepted, disk.NoAnswer, disk.AlreadyDetaching}, reply.Answer)
 }
 
 // mayBeHidden says whether ECS may be at work on a call without showing it.

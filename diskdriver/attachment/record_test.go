@@ -101,6 +101,8 @@ func TestLooksAfterADetach(t *testing.T) {
 		{"of a shared disk, no answer and not shown", look(disk.Attached, true, "T1", there), reply(disk.NoAnswer, 1), look(disk.Attached, true, "T1", there), "wait"},
 		{"of a shared disk, no answer, long ago", look(disk.Attached, true, "T1", there), reply(disk.NoAnswer, 10), look(disk.Attached, true, "T1", there), "unknown outcome"},
 		{"of a shared disk, being detached by an earlier call", shared, reply(disk.AlreadyDetaching, 60), shared, "wait"},
+		{"as it was before, being detached by an earlier call", on, reply(disk.AlreadyDetaching, 1), look(disk.Available, false, "T1"), "wait"},
+		{"of a shared disk, as it was before, detached by an earlier call", shared, reply(disk.AlreadyDetaching, 1), look(disk.Attached, true, "T1", there), "wait"},
 		{"of a shared disk, that it wasn't attached", look(disk.Attached, true, "T1", there), reply(disk.NotAttached, 1), look(disk.Attached, true, "T1", there), "done"},
 	} {
 		if got := judged(NewRecord(here, test.before).Detached(test.look, test.reply)); got != test.want {
