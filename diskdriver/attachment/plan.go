@@ -39,7 +39,7 @@ func (p Publication) next(d disk.Disk, h hidden) (step, error) {
 	next, err := p.shown(h.correct(d))
 	switch {
 	case err != nil:
-	case next == done && (h.detachedHere || h.detachingHere && d.MultiAttach),
+	case next == done && h.detachedHere, d.MultiAttach && h.detachingHere && d.On(p.Instance),
 		next == attach && (h.attachedHere || h.attachingElsewhere && d.MultiAttach && !p.Shared):
 		return await, nil
 	case next == forceAttach, next == attach && d.State != disk.Attaching:

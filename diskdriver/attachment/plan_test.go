@@ -80,8 +80,8 @@ Modifying: await done in_use in_use
 Unheard_of: await await in_use in_use`},
 		{"a disk for several nodes that may be leaving this one", true, Publication{Shared: true}, hidden{detachingHere: true}, `
 Creating: await await await await
-Available: attach attach attach attach
-Attaching: attach attach attach attach
+Available: attach await attach await
+Attaching: attach await attach await
 In_use: attach await attach await
 Detaching: attach await attach await
 ReIniting: await await await await
