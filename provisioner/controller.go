@@ -41,7 +41,7 @@ type Controller struct {
 	deletion *deletion.Controller
 	capacity *capacity.Controller // nil without Config.Capacity
 	store    *journal.Store       // nil without Config.Namespace
-	recovery *recovery
+	recovery *recoveryStatus
 
 	recovered []*request.Request // by this process, until it handles claims
 	recorder  record.EventBroadcaster
@@ -102,7 +102,7 @@ func NewController(config Config, clients Clients, driver Driver, registry prome
 	}
 	p.protection = source.NewProtection(config.protectionOptions(), clients.Metadata, volumes, p.resolver.sources)
 	c := &Controller{
-		p: p, caches: caches, exec: exec, store: kept, recorder: broadcaster, recovery: newRecovery(p),
+		p: p, caches: caches, exec: exec, store: kept, recorder: broadcaster, recovery: newRecoveryStatus(p),
 		deletion: exec.newDeletion(caches.Attachments.GetIndexer()),
 		starter: lib6.New(lib6.Config{
 			DriverName: config.DriverName, Workers: config.Workers, Starter: exec, Client: clients.Main,
@@ -235,7 +235,7 @@ func (c *Controller) work(ctx context.Context, end context.CancelCauseFunc) {
 	parts.Go(func() { c.deletion.Run(ctx) })
 	parts.Go(func() { c.wakeOnReturn(ctx) })
 	if c.p.config.DriverListsVolumes {
-		parts.Go(func() { newAudits(c.p).run(ctx) })
+		parts.Go(func() { newHourlyAudit(c.p).run(ctx) })
 	}
 	switch {
 	case c.capacity != nil:

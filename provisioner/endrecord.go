@@ -9,7 +9,7 @@ import (
 )
 
 // An operator may end a record of the journal whose outcome can't be determined: see
-// Records.End. The request reaches the leader by the journal.
+// Journal.End. The request reaches the leader by the journal.
 
 // endRequested posts an operator's request to the claim's Record.
 func (e *executor) endRequested(claim, reason string) {

@@ -37,22 +37,22 @@ type journalCommand struct {
 	name, usage string
 	takesClaim  bool
 	takesReason bool
-	run         func(context.Context, *provisioner.Records, *journalOptions, io.Writer) error
+	run         func(context.Context, *provisioner.Journal, *journalOptions, io.Writer) error
 }
 
 var journalList = journalCommand{
 	name:  "journal list",
 	usage: "disk-provisioner journal list prints the journal's records: the volumes that are being provisioned, and those of unknown outcome.",
-	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
-		return r.List(ctx, out, o.events)
+	run: func(ctx context.Context, j *provisioner.Journal, o *journalOptions, out io.Writer) error {
+		return j.List(ctx, out, o.events)
 	},
 }
 
 var journalShow = journalCommand{
 	name: "journal show", takesClaim: true,
 	usage: "disk-provisioner journal show CLAIM-UID prints a record: the request, and claim and PersistentVolume as they are now.",
-	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
-		return r.Show(ctx, out, o.claim, o.events)
+	run: func(ctx context.Context, j *provisioner.Journal, o *journalOptions, out io.Writer) error {
+		return j.Show(ctx, out, o.claim, o.events)
 	},
 }
 
@@ -61,8 +61,8 @@ var journalEnd = journalCommand{
 	usage: "disk-provisioner journal end CLAIM-UID --reason=TEXT has the leader end a record whose outcome can't be determined: the request is\n" +
 		"not repeated any more. A disk that was made all the same stays in ECS, where disk-provisioner audit finds it.\n" +
 		"It ends with 0 if the record is ended, with 1 if that is refused or no leader has done it, and with 2 if it failed.",
-	run: func(ctx context.Context, r *provisioner.Records, o *journalOptions, out io.Writer) error {
-		if err := r.End(ctx, o.claim, o.reason, o.wait); err != nil {
+	run: func(ctx context.Context, j *provisioner.Journal, o *journalOptions, out io.Writer) error {
+		if err := j.End(ctx, o.claim, o.reason, o.wait); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(out, "The record of claim %s is ended.\n", o.claim)
@@ -167,9 +167,9 @@ func (c journalCommand) do(ctx context.Context, args []string, out, help io.Writ
 	if err != nil {
 		return fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
-	records, err := provisioner.ReadRecords(ctx, provisioner.Config{Options: request.Options{DriverName: o.driver}, Namespace: o.namespace}, client)
+	journal, err := provisioner.ReadJournal(ctx, provisioner.Config{Options: request.Options{DriverName: o.driver}, Namespace: o.namespace}, client)
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, records, o, out)
+	return c.run(ctx, journal, o, out)
 }

@@ -24,16 +24,16 @@ import (
 
 // The commands on the journal need neither the driver nor the Lease.
 
-// Records are the records of the journal.
-type Records struct {
+// Journal is the journal, as it was when it was read.
+type Journal struct {
 	config Config
 	client kubernetes.Interface
 	store  *journal.Store
-	all    []Record
+	all    []JournalRecord
 }
 
-// Record is the request for a claim in the journal.
-type Record struct {
+// JournalRecord is the request for a claim in the journal.
+type JournalRecord struct {
 	UID       string           // of the claim
 	ConfigMap string           // that holds it
 	Request   *request.Request // nil if this version can't read it
@@ -56,25 +56,27 @@ func refuse(uid, allowed string, args ...any) *RefusedError {
 // ErrNotEnded says that a request to end a record was written but not granted.
 var ErrNotEnded = errors.New("the record is not ended")
 
-// ReadRecords reads the journal. Config needs DriverName and Namespace.
-func ReadRecords(ctx context.Context, config Config, client kubernetes.Interface) (*Records, error) {
-	r := &Records{config: config, client: client, store: newStore(client, nil, config, func() {})}
-	records, err := r.store.Load(ctx)
+// ReadJournal reads the journal. Config needs DriverName and Namespace.
+func ReadJournal(ctx context.Context, config Config, client kubernetes.Interface) (*Journal, error) {
+	j := &Journal{config: config, client: client, store: newStore(client, nil, config, func() {})}
+	records, err := j.store.Load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the journal can't be read: %w", err)
 	}
 	for uid, text := range records {
-		record := Record{UID: uid}
-		record.ConfigMap, record.EndReason = r.store.Record(uid)
+		record := JournalRecord{UID: uid}
+		record.ConfigMap, record.EndReason = j.store.Record(uid)
 		record.Request, record.Problem = request.Decode(text)
-		r.all = append(r.all, record)
+		j.all = append(j.all, record)
 	}
-	slices.SortFunc(r.all, func(x, y Record) int { return cmp.Or(cmp.Compare(x.claim(), y.claim()), cmp.Compare(x.UID, y.UID)) })
-	return r, nil
+	slices.SortFunc(j.all, func(x, y JournalRecord) int {
+		return cmp.Or(cmp.Compare(x.claim(), y.claim()), cmp.Compare(x.UID, y.UID))
+	})
+	return j, nil
 }
 
 // claim returns the claim's namespace and name.
-func (r Record) claim() string {
+func (r JournalRecord) claim() string {
 	if r.Request == nil {
 		return "?"
 	}
@@ -82,34 +84,34 @@ func (r Record) claim() string {
 }
 
 // of returns the record of a claim, by its UID.
-func (r *Records) of(uid string) (Record, error) {
-	i := slices.IndexFunc(r.all, func(record Record) bool { return record.UID == uid })
+func (j *Journal) of(uid string) (JournalRecord, error) {
+	i := slices.IndexFunc(j.all, func(record JournalRecord) bool { return record.UID == uid })
 	if i < 0 {
-		return Record{}, refuse(uid, "allowed are the UIDs of the journal's %d records: see `disk-provisioner journal list`", len(r.all))
+		return JournalRecord{}, refuse(uid, "allowed are the UIDs of the journal's %d records: see `disk-provisioner journal list`", len(j.all))
 	}
-	return r.all[i], nil
+	return j.all[i], nil
 }
 
 // List prints a line for each record. With events it reads the last outcome from the
 // claims' events, which disk-provisioner's own account may not list.
-func (r *Records) List(ctx context.Context, out io.Writer, events bool) error {
-	fmt.Fprintf(out, "%d records in namespace %s for driver %s\n", len(r.all), r.config.Namespace, r.config.DriverName)
-	if len(r.all) == 0 {
+func (j *Journal) List(ctx context.Context, out io.Writer, events bool) error {
+	fmt.Fprintf(out, "%d records in namespace %s for driver %s\n", len(j.all), j.config.Namespace, j.config.DriverName)
+	if len(j.all) == 0 {
 		return nil
 	}
-	last, err := r.lastFailures(ctx, "", events)
+	last, err := j.lastFailures(ctx, "", events)
 	if err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CLAIM-UID\tCLAIM\tVOLUME\tCLASS\tNODE\tCLAIM CREATED\tLAST OUTCOME")
-	for _, record := range r.all {
+	for _, record := range j.all {
 		if record.Request == nil {
 			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\tunreadable: %v\n", record.UID, record.Problem)
 			continue
 		}
 		q := record.Request
-		row := []string{record.UID, record.claim(), q.Create.Name, q.Class.Name, cmp.Or(q.Node, "-"), created(q), outcomeOfRecord(record, last)}
+		row := []string{record.UID, record.claim(), q.Create.Name, q.Class.Name, cmp.Or(q.Node, "-"), created(q), lastOutcome(record, last)}
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	return table.Flush()
@@ -122,9 +124,9 @@ func created(q *request.Request) string {
 	return q.Claim.CreationTimestamp.UTC().Format(time.RFC3339)
 }
 
-// outcomeOfRecord describes the last attempt of a record in one line; last is nil if
+// lastOutcome describes the last attempt of a record in one line; last is nil if
 // events were not read.
-func outcomeOfRecord(record Record, last map[string]v1.Event) string {
+func lastOutcome(record JournalRecord, last map[string]v1.Event) string {
 	event, found := last[record.UID]
 	text := "no event"
 	switch {
@@ -141,7 +143,7 @@ func outcomeOfRecord(record Record, last map[string]v1.Event) string {
 
 // lastFailures returns the last ProvisioningFailed event by claim UID: of one claim or, if
 // uid is empty, of all; nil if events are not to be read.
-func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (map[string]v1.Event, error) {
+func (j *Journal) lastFailures(ctx context.Context, uid string, events bool) (map[string]v1.Event, error) {
 	if !events {
 		return nil, nil //nolint:nilnil // that is no error
 	}
@@ -149,7 +151,7 @@ func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (ma
 	if uid != "" {
 		selector["involvedObject.uid"] = uid
 	}
-	list, err := r.client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
+	list, err := j.client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("the last outcome can't be read: %w", err)
 	}
@@ -165,12 +167,12 @@ func (r *Records) lastFailures(ctx context.Context, uid string, events bool) (ma
 
 // Show prints a record: its request, which has no secret, and claim and PersistentVolume
 // as they are now. About events see List.
-func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bool) error {
-	record, err := r.of(uid)
+func (j *Journal) Show(ctx context.Context, out io.Writer, uid string, events bool) error {
+	record, err := j.of(uid)
 	if err != nil {
 		return err
 	}
-	last, err := r.lastFailures(ctx, uid, events)
+	last, err := j.lastFailures(ctx, uid, events)
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 		fmt.Fprintf(table, "%s:\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("claim UID", "%s", record.UID)
-	row("ConfigMap", "%s/%s", r.config.Namespace, record.ConfigMap)
+	row("ConfigMap", "%s/%s", j.config.Namespace, record.ConfigMap)
 	if record.Request == nil {
 		row("unreadable", "%v", record.Problem)
 		return table.Flush()
@@ -192,12 +194,12 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 	if ref := q.Secrets.Provisioner; ref != nil {
 		row("Secret", "%s/%s", ref.Namespace, ref.Name)
 	}
-	state, _, err := r.claimNow(ctx, q.Claim)
+	state, _, err := j.claimNow(ctx, q.Claim)
 	if err != nil {
 		state = fmt.Sprintf("unknown: %v", err)
 	}
 	row("claim now", "%s", state)
-	pv, _, err := r.volumeOf(ctx, record)
+	pv, _, err := j.volumeOf(ctx, record)
 	switch {
 	case err != nil:
 		row("PersistentVolume now", "unknown: %v", err)
@@ -206,7 +208,7 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 	default:
 		row("PersistentVolume now", "none")
 	}
-	row("last outcome", "%s", outcomeOfRecord(record, last))
+	row("last outcome", "%s", lastOutcome(record, last))
 	if event, ok := last[uid]; ok {
 		row("reported", "%d times, last %s", max(event.Count, 1), event.LastTimestamp.UTC().Format(time.RFC3339))
 	}
@@ -218,8 +220,8 @@ func (r *Records) Show(ctx context.Context, out io.Writer, uid string, events bo
 }
 
 // claimNow returns the claim's present state, and whether it still needs a volume.
-func (r *Records) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim) (state string, wants bool, err error) {
-	now, err := r.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+func (j *Journal) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim) (state string, wants bool, err error) {
+	now, err := j.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "gone", false, nil
@@ -236,8 +238,8 @@ func (r *Records) claimNow(ctx context.Context, claim *v1.PersistentVolumeClaim)
 }
 
 // volumeOf returns the PersistentVolume of a record's volume, else one that was made by hand for its claim, or nil.
-func (r *Records) volumeOf(ctx context.Context, record Record) (pv *v1.PersistentVolume, isSaved bool, err error) {
-	volumes, err := r.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+func (j *Journal) volumeOf(ctx context.Context, record JournalRecord) (pv *v1.PersistentVolume, isSaved bool, err error) {
+	volumes, err := j.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, false, err
 	}
@@ -255,40 +257,40 @@ func (r *Records) volumeOf(ctx context.Context, record Record) (pv *v1.Persisten
 
 // End asks the leader to end a record, and waits until it has. It returns a RefusedError
 // if that is not allowed, and ErrNotEnded if the leader has not ended it.
-func (r *Records) End(ctx context.Context, uid, reason string, wait time.Duration) error {
-	record, err := r.of(uid)
+func (j *Journal) End(ctx context.Context, uid, reason string, wait time.Duration) error {
+	record, err := j.of(uid)
 	if err != nil {
 		return err
 	}
 	if record.Request == nil {
 		return &RefusedError{"the record's form", record.Problem.Error(), "allowed are records that this version reads: use the version that wrote it"}
 	}
-	pv, isSaved, err := r.volumeOf(ctx, record)
+	pv, isSaved, err := j.volumeOf(ctx, record)
 	if err != nil {
 		return fmt.Errorf("whether a PersistentVolume stands for %s: %w", record.Request.Create.Name, err)
 	}
 	if isSaved {
 		return refuse(uid, "PersistentVolume %s stands for its volume, and the leader ends the record by itself; allowed are records without one", pv.Name)
 	}
-	if _, wants, err := r.claimNow(ctx, record.Request.Claim); err != nil {
+	if _, wants, err := j.claimNow(ctx, record.Request.Claim); err != nil {
 		return fmt.Errorf("whether claim %s still wants a volume: %w", record.claim(), err)
 	} else if wants {
 		return refuse(uid, "claim %s still wants a volume, so the request would begin again; allowed are records whose claim is deleted or bound", record.claim())
 	}
-	if err := r.store.RequestEnd(ctx, uid, reason); err != nil {
+	if err := j.store.RequestEnd(ctx, uid, reason); err != nil {
 		return err
 	}
-	return r.awaitEnd(ctx, uid, wait)
+	return j.awaitEnd(ctx, uid, wait)
 }
 
 // endPoll is the interval of checks whether a record is ended.
 const endPoll = time.Second
 
 // awaitEnd waits until the leader has ended the record or rejected that. A journal that can't be read is read again.
-func (r *Records) awaitEnd(ctx context.Context, uid string, wait time.Duration) error {
+func (j *Journal) awaitEnd(ctx context.Context, uid string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for {
-		now, err := ReadRecords(ctx, r.config, r.client)
+		now, err := ReadJournal(ctx, j.config, j.client)
 		if err == nil {
 			switch record, gone := now.of(uid); {
 			case gone != nil:

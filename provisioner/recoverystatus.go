@@ -30,8 +30,8 @@ const (
 	stepJournal = "journal"
 )
 
-// recovery is the state of a process' recovery.
-type recovery struct {
+// recoveryStatus is the state of a process' recovery.
+type recoveryStatus struct {
 	now    func() time.Time
 	report func(step string, err error)
 
@@ -42,7 +42,7 @@ type recovery struct {
 }
 
 // lead says that the process holds the Lease from now on.
-func (r *recovery) lead() {
+func (r *recoveryStatus) lead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leads, r.err = true, nil
@@ -50,7 +50,7 @@ func (r *recovery) lead() {
 
 // note records an attempt of a step: its error, or nil after progress. It returns an
 // error once the step has failed for recoveryLimit.
-func (r *recovery) note(step string, err error) error {
+func (r *recoveryStatus) note(step string, err error) error {
 	since := r.set(err)
 	if err == nil {
 		return nil
@@ -64,7 +64,7 @@ func (r *recovery) note(step string, err error) error {
 }
 
 // set records the error, and returns since when there has been one.
-func (r *recovery) set(err error) (since time.Time) {
+func (r *recoveryStatus) set(err error) (since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
@@ -75,7 +75,7 @@ func (r *recovery) set(err error) (since time.Time) {
 }
 
 // check returns the error of a recovery that fails.
-func (r *recovery) check() error {
+func (r *recoveryStatus) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
@@ -85,7 +85,7 @@ func (r *recovery) check() error {
 }
 
 // checkLeader returns the error of a leader's recovery that fails; nil while the process stands by.
-func (r *recovery) checkLeader() error {
+func (r *recoveryStatus) checkLeader() error {
 	r.mu.Lock()
 	leads := r.leads
 	r.mu.Unlock()
@@ -96,8 +96,8 @@ func (r *recovery) checkLeader() error {
 }
 
 // newRecovery reports by an event on the process itself, and by a metric.
-func newRecovery(p *Provisioner) *recovery {
-	return &recovery{now: p.now, report: func(step string, err error) {
+func newRecoveryStatus(p *Provisioner) *recoveryStatus {
+	return &recoveryStatus{now: p.now, report: func(step string, err error) {
 		p.metrics.recoveryFailures.WithLabelValues(step).Inc()
 		if self := p.config.Self; self != nil {
 			p.events.Eventf(self, v1.EventTypeWarning, reasonRecovery, "nothing is provisioned or deleted yet: %v", err)

@@ -97,7 +97,7 @@ func TestAnEndRequestWithoutARecordIsRejected(t *testing.T) {
 }
 
 // records is the journal of an API server that has one record of each version.
-func records(t *testing.T, objects ...runtime.Object) *Records {
+func records(t *testing.T, objects ...runtime.Object) *Journal {
 	t.Helper()
 	record, err := requestFor(t, 1).Encode()
 	must(t, err)
@@ -108,7 +108,7 @@ func records(t *testing.T, objects ...runtime.Object) *Records {
 	}
 	config := testConfig()
 	config.DriverName, config.Namespace = driverName, "kube-system"
-	r, err := ReadRecords(t.Context(), config, fake.NewClientset(append(objects, shard)...))
+	r, err := ReadJournal(t.Context(), config, fake.NewClientset(append(objects, shard)...))
 	must(t, err)
 	return r
 }

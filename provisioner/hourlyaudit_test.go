@@ -36,7 +36,7 @@ func TestTheLeaderCountsFindings(t *testing.T) {
 	one, orphan, making := listed("d-1", "c1", "disk-1"), listed("d-orphan", "c1", "disk-2"), listed("d-making", "c1", r.Create.Name)
 	l := &listing{disks: []*csi.ListVolumesResponse_Entry{one, listed("d-other", "c2", "disk-3"), making}}
 	b.Provisioner.driver = l
-	a := newAudits(b.Provisioner)
+	a := newHourlyAudit(b.Provisioner)
 	var meanwhile func()
 	a.pause = func(context.Context, int) error {
 		if meanwhile != nil {

@@ -30,7 +30,7 @@ func newLeader(t *testing.T) (*bench, *Controller) {
 	caches, err := watch.NewCaches(watch.Config{DriverName: driverName}, b.api, b.metadata)
 	must(t, err)
 	c := &Controller{p: b.Provisioner, caches: caches, exec: b.exec}
-	c.deletion, c.recovery = b.exec.newDeletion(caches.Attachments.GetIndexer()), newRecovery(b.Provisioner)
+	c.deletion, c.recovery = b.exec.newDeletion(caches.Attachments.GetIndexer()), newRecoveryStatus(b.Provisioner)
 	t.Cleanup(func() { c.deletion.Run(endedContext()) }) // ends its queue
 	c.recovery.lead()
 	return b, c
@@ -131,7 +131,7 @@ func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 func TestAStandByWithoutCachesIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newLeader(t)
-		c.recovery = newRecovery(b.Provisioner)
+		c.recovery = newRecoveryStatus(b.Provisioner)
 		full, done := make(chan struct{}), make(chan struct{})
 		go func() { c.reportUntil(full); close(done) }()
 		time.Sleep(2 * recoveryLimit)

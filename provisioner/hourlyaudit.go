@@ -30,9 +30,9 @@ var auditedKinds = map[audit.Kind]string{
 	audit.KeptVolume:        "volume_without_claim",
 }
 
-// audits counts what has no counterpart. What a cache shows suffices to say that there is
+// hourlyAudit counts what has no counterpart. What a cache shows suffices to say that there is
 // nothing; before anything is counted the API server is asked, and everything read twice.
-type audits struct {
+type hourlyAudit struct {
 	live     auditSource
 	attempts *attempt.Table
 	volumes  cache.Store // PersistentVolumes, trimmed
@@ -43,8 +43,8 @@ type audits struct {
 	listed  audit.Listing
 }
 
-func newAudits(p *Provisioner) *audits {
-	a := &audits{attempts: p.attempts, volumes: p.volumes, gauge: p.metrics.auditFindings}
+func newHourlyAudit(p *Provisioner) *hourlyAudit {
+	a := &hourlyAudit{attempts: p.attempts, volumes: p.volumes, gauge: p.metrics.auditFindings}
 	a.live = auditSource{config: p.config, client: p.client, driver: p.driver, now: p.now,
 		requests: func(context.Context) ([]*request.Request, error) { return p.attempts.Requests(), nil }}
 	a.pause = func(ctx context.Context, _ int) error { return sleep(ctx, audit.Lag) }
@@ -52,7 +52,7 @@ func newAudits(p *Provisioner) *audits {
 }
 
 // run audits every auditInterval until ctx ends.
-func (a *audits) run(ctx context.Context) {
+func (a *hourlyAudit) run(ctx context.Context) {
 	for sleep(ctx, wait.Jitter(auditInterval, auditJitter)) == nil {
 		if err := a.audit(ctx); err != nil {
 			klog.ErrorS(err, "Comparing the disks with the PersistentVolumes failed")
@@ -61,7 +61,7 @@ func (a *audits) run(ctx context.Context) {
 }
 
 // audit compares and counts once.
-func (a *audits) audit(ctx context.Context) error {
+func (a *hourlyAudit) audit(ctx context.Context) error {
 	if a.cluster == "" && !slices.ContainsFunc(a.volumes.List(), a.isDrivers) {
 		return nil // which disks are the cluster's is unknown
 	}
@@ -82,15 +82,15 @@ func (a *audits) audit(ctx context.Context) error {
 }
 
 // isDrivers says whether a PersistentVolume is of the driver.
-func (a *audits) isDrivers(object any) bool {
+func (a *hourlyAudit) isDrivers(object any) bool {
 	pv := object.(*v1.PersistentVolume)
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == a.live.config.DriverName
 }
 
-func (a *audits) options() audit.Options { return audit.Options{Clusters: given(a.cluster)} }
+func (a *hourlyAudit) options() audit.Options { return audit.Options{Clusters: given(a.cluster)} }
 
 // Listing reads the driver's volumes.
-func (a *audits) Listing(ctx context.Context) (audit.Listing, error) {
+func (a *hourlyAudit) Listing(ctx context.Context) (audit.Listing, error) {
 	var err error
 	a.listed, err = a.live.Listing(ctx)
 	return a.listed, err
@@ -98,7 +98,7 @@ func (a *audits) Listing(ctx context.Context) (audit.Listing, error) {
 
 // Cluster returns what the caches show if they leave nothing that needs an action, and
 // reads the API server if they do: a cache may lag.
-func (a *audits) Cluster(ctx context.Context) (audit.Cluster, error) {
+func (a *hourlyAudit) Cluster(ctx context.Context) (audit.Cluster, error) {
 	cached := audit.Cluster{At: a.live.now(), Driver: a.live.config.DriverName, Requests: auditRequests(a.attempts.Requests())}
 	for _, object := range a.volumes.List() {
 		cached.Volumes = append(cached.Volumes, *object.(*v1.PersistentVolume))
