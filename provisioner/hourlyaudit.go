@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -47,13 +48,13 @@ func newHourlyAudit(p *Provisioner) *hourlyAudit {
 	a := &hourlyAudit{attempts: p.attempts, volumes: p.volumes, gauge: p.metrics.auditFindings}
 	a.live = auditSource{config: p.config, client: p.client, driver: p.driver, now: p.now,
 		requests: func(context.Context) ([]*request.Request, error) { return p.attempts.Requests(), nil }}
-	a.pause = func(ctx context.Context, _ int) error { return sleep(ctx, audit.Lag) }
+	a.pause = func(ctx context.Context, _ int) error { return sleep.For(ctx, audit.Lag) }
 	return a
 }
 
 // run audits every auditInterval until ctx ends.
 func (a *hourlyAudit) run(ctx context.Context) {
-	for sleep(ctx, wait.Jitter(auditInterval, auditJitter)) == nil {
+	for sleep.For(ctx, wait.Jitter(auditInterval, auditJitter)) == nil {
 		if err := a.audit(ctx); err != nil {
 			klog.ErrorS(err, "Comparing the disks with the PersistentVolumes failed")
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -303,7 +304,7 @@ func (j *Journal) awaitEnd(ctx context.Context, uid string, wait time.Duration) 
 		if !time.Now().Before(deadline) {
 			return err
 		}
-		if err := sleep(ctx, endPoll); err != nil {
+		if err := sleep.For(ctx, endPoll); err != nil {
 			return err
 		}
 	}

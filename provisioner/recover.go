@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/internal/leader"
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -75,7 +76,7 @@ func (c *Controller) readJournal(ctx context.Context) ([]*request.Request, error
 		if end := c.recovery.note(stepJournal, err); end != nil || err == nil {
 			return requests, end
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := sleep.For(ctx, time.Second); err != nil {
 			return nil, err
 		}
 	}
@@ -108,14 +109,4 @@ func (c *Controller) keepJournal(ctx context.Context, end context.CancelCauseFun
 	takenOver := func(err error) { end(fmt.Errorf("%w: %w", leader.ErrLost, err)) }
 	c.store.OnEndRequest(c.exec.endRequested)
 	return inBackground(ctx, func(ctx context.Context) { c.store.Run(ctx, takenOver) })
-}
-
-// sleep returns nil after d, or the context's error as soon as ctx has ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/watch"
 )
@@ -113,7 +114,7 @@ func TestStaleCachesFailOnlyWithoutProgress(t *testing.T) {
 				defer cancel()
 				go func() {
 					for n := range test.most {
-						if sleep(ctx, test.every) != nil {
+						if sleep.For(ctx, test.every) != nil {
 							return
 						}
 						_ = store.Add(versionOf(n))

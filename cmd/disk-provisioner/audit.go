@@ -17,6 +17,7 @@ import (
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/explain/audit"
+	"github.com/topodisk/topodisk/internal/sleep"
 	"github.com/topodisk/topodisk/provisioner"
 	"github.com/topodisk/topodisk/provisioner/csiconn"
 	"github.com/topodisk/topodisk/provisioner/request"
@@ -113,12 +114,7 @@ func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (*
 		Options: request.Options{DriverName: driver.Name()}, Namespace: o.namespace, Timeout: o.timeout, DriverListsVolumes: driver.Can().ListVolumes,
 	}, client, driver, o.clusterID, func(ctx context.Context, found int) error {
 		_, _ = fmt.Fprintf(diagnostics, "%d found; they are read again in %s, so that nothing is named that is being made or deleted\n", found, o.confirm)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(o.confirm):
-			return nil
-		}
+		return sleep.For(ctx, o.confirm)
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/topodisk/topodisk/explain/audit"
 	"github.com/topodisk/topodisk/explain/prices"
 	"github.com/topodisk/topodisk/explain/survey"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // auditOptions are the flags of audit.
@@ -36,7 +37,7 @@ type auditOptions struct {
 
 // newAudit names what has no owner.
 func newAudit(f *factory) *cobra.Command {
-	o, out := &auditOptions{now: time.Now, wait: wait}, newOutput()
+	o, out := &auditOptions{now: time.Now, wait: sleep.For}, newOutput()
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Find disks, snapshots and attachments that nobody owns, and what they cost",
@@ -130,16 +131,6 @@ func (o *auditOptions) run(ctx context.Context, f *factory) (*audit.Report, erro
 func (o *auditOptions) pause(ctx context.Context, f *factory, found int) error {
 	fmt.Fprintf(f.ErrOut, "%d found; they are read again in %s, so that nothing is named that is being made or deleted\n", found, o.confirm)
 	return o.wait(ctx, o.confirm)
-}
-
-// wait returns nil after d, or the context's error as soon as it has ended.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // regionOf returns the region of the flag, or else of a Node's label; an error if neither tells.

@@ -19,6 +19,7 @@ import (
 	"github.com/topodisk/topodisk/explain/prices"
 	"github.com/topodisk/topodisk/explain/survey"
 	"github.com/topodisk/topodisk/explain/usage"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // volumesOptions are the flags of volumes.
@@ -48,7 +49,7 @@ type volumeList struct {
 
 // newVolumes lists claims.
 func newVolumes(f *factory) *cobra.Command {
-	o, out := &volumesOptions{now: time.Now, wait: wait}, newOutput()
+	o, out := &volumesOptions{now: time.Now, wait: sleep.For}, newOutput()
 	cmd := &cobra.Command{
 		Use:   "volumes",
 		Short: "List claims with zone, node, type, size, use, cost and state",

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 const (
@@ -43,7 +45,7 @@ func catchUp(ctx context.Context, live metadata.ResourceInterface, store cache.S
 		versions, err := listVersions(ctx, live)
 		if err != nil {
 			err = report(fmt.Errorf("it can't be seen whether the caches are up to date: %w", err))
-			if err := errors.Join(err, sleep(ctx, relistPeriod)); err != nil {
+			if err := errors.Join(err, sleep.For(ctx, relistPeriod)); err != nil {
 				return err
 			}
 			continue
@@ -57,7 +59,7 @@ func catchUp(ctx context.Context, live metadata.ResourceInterface, store cache.S
 			if len(lagging) == 0 {
 				return report(nil)
 			}
-			if err := sleep(ctx, comparePeriod); err != nil {
+			if err := sleep.For(ctx, comparePeriod); err != nil {
 				return err
 			}
 		}

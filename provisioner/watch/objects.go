@@ -13,6 +13,8 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // maxWatches bounds the objects that are watched at the same time. A subscription to
@@ -161,7 +163,7 @@ func (o *Objects) run(ctx context.Context, object Object) {
 			backoff = time.Second
 		}
 		o.forgetEvents(object)
-		if sleep(ctx, backoff) != nil {
+		if sleep.For(ctx, backoff) != nil {
 			return
 		}
 	}
@@ -222,14 +224,4 @@ func (o *Objects) removeOutdated(object Object, version string, exists bool) (no
 		}
 	}
 	return notifies
-}
-
-// sleep returns nil after d, or the context's error as soon as ctx has ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

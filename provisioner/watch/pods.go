@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/internal/podclaims"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 const (
@@ -123,7 +124,7 @@ func (p *Pods) Fill(ctx context.Context) {
 // runOncePermitted starts the informer as soon as it may list and watch.
 func (p *Pods) runOncePermitted(ctx context.Context) {
 	for {
-		if sleep(ctx, podsRetry) != nil {
+		if sleep.For(ctx, podsRetry) != nil {
 			return
 		}
 		if err := p.checkPermission(ctx); !apierrors.IsForbidden(err) {

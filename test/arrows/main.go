@@ -151,6 +151,7 @@ var rules = map[string]rule{
 		allowed:   []string{"k8s.io/api", "k8s.io/component-helpers/storage/ephemeral"},
 		unreached: []string{clientGo},
 	},
+	"internal/sleep": {},
 	"internal/leader": {
 		allowed:   []string{clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", klog, "github.com/google/uuid"},
 		unreached: []string{module + "/provisioner", module + "/diskdriver"},
@@ -181,7 +182,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner/watch", module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
 	"provisioner/watch": {
-		allowed:   []string{module + "/internal/podclaims", module + "/provisioner/request", clientGo, klog, "k8s.io/api", "k8s.io/apimachinery"},
+		allowed: []string{module + "/internal/podclaims", module + "/internal/sleep", module + "/provisioner/request", clientGo, klog, "k8s.io/api",
+			"k8s.io/apimachinery"},
 		unreached: []string{module + "/provisioner/journal", module + "/provisioner/csiconn"},
 	},
 	"provisioner/source": {
@@ -202,7 +204,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner": {
-		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/provisioner", module + "/topology",
+		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/internal/sleep", module + "/provisioner",
+			module + "/topology",
 			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
@@ -226,13 +229,13 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/provisioner"},
 	},
 	"cmd/disk-provisioner": {
-		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/provisioner",
+		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/sleep", module + "/provisioner",
 			module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
 	},
 	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
 	"cmd/kubectl-topodisk": { // audit reads ECS with the user's keys
-		allowed: []string{module + "/explain", module + "/diskdriver/ecs", clientGo, "k8s.io/api", "k8s.io/apimachinery",
+		allowed: []string{module + "/explain", module + "/diskdriver/ecs", module + "/internal/sleep", clientGo, "k8s.io/api", "k8s.io/apimachinery",
 			"k8s.io/cli-runtime", "sigs.k8s.io/yaml", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/node", "k8s.io/kubectl"},
 	},
