@@ -241,8 +241,27 @@ func (v *modelVolume) created(w *world, before phase, answer any, err error) err
 		}
 		v.over(before)
 		return nil
+	case code == codes.AlreadyExists && before == creating && v.followShared(w):
+		return nil
 	}
 	return err
+}
+
+// followShared asks for the volume where its disk is, and says whether that is another zone and the disk may have several instances:
+// whether one of an earlier process was ever attached doesn't show, so it is named and not deleted.
+func (v *modelVolume) followShared(w *world) bool {
+	for _, d := range w.sim.Disks() {
+		if d.MultiAttach && d.Tags[disk.VolumeNameTag] == v.csiName() && !v.isIn(d.Zone) {
+			v.zones = strings.TrimPrefix(d.Zone, "cn-hangzhou-")
+			return true
+		}
+	}
+	return false
+}
+
+// isIn says whether the volume was asked for in the zone.
+func (v *modelVolume) isIn(zone string) bool {
+	return slices.Contains(strings.Split(v.zones, ","), strings.TrimPrefix(zone, "cn-hangzhou-"))
 }
 
 // over ends a create that was refused. Whoever wants a copy of something else
@@ -264,7 +283,7 @@ func (v *modelVolume) exists(w *world, before phase, got *csi.Volume) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("there is no disk %s", v.id)
-	case d.Zone != "" && !slices.Contains(strings.Split(v.zones, ","), strings.TrimPrefix(d.Zone, "cn-hangzhou-")):
+	case d.Zone != "" && !v.isIn(d.Zone):
 		return fmt.Errorf("the disk is in %s", d.Zone)
 	case int64(d.Size)<<30 != got.GetCapacityBytes():
 		return fmt.Errorf("the disk has %d GiB, and the answer is %d bytes", d.Size, got.GetCapacityBytes())
