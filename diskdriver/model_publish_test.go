@@ -16,6 +16,9 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 		return nil
 	}
 	before := v.bonds[node]
+	if before.last == "unpublish" && time.Since(w.now.active) < newLease {
+		return nil // what another replica was called for travels still, and a CO asks for that again first
+	}
 	now := bond{is: max(before.is, unsure), readOnly: readOnly, last: "publish", either: before.is == unsure && (before.either || before.readOnly != readOnly)}
 	if before.is == on {
 		now = before

@@ -78,10 +78,11 @@ func (r *Record) ask(wanted phase, now time.Time) {
 	r.last = now
 }
 
-// look notes what the first read of a publish or an unpublish shows. If that has changed since the one before, another replica may
-// have been at work.
+// look notes what the first read of a publish or an unpublish shows. If that has changed since the one before, or an instance has let
+// go of the disk, another replica may have been at work.
 func (r *Record) look(d disk.Disk, now time.Time) {
-	if here := d.On(r.instance); r.wanted != unknown && r.shown != here {
+	here, released := d.On(r.instance), r.before != nil && r.before.Released != d.Released
+	if r.wanted != unknown && (r.shown != here || released) {
 		r.shown, r.first = here, now
 	}
 	r.remember(d)
@@ -176,6 +177,13 @@ func provesDetached(reply disk.Reply) bool {
 // mayDetach says whether ECS may be at work on a detach, so that a look without the instance may be one from before the disk came to it.
 func mayDetach(reply disk.Reply) bool {
 	return slices.Contains([]disk.Answer{disk.Accepted, disk.NoAnswer, disk.AlreadyDetaching}, reply.Answer)
+}
+
+// provesUnheld says whether ECS's refusal to detach the disk shows that the instance does not have it. The state of a disk that others
+// have is wrong as well while it is being attached to this one, for as long as that may take.
+func (r *Record) provesUnheld(d disk.Disk, reply disk.Reply, now time.Time) bool {
+	shared := d.MultiAttach && len(d.Attachments) > 0
+	return reply.Answer == disk.NotAttached || reply.Answer == disk.WrongState && (!shared || now.Sub(r.first) >= slowestDetach)
 }
 
 // mayBeHidden says whether ECS may be at work on a call without showing it.

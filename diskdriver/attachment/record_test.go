@@ -178,22 +178,51 @@ func TestWhatMayBeHidden(t *testing.T) {
 	}
 }
 
-func TestOneRefusedDetachIsEnough(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	r := &Record{instance: here, refused: now.Add(-time.Second)}
-	v := view{records: map[disk.InstanceID]*Record{here: r}, activated: now.Add(-2 * time.Second), now: now}
-	for _, d := range []disk.Disk{look(disk.Available, false, ""), look(disk.Attached, true, "", there)} {
-		if next, _ := v.unpublish(d, here); next != await {
-			t.Errorf("%s, 2 s after the activation: %s, want await", d.State, next)
+// TestARefusedDetachIsEnough: until reads don't lag any more, and of a disk that others have when ECS has got all that was sent before.
+func TestARefusedDetachIsEnough(t *testing.T) {
+	activated := time.Unix(1e9, 0)
+	for _, test := range []struct {
+		d                       disk.Disk
+		refused, now, activated int // seconds
+		want                    step
+	}{
+		{look(disk.Available, false, ""), 1, 2, 0, await},
+		{look(disk.Available, false, ""), 1, 10, 0, done},
+		{look(disk.Available, false, ""), 1, 10, 2, detach},
+		{look(disk.Attached, true, "", there), 1, 2, 0, await},
+		{look(disk.Attached, true, "", there), 1, 10, 0, detach},
+		{look(disk.Attached, true, "", there), 10, 10, 0, done},
+		{look(disk.Attached, true, "", there), 1, 10, 2, detach},
+	} {
+		at := func(seconds int) time.Time { return activated.Add(time.Duration(seconds) * time.Second) }
+		r := &Record{instance: here, refused: at(test.refused)}
+		v := view{records: map[disk.InstanceID]*Record{here: r}, activated: at(test.activated), now: at(test.now)}
+		if next, _ := v.unpublish(test.d, here); next != test.want {
+			t.Errorf("%s, refused after %d s, %d s after the activation at %d: %s, want %s", test.d.State, test.refused, test.now, test.activated, next, test.want)
 		}
-		v := v
-		v.now = now.Add(8 * time.Second)
-		if next, _ := v.unpublish(d, here); next != done {
-			t.Errorf("%s, 10 s after the activation: %s, want done", d.State, next)
-		}
-		v.activated = now
-		if next, _ := v.unpublish(d, here); next != detach {
-			t.Errorf("%s, activated anew: %s, want detach", d.State, next)
+	}
+}
+
+func TestRefusalsThatProveADiskUnheld(t *testing.T) {
+	begin := time.Unix(1e9, 0)
+	r := &Record{instance: here, first: begin}
+	alone, shared := look(disk.Available, false, ""), look(disk.Attached, true, "", there)
+	for _, test := range []struct {
+		name  string
+		d     disk.Disk
+		reply disk.Answer
+		after time.Duration
+		want  bool
+	}{
+		{"not attached", alone, disk.NotAttached, 0, true},
+		{"in another state", alone, disk.WrongState, 0, true},
+		{"being detached", alone, disk.AlreadyDetaching, 0, false},
+		{"of a shared disk, not attached", shared, disk.NotAttached, 0, true},
+		{"of a shared disk, which may be being attached", shared, disk.WrongState, time.Minute, false},
+		{"of a shared disk, for longer than that takes", shared, disk.WrongState, slowestDetach, true},
+	} {
+		if got := r.provesUnheld(test.d, reply(test.reply, 1), begin.Add(test.after)); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
 }
@@ -221,6 +250,14 @@ func TestARareCallerIsAnsweredInTheEnd(t *testing.T) {
 	}
 	if s := next(); s != done {
 		t.Errorf("after %v: %s, want done", slowestDetach, s)
+	}
+	d.Released = "T2"
+	if s := next(); s != await {
+		t.Errorf("after a detach by nobody knows whom: %s, want await", s)
+	}
+	now = now.Add(slowestDetach)
+	if s := next(); s != done {
+		t.Errorf("%v later: %s, want done", slowestDetach, s)
 	}
 	now = now.Add(longestRetry + time.Second)
 	if s := next(); s != await {

@@ -103,6 +103,14 @@ func (t *Table) phase(id disk.ID, instance disk.InstanceID) phase {
 	return t.view(id).own(instance)
 }
 
+// untilShown is how long it takes until reads show what other replicas have done to a disk and an instance.
+func (t *Table) untilShown(id disk.ID, instance disk.InstanceID) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.view(id)
+	return v.shownFrom(instance, lag).Sub(v.now)
+}
+
 // publishes decides what a publish does next.
 func (t *Table) publishes(d disk.Disk, p Publication) (step, error) {
 	t.mu.Lock()
@@ -131,13 +139,21 @@ func (v view) own(instance disk.InstanceID) phase {
 	return unknown
 }
 
-// shows says whether reads show what other replicas have done to the disk and an instance, if that
-// takes so long to show: this process has been the active one for as long, or
+// shownFrom is from when on ECS shows what other replicas have done to the disk and an instance, if that
+// takes so long to show: when this process has been the active one for as long, or
 // has been asked for the same for longer than any change lasts. Without the latter
 // a call that has less time than that, and comes again rarely, would never end.
+func (v view) shownFrom(instance disk.InstanceID, within time.Duration) time.Time {
+	from := v.activated.Add(within)
+	if r := v.records[instance]; r != nil && r.wanted != unknown && r.first.Add(slowestDetach).Before(from) {
+		return r.first.Add(slowestDetach)
+	}
+	return from
+}
+
+// shows says whether ECS shows it by now.
 func (v view) shows(instance disk.InstanceID, within time.Duration) bool {
-	r := v.records[instance]
-	return v.now.Sub(v.activated) >= within || r != nil && r.wanted != unknown && v.now.Sub(r.first) >= slowestDetach
+	return !v.now.Before(v.shownFrom(instance, within))
 }
 
 // hides is what reads may hide from a publish.
@@ -192,11 +208,19 @@ func (v view) unpublish(d disk.Disk, instance disk.InstanceID) (step, []disk.Ins
 
 // doubtful are the instances, or the one that is named, that ECS may be attaching a disk to, or detaching it from, without showing
 // it, and of which its answer to a detach tells: those that this process has asked for, and the one that it knows nothing of. Of a
-// disk that others have ECS shows one state for all of them together; of any other a read shows when reads don't lag any more.
+// disk that others have ECS shows one state for all of them together, so ECS is asked once more when it has got all that other replicas
+// have sent; of any other a read shows when reads don't lag any more.
 func (v view) doubtful(d disk.Disk, instance disk.InstanceID) []disk.InstanceID {
 	shared := d.MultiAttach && len(d.Attachments) > 0
 	if instance != "" && v.own(instance) == unknown {
-		if r := v.records[instance]; r != nil && !r.refused.Before(v.activated) || !shared && v.shows(instance, lag) {
+		since := v.activated
+		switch shows := v.shows(instance, lag); {
+		case shows && shared:
+			since = v.shownFrom(instance, lag)
+		case shows:
+			return nil
+		}
+		if r := v.records[instance]; r != nil && !r.refused.Before(since) {
 			return nil
 		}
 		return []disk.InstanceID{instance}

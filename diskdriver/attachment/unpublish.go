@@ -25,7 +25,7 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 		}
 		return a.ecs.Untag(ctx, id, readOnlyTags(d, instance))
 	}
-	d, err := a.ecs.Get(ctx, id)
+	d, err := a.existing(ctx, id, instance)
 	if err == nil {
 		a.table.change(id, instance, func(r *Record, now time.Time) { r.look(d, now) })
 	}
@@ -55,6 +55,21 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 	return err
 }
 
+// existing reads a disk. A read that lags behind may be older than the disk, so a process that another one may just have worked before
+// reads again later before it says that there is no such disk.
+func (a *Attacher) existing(ctx context.Context, id disk.ID, instance disk.InstanceID) (disk.Disk, error) {
+	d, err := a.ecs.Get(ctx, id)
+	if wait := a.table.untilShown(id, instance); disk.KindOf(err) == disk.NotFound && wait > 0 {
+		select {
+		case <-ctx.Done():
+			return d, disk.Errorf(disk.Pending, "whether the disk exists is not known for %s yet: %w", wait.Round(time.Second), err)
+		case <-time.After(wait):
+		}
+		return a.ecs.Get(ctx, id)
+	}
+	return d, err
+}
+
 // readOnlyTags are the tags of a disk that record that an instance, or any, may not write.
 func readOnlyTags(d disk.Disk, instance disk.InstanceID) []string {
 	var keys []string
@@ -71,7 +86,7 @@ func readOnlyTags(d disk.Disk, instance disk.InstanceID) []string {
 func (a *Attacher) detach(ctx context.Context, look disk.Disk, instance disk.InstanceID) (disk.Disk, error) {
 	return a.call(look, instance, detaching, detached, func(r *Record) (disk.Disk, error) {
 		return a.ecs.Detach(ctx, instance, look.ID, a.locked(func(d disk.Disk, reply disk.Reply) (bool, error) {
-			if reply.Answer == disk.NotAttached || reply.Answer == disk.WrongState {
+			if r.provesUnheld(d, reply, time.Now()) {
 				r.refused = time.Now()
 			}
 			return r.Detached(d, reply)
