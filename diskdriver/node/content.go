@@ -16,7 +16,7 @@ import (
 
 // content is what is on a device, as far as it was looked at.
 type content struct {
-	system string // of the file system or whatever else blkid knows, such as ext4 or LVM2_member
+	fsType string // of the file system or whatever else blkid knows, such as ext4 or LVM2_member
 	table  string // of the partitions, such as gpt
 	bytes  rawContent
 }
@@ -36,7 +36,7 @@ const (
 // is allowed. It writes nothing.
 func inspect(ctx context.Context, d device) (content, error) {
 	c, err := probe(ctx, d.path)
-	if err != nil || slices.Contains(disk.Filesystems(), c.system) {
+	if err != nil || slices.Contains(disk.Filesystems(), c.fsType) {
 		return c, err
 	}
 	c.bytes, err = scan(d)
@@ -63,7 +63,7 @@ func probe(ctx context.Context, path string) (content, error) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
 		case "TYPE":
-			c.system = value
+			c.fsType = value
 		case "PTTYPE":
 			c.table = value
 		}

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// lookEvery is how often the node looks for a device that is late.
-	lookEvery = 200 * time.Millisecond
-	// lookFor is how long it looks before it says so: the kubelet asks again.
-	lookFor = 20 * time.Second
+	// pollInterval is how often the node looks for a device that is late.
+	pollInterval = 200 * time.Millisecond
+	// findTimeout is how long it looks before it says so: the kubelet asks again.
+	findTimeout = 20 * time.Second
 	// margin is the time that is left of a deadline for saying so.
 	margin = time.Second
 )
@@ -55,7 +55,7 @@ func (d device) name() string { return filepath.Base(d.path) }
 // looked for until shortly before the deadline.
 func (ds devices) find(ctx context.Context, serial string) (device, error) {
 	limit := findDeadline(ctx)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		d, found, err := ds.findOnce(serial)
@@ -92,7 +92,7 @@ func (ds devices) hold(serial string, d device) (io.Closer, error) {
 
 // findDeadline returns when to stop looking and say so.
 func findDeadline(ctx context.Context) time.Time {
-	limit := time.Now().Add(lookFor)
+	limit := time.Now().Add(findTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-margin).Before(limit) {
 		return deadline.Add(-margin)
 	}

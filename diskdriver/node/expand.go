@@ -104,7 +104,7 @@ func (ds devices) byNumber(number uint64) (whole device, part *device, err error
 // awaitSize waits until the node sees the device at a size, and returns its size.
 func (d device) awaitSize(ctx context.Context, required int64) (int64, error) {
 	limit := findDeadline(ctx)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		size, err := sizeOf(d.path)
@@ -178,8 +178,8 @@ func (d device) isFilled() (bool, error) {
 
 // growOffline lets an ext file system fill its device while it isn't mounted.
 // Not every kernel lets the node do it while it is.
-func growOffline(ctx context.Context, u use, d device, system string) error {
-	if system == "xfs" {
+func growOffline(ctx context.Context, u volumeUse, d device, fsType string) error {
+	if fsType == "xfs" {
 		return disk.Errorf(disk.Unexpected, "xfs can't grow while it isn't mounted")
 	}
 	if err := fsck(ctx, u, d, "-f", "-p"); err != nil {

@@ -31,13 +31,13 @@ type formatMarkers struct {
 	dir string
 }
 
-func (m formatMarkers) path(u use) string { return filepath.Join(m.dir, u.serial) }
+func (m formatMarkers) path(u volumeUse) string { return filepath.Join(m.dir, u.serial) }
 
 // text is what the marker of a volume's attachment says.
-func (m formatMarkers) text(u use) string { return string(u.volume) + "\n" + u.attached + "\n" }
+func (m formatMarkers) text(u volumeUse) string { return string(u.volume) + "\n" + u.attached + "\n" }
 
 // set says that a format begins; it is on the node's disk when it returns.
-func (m formatMarkers) set(u use) error {
+func (m formatMarkers) set(u volumeUse) error {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return hostError("remember that a format begins", err)
 	}
@@ -74,7 +74,7 @@ func (m formatMarkers) clear(serial string) error {
 
 // isSet says whether a format of this disk has begun and not ended since it was attached. Version 0.1 noted the volume alone:
 // such a marker is of this attachment if it is younger.
-func (m formatMarkers) isSet(u use) bool {
+func (m formatMarkers) isSet(u volumeUse) bool {
 	content, err := os.ReadFile(m.path(u))
 	if err != nil || string(content) == m.text(u) {
 		return err == nil
@@ -86,18 +86,18 @@ func (m formatMarkers) isSet(u use) bool {
 
 // format makes the file system, and returns which. It isn't cut short when its
 // caller gives up: a large disk would never be done.
-func (s *Server) format(ctx context.Context, u use, d device) (system string, err error) {
-	system = cmp.Or(u.system, defaultSystem)
+func (s *Server) format(ctx context.Context, u volumeUse, d device) (fsType string, err error) {
+	fsType = cmp.Or(u.fsType, defaultFSType)
 	if err := s.marks.set(u); err != nil {
 		return "", err
 	}
-	args := slices.Concat(formats[system][1:], u.mkfsArgs(system), []string{d.path})
-	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "system", system, "args", args)
-	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[system][0], args...).CombinedOutput()
+	args := slices.Concat(formats[fsType][1:], u.mkfsArgs(fsType), []string{d.path})
+	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", fsType, "args", args)
+	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[fsType][0], args...).CombinedOutput()
 	if err != nil {
-		return "", &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[system][0], args, err, oneLine(out))}
+		return "", &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[fsType][0], args, err, oneLine(out))}
 	}
-	return system, s.marks.clear(u.serial)
+	return fsType, s.marks.clear(u.serial)
 }
 
 // What e2fsck's exit status says (its manual page).
@@ -108,15 +108,15 @@ const (
 
 // check repairs a file system before it is mounted for writing. The log of xfs is
 // replayed by mounting it.
-func check(ctx context.Context, u use, d device, system string) error {
-	if u.unchecked || u.readOnly || system == "xfs" {
+func check(ctx context.Context, u volumeUse, d device, fsType string) error {
+	if u.unchecked || u.readOnly || fsType == "xfs" {
 		return nil
 	}
 	return fsck(ctx, u, d, "-p")
 }
 
 // fsck has e2fsck repair what it can repair without asking.
-func fsck(ctx context.Context, u use, d device, args ...string) error {
+func fsck(ctx context.Context, u volumeUse, d device, args ...string) error {
 	out, err := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", append(args, d.path)...).CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {

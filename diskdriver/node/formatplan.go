@@ -7,8 +7,8 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// defaultSystem is the file system made if none is asked for.
-const defaultSystem = "ext4"
+// defaultFSType is the file system made if none is asked for.
+const defaultFSType = "ext4"
 
 // step is what to do with a device before it is mounted.
 type step int
@@ -21,19 +21,19 @@ const (
 
 // plan decides what to do with a device by what is on it. It never decides to
 // format what may be data: a doubt is an error that says what to do.
-func (u use) plan(c content, partitions int, unfinished bool) (step, error) {
+func (u volumeUse) plan(c content, partitions int, unfinished bool) (step, error) {
 	switch {
-	case slices.Contains(disk.Filesystems(), c.system):
-		if u.system != "" && u.system != c.system {
-			return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.system, u.system, c.system)
+	case slices.Contains(disk.Filesystems(), c.fsType):
+		if u.fsType != "" && u.fsType != c.fsType {
+			return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.fsType, u.fsType, c.fsType)
 		}
 		return keep, nil
-	case unfinished && c.table == "" && (c.system == "" || c.system == "jbd"): // all that blkid sees of a format that was cut short
+	case unfinished && c.table == "" && (c.fsType == "" || c.fsType == "jbd"): // all that blkid sees of a format that was cut short
 		return u.planFormat("a format was begun on this node and not finished")
-	case c.bytes == superblockCopy && c.system == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
+	case c.bytes == superblockCopy && c.fsType == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
 		return keep, u.damagedError()
-	case c.system != "":
-		return keep, u.blockedError("the disk holds %s, which is none of %s; if nothing on it is needed, wipe it", c.system, strings.Join(disk.Filesystems(), ", "))
+	case c.fsType != "":
+		return keep, u.blockedError("the disk holds %s, which is none of %s; if nothing on it is needed, wipe it", c.fsType, strings.Join(disk.Filesystems(), ", "))
 	case c.table != "" && partitions == 1:
 		return partition, nil
 	case c.table != "" && partitions > 1:
@@ -58,7 +58,7 @@ func (u use) plan(c content, partitions int, unfinished bool) (step, error) {
 func (c content) isMisreadTable() bool { return c.table == "atari" && c.bytes == looksRandom }
 
 // planFormat decides to format, unless there is a reason not to write.
-func (u use) planFormat(why string) (step, error) {
+func (u volumeUse) planFormat(why string) (step, error) {
 	switch {
 	case u.readOnly:
 		return keep, u.blockedError("the disk has no file system (%s), and none is made as the node may not write to it; use the volume for writing once", why)
@@ -69,12 +69,12 @@ func (u use) planFormat(why string) (step, error) {
 }
 
 // damagedError is the error of a disk on which there was a file system.
-func (u use) damagedError() error {
+func (u volumeUse) damagedError() error {
 	return u.blockedError("the head of the disk's file system is damaged and a copy of it is left; repair it (e2fsck -b, xfs_repair) or restore a snapshot")
 }
 
 // blockedError is the error of a disk whose state somebody has to change.
-func (u use) blockedError(text string, args ...any) error {
+func (u volumeUse) blockedError(text string, args ...any) error {
 	err := disk.Errorf(disk.Blocked, text, args...)
 	return &disk.Error{Disk: u.volume, Kind: disk.Blocked, Err: err}
 }

@@ -79,8 +79,8 @@ func (r *rig) hang(at string, silent bool, ended func()) *atomic.Int64 {
 // The kubelet asks for statistics once a minute, and the kernel keeps each thread that waits for a disk that hangs (D9).
 func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1))
-	name := filepath.Base(r.insert("s2", 1).loop)
+	v := r.volume(r.attach("s1", 1))
+	name := filepath.Base(r.attach("s2", 1).loop)
 	r.ok(os.MkdirAll(r.target("a"), 0o750))
 	stats := func() error {
 		_, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.volume, VolumePath: r.target("a")})
@@ -134,7 +134,7 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 // The kubelet's directory has volumes of other drivers, too, whose servers may hang.
 func TestAnotherDriversVolumeThatHangsIsNotAsked(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1), likeKubelet(r))
+	v := r.volume(r.attach("s1", 1), likeKubelet(r))
 	other := r.directory("pods/b/volumes/kubernetes.io~csi/nfs/mount")
 	waiting := r.hang(other, true, func() {})
 	ended := make(chan error, 1)

@@ -18,28 +18,28 @@ import (
 func TestNothingIsFormattedOnAGuess(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		fill   func(r *rig, m *medium)
-		change func(*wish)
+		fill   func(r *rig, m *testDisk)
+		change func(*testVolume)
 		want   string
 	}{
-		{"random bytes, origin unknown", func(_ *rig, m *medium) { m.scramble() }, origin(""), `may be data; if it was never used, set volume attribute origin to "empty"`},
-		{"random bytes, from a snapshot", func(_ *rig, m *medium) { m.scramble() }, origin(disk.OriginSnapshot), "may be data"},
-		{"zeros, from a snapshot", func(*rig, *medium) {}, origin(disk.OriginSnapshot), "made from a snapshot and has no file system"},
-		{"zeros, from a volume", func(*rig, *medium) {}, origin(disk.OriginVolume), "made from a volume and has no file system"},
-		{"zeros, for reading only", func(*rig, *medium) {}, readOnlyNode, "the node may not write to it"},
-		{"text in the middle", func(_ *rig, m *medium) { m.write(m.size/samples*7, []byte("data")) }, nil, "bytes that are no file system"},
-		{"an ext4 whose head was wiped", func(r *rig, m *medium) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
-		{"an ext4 whose head is random", func(r *rig, m *medium) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, randomBytes(1<<20)) }, nil, "head of the disk's file system is damaged"},
-		{"an xfs whose head was wiped", func(r *rig, m *medium) { r.sh("mkfs.xfs", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
-		{"another file system than asked for", func(r *rig, m *medium) { r.sh("mkfs.xfs", "-q", m.loop) }, nil, "holds xfs, and the volume is to be ext4; set fsType to xfs"},
-		{"swap", func(r *rig, m *medium) { r.sh("mkswap", m.loop) }, nil, "holds swap"},
-		{"an empty partition table", func(r *rig, m *medium) { r.partition(m) }, nil, "empty partition table (gpt)"},
-		{"two partitions", func(r *rig, m *medium) { r.partition(m, ",500M", ",") }, nil, "has 2 partitions"},
-		{"a partition without a file system", func(r *rig, m *medium) { r.partition(m, ",") }, nil, "only partition holds no file system"},
+		{"random bytes, origin unknown", func(_ *rig, m *testDisk) { m.scramble() }, origin(""), `may be data; if it was never used, set volume attribute origin to "empty"`},
+		{"random bytes, from a snapshot", func(_ *rig, m *testDisk) { m.scramble() }, origin(disk.OriginSnapshot), "may be data"},
+		{"zeros, from a snapshot", func(*rig, *testDisk) {}, origin(disk.OriginSnapshot), "made from a snapshot and has no file system"},
+		{"zeros, from a volume", func(*rig, *testDisk) {}, origin(disk.OriginVolume), "made from a volume and has no file system"},
+		{"zeros, for reading only", func(*rig, *testDisk) {}, readOnlyNode, "the node may not write to it"},
+		{"text in the middle", func(_ *rig, m *testDisk) { m.write(m.size/samples*7, []byte("data")) }, nil, "bytes that are no file system"},
+		{"an ext4 whose head was wiped", func(r *rig, m *testDisk) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
+		{"an ext4 whose head is random", func(r *rig, m *testDisk) { r.sh("mkfs.ext4", "-q", m.loop); m.write(0, randomBytes(1<<20)) }, nil, "head of the disk's file system is damaged"},
+		{"an xfs whose head was wiped", func(r *rig, m *testDisk) { r.sh("mkfs.xfs", "-q", m.loop); m.write(0, make([]byte, 64<<10)) }, nil, "head of the disk's file system is damaged"},
+		{"another file system than asked for", func(r *rig, m *testDisk) { r.sh("mkfs.xfs", "-q", m.loop) }, nil, "holds xfs, and the volume is to be ext4; set fsType to xfs"},
+		{"swap", func(r *rig, m *testDisk) { r.sh("mkswap", m.loop) }, nil, "holds swap"},
+		{"an empty partition table", func(r *rig, m *testDisk) { r.partition(m) }, nil, "empty partition table (gpt)"},
+		{"two partitions", func(r *rig, m *testDisk) { r.partition(m, ",500M", ",") }, nil, "has 2 partitions"},
+		{"a partition without a file system", func(r *rig, m *testDisk) { r.partition(m, ",") }, nil, "only partition holds no file system"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
+			m := r.attach("s1", 1)
 			row.fill(r, m)
 			v := r.volume(m)
 			if row.change != nil {
@@ -69,18 +69,18 @@ func TestAnXFSIsKnownByItsCopiesAtAnySize(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", row.made)
+			m := r.attach("s1", row.made)
 			r.sh("mkfs.xfs", append(append([]string{"-q", "-l", "size=64m"}, row.options...), m.loop)...)
 			m.grow(row.grown)
 			m.write(0, make([]byte, head))
-			r.refused(r.stage(r.volume(m, as("xfs"))), disk.Blocked, "head of the disk's file system is damaged")
+			r.refused(r.stage(r.volume(m, asFileSystem("xfs"))), disk.Blocked, "head of the disk's file system is damaged")
 		})
 	}
 }
 
 func TestRandomBytesOfADiskThatWasMadeEmptyAreNoData(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	m.scramble()
 	// What blkid takes for an atari table: a plausible entry in the first sector.
 	head := randomBytes(512)
@@ -90,7 +90,7 @@ func TestRandomBytesOfADiskThatWasMadeEmptyAreNoData(t *testing.T) {
 }
 
 // partition makes a partition table with partitions on a disk.
-func (r *rig) partition(m *medium, parts ...string) {
+func (r *rig) partition(m *testDisk, parts ...string) {
 	r.t.Helper()
 	need.Has(r.t, need.Program("sfdisk"))
 	script := "label: gpt\n" + strings.Join(parts, "\n") + "\n"
@@ -112,10 +112,10 @@ func (r *rig) partition(m *medium, parts ...string) {
 
 func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	r.partition(m, ",")
 	r.sh("mkfs.xfs", "-q", m.loop+"p1")
-	v := r.volume(m, as("xfs"))
+	v := r.volume(m, asFileSystem("xfs"))
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "a"))
 	r.put(filepath.Join(r.target("a"), "file"), "kept")
@@ -131,9 +131,9 @@ func TestTheOnlyPartitionIsUsedAndGrows(t *testing.T) {
 }
 
 // beginFormat is a format that is cut short.
-func (r *rig) beginFormat(v wish) use {
+func (r *rig) beginFormat(v testVolume) volumeUse {
 	r.t.Helper()
-	u, err := parseUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	u, err := parseVolumeUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
 	r.ok(err)
 	r.ok(r.server.marks.set(u))
 	return u
@@ -142,7 +142,7 @@ func (r *rig) beginFormat(v wish) use {
 // What a format leaves when it is cut short is no encrypted disk: somebody else has used the disk since.
 func TestAFormatThatWasCutShortIsNoLeaveToOverwrite(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	v := r.volume(m)
 	r.beginFormat(v)
 	m.write(0, append([]byte("LUKS\xba\xbe\x00\x01"), make([]byte, 4088)...))
@@ -152,18 +152,18 @@ func TestAFormatThatWasCutShortIsNoLeaveToOverwrite(t *testing.T) {
 // What another node has left on the disk, even damaged, is not what the format of an earlier attachment left.
 func TestAFormatOfAnEarlierAttachmentIsNotDoneAgain(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
-	r.beginFormat(r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" }))
+	m := r.attach("s1", 1)
+	r.beginFormat(r.volume(m, func(w *testVolume) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" }))
 	m.write(1<<29, []byte("half of a file system"))
 	m.write(5000, []byte("half of a file system"))
-	v := r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T11:00:00Z" })
+	v := r.volume(m, func(w *testVolume) { w.publish[disk.AttachedKey] = "2026-11-24T11:00:00Z" })
 	r.refused(r.stage(v), disk.Blocked, "the disk holds bytes that are no file system")
 }
 
 func TestAMarkerOfVersion01IsOfTheAttachmentBeforeIt(t *testing.T) {
 	m := formatMarkers{dir: t.TempDir()}
 	must := newRig(t).ok
-	u := use{volume: "d-1", serial: "s1"}
+	u := volumeUse{volume: "d-1", serial: "s1"}
 	must(os.WriteFile(m.path(u), []byte("d-1\n"), 0o600))
 	for since, want := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
 		u.attached = time.Now().Add(since).UTC().Format(time.RFC3339)
@@ -175,8 +175,8 @@ func TestAMarkerOfVersion01IsOfTheAttachmentBeforeIt(t *testing.T) {
 
 func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
-	v := r.volume(m, func(w *wish) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" })
+	m := r.attach("s1", 1)
+	v := r.volume(m, func(w *testVolume) { w.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" })
 	u := r.beginFormat(v)
 	m.write(1<<29, []byte("half of a file system"))
 	m.write(5000, []byte("half of a file system"))
@@ -189,14 +189,14 @@ func TestAFormatThatWasCutShortIsDoneAgain(t *testing.T) {
 
 func TestTheErrorOfAFormatHasTheProgramsWords(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1), func(w *wish) { w.context[disk.MkfsOptionsKey] = "-O nonsense" })
+	v := r.volume(r.attach("s1", 1), func(w *testVolume) { w.context[disk.MkfsOptionsKey] = "-O nonsense" })
 	r.refused(r.stage(v), disk.Unexpected, "Invalid filesystem option set: nonsense")
 }
 
 func TestOptionsOfAFormatAreAddedToTheUsualOnes(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
-	r.ok(r.stage(r.volume(m, func(w *wish) { w.context[disk.MkfsOptionsKey] = "-N 4096 -L label" })))
+	m := r.attach("s1", 1)
+	r.ok(r.stage(r.volume(m, func(w *testVolume) { w.context[disk.MkfsOptionsKey] = "-N 4096 -L label" })))
 	head := r.sh("dumpe2fs", "-h", m.loop)
 	for _, want := range []string{"Filesystem volume name:   label", "Reserved block count:     0"} {
 		if !strings.Contains(head, want) {
@@ -207,28 +207,28 @@ func TestOptionsOfAFormatAreAddedToTheUsualOnes(t *testing.T) {
 
 func TestTwoCopiesOfOneXFSAreMountedTogether(t *testing.T) {
 	r := newRig(t)
-	first := r.insert("s1", 1)
+	first := r.attach("s1", 1)
 	v := r.written(first, "xfs")
 	r.ok(r.unstage(v))
-	second := r.insert("s2", 1)
+	second := r.attach("s2", 1)
 	r.sh("cp", "--sparse=always", first.file, second.file)
 	r.sh("blockdev", "--flushbufs", second.loop)
 	r.ok(r.stage(v))
-	clone := r.volume(second, as("xfs"), origin(disk.OriginVolume))
+	clone := r.volume(second, asFileSystem("xfs"), origin(disk.OriginVolume))
 	r.ok(r.stage(clone))
 	r.holds(filepath.Join(clone.staging, "file"), "kept")
 }
 
 func TestWhatIsRestoredToALargerDiskFillsIt(t *testing.T) {
-	for _, system := range []string{"ext4", "xfs"} {
-		t.Run(system, func(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			v := r.volume(m, as(system))
+			m := r.attach("s1", 1)
+			v := r.volume(m, asFileSystem(fsType))
 			r.ok(r.stage(v))
 			r.ok(r.unstage(v))
 			m.grow(3)
-			v = r.volume(m, as(system), origin(disk.OriginSnapshot))
+			v = r.volume(m, asFileSystem(fsType), origin(disk.OriginSnapshot))
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "a"))
 			if total := r.total(v, "a"); total < 5<<29 {
@@ -239,22 +239,22 @@ func TestWhatIsRestoredToALargerDiskFillsIt(t *testing.T) {
 }
 
 func TestAJournalIsNotReplayedForReading(t *testing.T) {
-	for _, system := range []string{"ext4", "xfs"} {
-		t.Run(system, func(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			v := r.written(m, system)
+			m := r.attach("s1", 1)
+			v := r.written(m, fsType)
 			r.sh("sync", "-f", v.staging)
-			after := r.insert("s2", 1)
+			after := r.attach("s2", 1)
 			r.sh("cp", "--sparse=always", m.file, after.file) // as of a node that lost power
 			r.sh("blockdev", "--flushbufs", after.loop)
-			reader := r.volume(after, as(system), readOnlyNode)
+			reader := r.volume(after, asFileSystem(fsType), readOnlyNode)
 			before := after.sum()
 			r.refused(r.stage(reader), disk.Blocked, "use the volume for writing once")
 			if after.sum() != before {
 				t.Error("the disk's bytes changed")
 			}
-			writer := r.volume(after, as(system))
+			writer := r.volume(after, asFileSystem(fsType))
 			r.ok(r.stage(writer))
 			r.holds(filepath.Join(writer.staging, "file"), "kept")
 		})
@@ -263,21 +263,21 @@ func TestAJournalIsNotReplayedForReading(t *testing.T) {
 
 func TestADeviceThatSomebodyElseHasIsNotTouched(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	r.sh("mkfs.ext4", "-q", m.loop)
 	elsewhere := t.TempDir()
 	r.sh("mount", m.loop, elsewhere)
 	defer func() { r.ok(unix.Unmount(elsewhere, 0)) }()
 	r.refused(r.stage(r.volume(m)), disk.InUse, "in use on this node by something other")
-	r.refused(r.stage(r.volume(m, raw)), disk.InUse, "in use on this node by something other")
+	r.refused(r.stage(r.volume(m, asBlock)), disk.InUse, "in use on this node by something other")
 }
 
 func TestAWrongDeviceIsNotTouched(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	before := m.sum()
-	r.refused(r.stage(r.volume(m, func(w *wish) { w.publish[disk.SizeKey] = "2147483648" })), disk.Blocked, "this is not the disk")
-	other := r.insert("s2", 1)
+	r.refused(r.stage(r.volume(m, func(w *testVolume) { w.publish[disk.SizeKey] = "2147483648" })), disk.Blocked, "this is not the disk")
+	other := r.attach("s2", 1)
 	r.ok(os.Symlink("../../"+filepath.Base(other.loop), filepath.Join(r.dev, "disk/by-id", "nvme-Alibaba_Cloud_Elastic_Block_Storage_s1")))
 	r.refused(r.stage(r.volume(m)), disk.Blocked, "all have serial number s1")
 	if m.sum() != before || other.sum() != before {
@@ -287,7 +287,7 @@ func TestAWrongDeviceIsNotTouched(t *testing.T) {
 
 func TestADeviceThatIsLateIsWaitedFor(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	link := filepath.Join(r.dev, "disk/by-id/virtio-s1")
 	target, err := os.Readlink(link)
 	r.ok(err)
@@ -300,38 +300,38 @@ func TestADeviceThatIsLateIsWaitedFor(t *testing.T) {
 
 func TestBadRequestsNameTheFieldAndWhatIsAllowed(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	before := m.sum()
 	outside := t.TempDir()
 	link := filepath.Join(r.kubelet, "link")
 	r.ok(os.Symlink(outside, link))
 	for _, row := range []struct {
 		name   string
-		change func(*wish)
+		change func(*testVolume)
 		want   string
 	}{
-		{"no volume", func(w *wish) { w.volume = "" }, "volume_id is missing"},
-		{"no capability", func(w *wish) { w.capability = nil }, "volume_capability is missing"},
-		{"no access type", func(w *wish) { w.capability.AccessType = nil }, "access_type is missing; allowed are mount and block"},
-		{"no access mode", func(w *wish) { w.capability.AccessMode = nil }, "access_mode is missing"},
-		{"a shared file system", func(w *wish) {
+		{"no volume", func(w *testVolume) { w.volume = "" }, "volume_id is missing"},
+		{"no capability", func(w *testVolume) { w.capability = nil }, "volume_capability is missing"},
+		{"no access type", func(w *testVolume) { w.capability.AccessType = nil }, "access_type is missing; allowed are mount and block"},
+		{"no access mode", func(w *testVolume) { w.capability.AccessMode = nil }, "access_mode is missing"},
+		{"a shared file system", func(w *testVolume) {
 			w.capability.AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 		}, "is allowed of a block volume"},
-		{"no serial", func(w *wish) { delete(w.publish, disk.SerialKey) }, `publish_context["serialNumber"] is missing`},
-		{"a serial that leads elsewhere", func(w *wish) { w.publish[disk.SerialKey] = "../x" }, `"../x" is no serial number`},
-		{"a size that is none", func(w *wish) { w.publish[disk.SizeKey] = "1Gi" }, `"1Gi" is no number of bytes`},
-		{"a file system that is none", as("zfs"), `fs_type: "zfs" is not allowed; allowed are ext3, ext4, xfs`},
-		{"two options in one", as("ext4", "noatime,dev"), `mount_flags[0]: "noatime,dev" is not allowed: allowed is one option`},
-		{"an option with a line break", as("ext4", "noatime", "a\nb"), `mount_flags[1]`},
-		{"an option that mounts elsewhere", as("ext4", "bind"), `"bind" is not allowed: the driver says what is mounted where`},
-		{"an option for the mount program", as("ext4", "X-mount.mkdir"), `"X-mount.mkdir" is not allowed`},
-		{"no staging path", func(w *wish) { w.staging = "" }, "staging_target_path is missing"},
-		{"a relative staging path", func(w *wish) { w.staging = "kubelet/x" }, "allowed is a clean absolute path"},
-		{"a staging path with dots", func(w *wish) { w.staging = r.kubelet + "/x/../y" }, "allowed is a clean absolute path"},
-		{"a staging path outside", func(w *wish) { w.staging = outside }, "allowed is a path below the kubelet's root directory"},
-		{"a staging path that is a link", func(w *wish) { w.staging = link }, "is a symbolic link"},
-		{"a staging path through a link", func(w *wish) { w.staging = link + "/x" }, "allowed is a path below the kubelet's root directory"},
-		{"a staging path that isn't there", func(w *wish) { w.staging = filepath.Join(r.kubelet, "none") }, "does not exist; the kubelet makes it"},
+		{"no serial", func(w *testVolume) { delete(w.publish, disk.SerialKey) }, `publish_context["serialNumber"] is missing`},
+		{"a serial that leads elsewhere", func(w *testVolume) { w.publish[disk.SerialKey] = "../x" }, `"../x" is no serial number`},
+		{"a size that is none", func(w *testVolume) { w.publish[disk.SizeKey] = "1Gi" }, `"1Gi" is no number of bytes`},
+		{"a file system that is none", asFileSystem("zfs"), `fs_type: "zfs" is not allowed; allowed are ext3, ext4, xfs`},
+		{"two options in one", asFileSystem("ext4", "noatime,dev"), `mount_flags[0]: "noatime,dev" is not allowed: allowed is one option`},
+		{"an option with a line break", asFileSystem("ext4", "noatime", "a\nb"), `mount_flags[1]`},
+		{"an option that mounts elsewhere", asFileSystem("ext4", "bind"), `"bind" is not allowed: the driver says what is mounted where`},
+		{"an option for the mount program", asFileSystem("ext4", "X-mount.mkdir"), `"X-mount.mkdir" is not allowed`},
+		{"no staging path", func(w *testVolume) { w.staging = "" }, "staging_target_path is missing"},
+		{"a relative staging path", func(w *testVolume) { w.staging = "kubelet/x" }, "allowed is a clean absolute path"},
+		{"a staging path with dots", func(w *testVolume) { w.staging = r.kubelet + "/x/../y" }, "allowed is a clean absolute path"},
+		{"a staging path outside", func(w *testVolume) { w.staging = outside }, "allowed is a path below the kubelet's root directory"},
+		{"a staging path that is a link", func(w *testVolume) { w.staging = link }, "is a symbolic link"},
+		{"a staging path through a link", func(w *testVolume) { w.staging = link + "/x" }, "allowed is a path below the kubelet's root directory"},
+		{"a staging path that isn't there", func(w *testVolume) { w.staging = filepath.Join(r.kubelet, "none") }, "does not exist; the kubelet makes it"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			v := r.volume(m)

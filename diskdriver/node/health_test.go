@@ -11,7 +11,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-func (r *rig) reasons(w wish, pod string) []string {
+func (r *rig) reasons(w testVolume, pod string) []string {
 	r.t.Helper()
 	answer, err := r.server.NodeGetVolumeHealth(context.Background(), &csi.NodeGetVolumeHealthRequest{
 		VolumeId: w.volume, StagingTargetPath: w.staging, VolumePublishPath: r.target(pod)})
@@ -25,7 +25,7 @@ func (r *rig) reasons(w wish, pod string) []string {
 
 func TestALostMountIsIllAndHasNoNumbers(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1))
+	v := r.volume(r.attach("s1", 1))
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "a"))
 	if got := r.reasons(v, "a"); got != nil {
@@ -43,7 +43,7 @@ func TestALostMountIsIllAndHasNoNumbers(t *testing.T) {
 
 func TestABlockVolumeIsAsLargeAsItsDevice(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 2), raw)
+	v := r.volume(r.attach("s1", 2), asBlock)
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "a"))
 	if total := r.total(v, "a"); total != 2<<30 {
@@ -56,7 +56,7 @@ func TestABlockVolumeIsAsLargeAsItsDevice(t *testing.T) {
 
 func TestAFileSystemThatTheKernelStoppedWritingIsIll(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1))
+	v := r.volume(r.attach("s1", 1))
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "a"))
 	r.sh("mount", "-o", "remount,abort", v.staging) // as after an error of the device

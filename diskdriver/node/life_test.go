@@ -13,10 +13,10 @@ import (
 )
 
 func TestAPodWritesAndAnotherReadsAfterARestart(t *testing.T) {
-	for _, system := range []string{"ext4", "xfs", "ext3"} {
-		t.Run(system, func(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs", "ext3"} {
+		t.Run(fsType, func(t *testing.T) {
 			r := newRig(t)
-			v := r.volume(r.insert("s1", 1), as(system, "noatime"))
+			v := r.volume(r.attach("s1", 1), asFileSystem(fsType, "noatime"))
 			for range 2 { // all of it may be asked for again
 				r.ok(r.stage(v))
 				r.ok(r.publish(v, "a"))
@@ -44,7 +44,7 @@ func TestAPodWritesAndAnotherReadsAfterARestart(t *testing.T) {
 
 func TestALostStagingMountIsMadeAgain(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1))
+	v := r.volume(r.attach("s1", 1))
 	r.ok(r.stage(v))
 	r.put(filepath.Join(v.staging, "file"), "kept")
 	r.ok(unix.Unmount(v.staging, 0))
@@ -53,10 +53,10 @@ func TestALostStagingMountIsMadeAgain(t *testing.T) {
 }
 
 func TestOnlyOnePodAtATimeHasAVolumeOfASingleWriter(t *testing.T) {
-	for name, access := range map[string]func(*wish){"mount": func(*wish) {}, "block": raw} {
+	for name, access := range map[string]func(*testVolume){"mount": func(*testVolume) {}, "block": asBlock} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			v := r.volume(r.insert("s1", 1), access, alone)
+			v := r.volume(r.attach("s1", 1), access, singlePod)
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "a"))
 			r.ok(r.publish(v, "a"))
@@ -68,14 +68,14 @@ func TestOnlyOnePodAtATimeHasAVolumeOfASingleWriter(t *testing.T) {
 }
 
 func TestAReadOnlyMountWritesNothing(t *testing.T) {
-	for _, system := range []string{"ext4", "xfs"} {
-		t.Run(system, func(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			v := r.written(m, system)
+			m := r.attach("s1", 1)
+			v := r.written(m, fsType)
 			r.ok(r.unstage(v))
 			before := m.sum()
-			reader := r.volume(m, as(system), readOnlyNode)
+			reader := r.volume(m, asFileSystem(fsType), readOnlyNode)
 			m.grow(2)
 			r.ok(r.stage(reader))
 			r.ok(r.publish(reader, "a"))
@@ -85,7 +85,7 @@ func TestAReadOnlyMountWritesNothing(t *testing.T) {
 			}
 			_, err := r.expand(reader, r.target("a"), 2<<30)
 			r.ok(err)
-			r.refused(r.stage(r.volume(m, as(system))), disk.Mismatch, "staged with read-only true")
+			r.refused(r.stage(r.volume(m, asFileSystem(fsType))), disk.Mismatch, "staged with read-only true")
 			r.ok(r.unpublish(reader, "a"))
 			r.ok(r.unstage(reader))
 			m.truncate(1 << 30)
@@ -98,7 +98,7 @@ func TestAReadOnlyMountWritesNothing(t *testing.T) {
 
 func TestOneOfTwoPodsReadsOnly(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1))
+	v := r.volume(r.attach("s1", 1))
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "writer"))
 	reader := v
@@ -115,7 +115,7 @@ func TestOneOfTwoPodsReadsOnly(t *testing.T) {
 // A process that is killed between the bind and its remount leaves a target that can be written to.
 func TestABindThatWasCutShortIsMadeReadOnly(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1))
+	v := r.volume(r.attach("s1", 1))
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "reader"))
 	v.readOnly = true
@@ -129,15 +129,15 @@ func TestABindThatWasCutShortIsMadeReadOnly(t *testing.T) {
 
 // A process that is killed after the mount leaves a file system that is smaller than its disk.
 func TestAStageThatWasCutShortGrowsTheFileSystem(t *testing.T) {
-	for _, system := range disk.Filesystems() {
-		t.Run(system, func(t *testing.T) {
+	for _, fsType := range disk.Filesystems() {
+		t.Run(fsType, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			v := r.volume(m, as(system))
+			m := r.attach("s1", 1)
+			v := r.volume(m, asFileSystem(fsType))
 			r.ok(r.stage(v))
 			r.ok(r.unstage(v))
 			m.grow(2)
-			r.sh("mount", "-t", system, m.loop, v.staging)
+			r.sh("mount", "-t", fsType, m.loop, v.staging)
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "a"))
 			if total := r.total(v, "a"); total < 15<<27 {
@@ -150,7 +150,7 @@ func TestAStageThatWasCutShortGrowsTheFileSystem(t *testing.T) {
 // A disk grows while a Pod has it, on a kernel that may not let a mounted file system grow: another Pod starts all the same.
 func TestAFileSystemThatCanNotGrowYetIsPublished(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	v := r.written(m, "ext4")
 	r.ok(r.publish(v, "a"))
 	m.grow(2)
@@ -162,7 +162,7 @@ func TestAFileSystemThatCanNotGrowYetIsPublished(t *testing.T) {
 // A process that is killed after it has unmounted a volume does not remember its device.
 func TestAnUnstageThatWasCutShortAwaitsTheDevice(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	v := r.volume(m)
 	r.ok(r.stage(v))
 	r.sh("umount", v.staging)
@@ -176,7 +176,7 @@ func TestAnUnstageThatWasCutShortAwaitsTheDevice(t *testing.T) {
 
 func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	write := func(path string) error {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -186,7 +186,7 @@ func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
 		_, err = f.Write(make([]byte, 4096))
 		return err
 	}
-	reader := r.volume(m, raw, readOnlyNode)
+	reader := r.volume(m, asBlock, readOnlyNode)
 	r.ok(r.stage(reader))
 	r.ok(r.publish(reader, "a"))
 	if err := write(r.target("a")); err == nil {
@@ -194,7 +194,7 @@ func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
 	}
 	r.ok(r.unpublish(reader, "a"))
 	r.ok(r.unstage(reader))
-	writer := r.volume(m, raw)
+	writer := r.volume(m, asBlock)
 	r.ok(r.stage(writer))
 	r.ok(r.publish(writer, "a"))
 	r.ok(write(r.target("a")))
@@ -205,16 +205,16 @@ func TestABlockVolumeIsReadOnlyIfThePublishSaysSo(t *testing.T) {
 func TestAVolumeGrows(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		access func(*wish)
+		access func(*testVolume)
 		online bool
 	}{
-		{"xfs online", as("xfs"), true},
-		{"ext4 offline", as("ext4"), false},
-		{"block online", raw, true},
+		{"xfs online", asFileSystem("xfs"), true},
+		{"ext4 offline", asFileSystem("ext4"), false},
+		{"block online", asBlock, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
+			m := r.attach("s1", 1)
 			v := r.volume(m, row.access)
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "a"))
@@ -240,7 +240,7 @@ func TestAVolumeGrows(t *testing.T) {
 	}
 }
 
-func (r *rig) total(w wish, pod string) int64 {
+func (r *rig) total(w testVolume, pod string) int64 {
 	r.t.Helper()
 	answer, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: w.volume, VolumePath: r.target(pod)})
 	r.ok(err)

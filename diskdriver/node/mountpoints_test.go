@@ -14,8 +14,8 @@ import (
 const blockDir = "plugins/kubernetes.io/csi/volumeDevices"
 
 // likeKubelet gives a volume the places that the kubelet gives it.
-func likeKubelet(r *rig) func(*wish) {
-	return func(w *wish) {
+func likeKubelet(r *rig) func(*testVolume) {
+	return func(w *testVolume) {
 		w.staging = r.directory("plugins/kubernetes.io/csi/disk.example.com/" + w.volume + "/globalmount")
 		w.target = func(pod string) string {
 			return filepath.Join(r.directory("pods/"+pod+"/volumes/kubernetes.io~csi/"+w.volume), "mount")
@@ -43,7 +43,7 @@ func (r *rig) bind(from, to string) {
 }
 
 // bound is where the kubelet binds a block volume for a Pod.
-func (r *rig) bound(w wish, pod string) string {
+func (r *rig) bound(w testVolume, pod string) string {
 	return filepath.Join(r.kubelet, blockDir, w.volume, "dev", pod)
 }
 
@@ -51,7 +51,7 @@ func (r *rig) bound(w wish, pod string) string {
 func TestAPodsOwnMountsAreNoOtherPod(t *testing.T) {
 	t.Run("subPath", func(t *testing.T) {
 		r := newRig(t)
-		v := r.volume(r.insert("s1", 1), alone, likeKubelet(r))
+		v := r.volume(r.attach("s1", 1), singlePod, likeKubelet(r))
 		r.ok(r.stage(v))
 		r.ok(r.publish(v, "a"))
 		sub := filepath.Join(v.target("a"), "sub")
@@ -66,7 +66,7 @@ func TestAPodsOwnMountsAreNoOtherPod(t *testing.T) {
 	})
 	t.Run("block", func(t *testing.T) {
 		r := newRig(t)
-		v := r.volume(r.insert("s1", 1), raw, alone, likeKubelet(r))
+		v := r.volume(r.attach("s1", 1), asBlock, singlePod, likeKubelet(r))
 		r.ok(r.stage(v))
 		r.ok(r.publish(v, "a"))
 		r.bind(v.target("a"), r.bound(v, "a"))
@@ -78,7 +78,7 @@ func TestAPodsOwnMountsAreNoOtherPod(t *testing.T) {
 }
 
 // foreignStage is the driver that was on the node before: it binds the device of a block volume below the staging path.
-func (r *rig) foreignStage(m *medium, w wish) string {
+func (r *rig) foreignStage(m *testDisk, w testVolume) string {
 	at := filepath.Join(w.staging, w.volume)
 	r.bind(m.loop, at)
 	return at
@@ -86,11 +86,11 @@ func (r *rig) foreignStage(m *medium, w wish) string {
 
 // A block volume that another driver staged and published is taken over (D3).
 func TestABlockVolumeOfAnotherDriverIsTakenOver(t *testing.T) {
-	for name, access := range map[string]func(*wish){"of many Pods": func(*wish) {}, "of one Pod": alone} {
+	for name, access := range map[string]func(*testVolume){"of many Pods": func(*testVolume) {}, "of one Pod": singlePod} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			v := r.volume(m, raw, access, likeKubelet(r))
+			m := r.attach("s1", 1)
+			v := r.volume(m, asBlock, access, likeKubelet(r))
 			at := r.foreignStage(m, v)
 			r.bind(at, v.target("a"))
 			r.bind(m.loop, r.bound(v, "a"))
@@ -120,12 +120,12 @@ func TestABlockVolumeOfAnotherDriverIsTakenOver(t *testing.T) {
 
 // succeed detaches a disk whose device may be bound still, and returns the one that is attached next, under the same
 // device number.
-func (r *rig) succeed(m *medium, serial string) *medium {
+func (r *rig) succeed(m *testDisk, serial string) *testDisk {
 	r.t.Helper()
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-"+m.serial)))
 	r.ok(os.Symlink("../../"+filepath.Base(m.loop), filepath.Join(r.dev, "disk/by-id/virtio-"+serial)))
 	r.sh("losetup", "--detach", m.loop)
-	next := &medium{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), loop: m.loop, size: m.size}
+	next := &testDisk{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), loop: m.loop, size: m.size}
 	next.truncate(next.size)
 	r.sh("losetup", m.loop, next.file)
 	r.sh("blockdev", "--setrw", m.loop)
@@ -134,21 +134,21 @@ func (r *rig) succeed(m *medium, serial string) *medium {
 
 // A bind that was left of a disk says nothing of the one that has its device number next (D3).
 func TestABindThatWasLeftIsNoUseOfTheNextDisk(t *testing.T) {
-	for name, leave := range map[string]func(r *rig, m *medium, old wish){
-		"staged by another driver": func(r *rig, m *medium, old wish) { r.foreignStage(m, old) },
-		"published to a Pod that has gone": func(r *rig, m *medium, old wish) {
+	for name, leave := range map[string]func(r *rig, m *testDisk, old testVolume){
+		"staged by another driver": func(r *rig, m *testDisk, old testVolume) { r.foreignStage(m, old) },
+		"published to a Pod that has gone": func(r *rig, m *testDisk, old testVolume) {
 			r.bind(m.loop, old.target("gone"))
 			r.ok(os.RemoveAll(filepath.Join(r.kubelet, "pods/gone")))
 		},
-		"bound by the kubelet for a Pod that has gone": func(r *rig, m *medium, old wish) { r.bind(m.loop, r.bound(old, "gone")) },
+		"bound by the kubelet for a Pod that has gone": func(r *rig, m *testDisk, old testVolume) { r.bind(m.loop, r.bound(old, "gone")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			leave(r, m, r.volume(m, raw, likeKubelet(r)))
+			m := r.attach("s1", 1)
+			leave(r, m, r.volume(m, asBlock, likeKubelet(r)))
 			next := r.succeed(m, "s2")
 
-			v := r.volume(next, alone, likeKubelet(r))
+			v := r.volume(next, singlePod, likeKubelet(r))
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "b"))
 			r.put(filepath.Join(v.target("b"), "file"), "kept")
@@ -158,7 +158,7 @@ func TestABindThatWasLeftIsNoUseOfTheNextDisk(t *testing.T) {
 			r.holds(filepath.Join(v.staging, "file"), "kept")
 			r.ok(r.unstage(v))
 
-			block := r.volume(next, raw, alone, likeKubelet(r))
+			block := r.volume(next, asBlock, singlePod, likeKubelet(r))
 			r.ok(r.stage(block))
 			r.ok(r.publish(block, "b"))
 			r.ok(r.unpublish(block, "b"))
@@ -172,8 +172,8 @@ func TestADeviceThatAPodHasIsInUse(t *testing.T) {
 	for name, pod := range map[string]string{"a Pod": "b", "nobody knows who": ""} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			block := r.volume(m, raw, likeKubelet(r))
+			m := r.attach("s1", 1)
+			block := r.volume(m, asBlock, likeKubelet(r))
 			at := filepath.Join(r.directory("elsewhere"), "device")
 			if pod != "" {
 				at = block.target(pod)
@@ -190,7 +190,7 @@ func TestADeviceThatAPodHasIsInUse(t *testing.T) {
 			r.ok(r.stage(v))
 			r.bind(m.loop, at)
 			r.refused(r.unstage(v), disk.InUse, at)
-			r.refused(r.publish(r.volume(m, alone, likeKubelet(r)), "c"), disk.Blocked, at)
+			r.refused(r.publish(r.volume(m, singlePod, likeKubelet(r)), "c"), disk.Blocked, at)
 		})
 	}
 }
@@ -198,8 +198,8 @@ func TestADeviceThatAPodHasIsInUse(t *testing.T) {
 // Only what the other driver has bound at its own place goes.
 func TestNothingElseBelowTheStagingPathGoes(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
-	v := r.volume(m, raw, likeKubelet(r))
+	m := r.attach("s1", 1)
+	v := r.volume(m, asBlock, likeKubelet(r))
 	other := filepath.Join(v.staging, "d-other")
 	r.bind(m.loop, other)
 	files := filepath.Join(v.staging, v.volume)
@@ -215,12 +215,12 @@ func TestNothingElseBelowTheStagingPathGoes(t *testing.T) {
 // A disk is unstaged although another one has its device number, and is in use.
 func TestABlockVolumeIsUnstagedWhenItsDiskHasGone(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
-	v := r.volume(m, raw, likeKubelet(r))
+	m := r.attach("s1", 1)
+	v := r.volume(m, asBlock, likeKubelet(r))
 	at := r.foreignStage(m, v)
 	r.bind(m.loop, at) // a kubelet that was restarted has it staged again
 	next := r.succeed(m, "s2")
-	w := r.volume(next, raw, likeKubelet(r))
+	w := r.volume(next, asBlock, likeKubelet(r))
 	r.ok(r.stage(w))
 	r.ok(r.publish(w, "b"))
 	r.ok(r.unstage(v))
@@ -232,7 +232,7 @@ func TestABlockVolumeIsUnstagedWhenItsDiskHasGone(t *testing.T) {
 // The mounts are gone after a boot, and the file that was bound to is there.
 func TestWhatABootLeavesOfABlockVolumeGoes(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1), raw, likeKubelet(r))
+	v := r.volume(r.attach("s1", 1), asBlock, likeKubelet(r))
 	at := filepath.Join(v.staging, v.volume)
 	r.put(at, "")
 	r.ok(r.unstage(v))

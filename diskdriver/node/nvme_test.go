@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shows makes the node's sysfs show a disk under a kernel name, with the device of a medium below it.
-func (r *rig) shows(sys, name string, m *medium, attributes map[string]string) {
+// shows makes the node's sysfs show a disk under a kernel name, with the device of a test disk below it.
+func (r *rig) shows(sys, name string, m *testDisk, attributes map[string]string) {
 	r.t.Helper()
 	dir := filepath.Join(sys, "block", name)
 	r.ok(os.MkdirAll(filepath.Join(dir, "device"), 0o755))
@@ -38,7 +38,7 @@ func nvme(t *testing.T) (r *rig, sys string) {
 // With native multipath the kernel shows each path to a disk as a hidden one, which has no device node (D5).
 func TestAHiddenNVMePathIsNoSecondDisk(t *testing.T) {
 	r, sys := nvme(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))
 	r.shows(sys, "nvme0n1", m, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "0"})
 	for _, path := range []string{"nvme0c0n1", "nvme0c1n1"} {
@@ -64,7 +64,7 @@ func TestALocalSSDIsNoCloudDisk(t *testing.T) {
 		"nvme2n1": {"device/serial": "local-2", "device/model": "Alibaba Cloud Local Storage"},
 		"vdb":     {"serial": "virtio"},
 	} {
-		r.shows(sys, name, r.insert(shown["serial"]+shown["device/serial"], 1), shown)
+		r.shows(sys, name, r.attach(shown["serial"]+shown["device/serial"], 1), shown)
 	}
 	links, err := filepath.Glob(filepath.Join(r.dev, "disk/by-id/*"))
 	r.ok(err)

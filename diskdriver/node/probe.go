@@ -39,12 +39,12 @@ func (m measurement) complaint() string {
 // probes measures file systems. The kernel keeps the thread that asks one whose
 // disk hangs for as long as it hangs, so each is asked by one thread at a time,
 // and whoever asks meanwhile waits for the same answer.
-type probes struct{ under singleflight.Group }
+type probes struct{ inFlight singleflight.Group }
 
 // measure measures the file system that is mounted at a path. No answer in time
 // is Unreachable.
 func (p *probes) measure(ctx context.Context, volume disk.ID, device uint64, at string) (measurement, error) {
-	answer := p.under.DoChan(fmt.Sprintf("%s %d", volume, device), func() (any, error) { return ask(at), nil })
+	answer := p.inFlight.DoChan(fmt.Sprintf("%s %d", volume, device), func() (any, error) { return measureFileSystem(at), nil })
 	limit := time.NewTimer(answersWithin)
 	defer limit.Stop()
 	select {
@@ -61,8 +61,8 @@ func (p *probes) measure(ctx context.Context, volume disk.ID, device uint64, at 
 	}
 }
 
-// ask asks a file system how it is, and waits as long as it takes.
-func ask(at string) (m measurement) {
+// measureFileSystem asks a file system how it is, and waits as long as it takes.
+func measureFileSystem(at string) (m measurement) {
 	m.numbers = unix.Statfs(at, &m.stat)
 	dir, err := os.Open(at)
 	if err != nil {

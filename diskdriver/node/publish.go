@@ -15,7 +15,7 @@ import (
 // NodePublishVolume gives a staged volume to a Pod (CSI spec,
 // NodePublishVolume). A staging mount that was lost is made again.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	u, err := parseUse(req)
+	u, err := parseVolumeUse(req)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if err != nil {
 		return nil, err
 	}
-	p := publication{use: u, device: d, staging: staging, target: target, readOnly: u.readOnly || req.GetReadonly()}
+	p := publication{volumeUse: u, device: d, staging: staging, target: target, readOnly: u.readOnly || req.GetReadonly()}
 	if err := s.publish(p); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 
 // publication is a volume's place in one Pod.
 type publication struct {
-	use
+	volumeUse
 	device          device
 	staging, target string
 	readOnly        bool // for this Pod
@@ -55,7 +55,7 @@ func (s *Server) publish(p publication) error {
 	if err != nil {
 		return err
 	}
-	if p.alone && len(others) > 0 {
+	if p.singlePod && len(others) > 0 {
 		return p.blockedError("the volume is for one Pod at a time and is published already at %v", pathsOf(others))
 	}
 	done, err := s.published(p)
@@ -65,7 +65,7 @@ func (s *Server) publish(p publication) error {
 	if p.block {
 		return s.publishBlock(p, len(others) > 0)
 	}
-	return s.publishSystem(p)
+	return s.publishFileSystem(p)
 }
 
 // others returns where other Pods have the volume.
@@ -107,8 +107,8 @@ func (s *Server) published(p publication) (bool, error) {
 	return true, nil
 }
 
-// publishSystem binds the staged file system to the target.
-func (s *Server) publishSystem(p publication) error {
+// publishFileSystem binds the staged file system to the target.
+func (s *Server) publishFileSystem(p publication) error {
 	if err := os.Mkdir(p.target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return hostError("make the target", err)
 	}

@@ -74,8 +74,8 @@ func (r *rig) unmountAll() {
 	}
 }
 
-// medium is a disk that is attached to the node.
-type medium struct {
+// testDisk is a disk that is attached to the node.
+type testDisk struct {
 	rig          *rig
 	serial, file string
 	loop         string // its own device node, below the rig's dev
@@ -94,10 +94,10 @@ func (r *rig) sh(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// insert attaches a disk of so many GiB, all zeros.
-func (r *rig) insert(serial string, gib int64) *medium {
+// attach attaches a disk of so many GiB, all zeros.
+func (r *rig) attach(serial string, gib int64) *testDisk {
 	r.t.Helper()
-	m := &medium{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), size: gib << 30}
+	m := &testDisk{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), size: gib << 30}
 	m.truncate(m.size)
 	host := r.sh("losetup", "--find", "--show", "--partscan", m.file)
 	r.t.Cleanup(func() { r.unmountAll(); r.sh("losetup", "--detach", host) })
@@ -110,7 +110,7 @@ func (r *rig) insert(serial string, gib int64) *medium {
 }
 
 // node makes the device node of a host's device on the rig.
-func (m *medium) node(host string) string {
+func (m *testDisk) node(host string) string {
 	m.rig.t.Helper()
 	number, is := blockAt(host)
 	path := filepath.Join(m.rig.dev, filepath.Base(host))
@@ -123,7 +123,7 @@ func (m *medium) node(host string) string {
 	return path
 }
 
-func (m *medium) truncate(size int64) {
+func (m *testDisk) truncate(size int64) {
 	f, err := os.OpenFile(m.file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = errors.Join(f.Truncate(size), f.Close())
@@ -134,14 +134,14 @@ func (m *medium) truncate(size int64) {
 }
 
 // grow is ECS making the disk larger while it is attached.
-func (m *medium) grow(gib int64) {
+func (m *testDisk) grow(gib int64) {
 	m.truncate(gib << 30)
 	m.size = gib << 30
 	m.rig.sh("losetup", "--set-capacity", m.loop)
 }
 
 // write puts bytes on the device.
-func (m *medium) write(at int64, content []byte) {
+func (m *testDisk) write(at int64, content []byte) {
 	m.rig.t.Helper()
 	f, err := os.OpenFile(m.loop, os.O_WRONLY, 0)
 	if err == nil {
@@ -154,7 +154,7 @@ func (m *medium) write(at int64, content []byte) {
 }
 
 // invert changes every bit of one byte, whatever it was: a checksum may have any value.
-func (m *medium) invert(at int64) {
+func (m *testDisk) invert(at int64) {
 	m.rig.t.Helper()
 	f, err := os.Open(m.loop)
 	if err != nil {
@@ -169,7 +169,7 @@ func (m *medium) invert(at int64) {
 }
 
 // scramble fills what is looked at with random bytes.
-func (m *medium) scramble() {
+func (m *testDisk) scramble() {
 	for _, at := range offsets(m.size) {
 		m.write(at, randomBytes(piece))
 	}
@@ -182,7 +182,7 @@ func randomBytes(n int) []byte {
 }
 
 // sum is a checksum of all of the body that was ever written to.
-func (m *medium) sum() string {
+func (m *testDisk) sum() string {
 	m.rig.t.Helper()
 	m.rig.sh("blockdev", "--flushbufs", m.loop)
 	f, err := os.Open(m.file)
@@ -205,8 +205,8 @@ func (m *medium) sum() string {
 	}
 }
 
-// wish is a volume as it is asked for.
-type wish struct {
+// testVolume is a volume as it is asked for.
+type testVolume struct {
 	volume           string
 	publish, context map[string]string
 	capability       *csi.VolumeCapability
@@ -216,8 +216,8 @@ type wish struct {
 }
 
 // volume returns the request for a volume on a disk; the changes are made to it.
-func (r *rig) volume(m *medium, changes ...func(*wish)) wish {
-	w := wish{
+func (r *rig) volume(m *testDisk, changes ...func(*testVolume)) testVolume {
+	w := testVolume{
 		volume:     "d-" + m.serial,
 		publish:    map[string]string{disk.SerialKey: m.serial, disk.SizeKey: fmt.Sprint(m.size)},
 		context:    map[string]string{disk.OriginKey: string(disk.OriginEmpty)},
@@ -228,9 +228,9 @@ func (r *rig) volume(m *medium, changes ...func(*wish)) wish {
 	for _, change := range changes {
 		change(&w)
 	}
-	system := w.capability.GetMount().GetFsType()
-	if _, known := formats[system]; known {
-		need.Has(r.t, need.FileSystem(system))
+	fsType := w.capability.GetMount().GetFsType()
+	if _, known := formats[fsType]; known {
+		need.Has(r.t, need.FileSystem(fsType))
 	}
 	return w
 }
@@ -243,35 +243,35 @@ func (r *rig) directory(name string) string {
 	return path
 }
 
-func mounted(system string, options ...string) *csi.VolumeCapability {
+func mounted(fsType string, options ...string) *csi.VolumeCapability {
 	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: system, MountFlags: options}},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: options}},
 		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 	}
 }
 
-func as(system string, options ...string) func(*wish) {
-	return func(w *wish) { w.capability = mounted(system, options...) }
+func asFileSystem(fsType string, options ...string) func(*testVolume) {
+	return func(w *testVolume) { w.capability = mounted(fsType, options...) }
 }
 
-func raw(w *wish) {
+func asBlock(w *testVolume) {
 	w.capability = &csi.VolumeCapability{
 		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
 		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 	}
 }
 
-func alone(w *wish) {
+func singlePod(w *testVolume) {
 	w.capability.AccessMode.Mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 }
 
-func readOnlyNode(w *wish) { w.publish[disk.ReadOnlyKey] = "true" }
+func readOnlyNode(w *testVolume) { w.publish[disk.ReadOnlyKey] = "true" }
 
-func origin(o disk.Origin) func(*wish) {
-	return func(w *wish) { w.context[disk.OriginKey] = string(o) }
+func origin(o disk.Origin) func(*testVolume) {
+	return func(w *testVolume) { w.context[disk.OriginKey] = string(o) }
 }
 
-func (r *rig) stage(w wish) error {
+func (r *rig) stage(w testVolume) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_, err := r.server.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
@@ -281,9 +281,9 @@ func (r *rig) stage(w wish) error {
 }
 
 // written is the volume of a disk, staged, with a file that holds a word.
-func (r *rig) written(m *medium, system string) wish {
+func (r *rig) written(m *testDisk, fsType string) testVolume {
 	r.t.Helper()
-	v := r.volume(m, as(system))
+	v := r.volume(m, asFileSystem(fsType))
 	r.ok(r.stage(v))
 	r.put(filepath.Join(v.staging, "file"), "kept")
 	return v
@@ -291,7 +291,7 @@ func (r *rig) written(m *medium, system string) wish {
 
 func (r *rig) target(pod string) string { return filepath.Join(r.directory("pods"), pod) }
 
-func (r *rig) publish(w wish, pod string) error {
+func (r *rig) publish(w testVolume, pod string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_, err := r.server.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
@@ -301,19 +301,19 @@ func (r *rig) publish(w wish, pod string) error {
 	return err
 }
 
-func (r *rig) unpublish(w wish, pod string) error {
+func (r *rig) unpublish(w testVolume, pod string) error {
 	_, err := r.server.NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: w.volume, TargetPath: w.target(pod)})
 	return err
 }
 
-func (r *rig) unstage(w wish) error {
+func (r *rig) unstage(w testVolume) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_, err := r.server.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: w.volume, StagingTargetPath: w.staging})
 	return err
 }
 
-func (r *rig) expand(w wish, path string, bytes int64) (int64, error) {
+func (r *rig) expand(w testVolume, path string, bytes int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: w.volume, VolumePath: path, CapacityRange: &csi.CapacityRange{RequiredBytes: bytes}})

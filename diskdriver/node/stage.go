@@ -16,7 +16,7 @@ import (
 // mounts its file system, which it makes if the disk is provably blank (CSI
 // spec, NodeStageVolume).
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	u, err := parseUse(req)
+	u, err := parseVolumeUse(req)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 
 // stage makes sure that a volume is staged, and returns its device: the
 // partition, if its file system is in one.
-func (s *Server) stage(ctx context.Context, u use, staging string) (device, error) {
+func (s *Server) stage(ctx context.Context, u volumeUse, staging string) (device, error) {
 	whole, err := s.devices.find(ctx, u.serial)
 	if err != nil {
 		return device{}, err
@@ -55,7 +55,7 @@ func (s *Server) stage(ctx context.Context, u use, staging string) (device, erro
 }
 
 // stageDevice makes sure that a volume is staged with a device that is its own.
-func (s *Server) stageDevice(ctx context.Context, u use, whole device, parts []device, staging string) (device, error) {
+func (s *Server) stageDevice(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, error) {
 	if u.block {
 		return whole, s.stageBlock(u, whole, staging)
 	}
@@ -64,12 +64,12 @@ func (s *Server) stageDevice(ctx context.Context, u use, whole device, parts []d
 	} else if staged {
 		return d, s.growStaged(ctx, u, d, staging)
 	}
-	return s.stageSystem(ctx, u, whole, parts, staging)
+	return s.stageFileSystem(ctx, u, whole, parts, staging)
 }
 
 // stageBlock has nothing to do but to make sure that nobody else has the
 // device.
-func (s *Server) stageBlock(u use, d device, staging string) error {
+func (s *Server) stageBlock(u volumeUse, d device, staging string) error {
 	uses, err := s.mounts.uses(d.number)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Server) stageBlock(u use, d device, staging string) error {
 
 // staged says whether the volume is staged, and with which of its devices.
 // Another device at that place is an error.
-func (s *Server) staged(u use, devices []device, staging string) (device, bool, error) {
+func (s *Server) staged(u volumeUse, devices []device, staging string) (device, bool, error) {
 	m, mounted, err := s.mounts.at(staging)
 	if err != nil || !mounted {
 		return device{}, false, err
@@ -96,22 +96,22 @@ func (s *Server) staged(u use, devices []device, staging string) (device, bool, 
 	}
 	readOnly := slices.Contains(m.MountOptions, "ro")
 	switch {
-	case u.system != "" && m.FsType != u.system:
+	case u.fsType != "" && m.FsType != u.fsType:
 		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch,
-			Err: fmt.Errorf("the volume is staged as %s; asked for is %s", m.FsType, u.system)}
+			Err: fmt.Errorf("the volume is staged as %s; asked for is %s", m.FsType, u.fsType)}
 	case readOnly != u.readOnly:
 		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is staged with read-only %v; asked for is %v", readOnly, u.readOnly)}
 	}
 	return devices[at], true, nil
 }
 
-// stageSystem mounts the file system of a volume, after what it takes.
-func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []device, staging string) (device, error) {
-	d, system, err := s.prepare(ctx, u, whole, parts, staging)
+// stageFileSystem mounts the file system of a volume, after what it takes.
+func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, error) {
+	d, fsType, err := s.prepare(ctx, u, whole, parts, staging)
 	if err != nil {
 		return d, err
 	}
-	if err := s.mountSystem(u, d, system, staging); err != nil {
+	if err := s.mountFileSystem(u, d, fsType, staging); err != nil {
 		return d, err
 	}
 	return d, s.growStaged(ctx, u, d, staging)
@@ -123,7 +123,7 @@ func (s *Server) stageSystem(ctx context.Context, u use, whole device, parts []d
 //
 // Not every kernel lets a mounted file system grow. One that Pods have is left as it
 // is: they can work, and NodeExpandVolume says why it doesn't grow.
-func (s *Server) growStaged(ctx context.Context, u use, d device, staging string) error {
+func (s *Server) growStaged(ctx context.Context, u volumeUse, d device, staging string) error {
 	if u.readOnly {
 		return nil
 	}
@@ -152,18 +152,18 @@ func (s *Server) growStaged(ctx context.Context, u use, d device, staging string
 	if err := growOffline(ctx, u, d, m.FsType); err != nil {
 		return errors.Join(online, err)
 	}
-	return s.mountSystem(u, d, m.FsType, staging)
+	return s.mountFileSystem(u, d, m.FsType, staging)
 }
 
 // maybeMountedError is the error of a volume that may be mounted after a clean-up
 // has failed, too: the kubelet forgets a mount after an error that is final.
-func (u use) maybeMountedError(err, cleanUp error) error {
+func (u volumeUse) maybeMountedError(err, cleanUp error) error {
 	return &disk.Error{Disk: u.volume, Kind: disk.Pending, Err: errors.Join(err, cleanUp)}
 }
 
 // prepare returns the device to mount with a file system on it. One that is
 // mounted below the kubelet's directory is as it should be.
-func (s *Server) prepare(ctx context.Context, u use, whole device, parts []device, staging string) (device, string, error) {
+func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, string, error) {
 	for _, d := range append(parts, whole) {
 		uses, err := s.mounts.uses(d.number)
 		if err != nil {
@@ -172,7 +172,7 @@ func (s *Server) prepare(ctx context.Context, u use, whole device, parts []devic
 		uses = withoutStaging(uses, staging)
 		if slices.ContainsFunc(uses, func(p mountPoint) bool { return !p.device }) {
 			c, err := probe(ctx, d.path)
-			return d, c.system, err
+			return d, c.fsType, err
 		}
 		if len(uses) > 0 {
 			return d, "", &disk.Error{Disk: u.volume, Kind: disk.InUse, Err: fmt.Errorf("%s is published as a block volume at %v", d.path, pathsOf(uses))}
@@ -188,7 +188,7 @@ func (s *Server) prepare(ctx context.Context, u use, whole device, parts []devic
 }
 
 // choose looks at what is on the device, and takes the step that this calls for.
-func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (device, string, error) {
+func (s *Server) choose(ctx context.Context, u volumeUse, d device, parts []device) (device, string, error) {
 	hold, err := s.devices.hold(u.serial, d)
 	if err != nil {
 		return d, "", err
@@ -205,18 +205,18 @@ func (s *Server) choose(ctx context.Context, u use, d device, parts []device) (d
 	case next == partition:
 		return s.choosePartition(ctx, u, parts[0])
 	case next == format:
-		system, err := s.format(ctx, u, d)
-		return d, system, err
+		fsType, err := s.format(ctx, u, d)
+		return d, fsType, err
 	}
 	if err := s.marks.clear(u.serial); err != nil {
 		return d, "", err
 	}
-	return d, c.system, check(ctx, u, d, c.system)
+	return d, c.fsType, check(ctx, u, d, c.fsType)
 }
 
 // choosePartition takes the file system of the only partition. A partition is
 // never formatted: whoever made it knows what it is for.
-func (s *Server) choosePartition(ctx context.Context, u use, d device) (device, string, error) {
+func (s *Server) choosePartition(ctx context.Context, u volumeUse, d device) (device, string, error) {
 	if err := d.setReadOnly(u.readOnly); err != nil {
 		return d, "", err
 	}
@@ -224,26 +224,26 @@ func (s *Server) choosePartition(ctx context.Context, u use, d device) (device, 
 	if err != nil {
 		return d, "", err
 	}
-	if !slices.Contains(disk.Filesystems(), c.system) {
-		return d, "", u.blockedError("the disk's only partition holds no file system that is allowed but %q; format it by hand, or wipe the disk if nothing on it is needed", c.system)
+	if !slices.Contains(disk.Filesystems(), c.fsType) {
+		return d, "", u.blockedError("the disk's only partition holds no file system that is allowed but %q; format it by hand, or wipe the disk if nothing on it is needed", c.fsType)
 	}
 	if _, err := u.plan(c, 0, false); err != nil {
 		return d, "", err
 	}
-	return d, c.system, check(ctx, u, d, c.system)
+	return d, c.fsType, check(ctx, u, d, c.fsType)
 }
 
-// mountSystem mounts a file system at the staging path. Two copies of one xfs
+// mountFileSystem mounts a file system at the staging path. Two copies of one xfs
 // may be mounted at the same time.
-func (s *Server) mountSystem(u use, d device, system, staging string) error {
+func (s *Server) mountFileSystem(u volumeUse, d device, fsType, staging string) error {
 	options := slices.Clone(u.options)
 	if u.readOnly && !slices.Contains(options, "ro") {
 		options = append(options, "ro")
 	}
-	if system == "xfs" && !slices.Contains(options, "nouuid") {
+	if fsType == "xfs" && !slices.Contains(options, "nouuid") {
 		options = append(options, "nouuid")
 	}
-	err := s.mounts.mounter.Mount(d.path, staging, system, options)
+	err := s.mounts.mounter.Mount(d.path, staging, fsType, options)
 	if err == nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ func TestADiskThatTakesTheNameOfAHangingOneIsSound(t *testing.T) {
 func TestTheStorageOfANodeIsAsItsDisksAre(t *testing.T) {
 	r := newRig(t)
 	for _, serial := range []string{"s1", "s2"} {
-		r.insert(serial, 1)
+		r.attach(serial, 1)
 	}
 	ask := func() []*csi.NodeGetStorageHealthResponse_StorageBackendHealth {
 		t.Helper()

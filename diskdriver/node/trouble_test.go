@@ -28,7 +28,7 @@ func (r *rig) instead(program, script string) {
 
 func TestDeviceThatLeavesDuringStageIsAwaitedAgain(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	v := r.volume(m)
 	before, path := m.sum(), os.Getenv("PATH")
 	r.instead("mkfs.ext4", "mv "+m.loop+" "+m.loop+".gone; exec $REAL \"$@\"")
@@ -47,7 +47,7 @@ func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
 	for name, options := range map[string]string{"full": "nr_inodes=1", "read-only": "ro"} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
+			m := r.attach("s1", 1)
 			v := r.volume(m)
 			before := m.sum()
 			notes, pods := r.directory("plugins"), r.directory("pods")
@@ -60,7 +60,7 @@ func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
 			r.ok(r.stage(v))
 			r.sh("mount", "-t", "tmpfs", "-o", options, "tmpfs", pods)
 			r.refused(r.publish(v, "a"), disk.Blocked, "give it space, or make it writable")
-			block := r.volume(r.insert("s2", 1), raw)
+			block := r.volume(r.attach("s2", 1), asBlock)
 			r.ok(r.stage(block))
 			r.refused(r.publish(block, "b"), disk.Blocked, "give it space, or make it writable")
 			r.ok(unix.Unmount(pods, 0))
@@ -72,7 +72,7 @@ func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
 
 func TestWhatCannotBeMendedIsLeftToPeople(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	r.sh("mkfs.ext4", "-q", m.loop)
 	for _, damage := range []string{"clri <2>", "set_super_value state 0"} { // the root directory
 		r.sh("debugfs", "-w", "-R", damage, m.loop)
@@ -82,7 +82,7 @@ func TestWhatCannotBeMendedIsLeftToPeople(t *testing.T) {
 
 func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 	for _, row := range []struct {
-		system, field string
+		fsType, field string
 		offset        int64
 		want          string
 	}{
@@ -92,13 +92,13 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 		{"xfs", "number of blocks", 8, "head of the disk's file system is damaged"},
 		{"xfs", "checksum", 224, "if its file system is damaged, repair it by hand"},
 	} {
-		t.Run(row.system+" "+row.field, func(t *testing.T) {
+		t.Run(row.fsType+" "+row.field, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			r.sh("mkfs."+row.system, "-q", m.loop)
+			m := r.attach("s1", 1)
+			r.sh("mkfs."+row.fsType, "-q", m.loop)
 			m.invert(row.offset)
 			before := m.sum()
-			r.refused(r.stage(r.volume(m, as(row.system))), disk.Blocked, row.want)
+			r.refused(r.stage(r.volume(m, asFileSystem(row.fsType))), disk.Blocked, row.want)
 			if m.sum() != before {
 				t.Error("the disk's bytes changed")
 			}
@@ -109,16 +109,16 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 func TestFilesystemIsCheckedBeforeItsFirstWrite(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		change  func(*wish)
+		change  func(*testVolume)
 		checked bool
 	}{
-		{"for writing", func(*wish) {}, true},
-		{"told not to", func(w *wish) { w.context[disk.UncheckedKey] = "true" }, false},
+		{"for writing", func(*testVolume) {}, true},
+		{"told not to", func(w *testVolume) { w.context[disk.UncheckedKey] = "true" }, false},
 		{"for reading", readOnlyNode, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
+			m := r.attach("s1", 1)
 			r.sh("mkfs.ext4", "-q", m.loop)
 			called := filepath.Join(t.TempDir(), "called")
 			r.instead("e2fsck", "touch "+called+"; exec $REAL \"$@\"")
@@ -132,17 +132,17 @@ func TestFilesystemIsCheckedBeforeItsFirstWrite(t *testing.T) {
 
 func TestTheDiskThatTheHostLivesOnIsNoVolume(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	r.sh("mkfs.ext4", "-q", m.loop)
 	r.sh("mount", m.loop, r.kubelet)
-	r.refused(r.stage(r.volume(m, raw)), disk.InUse, fmt.Sprintf("is the disk that %s of this node is on", r.kubelet))
+	r.refused(r.stage(r.volume(m, asBlock)), disk.InUse, fmt.Sprintf("is the disk that %s of this node is on", r.kubelet))
 	r.refused(r.stage(r.volume(m)), disk.InUse, fmt.Sprintf("is the disk that %s of this node is on", r.kubelet))
 }
 
 // Where udev makes no links, the kernel shows the serial number.
 func TestDeviceIsFoundByItsSerialNumber(t *testing.T) {
 	r := newRig(t)
-	m := r.insert("s1", 1)
+	m := r.attach("s1", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))
 	name, sys := filepath.Base(m.loop), t.TempDir()
 	r.ok(os.MkdirAll(filepath.Join(sys, "block", name), 0o755))
@@ -153,7 +153,7 @@ func TestDeviceIsFoundByItsSerialNumber(t *testing.T) {
 	r.ok(r.stage(v))
 	r.ok(r.publish(v, "a"))
 	// A link that udev has yet to take away leads to what is another disk by now.
-	other := r.insert("s2", 1)
+	other := r.attach("s2", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s2")))
 	r.ok(os.Symlink("../../"+name, filepath.Join(r.dev, "disk/by-id/virtio-s2")))
 	r.ok(os.MkdirAll(filepath.Join(sys, "block", filepath.Base(other.loop)), 0o755))

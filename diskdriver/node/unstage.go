@@ -55,7 +55,7 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if err != nil {
 		return err
 	}
-	if err := unpublished(volume, withoutStaging(uses, staging)); err != nil {
+	if err := checkUnpublished(volume, withoutStaging(uses, staging)); err != nil {
 		return err
 	}
 	if err := s.mounts.unmount(staging); err != nil {
@@ -82,7 +82,7 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 		if !is {
 			return nil
 		}
-		if err := s.unpublishedBlock(volume, number, staging); err != nil {
+		if err := s.checkUnpublishedBlock(volume, number, staging); err != nil {
 			return err
 		}
 		if err := s.mounts.mounter.Unmount(at); err != nil {
@@ -91,9 +91,9 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 	}
 }
 
-// unpublishedBlock refuses to unstage a block volume that a Pod has. The number
+// checkUnpublishedBlock refuses to unstage a block volume that a Pod has. The number
 // of its device may be another disk's by now.
-func (s *Server) unpublishedBlock(volume disk.ID, number uint64, staging string) error {
+func (s *Server) checkUnpublishedBlock(volume disk.ID, number uint64, staging string) error {
 	uses, err := s.mounts.uses(number)
 	if err != nil {
 		return err
@@ -103,13 +103,13 @@ func (s *Server) unpublishedBlock(volume disk.ID, number uint64, staging string)
 		return err
 	}
 	own := parseMountPoint(root, staging)
-	return unpublished(volume, slices.DeleteFunc(withoutStaging(uses, staging), func(p mountPoint) bool {
+	return checkUnpublished(volume, slices.DeleteFunc(withoutStaging(uses, staging), func(p mountPoint) bool {
 		return !p.device || p.volume != "" && own.volume != "" && p.volume != own.volume
 	}))
 }
 
-// unpublished refuses to unstage a volume that a Pod has.
-func unpublished(volume disk.ID, uses []mountPoint) error {
+// checkUnpublished refuses to unstage a volume that a Pod has.
+func checkUnpublished(volume disk.ID, uses []mountPoint) error {
 	if len(uses) == 0 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (l *unmountedDevices) wait(ctx context.Context, volume disk.ID) error {
 		return nil
 	}
 	limit := findDeadline(ctx)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		err := d.released()

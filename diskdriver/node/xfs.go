@@ -19,8 +19,8 @@ var lts419 = []xfsFeature{
 }
 
 // mkfsArgs are the options of mkfs that the volume asks for.
-func (u use) mkfsArgs(system string) []string {
-	if system != "xfs" {
+func (u volumeUse) mkfsArgs(fsType string) []string {
+	if fsType != "xfs" {
 		return u.mkfs
 	}
 	return append(xfsOptions(u.features, u.mkfs), u.mkfs...)

@@ -13,7 +13,7 @@ import (
 )
 
 // features are what a superblock says that a kernel has to know (xfs_db, version).
-func (r *rig) features(m *medium) string {
+func (r *rig) features(m *testDisk) string {
 	r.t.Helper()
 	_, names, _ := strings.Cut(r.sh("xfs_db", "-r", "-c", "version", m.loop), "=")
 	return "," + strings.TrimSpace(names) + ","
@@ -39,8 +39,8 @@ func TestAnXFSHasTheFeaturesThatItsKernelsKnow(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
-			m := r.insert("s1", 1)
-			v := r.volume(m, as("xfs"), func(w *wish) {
+			m := r.attach("s1", 1)
+			v := r.volume(m, asFileSystem("xfs"), func(w *testVolume) {
 				for key, value := range map[string]string{disk.XFSFeaturesKey: row.xfs, disk.MkfsOptionsKey: row.options} {
 					if value != "" {
 						w.context[key] = value
@@ -72,7 +72,7 @@ func TestAnXFSWithoutChecksumsIsLeftToItsOptions(t *testing.T) {
 
 func TestXFSFeaturesThatAreNoneAreRefused(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.insert("s1", 1), as("xfs"), func(w *wish) { w.context[disk.XFSFeaturesKey] = "newest" })
+	v := r.volume(r.attach("s1", 1), asFileSystem("xfs"), func(w *testVolume) { w.context[disk.XFSFeaturesKey] = "newest" })
 	r.refused(r.stage(v), disk.Invalid, `volume_context["xfsFeatures"]: "newest" is not allowed; allowed are lts_4.19, latest`)
 }
 

@@ -11,16 +11,16 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// use is how a volume is to be used on the node, fully understood.
-type use struct {
+// volumeUse is how a volume is to be used on the node, fully understood.
+type volumeUse struct {
 	volume    disk.ID
 	serial    string
 	attached  string // when the disk was attached; empty if that wasn't said
 	size      int64  // bytes that the disk had when it was attached; 0 if that wasn't said
 	readOnly  bool   // the node must not write to the device
-	alone     bool   // one Pod at a time may have it
+	singlePod bool   // one Pod at a time may have it
 	block     bool
-	system    string // the file system asked for; empty: the one that is there, or ext4
+	fsType    string // the file system asked for; empty: the one that is there, or ext4
 	options   []string
 	mkfs      []string
 	features  disk.XFSFeatures
@@ -36,24 +36,24 @@ type volumeRequest interface {
 	GetVolumeCapability() *csi.VolumeCapability
 }
 
-// parseUse reads a request; its error names the field that is wrong.
-func parseUse(req volumeRequest) (use, error) {
+// parseVolumeUse reads a request; its error names the field that is wrong.
+func parseVolumeUse(req volumeRequest) (volumeUse, error) {
 	capability := req.GetVolumeCapability()
-	u := use{
+	u := volumeUse{
 		volume:    disk.ID(req.GetVolumeId()),
 		serial:    req.GetPublishContext()[disk.SerialKey],
 		attached:  req.GetPublishContext()[disk.AttachedKey],
 		readOnly:  req.GetPublishContext()[disk.ReadOnlyKey] == "true" || isReader(capability.GetAccessMode().GetMode()),
-		alone:     capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		singlePod: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		block:     capability.GetBlock() != nil,
-		system:    capability.GetMount().GetFsType(),
+		fsType:    capability.GetMount().GetFsType(),
 		options:   capability.GetMount().GetMountFlags(),
 		mkfs:      strings.Fields(req.GetVolumeContext()[disk.MkfsOptionsKey]),
 		unchecked: req.GetVolumeContext()[disk.UncheckedKey] == "true",
 		origin:    disk.Origin(req.GetVolumeContext()[disk.OriginKey]),
 	}
-	if u.system == "" {
-		u.system = req.GetVolumeContext()[disk.FilesystemKey]
+	if u.fsType == "" {
+		u.fsType = req.GetVolumeContext()[disk.FilesystemKey]
 	}
 	switch {
 	case u.volume == "":
@@ -70,8 +70,8 @@ func parseUse(req volumeRequest) (use, error) {
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is missing, so the device of the disk can't be told from others; the driver's controller sets it when it attaches the disk", disk.SerialKey)
 	case strings.ContainsAny(u.serial, "/*?[") || len(u.serial) > 64:
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no serial number", disk.SerialKey, u.serial)
-	case u.system != "" && !slices.Contains(disk.Filesystems(), u.system):
-		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.system, strings.Join(disk.Filesystems(), ", "))
+	case u.fsType != "" && !slices.Contains(disk.Filesystems(), u.fsType):
+		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.fsType, strings.Join(disk.Filesystems(), ", "))
 	}
 	var err error
 	if u.features, err = disk.ParseXFSFeatures(req.GetVolumeContext()[disk.XFSFeaturesKey]); err != nil {
