@@ -85,13 +85,16 @@ func scan(d device) (rawContent, error) {
 		return someBytes, fmt.Errorf("open the device: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+	buffer := make([]byte, piece)
 	for _, copied := range superblocks(d.size) {
-		if is, err := copied.isPresent(f); err != nil || is {
-			return superblockCopy, err
+		if _, err := f.ReadAt(buffer, copied.at); err != nil {
+			return someBytes, fmt.Errorf("read the device: %w", err)
+		}
+		if copied.is(buffer) {
+			return superblockCopy, nil
 		}
 	}
 	zero, random := true, true
-	buffer := make([]byte, piece)
 	for _, offset := range offsets(d.size) {
 		if _, err := f.ReadAt(buffer, offset); err != nil && !errors.Is(err, io.EOF) {
 			return someBytes, fmt.Errorf("read the device: %w", err)
@@ -186,15 +189,6 @@ func isExt(head []byte) bool {
 
 // isXFS says whether bytes are a copy of an xfs superblock.
 func isXFS(head []byte) bool { return bytes.HasPrefix(head, []byte("XFSB")) }
-
-// isPresent says whether the copy is there.
-func (s superblock) isPresent(r io.ReaderAt) (bool, error) {
-	found := make([]byte, 128)
-	if _, err := r.ReadAt(found, s.at); err != nil {
-		return false, fmt.Errorf("read the device: %w", err)
-	}
-	return s.is(found), nil
-}
 
 // oneLine puts a program's output into one line.
 func oneLine(output []byte) string { return strings.Join(strings.Fields(string(output)), " ") }

@@ -54,20 +54,33 @@ func (d device) name() string { return filepath.Base(d.path) }
 // find returns the disk with a serial number. A device may be late: it is
 // looked for until shortly before the deadline.
 func (ds devices) find(ctx context.Context, serial string) (device, error) {
-	limit := findDeadline(ctx)
+	var d device
+	err := poll(ctx, func() (found bool, err error) {
+		d, found, err = ds.findOnce(serial)
+		if err != nil || found {
+			return true, err
+		}
+		return false, disk.Errorf(disk.Pending, "no device has serial number %s yet, neither below %s nor in %s", serial, filepath.Join(ds.dev, "disk/by-id"), filepath.Join(ds.sys, "block"))
+	})
+	return d, err
+}
+
+// poll looks until it is done or shortly before the deadline, and returns the error
+// of its last look.
+func poll(ctx context.Context, look func() (done bool, err error)) error {
+	limit := time.Now().Add(findTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-margin).Before(limit) {
+		limit = deadline.Add(-margin)
+	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		d, found, err := ds.findOnce(serial)
-		switch {
-		case err != nil || found:
-			return d, err
-		case !time.Now().Before(limit):
-			return device{}, disk.Errorf(disk.Pending, "no device has serial number %s yet, neither below %s nor in %s", serial, filepath.Join(ds.dev, "disk/by-id"), filepath.Join(ds.sys, "block"))
+		if done, err := look(); done || !time.Now().Before(limit) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return device{}, ctx.Err()
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}
@@ -88,15 +101,6 @@ func (ds devices) hold(serial string, d device) (io.Closer, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// findDeadline returns when to stop looking and say so.
-func findDeadline(ctx context.Context) time.Time {
-	limit := time.Now().Add(findTimeout)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-margin).Before(limit) {
-		return deadline.Add(-margin)
-	}
-	return limit
 }
 
 // findOnce looks once. A link that leads to a disk with another serial number is
@@ -169,12 +173,6 @@ func (ds devices) attribute(name, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// isLocal says whether a disk is part of the instance, such as a local SSD.
-func (ds devices) isLocal(name string) bool {
-	model := ds.attribute(name, "device/model")
-	return model != "" && model != cloudModel
-}
-
 // serial returns the serial number that the kernel shows of a disk; empty if
 // it shows none.
 func (ds devices) serial(name string) string {
@@ -212,32 +210,25 @@ func (ds devices) serials(kubelet string) ([]string, error) {
 			found[name] = serial
 		}
 	}
-	for name := range found {
-		if host, err := ds.isHostDisk(name, kubelet); err != nil || host || ds.isLocal(name) {
-			delete(found, name)
-		}
-	}
+	maps.DeleteFunc(found, func(name, _ string) bool { return !ds.isCloudDisk(name, kubelet) })
 	return slices.Sorted(maps.Values(found)), nil
 }
 
 // partOf is how udev marks the link to a partition.
 var partOf = regexp.MustCompile(`-part\d+$`)
 
-// isHostDisk says whether a disk holds the host's root or the kubelet's directory.
-func (ds devices) isHostDisk(name, kubelet string) (bool, error) {
+// isCloudDisk says whether a disk is neither part of the instance, such as a local
+// SSD, nor the host's own.
+func (ds devices) isCloudDisk(name, kubelet string) bool {
+	if model := ds.attribute(name, "device/model"); model != "" && model != cloudModel {
+		return false
+	}
 	d, err := open(filepath.Join(ds.dev, name))
 	if err != nil {
-		return false, err
+		return false
 	}
 	parts, err := ds.partitions(d)
-	if err != nil {
-		return false, err
-	}
-	err = ds.checkHost(d, parts, kubelet)
-	if disk.KindOf(err) == disk.InUse {
-		return true, nil
-	}
-	return false, err
+	return err == nil && ds.checkHost(d, parts, kubelet) == nil
 }
 
 // open returns the device of a device node.

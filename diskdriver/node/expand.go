@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -23,63 +22,54 @@ import (
 // has seen the device at its new size (CSI spec, NodeExpandVolume). A block
 // volume needs no more than that. capacity_bytes is the size of the device.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
-	}
 	at, err := s.volumeAt("volume_path", req.GetVolumePath(), req.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	whole, part, err := s.deviceAt(at)
+	whole, part, err := s.devices.byNumber(at.number)
 	if err != nil {
 		return nil, err
 	}
 	size, err := whole.awaitSize(ctx, req.GetCapacityRange().GetRequiredBytes())
-	if err != nil {
-		return nil, err
+	if err == nil && !at.block {
+		err = s.expand(ctx, disk.ID(req.GetVolumeId()), at.path, whole, part)
 	}
-	if err := s.expand(ctx, disk.ID(req.GetVolumeId()), at, whole, part); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
-// volumeAt returns the real path of a published or staged volume. That there
-// is none is NotFound: what is below the path belongs to the host.
-func (s *Server) volumeAt(field, path, volume string) (string, error) {
+// volumePath is where a volume is published or staged.
+type volumePath struct {
+	path   string // without symbolic links
+	number uint64 // of the device
+	block  bool
+	mount  mount.MountInfo // of the file system
+}
+
+// volumeAt looks at the path of a published or staged volume. That there is none is
+// NotFound: what is below the path belongs to the host.
+func (s *Server) volumeAt(field, path, volume string) (volumePath, error) {
+	if volume == "" {
+		return volumePath{}, disk.Errorf(disk.Invalid, "volume_id is missing")
+	}
 	nothing := &disk.Error{Disk: disk.ID(volume), Kind: disk.NotFound, Err: fmt.Errorf("%s %q: no volume is there", field, path)}
 	if _, err := os.Lstat(path); path != "" && errors.Is(err, os.ErrNotExist) {
-		return "", nothing
+		return volumePath{}, nothing
 	}
 	real, err := s.paths.resolve(field, path)
 	if err != nil {
-		return "", err
+		return volumePath{}, err
 	}
-	if _, is := blockAt(real); is {
-		return real, nil
+	if number, is := blockAt(real); is {
+		return volumePath{path: real, number: number, block: true}, nil
 	}
-	_, mounted, err := s.mounts.at(real)
-	if err != nil {
-		return "", err
+	m, mounted, err := s.mounts.at(real)
+	if err == nil && !mounted {
+		err = nothing
 	}
-	if !mounted {
-		return "", nothing
-	}
-	return real, nil
-}
-
-// deviceAt returns the disk that is mounted at a path or that is the path, and
-// its partition if it is that.
-func (s *Server) deviceAt(path string) (whole device, part *device, err error) {
-	number, block := blockAt(path)
-	if !block {
-		m, _, err := s.mounts.at(path)
-		if err != nil {
-			return device{}, nil, err
-		}
-		number = numberOf(m)
-	}
-	return s.devices.byNumber(number)
+	return volumePath{path: real, number: numberOf(m), mount: m}, err
 }
 
 // byNumber returns the disk with a device number, and its partition if the
@@ -102,34 +92,22 @@ func (ds devices) byNumber(number uint64) (whole device, part *device, err error
 }
 
 // awaitSize waits until the node sees the device at a size, and returns its size.
-func (d device) awaitSize(ctx context.Context, required int64) (int64, error) {
-	limit := findDeadline(ctx)
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		size, err := sizeOf(d.path)
-		switch {
-		case err != nil:
-			return 0, fmt.Errorf("read the size of the device: %w", err)
-		case size >= required:
-			return size, nil
-		case !time.Now().Before(limit):
-			return 0, disk.Errorf(disk.Pending, "%s has %d bytes; asked for are %d, which the node doesn't see yet", d.path, size, required)
+func (d device) awaitSize(ctx context.Context, required int64) (size int64, err error) {
+	err = poll(ctx, func() (bool, error) {
+		if size, err = sizeOf(d.path); err != nil {
+			return true, fmt.Errorf("read the size of the device: %w", err)
 		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-tick.C:
+		if size >= required {
+			return true, nil
 		}
-	}
+		return false, disk.Errorf(disk.Pending, "%s has %d bytes; asked for are %d, which the node doesn't see yet", d.path, size, required)
+	})
+	return size, err
 }
 
 // expand grows what is on the device: first the partition, then the file
 // system. What is mounted read-only is left as it is.
 func (s *Server) expand(ctx context.Context, volume disk.ID, at string, whole device, part *device) error {
-	if _, block := blockAt(at); block {
-		return nil
-	}
 	d := whole
 	if part != nil {
 		if err := growPartition(ctx, whole, *part); err != nil {

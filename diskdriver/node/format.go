@@ -95,7 +95,7 @@ func (s *Server) format(ctx context.Context, u volumeUse, d device) (fsType stri
 	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", fsType, "args", args)
 	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[fsType][0], args...).CombinedOutput()
 	if err != nil {
-		return "", &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("%s %v: %w: %s", formats[fsType][0], args, err, oneLine(out))}
+		return "", u.errorf(disk.Unexpected, "%s %v: %w: %s", formats[fsType][0], args, err, oneLine(out))
 	}
 	return fsType, s.marks.clear(u.serial)
 }
@@ -126,11 +126,11 @@ func fsck(ctx context.Context, u volumeUse, d device, args ...string) error {
 		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "output", oneLine(out))
 		return nil
 	case errors.As(err, &exit) && exit.ExitCode() < 0:
-		return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck of %s was killed: %w", d.path, err)}
+		return u.errorf(disk.Unexpected, "e2fsck of %s was killed: %w", d.path, err)
 	case errors.As(err, &exit) && exit.ExitCode() < fsckUnreadable:
 		return u.blockedError("e2fsck can't repair the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, oneLine(out))
 	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckUnreadable:
 		return u.blockedError("e2fsck can't read the file system of %s: %s; repair it by hand with a copy of its superblock (e2fsck -b), or restore a snapshot", d.path, oneLine(out))
 	}
-	return &disk.Error{Disk: u.volume, Kind: disk.Unexpected, Err: fmt.Errorf("e2fsck %v %s: %w: %s", args, d.path, err, oneLine(out))}
+	return u.errorf(disk.Unexpected, "e2fsck %v %s: %w: %s", args, d.path, err, oneLine(out))
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -75,6 +76,10 @@ func (u volumeUse) damagedError() error {
 
 // blockedError is the error of a disk whose state somebody has to change.
 func (u volumeUse) blockedError(text string, args ...any) error {
-	err := disk.Errorf(disk.Blocked, text, args...)
-	return &disk.Error{Disk: u.volume, Kind: disk.Blocked, Err: err}
+	return u.errorf(disk.Blocked, text, args...)
+}
+
+// errorf is an error of the volume.
+func (u volumeUse) errorf(kind disk.Kind, text string, args ...any) error {
+	return &disk.Error{Disk: u.volume, Kind: kind, Err: fmt.Errorf(text, args...)}
 }

@@ -53,31 +53,16 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 	case err != nil:
 		return nil, err
 	}
-	if number, block := blockAt(at); block {
-		if s.devices.isGone(number) {
-			return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
-		}
+	_, _, gone := s.devices.byNumber(at.number)
+	switch {
+	case gone != nil && at.block:
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
+	case gone != nil:
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
+	case at.block:
 		return nil, nil
 	}
-	return s.fileSystemProblem(ctx, disk.ID(volume), at, path)
-}
-
-// isGone says whether the node has no device with a number any more.
-func (ds devices) isGone(number uint64) bool {
-	_, _, err := ds.byNumber(number)
-	return err != nil
-}
-
-// fileSystemProblem says what is wrong with a mounted file system.
-func (s *Server) fileSystemProblem(ctx context.Context, volume disk.ID, at, path string) (*csi.VolumeHealth_VolumeHealthEntry, error) {
-	m, mounted, err := s.mounts.at(at)
-	if err != nil || !mounted {
-		return nil, err
-	}
-	if s.devices.isGone(numberOf(m)) {
-		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
-	}
-	measured, err := s.probes.measure(ctx, volume, numberOf(m), at)
+	measured, err := s.probes.measure(ctx, disk.ID(volume), at.number, at.path)
 	switch {
 	case disk.KindOf(err) == disk.Unreachable:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
@@ -87,7 +72,7 @@ func (s *Server) fileSystemProblem(ctx context.Context, volume disk.ID, at, path
 	if complaint := measured.complaint(); complaint != "" {
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, complaint), nil
 	}
-	stopped := slices.Contains(m.SuperOptions, "emergency_ro") || slices.Contains(m.SuperOptions, "ro") && !slices.Contains(m.MountOptions, "ro")
+	stopped := slices.Contains(at.mount.SuperOptions, "emergency_ro") || slices.Contains(at.mount.SuperOptions, "ro") && !slices.Contains(at.mount.MountOptions, "ro")
 	if stopped {
 		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
 	}

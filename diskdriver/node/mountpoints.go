@@ -10,14 +10,13 @@ import (
 	"strings"
 
 	mount "k8s.io/mount-utils"
-
-	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // mountPoint is where a device is seen below the kubelet's directory.
 type mountPoint struct {
 	path   string
 	device bool   // the device itself is bound there, as of a block volume; if not, its file system is mounted
+	staged bool   // it is below where the kubelet has block volumes staged
 	pod    string // UID of the Pod that it is for; empty if the path doesn't say
 	volume string // name of the PersistentVolume; empty if the path doesn't say
 }
@@ -29,6 +28,9 @@ var (
 	kubeletBind = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/(?P<volume>[^/]+)/dev/(?P<pod>[^/]+)$`)
 	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
 )
+
+// String is the path, for a message.
+func (p mountPoint) String() string { return p.path }
 
 // parseMountPoint reads a path below the kubelet's real root directory.
 func parseMountPoint(root, path string) mountPoint {
@@ -45,7 +47,7 @@ func parseMountPoint(root, path string) mountPoint {
 		if i := form.SubexpIndex("pod"); i >= 0 {
 			p.pod = found[i]
 		}
-		p.volume = found[form.SubexpIndex("volume")]
+		p.staged, p.volume = form == stagedBelow, found[form.SubexpIndex("volume")]
 		return p
 	}
 	return p
@@ -54,8 +56,9 @@ func parseMountPoint(root, path string) mountPoint {
 // uses returns where a device is in use below the kubelet's directory: its file
 // system is mounted, or the device is bound for a Pod that is on the node. The
 // kernel knows a bound device by its number alone, which another disk may have
-// by now; so a bind for a Pod that has gone, or at a staging path, is none.
-func (m mounts) uses(number uint64) ([]mountPoint, error) {
+// by now; so a bind for a Pod that has gone, or at a staging path, is none. What is the
+// volume's own isn't either: its staging path, and a device that is bound below it.
+func (m mounts) uses(number uint64, staging string) ([]mountPoint, error) {
 	all, err := m.table()
 	if err != nil {
 		return nil, err
@@ -77,9 +80,11 @@ func (m mounts) uses(number uint64) ([]mountPoint, error) {
 		if !p.device && numberOf(one) != number {
 			continue
 		}
-		if stale, err := p.isStale(root); err != nil {
+		stale, err := p.isStale(root)
+		if err != nil {
 			return nil, err
-		} else if !stale {
+		}
+		if own := p.path == staging || p.device && below(p.path, staging); !stale && !own {
 			points = append(points, p)
 		}
 	}
@@ -107,13 +112,12 @@ func (m mounts) root() (string, error) {
 
 // isStale says whether nobody can use a device by its bind.
 func (p mountPoint) isStale(root string) (bool, error) {
-	if !p.device {
+	switch {
+	case !p.device:
 		return false, nil
-	}
-	if rest, err := filepath.Rel(root, p.path); err == nil && stagedBelow.MatchString(rest) {
+	case p.staged:
 		return true, nil
-	}
-	if p.pod == "" {
+	case p.pod == "":
 		return false, nil
 	}
 	_, err := os.Lstat(filepath.Join(root, "pods", p.pod))
@@ -121,35 +125,4 @@ func (p mountPoint) isStale(root string) (bool, error) {
 		return false, fmt.Errorf("look whether Pod %s is on the node: %w", p.pod, err)
 	}
 	return err != nil, nil
-}
-
-// withoutStaging returns the mount points without those that are the volume's own: its
-// staging path, and a device that is bound below it.
-func withoutStaging(points []mountPoint, staging string) []mountPoint {
-	return slices.DeleteFunc(slices.Clone(points), func(p mountPoint) bool {
-		return p.path == staging || p.device && below(p.path, staging)
-	})
-}
-
-// withoutPod returns the mount points without a target and those of its Pod: the
-// kubelet binds a volume further, for the Pod's subPaths and its devices.
-func withoutPod(points []mountPoint, target mountPoint) []mountPoint {
-	return slices.DeleteFunc(slices.Clone(points), func(p mountPoint) bool {
-		return p.path == target.path || target.pod != "" && p.pod == target.pod
-	})
-}
-
-// pathsOf returns the paths of mount points, for a message.
-func pathsOf(points []mountPoint) []string {
-	var paths []string
-	for _, p := range points {
-		paths = append(paths, p.path)
-	}
-	return paths
-}
-
-// foreignStagingBind is where other drivers bind the device of a block volume when they
-// stage it.
-func foreignStagingBind(volume disk.ID, staging string) string {
-	return filepath.Join(staging, string(volume))
 }

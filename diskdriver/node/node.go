@@ -10,6 +10,7 @@ package node
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	mount "k8s.io/mount-utils"
@@ -36,15 +37,18 @@ type Config struct {
 // those of a context that ended.
 type Server struct {
 	csi.UnimplementedNodeServer
-	driver    string
-	facts     Facts
-	paths     paths
-	devices   devices
-	mounts    mounts
-	marks     formatMarkers
-	stalls    stalls
-	probes    probes
-	unmounted unmountedDevices
+	driver  string
+	facts   Facts
+	paths   paths
+	devices devices
+	mounts  mounts
+	marks   formatMarkers
+	stalls  stalls
+	probes  probes
+	// unmounted is the device of each volume that was unmounted, until nobody holds it:
+	// another mount namespace may still have the mount, as of a container that was made
+	// while it was there.
+	unmounted sync.Map
 }
 
 // New returns a Server; its error names what is wrong in the Config.

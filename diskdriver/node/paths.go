@@ -57,14 +57,16 @@ func (p paths) resolve(field, path string) (string, error) {
 	return real, nil
 }
 
-// isAbsent says whether there can be nothing at a path, for the directory it is in
-// doesn't exist.
-func (p paths) isAbsent(field, path string) (bool, error) {
+// resolveIfPresent is resolve, but empty if there can be nothing at a path, for the
+// directory it is in doesn't exist.
+func (p paths) resolveIfPresent(field, path string) (string, error) {
 	if err := p.checkForm(field, path); err != nil {
-		return false, err
+		return "", err
 	}
-	_, err := os.Lstat(filepath.Dir(filepath.Clean(path)))
-	return errors.Is(err, os.ErrNotExist), nil
+	if _, err := os.Lstat(filepath.Dir(filepath.Clean(path))); errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return p.resolve(field, path)
 }
 
 // checkForm refuses what is no clean absolute path.

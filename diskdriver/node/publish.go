@@ -56,7 +56,7 @@ func (s *Server) publish(p publication) error {
 		return err
 	}
 	if p.singlePod && len(others) > 0 {
-		return p.blockedError("the volume is for one Pod at a time and is published already at %v", pathsOf(others))
+		return p.blockedError("the volume is for one Pod at a time and is published already at %v", others)
 	}
 	done, err := s.published(p)
 	if err != nil || done {
@@ -68,9 +68,10 @@ func (s *Server) publish(p publication) error {
 	return s.publishFileSystem(p)
 }
 
-// others returns where other Pods have the volume.
+// others returns where other Pods have the volume. The kubelet binds a volume further,
+// for the Pod's own subPaths and devices.
 func (s *Server) others(p publication) ([]mountPoint, error) {
-	uses, err := s.mounts.uses(p.device.number)
+	uses, err := s.mounts.uses(p.device.number, p.staging)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,10 @@ func (s *Server) others(p publication) ([]mountPoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withoutPod(withoutStaging(uses, p.staging), parseMountPoint(root, p.target)), nil
+	target := parseMountPoint(root, p.target)
+	return slices.DeleteFunc(uses, func(other mountPoint) bool {
+		return other.path == target.path || target.pod != "" && other.pod == target.pod
+	}), nil
 }
 
 // published says whether the volume is at its target as asked for. Something
@@ -102,7 +106,7 @@ func (s *Server) published(p publication) (bool, error) {
 	case p.readOnly && !readOnly && !p.block: // bound, and the process killed before it was mounted again read-only
 		return false, s.mounts.unmount(p.target)
 	case readOnly != p.readOnly:
-		return false, &disk.Error{Disk: p.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is published at %s with read-only %v; asked for is %v", p.target, readOnly, p.readOnly)}
+		return false, p.errorf(disk.Mismatch, "the volume is published at %s with read-only %v; asked for is %v", p.target, readOnly, p.readOnly)
 	}
 	return true, nil
 }
@@ -160,14 +164,11 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVo
 	if req.GetVolumeId() == "" {
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	if gone, err := s.paths.isAbsent("target_path", req.GetTargetPath()); err != nil || gone {
-		return &csi.NodeUnpublishVolumeResponse{}, err
+	target, err := s.paths.resolveIfPresent("target_path", req.GetTargetPath())
+	if err == nil && target != "" {
+		err = s.mounts.unmountAndRemove(target)
 	}
-	target, err := s.paths.resolve("target_path", req.GetTargetPath())
 	if err != nil {
-		return nil, err
-	}
-	if err := s.mounts.unmountAndRemove(target); err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil

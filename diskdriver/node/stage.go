@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -49,7 +48,7 @@ func (s *Server) stage(ctx context.Context, u volumeUse, staging string) (device
 	}
 	d, err := s.stageDevice(ctx, u, whole, parts, staging)
 	if err != nil && whole.isGone() {
-		err = &disk.Error{Disk: u.volume, Kind: disk.Pending, Err: fmt.Errorf("%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)}
+		err = u.errorf(disk.Pending, "%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)
 	}
 	return d, err
 }
@@ -70,12 +69,9 @@ func (s *Server) stageDevice(ctx context.Context, u volumeUse, whole device, par
 // stageBlock has nothing to do but to make sure that nobody else has the
 // device.
 func (s *Server) stageBlock(u volumeUse, d device, staging string) error {
-	uses, err := s.mounts.uses(d.number)
-	if err != nil {
+	uses, err := s.mounts.uses(d.number, staging)
+	if err != nil || len(uses) > 0 {
 		return err
-	}
-	if len(withoutStaging(uses, staging)) > 0 {
-		return nil
 	}
 	if err := d.checkUnused(); err != nil {
 		return err
@@ -97,10 +93,9 @@ func (s *Server) staged(u volumeUse, devices []device, staging string) (device, 
 	readOnly := slices.Contains(m.MountOptions, "ro")
 	switch {
 	case u.fsType != "" && m.FsType != u.fsType:
-		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch,
-			Err: fmt.Errorf("the volume is staged as %s; asked for is %s", m.FsType, u.fsType)}
+		return device{}, false, u.errorf(disk.Mismatch, "the volume is staged as %s; asked for is %s", m.FsType, u.fsType)
 	case readOnly != u.readOnly:
-		return device{}, false, &disk.Error{Disk: u.volume, Kind: disk.Mismatch, Err: fmt.Errorf("the volume is staged with read-only %v; asked for is %v", readOnly, u.readOnly)}
+		return device{}, false, u.errorf(disk.Mismatch, "the volume is staged with read-only %v; asked for is %v", readOnly, u.readOnly)
 	}
 	return devices[at], true, nil
 }
@@ -134,12 +129,12 @@ func (s *Server) growStaged(ctx context.Context, u volumeUse, d device, staging 
 	if online == nil {
 		return nil
 	}
-	uses, err := s.mounts.uses(d.number)
+	uses, err := s.mounts.uses(d.number, staging)
 	if err != nil {
 		return u.maybeMountedError(online, err)
 	}
-	if pods := withoutStaging(uses, staging); len(pods) > 0 {
-		klog.ErrorS(online, "The file system is smaller than its device and can't grow while Pods have it", "volume", u.volume, "at", pathsOf(pods))
+	if len(uses) > 0 {
+		klog.ErrorS(online, "The file system is smaller than its device and can't grow while Pods have it", "volume", u.volume, "at", uses)
 		return nil
 	}
 	m, _, err := s.mounts.at(staging)
@@ -165,17 +160,16 @@ func (u volumeUse) maybeMountedError(err, cleanUp error) error {
 // mounted below the kubelet's directory is as it should be.
 func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, string, error) {
 	for _, d := range append(parts, whole) {
-		uses, err := s.mounts.uses(d.number)
+		uses, err := s.mounts.uses(d.number, staging)
 		if err != nil {
 			return d, "", err
 		}
-		uses = withoutStaging(uses, staging)
 		if slices.ContainsFunc(uses, func(p mountPoint) bool { return !p.device }) {
 			c, err := probe(ctx, d.path)
 			return d, c.fsType, err
 		}
 		if len(uses) > 0 {
-			return d, "", &disk.Error{Disk: u.volume, Kind: disk.InUse, Err: fmt.Errorf("%s is published as a block volume at %v", d.path, pathsOf(uses))}
+			return d, "", u.errorf(disk.InUse, "%s is published as a block volume at %v", d.path, uses)
 		}
 	}
 	if err := whole.checkUnused(); err != nil {

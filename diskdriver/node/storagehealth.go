@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,36 +34,28 @@ func (s *Server) NodeGetStorageHealth(context.Context, *csi.NodeGetStorageHealth
 	if err != nil {
 		return nil, err
 	}
-	var hanging []string
-	names := map[string]bool{}
+	shown := map[string]requests{}
 	for _, serial := range serials {
 		d, found, err := s.devices.findOnce(serial)
 		if err != nil || !found {
 			continue // it comes or goes, or is for NodeStageVolume to complain about
 		}
-		names[d.name()] = true
-		requests, err := s.devices.requests(d.name())
-		if err != nil {
+		if shown[serial], err = s.devices.requests(d.name()); err != nil {
 			return nil, err
 		}
-		if s.stalls.hangs(d.name(), requests) {
-			hanging = append(hanging, serial)
-		}
 	}
-	s.stalls.keep(names)
-	response := &csi.NodeGetStorageHealthResponse{}
+	hanging := s.stalls.hanging(shown)
 	if len(hanging) == 0 {
-		return response, nil
+		return &csi.NodeGetStorageHealthResponse{}, nil
 	}
 	health := &csi.NodeGetStorageHealthResponse_StorageBackendHealth{
 		Status: csi.StorageHealthErrorType_STORAGE_DEGRADED, Reason: someDoNot,
-		Message: fmt.Sprintf("%d of %d disks have completed nothing for %s: serial numbers %s", len(hanging), len(names), hangsAfter, strings.Join(hanging, ", ")),
+		Message: fmt.Sprintf("%d of %d disks have completed nothing for %s: serial numbers %s", len(hanging), len(shown), hangsAfter, strings.Join(hanging, ", ")),
 	}
-	if len(hanging) == len(names) {
+	if len(hanging) == len(shown) {
 		health.Status, health.Reason = csi.StorageHealthErrorType_STORAGE_UNREACHABLE, noneAnswers
 	}
-	response.BackendHealth = append(response.BackendHealth, health)
-	return response, nil
+	return &csi.NodeGetStorageHealthResponse{BackendHealth: []*csi.NodeGetStorageHealthResponse_StorageBackendHealth{health}}, nil
 }
 
 // requests are those of a disk since it is there.
@@ -98,7 +91,7 @@ func (ds devices) requests(name string) (r requests, err error) {
 // had requests whenever it was looked at.
 type stalls struct {
 	mu   sync.Mutex
-	seen map[string]stall // by the kernel's name of the disk
+	seen map[string]stall // by serial number
 }
 
 type stall struct {
@@ -106,33 +99,26 @@ type stall struct {
 	since     time.Time
 }
 
-// hangs notes what a disk shows and says whether it hangs.
-func (s *stalls) hangs(name string, r requests) bool {
+// hanging notes what the disks of the node show, and returns the serial numbers of
+// those that hang.
+func (s *stalls) hanging(shown map[string]requests) (serials []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, known := s.seen[name]
-	switch {
-	case r.waiting == 0:
-		delete(s.seen, name)
-		return false
-	case !known || before.completed != r.completed:
-		if s.seen == nil {
-			s.seen = map[string]stall{}
+	seen := map[string]stall{}
+	for serial, r := range shown {
+		if r.waiting == 0 {
+			continue
 		}
-		s.seen[name] = stall{r.completed, time.Now()}
-		return false
-	}
-	return time.Since(before.since) >= hangsAfter
-}
-
-// keep forgets all disks but these, for another may get the name of one that
-// has left.
-func (s *stalls) keep(names map[string]bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name := range s.seen {
-		if !names[name] {
-			delete(s.seen, name)
+		now := stall{r.completed, time.Now()}
+		if before, known := s.seen[serial]; known && before.completed == now.completed {
+			now = before
+		}
+		seen[serial] = now
+		if time.Since(now.since) >= hangsAfter {
+			serials = append(serials, serial)
 		}
 	}
+	s.seen = seen
+	slices.Sort(serials)
+	return serials
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -25,18 +23,14 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	volume := disk.ID(req.GetVolumeId())
-	if gone, err := s.paths.isAbsent("staging_target_path", req.GetStagingTargetPath()); err != nil {
-		return nil, err
-	} else if !gone {
-		staging, err := s.paths.resolve("staging_target_path", req.GetStagingTargetPath())
-		if err != nil {
-			return nil, err
-		}
-		if err := s.unstage(volume, staging); err != nil {
-			return nil, err
-		}
+	staging, err := s.paths.resolveIfPresent("staging_target_path", req.GetStagingTargetPath())
+	if err == nil && staging != "" {
+		err = s.unstage(volume, staging)
 	}
-	if err := s.awaitRelease(ctx, volume, req.GetStagingTargetPath()); err != nil {
+	if err == nil {
+		err = s.awaitRelease(ctx, volume, req.GetStagingTargetPath())
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &csi.NodeUnstageVolumeResponse{}, nil
@@ -51,17 +45,17 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if !mounted {
 		return s.unstageBlock(volume, staging)
 	}
-	uses, err := s.mounts.uses(numberOf(m))
+	uses, err := s.mounts.uses(numberOf(m), staging)
 	if err != nil {
 		return err
 	}
-	if err := checkUnpublished(volume, withoutStaging(uses, staging)); err != nil {
+	if err := checkUnpublished(volume, uses); err != nil {
 		return err
 	}
 	if err := s.mounts.unmount(staging); err != nil {
 		return err
 	}
-	s.unmounted.add(volume, device{path: m.Source, number: numberOf(m)})
+	s.unmounted.Store(volume, device{path: m.Source, number: numberOf(m)})
 	return nil
 }
 
@@ -69,7 +63,7 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 // bound when it staged a block volume. The kubelet removes the staging path
 // next, which has to be empty. What isn't that bind is left alone.
 func (s *Server) unstageBlock(volume disk.ID, staging string) error {
-	at := foreignStagingBind(volume, staging)
+	at := filepath.Join(staging, string(volume))
 	for {
 		_, mounted, err := s.mounts.at(at)
 		if err != nil {
@@ -94,7 +88,7 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 // checkUnpublishedBlock refuses to unstage a block volume that a Pod has. The number
 // of its device may be another disk's by now.
 func (s *Server) checkUnpublishedBlock(volume disk.ID, number uint64, staging string) error {
-	uses, err := s.mounts.uses(number)
+	uses, err := s.mounts.uses(number, staging)
 	if err != nil {
 		return err
 	}
@@ -103,7 +97,7 @@ func (s *Server) checkUnpublishedBlock(volume disk.ID, number uint64, staging st
 		return err
 	}
 	own := parseMountPoint(root, staging)
-	return checkUnpublished(volume, slices.DeleteFunc(withoutStaging(uses, staging), func(p mountPoint) bool {
+	return checkUnpublished(volume, slices.DeleteFunc(uses, func(p mountPoint) bool {
 		return !p.device || p.volume != "" && own.volume != "" && p.volume != own.volume
 	}))
 }
@@ -113,7 +107,7 @@ func checkUnpublished(volume disk.ID, uses []mountPoint) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	return &disk.Error{Disk: volume, Kind: disk.InUse, Err: fmt.Errorf("the volume is published still at %v", pathsOf(uses))}
+	return &disk.Error{Disk: volume, Kind: disk.InUse, Err: fmt.Errorf("the volume is published still at %v", uses)}
 }
 
 // removeEmpty removes the file that a bind was on before the node booted, and
@@ -134,73 +128,28 @@ func removeEmpty(path string) error {
 
 // awaitRelease returns when nobody holds the device of a volume any more. A process
 // before this one may have unmounted it. A block volume is the Pod's, and the host may
-// have made something of it.
+// have made something of it. Held too long is an error, and the next call waits again.
 func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging string) error {
 	root, err := s.mounts.root()
 	if err != nil {
 		return err
 	}
-	if rest, err := filepath.Rel(root, staging); err == nil && !stagedBelow.MatchString(rest) && !s.unmounted.has(volume) {
+	if _, known := s.unmounted.Load(volume); !known && !parseMountPoint(root, staging).staged {
 		if d, found, err := s.devices.findOnce(strings.TrimPrefix(string(volume), "d-")); err == nil && found {
-			s.unmounted.add(volume, d)
+			s.unmounted.Store(volume, d)
 		}
 	}
-	return s.unmounted.wait(ctx, volume)
-}
-
-// unmountedDevices is the devices of volumes that were unmounted, until nobody holds
-// them: another mount namespace may still have the mount, as of a container
-// that was made while it was there.
-type unmountedDevices struct {
-	mu      sync.Mutex
-	devices map[disk.ID]device
-}
-
-func (l *unmountedDevices) add(volume disk.ID, d device) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.devices == nil {
-		l.devices = make(map[disk.ID]device)
-	}
-	l.devices[volume] = d
-}
-
-func (l *unmountedDevices) has(volume disk.ID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, known := l.devices[volume]
-	return known
-}
-
-// wait returns when nobody holds the device of a volume any more. Held too long
-// is an error, and the next call waits again.
-func (l *unmountedDevices) wait(ctx context.Context, volume disk.ID) error {
-	l.mu.Lock()
-	d, known := l.devices[volume]
-	l.mu.Unlock()
+	d, known := s.unmounted.Load(volume)
 	if !known {
 		return nil
 	}
-	limit := findDeadline(ctx)
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := d.released()
-		switch {
-		case err == nil:
-			l.mu.Lock()
-			delete(l.devices, volume)
-			l.mu.Unlock()
-			return nil
-		case disk.KindOf(err) != disk.InUse || !time.Now().Before(limit):
-			return err
+	return poll(ctx, func() (bool, error) {
+		err := d.(device).released()
+		if err == nil {
+			s.unmounted.Delete(volume)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
+		return disk.KindOf(err) != disk.InUse, err
+	})
 }
 
 // released says whether nobody holds a device, or it has left the node.
