@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -83,7 +82,7 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	name := filepath.Base(r.attach("s2", 1).loop)
 	r.ok(os.MkdirAll(r.target("a"), 0o750))
 	stats := func() error {
-		_, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.volume, VolumePath: r.target("a")})
+		_, err := r.stats(v, r.target("a"))
 		return err
 	}
 	waiting := r.hang(v.staging, false, func() { _ = stats() })

@@ -1,8 +1,8 @@
 package node
 
 import (
-	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -11,56 +11,46 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-func (r *rig) reasons(w testVolume, pod string) []string {
+// isIll wants a volume of Pod a to be ill for some reasons; without any it is sound.
+func (r *rig) isIll(w testVolume, reasons ...string) {
 	r.t.Helper()
-	answer, err := r.server.NodeGetVolumeHealth(context.Background(), &csi.NodeGetVolumeHealthRequest{
-		VolumeId: w.volume, StagingTargetPath: w.staging, VolumePublishPath: r.target(pod)})
+	answer, err := r.server.NodeGetVolumeHealth(r.t.Context(), &csi.NodeGetVolumeHealthRequest{
+		VolumeId: w.volume, StagingTargetPath: w.staging, VolumePublishPath: w.target("a")})
 	r.ok(err)
-	var reasons []string
+	var got []string
 	for _, entry := range answer.VolumeHealth.HealthStatuses {
-		reasons = append(reasons, entry.Reason)
+		got = append(got, entry.Reason)
 	}
-	return reasons
+	if !slices.Equal(got, reasons) {
+		r.t.Errorf("the volume is ill for %v; want %v", got, reasons)
+	}
 }
 
 func TestALostMountIsIllAndHasNoNumbers(t *testing.T) {
-	r := newRig(t)
-	v := r.volume(r.attach("s1", 1))
-	r.ok(r.stage(v))
-	r.ok(r.publish(v, "a"))
-	if got := r.reasons(v, "a"); got != nil {
-		t.Errorf("a sound volume is %v", got)
-	}
+	r, m := newRigWithDisk(t)
+	v := r.published(m)
+	r.isIll(v)
 	r.ok(unix.Unmount(r.target("a"), 0))
-	if got := r.reasons(v, "a"); len(got) != 1 || got[0] != notMounted {
-		t.Errorf("got %v", got)
+	r.isIll(v, notMounted)
+	for _, path := range []string{r.target("a"), filepath.Join(r.kubelet, "x/y")} {
+		_, err := r.stats(v, path)
+		r.refused(err, disk.NotFound, "no volume is there")
 	}
-	_, err := r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.volume, VolumePath: r.target("a")})
-	r.refused(err, disk.NotFound, "no volume is there")
-	_, err = r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.volume, VolumePath: filepath.Join(r.kubelet, "x/y")})
-	r.refused(err, disk.NotFound, "no volume is there")
 }
 
 func TestABlockVolumeIsAsLargeAsItsDevice(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.attach("s1", 2), asBlock)
-	r.ok(r.stage(v))
-	r.ok(r.publish(v, "a"))
-	if total := r.total(v, "a"); total != 2<<30 {
-		t.Errorf("%d bytes", total)
+	v := r.published(r.attach("s1", 2), asBlock)
+	answer, err := r.stats(v, r.target("a"))
+	if r.ok(err); answer.Usage[0].Total != 2<<30 {
+		t.Errorf("%d bytes", answer.Usage[0].Total)
 	}
-	if got := r.reasons(v, "a"); got != nil {
-		t.Errorf("a sound volume is %v", got)
-	}
+	r.isIll(v)
 }
 
 func TestAFileSystemThatTheKernelStoppedWritingIsIll(t *testing.T) {
-	r := newRig(t)
-	v := r.volume(r.attach("s1", 1))
-	r.ok(r.stage(v))
-	r.ok(r.publish(v, "a"))
+	r, m := newRigWithDisk(t)
+	v := r.published(m)
 	r.sh("mount", "-o", "remount,abort", v.staging) // as after an error of the device
-	if got := r.reasons(v, "a"); len(got) != 1 || got[0] != turnedReadOnly {
-		t.Errorf("got %v", got)
-	}
+	r.isIll(v, turnedReadOnly)
 }

@@ -51,9 +51,7 @@ func (r *rig) bound(w testVolume, pod string) string {
 func TestAPodsOwnMountsAreNoOtherPod(t *testing.T) {
 	t.Run("subPath", func(t *testing.T) {
 		r := newRig(t)
-		v := r.volume(r.attach("s1", 1), singlePod, likeKubelet(r))
-		r.ok(r.stage(v))
-		r.ok(r.publish(v, "a"))
+		v := r.published(r.attach("s1", 1), singlePod, likeKubelet(r))
 		sub := filepath.Join(v.target("a"), "sub")
 		r.ok(os.Mkdir(sub, 0o750))
 		r.bind(sub, filepath.Join(r.kubelet, "pods/a/volume-subpaths/d-s1/app/0"))
@@ -66,9 +64,7 @@ func TestAPodsOwnMountsAreNoOtherPod(t *testing.T) {
 	})
 	t.Run("block", func(t *testing.T) {
 		r := newRig(t)
-		v := r.volume(r.attach("s1", 1), asBlock, singlePod, likeKubelet(r))
-		r.ok(r.stage(v))
-		r.ok(r.publish(v, "a"))
+		v := r.published(r.attach("s1", 1), asBlock, singlePod, likeKubelet(r))
 		r.bind(v.target("a"), r.bound(v, "a"))
 		r.restart()
 		r.ok(r.stage(v))
@@ -88,14 +84,13 @@ func (r *rig) foreignStage(m *testDisk, w testVolume) string {
 func TestABlockVolumeOfAnotherDriverIsTakenOver(t *testing.T) {
 	for name, access := range map[string]func(*testVolume){"of many Pods": func(*testVolume) {}, "of one Pod": singlePod} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attach("s1", 1)
+			r, m := newRigWithDisk(t)
 			v := r.volume(m, asBlock, access, likeKubelet(r))
 			at := r.foreignStage(m, v)
 			r.bind(at, v.target("a"))
 			r.bind(m.loop, r.bound(v, "a"))
 			m.write(1<<20, []byte("kept"))
-			before := m.sum()
+			checkUnchanged := m.unchanged()
 
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "a"))
@@ -106,12 +101,8 @@ func TestABlockVolumeOfAnotherDriverIsTakenOver(t *testing.T) {
 			for range 2 {
 				r.ok(r.unstage(v))
 			}
-			if left, err := os.ReadDir(v.staging); err != nil || len(left) > 0 { // the kubelet removes an empty directory alone
-				t.Errorf("left below the staging path are %v, %v", left, err)
-			}
-			if m.sum() != before {
-				t.Error("the disk's bytes changed")
-			}
+			r.isEmpty(v.staging) // the kubelet removes an empty directory alone
+			checkUnchanged()
 			r.ok(r.stage(v))
 			r.ok(r.publish(v, "b"))
 		})
@@ -143,25 +134,20 @@ func TestABindThatWasLeftIsNoUseOfTheNextDisk(t *testing.T) {
 		"bound by the kubelet for a Pod that has gone": func(r *rig, m *testDisk, old testVolume) { r.bind(m.loop, r.bound(old, "gone")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attach("s1", 1)
+			r, m := newRigWithDisk(t)
 			leave(r, m, r.volume(m, asBlock, likeKubelet(r)))
 			next := r.succeed(m, "s2")
 
-			v := r.volume(next, singlePod, likeKubelet(r))
-			r.ok(r.stage(v))
-			r.ok(r.publish(v, "b"))
-			r.put(filepath.Join(v.target("b"), "file"), "kept")
-			r.ok(r.unpublish(v, "b"))
+			v := r.published(next, singlePod, likeKubelet(r))
+			r.put(filepath.Join(v.target("a"), "file"), "kept")
+			r.ok(r.unpublish(v, "a"))
 			r.ok(r.unstage(v))
 			r.ok(r.stage(v))
 			r.holds(filepath.Join(v.staging, "file"), "kept")
 			r.ok(r.unstage(v))
 
-			block := r.volume(next, asBlock, singlePod, likeKubelet(r))
-			r.ok(r.stage(block))
-			r.ok(r.publish(block, "b"))
-			r.ok(r.unpublish(block, "b"))
+			block := r.published(next, asBlock, singlePod, likeKubelet(r))
+			r.ok(r.unpublish(block, "a"))
 			r.ok(r.unstage(block))
 		})
 	}
@@ -171,19 +157,14 @@ func TestABindThatWasLeftIsNoUseOfTheNextDisk(t *testing.T) {
 func TestADeviceThatAPodHasIsInUse(t *testing.T) {
 	for name, pod := range map[string]string{"a Pod": "b", "nobody knows who": ""} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attach("s1", 1)
+			r, m := newRigWithDisk(t)
 			block := r.volume(m, asBlock, likeKubelet(r))
 			at := filepath.Join(r.directory("elsewhere"), "device")
 			if pod != "" {
 				at = block.target(pod)
 			}
 			r.bind(m.loop, at)
-			before := m.sum()
-			r.refused(r.stage(r.volume(m, likeKubelet(r))), disk.InUse, at)
-			if m.sum() != before {
-				t.Error("the disk's bytes changed")
-			}
+			m.refusesStage(r.volume(m, likeKubelet(r)), disk.InUse, at)
 			r.ok(unix.Unmount(at, 0))
 			r.ok(os.Remove(at))
 			v := r.volume(m, likeKubelet(r))
@@ -197,8 +178,7 @@ func TestADeviceThatAPodHasIsInUse(t *testing.T) {
 
 // Only what the other driver has bound at its own place goes.
 func TestNothingElseBelowTheStagingPathGoes(t *testing.T) {
-	r := newRig(t)
-	m := r.attach("s1", 1)
+	r, m := newRigWithDisk(t)
 	v := r.volume(m, asBlock, likeKubelet(r))
 	other := filepath.Join(v.staging, "d-other")
 	r.bind(m.loop, other)
@@ -214,15 +194,11 @@ func TestNothingElseBelowTheStagingPathGoes(t *testing.T) {
 
 // A disk is unstaged although another one has its device number, and is in use.
 func TestABlockVolumeIsUnstagedWhenItsDiskHasGone(t *testing.T) {
-	r := newRig(t)
-	m := r.attach("s1", 1)
+	r, m := newRigWithDisk(t)
 	v := r.volume(m, asBlock, likeKubelet(r))
 	at := r.foreignStage(m, v)
 	r.bind(m.loop, at) // a kubelet that was restarted has it staged again
-	next := r.succeed(m, "s2")
-	w := r.volume(next, asBlock, likeKubelet(r))
-	r.ok(r.stage(w))
-	r.ok(r.publish(w, "b"))
+	r.published(r.succeed(m, "s2"), asBlock, likeKubelet(r))
 	r.ok(r.unstage(v))
 	if _, err := os.Lstat(at); !os.IsNotExist(err) {
 		t.Errorf("%s is there, %v", at, err)

@@ -10,9 +10,9 @@ import (
 )
 
 // shows makes the node's sysfs show a disk under a kernel name, with the device of a test disk below it.
-func (r *rig) shows(sys, name string, m *testDisk, attributes map[string]string) {
+func (r *rig) shows(name string, m *testDisk, attributes map[string]string) {
 	r.t.Helper()
-	dir := filepath.Join(sys, "block", name)
+	dir := filepath.Join(r.server.devices.sys, "block", name)
 	r.ok(os.MkdirAll(filepath.Join(dir, "device"), 0o755))
 	for attribute, value := range attributes {
 		r.put(filepath.Join(dir, attribute), value+"\n")
@@ -26,23 +26,23 @@ func (r *rig) shows(sys, name string, m *testDisk, attributes map[string]string)
 // What the kernel pads the model of an NVMe cloud disk to.
 const paddedModel = "Alibaba Cloud Elastic Block Storage     "
 
-// nvme is a node whose disks are NVMe, without udev's links.
-func nvme(t *testing.T) (r *rig, sys string) {
-	r, sys = newRig(t), t.TempDir()
+// newRigWithoutUdev is a rig whose sysfs shows what the test has it show.
+func newRigWithoutUdev(t *testing.T) *rig {
+	r, sys := newRig(t), t.TempDir()
 	r.server.devices.sys = sys
 	r.ok(os.MkdirAll(filepath.Join(sys, "block"), 0o755))
 	r.ok(os.Symlink("/sys/dev", filepath.Join(sys, "dev")))
-	return r, sys
+	return r
 }
 
 // With native multipath the kernel shows each path to a disk as a hidden one, which has no device node (D5).
 func TestAHiddenNVMePathIsNoSecondDisk(t *testing.T) {
-	r, sys := nvme(t)
+	r := newRigWithoutUdev(t)
 	m := r.attach("s1", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))
-	r.shows(sys, "nvme0n1", m, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "0"})
+	r.shows("nvme0n1", m, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "0"})
 	for _, path := range []string{"nvme0c0n1", "nvme0c1n1"} {
-		r.shows(sys, path, nil, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "1"})
+		r.shows(path, nil, map[string]string{"device/serial": "s1", "device/model": paddedModel, "hidden": "1"})
 	}
 	v := r.volume(m)
 	r.ok(r.stage(v))
@@ -57,14 +57,14 @@ func TestAHiddenNVMePathIsNoSecondDisk(t *testing.T) {
 
 // A local SSD is part of the instance and takes no cloud disk's place (D5).
 func TestALocalSSDIsNoCloudDisk(t *testing.T) {
-	r, sys := nvme(t)
+	r := newRigWithoutUdev(t)
 	for name, shown := range map[string]map[string]string{
 		"nvme0n1": {"device/serial": "cloud", "device/model": paddedModel},
 		"nvme1n1": {"device/serial": "local-1", "device/model": "INTEL SSDPE2KX040T8                      "},
 		"nvme2n1": {"device/serial": "local-2", "device/model": "Alibaba Cloud Local Storage"},
 		"vdb":     {"serial": "virtio"},
 	} {
-		r.shows(sys, name, r.attach(shown["serial"]+shown["device/serial"], 1), shown)
+		r.shows(name, r.attach(shown["serial"]+shown["device/serial"], 1), shown)
 	}
 	links, err := filepath.Glob(filepath.Join(r.dev, "disk/by-id/*"))
 	r.ok(err)

@@ -16,21 +16,26 @@ import (
 // registry is a directory of registration sockets, and what the kubelet does there.
 type registry struct {
 	*testing.T
-	dir, socket string
+	socket string
 }
 
-// newRegistry runs the registration of a driver until the test ends.
-func newRegistry(t *testing.T) (*registry, *Registration, context.CancelFunc, <-chan error) {
+// newRegistry runs the registration of a driver until it is stopped, or the test ends.
+func newRegistry(t *testing.T) (g *registry, r *Registration, stop func()) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "plugins_registry"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRegistration("d.example.com", dir, "/csi.sock")
-	ctx, stop := context.WithCancel(t.Context())
+	r = NewRegistration("d.example.com", dir, "/csi.sock")
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	return &registry{t, dir, r.socket}, r, stop, ended
+	return &registry{t, r.socket}, r, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // await waits until a check passes.
@@ -93,7 +98,7 @@ func TestRegistrationReturns(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, r, stop, ended := newRegistry(t)
+			g, r, stop := newRegistry(t)
 			g.await("the driver is registered", g.isRegistered)
 			lose(g, r)
 			g.await("the driver is not registered", func() bool { return !r.Registered() })
@@ -102,9 +107,6 @@ func TestRegistrationReturns(t *testing.T) {
 				t.Error("the driver doesn't know that it is registered")
 			}
 			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
 			if _, err := os.Lstat(g.socket); !os.IsNotExist(err) {
 				t.Errorf("the socket is left: %v", err)
 			}
@@ -113,14 +115,11 @@ func TestRegistrationReturns(t *testing.T) {
 }
 
 func TestRegistrationLeavesAnotherSocket(t *testing.T) {
-	g, r, stop, ended := newRegistry(t)
+	g, r, stop := newRegistry(t)
 	g.await("the driver is registered", g.isRegistered)
 	g.replace()
 	g.await("the driver knows that it isn't registered", func() bool { return !r.Registered() })
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	if _, err := os.Lstat(g.socket); err != nil {
 		t.Errorf("the other plugin's socket has gone: %v", err)
 	}

@@ -45,6 +45,23 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// newRigWithDisk is a rig that has a disk of 1 GiB.
+func newRigWithDisk(t *testing.T) (*rig, *testDisk) {
+	t.Helper()
+	r := newRig(t)
+	return r, r.attach("s1", 1)
+}
+
+// onEach runs a test for each of some file systems, with a rig of its own.
+func onEach(t *testing.T, fsTypes []string, test func(r *rig, m *testDisk, fsType string)) {
+	for _, fsType := range fsTypes {
+		t.Run(fsType, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			test(r, m, fsType)
+		})
+	}
+}
+
 // restart is the process killed and started again: it knows nothing.
 func (r *rig) restart() {
 	server, err := New(Config{Driver: "disk.example.com", KubeletDir: r.kubelet, Dev: r.dev, Facts: noFacts{}})
@@ -280,6 +297,33 @@ func (r *rig) stage(w testVolume) error {
 	return err
 }
 
+// refusesStage wants a volume not to be staged, and no byte of the disk to change.
+func (m *testDisk) refusesStage(v testVolume, kind disk.Kind, text string) {
+	m.rig.t.Helper()
+	defer m.unchanged()()
+	m.rig.refused(m.rig.stage(v), kind, text)
+}
+
+// unchanged returns a check that the disk's bytes are what they are now.
+func (m *testDisk) unchanged() (check func()) {
+	before := m.sum()
+	return func() {
+		m.rig.t.Helper()
+		if m.sum() != before {
+			m.rig.t.Errorf("the bytes of disk %s changed", m.serial)
+		}
+	}
+}
+
+// published is the volume of a disk, staged, and published to Pod a.
+func (r *rig) published(m *testDisk, changes ...func(*testVolume)) testVolume {
+	r.t.Helper()
+	v := r.volume(m, changes...)
+	r.ok(r.stage(v))
+	r.ok(r.publish(v, "a"))
+	return v
+}
+
 // written is the volume of a disk, staged, with a file that holds a word.
 func (r *rig) written(m *testDisk, fsType string) testVolume {
 	r.t.Helper()
@@ -313,11 +357,21 @@ func (r *rig) unstage(w testVolume) error {
 	return err
 }
 
-func (r *rig) expand(w testVolume, path string, bytes int64) (int64, error) {
+// expand has a volume of Pod a grow to 2 GiB.
+func (r *rig) expand(w testVolume) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: w.volume, VolumePath: path, CapacityRange: &csi.CapacityRange{RequiredBytes: bytes}})
+	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: w.volume, VolumePath: w.target("a"), CapacityRange: &csi.CapacityRange{RequiredBytes: 2 << 30}})
 	return answer.GetCapacityBytes(), err
+}
+
+// expands wants a volume of Pod a to grow to 2 GiB.
+func (r *rig) expands(w testVolume) {
+	r.t.Helper()
+	if size, err := r.expand(w); err != nil || size != 2<<30 {
+		r.t.Fatalf("%d, %v", size, err)
+	}
+	r.holdsBytes(w, 15<<27)
 }
 
 // ok ends the test at an error.
@@ -345,5 +399,34 @@ func (r *rig) holds(path, content string) {
 	r.t.Helper()
 	if got, err := os.ReadFile(path); err != nil || string(got) != content {
 		r.t.Errorf("%s holds %q, %v; want %q", path, got, err, content)
+	}
+}
+
+// isReadOnly wants that nothing can be written at a path.
+func (r *rig) isReadOnly(path string) {
+	r.t.Helper()
+	if err := os.WriteFile(path, make([]byte, 4<<10), 0o600); err == nil {
+		r.t.Errorf("%s was written to", path)
+	}
+}
+
+func (r *rig) stats(w testVolume, path string) (*csi.NodeGetVolumeStatsResponse, error) {
+	return r.server.NodeGetVolumeStats(context.Background(), &csi.NodeGetVolumeStatsRequest{VolumeId: w.volume, VolumePath: path})
+}
+
+// holdsBytes wants a volume to have at least so many bytes in all.
+func (r *rig) holdsBytes(w testVolume, atLeast int64) {
+	r.t.Helper()
+	answer, err := r.stats(w, w.target("a"))
+	if r.ok(err); answer.Usage[0].Total < atLeast {
+		r.t.Errorf("%d bytes in all; want %d", answer.Usage[0].Total, atLeast)
+	}
+}
+
+// isEmpty wants nothing to be left in a directory.
+func (r *rig) isEmpty(path string) {
+	r.t.Helper()
+	if left, err := os.ReadDir(path); err != nil || len(left) > 0 {
+		r.t.Errorf("left in %s are %v, %v", path, left, err)
 	}
 }

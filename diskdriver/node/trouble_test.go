@@ -27,35 +27,26 @@ func (r *rig) instead(program, script string) {
 }
 
 func TestDeviceThatLeavesDuringStageIsAwaitedAgain(t *testing.T) {
-	r := newRig(t)
-	m := r.attach("s1", 1)
+	r, m := newRigWithDisk(t)
 	v := r.volume(m)
-	before, path := m.sum(), os.Getenv("PATH")
+	checkUnchanged, path := m.unchanged(), os.Getenv("PATH")
 	r.instead("mkfs.ext4", "mv "+m.loop+" "+m.loop+".gone; exec $REAL \"$@\"")
 	r.refused(r.stage(v), disk.Pending, "left the node while the volume was staged")
 	r.ok(os.Rename(m.loop+".gone", m.loop))
-	if m.sum() != before {
-		t.Error("the disk's bytes changed")
-	}
+	checkUnchanged()
 	t.Setenv("PATH", path)
-	r.ok(r.stage(v))
-	r.ok(r.publish(v, "a"))
+	r.published(m)
 }
 
 // A host that can't be written to is said to be that, and what couldn't be noted is not begun.
 func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
 	for name, options := range map[string]string{"full": "nr_inodes=1", "read-only": "ro"} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attach("s1", 1)
+			r, m := newRigWithDisk(t)
 			v := r.volume(m)
-			before := m.sum()
 			notes, pods := r.directory("plugins"), r.directory("pods")
 			r.sh("mount", "-t", "tmpfs", "-o", options, "tmpfs", notes)
-			r.refused(r.stage(v), disk.Blocked, "give it space, or make it writable")
-			if m.sum() != before {
-				t.Error("the disk's bytes changed")
-			}
+			m.refusesStage(v, disk.Blocked, "give it space, or make it writable")
 			r.ok(unix.Unmount(notes, 0))
 			r.ok(r.stage(v))
 			r.sh("mount", "-t", "tmpfs", "-o", options, "tmpfs", pods)
@@ -71,8 +62,7 @@ func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
 }
 
 func TestWhatCannotBeMendedIsLeftToPeople(t *testing.T) {
-	r := newRig(t)
-	m := r.attach("s1", 1)
+	r, m := newRigWithDisk(t)
 	r.sh("mkfs.ext4", "-q", m.loop)
 	for _, damage := range []string{"clri <2>", "set_super_value state 0"} { // the root directory
 		r.sh("debugfs", "-w", "-R", damage, m.loop)
@@ -93,15 +83,10 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 		{"xfs", "checksum", 224, "if its file system is damaged, repair it by hand"},
 	} {
 		t.Run(row.fsType+" "+row.field, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attach("s1", 1)
+			r, m := newRigWithDisk(t)
 			r.sh("mkfs."+row.fsType, "-q", m.loop)
 			m.invert(row.offset)
-			before := m.sum()
-			r.refused(r.stage(r.volume(m, asFileSystem(row.fsType))), disk.Blocked, row.want)
-			if m.sum() != before {
-				t.Error("the disk's bytes changed")
-			}
+			m.refusesStage(r.volume(m, asFileSystem(row.fsType)), disk.Blocked, row.want)
 		})
 	}
 }
@@ -117,8 +102,7 @@ func TestFilesystemIsCheckedBeforeItsFirstWrite(t *testing.T) {
 		{"for reading", readOnlyNode, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attach("s1", 1)
+			r, m := newRigWithDisk(t)
 			r.sh("mkfs.ext4", "-q", m.loop)
 			called := filepath.Join(t.TempDir(), "called")
 			r.instead("e2fsck", "touch "+called+"; exec $REAL \"$@\"")
@@ -131,8 +115,7 @@ func TestFilesystemIsCheckedBeforeItsFirstWrite(t *testing.T) {
 }
 
 func TestTheDiskThatTheHostLivesOnIsNoVolume(t *testing.T) {
-	r := newRig(t)
-	m := r.attach("s1", 1)
+	r, m := newRigWithDisk(t)
 	r.sh("mkfs.ext4", "-q", m.loop)
 	r.sh("mount", m.loop, r.kubelet)
 	r.refused(r.stage(r.volume(m, asBlock)), disk.InUse, fmt.Sprintf("is the disk that %s of this node is on", r.kubelet))
@@ -141,23 +124,17 @@ func TestTheDiskThatTheHostLivesOnIsNoVolume(t *testing.T) {
 
 // Where udev makes no links, the kernel shows the serial number.
 func TestDeviceIsFoundByItsSerialNumber(t *testing.T) {
-	r := newRig(t)
+	r := newRigWithoutUdev(t)
 	m := r.attach("s1", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s1")))
-	name, sys := filepath.Base(m.loop), t.TempDir()
-	r.ok(os.MkdirAll(filepath.Join(sys, "block", name), 0o755))
-	r.ok(os.Symlink("/sys/dev", filepath.Join(sys, "dev")))
-	r.put(filepath.Join(sys, "block", name, "serial"), "s1\n")
-	r.server.devices.sys = sys
-	v := r.volume(m)
-	r.ok(r.stage(v))
-	r.ok(r.publish(v, "a"))
+	name := filepath.Base(m.loop)
+	r.shows(name, nil, map[string]string{"serial": "s1"})
+	r.published(m)
 	// A link that udev has yet to take away leads to what is another disk by now.
 	other := r.attach("s2", 1)
 	r.ok(os.Remove(filepath.Join(r.dev, "disk/by-id/virtio-s2")))
 	r.ok(os.Symlink("../../"+name, filepath.Join(r.dev, "disk/by-id/virtio-s2")))
-	r.ok(os.MkdirAll(filepath.Join(sys, "block", filepath.Base(other.loop)), 0o755))
-	r.put(filepath.Join(sys, "block", filepath.Base(other.loop), "serial"), "s2\n")
+	r.shows(filepath.Base(other.loop), nil, map[string]string{"serial": "s2"})
 	w := r.volume(other)
 	r.ok(r.stage(w))
 	if at, _, err := r.server.mounts.at(w.staging); err != nil || at.Source != other.loop {
