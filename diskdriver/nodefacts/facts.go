@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,9 +111,4 @@ func trim(object any) (any, error) {
 		}
 	}
 	return kept, nil
-}
-
-// difference returns the elements of all that are not among some.
-func difference(all, some []disk.Category) []disk.Category {
-	return slices.DeleteFunc(slices.Clone(all), func(c disk.Category) bool { return slices.Contains(some, c) })
 }

@@ -158,11 +158,7 @@ func (w *publication) process(ctx context.Context, names []string) (again map[st
 func (w *publication) nodeInstances(names []string) []*nodeInstance {
 	var all []*nodeInstance
 	for _, name := range names {
-		object, exists, err := w.nodes.GetStore().GetByKey(name)
-		if err != nil || !exists {
-			continue
-		}
-		node, ok := object.(*corev1.Node)
+		node, ok := stored[*corev1.Node](w.nodes.GetStore(), name)
 		if !ok {
 			continue
 		}

@@ -96,23 +96,17 @@ func (b *bench) get(name string) *corev1.Node {
 	return node
 }
 
-// publisher starts a Publisher that need not wait for the Lease, which ticks;
-// the function ends it.
+// publisher starts a Publisher that need not wait for the Lease, which ticks.
 func (b *bench) publisher() (*Publisher, func()) {
 	b.Helper()
-	return b.start(func(ctx context.Context, p *Publisher) {
+	return b.start(func(p *Publisher, ctx context.Context) {
 		go p.nodes.RunWithContext(ctx)
 		p.publish(ctx)
 	})
 }
 
-// replica starts a Publisher as the driver does; the function ends it.
-func (b *bench) replica() (*Publisher, func()) {
-	b.Helper()
-	return b.start(func(ctx context.Context, p *Publisher) { p.Run(ctx) })
-}
-
-func (b *bench) start(run func(context.Context, *Publisher)) (*Publisher, func()) {
+// start starts a Publisher; the function, or the end of the test, ends it.
+func (b *bench) start(run func(*Publisher, context.Context)) (*Publisher, func()) {
 	b.Helper()
 	client, err := ecs.NewClient(ecs.Config{Region: "cn-hangzhou", ClusterID: "c1", Credentials: credentials.Static(credentials.Keys{AccessKeyID: "id", AccessKeySecret: "secret"}), Transport: b.sim})
 	b.must(err)
@@ -122,12 +116,14 @@ func (b *bench) start(run func(context.Context, *Publisher)) (*Publisher, func()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		run(ctx, p)
+		run(p, ctx)
 	}()
-	return p, func() {
+	stop := func() {
 		cancel()
 		<-ended
 	}
+	b.Cleanup(stop)
+	return p, stop
 }
 
 // calls counts what ECS was asked, by action.
@@ -180,7 +176,7 @@ func TestNodesAreTold(t *testing.T) {
 		b.node("abroad", "cn-beijing.i-new")
 		b.node("elsewhere", "aws:///us-east-1a/i-0abc")
 		b.node("bare", "")
-		p, stop := b.publisher()
+		p, _ := b.publisher()
 		time.Sleep(10 * time.Second)
 		b.wantNode("new", 16, "cloud_auto", "cloud_essd", "cloud_regional_disk_auto")
 		b.wantNode("old", 4, "cloud_efficiency", "cloud_ssd") // essd was wrong; of ssd, which the zone hasn't, nothing is known
@@ -206,7 +202,6 @@ func TestNodesAreTold(t *testing.T) {
 		b.instance("later", zoneI, "ecs.new.large")
 		time.Sleep(10 * time.Second)
 		b.wantNode("later", 16, "cloud_auto", "cloud_essd", "cloud_regional_disk_auto")
-		stop()
 	})
 }
 
@@ -293,7 +288,7 @@ func fleet(b *bench, nodes, kinds int) []runtime.Object {
 func TestANodeOfAnotherTypeIsToldAnew(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.instance("n", zoneH, "ecs.new.large")
-		p, stop := b.publisher()
+		p, _ := b.publisher()
 		time.Sleep(10 * time.Second)
 		b.wantNode("n", 16, "cloud_auto", "cloud_essd", "cloud_regional_disk_auto")
 
@@ -314,7 +309,6 @@ func TestANodeOfAnotherTypeIsToldAnew(t *testing.T) {
 		if n := b.calls()["DescribeInstances"] - before; n != 1 {
 			t.Errorf("%d calls after a boot, want 1", n)
 		}
-		stop()
 	})
 }
 
@@ -322,7 +316,7 @@ func TestANodeOfAnotherTypeIsToldAnew(t *testing.T) {
 func TestWhatATypeTakesIsReadAgain(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.instance("n", zoneI, "ecs.old.large")
-		_, stop := b.publisher()
+		b.publisher()
 		time.Sleep(10 * time.Second)
 		b.wantNode("n", 4) // its zone has none of what it takes
 		b.must(b.sim.SetStock(zoneI, "cloud_efficiency", 0))
@@ -333,7 +327,6 @@ func TestWhatATypeTakesIsReadAgain(t *testing.T) {
 		if n := b.patches() - before; n != 0 {
 			t.Errorf("%d writes in a day in which nothing happens", n)
 		}
-		stop()
 	})
 }
 
@@ -358,7 +351,7 @@ func TestNothingIsTakenBackForWantOfAnAnswer(t *testing.T) {
 				b.instance("n", zoneH, "ecs.old.large", everything...)
 				test.fault.Count = 1 << 20
 				b.must(b.sim.AddFault(test.fault))
-				_, stop := b.publisher()
+				b.publisher()
 				time.Sleep(30 * time.Minute)
 				b.wantNode("n", test.disks, test.while...)
 				if n := len(b.sim.Calls()); n > 200 {
@@ -367,7 +360,6 @@ func TestNothingIsTakenBackForWantOfAnAnswer(t *testing.T) {
 				b.sim.ClearFaults()
 				time.Sleep(refresh + typeLasts)
 				b.wantNode("n", 4, "cloud_efficiency", "cloud_ssd")
-				stop()
 			})
 		})
 	}
@@ -375,9 +367,9 @@ func TestNothingIsTakenBackForWantOfAnAnswer(t *testing.T) {
 
 func TestOneReplicaWritesAndAllKnow(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
-		first, stopFirst := b.replica()
+		first, stopFirst := b.start((*Publisher).Run)
 		time.Sleep(5 * time.Second) // it holds the Lease
-		second, stopSecond := b.replica()
+		second, _ := b.start((*Publisher).Run)
 		b.instance("n", zoneH, "ecs.new.large")
 		time.Sleep(time.Minute)
 		if n := b.patches(); n != 1 {
@@ -396,7 +388,6 @@ func TestOneReplicaWritesAndAllKnow(t *testing.T) {
 		if n := b.patches(); n != 2 {
 			t.Errorf("%d writes, want one for each node", n)
 		}
-		stopSecond()
 	})
 }
 

@@ -2,6 +2,7 @@ package nodefacts
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,101 +35,78 @@ func told(changes ...func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
+// What is asked for by flag is what the kubelet is told, at registration and whenever it asks again.
 func TestANodeSaysWhereItIsAndHowManyVolumesItTakes(t *testing.T) {
 	all := map[string]string{topology.ZoneKey: "cn-hangzhou-h", topology.WellKnownZoneKey: "cn-hangzhou-h", topology.RegionKey: "cn-hangzhou"}
+	noWellKnownZone := map[string]string{topology.ZoneKey: "cn-hangzhou-h", topology.RegionKey: "cn-hangzhou"}
+	none := func(*corev1.Node) {}
 	for _, row := range []struct {
-		name    string
-		change  func(*corev1.Node)
-		serials []string
-		want    disk.Node
+		name     string
+		limits   Limits
+		change   func(*corev1.Node)
+		serials  []string
+		segments map[string]string
+		volumes  int64
 	}{
-		{"nothing attached", func(*corev1.Node) {}, nil, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 4}},
-		{"one of ours and one of somebody's", func(n *corev1.Node) {
+		{"nothing attached", Limits{}, none, nil, all, 4},
+		{"one of ours and one of somebody's", Limits{}, func(n *corev1.Node) {
 			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.example.com^d-ours"}}
-		}, []string{"ours", "foreign"}, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 3}},
-		{"one that is in use still", func(n *corev1.Node) {
+		}, []string{"ours", "foreign"}, all, 3},
+		{"one that is in use still", Limits{}, func(n *corev1.Node) {
 			n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/disk.example.com^d-ours"}
-		}, []string{"ours"}, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 4}},
-		{"one of another driver", func(n *corev1.Node) {
+		}, []string{"ours"}, all, 4},
+		{"one of another driver", Limits{}, func(n *corev1.Node) {
 			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/other.example.com^d-theirs"}}
-		}, []string{"theirs"}, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 3}},
-		{"labels that agree", func(n *corev1.Node) {
+		}, []string{"theirs"}, all, 3},
+		{"labels that agree", Limits{}, func(n *corev1.Node) {
 			n.Labels[topology.WellKnownZoneKey], n.Labels[topology.RegionKey] = "cn-hangzhou-h", "cn-hangzhou"
-		}, nil, disk.Node{ID: "i-1", Segments: all, MaxVolumes: 4}},
-		{"a zone label of another meaning", func(n *corev1.Node) { n.Labels[topology.WellKnownZoneKey] = "rack-7" }, nil,
-			disk.Node{ID: "i-1", Segments: map[string]string{topology.ZoneKey: "cn-hangzhou-h", topology.RegionKey: "cn-hangzhou"}, MaxVolumes: 4}},
+		}, nil, all, 4},
+		{"a zone label of another meaning", Limits{}, func(n *corev1.Node) { n.Labels[topology.WellKnownZoneKey] = "rack-7" }, nil, noWellKnownZone, 4},
+		{"none reserved, one seen", Limits{}, none, []string{"foreign"}, all, 3},
+		{"two reserved, none seen", Limits{Reserved: 2}, none, nil, all, 2},
+		{"two reserved, one of them seen", Limits{Reserved: 2}, none, []string{"foreign"}, all, 2},
+		{"one reserved, two seen", Limits{Reserved: 1}, none, []string{"a", "b"}, all, 2},
+		{"a limit below", Limits{Volumes: 2}, none, []string{"foreign"}, all, 2},
+		{"a limit above", Limits{Volumes: 40}, none, nil, all, 40},
+		{"a limit, and ECS doesn't say", Limits{Volumes: 8}, withoutDataDisks, nil, all, 8},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got, err := NewSelf(fake.NewClientset(told(row.change)), "n1", csiDriver, Limits{}).Node(t.Context(), row.serials)
-			if err != nil || !cmp.Equal(got, row.want) {
-				t.Errorf("%v\n%s", err, cmp.Diff(row.want, got))
+			got, err := NewSelf(fake.NewClientset(told(row.change)), "n1", csiDriver, row.limits).Node(t.Context(), row.serials)
+			want := disk.Node{ID: "i-1", Segments: row.segments, MaxVolumes: row.volumes}
+			if err != nil || !cmp.Equal(got, want) {
+				t.Errorf("%v\n%s", err, cmp.Diff(want, got))
 			}
 		})
 	}
+}
+
+// withoutDataDisks is a Node whose instance's type ECS says nothing of.
+func withoutDataDisks(n *corev1.Node) {
+	n.Annotations[Annotation] = Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g6.large", Zone: "cn-hangzhou-h"}.text()
 }
 
 func TestANodeThatDoesNotKnowItselfSaysWhatIsMissing(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		objects []runtime.Object
+		limits  Limits
 		serials []string
 		kind    disk.Kind
 		want    string
 	}{
-		{"no Node", nil, nil, disk.Unreachable, "read Node n1"},
-		{"no instance", []runtime.Object{told(func(n *corev1.Node) { n.Spec.ProviderID = "kind://x" })}, nil, disk.Blocked, `spec.providerID is "kind://x"; allowed is`},
-		{"no facts", []runtime.Object{told(func(n *corev1.Node) { n.Annotations = nil })}, nil, disk.Pending, "the controller of the driver (--node-facts) publishes it"},
-		{"facts of an earlier boot", []runtime.Object{told(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" })}, nil, disk.Pending, "as it runs now"},
-		{"no room", []runtime.Object{told()}, []string{"a", "b", "c", "d"}, disk.Blocked, "takes 4 data disks, and has as many that are not the driver's: a, b, c, d"},
+		{"no Node", nil, Limits{}, nil, disk.Unreachable, "read Node n1"},
+		{"no instance", []runtime.Object{told(func(n *corev1.Node) { n.Spec.ProviderID = "kind://x" })}, Limits{}, nil, disk.Blocked, `spec.providerID is "kind://x"; allowed is`},
+		{"no facts", []runtime.Object{told(func(n *corev1.Node) { n.Annotations = nil })}, Limits{}, nil, disk.Pending, "the controller of the driver (--node-facts) publishes it"},
+		{"facts of an earlier boot", []runtime.Object{told(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" })}, Limits{}, nil, disk.Pending, "as it runs now"},
+		{"no room", []runtime.Object{told()}, Limits{}, []string{"a", "b", "c", "d"}, disk.Blocked, "takes 4 data disks, and has as many that are not the driver's: a, b, c, d"},
+		{"no room, one reserved", []runtime.Object{told()}, Limits{Reserved: 1}, []string{"a", "b", "c", "d"}, disk.Blocked, "as many that are not the driver's"},
+		{"all reserved", []runtime.Object{told()}, Limits{Reserved: 4}, nil, disk.Blocked, "instance i-1 takes 4 data disks, and --reserved-attachments=4 leaves no place for a volume; allowed are fewer than 4"},
+		{"reserved, and ECS doesn't say", []runtime.Object{told(withoutDataDisks)}, Limits{Reserved: 1}, nil, disk.Pending, "with dataDisks"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			_, err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver, Limits{}).Node(t.Context(), row.serials)
+			_, err := NewSelf(fake.NewClientset(row.objects...), "n1", csiDriver, row.limits).Node(t.Context(), row.serials)
 			if disk.KindOf(err) != row.kind || err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v (%v), want %q", err, disk.KindOf(err), row.want)
-			}
-		})
-	}
-}
-
-// What is asked for by flag is what the kubelet is told, at registration and whenever it asks again.
-func TestTheLimitsOfANodeCountOverECS(t *testing.T) {
-	unknown := func(n *corev1.Node) {
-		facts := Facts{Instance: "i-1", Boot: "b1", Type: "ecs.g6.large", Zone: "cn-hangzhou-h"}
-		n.Annotations[Annotation] = facts.text()
-	}
-	for _, row := range []struct {
-		name    string
-		limits  Limits
-		change  func(*corev1.Node)
-		serials []string
-		want    int64
-		refused string
-	}{
-		{"none reserved, one seen", Limits{}, nil, []string{"foreign"}, 3, ""},
-		{"two reserved, none seen", Limits{Reserved: 2}, nil, nil, 2, ""},
-		{"two reserved, one of them seen", Limits{Reserved: 2}, nil, []string{"foreign"}, 2, ""},
-		{"one reserved, two seen", Limits{Reserved: 1}, nil, []string{"a", "b"}, 2, ""},
-		{"all reserved", Limits{Reserved: 4}, nil, nil, 0, "instance i-1 takes 4 data disks, and --reserved-attachments=4 leaves no place for a volume; allowed are fewer than 4"},
-		{"all seen", Limits{Reserved: 1}, nil, []string{"a", "b", "c", "d"}, 0, "as many that are not the driver's"},
-		{"a limit below", Limits{Volumes: 2}, nil, []string{"foreign"}, 2, ""},
-		{"a limit above", Limits{Volumes: 40}, nil, nil, 40, ""},
-		{"a limit, and ECS doesn't say", Limits{Volumes: 8}, unknown, nil, 8, ""},
-		{"reserved, and ECS doesn't say", Limits{Reserved: 1}, unknown, nil, 0, "with dataDisks"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			node := told()
-			if row.change != nil {
-				row.change(node)
-			}
-			got, err := NewSelf(fake.NewClientset(node), "n1", csiDriver, row.limits).Node(t.Context(), row.serials)
-			if row.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), row.refused) {
-					t.Errorf("got %v, want %q", err, row.refused)
-				}
-				return
-			}
-			if err != nil || got.MaxVolumes != row.want {
-				t.Errorf("%d volumes, %v; want %d", got.MaxVolumes, err, row.want)
 			}
 		})
 	}
@@ -153,30 +131,29 @@ func TestStartupTaintGoesOnceCSINodeHasTheLimit(t *testing.T) {
 	limit := int32(4)
 	csiNode = csiNode.DeepCopy()
 	csiNode.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: &limit}
-	if n := taints(t, client); n != 2 {
+	if n := len(taints(t, client)); n != 2 {
 		t.Errorf("%d taints before there is a limit", n)
 	}
 	if _, err := client.StorageV1().CSINodes().Update(ctx, csiNode, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for taints(t, client) != 1 {
+	for len(taints(t, client)) != 1 {
 		time.Sleep(time.Millisecond) // the informers run in real time
 	}
 	stop()
 	<-ended
-	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-	if err != nil || len(node.Spec.Taints) != 1 || node.Spec.Taints[0] != other {
-		t.Errorf("left are %v, %v", node.Spec.Taints, err)
+	if left := taints(t, client); !slices.Equal(left, []corev1.Taint{other}) {
+		t.Errorf("left are %v", left)
 	}
 }
 
-func taints(t *testing.T, client *fake.Clientset) int {
+func taints(t *testing.T, client *fake.Clientset) []corev1.Taint {
 	t.Helper()
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(node.Spec.Taints)
+	return node.Spec.Taints
 }
 
 func TestADrainedNodeWaitsForItsOwnVolumes(t *testing.T) {

@@ -119,7 +119,11 @@ func (c *typeCache) instance(t disk.InstanceType, zone disk.Zone) disk.Instance 
 			continue
 		}
 		known.Takes = append(known.Takes, own...)
-		known.Refuses = append(known.Refuses, difference(c.categories[categoryQuery{anyType, part.regional}][part.zone], own)...)
+		for _, category := range c.categories[categoryQuery{anyType, part.regional}][part.zone] {
+			if !slices.Contains(own, category) {
+				known.Refuses = append(known.Refuses, category)
+			}
+		}
 	}
 	slices.Sort(known.Takes)
 	slices.Sort(known.Refuses)
