@@ -131,20 +131,15 @@ func matchesAny(terms []allowedTerm, n *node) bool {
 
 // matches reports whether the node's zone and labels satisfy the term.
 func (t allowedTerm) matches(n *node) bool {
-	if len(t.zoneKeys) > 0 && !contains(t.zones, n.zone) {
+	if len(t.zoneKeys) > 0 && !slices.Contains(t.zones, n.zone) {
 		return false
 	}
 	for _, c := range t.conditions {
-		if !contains(c.values, n.labels[c.key]) {
+		if !slices.Contains(c.values, n.labels[c.key]) {
 			return false
 		}
 	}
 	return true
-}
-
-func contains(sorted []string, value string) bool {
-	_, found := slices.BinarySearch(sorted, value)
-	return found
 }
 
 // asGiven reports whether the term can be sent to the driver as it stands: it

@@ -50,15 +50,11 @@ func BenchmarkRequire(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
 		for _, size := range benchSizes {
 			x := indexes[size]
-			if _, err := x.Require(decisions[name]); err != nil { // BenchmarkFirstUse has this one
-				b.Fatal(err)
-			}
+			require(b, x, decisions[name]) // BenchmarkFirstUse has this one
 			b.Run(fmt.Sprintf("%s/nodes=%d", name, size), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := x.Require(decisions[name]); err != nil {
-						b.Fatal(err)
-					}
+					require(b, x, decisions[name])
 				}
 			})
 		}
@@ -71,9 +67,7 @@ func BenchmarkEvent(b *testing.B) {
 	for _, size := range benchSizes {
 		x := largeIndex(size)
 		for _, q := range decisions {
-			if _, err := x.Require(q); err != nil {
-				b.Fatal(err)
-			}
+			require(b, x, q)
 		}
 		moved := largeNode(7, "0")
 		moved.Labels[ZoneKey], moved.Labels[WellKnownZoneKey] = "cn-hangzhou-z", "cn-hangzhou-z"
@@ -102,9 +96,7 @@ func BenchmarkFirstUse(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d", size), func(b *testing.B) {
 			for b.Loop() {
 				clear(x.views)
-				if _, err := x.Require(decisions["Immediate"]); err != nil {
-					b.Fatal(err)
-				}
+				require(b, x, decisions["Immediate"])
 			}
 		})
 	}

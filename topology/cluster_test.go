@@ -150,6 +150,16 @@ type answer struct {
 	requisite, preferred string
 	reason               Reason
 	node                 string
+	says                 []string // among the error's words
+}
+
+// require is an answer of an Index that is no error. It is no test helper, for that costs allocations.
+func require(tb testing.TB, x *Index, q Question) *csi.TopologyRequirement {
+	req, err := x.Require(q)
+	if err != nil {
+		tb.Fatalf("%+v: %v", q, err)
+	}
+	return req
 }
 
 func checkAnswer(t *testing.T, x *Index, q Question, want answer) {
@@ -163,6 +173,11 @@ func checkAnswer(t *testing.T, x *Index, q Question, want answer) {
 		var e *Error
 		if errors.As(err, &e); e.Node != want.node {
 			t.Errorf("the error names node %q, want %q: %v", e.Node, want.node, err)
+		}
+		for _, part := range want.says {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not name %q", err, part)
+			}
 		}
 		return
 	}

@@ -21,7 +21,7 @@ func place(terms []term, first int) *csi.TopologyRequirement {
 func topologies(terms []term) []*csi.Topology {
 	list := make([]*csi.Topology, 0, len(terms))
 	for _, t := range terms {
-		list = append(list, t.topology())
+		list = append(list, &csi.Topology{Segments: t.labels()})
 	}
 	return list
 }

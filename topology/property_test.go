@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -107,11 +108,11 @@ func drawScenario(data []byte) scenario {
 	}
 	for len(*d) > 0 && len(s.events) < 40 {
 		e := event{node: pick(d, "n0", "n1", "n2", "n3", "n4"), isCSI: d.below(2) == 1, gone: d.below(16) == 15}
+		draw := drawLabels
 		if e.isCSI {
-			e.text = drawKeys(d)
-		} else {
-			e.text = drawLabels(d)
+			draw = drawKeys
 		}
+		e.text = draw(d)
 		s.events = append(s.events, e)
 	}
 	return s
@@ -333,7 +334,7 @@ func checkOrder(t *testing.T, req *csi.TopologyRequirement) {
 func withoutExtra(q Question, t *csi.Topology) *csi.Topology {
 	out := &csi.Topology{Segments: map[string]string{}}
 	for k, v := range t.GetSegments() {
-		if q.ExtraLabelPrefix == "" || len(k) < len(extraPrefix) || k[:len(extraPrefix)] != extraPrefix {
+		if q.ExtraLabelPrefix == "" || !strings.HasPrefix(k, extraPrefix) {
 			out.Segments[k] = v
 		}
 	}
@@ -368,7 +369,7 @@ func checkNodeFirst(t *testing.T, q Question, facts map[string]fact, req *csi.To
 		t.Fatalf("the first term %s is not the selected node's: %+v", show(req.Preferred[:1]), f)
 	}
 	for k, v := range f.labels {
-		if q.ExtraLabelPrefix != "" && len(k) > len(extraPrefix) && k[:len(extraPrefix)] == extraPrefix && first.Segments[k] != v {
+		if q.ExtraLabelPrefix != "" && strings.HasPrefix(k, extraPrefix) && first.Segments[k] != v {
 			t.Fatalf("the first term %s lacks the node's label %s=%s", show(req.Preferred[:1]), k, v)
 		}
 	}
@@ -394,15 +395,19 @@ func checkComplete(t *testing.T, q Question, facts map[string]fact, req *csi.Top
 	}
 }
 
+func randomBytes(random *rand.Rand, size int) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	return data
+}
+
 func TestEveryAnswerKeepsItsPromises(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	answered := 0
 	for range 600 {
-		data := make([]byte, 60+random.IntN(140))
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		if checkScenario(t, data) {
+		if checkScenario(t, randomBytes(random, 60+random.IntN(140))) {
 			answered++
 		}
 	}
@@ -414,11 +419,7 @@ func TestEveryAnswerKeepsItsPromises(t *testing.T) {
 func FuzzRequire(f *testing.F) {
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, size := range []int{0, 1, 8, 40, 120, 300} {
-		data := make([]byte, size)
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		f.Add(data)
+		f.Add(randomBytes(random, size))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { checkScenario(t, data) })
 }
@@ -472,10 +473,7 @@ func FuzzNodeAffinity(f *testing.F) {
 		}
 		for _, term := range terms {
 			if len(term.MatchExpressions) == 0 || !slices.IsSortedFunc(term.MatchExpressions, func(a, b corev1.NodeSelectorRequirement) int {
-				if a.Key < b.Key {
-					return -1
-				}
-				return 1
+				return strings.Compare(a.Key, b.Key)
 			}) {
 				t.Fatalf("term %+v is empty or unsorted", term)
 			}

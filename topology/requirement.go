@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -144,11 +145,6 @@ func (x *Index) noTopology(c class) error {
 	if len(x.conflicts) == 0 {
 		return refuse(NoTopology, "", "driver %s: %s", x.driver, what)
 	}
-	name := ""
-	for n := range x.conflicts {
-		if name == "" || n < name {
-			name = n
-		}
-	}
+	name := slices.Min(slices.Collect(maps.Keys(x.conflicts)))
 	return refuse(NoTopology, "", "driver %s: %s; %d nodes are left out, such as %q: %w", x.driver, what, len(x.conflicts), name, x.conflicts[name])
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
 // segment is one label of a topology.
@@ -113,10 +111,7 @@ func (t term) with(more map[string]string) term {
 	if len(more) == 0 {
 		return t
 	}
-	labels := make(map[string]string, len(t.segments)+len(more))
-	for _, s := range t.segments {
-		labels[s.key] = s.value
-	}
+	labels := t.labels()
 	maps.Copy(labels, more)
 	return termOf(labels)
 }
@@ -129,11 +124,11 @@ func termOf(labels map[string]string) term {
 	return newTerm(segments)
 }
 
-// topology returns the term as a message of its own.
-func (t term) topology() *csi.Topology {
-	segments := make(map[string]string, len(t.segments))
+// labels returns the term as a map of the caller's own.
+func (t term) labels() map[string]string {
+	labels := make(map[string]string, len(t.segments))
 	for _, s := range t.segments {
-		segments[s.key] = s.value
+		labels[s.key] = s.value
 	}
-	return &csi.Topology{Segments: segments}
+	return labels
 }
