@@ -19,8 +19,7 @@ import (
 
 func TestA1AttachingDiskIsShownAvailableForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { timed(c); c.Latency.AttachShown = 300 * time.Millisecond })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { timed(c); c.Latency.AttachShown = 300 * time.Millisecond })
 		id := create(t, c, nil)
 		ok(t, attach(c, "i-1", id))
 		time.Sleep(300*time.Millisecond - time.Nanosecond)
@@ -37,8 +36,7 @@ func TestA2AttachWhileDetachingFromTheSameInstance(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		t.Run(fmt.Sprintf("refused %v", refuse), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, func(c *ecssim.Config) { timed(c); c.Doubts.RefuseAttachWhileDetaching = refuse })
-				c := newClient(t, s)
+				s, c := newServerAndClient(t, func(c *ecssim.Config) { timed(c); c.Doubts.RefuseAttachWhileDetaching = refuse })
 				id := create(t, c, nil)
 				ok(t, attach(c, "i-1", id))
 				time.Sleep(3 * time.Second)
@@ -73,8 +71,7 @@ func TestA3InstanceIsListedWhileDetachingUnlessHidden(t *testing.T) {
 
 func TestA4GuestSeesTheDeviceAfterInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { timed(c); c.Latency.DeviceVisible = 10 * time.Second })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { timed(c); c.Latency.DeviceVisible = 10 * time.Second })
 		id := create(t, c, nil)
 		devices := func() []ecssim.Device {
 			t.Helper()
@@ -107,8 +104,7 @@ func TestA4GuestSeesTheDeviceAfterInUse(t *testing.T) {
 
 func TestA5NewInstanceIsRunningAndRefusesAnAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.InstanceReady = 20 * time.Second })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.InstanceReady = 20 * time.Second })
 		ok(t, s.AddInstance(ecssim.Instance{ID: "i-new", Zone: zoneH, Type: "ecs.g6.large"}))
 		id := create(t, c, nil)
 		wantCode(t, attach(c, "i-new", id), 400, "IncorrectInstanceStatus")
@@ -149,8 +145,7 @@ func TestA7BurstingIsRefusedForAWhileAfterAChange(t *testing.T) {
 
 func TestA8TagSearchLagsBehindReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.TagsVisible = 2 * time.Second })
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.TagsVisible = 2 * time.Second })
 		id := create(t, c, func(r *ecs.CreateDiskRequest) { r.Tag = &[]ecs.CreateDiskTag{{Key: "app", Value: "db"}} })
 		found := func(value string) int {
 			return describe(t, c, func(r *ecs.DescribeDisksRequest) {
@@ -177,8 +172,7 @@ func TestA8TagSearchLagsBehindReads(t *testing.T) {
 
 func TestA9ReadsLagBehindACreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.Visible = 2 * time.Second })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.Visible = 2 * time.Second })
 		id := create(t, c, nil)
 		count := func() int {
 			return len(describe(t, c, func(r *ecs.DescribeDisksRequest) { r.DiskIds = idList(id) }).Disks.Disk)

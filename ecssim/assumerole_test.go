@@ -161,8 +161,7 @@ func TestConfiguredTemporaryKeyWorksUntilItIsEnded(t *testing.T) {
 }
 
 func TestAccessKeysChangeInMidRun(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	if err := s.SetAccessKey(keyID, "another"); err != nil {
 		t.Fatal(err)
 	}

@@ -92,8 +92,7 @@ func timed(c *ecssim.Config) {
 
 func TestAttachAndDetachTakeTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, timed)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, timed)
 		id := create(t, c, nil)
 		start := time.Now()
 		ok(t, attach(c, "i-1", id))
@@ -239,8 +238,7 @@ func TestStoppedInstanceTakesDisksAndSeesNone(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestLockedInstanceRefuses(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id, other := create(t, c, nil), create(t, c, nil)
 	ok(t, attach(c, "i-1", id))
 	ok(t, s.SetInstance("i-1", ecssim.InstanceChange{Locked: ptr(true)}))
@@ -272,8 +270,7 @@ func TestFullInstanceRefusesAnotherDisk(t *testing.T) {
 }
 
 func TestDeviceNamesGoOnAfterZ(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	_, c := newServerAndClient(t, nil)
 	ids := createMany(t, c, 28, func(r *ecs.CreateDiskRequest) { r.ZoneId = zoneI })
 	for _, id := range ids {
 		ok(t, attach(c, "i-2", id))
@@ -334,8 +331,7 @@ func TestDetachedDiskHasTheCodeThatIsConfigured(t *testing.T) {
 }
 
 func TestStateNamesWhatIsAttachedAndWhy(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id := create(t, c, nil)
 	ok(t, attach(c, "i-1", id))
 	call := s.Calls()[1]

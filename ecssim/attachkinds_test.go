@@ -47,12 +47,11 @@ func TestSharedDiskShowsAllItsInstances(t *testing.T) {
 }
 
 func TestSharedDiskHasSixteenInstancesAtMost(t *testing.T) {
-	s := newServer(t, func(c *ecssim.Config) {
+	s, c := newServerAndClient(t, func(c *ecssim.Config) {
 		for n := range 17 {
 			c.Instances = append(c.Instances, ecssim.Instance{ID: fmt.Sprintf("i-n%d", n), Zone: zoneH, Type: "ecs.g7se.large"})
 		}
 	})
-	c := newClient(t, s)
 	id := create(t, c, shared)
 	for n := range 16 {
 		ok(t, attach(c, fmt.Sprintf("i-n%d", n), id))
@@ -64,8 +63,7 @@ func TestSharedDiskHasSixteenInstancesAtMost(t *testing.T) {
 func TestForceMovesARegionalDiskToAnotherZone(t *testing.T) {
 	for _, detaching := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, func(c *ecssim.Config) { timed(c); c.Instances[1].Type = "ecs.g6.large" })
-			c := newClient(t, s)
+			s, c := newServerAndClient(t, func(c *ecssim.Config) { timed(c); c.Instances[1].Type = "ecs.g6.large" })
 			id := create(t, c, regional)
 			ok(t, attach(c, "i-1", id))
 			time.Sleep(3 * time.Second)

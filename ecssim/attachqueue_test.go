@@ -15,8 +15,7 @@ func inZoneI(r *ecs.CreateDiskRequest) { r.ZoneId = zoneI }
 
 func TestSerialQueueTakesOneAttachOrDetachAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, timed)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, timed)
 		ids := createMany(t, c, 3, nil)
 		other := create(t, c, inZoneI)
 		ok(t, attach(c, "i-1", ids[0]))
@@ -47,11 +46,10 @@ func TestConflictHasTheStatusThatIsConfigured(t *testing.T) {
 
 func TestParallelQueuesTake32AttachesAnd5Detaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		s, c := newServerAndClient(t, func(c *ecssim.Config) {
 			c.Queues = ecssim.Parallel
 			c.Latency.Attach, c.Latency.Detach = time.Minute, time.Minute
 		})
-		c := newClient(t, s)
 		ids := createMany(t, c, 33, inZoneI)
 		for _, id := range ids[:32] {
 			ok(t, attach(c, "i-2", id))
@@ -74,8 +72,7 @@ func TestParallelQueuesTake32AttachesAnd5Detaches(t *testing.T) {
 
 func TestQueuesChangeWhileTheSimulatorRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, timed)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, timed)
 		ids := createMany(t, c, 3, nil)
 		ok(t, attach(c, "i-1", ids[0]))
 		ok(t, s.SetQueues(ecssim.Queues{Attach: 2, Detach: 1}))

@@ -12,8 +12,7 @@ import (
 // Automatic snapshots go with their disk unless it says otherwise, and those
 // that somebody asked for stay (ECS API, DeleteDisk).
 func TestAutomaticSnapshotsGoWithTheDisk(t *testing.T) {
-	s := newServer(t, func(c *ecssim.Config) { c.Doubts.SnapshotUnattached = []string{"cloud_essd"} })
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Doubts.SnapshotUnattached = []string{"cloud_essd"} })
 	for _, test := range []struct {
 		name string
 		keep bool

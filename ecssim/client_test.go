@@ -60,6 +60,13 @@ func newClient(t *testing.T, s *ecssim.Server) *ecs.Client {
 	return c
 }
 
+// newServerAndClient returns a Server and an SDK client that talks to it in this process.
+func newServerAndClient(t *testing.T, change func(*ecssim.Config)) (*ecssim.Server, *ecs.Client) {
+	t.Helper()
+	s := newServer(t, change)
+	return s, newClient(t, s)
+}
+
 func newSDKClient(t *testing.T, id, secret string) *ecs.Client {
 	t.Helper()
 	c, err := ecs.NewClientWithOptions(region, sdk.NewConfig().WithTimeout(15*time.Second), credentials.NewStaticAKCredentialsProvider(id, secret))

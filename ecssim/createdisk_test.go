@@ -149,8 +149,7 @@ func TestCreateDiskRefuses(t *testing.T) {
 func token(r *ecs.CreateDiskRequest) { r.ClientToken = "n:claim" }
 
 func TestSameTokenAndParametersGiveTheSameDisk(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	first, second := create(t, c, token), create(t, c, token)
 	if first != second || s.State().DisksMade != 1 {
 		t.Errorf("disks %s and %s, %d made, want one", first, second, s.State().DisksMade)
@@ -161,8 +160,7 @@ func TestSameTokenAndParametersGiveTheSameDisk(t *testing.T) {
 }
 
 func TestTokenOutlivesItsDisk(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id := create(t, c, token)
 	if err := remove(c, id); err != nil {
 		t.Fatal(err)
@@ -186,8 +184,7 @@ func TestTokenWithOtherParametersIsAMismatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, nil)
-			c := newClient(t, s)
+			_, c := newServerAndClient(t, nil)
 			first := token
 			if name == "order of tags" {
 				first = with(token, func(r *ecs.CreateDiskRequest) {
@@ -231,8 +228,7 @@ func TestRefusedCreateBindsTheTokenOnlyIfSet(t *testing.T) {
 }
 
 func TestTokenIsForgottenAfterItsLife(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	first := create(t, c, token)
 	if err := s.Advance(24*time.Hour - time.Second); err != nil {
 		t.Fatal(err)

@@ -43,8 +43,7 @@ func TestDenialsHitWhomTheyName(t *testing.T) {
 }
 
 func TestDenialMayShowNothingInstead(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	for range 12 {
 		create(t, c, nil)
 	}

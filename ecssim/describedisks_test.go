@@ -176,8 +176,7 @@ func TestDescribeDisksRefuses(t *testing.T) {
 }
 
 func TestFiltersAreJoinedByAnd(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	_, c := newServerAndClient(t, nil)
 	essd := create(t, c, func(r *ecs.CreateDiskRequest) {
 		r.DiskName, r.MultiAttach, r.ResourceGroupId = "one", "Enabled", "rg-1"
 		r.Tag = &[]ecs.CreateDiskTag{{Key: "app", Value: "db"}, {Key: "empty"}}
@@ -262,8 +261,7 @@ func TestTagsAreShownUnderBothNames(t *testing.T) {
 }
 
 func TestAdditionalAttributes(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	_, c := newServerAndClient(t, nil)
 	create(t, c, kind("cloud_essd", "PL1", 100))
 	create(t, c, with(kind("cloud_regional_disk_auto", "", 100), func(r *ecs.CreateDiskRequest) { r.ZoneId = "" }))
 	plain := describe(t, c, nil).Disks.Disk

@@ -9,8 +9,7 @@ import (
 )
 
 func TestALockShowsAndAPaymentKeepsTheDiskOff(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id := create(t, c, nil)
 	shown := func() string {
 		var reasons []string

@@ -26,8 +26,7 @@ func ids(reply *ecs.DescribeDisksResponse) []string {
 
 func TestStaleReadShowsTheDisksAsTheyWere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, nil)
 		old := create(t, c, nil)
 		time.Sleep(time.Minute)
 		gone, grown := create(t, c, nil), create(t, c, nil)
@@ -81,8 +80,7 @@ func TestStaleReadShowsTheDisksAsTheyWere(t *testing.T) {
 
 func TestDeletedDisksAreForgottenInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, nil)
 		id := create(t, c, nil)
 		if err := remove(c, id); err != nil {
 			t.Fatal(err)
@@ -96,8 +94,7 @@ func TestDeletedDisksAreForgottenInTheEnd(t *testing.T) {
 }
 
 func TestPartialPages(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	all := map[string]bool{}
 	for range 25 {
 		all[create(t, c, nil)] = true
@@ -133,8 +130,7 @@ func TestPartialPages(t *testing.T) {
 
 func TestNextTokenExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.PageTokenLife = time.Minute })
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, func(c *ecssim.Config) { c.PageTokenLife = time.Minute })
 		for range 11 {
 			create(t, c, nil)
 		}
@@ -153,8 +149,7 @@ func TestNextTokenExpires(t *testing.T) {
 
 func TestDuplicateIsAnsweredByItsSecondEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.API = map[string]time.Duration{"": time.Second} })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.API = map[string]time.Duration{"": time.Second} })
 		id := create(t, c, nil)
 		addFault(t, s, ecssim.Fault{Action: "DeleteDisk", Do: ecssim.FaultDuplicate})
 		addFault(t, s, ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDuplicate})
@@ -179,8 +174,7 @@ func TestDuplicateIsAnsweredByItsSecondEffect(t *testing.T) {
 
 func TestEchoComesAfterTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, nil)
 		addFault(t, s, ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultEcho, Lag: 5 * time.Second, Count: 1})
 		create(t, c, nil)
 		time.Sleep(5*time.Second - time.Nanosecond)
@@ -227,8 +221,7 @@ func TestTrickleTakesItsTimeAndHeedsTheCaller(t *testing.T) {
 }
 
 func TestNothingIsFoundUnderTheFault(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	create(t, c, nil)
 	addFault(t, s, ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultNothing, Count: 1})
 	if got := describe(t, c, nil); len(got.Disks.Disk) != 0 || got.TotalCount != 0 {

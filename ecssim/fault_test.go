@@ -103,8 +103,7 @@ func TestFaults(t *testing.T) {
 }
 
 func TestFaultsStrikeWhomTheyMatch(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	addFault(t, s, ecssim.Fault{Action: "CreateDisk", Params: map[string]string{"ZoneId": "-h$", "SnapshotId": "^$"}, Skip: 1, Count: 2, Do: ecssim.FaultError, Code: "First", Status: 400})
 	addFault(t, s, ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultThrottle})
 	describe(t, c, nil)

@@ -90,12 +90,11 @@ func TestInstancesArePaged(t *testing.T) {
 }
 
 func TestInstanceTypes(t *testing.T) {
-	s := newServer(t, func(c *ecssim.Config) {
+	_, c := newServerAndClient(t, func(c *ecssim.Config) {
 		c.InstanceTypes = []ecssim.InstanceType{
 			{ID: "ecs.big.huge", DiskQuantity: 100, NVMe: "supported"}, {ID: "ecs.u1-c1m2.large", DiskQuantity: 9, NVMe: "unsupported"},
 		}
 	})
-	c := newClient(t, s)
 	for _, tt := range []struct {
 		name   string
 		change func(*ecs.DescribeInstanceTypesRequest)

@@ -12,8 +12,7 @@ import (
 
 func TestDiskIsCreatingUntilItIsAvailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.Available = 3 * time.Second })
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.Available = 3 * time.Second })
 		id := create(t, c, nil)
 		status := func() string { return describe(t, c, nil).Disks.Disk[0].Status }
 		time.Sleep(3*time.Second - time.Nanosecond)
@@ -33,8 +32,7 @@ func TestDiskIsCreatingUntilItIsAvailable(t *testing.T) {
 
 func TestNewDiskIsInitializing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.Initializing = time.Second })
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.Initializing = time.Second })
 		id := create(t, c, nil)
 		wantCode(t, remove(c, id), 403, "IncorrectDiskStatus.Initializing")
 		time.Sleep(time.Second)
@@ -134,11 +132,10 @@ func TestAdvanceEndsWaits(t *testing.T) {
 func TestLatencySpreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := func(seed uint32) (list []time.Duration) {
-			s := newServer(t, func(c *ecssim.Config) {
+			_, c := newServerAndClient(t, func(c *ecssim.Config) {
 				c.Seed = seed
 				c.Latency = ecssim.Latency{API: map[string]time.Duration{"DeleteDisk": time.Second}, Spread: 0.5}
 			})
-			c := newClient(t, s)
 			for range 200 {
 				start := time.Now()
 				wantCode(t, remove(c, "d-none"), 404, "InvalidDiskId.NotFound")

@@ -14,8 +14,7 @@ import (
 )
 
 func TestOlderCallsForTags(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	a, b := create(t, c, nil), create(t, c, nil)
 	add := ecs.CreateAddTagsRequest()
 	add.ResourceType, add.ResourceId = "disk", a
@@ -70,8 +69,7 @@ func TestOlderCallsForTags(t *testing.T) {
 
 func TestTagFiltersFindByKeyValuesAndPattern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.TagsVisible = 2 * time.Second })
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.TagsVisible = 2 * time.Second })
 		byName := map[string]string{}
 		for name, app := range map[string]string{"web": "web-1", "db": "db-1", "none": ""} {
 			id := create(t, c, nil)

@@ -67,10 +67,9 @@ func ofKind(category, level, size string) func(*ecs.CreateDiskRequest) {
 
 func TestChangeOfCategoryIsATaskAndTheDiskIsModifying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		s, c := newServerAndClient(t, func(c *ecssim.Config) {
 			c.Latency = ecssim.Latency{API: map[string]time.Duration{"ModifyDiskSpec": time.Second}, Modify: time.Minute, ModifyPerTiB: 16 * time.Minute}
 		})
-		c := newClient(t, s)
 		id := create(t, c, ofKind("cloud_efficiency", "", "512"))
 		ok(t, attach(c, "i-1", id))
 		task, err := modify(c, id, toCategory("cloud_essd"), toLevel("PL2"))
@@ -110,8 +109,7 @@ func second[A, B any](_ A, b B) B { return b }
 func TestLevelChangeIsATaskUnlessAsDocumented(t *testing.T) {
 	for _, none := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, func(c *ecssim.Config) { c.Latency.Modify, c.Doubts.NoTaskForLevel = time.Minute, none })
-			c := newClient(t, s)
+			s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.Modify, c.Doubts.NoTaskForLevel = time.Minute, none })
 			id := create(t, c, ofKind("cloud_essd", "PL1", "500"))
 			task, err := modify(c, id, toLevel("PL2"))
 			ok(t, err)
@@ -226,8 +224,7 @@ func TestModifyDiskSpecRefuses(t *testing.T) {
 }
 
 func TestModifyDiskSpecNeedsStock(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id := create(t, c, nil)
 	ok(t, s.SetStock(zoneH, "cloud_auto", 0))
 	_, err := modify(c, id, toCategory("cloud_auto"))
@@ -236,10 +233,9 @@ func TestModifyDiskSpecNeedsStock(t *testing.T) {
 
 func TestModifyDiskSpecHasToCool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		_, c := newServerAndClient(t, func(c *ecssim.Config) {
 			c.Latency.CoolIOPS, c.Latency.CoolAuto, c.Latency.CoolCategory = time.Hour, time.Hour, 6*time.Hour
 		})
-		c := newClient(t, s)
 		slow := create(t, c, ofKind("cloud_efficiency", "", "40"))
 		change := func(id string, changes ...specChange) error { return second(modify(c, id, changes...)) }
 		ok(t, change(slow, toCategory("cloud_essd")))
@@ -290,8 +286,7 @@ func TestTaskThatFailsLeavesTheDiskAsItWas(t *testing.T) {
 
 func TestDescribeTasksFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.Modify = time.Minute })
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.Modify = time.Minute })
 		ids := createMany(t, c, 12, nil)
 		var all []string
 		for i, id := range ids {

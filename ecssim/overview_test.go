@@ -12,8 +12,7 @@ import (
 )
 
 func TestOverviewCutsListsAndCountsTheRest(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	var ids []string
 	for range 7 {
 		ids = append(ids, create(t, c, nil))
@@ -37,8 +36,7 @@ func TestOverviewCutsListsAndCountsTheRest(t *testing.T) {
 }
 
 func TestOverviewFiltersCalls(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id := create(t, c, nil)
 	wantCode(t, remove(c, "d-none"), 404, "InvalidDiskId.NotFound")
 	ok(t, remove(c, id))
@@ -65,11 +63,10 @@ func TestOverviewFiltersCalls(t *testing.T) {
 
 func TestOverviewSaysWhatIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		s, c := newServerAndClient(t, func(c *ecssim.Config) {
 			timed(c)
 			c.Latency.Available, c.Latency.Modify, c.Queues = 2*time.Second, time.Minute, ecssim.Parallel
 		})
-		c := newClient(t, s)
 		pending := func() string {
 			text := ""
 			for _, change := range s.Overview(ecssim.OverviewQuery{Rows: 9}).Changes.Rows {

@@ -26,8 +26,7 @@ func wantAnswer(t *testing.T, a answer, status int, code string) {
 // and one of another tag.
 func anEmptyWorld(t *testing.T) (*ecssim.Server, string) {
 	t.Helper()
-	s := newServer(t, unsigned)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, unsigned)
 	id := create(t, c, func(r *ecs.CreateDiskRequest) {
 		r.DiskCategory = "cloud_auto"
 		r.Tag = &[]ecs.CreateDiskTag{{Key: "empty"}}

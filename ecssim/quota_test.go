@@ -11,10 +11,9 @@ import (
 )
 
 func TestQuotasOfTheAccount(t *testing.T) {
-	s := newServer(t, func(c *ecssim.Config) {
+	s, c := newServerAndClient(t, func(c *ecssim.Config) {
 		c.Quotas = ecssim.Quotas{Disks: 4, GiB: map[string]int{"cloud_essd": 100}, ZoneGiB: map[string]int{"cloud_essd": 60}}
 	})
-	c := newClient(t, s)
 	in := func(zone, category string, size int) error {
 		_, err := c.CreateDisk(newCreate(func(r *ecs.CreateDiskRequest) {
 			r.ZoneId, r.DiskCategory, r.Size = zone, category, requests.NewInteger(size)

@@ -22,8 +22,7 @@ func guestSize(t *testing.T, s *ecssim.Server) int {
 }
 
 func TestResizeShowsItsSizeAtOnce(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	id := create(t, c, nil)
 	ok(t, resize(c, id, 40))
 	if d := look(t, c, id); d.Size != 40 || d.Status != "Available" {

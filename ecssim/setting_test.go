@@ -68,13 +68,12 @@ func TestListSettingsTakeChanges(t *testing.T) {
 func TestCreatingDisksAreTakenOrRefused(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, func(c *ecssim.Config) {
+			s, c := newServerAndClient(t, func(c *ecssim.Config) {
 				c.Latency.Available, c.Latency.Modify = time.Second, 5*time.Second
 				if refuse {
 					c.Doubts.RefuseCreating = ecssim.CreatingActions
 				}
 			})
-			c := newClient(t, s)
 			for name, do := range map[string]func(id string) error{
 				"CreateSnapshot": func(id string) error { return second(snap(c, id)) },
 				"ResizeDisk":     func(id string) error { return resize(c, id, 40) },

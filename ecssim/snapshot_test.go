@@ -76,8 +76,7 @@ func shotTimes(c *ecssim.Config) {
 func TestSnapshotIsCutThenUsableThenAccomplished(t *testing.T) {
 	for category, instant := range map[string]bool{"cloud_essd": true, "cloud_ssd": false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServer(t, shotTimes)
-			c := newClient(t, s)
+			s, c := newServerAndClient(t, shotTimes)
 			disk := used(t, c, ofKind(category, "", "40"))
 			id, err := snap(c, disk, func(r *ecs.CreateSnapshotRequest) {
 				r.SnapshotName, r.Description, r.RetentionDays = "daily", "of a day", "7"
@@ -203,8 +202,7 @@ func TestSnapshotsOfADiskAreLimited(t *testing.T) {
 
 func TestCreateSnapshotUnderAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.API = map[string]time.Duration{"CreateSnapshot": time.Minute} })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.API = map[string]time.Duration{"CreateSnapshot": time.Minute} })
 		disk := used(t, c, nil)
 		under := func(r *ecs.CreateSnapshotRequest) { r.ClientToken = "snap"; r.SetReadTimeout(time.Hour) }
 		first := make(chan string)
@@ -232,8 +230,7 @@ func TestCreateSnapshotUnderAToken(t *testing.T) {
 
 func TestDeleteSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, shotTimes)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, shotTimes)
 		disk := used(t, c, nil)
 		running, err := snap(c, disk)
 		ok(t, err)
@@ -264,11 +261,10 @@ func TestUnknownSnapshotIsForgivenOnRequest(t *testing.T) {
 
 func TestDiskFromASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		s, c := newServerAndClient(t, func(c *ecssim.Config) {
 			shotTimes(c)
 			c.Latency.Initializing, c.Latency.FromSnapshot = time.Second, 100*time.Second
 		})
-		c := newClient(t, s)
 		plain, secret := create(t, c, ofKind("cloud_essd", "", "40")), create(t, c, func(r *ecs.CreateDiskRequest) { r.Encrypted = "true" })
 		time.Sleep(time.Second)
 		for _, id := range []string{plain, secret} {
@@ -326,8 +322,7 @@ func TestSizeBelowTheSnapshotIsRefusedOnRequest(t *testing.T) {
 
 func TestDescribeSnapshotsFiltersAndPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, shotTimes)
-		c := newClient(t, s)
+		_, c := newServerAndClient(t, shotTimes)
 		disk, other := used(t, c, nil), used(t, c, func(r *ecs.CreateDiskRequest) { r.Encrypted = "true" })
 		var ids []string
 		for n := range 12 {
@@ -426,8 +421,7 @@ func TestDescribeSnapshotsRefuses(t *testing.T) {
 
 func TestSnapshotThatFailsOrSticks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, shotTimes)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, shotTimes)
 		disk := used(t, c, nil)
 		addFault(t, s, ecssim.Fault{Action: "CreateSnapshot", Do: ecssim.FaultFails, Count: 1})
 		addFault(t, s, ecssim.Fault{Action: "CreateSnapshot", Do: ecssim.FaultStuck, Count: 1})
@@ -500,8 +494,7 @@ func groups(t *testing.T, c *ecs.Client, change func(*ecs.DescribeSnapshotGroups
 
 func TestSnapshotGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, shotTimes)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, shotTimes)
 		disks := []string{used(t, c, nil), used(t, c, ofKind("cloud_auto", "", "40"))}
 		named := func(r *ecs.CreateSnapshotGroupRequest) {
 			r.Name, r.ClientToken, r.Tag = "both", "group", &[]ecs.CreateSnapshotGroupTag{{Key: "app", Value: "db"}}

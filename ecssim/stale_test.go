@@ -46,10 +46,9 @@ func seen(t *testing.T, c *ecs.Client) string {
 
 func TestStaleReadsShowEverythingAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		s, c := newServerAndClient(t, func(c *ecssim.Config) {
 			c.Latency.SnapshotCut, c.Latency.SnapshotDone, c.Latency.Modify = time.Second, 10*time.Second, 10*time.Second
 		})
-		c := newClient(t, s)
 		one, two := used(t, c, ofKind("cloud_essd", "PL1", "40")), used(t, c, ofKind("cloud_essd", "PL1", "40"))
 		three := create(t, c, nil)
 		_, err := snap(c, one, func(r *ecs.CreateSnapshotRequest) { r.SnapshotName = "first" })
@@ -118,8 +117,7 @@ func TestStaleReadsShowEverythingAsItWas(t *testing.T) {
 
 func TestAFilterOfAStaleReadGoesByWhatWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, nil)
 		time.Sleep(time.Minute)
 		stopped := "Stopped"
 		ok(t, s.SetInstance("i-1", ecssim.InstanceChange{Status: &stopped}))

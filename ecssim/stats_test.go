@@ -16,11 +16,10 @@ import (
 
 func TestStatsCountCallsPerVolumeAndBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		s, c := newServerAndClient(t, func(c *ecssim.Config) {
 			c.Latency.API = map[string]time.Duration{"": 3 * time.Millisecond}
 			c.Throttle = ecssim.Throttle{Limits: map[string]int{"DeleteDisk": 1}, Code: "Throttling.User"}
 		})
-		c := newClient(t, s)
 		done := make(chan string)
 		for range 4 {
 			go func() { done <- create(t, newClient(t, s), nil) }()

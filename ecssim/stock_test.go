@@ -35,8 +35,7 @@ func available(t *testing.T, c *ecs.Client, change func(*ecs.DescribeAvailableRe
 }
 
 func TestStockIsSoldUnitByUnit(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	if err := s.SetStock(zoneH, "cloud_essd", 2); err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +186,7 @@ func TestSetStockNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestZonesAndRegions(t *testing.T) {
-	s := newServer(t, func(c *ecssim.Config) { c.Offers = map[string][]string{zoneI: {"cloud_essd"}} })
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Offers = map[string][]string{zoneI: {"cloud_essd"}} })
 	if err := s.SetStock(zoneI, "cloud_essd", 0); err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,7 @@ func listTags(t *testing.T, c *ecs.Client, change func(*ecs.ListTagResourcesRequ
 }
 
 func TestTagsComeAndGo(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	a, b := create(t, c, nil), create(t, c, nil)
 	if _, err := c.TagResources(tagRequest("disk", []string{a, b}, ecs.TagResourcesTag{Key: "app", Value: "db"}, ecs.TagResourcesTag{Key: "env"})); err != nil {
 		t.Fatal(err)
@@ -84,8 +83,7 @@ func TestTagsOfInstances(t *testing.T) {
 }
 
 func TestTagResourcesRefusesAllOrNothing(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	full := create(t, c, func(r *ecs.CreateDiskRequest) { r.Tag = tags(20) })
 	bare := create(t, c, nil)
 	one := ecs.TagResourcesTag{Key: "one", Value: "1"}

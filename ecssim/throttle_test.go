@@ -160,8 +160,7 @@ func TestThrottleProfiles(t *testing.T) {
 }
 
 func TestThrottleIsSetAndRefusedByTheAdminAPI(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	status, text := admin(t, s, "POST", "/_sim/throttle", `{"limits":{"DescribeDisks":2},"code":"Throttling.User","phase":"5s"}`)
 	var got ecssim.ThrottleState
 	if err := json.Unmarshal([]byte(text), &got); status != 200 || err != nil || got.Limits["DescribeDisks"] != 2 || got.Phase != 5*time.Second {
@@ -186,11 +185,10 @@ func TestThrottleIsSetAndRefusedByTheAdminAPI(t *testing.T) {
 
 func TestThrottledReplyTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) {
+		_, c := newServerAndClient(t, func(c *ecssim.Config) {
 			c.Throttle.Limits = map[string]int{"CreateDisk": 1}
 			c.Latency.API = map[string]time.Duration{"": time.Second}
 		})
-		c := newClient(t, s)
 		create(t, c, nil)
 		start := time.Now()
 		_, err := c.CreateDisk(newCreate(nil))

@@ -15,8 +15,7 @@ import (
 
 func TestStuckTransitionsStayUntilUnstuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, timed)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, timed)
 		id, other := create(t, c, nil), create(t, c, nil)
 		addFault(t, s, ecssim.Fault{Action: "AttachDisk", Do: ecssim.FaultStuck, Count: 1})
 		addFault(t, s, ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultStuck, Count: 1})
@@ -47,8 +46,7 @@ func TestStuckTransitionsStayUntilUnstuck(t *testing.T) {
 
 func TestAttachThatFailsLeavesTheDiskAvailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, timed)
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, timed)
 		id := create(t, c, nil)
 		addFault(t, s, ecssim.Fault{Action: "AttachDisk", Do: ecssim.FaultFails, Count: 1})
 		addFault(t, s, ecssim.Fault{Action: "DetachDisk", Do: ecssim.FaultFails, Count: 1})
@@ -69,8 +67,7 @@ func TestAttachThatFailsLeavesTheDiskAvailable(t *testing.T) {
 
 func TestCreateThatFailsLeavesNoDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { c.Latency.Available = time.Second })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { c.Latency.Available = time.Second })
 		addFault(t, s, ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultFails, Count: 1})
 		addFault(t, s, ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultStuck, Count: 1})
 		bad, slow := create(t, c, nil), create(t, c, nil)
@@ -112,8 +109,7 @@ func TestInstanceStopsOrVanishesByAFault(t *testing.T) {
 
 func TestReleasedInstanceLetsItsDisksGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *ecssim.Config) { timed(c); c.Queues = ecssim.Parallel })
-		c := newClient(t, s)
+		s, c := newServerAndClient(t, func(c *ecssim.Config) { timed(c); c.Queues = ecssim.Parallel })
 		held, going, leaving, coming := create(t, c, nil), create(t, c, nil), create(t, c, nil), create(t, c, nil)
 		ok(t, attach(c, "i-1", held))
 		ok(t, attach(c, "i-1", going, withInstance))
@@ -143,8 +139,7 @@ func TestReleasedInstanceLetsItsDisksGo(t *testing.T) {
 }
 
 func TestInstancesComeAndChange(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.r7.large"}))
 	ok(t, attach(c, "i-3", create(t, c, nil)))
 	ok(t, s.SetInstance("i-3", ecssim.InstanceChange{Status: ptr("Stopping")}))
@@ -172,8 +167,7 @@ func TestInstancesComeAndChange(t *testing.T) {
 }
 
 func TestDeclaredTypeIsTaken(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	ok(t, s.AddInstanceType(ecssim.InstanceType{ID: "ecs.g9i.large", DiskQuantity: 3, NVMe: "required"}))
 	ok(t, s.AddInstance(ecssim.Instance{ID: "i-3", Zone: zoneH, Type: "ecs.g9i.large"}))
 	for range 2 {

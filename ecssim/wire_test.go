@@ -227,8 +227,7 @@ func TestAdvanceDoesNotExpireRequests(t *testing.T) {
 }
 
 func TestLedgerKeepsNoSecrets(t *testing.T) {
-	s := newServer(t, nil)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, nil)
 	create(t, c, nil)
 	calls := s.Calls()
 	if len(calls) != 1 {
@@ -250,8 +249,7 @@ func TestLedgerKeepsNoSecrets(t *testing.T) {
 }
 
 func TestLedgerIsBoundedAndCountsGoOn(t *testing.T) {
-	s := newServer(t, func(c *ecssim.Config) { c.LedgerSize = 3 })
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, func(c *ecssim.Config) { c.LedgerSize = 3 })
 	for range 5 {
 		describe(t, c, nil)
 	}

@@ -32,8 +32,7 @@ func get(t *testing.T, s *ecssim.Server, query string) (status int, contentType,
 }
 
 func TestReplyIsXMLWithoutFormat(t *testing.T) {
-	s := newServer(t, unsigned)
-	c := newClient(t, s)
+	s, c := newServerAndClient(t, unsigned)
 	const name = `a<b>&"é`
 	tags := func(r *ecs.CreateDiskRequest) {
 		r.Tag = &[]ecs.CreateDiskTag{{Key: "first", Value: name}, {Key: "second"}}
