@@ -280,7 +280,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 			answer{reason: NoTopology, says: []string{testDriver, shortKeys["pool"] + ` in [x]`}}},
 		{"one empty term, strict", threeZones, Question{SelectedNode: "n1", Strict: true, Allowed: allow("")},
 			answer{reason: Invalid, says: []string{"allowedTopologies[0].matchLabelExpressions", "matches no node", "remove it"}}},
-		{"all nodes left out", []machine{odd[1]}, Question{Immediate: true},
+		{"all nodes left out", []machine{odd[1], {"n9", "zone=b wk=y", "zone wk"}}, Question{Immediate: true},
 			answer{reason: NoTopology, says: []string{`"n2"`, ZoneKey + `="b"`, WellKnownZoneKey + `="x"`}}},
 	})
 }
