@@ -160,10 +160,7 @@ func TestStartRemovesWhatAKilledOneLeft(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--bodies") || !strings.Contains(err.Error(), bodies) || !strings.Contains(err.Error(), "another simulator") {
 		t.Errorf("a second simulator on the same directory: %q %v, want an error that names it", out, err)
 	}
-	if err := second.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Wait(); err != nil {
+	if err := errors.Join(second.Process.Signal(os.Interrupt), second.Wait()); err != nil {
 		t.Errorf("end: %v", err)
 	}
 	if err := os.WriteFile(body, nil, 0o600); err != nil {
@@ -173,10 +170,7 @@ func TestStartRemovesWhatAKilledOneLeft(t *testing.T) {
 	if exists(body) {
 		t.Errorf("%s is there once more", body)
 	}
-	if err := third.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := third.Wait(); err != nil {
+	if err := errors.Join(third.Process.Signal(os.Interrupt), third.Wait()); err != nil {
 		t.Errorf("end: %v", err)
 	}
 }

@@ -14,55 +14,12 @@ import (
 	"github.com/topodisk/topodisk/test/golden"
 )
 
-func TestLimitsThatAreWrongAreNamed(t *testing.T) {
-	for _, tt := range []struct {
-		arg      string
-		mentions []string
-	}{
-		{"--spread=3.5", []string{`--spread "3.5"`, "0 to 3"}},
-		{"--spread=-1", []string{`--spread "-1"`, "0 to 3"}},
-		{"--spread=NaN", []string{`--spread "NaN"`, "0 to 3"}},
-		{"--spread=wide", []string{`--spread "wide"`, "0 to 3"}},
-		{"--seed=-1", []string{`--seed "-1"`, "4294967295"}},
-		{"--throttle-phase=1m", []string{`--throttle-phase "1m0s"`, "below a minute"}},
-		{"--client-token-life=-1s", []string{`--client-token-life "-1s"`}},
-		{"--client-token-life=0", []string{`--client-token-life "0s"`, "more than zero"}},
-		{"--page-token-life=-1s", []string{`--page-token-life "-1s"`}},
-		{"--instance-key-life=-1s", []string{`--instance-key-life "-1s"`}},
-		{"--offer=cloud_essd", []string{`--offer "cloud_essd"`, "ZONE=CATEGORY"}},
-		{"--offer=cn-hangzhou-h=floppy", []string{`--offer "floppy"`, "cloud_essd"}},
-		{"--offer=cn-nowhere-a=cloud_essd", []string{`--offer "cn-nowhere-a"`, "cn-hangzhou-h"}},
-		{"--quota-disks=-1", []string{`--quota-disks "-1"`}},
-		{"--quota-gib=cloud_essd=all", []string{`--quota-gib "cloud_essd=all"`, "CATEGORY=GIB"}},
-		{"--quota-zone-gib=floppy=1", []string{`--quota-zone-gib "floppy"`, "cloud_essd"}},
-		{"--snapshots-per-disk=0", []string{`--snapshots-per-disk "0"`, "more than zero"}},
-		{"--snapshots-at-once=-1", []string{`--snapshots-at-once "-1"`}},
-		{"--category-changes=-1", []string{`--category-changes "-1"`}},
-	} {
-		t.Run(tt.arg, func(t *testing.T) {
-			err := run(t.Context(), append(place, tt.arg), io.Discard, io.Discard)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			for _, m := range tt.mentions {
-				if !strings.Contains(err.Error(), m) {
-					t.Errorf("error %q does not mention %q", err, m)
-				}
-			}
-		})
-	}
-}
-
 func TestLimitsReachTheSimulator(t *testing.T) {
-	o, err := parse(append(place,
+	c := parsed(t,
 		"--latency=real", "--spread=1.5", "--seed=7", "--throttle=tight", "--throttle-phase=20s", "--throttle-bucket", "--throttle-sticky-minute",
 		"--client-token-life=10m", "--page-token-life=1m", "--instance-key-life=1h", "--offer=cn-hangzhou-h=cloud_essd,cloud_auto", "--offer==cloud_regional_disk_auto",
 		"--quota-disks=3", "--quota-gib=cloud_essd=100", "--quota-zone-gib=cloud_auto=50", "--snapshots-per-disk=4", "--snapshots-at-once=5",
-		"--category-changes=6", "--account=42", "--kms-key=k-1", "--kms-key=k-2", "--resource-group=rg-1", "--storage-cluster=dbsc-1"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := o.config
+		"--category-changes=6", "--account=42", "--kms-key=k-1", "--kms-key=k-2", "--resource-group=rg-1", "--storage-cluster=dbsc-1").config
 	if c.Latency.Spread != 1.5 || c.Seed != 7 || c.Throttle.Phase != 20*time.Second || !c.Throttle.Bucket || !c.Throttle.StickyMinute || c.Throttle.Limits[""] != 60 ||
 		c.TokenLife != 10*time.Minute || c.PageTokenLife != time.Minute || c.InstanceKeyLife != time.Hour ||
 		!slices.Equal(c.Offers["cn-hangzhou-h"], []string{"cloud_essd", "cloud_auto"}) || !slices.Equal(c.Offers[""], []string{"cloud_regional_disk_auto"}) ||
@@ -80,9 +37,8 @@ func TestSpreadOfTheProfiles(t *testing.T) {
 	for args, want := range map[string]float64{
 		"": ecssim.DefaultSpread, "--latency=real": ecssim.DefaultSpread, "--latency=zero": 0, "--latency=awful": 0, "--spread=0": 0, "--latency=zero --spread=1": 1,
 	} {
-		o, err := parse(append(place, strings.Fields(args)...), io.Discard)
-		if err != nil || o.config.Latency.Spread != want {
-			t.Errorf("%q: spread %v %v, want %v", args, o.config.Latency.Spread, err, want)
+		if got := parsed(t, strings.Fields(args)...).config.Latency.Spread; got != want {
+			t.Errorf("%q: spread %v, want %v", args, got, want)
 		}
 	}
 }
@@ -96,18 +52,14 @@ func TestVersionIsPrinted(t *testing.T) {
 
 func TestHelpHasEveryFlagAndTheLifeOfState(t *testing.T) {
 	var text strings.Builder
-	o := options{}
 	if err := run(t.Context(), []string{"--help"}, io.Discard, &text); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatalf("error %v", err)
 	}
 	if help := text.String(); !strings.Contains(help, "in memory and ends with the process") {
 		t.Errorf("help says nothing of the life of state:\n%s", help)
 	}
-	if _, err := parse(place, io.Discard); err != nil {
-		t.Fatal(err)
-	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.limits.add(flags)
+	addLimits(flags, &ecssim.Config{}, &forms{})
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !grouped(f.Name) || !strings.Contains(text.String(), "--"+f.Name+" ") {
 			t.Errorf("--%s is under no heading of --help", f.Name)

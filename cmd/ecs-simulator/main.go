@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -59,96 +60,70 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 		return err
 	}
 	options.log.Start(errOut)
-	sim, keeper, err := simulator(options)
+	sim, closeBodies, err := simulator(options)
 	if err != nil {
 		return flagError{err}
 	}
-	defer func() { err = errors.Join(err, keeper.close()) }()
-	listener, err := net.Listen("tcp", options.listen)
-	if err != nil {
-		return fmt.Errorf("--listen %q: %w", options.listen, err)
-	}
-	if _, err := fmt.Fprintf(out, "listening on http://%s\n", listener.Addr()); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, closeBodies()) }()
 	var m memory
 	go m.giveBack(ctx)
-	doors := []door{{listener, m.count(admin.Handler(sim)), sim.Connected}}
-	for _, service := range options.metadata {
-		listener, err := net.Listen("tcp", service.address)
+	var doors []door
+	open := func(flag, address, says string, handler http.Handler) error {
+		listener, err := net.Listen("tcp", address)
 		if err != nil {
-			return fmt.Errorf("--metadata-listen %q: %w", service.address, err)
+			return fmt.Errorf("%s %q: %w", flag, address, err)
 		}
-		if _, err := fmt.Fprintf(out, "metadata of %s on http://%s\n", service.instance, listener.Addr()); err != nil {
+		doors = append(doors, door{listener, m.count(handler)})
+		_, err = fmt.Fprintf(out, "%s http://%s\n", says, listener.Addr())
+		return err
+	}
+	if err := open("--listen", options.listen, "listening on", admin.Handler(sim)); err != nil {
+		return err
+	}
+	for _, service := range options.metadata {
+		if err := open("--metadata-listen", service.address, "metadata of "+service.instance+" on", sim.Metadata(service.instance)); err != nil {
 			return err
 		}
-		doors = append(doors, door{listener, m.count(sim.Metadata(service.instance)), sim.Connected})
 	}
-	return serveAll(ctx, doors)
+	all, ctx := errgroup.WithContext(ctx)
+	for _, d := range doors {
+		all.Go(func() error { return d.serve(ctx, sim.Connected) })
+	}
+	return all.Wait()
 }
 
-// keeper keeps the bodies of disks, if they have any.
-type keeper struct{ *bodies.Keeper }
-
-func (k keeper) close() error {
-	if k.Keeper == nil {
-		return nil
+// simulator returns the simulated ECS, whose disks have bodies if there is a directory for them, and what ends these.
+func simulator(o options) (*ecssim.Server, func() error, error) {
+	if o.bodies == "" {
+		sim, err := ecssim.New(o.config)
+		return sim, func() error { return nil }, inFlags(err)
 	}
-	return k.Close()
-}
-
-// simulator returns the simulated ECS, whose disks have bodies if there is a
-// directory for them.
-func simulator(o options) (*ecssim.Server, keeper, error) {
-	var k keeper
 	failed := func(err error) { klog.ErrorS(err, "The bodies of disks can't be updated") }
-	if o.bodies != "" {
-		o.config.BeforeReply = func() {
-			if err := k.Update(); err != nil {
-				failed(err)
-			}
+	var keeper *bodies.Keeper
+	o.config.BeforeReply = func() {
+		if err := keeper.Update(); err != nil {
+			failed(err)
 		}
 	}
 	sim, err := ecssim.New(o.config)
 	if err != nil {
-		return nil, k, inFlags(err)
+		return nil, nil, inFlags(err)
 	}
-	if o.bodies != "" {
-		if k.Keeper, err = bodies.New(sim, o.bodies, o.links, failed); err != nil {
-			return nil, k, fmt.Errorf("--bodies: %w", err)
-		}
+	if keeper, err = bodies.New(sim, o.bodies, o.links, failed); err != nil {
+		return nil, nil, fmt.Errorf("--bodies: %w", err)
 	}
-	return sim, k, nil
+	return sim, keeper.Close, nil
 }
 
-// door is a listener, what answers there, and what notes its connections.
+// door is a listener, and what answers there.
 type door struct {
-	listener  net.Listener
-	handler   http.Handler
-	connected func(context.Context, net.Conn) context.Context
-}
-
-// serveAll serves until ctx is done or one of the servers fails.
-func serveAll(ctx context.Context, doors []door) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, len(doors))
-	for _, d := range doors {
-		go func() {
-			ended <- serve(ctx, d)
-			stop()
-		}()
-	}
-	var errs []error
-	for range doors {
-		errs = append(errs, <-ended)
-	}
-	return errors.Join(errs...)
+	listener net.Listener
+	handler  http.Handler
 }
 
 // serve answers until ctx is done, then gives requests under way a second.
-func serve(ctx context.Context, d door) error {
-	server := &http.Server{Handler: d.handler, ConnContext: d.connected, ReadHeaderTimeout: 10 * time.Second}
+func (d door) serve(ctx context.Context, connected func(context.Context, net.Conn) context.Context) error {
+	server := &http.Server{Handler: d.handler, ConnContext: connected, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(d.listener) }()
 	select {

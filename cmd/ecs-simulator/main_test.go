@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +21,15 @@ import (
 func TestMain(m *testing.M) { golden.Main(m, main) }
 
 var place = []string{"--region=cn-hangzhou", "--zone=cn-hangzhou-h"}
+
+func parsed(t *testing.T, args ...string) options {
+	t.Helper()
+	o, err := parse(append(place, args...), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
 
 func TestFlagsThatAreWrongAreNamed(t *testing.T) {
 	for _, tt := range []struct {
@@ -54,6 +64,25 @@ func TestFlagsThatAreWrongAreNamed(t *testing.T) {
 		{"no port", append(place, "--listen=127.0.0.1"), []string{`--listen "127.0.0.1"`, "HOST:PORT"}},
 		{"a port too large", append(place, "--listen=127.0.0.1:99999"), []string{`--listen "127.0.0.1:99999"`, "HOST:PORT"}},
 		{"an address of somebody else", append(place, "--listen=192.0.2.1:0"), []string{`--listen "192.0.2.1:0"`}},
+		{"--spread=3.5", append(place, "--spread=3.5"), []string{`--spread "3.5"`, "0 to 3"}},
+		{"--spread=-1", append(place, "--spread=-1"), []string{`--spread "-1"`, "0 to 3"}},
+		{"--spread=NaN", append(place, "--spread=NaN"), []string{`--spread "NaN"`, "0 to 3"}},
+		{"--spread=wide", append(place, "--spread=wide"), []string{`--spread "wide"`, "0 to 3"}},
+		{"--seed=-1", append(place, "--seed=-1"), []string{`--seed "-1"`, "4294967295"}},
+		{"--throttle-phase=1m", append(place, "--throttle-phase=1m"), []string{`--throttle-phase "1m0s"`, "below a minute"}},
+		{"--client-token-life=-1s", append(place, "--client-token-life=-1s"), []string{`--client-token-life "-1s"`}},
+		{"--client-token-life=0", append(place, "--client-token-life=0"), []string{`--client-token-life "0s"`, "more than zero"}},
+		{"--page-token-life=-1s", append(place, "--page-token-life=-1s"), []string{`--page-token-life "-1s"`}},
+		{"--instance-key-life=-1s", append(place, "--instance-key-life=-1s"), []string{`--instance-key-life "-1s"`}},
+		{"--offer=cloud_essd", append(place, "--offer=cloud_essd"), []string{`--offer "cloud_essd"`, "ZONE=CATEGORY"}},
+		{"--offer=cn-hangzhou-h=floppy", append(place, "--offer=cn-hangzhou-h=floppy"), []string{`--offer "floppy"`, "cloud_essd"}},
+		{"--offer=cn-nowhere-a=cloud_essd", append(place, "--offer=cn-nowhere-a=cloud_essd"), []string{`--offer "cn-nowhere-a"`, "cn-hangzhou-h"}},
+		{"--quota-disks=-1", append(place, "--quota-disks=-1"), []string{`--quota-disks "-1"`}},
+		{"--quota-gib=cloud_essd=all", append(place, "--quota-gib=cloud_essd=all"), []string{`--quota-gib "cloud_essd=all"`, "CATEGORY=GIB"}},
+		{"--quota-zone-gib=floppy=1", append(place, "--quota-zone-gib=floppy=1"), []string{`--quota-zone-gib "floppy"`, "cloud_essd"}},
+		{"--snapshots-per-disk=0", append(place, "--snapshots-per-disk=0"), []string{`--snapshots-per-disk "0"`, "more than zero"}},
+		{"--snapshots-at-once=-1", append(place, "--snapshots-at-once=-1"), []string{`--snapshots-at-once "-1"`}},
+		{"--category-changes=-1", append(place, "--category-changes=-1"), []string{`--category-changes "-1"`}},
 		{"an unknown flag", append(place, "--zones=x"), []string{"--zones"}},
 		{"an argument", append(place, "serve"), []string{`"serve"`, "flags only"}},
 	} {
@@ -81,10 +110,7 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 }
 
 func TestFlagsReachTheSimulator(t *testing.T) {
-	o, err := parse(append(place, "--zone=cn-hangzhou-i", "--instance=i-1=cn-hangzhou-i/ecs.g7.large", "--access-key=id=se=cret", "--latency=real", "--queues=parallel", "--throttle=tight", "--throttle-code=Throttling.Api"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "--zone=cn-hangzhou-i", "--instance=i-1=cn-hangzhou-i/ecs.g7.large", "--access-key=id=se=cret", "--latency=real", "--queues=parallel", "--throttle=tight", "--throttle-code=Throttling.Api")
 	c := o.config
 	if o.listen != "127.0.0.1:8080" || len(c.Zones) != 2 || c.Instances[0] != (ecssim.Instance{ID: "i-1", Zone: "cn-hangzhou-i", Type: "ecs.g7.large"}) ||
 		c.AccessKeys["id"] != "se=cret" || c.Latency.Available != 1500*time.Millisecond || c.Queues != ecssim.Parallel || c.Throttle.Limits[""] != 60 || c.Throttle.Code != "Throttling.Api" || c.Seed == 0 {
@@ -93,11 +119,8 @@ func TestFlagsReachTheSimulator(t *testing.T) {
 }
 
 func TestInstanceTypesAreDeclared(t *testing.T) {
-	o, err := parse(append(place, "--instance=i-1=cn-hangzhou-h/ecs.x.large", "--instance-type=ecs.x.large,disks=17,nvme=required,categories=cloud_essd+cloud_auto",
-		"--instance-type=ecs.y-z.large,disks=5,family=ecs.y-z,no-pl0=true,io-optimized=false"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "--instance=i-1=cn-hangzhou-h/ecs.x.large", "--instance-type=ecs.x.large,disks=17,nvme=required,categories=cloud_essd+cloud_auto",
+		"--instance-type=ecs.y-z.large,disks=5,family=ecs.y-z,no-pl0=true,io-optimized=false")
 	want := []ecssim.InstanceType{
 		{ID: "ecs.x.large", DiskQuantity: 17, NVMe: "required", Categories: []string{"cloud_essd", "cloud_auto"}},
 		{ID: "ecs.y-z.large", Family: "ecs.y-z", DiskQuantity: 5, NVMe: "unsupported", NoPL0: true, NotIOOptimized: true},
@@ -130,66 +153,40 @@ func TestTheLogCanBeJSON(t *testing.T) {
 	}
 }
 
-func TestFirstLineSaysWhereAndTheEndIsClean(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	out, in := io.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- run(ctx, append(place, "--listen=127.0.0.1:0"), in, io.Discard) }()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+)\n$`).FindStringSubmatch(line)
-	if match == nil {
-		t.Fatalf("first line %q", line)
-	}
-	reply, err := http.Get(match[1] + "/_sim/state")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := reply.Body.Close(); err != nil || reply.StatusCode != 200 {
-		t.Errorf("state: %d %v", reply.StatusCode, err)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Errorf("end: %v", err)
-	}
-	if _, err := http.Get(match[1]); err == nil {
-		t.Error("it answers after its end")
-	}
-}
-
-func TestMetadataHaveAListenerOfTheirOwn(t *testing.T) {
+func TestLinesSayWhereAndTheEndIsClean(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	done := make(chan error, 1)
 	args := append(place, "--listen=127.0.0.1:0", "--role=driver,oidc-provider=rrsa,max-session=2h", "--instance=i-1=cn-hangzhou-h/ecs.g7.large,role=driver,tokens=optional", "--metadata-listen=127.0.0.1:0=i-1")
 	go func() { done <- run(ctx, args, in, io.Discard) }()
 	lines := bufio.NewReader(out)
-	if _, err := lines.ReadString('\n'); err != nil {
-		t.Fatal(err)
+	said := func(what string) string {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		match := regexp.MustCompile(`^` + what + ` (http://127\.0\.0\.1:[0-9]+)\n$`).FindStringSubmatch(line)
+		if err != nil || match == nil {
+			t.Fatalf("line %q, %v", line, err)
+		}
+		return match[1]
 	}
-	line, err := lines.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(`^metadata of i-1 on (http://127\.0\.0\.1:[0-9]+)\n$`).FindStringSubmatch(line)
-	if match == nil {
-		t.Fatalf("second line %q", line)
-	}
-	reply, err := http.Get(match[1] + "/latest/meta-data/ram/security-credentials/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(reply.Body)
-	if err != nil || string(text) != "driver" {
-		t.Errorf("the role is %q %v", text, err)
-	}
-	if err := reply.Body.Close(); err != nil {
-		t.Error(err)
+	urls := []string{said("listening on") + "/_sim/state", said("metadata of i-1 on") + "/latest/meta-data/ram/security-credentials/"}
+	for i, want := range []string{`^\{`, "^driver$"} {
+		reply, err := http.Get(urls[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		if err := errors.Join(err, reply.Body.Close()); err != nil || reply.StatusCode != 200 || !regexp.MustCompile(want).Match(text) {
+			t.Errorf("%s: %d %q %v", urls[i], reply.StatusCode, text, err)
+		}
 	}
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("end: %v", err)
+	}
+	for _, url := range urls {
+		if _, err := http.Get(url); err == nil {
+			t.Errorf("%s answers after its end", url)
+		}
 	}
 }

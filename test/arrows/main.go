@@ -233,7 +233,7 @@ var rules = map[string]rule{
 			module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
 	},
-	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag"}},
+	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag", "golang.org/x/sync"}},
 	"cmd/kubectl-topodisk": { // audit reads ECS with the user's keys
 		allowed: []string{module + "/explain", module + "/diskdriver/ecs", module + "/internal/sleep", clientGo, "k8s.io/api", "k8s.io/apimachinery",
 			"k8s.io/cli-runtime", "sigs.k8s.io/yaml", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
