@@ -24,7 +24,7 @@ func (o *options) completeClusterID(ctx context.Context) error {
 	if o.clusterID != "" {
 		return nil
 	}
-	client, err := o.client()
+	client, err := o.cluster.Client()
 	if err != nil {
 		return fmt.Errorf("--cluster-id is missing, and no API server can be asked for the UID of the namespace %s; for example --cluster-id=c0123456789abcdef: %w", metav1.NamespaceSystem, err)
 	}
@@ -37,26 +37,43 @@ func (o *options) completeClusterID(ctx context.Context) error {
 }
 
 // kubeSystemUID asks until there is an answer or time is up.
-func kubeSystemUID(ctx context.Context, client kubernetes.Interface) (string, error) {
+func kubeSystemUID(ctx context.Context, client kubernetes.Interface) (uid string, err error) {
 	ctx, stop := context.WithTimeout(ctx, clusterIDLimit)
 	defer stop()
+	const unknown = "The UID of the namespace kube-system is not known yet; --cluster-id says which ID to take instead"
+	err = retry(ctx, clusterIDEvery, unknown, func() error {
+		namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if uid = string(namespace.UID); uid == "" {
+			return fmt.Errorf("the namespace %s has no UID", metav1.NamespaceSystem)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("--cluster-id is missing, and the API server did not tell the UID of the namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return uid, nil
+}
+
+// retry asks again after each interval until there is no error, or returns the last one when the context ends. Each new error is
+// logged once.
+func retry(ctx context.Context, every time.Duration, says string, ask func() error) error {
 	said := ""
 	for {
-		namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-		if err == nil && namespace.UID != "" {
-			return string(namespace.UID), nil
-		}
+		err := ask()
 		if err == nil {
-			err = fmt.Errorf("the namespace %s has no UID", metav1.NamespaceSystem)
+			return nil
 		}
 		if ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			klog.ErrorS(err, "The UID of the namespace kube-system is not known yet; --cluster-id says which ID to take instead")
+			klog.ErrorS(err, says)
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("--cluster-id is missing, and the API server did not tell the UID of the namespace %s: %w", metav1.NamespaceSystem, err)
-		case <-time.After(clusterIDEvery):
+			return err
+		case <-time.After(every):
 		}
 	}
 }

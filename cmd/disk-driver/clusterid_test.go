@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,10 +17,7 @@ import (
 
 func TestWithoutAClusterTheClusterIDIsRequired(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	o, err := parse([]string{"--endpoint=unix:///csi/csi.sock", "--region=cn-hangzhou"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "--cluster-id=")
 	if err := o.completeClusterID(t.Context()); err == nil || !strings.Contains(err.Error(), "--cluster-id is missing") || !strings.Contains(err.Error(), "for example --cluster-id=") {
 		t.Errorf("got %v", err)
 	}
@@ -29,10 +25,7 @@ func TestWithoutAClusterTheClusterIDIsRequired(t *testing.T) {
 
 func TestAClusterIDThatIsGivenStays(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	o, err := parse(good, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t)
 	if err := o.completeClusterID(t.Context()); err != nil || o.clusterID != "c1" {
 		t.Errorf("got %q, %v", o.clusterID, err)
 	}

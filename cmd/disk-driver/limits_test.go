@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
+	"github.com/topodisk/topodisk/test/golden"
 )
 
 // oneNode returns a kubeconfig of an API server that answers everything with the Node n1.
@@ -37,22 +35,13 @@ func oneNode(t *testing.T) (kubeconfig string) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, api.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
+	return golden.Kubeconfig(t, api.URL)
 }
 
 // nodeOptions are those of a node plugin that lives in a directory.
 func nodeOptions(t *testing.T, dir string, more ...string) *options {
 	t.Helper()
-	o, err := parse(append([]string{"--mode=node", "--node-name=n1", "--endpoint=unix://" + dir + "/csi.sock", "--kubelet-dir=" + dir, "--kubeconfig=" + oneNode(t)}, more...), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return parsed(t, append([]string{"--mode=node", "--node-name=n1", "--endpoint=unix://" + dir + "/csi.sock", "--kubelet-dir=" + dir, "--kubeconfig=" + oneNode(t)}, more...)...)
 }
 
 // The kubelet asks for the limit when the plugin registers and, with CSIDriver's nodeAllocatableUpdatePeriodSeconds, from

@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
@@ -53,26 +51,23 @@ func (s signed) Check(ctx context.Context) error {
 	return nil
 }
 
-func main() {
-	o, err := parse(os.Args[1:], os.Stderr)
+func main() { cli.Main("disk-driver", start) }
+
+func start(ctx context.Context, args []string, out, diagnostics io.Writer) (int, error) {
+	o, err := parse(args, diagnostics)
 	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "disk-driver: %v\n", err)
-		os.Exit(2)
+		return 2, err
 	case o.showVersion:
-		fmt.Println("disk-driver", version)
-		return
+		_, err := fmt.Fprintln(out, "disk-driver", version)
+		return 0, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+	defer klog.Flush()
 	if err := run(ctx, o); err != nil {
 		klog.ErrorS(err, "disk-driver ends")
-		klog.Flush()
-		os.Exit(1)
+		return 1, nil
 	}
-	klog.Flush()
+	return 0, nil
 }
 
 // run wires the program up and serves until the context ends.

@@ -32,7 +32,7 @@ type nodePlugin struct {
 }
 
 func newNodePlugin(o *options) (*nodePlugin, error) {
-	client, err := o.client()
+	client, err := o.cluster.Client()
 	if err != nil {
 		return nil, fmt.Errorf("--mode=%s needs an API server: %w", o.mode, err)
 	}
@@ -60,31 +60,14 @@ func (p *nodePlugin) run(ctx context.Context) error {
 	defer background.Wait()
 	defer stop()
 	background.Go(func() { p.self.Untaint(ctx) })
-	if !p.await(ctx) {
-		return nil
+	know := func() error {
+		_, err := p.server.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+		return err
+	}
+	if retry(ctx, askAgain, "The driver is not registered with the kubelet yet", know) != nil {
+		return nil // the context has ended
 	}
 	return p.registration.Run(ctx)
-}
-
-// await returns when the node knows who and where it is and how many volumes it
-// takes; false if the context ends before.
-func (p *nodePlugin) await(ctx context.Context) bool {
-	said := ""
-	for {
-		_, err := p.server.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
-		if err == nil {
-			return true
-		}
-		if err.Error() != said {
-			said = err.Error()
-			klog.ErrorS(err, "The driver is not registered with the kubelet yet")
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(askAgain):
-		}
-	}
 }
 
 // registered returns an error until the kubelet has taken the driver.

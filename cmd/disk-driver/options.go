@@ -48,7 +48,7 @@ type options struct {
 	forceRegional     bool
 	mostWaiting       int
 	nodeFacts         bool
-	kubeconfig        string
+	cluster           cli.Cluster
 	leaseNamespace    string
 	nodeName          string
 	kubeletDir        string
@@ -84,7 +84,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish detach a regional disk from a node in another zone that still has it, for example when a zone has failed; only for clusters that fence such nodes")
 	flags.IntVar(&o.mostWaiting, "max-waiting-calls", 0, "how many publishes, and how many unpublishes, may wait in the driver at a time; above half of it each waits for a shorter time the more of them wait, and above it none waits: they are answered with Aborted, so that neither kind occupies all of csi-attacher's --worker-threads; 0: no limit")
 	flags.BoolVar(&o.nodeFacts, "node-facts", true, "publish which disks each node can attach, and how many (docs/node-facts.md); without an API server nothing is published")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts, an empty --cluster-id and the modes node and all; only needed outside of a cluster")
+	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig file, for --node-facts, an empty --cluster-id and the modes node and all; only needed outside of a cluster")
 	flags.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the Lease with which replicas elect the one that publishes --node-facts; the Pod's own if empty")
 	flags.StringVar(&o.nodeName, "node-name", "", "name of the Node object that this process runs on (required in modes node and all)")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
@@ -126,40 +126,36 @@ func (o *options) validate() error {
 	if _, err := diskdriver.SocketPath(o.endpoint); err != nil {
 		return fmt.Errorf("--endpoint: %w", err)
 	}
-	if u := params.Unknown(o.unknownParameters); u != params.Refuse && u != params.Warn {
-		return fmt.Errorf("--unknown-parameters=%s is not allowed: allowed are %s and %s", o.unknownParameters, params.Refuse, params.Warn)
-	}
-	switch o.pvTopologyKey {
-	case "", topology.WellKnownZoneKey, topology.ZoneKey:
-	default:
-		return fmt.Errorf("--pv-topology-key=%s is not allowed: allowed are %s and %s", o.pvTopologyKey, topology.WellKnownZoneKey, topology.ZoneKey)
-	}
-	if _, _, err := net.SplitHostPort(o.httpEndpoint); o.httpEndpoint != "" && err != nil {
-		return fmt.Errorf("--http-endpoint=%s is not allowed: allowed is host:port, such as :9809", o.httpEndpoint)
-	}
-	if len(o.credentialsFiles) != 3 || slices.ContainsFunc(o.credentialsFiles, func(name string) bool { return name != filepath.Base(name) }) {
-		return fmt.Errorf("--credentials-files=%s is not allowed: allowed are three names of files, such as %s", strings.Join(o.credentialsFiles, ","), strings.Join(usualFiles(), ","))
-	}
-	if o.mostWaiting < 0 {
-		return fmt.Errorf("--max-waiting-calls=%d is not allowed: allowed is a number of calls, or 0 for any", o.mostWaiting)
-	}
-	if o.volumeLimit < 0 {
-		return fmt.Errorf("--volume-attach-limit=%d is not allowed: allowed is a number of volumes, or 0 for what the instance takes", o.volumeLimit)
-	}
-	if o.reserved < 0 {
-		return fmt.Errorf("--reserved-attachments=%d is not allowed: allowed is a number of disks from 0", o.reserved)
+	_, _, notAddress := net.SplitHostPort(o.httpEndpoint)
+	noFile := func(name string) bool { return name != filepath.Base(name) }
+	for _, rule := range []struct {
+		flag    string
+		value   any
+		broken  bool
+		allowed string
+	}{
+		{"unknown-parameters", o.unknownParameters, !slices.Contains([]params.Unknown{params.Refuse, params.Warn}, params.Unknown(o.unknownParameters)),
+			fmt.Sprintf("are %s and %s", params.Refuse, params.Warn)},
+		{"pv-topology-key", o.pvTopologyKey, !slices.Contains([]string{"", topology.WellKnownZoneKey, topology.ZoneKey}, o.pvTopologyKey),
+			fmt.Sprintf("are %s and %s", topology.WellKnownZoneKey, topology.ZoneKey)},
+		{"http-endpoint", o.httpEndpoint, o.httpEndpoint != "" && notAddress != nil, "is host:port, such as :9809"},
+		{"credentials-files", strings.Join(o.credentialsFiles, ","), len(o.credentialsFiles) != 3 || slices.ContainsFunc(o.credentialsFiles, noFile),
+			"are three names of files, such as " + strings.Join(usualFiles(), ",")},
+		{"max-waiting-calls", o.mostWaiting, o.mostWaiting < 0, "is a number of calls, or 0 for any"},
+		{"volume-attach-limit", o.volumeLimit, o.volumeLimit < 0, "is a number of volumes, or 0 for what the instance takes"},
+		{"reserved-attachments", o.reserved, o.reserved < 0, "is a number of disks from 0"},
+		{"departure", o.departure, o.departure < 0, "is a duration from 0s"},
+		{"drain", o.drain, o.drain < 0, "is a duration from 0s"},
+	} {
+		if rule.broken {
+			return fmt.Errorf("--%s=%v is not allowed: allowed %s", rule.flag, rule.value, rule.allowed)
+		}
 	}
 	if o.volumeLimit > 0 && o.reserved > 0 {
 		return fmt.Errorf("--volume-attach-limit=%d and --reserved-attachments=%d are not allowed together: the limit is the number of volumes itself", o.volumeLimit, o.reserved)
 	}
 	if err := disk.CheckExtra(o.extraTags); err != nil {
 		return fmt.Errorf("--extra-tags: %w", err)
-	}
-	if o.departure < 0 {
-		return fmt.Errorf("--departure=%s is not allowed: allowed is a duration from 0s", o.departure)
-	}
-	if o.drain < 0 {
-		return fmt.Errorf("--drain=%s is not allowed: allowed is a duration from 0s", o.drain)
 	}
 	return o.log.Validate()
 }

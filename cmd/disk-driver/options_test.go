@@ -16,12 +16,18 @@ import (
 
 var good = []string{"--endpoint=unix:///csi/csi.sock", "--region=cn-hangzhou", "--cluster-id=c1"}
 
-func TestFlagsAreTaken(t *testing.T) {
-	o, err := parse(append(good, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--credentials-files=ak,sk,token", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
-		"--pv-topology-key=topology.diskplugin.csi.alibabacloud.com/zone", "--driver-name=disk.example.com", "--http-endpoint=127.0.0.1:0", "--v=4"), io.Discard)
+func parsed(t *testing.T, args ...string) *options {
+	t.Helper()
+	o, err := parse(append(good, args...), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return o
+}
+
+func TestFlagsAreTaken(t *testing.T) {
+	o := parsed(t, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--credentials-files=ak,sk,token", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
+		"--pv-topology-key=topology.diskplugin.csi.alibabacloud.com/zone", "--driver-name=disk.example.com", "--http-endpoint=127.0.0.1:0", "--v=4")
 	config := o.driver(nil, nil)
 	if config.Name != "disk.example.com" || config.Region != "cn-hangzhou" || config.ClusterID != "c1" || config.Unknown != "warn" ||
 		config.TopologyKey != "topology.diskplugin.csi.alibabacloud.com/zone" {
@@ -92,7 +98,7 @@ func TestVersionAndHelpNeedNoOtherFlag(t *testing.T) {
 	}
 }
 
-func TestPagesAnswerHealthAndMetrics(t *testing.T) {
+func TestPagesAnswerHealthReadinessAndMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "story_total", Help: "x"}))
 	ready := &readiness{}
@@ -100,36 +106,23 @@ func TestPagesAnswerHealthAndMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ok\n", "/metrics": "story_total 0"} {
+	expect := func(path string, code int, text string) {
+		t.Helper()
 		answer := httptest.NewRecorder()
 		pages.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), want) {
-			t.Errorf("%s: %d %q", path, answer.Code, answer.Body.String())
+		if answer.Code != code || !strings.Contains(answer.Body.String(), text) {
+			t.Errorf("%s: %d %q, want %d with %q", path, answer.Code, answer.Body.String(), code, text)
 		}
 	}
-}
-
-func TestNotReadyIsSaidWithItsReasons(t *testing.T) {
-	ready := &readiness{}
-	pages, err := servePages("", prometheus.NewRegistry(), ready.check)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func() (int, string) {
-		answer := httptest.NewRecorder()
-		pages.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		return answer.Code, answer.Body.String()
-	}
+	expect("/readyz", http.StatusOK, "ok\n")
 	ready.await("ECS", errors.New("no file access-key-id"))
 	ready.await("kubelet", errors.New("not registered"))
-	if code, text := ask(); code != http.StatusServiceUnavailable || !strings.Contains(text, "ECS: no file access-key-id\nkubelet: not registered") {
-		t.Errorf("got %d %q", code, text)
-	}
+	expect("/readyz", http.StatusServiceUnavailable, "ECS: no file access-key-id\nkubelet: not registered")
+	expect("/healthz", http.StatusOK, "ok\n")
+	expect("/metrics", http.StatusOK, "story_total 0")
 	ready.await("ECS", nil)
 	ready.await("kubelet", nil)
-	if code, text := ask(); code != http.StatusOK {
-		t.Errorf("got %d %q", code, text)
-	}
+	expect("/readyz", http.StatusOK, "ok\n")
 }
 
 func TestATakenHTTPEndpointIsNamed(t *testing.T) {

@@ -41,11 +41,7 @@ func TestEventsTellOfNewsAlone(t *testing.T) {
 
 func TestWithoutAPodNobodyIsTold(t *testing.T) {
 	t.Setenv(podNameVariable, "")
-	o, err := parse(good, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tell, err := newTeller(o)
+	tell, err := newTeller(parsed(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +56,7 @@ func TestAFailedCheckNamesTheSecretAndItsKey(t *testing.T) {
 	}))
 	defer server.Close()
 	dir := t.TempDir() + "/topodisk-credentials"
-	o, err := parse(append(good, "--credentials-dir="+dir), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "--credentials-dir="+dir)
 	check := func() string {
 		provider, source, err := credentials.Choose(o.sources(nil))
 		if err != nil {

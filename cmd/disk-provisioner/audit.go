@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/explain/audit"
@@ -29,24 +26,6 @@ const (
 	auditFindings = 1
 	auditFailed   = 2
 )
-
-// mainOfAudit compares disks, PersistentVolumes and journal, prints what has no
-// counterpart, and changes nothing.
-func mainOfAudit(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	found, err := runAudit(ctx, args, os.Stdout, os.Stderr)
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return auditClean
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "disk-provisioner audit: %v\n", err)
-		return auditFailed
-	case !found.Clean():
-		return auditFindings
-	}
-	return auditClean
-}
 
 // auditOptions are the command line of an audit.
 type auditOptions struct {
@@ -90,24 +69,21 @@ func parseAudit(args []string, out io.Writer) (*auditOptions, error) {
 	return o, o.log.Validate()
 }
 
-// runAudit reads, compares and prints. It says on diagnostics why it takes a while.
-func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (*audit.Report, error) {
+// runAudit compares disks, PersistentVolumes and journal, prints what has no counterpart, and changes nothing. It says on
+// diagnostics why it takes a while.
+func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (int, error) {
 	o, err := parseAudit(args, diagnostics)
 	if err != nil {
-		return nil, err
+		return auditFailed, err
 	}
 	o.log.Start(os.Stderr)
-	config, err := o.cluster.RESTConfig()
+	client, err := o.cluster.Client()
 	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
+		return auditFailed, err
 	}
 	driver, err := csiconn.Connect(ctx, o.csiAddress, o.driverName, o.timeout, csimetrics.NewCSIMetricsManagerForSidecar(""), csiconn.Always)
 	if err != nil {
-		return nil, err
+		return auditFailed, err
 	}
 	defer func() { _ = driver.Close() }()
 	found, err := provisioner.RunAudit(ctx, provisioner.Config{
@@ -117,7 +93,13 @@ func runAudit(ctx context.Context, args []string, out, diagnostics io.Writer) (*
 		return sleep.For(ctx, o.confirm)
 	})
 	if err != nil {
-		return nil, err
+		return auditFailed, err
 	}
-	return found, found.Print(out, time.Now())
+	if err := found.Print(out, time.Now()); err != nil {
+		return auditFailed, err
+	}
+	if !found.Clean() {
+		return auditFindings, nil
+	}
+	return auditClean, nil
 }

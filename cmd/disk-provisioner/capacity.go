@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner/capacity"
@@ -18,21 +15,6 @@ import (
 
 // driverNameByDefault is the default of the driver's flag.
 const driverNameByDefault = "diskplugin.csi.alibabacloud.com"
-
-// mainOfCapacityOff makes the scheduler ignore capacities in a cluster where no
-// provisioner runs any more.
-func mainOfCapacityOff(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	switch err := capacityOff(ctx, args, os.Stdout, os.Stderr); {
-	case errors.Is(err, pflag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "disk-provisioner capacity off: %v\n", err)
-		return 1
-	}
-	return 0
-}
 
 // capacityOffOptions are the command line of `disk-provisioner capacity off`.
 type capacityOffOptions struct {
@@ -60,25 +42,22 @@ func parseCapacityOff(args []string, out io.Writer) (*capacityOffOptions, error)
 	return o, o.log.Validate()
 }
 
-func capacityOff(ctx context.Context, args []string, out, help io.Writer) error {
+// capacityOff makes the scheduler ignore capacities in a cluster where no provisioner runs any more.
+func capacityOff(ctx context.Context, args []string, out, help io.Writer) (int, error) {
 	o, err := parseCapacityOff(args, help)
 	if err != nil {
-		return err
+		return 1, err
 	}
 	o.log.Start(os.Stderr)
-	config, err := o.cluster.RESTConfig()
+	client, err := o.cluster.Client()
 	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
+		return 1, err
 	}
 	deleted, err := capacity.Withdraw(ctx, client, o.driver, o.namespace)
 	if err != nil {
-		return err
+		return 1, err
 	}
 	_, err = fmt.Fprintf(out, "CSIDriver %s has storageCapacity false, or is gone; %d CSIStorageCapacity objects were deleted.\n"+
 		"A disk-provisioner that runs with --enable-capacity turns it on again.\n", o.driver, deleted)
-	return err
+	return 0, err
 }

@@ -17,16 +17,16 @@ func TestCapacityOffFlagErrors(t *testing.T) {
 		{"--csi-address=/csi/csi.sock", "csi-address"},
 		{"--kubeconfig=/nowhere/config", "--kubeconfig=/nowhere/config"},
 	} {
-		err := capacityOff(t.Context(), strings.Fields(c.args), io.Discard, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v; want %q in it", c.args, err, c.says)
+		code, err := capacityOff(t.Context(), strings.Fields(c.args), io.Discard, io.Discard)
+		if code != 1 || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: exit code %d, %v; want 1 and %q in it", c.args, code, err, c.says)
 		}
 	}
 }
 
 func TestCapacityOffHasHelpOfItsOwn(t *testing.T) {
 	var help bytes.Buffer
-	err := capacityOff(t.Context(), []string{"--help"}, io.Discard, &help)
+	_, err := capacityOff(t.Context(), []string{"--help"}, io.Discard, &help)
 	if !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--namespace") || strings.Contains(help.String(), "--csi-address") {
 		t.Errorf("%v: %s", err, help.String())
 	}

@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/topodisk/topodisk/cmd/internal/cli"
 	"github.com/topodisk/topodisk/provisioner"
@@ -70,24 +68,17 @@ var journalEnd = journalCommand{
 	},
 }
 
-// main runs the command and returns the exit code.
-func (c journalCommand) main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	return c.mainOn(ctx, args, os.Stdout, os.Stderr)
-}
-
-func (c journalCommand) mainOn(ctx context.Context, args []string, out, diagnostics io.Writer) int {
+// start runs the command.
+func (c journalCommand) start(ctx context.Context, args []string, out, diagnostics io.Writer) (int, error) {
 	err := c.do(ctx, args, out, diagnostics)
-	if err == nil || errors.Is(err, pflag.ErrHelp) {
-		return journalDone
-	}
-	fmt.Fprintf(diagnostics, "disk-provisioner %s: %v\n", c.name, err)
 	var refused *provisioner.RefusedError
-	if errors.As(err, &refused) || errors.Is(err, provisioner.ErrNotEnded) {
-		return journalRefused
+	switch {
+	case err == nil:
+		return journalDone, nil
+	case errors.As(err, &refused) || errors.Is(err, provisioner.ErrNotEnded):
+		return journalRefused, err
 	}
-	return journalFailed
+	return journalFailed, err
 }
 
 // journalOptions are the command line of one of the commands.
@@ -158,14 +149,9 @@ func (c journalCommand) do(ctx context.Context, args []string, out, help io.Writ
 		return err
 	}
 	o.log.Start(os.Stderr)
-	config, err := o.cluster.RESTConfig()
+	client, err := o.cluster.Client(func(config *rest.Config) { config.QPS, config.Burst = journalQPS, journalBurst })
 	if err != nil {
 		return err
-	}
-	config.QPS, config.Burst = journalQPS, journalBurst
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("--kubeconfig=%s: %w", o.cluster.Kubeconfig, err)
 	}
 	journal, err := provisioner.ReadJournal(ctx, provisioner.Config{Options: request.Options{DriverName: o.driver}, Namespace: o.namespace}, client)
 	if err != nil {

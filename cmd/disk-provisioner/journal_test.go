@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"strings"
 	"testing"
@@ -28,9 +27,9 @@ func TestJournalCommandErrors(t *testing.T) {
 		{journalEnd, []string{"uid-1", long}, journalRefused, "1 to 200 characters"},
 		{journalEnd, []string{"uid-1", "--reason=x", "--wait=-1s"}, journalFailed, "--wait=-1s"},
 	} {
-		var said bytes.Buffer
-		if code := c.command.mainOn(t.Context(), c.args, io.Discard, &said); code != c.code || !strings.Contains(said.String(), c.says) {
-			t.Errorf("%s %q ends with %d, and says %q; want %d and %q", c.command.name, c.args, code, said.String(), c.code, c.says)
+		code, err := c.command.start(t.Context(), c.args, io.Discard, io.Discard)
+		if code != c.code || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %q ends with %d, %v; want %d and %q", c.command.name, c.args, code, err, c.code, c.says)
 		}
 	}
 }

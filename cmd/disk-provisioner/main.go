@@ -5,16 +5,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -36,38 +33,34 @@ var version = "dev"
 // commands are what the program does besides provisioning.
 func commands() []cli.Command {
 	return []cli.Command{
-		{Name: "audit", Summary: "print the disks without a PersistentVolume and the PersistentVolumes without a disk", Run: mainOfAudit},
-		{Name: "capacity off", Summary: "undo --enable-capacity where no disk-provisioner will run again", Run: mainOfCapacityOff},
-		{Name: journalList.name, Summary: "print the volumes under way, and those of unknown outcome", Run: journalList.main},
-		{Name: journalShow.name, Summary: "print what is known of one of them, by its claim's UID", Run: journalShow.main},
-		{Name: journalEnd.name, Summary: "end one whose outcome can't be determined, with a reason", Run: journalEnd.main},
+		{Name: "audit", Summary: "print the disks without a PersistentVolume and the PersistentVolumes without a disk", Run: runAudit},
+		{Name: "capacity off", Summary: "undo --enable-capacity where no disk-provisioner will run again", Run: capacityOff},
+		{Name: journalList.name, Summary: "print the volumes under way, and those of unknown outcome", Run: journalList.start},
+		{Name: journalShow.name, Summary: "print what is known of one of them, by its claim's UID", Run: journalShow.start},
+		{Name: journalEnd.name, Summary: "end one whose outcome can't be determined, with a reason", Run: journalEnd.start},
 	}
 }
 
-func main() {
-	if command, args, ok := cli.Find(commands(), os.Args[1:]); ok {
-		os.Exit(command.Run(args))
-	}
-	o, err := parse(os.Args[1:], os.Stderr)
+func main() { cli.Main("disk-provisioner", start, commands()...) }
+
+// start provisions. An error is in the log also if the program was to end, and does not fail it then.
+func start(ctx context.Context, args []string, out, diagnostics io.Writer) (int, error) {
+	o, err := parse(args, diagnostics)
 	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "disk-provisioner: %v\n", err)
-		os.Exit(2)
+		return 2, err
 	case o.showVersion:
-		fmt.Println("disk-provisioner", version)
-		return
+		_, err := fmt.Fprintln(out, "disk-provisioner", version)
+		return 0, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err = run(ctx, o); err != nil {
+	defer klog.Flush()
+	if err := run(ctx, o); err != nil {
 		klog.ErrorS(err, "disk-provisioner ends")
+		if ctx.Err() == nil {
+			return 1, nil
+		}
 	}
-	klog.Flush()
-	if err != nil && ctx.Err() == nil {
-		os.Exit(1)
-	}
+	return 0, nil
 }
 
 func run(ctx context.Context, o *options) error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,6 +101,15 @@ func TestFlagErrorsNameAllowedValues(t *testing.T) {
 	}
 }
 
+func parsed(t *testing.T, args ...string) *options {
+	t.Helper()
+	o, err := parse(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 func TestHelpAndVersionAreNoErrors(t *testing.T) {
 	var help bytes.Buffer
 	if _, err := parse([]string{"--help"}, &help); !errors.Is(err, pflag.ErrHelp) || !strings.Contains(help.String(), "--pv-name-source") {
@@ -115,17 +123,12 @@ func TestHelpAndVersionAreNoErrors(t *testing.T) {
 func TestAMissingKubeconfigIsNamed(t *testing.T) {
 	held := func() error { return nil }
 	missing := filepath.Join(t.TempDir(), "none")
-	o, err := parse([]string{"--kubeconfig=" + missing}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newClients(o, held); err == nil || !strings.Contains(err.Error(), "--kubeconfig="+missing) {
+	if _, err := newClients(parsed(t, "--kubeconfig="+missing), held); err == nil || !strings.Contains(err.Error(), "--kubeconfig="+missing) {
 		t.Errorf("got %v", err)
 	}
-	if err := os.Unsetenv("KUBERNETES_SERVICE_HOST"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newClients(&options{}, held); err == nil || !strings.Contains(err.Error(), "--kubeconfig=FILE") {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBECONFIG", "")
+	if _, err := newClients(parsed(t), held); err == nil || !strings.Contains(err.Error(), "--kubeconfig=FILE") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -133,11 +136,7 @@ func TestAMissingKubeconfigIsNamed(t *testing.T) {
 func TestTheLeasesNamespace(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "storage")
 	for args, want := range map[string]string{"": "storage", "--leader-election-namespace=other": "other"} {
-		o, err := parse(strings.Fields(args), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := o.lease().Namespace; got != want {
+		if got := parsed(t, strings.Fields(args)...).lease().Namespace; got != want {
 			t.Errorf("%q: %s", args, got)
 		}
 	}
@@ -207,10 +206,7 @@ var everyFlag = []struct {
 }
 
 func TestAllFlagsOfCSIProvisionerAreAccepted(t *testing.T) {
-	neutral, err := parse(nil, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	neutral := parsed(t)
 	for _, test := range everyFlag {
 		var warnings bytes.Buffer
 		o, err := parse(strings.Fields(test.flag), &warnings)

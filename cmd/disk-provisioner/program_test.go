@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net/http"
-	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,31 +15,27 @@ import (
 	"github.com/topodisk/topodisk/test/golden"
 )
 
-const kubeconfigOfNobody = `apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-current-context: c
-users: [{name: u, user: {}}]
-`
-
-// The program tells of its build, runtime and process from the start, each metric once: while it waits for the driver, too.
-func TestMetricsOfTheProgramItself(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfigOfNobody), 0o600); err != nil {
-		t.Fatal(err)
-	}
+// started starts the program, which then waits for the driver, and returns the URL of its pages.
+func started(t *testing.T, log io.Writer, args ...string) (program *exec.Cmd, url string) {
+	t.Helper()
 	address := golden.Address(t)
-	program := golden.Command(t, nil, "--kubeconfig="+file, "--csi-address="+t.TempDir()+"/csi.sock", "--http-endpoint="+address, "--logging-format=json")
+	program = golden.Command(t, nil, append(args, "--kubeconfig="+golden.Kubeconfig(t, "http://127.0.0.1:1"), "--csi-address="+t.TempDir()+"/csi.sock", "--http-endpoint="+address)...)
+	program.Stderr = log
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
+	awaitAnswer(t, "http://"+address+"/healthz")
+	return program, "http://" + address
+}
+
+// The program tells of its build, runtime and process from the start, each metric once: while it waits for the driver, too.
+func TestMetricsOfTheProgramItself(t *testing.T) {
+	program, url := started(t, nil, "--logging-format=json")
 	defer func() {
 		_ = program.Process.Kill()
 		_ = program.Wait()
 	}()
-	awaitAnswer(t, "http://"+address+"/healthz")
-	served := golden.Scrape(t, "http://"+address+"/metrics")
+	served := golden.Scrape(t, url+"/metrics")
 	golden.Metrics(t, "../../docs/monitoring.md", served)
 	for _, name := range []string{"topodisk_build_info", "go_goroutines", "process_start_time_seconds", "process_resident_memory_bytes"} {
 		if served[name] == nil || len(served[name].Metric) != 1 {
@@ -53,18 +49,8 @@ func TestMetricsOfTheProgramItself(t *testing.T) {
 
 // An error is in the log also if the program was to end, and does not fail it then.
 func TestAnErrorDuringShutdownIsLogged(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfigOfNobody), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address := golden.Address(t)
-	program := golden.Command(t, nil, "--kubeconfig="+file, "--csi-address="+t.TempDir()+"/csi.sock", "--http-endpoint="+address)
 	var log bytes.Buffer
-	program.Stderr = &log
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitAnswer(t, "http://"+address+"/healthz")
+	program, _ := started(t, &log)
 	_ = program.Process.Signal(syscall.SIGTERM)
 	if err := program.Wait(); err != nil || !strings.Contains(log.String(), `"disk-provisioner ends" err="the driver's socket`) {
 		t.Errorf("%v, with the log\n%s", err, &log)

@@ -13,21 +13,6 @@ import (
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
 )
 
-// get asks the server's own handler over HTTP.
-func get(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
-}
-
 // Where profiles are served, their paths are taken, too.
 func TestTheMetricsHaveAPathOfTheirOwn(t *testing.T) {
 	for _, path := range []string{"/", "/m", "/m/", "/healthz/m", "/debug/pprof/", "/debug/pprof/trace", "/debug/pprof/m"} {
@@ -45,17 +30,14 @@ func TestTheMetricsHaveAPathOfTheirOwn(t *testing.T) {
 }
 
 func TestHealthOverHTTP(t *testing.T) {
-	o, err := parse([]string{"--http-endpoint=127.0.0.1:0", "--leader-election"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "--http-endpoint=127.0.0.1:0", "--leader-election")
 	s := newServer(o, csimetrics.NewCSIMetricsManagerForSidecar("driver"), o.lease())
-	server := httptest.NewServer(s.http.Handler)
-	defer server.Close()
 	expect := func(path string, status int, text string) {
 		t.Helper()
-		if got, body := get(t, server.URL+path); got != status || !strings.Contains(body, text) {
-			t.Errorf("%s: %d %q, want %d with %q", path, got, body, status, text)
+		answer := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != status || !strings.Contains(answer.Body.String(), text) {
+			t.Errorf("%s: %d %q, want %d with %q", path, answer.Code, answer.Body.String(), status, text)
 		}
 	}
 	// While the driver's socket is waited for, this process is alive and not ready.

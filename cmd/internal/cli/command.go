@@ -4,31 +4,56 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 )
 
+// Run works until its context ends, and returns the exit code. An error that it returns is about the command line, or for people.
+type Run func(ctx context.Context, args []string, out, diagnostics io.Writer) (code int, err error)
+
 // Command is something that a program does instead of its usual work.
 type Command struct {
-	Name    string                  // the arguments that ask for it, such as "audit" or "capacity off"
-	Summary string                  // one line for the program's --help
-	Run     func(args []string) int // gets the arguments after the name and returns the exit code
+	Name    string // the arguments that ask for it, such as "audit" or "capacity off"
+	Summary string // one line for the program's --help
+	Run     Run    // gets the arguments after the name
 }
 
-// Find returns the command whose name the arguments begin with, and the
-// arguments after it.
-func Find(commands []Command, args []string) (c Command, rest []string, found bool) {
+// Main runs the command whose name the arguments of the process begin with, else what the program usually does, until a signal
+// comes, and ends the process.
+func Main(program string, usual Run, commands ...Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	code := run(ctx, program, append(commands, Command{Run: usual}), os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run runs the first command whose name the arguments begin with, and prints its error.
+func run(ctx context.Context, program string, commands []Command, args []string, out, diagnostics io.Writer) int {
 	for _, c := range commands {
 		words := strings.Fields(c.Name)
-		if len(args) >= len(words) && slices.Equal(args[:len(words)], words) {
-			return c, args[len(words):], true
+		if len(args) < len(words) || !slices.Equal(args[:len(words)], words) {
+			continue
 		}
+		code, err := c.Run(ctx, args[len(words):], out, diagnostics)
+		if errors.Is(err, pflag.ErrHelp) {
+			return 0
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(diagnostics, "%s: %v\n", strings.Join(append([]string{program}, words...), " "), err)
+			return max(code, 1)
+		}
+		return code
 	}
-	return Command{}, nil, false
+	return 0
 }
 
 // Parse reads a command line that takes flags alone. The error about any other

@@ -36,12 +36,3 @@ func TestVerbosityCountsForEveryLogger(t *testing.T) {
 		t.Errorf("logged:\n%s", out.String())
 	}
 }
-
-func TestCommandsAreFoundByTheirWords(t *testing.T) {
-	commands := []Command{{Name: "audit"}, {Name: "capacity off"}}
-	for args, want := range map[string]string{"audit --v=2": "audit", "capacity off --x": "capacity off", "capacity on": "", "--v=2 audit": "", "": ""} {
-		if c, _, _ := Find(commands, strings.Fields(args)); c.Name != want {
-			t.Errorf("%q: found %q, want %q", args, c.Name, want)
-		}
-	}
-}
