@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -53,20 +54,11 @@ func newAudit(f *factory) *cobra.Command {
 			"  kubectl topodisk audit --prices=prices.yaml --output=json",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			structured, err := out.forPrograms()
-			if err != nil {
-				return err
-			}
 			report, err := o.run(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
-			if structured {
-				err = out.print(f.Out, "Audit", report)
-			} else {
-				err = report.Print(f.Out, o.now())
-			}
-			if err != nil {
+			if err := out.show(f.Out, "Audit", report, func(to io.Writer) error { return report.Print(to, o.now()) }); err != nil {
 				return err
 			}
 			return exitCodeOfAudit(report)
@@ -85,15 +77,8 @@ func newAudit(f *factory) *cobra.Command {
 	return cmd
 }
 
-// exitCodeOfAudit returns an error with the exit code, nil if everything was checked and nothing needs an action.
 func exitCodeOfAudit(report *audit.Report) error {
-	switch {
-	case !report.Clean():
-		return exitError(exitFound)
-	case !report.Complete():
-		return exitError(exitUnknown)
-	}
-	return nil
+	return exitCode(!report.Clean(), !report.Complete())
 }
 
 // run reads, compares and prices.

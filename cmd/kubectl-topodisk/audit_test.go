@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -148,10 +146,7 @@ func withoutIDs(text string) string {
 func TestAuditOfASimulatedECS(t *testing.T) {
 	useKeys(t, "mine")
 	w := newAuditWorld(t)
-	file := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(file, []byte("currency: CNY\nperGiBMonth: {cloud_essd/PL1: 1.5, snapshot: 0.12}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileWith(t, "currency: CNY\nperGiBMonth: {cloud_essd/PL1: 1.5, snapshot: 0.12}\n")
 	report, diagnostics := w.audit(t, func(o *auditOptions) { o.prices = file })
 	if !strings.Contains(diagnostics, "5 found; they are read again in 1m0s") {
 		t.Errorf("it says %q", diagnostics)
@@ -262,21 +257,13 @@ func TestAuditEndsAsWhyDoesIfItCantTell(t *testing.T) {
 }
 
 func TestAuditRefusesWrongFlags(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(file, []byte("currency: CNY\nperGiBMonth: {cloud_esd: 1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for line, want := range map[string]string{
+	file := fileWith(t, "currency: CNY\nperGiBMonth: {cloud_esd: 1}\n")
+	refuses(t, false, map[string]string{
 		"audit now":                              `argument "now" is not allowed`,
 		"audit --confirm-after=1s":               "--confirm-after=1s is not allowed: allowed is 1m0s or more",
 		"audit --prices=/nowhere":                "--prices: open /nowhere: no such file",
 		"audit --prices=" + file:                 `"cloud_esd" is no disk category; allowed are cloud, `,
 		"audit --output=xml":                     "--output=xml is not allowed",
 		"audit --region=x --kubeconfig=/nowhere": "/nowhere",
-	} {
-		code, out, diagnostics := ran(t, strings.Fields(line)...)
-		if code != exitFailed || out != "" || !strings.Contains(diagnostics, want) {
-			t.Errorf("%s: exit code %d, printed %q and %q, want %q", line, code, out, diagnostics, want)
-		}
-	}
+	})
 }

@@ -3,11 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync"
-	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -35,17 +31,4 @@ func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404, Message: "not found"}
 	}
 	_ = json.NewEncoder(w).Encode(answer) // the client is gone if that fails
-}
-
-// kubeconfigOf returns a file with a cluster that the server serves.
-func kubeconfigOf(t *testing.T, s *listServer) string {
-	t.Helper()
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "` + server.URL + `"}}], contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, users: [{name: u, user: {}}]}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
+// kubeconfig has two clusters that nobody serves.
 const kubeconfig = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}, {name: d, cluster: {server: "http://127.0.0.1:2"}}]
@@ -18,14 +21,21 @@ current-context: c
 users: [{name: u, user: {}}]
 `
 
-// kubeconfigFile returns a file with a cluster that nobody serves.
-func kubeconfigFile(t *testing.T) string {
+func fileWith(t *testing.T, text string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// kubeconfigOf returns a file in which both clusters are the one that the handler serves.
+func kubeconfigOf(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return fileWith(t, strings.NewReplacer("http://127.0.0.1:1", server.URL, "http://127.0.0.1:2", server.URL).Replace(kubeconfig))
 }
 
 func TestFlagsOfKubectlNameTheCluster(t *testing.T) {
@@ -42,7 +52,7 @@ func TestFlagsOfKubectlNameTheCluster(t *testing.T) {
 		cmd := &cobra.Command{}
 		f.config.AddFlags(cmd.Flags())
 		addDriverFlag(cmd, &driver)
-		if err := cmd.ParseFlags(append([]string{"--kubeconfig=" + kubeconfigFile(t)}, strings.Fields(line)...)); err != nil {
+		if err := cmd.ParseFlags(append([]string{"--kubeconfig=" + fileWith(t, kubeconfig)}, strings.Fields(line)...)); err != nil {
 			t.Fatal(err)
 		}
 		got := ""

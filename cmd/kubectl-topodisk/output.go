@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,18 +15,22 @@ import (
 // apiVersion of what --output=json and the like print.
 const apiVersion = "topodisk.io/v1alpha1"
 
-// output is the flags of what a command prints: kubectl's formats for programs, and text for people without --output.
-type output struct{ flags genericclioptions.PrintFlags }
+// output is the flags of what a command prints: kubectl's formats for programs, and text for people without --output or with one of
+// the formats for people.
+type output struct {
+	flags  genericclioptions.PrintFlags
+	people []string
+}
 
-func newOutput() *output {
+func newOutput(people ...string) *output {
 	return &output{genericclioptions.PrintFlags{
 		OutputFormat:         new(string),
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
 		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
-	}}
+	}, people}
 }
 
-// addFlags adds --output, --template and what belongs to them.
+// addFlags adds --output, --template and what belongs to them, and has them checked before the command runs.
 func (o *output) addFlags(cmd *cobra.Command) {
 	o.flags.TemplatePrinterFlags.AddFlags(cmd)
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { // they are kubectl's old ways to say what --output says
@@ -35,23 +40,35 @@ func (o *output) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(o.flags.OutputFormat, "output", "o", "", "format for programs, one of "+strings.Join(formats, ", ")+"; without it, text for people")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag was just added
 	o.flags.OutputFlagSpecified = func() bool { return cmd.Flag("output").Changed }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.validate() }
 }
 
-// forPrograms says whether a format for programs is wanted. An error is about its name, and has the formats for people that are
-// allowed besides.
-func (o *output) forPrograms(people ...string) (bool, error) {
-	if *o.flags.OutputFormat == "" && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
-		return false, nil
+// forPrograms says whether a format for programs is wanted.
+func (o *output) forPrograms() bool {
+	format := *o.flags.OutputFormat
+	return !slices.Contains(o.people, format) && (format != "" || *o.flags.TemplatePrinterFlags.TemplateArgument != "")
+}
+
+func (o *output) validate() error {
+	if !o.forPrograms() {
+		return nil
 	}
 	_, err := o.flags.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		allowed := strings.Join(append(people, o.flags.AllowedFormats()...), ", ")
-		return false, usagef("--output=%s is not allowed: allowed are %s", *o.flags.OutputFormat, allowed)
+		return usagef("--output=%s is not allowed: allowed are %s", *o.flags.OutputFormat, strings.Join(append(o.people, o.flags.AllowedFormats()...), ", "))
 	}
 	if err != nil {
-		return false, &usageError{err}
+		return &usageError{err}
 	}
-	return true, nil
+	return nil
+}
+
+// show prints an object: in the wanted format for programs, or as text, which writes it for people.
+func (o *output) show(to io.Writer, kind string, object any, text func(io.Writer) error) error {
+	if o.forPrograms() {
+		return o.print(to, kind, object)
+	}
+	return text(to)
 }
 
 // print prints a pointer to a struct in the wanted format for programs, as an object of the kind.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -25,62 +24,30 @@ func newPlan(f *factory) *cobra.Command {
 	return cmd
 }
 
-// planner runs one kind of plan.
-type planner struct {
-	*factory
-	kind   plan.Kind
-	out    *output
-	driver string
-}
-
-// planCommand returns the command of a kind of plan.
+// planCommand returns the command of a kind of plan: it reads the cluster, prints the plan that make returns, and ends with its exit code.
 func planCommand(f *factory, kind plan.Kind, cmd *cobra.Command, make func(facts *plan.Facts, args []string) (*plan.Plan, error)) *cobra.Command {
-	p := &planner{factory: f, kind: kind, out: newOutput()}
+	out, driver := newOutput(), ""
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.run(cmd.Context(), func(facts *plan.Facts) (*plan.Plan, error) { return make(facts, args) })
+		objects, kinds, err := f.clients()
+		if err != nil {
+			return err
+		}
+		facts, err := reader.Read(cmd.Context(), reader.Clients{Objects: objects, Kinds: kinds}, driver, kind, time.Now())
+		if err != nil {
+			return err
+		}
+		made, err := make(facts, args)
+		if err != nil {
+			return &usageError{err}
+		}
+		if err := out.show(f.Out, "Plan", made, made.WriteText); err != nil {
+			return err
+		}
+		return exitCode(made.Harms(), made.Incomplete)
 	}
-	p.out.addFlags(cmd)
-	addDriverFlag(cmd, &p.driver)
+	out.addFlags(cmd)
+	addDriverFlag(cmd, &driver)
 	return cmd
-}
-
-// run reads the cluster, prints the plan and returns the exit code.
-func (p *planner) run(ctx context.Context, make func(*plan.Facts) (*plan.Plan, error)) error {
-	structured, err := p.out.forPrograms()
-	if err != nil {
-		return err
-	}
-	facts, err := p.read(ctx)
-	if err != nil {
-		return err
-	}
-	made, err := make(facts)
-	if err != nil {
-		return &usageError{err}
-	}
-	if structured {
-		err = p.out.print(p.Out, "Plan", made)
-	} else {
-		err = made.WriteText(p.Out)
-	}
-	switch {
-	case err != nil:
-		return err
-	case made.Harms():
-		return exitError(exitFound)
-	case made.Incomplete:
-		return exitError(exitUnknown)
-	}
-	return nil
-}
-
-// read returns what the plan needs of the cluster.
-func (p *planner) read(ctx context.Context) (*plan.Facts, error) {
-	objects, kinds, err := p.clients()
-	if err != nil {
-		return nil, err
-	}
-	return reader.Read(ctx, reader.Clients{Objects: objects, Kinds: kinds}, p.driver, p.kind, time.Now())
 }
 
 // addInstallationFlags adds what an installation's commands name and no cluster knows.

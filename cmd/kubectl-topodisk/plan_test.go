@@ -92,7 +92,7 @@ func TestPlansForPrograms(t *testing.T) {
 }
 
 func TestArgumentsOfPlansAreNamed(t *testing.T) {
-	for line, want := range map[string]string{
+	refuses(t, true, map[string]string{
 		"plan up":                 `error: command "up" is unknown; allowed are drain, install, soldout, takeover`,
 		"plan install x":          `error: argument "x" is not allowed: allowed are flags`,
 		"plan drain":              "error: ZONE is missing: the arguments are ZONE",
@@ -100,10 +100,5 @@ func TestArgumentsOfPlansAreNamed(t *testing.T) {
 		"plan soldout h essd":     `error: TYPE "essd" is no disk category of ECS: allowed are `,
 		"plan soldout h t x":      `error: argument "x" is not allowed: the arguments are ZONE TYPE`,
 		"plan drain h --output=x": "error: --output=x is not allowed: allowed are ",
-	} {
-		code, out, diagnostics := ran(t, strings.Fields(line)...)
-		if code != exitFailed || out != "" || !strings.HasPrefix(diagnostics, want) || !strings.Contains(diagnostics, "--help' for usage.") {
-			t.Errorf("%s: exit code %d, printed %q and %q; want %q", line, code, out, diagnostics, want)
-		}
-	}
+	})
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -81,12 +79,7 @@ func TestTheRolesOfThePageSuffice(t *testing.T) {
 	const page = "../../docs/kubectl-topodisk.md"
 	lists := golden.RightsOf(t, page, "kubectl-topodisk-lists")
 	s := &rightsServer{granted: append(golden.RightsOf(t, page, "kubectl-topodisk-journal"), lists...)}
-	server := httptest.NewServer(s)
-	defer server.Close()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(kubeconfig, "http://127.0.0.1:1", server.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := kubeconfigOf(t, s)
 	for _, line := range []string{"volumes --all-namespaces", "audit", "audit --topodisk-namespace=kube-system", "plan install", "plan takeover", "plan drain z", "plan soldout z cloud_essd"} {
 		_, out, diagnostics := ran(t, append(strings.Fields(line), "--kubeconfig="+file)...)
 		if refused := s.takeRefused(); len(refused) > 0 {

@@ -24,6 +24,17 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
+// exitCode returns the error that ends a command that has an answer; nil if nothing was found and everything is known.
+func exitCode(found, unknown bool) error {
+	switch {
+	case found:
+		return exitError(exitFound)
+	case unknown:
+		return exitError(exitUnknown)
+	}
+	return nil
+}
+
 // run runs the program and returns the exit code.
 func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
 	root := newRoot(newFactory(streams))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 )
@@ -19,15 +20,10 @@ func newVersion(f *factory) *cobra.Command {
 		Short: "Show the version of this program",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			structured, err := out.forPrograms()
-			if err != nil {
+			return out.show(f.Out, "Version", &versionInfo{version}, func(to io.Writer) error {
+				_, err := fmt.Fprintln(to, "kubectl-topodisk", version)
 				return err
-			}
-			if structured {
-				return out.print(f.Out, "Version", &versionInfo{version})
-			}
-			_, err = fmt.Fprintln(f.Out, "kubectl-topodisk", version)
-			return err
+			})
 		},
 	}
 	out.addFlags(cmd)

@@ -49,7 +49,7 @@ type volumeList struct {
 
 // newVolumes lists claims.
 func newVolumes(f *factory) *cobra.Command {
-	o, out := &volumesOptions{now: time.Now, wait: sleep.For}, newOutput()
+	o, out := &volumesOptions{now: time.Now, wait: sleep.For}, newOutput("wide")
 	cmd := &cobra.Command{
 		Use:   "volumes",
 		Short: "List claims with zone, node, type, size, use, cost and state",
@@ -61,17 +61,10 @@ func newVolumes(f *factory) *cobra.Command {
 			"  kubectl topodisk volumes -n shop -l app=web --prometheus=https://prometheus.example.com",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			wide := *out.flags.OutputFormat == "wide"
-			if !wide {
-				structured, err := out.forPrograms("wide")
-				if err != nil {
-					return err
-				}
-				if structured {
-					return o.printObject(cmd.Context(), f, out)
-				}
+			if out.forPrograms() {
+				return o.printObject(cmd.Context(), f, out)
 			}
-			return o.printTable(cmd.Context(), f, wide)
+			return o.printTable(cmd.Context(), f, *out.flags.OutputFormat == "wide")
 		},
 	}
 	addDriverFlag(cmd, &o.driver)

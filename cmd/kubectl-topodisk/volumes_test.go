@@ -132,7 +132,7 @@ func TestAWatchGoesOnAndShowsWhatIsGone(t *testing.T) {
 }
 
 func TestVolumesRefusesWrongFlags(t *testing.T) {
-	for line, want := range map[string]string{
+	refuses(t, false, map[string]string{
 		"volumes web":               `argument "web" is not allowed`,
 		"volumes --sort-by=color":   `--sort-by: "color" is not allowed: allowed are name, zone, `,
 		"volumes -l=a=b=c":          "--selector=a=b=c is not allowed",
@@ -142,10 +142,5 @@ func TestVolumesRefusesWrongFlags(t *testing.T) {
 		"volumes -o=json --watch":   "--watch is not allowed with --output=json",
 		"volumes -o=xml":            "--output=xml is not allowed: allowed are wide, json, ",
 		"volumes --prices=/nowhere": "--prices: open /nowhere",
-	} {
-		code, out, diagnostics := ran(t, append(strings.Fields(line), "--kubeconfig="+kubeconfigFile(t))...)
-		if code != exitFailed || out != "" || !strings.Contains(diagnostics, want) {
-			t.Errorf("%s: exit code %d, printed %q and %q, want %q", line, code, out, diagnostics, want)
-		}
-	}
+	}, "--kubeconfig="+fileWith(t, kubeconfig))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -68,10 +69,6 @@ func newWhy(f *factory) *cobra.Command {
 }
 
 func (o *whyOptions) run(ctx context.Context) error {
-	structured, err := o.out.forPrograms()
-	if err != nil {
-		return err
-	}
 	facts, err := o.facts(ctx)
 	if err != nil {
 		return err
@@ -85,11 +82,7 @@ func (o *whyOptions) run(ctx context.Context) error {
 		}
 	}
 	verdict := explain.Why(facts)
-	if structured {
-		err = o.out.print(o.Out, "Verdict", &verdict)
-	} else {
-		err = printVerdict(o.Out, terminalOf(o.Out), &verdict)
-	}
+	err = o.out.show(o.Out, "Verdict", &verdict, func(to io.Writer) error { return printVerdict(to, terminalOf(to), &verdict) })
 	if err != nil {
 		return err
 	}
@@ -166,11 +159,5 @@ func writeFile(path string, facts *explain.Facts) error {
 }
 
 func exitCodeOf(state explain.State) error {
-	switch state {
-	case explain.Works:
-		return nil
-	case explain.Waits:
-		return exitError(exitFound)
-	}
-	return exitError(exitUnknown)
+	return exitCode(state == explain.Waits, state != explain.Works)
 }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/explain/collect"
@@ -50,7 +47,7 @@ func TestSubjectsAreParsed(t *testing.T) {
 }
 
 func TestWhyRefusesWhatDoesntBelongTogether(t *testing.T) {
-	for line, want := range map[string]string{
+	refuses(t, true, map[string]string{
 		"why --from=f pod db":          `error: argument "pod" is not allowed with --from: the file names the object`,
 		"why --from=f --dump=g":        "error: --dump=g is not allowed with --from: the facts are in a file already",
 		"why --from=f --driver-name=d": "error: --driver-name=d is not allowed with --from: the file names the driver",
@@ -59,18 +56,11 @@ func TestWhyRefusesWhatDoesntBelongTogether(t *testing.T) {
 		"why":                          "error: no object is named; ",
 		"why --from=":                  "error: --from= is not allowed: allowed is a file that --dump has written, or -",
 		"why pod db --driver-name=":    `error: invalid argument "" for "--driver-name" flag: it is empty; allowed is the name of a CSI driver, such as diskplugin.`,
-	} {
-		code, out, diagnostics := ran(t, strings.Fields(line)...)
-		if code != exitFailed || out != "" || !strings.HasPrefix(diagnostics, want) || !strings.Contains(diagnostics, "See 'kubectl topodisk why --help'") {
-			t.Errorf("%s: exit code %d, printed %q and %q; want %d and %q", line, code, out, diagnostics, exitFailed, want)
-		}
-	}
-	if code, _, diagnostics := ran(t, "why", "--from=absent"); code != exitFailed || diagnostics != "error: --from: open absent: no such file or directory\n" {
-		t.Errorf("exit code %d, printed %q", code, diagnostics)
-	}
-	if code, _, diagnostics := ran(t, "why", "--from=why.go"); code != exitFailed || !strings.HasPrefix(diagnostics, "error: --from=why.go: it is no dump of facts") {
-		t.Errorf("exit code %d, printed %q", code, diagnostics)
-	}
+	})
+	refuses(t, false, map[string]string{
+		"why --from=absent": "error: --from: open absent: no such file or directory\n",
+		"why --from=why.go": "error: --from=why.go: it is no dump of facts",
+	})
 }
 
 // dumps are those that package explain is tested with.
@@ -152,20 +142,7 @@ func TestVerdictsAreShownToPeople(t *testing.T) {
 			fmt.Fprintln(&out)
 		}
 	}
-	path := filepath.Join("testdata", "verdicts.txt")
-	if golden.Update() {
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(out.String(), "\x1b", "ESC")), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), strings.ReplaceAll(out.String(), "\x1b", "ESC")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Page(t, "testdata/verdicts.txt", strings.ReplaceAll(out.String(), "\x1b", "ESC"))
 }
 
 func TestLinesAreNotWiderThanTheTerminal(t *testing.T) {
@@ -182,7 +159,7 @@ func TestLinesAreNotWiderThanTheTerminal(t *testing.T) {
 
 // A cluster that lets nobody read anything but a Pod.
 func TestWhyReadsACluster(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	file := kubeconfigOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/shop/pods/db-0" {
 			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":"db-0"},"spec":{"containers":[{"name":"main","env":[{"name":"P","value":"s3cr3t"}]}]}}`)
@@ -191,11 +168,6 @@ func TestWhyReadsACluster(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","message":"%s is forbidden","code":403}`, r.URL.Path)
 	}))
-	defer server.Close()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(kubeconfig, "http://127.0.0.1:2", server.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	dump := filepath.Join(t.TempDir(), "facts.yaml")
 	flags := []string{"--kubeconfig=" + file, "--context=d"}
 	code, out, diagnostics := ran(t, append([]string{"why", "pod", "db-0", "--dump=" + dump}, flags...)...)
@@ -220,16 +192,11 @@ func TestWhyReadsACluster(t *testing.T) {
 }
 
 func TestTypesAndNamesAreCompleted(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	file := kubeconfigOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","items":[{"metadata":{"name":%q}},{"metadata":{"name":"b"}}]}`,
 			strings.ReplaceAll(strings.Trim(r.URL.Path, "/"), "/", "."))
 	}))
-	defer server.Close()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(kubeconfig, "http://127.0.0.1:2", server.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for line, want := range map[string]string{
 		"why .":             "pod persistentvolumeclaim persistentvolume node volumeattachment :4",
 		"why pvc .":         "api.v1.namespaces.shop.persistentvolumeclaims b :4",
