@@ -36,8 +36,8 @@ func attachmentYAML(a *storagev1.VolumeAttachment) string {
 	return command("get", refOf(kindAttachment, a), "--output", "yaml")
 }
 
-// volumeName returns the name of the PersistentVolume that is attached.
-func volumeName(a *storagev1.VolumeAttachment) string {
+// VolumeName returns the name of the PersistentVolume that is attached, "" if it has none.
+func VolumeName(a *storagev1.VolumeAttachment) string {
 	if a.Spec.Source.PersistentVolumeName == nil {
 		return ""
 	}
@@ -67,7 +67,7 @@ func judgeDetach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 		return Verdict{
 			State: Waits, Cause: BeingDetached, Actor: Nobody,
 			Message: fmt.Sprintf("%s is being detached from Node %s%s.",
-				volumeName(a), a.Spec.NodeName, c.since(*a.DeletionTimestamp)),
+				VolumeName(a), a.Spec.NodeName, c.since(*a.DeletionTimestamp)),
 			Evidence: []Evidence{deleted},
 			Next:     []string{attachmentYAML(a)}, Retried: attacherRetries,
 		}
@@ -77,7 +77,7 @@ func judgeDetach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	if e.isPending() && verdict.Cause == DriverFailed {
 		verdict.Cause, verdict.Actor = BeingDetached, Nobody
 	}
-	verdict.Message = fmt.Sprintf("%s is not detached from Node %s yet: %s", volumeName(a), a.Spec.NodeName, verdict.Message)
+	verdict.Message = fmt.Sprintf("%s is not detached from Node %s yet: %s", VolumeName(a), a.Spec.NodeName, verdict.Message)
 	verdict.Next, verdict.Retried = orElse(verdict.Next, attachmentYAML(a)), cmp.Or(verdict.Retried, attacherRetries)
 	return verdict
 }
@@ -91,7 +91,7 @@ func orElse(next []string, other string) []string {
 
 // judgeAttach judges a VolumeAttachment that is not attached yet.
 func judgeAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
-	volume := volumeName(a)
+	volume := VolumeName(a)
 	if volume != "" && c.volumes[volume] == nil && c.isRead(kindVolume, "") {
 		return Verdict{
 			State: Waits, Cause: VolumeNotFound, Actor: User,
@@ -122,14 +122,14 @@ func judgeAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 func judgeSilentAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 	if !c.isRead(kindCSINode, "") {
 		return unknown(c, fmt.Sprintf("%s is to be attached to Node %s, of which the CSINode, where its drivers are, could not be read.",
-			volumeName(a), a.Spec.NodeName), Ref{Kind: kindCSINode, Name: a.Spec.NodeName})
+			VolumeName(a), a.Spec.NodeName), Ref{Kind: kindCSINode, Name: a.Spec.NodeName})
 	}
 	if driverOn(c.csiNodes[a.Spec.NodeName], c.Driver) == nil {
 		return attachDriverMissing(c, a, seen(refOf(kindAttachment, a), "spec.nodeName", a.Spec.NodeName))
 	}
 	return Verdict{
 		State: Waits, Cause: BeingAttached, Actor: Nobody,
-		Message:  fmt.Sprintf("%s is being attached to Node %s%s.", volumeName(a), a.Spec.NodeName, c.since(a.CreationTimestamp)),
+		Message:  fmt.Sprintf("%s is being attached to Node %s%s.", VolumeName(a), a.Spec.NodeName, c.since(a.CreationTimestamp)),
 		Evidence: []Evidence{seen(refOf(kindAttachment, a), "status.attached", false)},
 		Next:     []string{attachmentYAML(a)}, Retried: "csi-attacher",
 	}
@@ -137,7 +137,7 @@ func judgeSilentAttach(c *cluster, a *storagev1.VolumeAttachment) Verdict {
 
 // judgeAttachError judges an attach whose last try failed.
 func judgeAttachError(c *cluster, a *storagev1.VolumeAttachment, e DriverError) Verdict {
-	volume, node := volumeName(a), a.Spec.NodeName
+	volume, node := VolumeName(a), a.Spec.NodeName
 	said := seen(refOf(kindAttachment, a), "status.attachError.message", a.Status.AttachError.Message)
 	verdict := errorVerdict(c, e, attaching, said)
 	switch verdict.Cause {
@@ -179,8 +179,8 @@ func typeRefusedVerdict(c *cluster, a *storagev1.VolumeAttachment, verdict Verdi
 	node := Ref{Kind: kindNode, Name: a.Spec.NodeName}
 	selector := "kubectl get nodes --selector " + typeLabel
 	verdict.Message = fmt.Sprintf("Node %s can't attach %s, for its instance type doesn't take disks of that type.", node.Name,
-		volumeName(a))
-	if pv := c.volumes[volumeName(a)]; pv != nil && len(typesOfVolume(pv)) > 0 {
+		VolumeName(a))
+	if pv := c.volumes[VolumeName(a)]; pv != nil && len(typesOfVolume(pv)) > 0 {
 		verdict.Message = fmt.Sprintf("Node %s can't attach %s, for its instance type doesn't take disks of type %s.", node.Name,
 			pv.Name, typesOfVolume(pv)[0])
 		selector += typesOfVolume(pv)[0] + "=" + available
@@ -279,11 +279,16 @@ func limitOn(c *cluster, node string) []Evidence {
 	if !c.isRead(kindCSINode, "") {
 		return nil
 	}
-	limit := ""
-	if entry := driverOn(c.csiNodes[node], c.Driver); entry != nil && entry.Allocatable != nil && entry.Allocatable.Count != nil {
-		limit = fmt.Sprint(*entry.Allocatable.Count)
+	return []Evidence{seen(Ref{Kind: kindCSINode, Name: node}, "spec.drivers.allocatable.count", limitOf(c, node))}
+}
+
+// limitOf returns how many volumes a node takes, nil as long as the CSINode doesn't say.
+func limitOf(c *cluster, node string) *int32 {
+	entry := driverOn(c.csiNodes[node], c.Driver)
+	if entry == nil || entry.Allocatable == nil {
+		return nil
 	}
-	return []Evidence{seen(Ref{Kind: kindCSINode, Name: node}, "spec.drivers.allocatable.count", limit)}
+	return entry.Allocatable.Count
 }
 
 // shownAttachments is how many VolumeAttachments stand as evidence for all of a node.

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"os"
 	"regexp"
 	"slices"
@@ -66,11 +67,23 @@ func unread(kinds ...string) func(f *Facts) {
 
 func deleted(f *Facts) *metav1.Time { return &metav1.Time{Time: f.At.Add(-time.Hour)} }
 
-func kubeletSays(message string) func(f *Facts) {
+// oneEvent is an event of an object, and no other.
+func oneEvent(object Ref, reason, message string) func(f *Facts) {
 	return func(f *Facts) {
-		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop"}, Reason: reasonFailedMount, Message: message,
-			LastTimestamp:  metav1.NewTime(f.At),
-			InvolvedObject: corev1.ObjectReference{Kind: kindPod, Namespace: "shop", Name: "web-0"}}}
+		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: cmp.Or(object.Namespace, "default")}, Reason: reason, Message: message,
+			InvolvedObject: corev1.ObjectReference{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name}, LastTimestamp: metav1.NewTime(f.At)}}
+	}
+}
+
+func kubeletSays(message string) func(f *Facts) {
+	return oneEvent(Ref{Kind: kindPod, Namespace: "shop", Name: "web-0"}, reasonFailedMount, message)
+}
+
+// attachedTo attaches the first volume to a node, and none to another.
+func attachedTo(node string) func(f *Facts) {
+	return func(f *Facts) {
+		f.Attachments = []storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "csi-x"}, Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: f.Driver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &f.Volumes[0].Name}}}}
 	}
 }
 
@@ -83,6 +96,8 @@ func attachError(message string) func(f *Facts) {
 }
 
 func noAttachError(f *Facts) { f.Attachments[0].Status.AttachError = nil }
+
+var dataWeb0 = Ref{Kind: kindClaim, Namespace: "shop", Name: "data-web-0"}
 
 var edges = []edge{
 	{"no such subject", "attach-limit", subject(kindPod, "shop", "web-9"), "", Unknown, []string{"There is no Pod shop/web-9"}, nil},
@@ -297,12 +312,10 @@ var edges = []edge{
 		[]string{"shop/nightly"}, nil},
 	{"a Lease without holder", "nobody-provisions", both(renew, func(f *Facts) { f.Leases[0].Spec.HolderIdentity = nil }), NoProvisioner, "", nil, nil},
 	{"a bound claim without capacity", "resize-pending", func(f *Facts) { f.Claims[0].Status.Capacity = nil }, "", Works, []string{"is bound"}, nil},
-	{"a resize that the quota forbids", "resize-pending", func(f *Facts) {
-		storageStatus(corev1.PersistentVolumeClaimControllerResizeInProgress)(f)
-		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop"}, Reason: reasonResizeFailed,
-			InvolvedObject: corev1.ObjectReference{Kind: kindClaim, Namespace: "shop", Name: "data-web-0"},
-			Message:        `resize volume "d-1" by resizer "d" failed: rpc error: code = FailedPrecondition desc = ResizeDisk d-1: QuotaExceeded.PostpaidDataDiskCapacity: no. (request ID R-4)`}}
-	}, QuotaReached, "", []string{"R-4"}, nil},
+	{"a resize that the quota forbids", "resize-pending", both(storageStatus(corev1.PersistentVolumeClaimControllerResizeInProgress),
+		oneEvent(dataWeb0, reasonResizeFailed,
+			`resize volume "d-1" by resizer "d" failed: rpc error: code = FailedPrecondition desc = ResizeDisk d-1: QuotaExceeded.PostpaidDataDiskCapacity: no. (request ID R-4)`),
+	), QuotaReached, "", []string{"R-4"}, nil},
 	{"an attributes class that isn't there", "modification-cooling-down", func(f *Facts) {
 		f.Attributes, f.Claims[0].Status.ModifyVolumeStatus.Status = nil, corev1.PersistentVolumeClaimModifyVolumePending
 	}, ClassNotFound, "", []string{"VolumeAttributesClass fast"}, nil},
@@ -327,24 +340,12 @@ var edges = []edge{
 	{"a volume that is going", "no-room-in-volume-zone",
 		both(subject(kindVolume, "", "d-bp1aaaa"),
 			func(f *Facts) { f.Volumes[0].DeletionTimestamp = deleted(f) }), HeldByFinalizer, "", nil, []string{"PersistentVolume metadata.finalizers"}},
-	{"a released volume that is attached", "released-volume-kept", func(f *Facts) {
-		toDelete(f)
-		name := "d-bp1aaaa"
+	{"a released volume that is attached", "released-volume-kept", both(toDelete, attachedTo("n"), func(f *Facts) {
 		f.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
-		f.Attachments = []storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "csi-x"},
-			Spec: storagev1.VolumeAttachmentSpec{Attacher: f.Driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}}}
-	}, BeingDetached, "", []string{"still attached to Node n"}, nil},
-	{"a released volume on a dead node", "released-volume-kept", func(f *Facts) {
-		toDelete(f)
-		name := "d-bp1aaaa"
-		f.Attachments = []storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "csi-x"},
-			Spec: storagev1.VolumeAttachmentSpec{Attacher: f.Driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}}}
-	}, VolumeOnDeadNode, "", []string{"Node n"}, nil},
-	{"a deletion that fails", "released-volume-kept", both(toDelete, func(f *Facts) {
-		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "default"}, Reason: reasonVolumeFailedDelete,
-			InvolvedObject: corev1.ObjectReference{Kind: kindVolume, Name: "d-bp1aaaa"},
-			Message:        "DeleteVolume d-bp1aaaa: rpc error: code = PermissionDenied desc = DeleteDisk d-bp1aaaa: Forbidden.RAM: no. (request ID R-5)"}}
-	}), PermissionDenied, "", []string{"R-5"}, []string{"PersistentVolume status.phase"}},
+	}), BeingDetached, "", []string{"still attached to Node n"}, nil},
+	{"a released volume on a dead node", "released-volume-kept", both(toDelete, attachedTo("n")), VolumeOnDeadNode, "", []string{"Node n"}, nil},
+	{"a deletion that fails", "released-volume-kept", both(toDelete, oneEvent(Ref{Kind: kindVolume, Name: "d-bp1aaaa"}, reasonVolumeFailedDelete,
+		"DeleteVolume d-bp1aaaa: rpc error: code = PermissionDenied desc = DeleteDisk d-bp1aaaa: Forbidden.RAM: no. (request ID R-5)")), PermissionDenied, "", []string{"R-5"}, []string{"PersistentVolume status.phase"}},
 	{"a deletion without leader", "released-volume-kept", both(toDelete, func(f *Facts) { f.Leases = nil }), NoProvisioner, "", nil, nil},
 	{"a deletion without events", "released-volume-kept", both(toDelete, unread(kindEvent)), "", Unknown, nil, nil},
 	{"a released volume that a finalizer holds", "released-volume-kept", func(f *Facts) { f.Volumes[0].DeletionTimestamp = deleted(f) },

@@ -80,8 +80,8 @@ func TestMutatedFacts(t *testing.T) {
 func mutantsOf(t *testing.T, want verdicts.Case, path string) []mutant {
 	before := Why(readFacts(t, path))
 	var all []mutant
-	for _, kind := range kinds {
-		all = append(all, unreadMutant(readFacts(t, path), want, before, kind))
+	for _, l := range listsOf(&Facts{}) {
+		all = append(all, unreadMutant(readFacts(t, path), want, before, l.kind))
 	}
 	for _, name := range slices.Sorted(maps.Keys(noises)) {
 		f := readFacts(t, path)
@@ -123,11 +123,6 @@ func namedMutants(t *testing.T, want verdicts.Case, before Verdict) []mutant {
 }
 
 const kindCSIDriver = "CSIDriver"
-
-var kinds = []string{
-	kindPod, kindClaim, kindVolume, kindNode, kindCSINode, kindCSIDriver, kindClass, kindCapacity, kindAttachment, kindSnapshot, kindEvent, kindLease,
-	"VolumeAttributesClass",
-}
 
 func unreadMutant(f *Facts, want verdicts.Case, before Verdict, kind string) mutant {
 	for _, object := range objectsOf(f) {
@@ -196,7 +191,7 @@ func withoutObject(f *Facts, object Ref) Cause {
 			}
 		}
 	}
-	if a := c.attachments[f.Subject.Name]; f.Subject.Kind == kindAttachment && object.Kind == kindVolume && object.Name == volumeName(a) &&
+	if a := c.attachments[f.Subject.Name]; f.Subject.Kind == kindAttachment && object.Kind == kindVolume && object.Name == VolumeName(a) &&
 		a.DeletionTimestamp == nil {
 		return VolumeNotFound
 	}
@@ -270,89 +265,71 @@ var removals = map[string]map[string]Cause{
 	"zone-labels-disagree":      {"CSINode worker-h1": DriverNotOnNode},
 }
 
+// list is the objects of a kind in the facts.
+type list struct {
+	kind    string
+	objects func() []metav1.Object
+	remove  func(object Ref)
+	reverse func()
+}
+
+func listOf[T any, P interface {
+	*T
+	metav1.Object
+}](kind string, all *[]T) list {
+	return list{
+		kind: kind,
+		objects: func() (found []metav1.Object) {
+			for i := range *all {
+				found = append(found, P(&(*all)[i]))
+			}
+			return found
+		},
+		remove: func(object Ref) {
+			*all = slices.DeleteFunc(*all, func(o T) bool { return refOf(kind, P(&o)) == object })
+		},
+		reverse: func() { slices.Reverse(*all) },
+	}
+}
+
+func listsOf(f *Facts) []list {
+	driver := list{
+		kind: kindCSIDriver,
+		objects: func() []metav1.Object {
+			if f.CSIDriver == nil {
+				return nil
+			}
+			return []metav1.Object{f.CSIDriver}
+		},
+		remove:  func(Ref) { f.CSIDriver = nil },
+		reverse: func() {},
+	}
+	return []list{
+		listOf(kindPod, &f.Pods), listOf(kindClaim, &f.Claims), listOf(kindVolume, &f.Volumes), listOf(kindNode, &f.Nodes),
+		listOf(kindCSINode, &f.CSINodes), driver, listOf(kindClass, &f.Classes), listOf(kindCapacity, &f.Capacities),
+		listOf(kindAttachment, &f.Attachments), listOf(kindSnapshot, &f.Snapshots), listOf(kindEvent, &f.Events), listOf(kindLease, &f.Leases),
+		listOf("VolumeAttributesClass", &f.Attributes),
+	}
+}
+
 // objectsOf returns all objects of the facts.
 func objectsOf(f *Facts) []Ref {
 	var all []Ref
-	add := func(kind string, object metav1.Object) { all = append(all, refOf(kind, object)) }
-	for i := range f.Pods {
-		add(kindPod, &f.Pods[i])
-	}
-	for i := range f.Claims {
-		add(kindClaim, &f.Claims[i])
-	}
-	for i := range f.Volumes {
-		add(kindVolume, &f.Volumes[i])
-	}
-	for i := range f.Nodes {
-		add(kindNode, &f.Nodes[i])
-	}
-	for i := range f.CSINodes {
-		add(kindCSINode, &f.CSINodes[i])
-	}
-	for i := range f.Classes {
-		add(kindClass, &f.Classes[i])
-	}
-	for i := range f.Capacities {
-		add(kindCapacity, &f.Capacities[i])
-	}
-	for i := range f.Attachments {
-		add(kindAttachment, &f.Attachments[i])
-	}
-	for i := range f.Snapshots {
-		add(kindSnapshot, &f.Snapshots[i])
-	}
-	for i := range f.Events {
-		add(kindEvent, &f.Events[i])
-	}
-	for i := range f.Leases {
-		add(kindLease, &f.Leases[i])
-	}
-	for i := range f.Attributes {
-		add("VolumeAttributesClass", &f.Attributes[i])
-	}
-	if f.CSIDriver != nil {
-		add(kindCSIDriver, f.CSIDriver)
+	for _, l := range listsOf(f) {
+		for _, object := range l.objects() {
+			all = append(all, refOf(l.kind, object))
+		}
 	}
 	return all
 }
 
 // remove takes one object out of the facts.
 func remove(f *Facts, object Ref) {
-	switch object.Kind {
-	case kindPod:
-		f.Pods = removed(f.Pods, object)
-	case kindClaim:
-		f.Claims = removed(f.Claims, object)
-	case kindVolume:
-		f.Volumes = removed(f.Volumes, object)
-	case kindNode:
-		f.Nodes = removed(f.Nodes, object)
-	case kindCSINode:
-		f.CSINodes = removed(f.CSINodes, object)
-	case kindClass:
-		f.Classes = removed(f.Classes, object)
-	case kindCapacity:
-		f.Capacities = removed(f.Capacities, object)
-	case kindAttachment:
-		f.Attachments = removed(f.Attachments, object)
-	case kindSnapshot:
-		f.Snapshots = removed(f.Snapshots, object)
-	case kindEvent:
-		f.Events = removed(f.Events, object)
-	case kindLease:
-		f.Leases = removed(f.Leases, object)
-	case "VolumeAttributesClass":
-		f.Attributes = removed(f.Attributes, object)
-	case kindCSIDriver:
-		f.CSIDriver = nil
+	for _, l := range listsOf(f) {
+		if l.kind == object.Kind {
+			l.remove(object)
+		}
 	}
-}
-
-func removed[T any, P interface {
-	*T
-	metav1.Object
-}](all []T, object Ref) []T {
-	return slices.DeleteFunc(all, func(o T) bool { return P(&o).GetName() == object.Name && P(&o).GetNamespace() == object.Namespace })
 }
 
 // evidenceProblems returns the evidence whose value is not what the facts have.
@@ -376,46 +353,18 @@ func evidenceProblems(f *Facts, v Verdict) []string {
 
 // objectIn returns an object of the facts as the API server has it.
 func objectIn(f *Facts, object Ref) (any, bool) {
-	c := newCluster(f)
-	at := key(object.Namespace, object.Name)
-	var found any
-	switch object.Kind {
-	case kindPod:
-		found = nilOr(c.pods[at])
-	case kindClaim:
-		found = nilOr(c.claims[at])
-	case kindVolume:
-		found = nilOr(c.volumes[at])
-	case kindNode:
-		found = nilOr(c.nodes[at])
-	case kindCSINode:
-		found = nilOr(c.csiNodes[at])
-	case kindClass:
-		found = nilOr(c.classes[at])
-	case kindAttachment:
-		found = nilOr(c.attachments[at])
-	case kindCapacity:
-		found = nilOr(byName(f.Capacities)[at])
-	case kindEvent:
-		found = nilOr(byName(f.Events)[at])
-	case kindLease:
-		found = nilOr(byName(f.Leases)[at])
-	case kindSnapshot:
-		if s := byName(f.Snapshots)[at]; s != nil {
-			found = map[string]any{"metadata": s.ObjectMeta, "status": map[string]any{"readyToUse": s.Ready, "error": map[string]any{"message": s.Error}}}
+	for _, l := range listsOf(f) {
+		for _, found := range l.objects() {
+			if refOf(l.kind, found) != object {
+				continue
+			}
+			if s, is := found.(*Snapshot); is {
+				return plain(map[string]any{"metadata": s.ObjectMeta, "status": map[string]any{"readyToUse": s.Ready, "error": map[string]any{"message": s.Error}}}), true
+			}
+			return plain(found), true
 		}
 	}
-	if found == nil {
-		return nil, false
-	}
-	return plain(found), true
-}
-
-func nilOr[T any](object *T) any {
-	if object == nil {
-		return nil
-	}
-	return object
+	return nil, false
 }
 
 // plain returns a value as maps, lists and scalars.
@@ -706,12 +655,10 @@ var repairs = map[string][]repair{
 		{"the driver's", func(f *Facts) { f.Classes[0].Provisioner = f.Driver }, BeingScheduled},
 		{"another class", func(f *Facts) { none := ""; f.Claims[0].Spec.StorageClassName = &none }, ClassNotFound},
 	},
-	"nobody-provisions": {{"renewed", renew, BeingProvisioned}, {"renewed, and an error", func(f *Facts) {
-		renew(f)
-		f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "shop"},
-			InvolvedObject: corev1.ObjectReference{Kind: kindClaim, Namespace: "shop", Name: "data-web-0"},
-			Reason:         reasonProvisioningFailed, Message: quotaText, LastTimestamp: metav1.NewTime(f.At)}}
-	}, QuotaReached}},
+	"nobody-provisions": {
+		{"renewed", renew, BeingProvisioned},
+		{"renewed, and an error", both(renew, oneEvent(dataWeb0, reasonProvisioningFailed, quotaText)), QuotaReached},
+	},
 	"zone-labels-disagree": {
 		{"the labels agree", func(f *Facts) { f.Nodes[0].Labels[topology.ZoneKey] = f.Nodes[0].Labels[topology.WellKnownZoneKey] }, ""},
 		{"the driver reports one of them", func(f *Facts) { f.CSINodes[0].Spec.Drivers[0].TopologyKeys = []string{topology.ZoneKey} }, ""},
@@ -761,13 +708,8 @@ var noises = map[string]func(f *Facts){
 			InvolvedObject: corev1.ObjectReference{Kind: f.Subject.Kind, Namespace: f.Subject.Namespace, Name: f.Subject.Name}, Message: "assigned"})
 	},
 	"the lists the other way round": func(f *Facts) {
-		slices.Reverse(f.Nodes)
-		slices.Reverse(f.CSINodes)
-		slices.Reverse(f.Claims)
-		slices.Reverse(f.Volumes)
-		slices.Reverse(f.Pods)
-		slices.Reverse(f.Attachments)
-		slices.Reverse(f.Capacities)
-		slices.Reverse(f.Events)
+		for _, l := range listsOf(f) {
+			l.reverse()
+		}
 	},
 }

@@ -134,49 +134,10 @@ func formProblems(f *Facts, v Verdict) []string {
 		complain(strings.HasPrefix(next, "kubectl ") && !strings.Contains(next, "NAME") && !strings.Contains(next, "  "), "a command is incomplete")
 	}
 	for _, e := range v.Evidence {
-		complain(isInFacts(f, e), "evidence is not in the facts: "+textOf(e))
+		_, there := objectIn(f, e.Object)
+		complain(there || e.Value == None, "evidence is not in the facts: "+textOf(e))
 	}
 	return problems
-}
-
-// isInFacts says whether the object of the evidence is among the facts, or the evidence is that it, or its field, isn't.
-func isInFacts(f *Facts, e Evidence) bool {
-	c := newCluster(f)
-	at := key(e.Object.Namespace, e.Object.Name)
-	there := false
-	switch e.Object.Kind {
-	case kindPod:
-		there = c.pods[at] != nil
-	case kindClaim:
-		there = c.claims[at] != nil
-	case kindVolume:
-		there = c.volumes[at] != nil
-	case kindNode:
-		there = c.nodes[at] != nil
-	case kindCSINode:
-		there = c.csiNodes[at] != nil
-	case kindClass:
-		there = c.classes[at] != nil
-	case kindAttachment:
-		there = c.attachments[at] != nil
-	case kindCapacity:
-		for i := range f.Capacities {
-			there = there || f.Capacities[i].Name == e.Object.Name
-		}
-	case kindSnapshot:
-		for i := range f.Snapshots {
-			there = there || f.Snapshots[i].Name == e.Object.Name
-		}
-	case kindEvent:
-		for i := range f.Events {
-			there = there || f.Events[i].Name == e.Object.Name && f.Events[i].Message == e.Value
-		}
-	case kindLease:
-		for i := range f.Leases {
-			there = there || f.Leases[i].Name == e.Object.Name
-		}
-	}
-	return there || e.Value == None
 }
 
 func TestMessagesNameTheirObjects(t *testing.T) {

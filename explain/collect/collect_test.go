@@ -23,6 +23,23 @@ import (
 	"github.com/topodisk/topodisk/explain"
 )
 
+// unplaced is what is read of a Pod without a node, and of its claim.
+const unplaced = `Nodes: node-1 node-2 node-3
+CSINodes: node-1 node-2 node-3
+CSIDriver: diskplugin.csi.alibabacloud.com
+Classes: disks files
+Attributes: fast
+Capacities: disks-all
+Claims: copy-db-1 data-db-1
+Volumes: d-0 d-7
+Attachments: va-0 va-7 va-8
+Pods: db-0 db-1 till-0 till-1
+Snapshot: nightly nightly content diskplugin.csi.alibabacloud.com 20Gi false too many snapshots
+Events: data-db-1.provisioningfailed
+Leases: diskplugin-csi-alibabacloud-com
+Journal: uid-data-db-1 shop/data-db-1 node-2
+`
+
 // subjects of the scene, with what is read of each.
 var subjects = []struct {
 	ref  explain.Ref
@@ -40,21 +57,7 @@ Pods: db-0 till-0
 Events: node-1.nodenotready db-0.failedattachvolume
 Leases: diskplugin-csi-alibabacloud-com
 `},
-	{explain.Ref{Kind: Pod, Namespace: "shop", Name: "db-1"}, `Nodes: node-1 node-2 node-3
-CSINodes: node-1 node-2 node-3
-CSIDriver: diskplugin.csi.alibabacloud.com
-Classes: disks files
-Attributes: fast
-Capacities: disks-all
-Claims: copy-db-1 data-db-1
-Volumes: d-0 d-7
-Attachments: va-0 va-7 va-8
-Pods: db-0 db-1 till-0 till-1
-Snapshot: nightly nightly content diskplugin.csi.alibabacloud.com 20Gi false too many snapshots
-Events: data-db-1.provisioningfailed
-Leases: diskplugin-csi-alibabacloud-com
-Journal: uid-data-db-1 shop/data-db-1 node-2
-`},
+	{explain.Ref{Kind: Pod, Namespace: "shop", Name: "db-1"}, unplaced},
 	{explain.Ref{Kind: Claim, Namespace: "shop", Name: "data-db-0"}, `Nodes: node-1
 CSIDriver: diskplugin.csi.alibabacloud.com
 Classes: disks files
@@ -66,21 +69,7 @@ Pods: db-0
 Events: node-1.nodenotready db-0.failedattachvolume
 Leases: diskplugin-csi-alibabacloud-com
 `},
-	{explain.Ref{Kind: Claim, Namespace: "shop", Name: "data-db-1"}, `Nodes: node-1 node-2 node-3
-CSINodes: node-1 node-2 node-3
-CSIDriver: diskplugin.csi.alibabacloud.com
-Classes: disks files
-Attributes: fast
-Capacities: disks-all
-Claims: copy-db-1 data-db-1
-Volumes: d-0 d-7
-Attachments: va-0 va-7 va-8
-Pods: db-0 db-1 till-0 till-1
-Snapshot: nightly nightly content diskplugin.csi.alibabacloud.com 20Gi false too many snapshots
-Events: data-db-1.provisioningfailed
-Leases: diskplugin-csi-alibabacloud-com
-Journal: uid-data-db-1 shop/data-db-1 node-2
-`},
+	{explain.Ref{Kind: Claim, Namespace: "shop", Name: "data-db-1"}, unplaced},
 	{explain.Ref{Kind: Claim, Namespace: "shop", Name: "clone"}, `Nodes: node-1 node-2 node-3
 CSINodes: node-1 node-2 node-3
 CSIDriver: diskplugin.csi.alibabacloud.com

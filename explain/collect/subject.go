@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/internal/podclaims"
 	"github.com/topodisk/topodisk/provisioner/request"
 )
@@ -113,8 +114,8 @@ func (r *reader) readAttachment(ctx context.Context) error {
 	together(
 		func() { r.readNamedNode(ctx, attachment.Spec.NodeName) },
 		func() { r.readNamedCSINode(ctx, attachment.Spec.NodeName) },
-		func() { r.readAttachmentsOf(ctx, volumeOf(attachment), attachment.Spec.NodeName) },
-		func() { r.readVolumeAndUsers(ctx, volumeOf(attachment)) },
+		func() { r.readAttachmentsOf(ctx, explain.VolumeName(attachment), attachment.Spec.NodeName) },
+		func() { r.readVolumeAndUsers(ctx, explain.VolumeName(attachment)) },
 	)
 	return nil
 }
@@ -175,11 +176,11 @@ func (r *reader) readAttachmentsOf(ctx context.Context, volume, node string) {
 		return
 	}
 	r.readAttachments(ctx, func(a *storagev1.VolumeAttachment) bool {
-		return volume != "" && volumeOf(a) == volume || node != "" && a.Spec.NodeName == node
+		return volume != "" && explain.VolumeName(a) == volume || node != "" && a.Spec.NodeName == node
 	})
 	var each []func()
 	for _, a := range r.attachments.all() {
-		if volume != "" && volumeOf(a) == volume && a.Spec.NodeName != node {
+		if volume != "" && explain.VolumeName(a) == volume && a.Spec.NodeName != node {
 			each = append(each, func() { r.readNamedNode(ctx, a.Spec.NodeName) })
 		}
 	}
@@ -209,12 +210,4 @@ func sameDisk(x, y *corev1.PersistentVolume) bool {
 	}
 	return x.Spec.ClaimRef != nil && y.Spec.ClaimRef != nil &&
 		x.Spec.ClaimRef.Namespace == y.Spec.ClaimRef.Namespace && x.Spec.ClaimRef.Name == y.Spec.ClaimRef.Name
-}
-
-// volumeOf returns the name of the PersistentVolume of a VolumeAttachment, "" if it has none.
-func volumeOf(a *storagev1.VolumeAttachment) string {
-	if a.Spec.Source.PersistentVolumeName == nil {
-		return ""
-	}
-	return *a.Spec.Source.PersistentVolumeName
 }
