@@ -31,35 +31,25 @@ func excludeByVolume(c *cluster, x *feasibility, need storage) {
 // excludeByPlace excludes the nodes outside of the volume's node affinity.
 func excludeByPlace(x *feasibility, need storage) {
 	pv := need.volume
-	isInPlace := fit.VolumeAffinity(pv)
-	for i, node := range x.all {
-		if !isInPlace(node) {
-			x.exclude("volume "+pv.Name, i, func() *reason {
-				return &reason{cause: NoNodeInVolumeZone, volume: pv, claim: need.claim,
-					message: fmt.Sprintf("PersistentVolume %s of claim %s is in %s", pv.Name, need.claim.Name, PlaceOf(pv)),
-					evidence: func(*corev1.Node) []Evidence {
-						return []Evidence{seen(refOf(kindVolume, pv), "spec.nodeAffinity", pv.Spec.NodeAffinity)}
-					}}
-			})
-		}
-	}
+	x.excludeUnless(fit.VolumeAffinity(pv), "volume "+pv.Name, func() *reason {
+		return &reason{cause: NoNodeInVolumeZone, volume: pv, claim: need.claim,
+			message: fmt.Sprintf("PersistentVolume %s of claim %s is in %s", pv.Name, need.claim.Name, PlaceOf(pv)),
+			evidence: func(*corev1.Node) []Evidence {
+				return []Evidence{seen(refOf(kindVolume, pv), "spec.nodeAffinity", pv.Spec.NodeAffinity)}
+			}}
+	})
 }
 
 // excludeByAllowed excludes the nodes outside of the class's allowedTopologies.
 func excludeByAllowed(x *feasibility, need storage) {
 	class := need.class
-	isAllowed := fit.AllowedTopologies(class.AllowedTopologies)
-	for i, node := range x.all {
-		if !isAllowed(node) {
-			x.exclude("allowed "+class.Name, i, func() *reason {
-				return &reason{cause: AllowedTopologiesTooSmall,
-					message: fmt.Sprintf("allowedTopologies of class %s don't have them", class.Name),
-					evidence: func(*corev1.Node) []Evidence {
-						return []Evidence{seen(refOf(kindClass, class), "allowedTopologies", class.AllowedTopologies)}
-					}}
-			})
-		}
-	}
+	x.excludeUnless(fit.AllowedTopologies(class.AllowedTopologies), "allowed "+class.Name, func() *reason {
+		return &reason{cause: AllowedTopologiesTooSmall,
+			message: fmt.Sprintf("allowedTopologies of class %s don't have them", class.Name),
+			evidence: func(*corev1.Node) []Evidence {
+				return []Evidence{seen(refOf(kindClass, class), "allowedTopologies", class.AllowedTopologies)}
+			}}
+	})
 }
 
 // excludeByCapacity excludes the nodes of which no CSIStorageCapacity says that they can have a volume of the claim's size.
@@ -72,19 +62,13 @@ func excludeByCapacity(c *cluster, x *feasibility, need storage) {
 		return // disk-provisioner makes some at once; those that weren't read may say enough
 	}
 	wants := need.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	hasCapacity := fit.HasCapacity(objects, wants)
-	for i, node := range x.all {
-		if hasCapacity(node) {
-			continue
-		}
-		x.exclude("capacity "+need.claim.Name, i, func() *reason {
-			return &reason{cause: ZoneSoldOut, claim: need.claim,
-				message: fmt.Sprintf("no disk of %s of class %s is to be had there", wants.String(), need.class.Name),
-				evidence: func(n *corev1.Node) []Evidence {
-					return append(typeEvidence(need.class), capacityEvidence(objects, n)...)
-				}}
-		})
-	}
+	x.excludeUnless(fit.HasCapacity(objects, wants), "capacity "+need.claim.Name, func() *reason {
+		return &reason{cause: ZoneSoldOut, claim: need.claim,
+			message: fmt.Sprintf("no disk of %s of class %s is to be had there", wants.String(), need.class.Name),
+			evidence: func(n *corev1.Node) []Evidence {
+				return append(typeEvidence(need.class), capacityEvidence(objects, n)...)
+			}}
+	})
 }
 
 func capacityEvidence(objects []fit.Capacity, node *corev1.Node) []Evidence {
@@ -125,18 +109,12 @@ func excludeBySoldOut(c *cluster, x *feasibility, need storage) {
 		return
 	}
 	zones := refusal.soldOut()
-	for i, node := range x.all {
-		if !slices.Contains(zones, topology.ZoneOfLabels(node.Labels)) {
-			continue
-		}
-		x.exclude("soldout "+need.claim.Name, i, func() *reason {
-			return &reason{cause: ZoneSoldOut, claim: need.claim,
-				message: fmt.Sprintf("%s had no disk of class %s to give", strings.Join(zones, " and "), need.class.Name),
-				evidence: func(*corev1.Node) []Evidence {
-					return append(typeEvidence(need.class), seen(refOf(kindEvent, event), "message", event.Message))
-				}}
-		})
-	}
+	isElsewhere := func(node *corev1.Node) bool { return !slices.Contains(zones, topology.ZoneOfLabels(node.Labels)) }
+	x.excludeUnless(isElsewhere, "soldout "+need.claim.Name, func() *reason {
+		return &reason{cause: ZoneSoldOut, claim: need.claim,
+			message:  fmt.Sprintf("%s had no disk of class %s to give", strings.Join(zones, " and "), need.class.Name),
+			evidence: func(*corev1.Node) []Evidence { return append(typeEvidence(need.class), eventSeen(event)) }}
+	})
 }
 
 // excludeByType excludes the nodes that can't attach a disk of any of the types; no types stand for any type.
@@ -144,21 +122,18 @@ func excludeByType(x *feasibility, need storage, types []string) {
 	if len(types) == 0 {
 		return
 	}
-	for i, node := range x.all {
-		takes, evidence := takesType(node, types, need.volume != nil)
-		if takes {
-			continue
-		}
-		x.exclude("type "+need.claim.Name, i, func() *reason {
-			return &reason{cause: DiskTypeNotTaken, claim: need.claim,
-				message: fmt.Sprintf("they can't attach %s, the disk type of claim %s", strings.Join(types, " or "),
-					need.claim.Name),
-				evidence: func(n *corev1.Node) []Evidence {
-					_, evidence = takesType(n, types, need.volume != nil)
-					return evidence
-				}}
-		})
+	takes := func(node *corev1.Node) bool {
+		taken, _ := takesType(node, types, need.volume != nil)
+		return taken
 	}
+	x.excludeUnless(takes, "type "+need.claim.Name, func() *reason {
+		return &reason{cause: DiskTypeNotTaken, claim: need.claim,
+			message: fmt.Sprintf("they can't attach %s, the disk type of claim %s", strings.Join(types, " or "), need.claim.Name),
+			evidence: func(n *corev1.Node) []Evidence {
+				_, evidence := takesType(n, types, need.volume != nil)
+				return evidence
+			}}
+	})
 }
 
 // excludeByDriver excludes the nodes on which the driver is not registered.
@@ -166,39 +141,30 @@ func excludeByDriver(c *cluster, x *feasibility) {
 	if !c.isRead(kindCSINode, "") {
 		return
 	}
-	for i, node := range x.all {
-		if driverOn(c.csiNodes[node.Name], c.Driver) != nil {
-			continue
-		}
-		x.exclude("driver", i, func() *reason {
-			return &reason{cause: DriverNotOnNode, message: fmt.Sprintf("driver %s is not registered there", c.Driver),
-				evidence: func(n *corev1.Node) []Evidence { return driversOn(c, n.Name) }}
-		})
-	}
+	has := func(node *corev1.Node) bool { return driverOn(c.csiNodes[node.Name], c.Driver) != nil }
+	x.excludeUnless(has, "driver", func() *reason {
+		return &reason{cause: DriverNotOnNode, message: fmt.Sprintf("driver %s is not registered there", c.Driver),
+			evidence: func(n *corev1.Node) []Evidence { return driversOn(c, n.Name) }}
+	})
 }
 
 // excludeByLimit excludes the nodes that have no attachment left for the Pod's volumes.
 func excludeByLimit(c *cluster, x *feasibility) {
-	for i, node := range x.all {
-		entry := driverOn(c.csiNodes[node.Name], c.Driver)
-		if entry == nil || entry.Allocatable == nil || entry.Allocatable.Count == nil {
-			continue
+	has := func(node *corev1.Node) bool {
+		limit := limitOf(c, node.Name)
+		if limit == nil {
+			return true
 		}
-		limit, on := int(*entry.Allocatable.Count), volumesOn(c, node.Name)
-		more := 0
+		on, more := volumesOn(c, node.Name), 0
 		for _, need := range x.needs {
 			if need.isOurs(c.Driver) && (need.volume == nil || !on[need.volume.Name]) {
 				more++
 			}
 		}
-		if more == 0 || len(on)+more <= limit {
-			continue
-		}
-		x.exclude("limit", i, func() *reason {
-			return &reason{cause: AttachLimitReached, message: "they have as many volumes as they take",
-				evidence: func(n *corev1.Node) []Evidence {
-					return append(limitOn(c, n.Name), volumesSeen(c, n.Name)...)
-				}}
-		})
+		return more == 0 || len(on)+more <= int(*limit)
 	}
+	x.excludeUnless(has, "limit", func() *reason {
+		return &reason{cause: AttachLimitReached, message: "they have as many volumes as they take",
+			evidence: func(n *corev1.Node) []Evidence { return append(limitOn(c, n.Name), volumesSeen(c, n.Name)...) }}
+	})
 }

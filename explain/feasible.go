@@ -103,6 +103,15 @@ func (x *feasibility) exclude(id string, node int, made func() *reason) {
 	}
 }
 
+// excludeUnless excludes the nodes of which ok is false.
+func (x *feasibility) excludeUnless(ok func(*corev1.Node) bool, id string, made func() *reason) {
+	for i, node := range x.all {
+		if !ok(node) {
+			x.exclude(id, i, made)
+		}
+	}
+}
+
 // left returns the nodes that no reason takes out.
 func (x *feasibility) left() []int {
 	out := make([]bool, len(x.all))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,26 +97,33 @@ func judgeLeader(c *cluster, class *storagev1.StorageClass) (Verdict, bool) {
 	if leads || !c.isRead(kindLease, "") {
 		return Verdict{}, false
 	}
-	verdict := Verdict{
-		State: Waits, Cause: NoProvisioner, Actor: ClusterAdmin,
-		Message:  fmt.Sprintf("No disk-provisioner leads for driver %s: it has no Lease.", c.Driver),
-		Evidence: []Evidence{seen(refOf(kindClass, class), "provisioner", class.Provisioner)},
-		Next:     []string{"kubectl --namespace " + c.controllerNamespace() + " get pods"},
-		Retried:  "as soon as a disk-provisioner leads",
-	}
+	verdict := noLeader(c, lease, fmt.Sprintf("No disk-provisioner leads for driver %s: it has no Lease.", c.Driver),
+		seen(refOf(kindClass, class), "provisioner", class.Provisioner))
 	if lease == nil {
-		verdict.Evidence = append(verdict.Evidence, seen(Ref{Kind: kindLease, Name: request.ObjectName(c.Driver)}, "spec.renewTime", ""))
 		return verdict, true
 	}
-	of := refOf(kindLease, lease)
 	says := "its Lease was not renewed"
 	if holder := lease.Spec.HolderIdentity; holder == nil || *holder == "" {
 		says = "nobody has held its Lease"
 	}
 	verdict.Message = fmt.Sprintf("No disk-provisioner leads for driver %s: %s%s.", c.Driver, says, c.since(metav1.NewTime(renewed(lease))))
-	verdict.Evidence = append(verdict.Evidence, seen(of, "spec.renewTime", lease.Spec.RenewTime),
-		seen(of, "spec.holderIdentity", lease.Spec.HolderIdentity))
+	verdict.Evidence = append(verdict.Evidence, seen(refOf(kindLease, lease), "spec.holderIdentity", lease.Spec.HolderIdentity))
 	return verdict, true
+}
+
+// noLeader is the verdict on what waits for a disk-provisioner that leads; nil stands for no Lease.
+func noLeader(c *cluster, lease *coordinationv1.Lease, message string, evidence Evidence) Verdict {
+	renewal := seen(Ref{Kind: kindLease, Name: request.ObjectName(c.Driver)}, "spec.renewTime", "")
+	if lease != nil {
+		renewal = seen(refOf(kindLease, lease), "spec.renewTime", lease.Spec.RenewTime)
+	}
+	return Verdict{
+		State: Waits, Cause: NoProvisioner, Actor: ClusterAdmin,
+		Message:  message,
+		Evidence: []Evidence{evidence, renewal},
+		Next:     []string{"kubectl --namespace " + c.controllerNamespace() + " get pods"},
+		Retried:  "as soon as a disk-provisioner leads",
+	}
 }
 
 // judgeSelectedNode says whether the claim's selected node can't have the volume.
@@ -154,7 +162,7 @@ func judgeSelectedNode(c *cluster, claim *corev1.PersistentVolumeClaim, name str
 
 // judgeSource says whether the snapshot that the claim is to be filled from is not ready.
 func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool) {
-	field, value, source := sourceOf(claim)
+	field, value, source := SourceOf(claim)
 	if source.Kind != kindSnapshot {
 		return Verdict{}, false
 	}
@@ -191,8 +199,8 @@ func judgeSource(c *cluster, claim *corev1.PersistentVolumeClaim) (Verdict, bool
 	return verdict, true
 }
 
-// sourceOf returns the field that says what a claim is to be filled from, its value, and the source.
-func sourceOf(claim *corev1.PersistentVolumeClaim) (string, any, Ref) {
+// SourceOf returns the field that says what a claim is to be filled from, its value, and the source.
+func SourceOf(claim *corev1.PersistentVolumeClaim) (string, any, Ref) {
 	if s := claim.Spec.DataSourceRef; s != nil && s.Namespace != nil && *s.Namespace != "" {
 		return "spec.dataSourceRef", s, Ref{Kind: s.Kind, Namespace: *s.Namespace, Name: s.Name}
 	}

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-
-	"github.com/topodisk/topodisk/provisioner/request"
 )
 
 func judgeVolume(c *cluster, pv *corev1.PersistentVolume) Verdict {
@@ -141,20 +139,7 @@ func judgeDeletion(c *cluster, pv *corev1.PersistentVolume) Verdict {
 	}
 	lease, leads := c.leader()
 	if !leads && c.isRead(kindLease, "") {
-		verdict := Verdict{
-			State: Waits, Cause: NoProvisioner, Actor: ClusterAdmin,
-			Message:  fmt.Sprintf("No disk-provisioner leads, so the disk of PersistentVolume %s is not deleted.", pv.Name),
-			Evidence: []Evidence{phaseOf(pv)},
-			Next:     []string{"kubectl --namespace " + c.controllerNamespace() + " get pods"},
-			Retried:  "as soon as a disk-provisioner leads",
-		}
-		if lease == nil {
-			verdict.Evidence = append(verdict.Evidence,
-				seen(Ref{Kind: kindLease, Name: request.ObjectName(c.Driver)}, "spec.renewTime", ""))
-			return verdict
-		}
-		verdict.Evidence = append(verdict.Evidence, seen(refOf(kindLease, lease), "spec.renewTime", lease.Spec.RenewTime))
-		return verdict
+		return noLeader(c, lease, fmt.Sprintf("No disk-provisioner leads, so the disk of PersistentVolume %s is not deleted.", pv.Name), phaseOf(pv))
 	}
 	if needed := c.unreadOf(kindEvent, kindAttachment, kindLease); len(needed) > 0 {
 		return unknown(c, fmt.Sprintf("PersistentVolume %s is being deleted, and what holds it could not be read.", pv.Name),

@@ -5,7 +5,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,27 +17,12 @@ var snapshotGroup = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Versio
 
 // readSource reads the VolumeSnapshot or the claim that a claim is filled from.
 func (r *reader) readSource(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
-	kind, namespace, name := sourceOf(claim)
-	switch kind {
+	switch _, _, source := explain.SourceOf(claim); source.Kind {
 	case Claim:
-		r.readNamedClaim(ctx, namespace, name)
+		r.readNamedClaim(ctx, source.Namespace, source.Name)
 	case snapshot:
-		r.readSnapshot(ctx, namespace, name)
+		r.readSnapshot(ctx, source.Namespace, source.Name)
 	}
-}
-
-// sourceOf returns what a claim is filled from, "" if it is empty.
-func sourceOf(claim *corev1.PersistentVolumeClaim) (kind, namespace, name string) {
-	if ref := claim.Spec.DataSourceRef; ref != nil {
-		if ref.Namespace != nil {
-			namespace = *ref.Namespace
-		}
-		return ref.Kind, cmp.Or(namespace, claim.Namespace), ref.Name
-	}
-	if ref := claim.Spec.DataSource; ref != nil {
-		return ref.Kind, claim.Namespace, ref.Name
-	}
-	return "", "", ""
 }
 
 // readSnapshot reads a VolumeSnapshot and its content.
@@ -69,21 +53,10 @@ func (r *reader) readSnapshot(ctx context.Context, namespace, name string) {
 
 // readDynamic reads an object that may be absent: it returns nil then, and if it can't be read, which is noted.
 func (r *reader) readDynamic(ctx context.Context, kind, namespace, name string, in dynamic.ResourceInterface) *unstructured.Unstructured {
-	end, err := r.begin(ctx)
-	if err != nil {
-		return nil
-	}
-	defer end()
-	found, err := in.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err) && !isMissingAPI(err):
-		return nil
-	case err != nil:
-		r.noteError(kind, namespace, err)
-		return nil
-	}
-	stripMeta(found)
-	return found
+	var found objects[unstructured.Unstructured]
+	return readNamed(ctx, r, kind, namespace, name, &found, func(ctx context.Context, name string, o metav1.GetOptions) (*unstructured.Unstructured, error) {
+		return in.Get(ctx, name, o)
+	})
 }
 
 func metaOf(u *unstructured.Unstructured) metav1.ObjectMeta {
