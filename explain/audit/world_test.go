@@ -116,25 +116,22 @@ func (w *world) within(d time.Duration) { w.atWork.due = w.now.Add(d) }
 
 // Listing reads ECS in pages, each of which shows some moment of the last minute.
 func (w *world) Listing(context.Context) (l Listing, err error) {
-	for page := range slices.Chunk(slices.Sorted(maps.Keys(w.disks)), 3) {
-		w.work(w.random.IntN(3))
-		at := w.past()
-		for _, id := range page {
-			if d, exists := w.disks.asOf(id, at); exists {
-				l.Disks = append(l.Disks, d)
-			}
-		}
-	}
-	for page := range slices.Chunk(slices.Sorted(maps.Keys(w.snapshots)), 3) {
-		w.work(w.random.IntN(3))
-		at := w.past()
-		for _, id := range page {
-			if s, exists := w.snapshots.asOf(id, at); exists {
-				l.Snapshots = append(l.Snapshots, s)
-			}
-		}
-	}
+	l.Disks = listed(w, w.disks)
+	l.Snapshots = listed(w, w.snapshots)
 	return l, nil
+}
+
+func listed[T any](w *world, of history[T]) (all []T) {
+	for page := range slices.Chunk(slices.Sorted(maps.Keys(of)), 3) {
+		w.work(w.random.IntN(3))
+		at := w.past()
+		for _, id := range page {
+			if is, exists := of.asOf(id, at); exists {
+				all = append(all, is)
+			}
+		}
+	}
+	return all
 }
 
 // past returns the moment that a read shows.
