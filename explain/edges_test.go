@@ -211,7 +211,7 @@ var edges = []edge{
 	{"a Pod whose selected node lacks the driver", "node-without-driver",
 		func(f *Facts) { f.Claims[0].Annotations = map[string]string{request.AnnSelectedNode: "worker-h1"} },
 		DriverNotOnNode, "", []string{"worker-h1"}, []string{"CSINode spec.drivers", "Pod spec.nodeSelector"}},
-	{"a request in the journal", "nobody-provisions", both(renew, func(f *Facts) { f.Journal = []JournalRecord{{ClaimUID: string(f.Claims[0].UID)}} }),
+	{"a request in the journal", "nobody-provisions", both(renew, func(f *Facts) { f.Journal = []Request{{ClaimUID: string(f.Claims[0].UID)}} }),
 		BeingProvisioned, "", []string{"journal"}, nil},
 	{"a Pod whose node has gone", "attach-limit-on-new-node", both(attach("csi-a"), func(f *Facts) { f.Nodes = nil }), NodeNotReady, "", []string{"worker-h1"},
 		[]string{"Node metadata.name"}},

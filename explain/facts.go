@@ -53,7 +53,7 @@ type Facts struct {
 	Snapshots   []Snapshot                        `json:"snapshots,omitempty"`
 	Events      []corev1.Event                    `json:"events,omitempty"`
 	Leases      []coordinationv1.Lease            `json:"leases,omitempty"`
-	Journal     []JournalRecord                   `json:"journal,omitempty"`
+	Journal     []Request                         `json:"journal,omitempty"`
 
 	// Unread says what could not be read, and why.
 	Unread []Unread `json:"unread,omitempty"`
@@ -70,8 +70,8 @@ type Snapshot struct {
 	Error             string `json:"error,omitempty"`
 }
 
-// JournalRecord is a request that disk-provisioner has under way.
-type JournalRecord struct {
+// Request is what is needed of a request in disk-provisioner's journal: one that it has under way.
+type Request struct {
 	ClaimUID  string `json:"claimUID"`
 	Namespace string `json:"namespace"`
 	Claim     string `json:"claim"`

@@ -44,7 +44,7 @@ func judgeProvisioning(c *cluster, claim *corev1.PersistentVolumeClaim, class *s
 			claim.Name), Ref{Kind: kindLease})
 	}
 	journaled := ""
-	if slices.ContainsFunc(c.Journal, func(r JournalRecord) bool { return r.ClaimUID == string(claim.UID) }) {
+	if slices.ContainsFunc(c.Journal, func(r Request) bool { return r.ClaimUID == string(claim.UID) }) {
 		journaled = ", and disk-provisioner's journal has the request"
 	}
 	return Verdict{

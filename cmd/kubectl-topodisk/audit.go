@@ -135,7 +135,7 @@ func (o *auditOptions) regionOf(ctx context.Context, client kubernetes.Interface
 
 // auditSource reads ECS and the cluster.
 type auditSource struct {
-	cluster *survey.Cluster
+	cluster *survey.Reader
 	options *auditOptions
 	region  string
 	unknown error // why there is no region
@@ -166,9 +166,9 @@ func (s *auditSource) Listing(ctx context.Context) (audit.Listing, error) {
 }
 
 // newSurvey returns a reader of the cluster that kubectl's flags name.
-func newSurvey(f *factory, driver string) (*survey.Cluster, error) {
+func newSurvey(f *factory, driver string) (*survey.Reader, error) {
 	client, objects, err := f.clients()
-	return &survey.Cluster{Client: client, Dynamic: objects, Driver: driver, Now: time.Now}, err
+	return &survey.Reader{Client: client, Dynamic: objects, Driver: driver, Now: time.Now}, err
 }
 
 // addPricesFlag adds --prices to a command.

@@ -84,7 +84,7 @@ func newVolumes(f *factory) *cobra.Command {
 // lister reads the list.
 type lister struct {
 	options *volumesOptions
-	cluster *survey.Cluster
+	cluster *survey.Reader
 	prices  *prices.Table
 	usage   *usage.Client
 }

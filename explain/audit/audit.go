@@ -71,7 +71,7 @@ type Cluster struct {
 	Unread      []Unread
 }
 
-// Request is a record of disk-provisioner's journal.
+// Request is what is needed of a request in disk-provisioner's journal.
 type Request struct {
 	Name     string // the CSI volume name; empty if this version can't read it
 	Claim    string // namespace/name

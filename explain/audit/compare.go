@@ -24,9 +24,9 @@ type Options struct {
 }
 
 const (
-	// youth is for how long a disk without an owner counts as under way. disk-provisioner's journal names the owner of a disk from its
+	// newDiskGrace is for how long a disk without an owner counts as under way. disk-provisioner's journal names the owner of a disk from its
 	// first moment on, but other provisioners know of a disk whose claim was deleted meanwhile in their memory alone.
-	youth = 10 * time.Minute
+	newDiskGrace = 10 * time.Minute
 	// copyLife is after how long a temporary copy is nobody's: disk-driver deletes it an hour after it was made at the latest, and looks
 	// every five minutes.
 	copyLife = 2 * time.Hour
@@ -214,7 +214,7 @@ func (e *comparison) judgeDisks() {
 			e.report.Disks++
 			if f := diskFinding(d); !e.isUnderWay(d.Name) {
 				f.Kind, f.About = DiskWithoutVolume, aboutDisk(d)
-				if e.cluster.At.Sub(d.Created) < youth {
+				if e.cluster.At.Sub(d.Created) < newDiskGrace {
 					f.Kind, f.About = UnderWay, f.About+", without a PersistentVolume or a claim so far"
 				}
 				e.add(f)

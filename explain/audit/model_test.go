@@ -11,7 +11,7 @@ const interleavings = 3000
 // clusterFirst reads the cluster before ECS.
 type clusterFirst struct{ *world }
 
-func (s clusterFirst) look() (*Report, error) {
+func (s clusterFirst) readAndCompare() (*Report, error) {
 	c, _ := s.Cluster(context.Background())
 	l, _ := s.Listing(context.Background())
 	return Compare(l, c, ofThisCluster)
@@ -42,19 +42,19 @@ func TestClusterAtWork(t *testing.T) {
 // Less than that doesn't do: each part of how Run reads is needed.
 func TestOtherOrdersNameFalsely(t *testing.T) {
 	for name, run := range map[string]func(w *world) (*Report, error){
-		"one look": func(w *world) (*Report, error) { return look(context.Background(), w, ofThisCluster) },
+		"one comparison": func(w *world) (*Report, error) { return readAndCompare(context.Background(), w, ofThisCluster) },
 		"without a pause": func(w *world) (*Report, error) {
 			return Run(context.Background(), w, ofThisCluster, func(context.Context, int) error { return nil })
 		},
 		"the cluster first": func(w *world) (*Report, error) {
-			first, err := clusterFirst{w}.look()
+			first, err := clusterFirst{w}.readAndCompare()
 			if err != nil {
 				return nil, err
 			}
 			if err := w.pause(context.Background(), 0); err != nil {
 				return nil, err
 			}
-			second, err := clusterFirst{w}.look()
+			second, err := clusterFirst{w}.readAndCompare()
 			if err != nil {
 				return nil, err
 			}

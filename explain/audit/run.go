@@ -20,7 +20,7 @@ type Source interface {
 // Run reads and compares. If there are findings that need an action it pauses, and reads and compares again: only those that are found
 // twice remain, and the report says so. A pause of less than Lag doesn't suffice for that. The error is a Source's, or Compare's.
 func Run(ctx context.Context, source Source, o Options, pause func(ctx context.Context, found int) error) (*Report, error) {
-	first, err := look(ctx, source, o)
+	first, err := readAndCompare(ctx, source, o)
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +31,15 @@ func Run(ctx context.Context, source Source, o Options, pause func(ctx context.C
 	if err := pause(ctx, first.Count()); err != nil {
 		return nil, err
 	}
-	second, err := look(ctx, source, o)
+	second, err := readAndCompare(ctx, source, o)
 	if err != nil {
 		return nil, err
 	}
 	return Confirm(first, second), nil
 }
 
-// look reads ECS and then the cluster, and compares them.
-func look(ctx context.Context, source Source, o Options) (*Report, error) {
+// readAndCompare reads ECS and then the cluster, and compares them.
+func readAndCompare(ctx context.Context, source Source, o Options) (*Report, error) {
 	listing, err := source.Listing(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func Confirm(first, second *Report) *Report {
 	return &confirmed
 }
 
-// isSame says whether another look has found the same.
+// isSame says whether another comparison has found the same.
 func (f Finding) isSame(o Finding) bool {
 	return f.Kind == o.Kind && f.ID == o.ID && f.since == o.since
 }

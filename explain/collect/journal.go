@@ -42,12 +42,12 @@ func (r *reader) readJournalIn(ctx context.Context, namespace string, claims map
 			r.note(configMap, namespace, "the journal's record of claim "+uid+" can't be read: "+err.Error())
 			continue
 		}
-		r.addRecord(explain.JournalRecord{ClaimUID: uid, Namespace: q.Claim.Namespace, Claim: q.Claim.Name, Node: q.Node})
+		r.addRequest(explain.Request{ClaimUID: uid, Namespace: q.Claim.Namespace, Claim: q.Claim.Name, Node: q.Node})
 	}
 }
 
-func (r *reader) addRecord(record explain.JournalRecord) {
+func (r *reader) addRequest(q explain.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.journal = append(r.journal, record)
+	r.journal = append(r.journal, q)
 }

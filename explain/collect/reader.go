@@ -54,7 +54,7 @@ type reader struct {
 	involved  map[involved]bool // whose events are read
 	done      map[string]bool   // of once
 	snapshots []explain.Snapshot
-	journal   []explain.JournalRecord
+	journal   []explain.Request
 	unread    map[kindOf]string // why
 }
 
@@ -86,7 +86,7 @@ func (r *reader) facts() *explain.Facts {
 		Snapshots: slices.SortedFunc(slices.Values(r.snapshots), func(x, y explain.Snapshot) int {
 			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 		}),
-		Journal: slices.SortedFunc(slices.Values(r.journal), func(x, y explain.JournalRecord) int { return cmp.Compare(x.ClaimUID, y.ClaimUID) }),
+		Journal: slices.SortedFunc(slices.Values(r.journal), func(x, y explain.Request) int { return cmp.Compare(x.ClaimUID, y.ClaimUID) }),
 	}
 	for of, reason := range r.unread {
 		f.Unread = append(f.Unread, explain.Unread{Kind: of.kind, Namespace: of.namespace, Reason: reason})

@@ -27,8 +27,8 @@ func DefaultOptions() Options {
 	return Options{Image: "registry.example.com/storage/topodisk", Chart: "charts/topodisk"}
 }
 
-// home is the namespace that topodisk is installed in unless the Secret with the credentials is in another.
-const home = "kube-system"
+// usualNamespace is the namespace that topodisk is installed in unless the Secret with the credentials is in another.
+const usualNamespace = "kube-system"
 
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:=@,+%-]+$`)
 
@@ -117,7 +117,7 @@ func regionOf(f *Facts) string {
 
 // installationOf returns what the cluster tells of how topodisk is to be installed.
 func installationOf(f *Facts) installation {
-	in := installation{namespace: home, region: regionOf(f), secret: "topodisk-credentials"}
+	in := installation{namespace: usualNamespace, region: regionOf(f), secret: "topodisk-credentials"}
 	for i := range f.SnapshotClasses {
 		if c := &f.SnapshotClasses[i]; c.Driver == f.Driver {
 			in.snapshotter = true

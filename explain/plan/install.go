@@ -79,7 +79,7 @@ func findVersion(f *Facts, p *Plan) {
 
 // findNodes finds the Nodes whose Pods would get no disks, and returns how many would.
 func findNodes(f *Facts, p *Plan) (good int) {
-	home := regionOf(f)
+	most := regionOf(f)
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		object := explain.Ref{Kind: "Node", Name: n.Name}
@@ -98,8 +98,8 @@ func findNodes(f *Facts, p *Plan) (good int) {
 			continue
 		}
 		switch {
-		case region != "" && region != home:
-			p.find(Refused, object, "is in region %s, and one installation serves one region: that of most nodes, %s", region, home)
+		case region != "" && region != most:
+			p.find(Refused, object, "is in region %s, and one installation serves one region: that of most nodes, %s", region, most)
 			continue
 		case private != "" && wellKnown != "" && private != wellKnown:
 			p.find(Note, object, "labels %s=%s and %s=%s name different zones: the node plugin registers those alone that are what ECS says",

@@ -25,8 +25,8 @@ import (
 	"github.com/topodisk/topodisk/provisioner/request"
 )
 
-// Cluster reads the API server.
-type Cluster struct {
+// Reader reads the API server.
+type Reader struct {
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 	Driver  string
@@ -41,7 +41,7 @@ type Cluster struct {
 
 // Read reads everything that an audit needs, as audit.Source wants it: the journal and the claims first, then the rest. The error says
 // that nothing can be told.
-func (c *Cluster) Read(ctx context.Context) (audit.Cluster, error) {
+func (c *Reader) Read(ctx context.Context) (audit.Cluster, error) {
 	r := c.newReading()
 	f, core, storage := &r.facts, c.Client.CoreV1(), c.Client.StorageV1()
 	for _, step := range [][]part{{
@@ -75,7 +75,7 @@ func (c *Cluster) Read(ctx context.Context) (audit.Cluster, error) {
 }
 
 // ReadVolumes reads what a list of volumes needs: claims, PersistentVolumes, VolumeAttachments, Pods and StorageClasses.
-func (c *Cluster) ReadVolumes(ctx context.Context) (audit.Cluster, []storagev1.StorageClass, error) {
+func (c *Reader) ReadVolumes(ctx context.Context) (audit.Cluster, []storagev1.StorageClass, error) {
 	r := c.newReading()
 	var classes []storagev1.StorageClass
 	err := r.all(ctx, []part{
@@ -105,13 +105,13 @@ func list[L lists.List, O any](page func(context.Context, metav1.ListOptions) (L
 
 // reading collects facts. Contents have two writers; every other field has one.
 type reading struct {
-	*Cluster
+	*Reader
 	mu    sync.Mutex
 	facts audit.Cluster
 }
 
-func (c *Cluster) newReading() *reading {
-	return &reading{Cluster: c, facts: audit.Cluster{At: c.Now(), Driver: c.Driver}}
+func (c *Reader) newReading() *reading {
+	return &reading{Reader: c, facts: audit.Cluster{At: c.Now(), Driver: c.Driver}}
 }
 
 // all reads parts side by side.

@@ -29,7 +29,7 @@ import (
 
 const driver = "diskplugin.csi.alibabacloud.com"
 
-func cluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clientset) {
+func cluster(t *testing.T, objects ...runtime.Object) (*Reader, *fake.Clientset) {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{
 		{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"}:                "VolumeSnapshotContentList",
@@ -58,7 +58,7 @@ func cluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clientset
 		return false, nil, nil
 	})
 	client := fake.NewClientset(objects...)
-	return &Cluster{Client: client, Dynamic: dynamic, Driver: driver, JournalNamespace: "kube-system", Now: time.Now}, client
+	return &Reader{Client: client, Dynamic: dynamic, Driver: driver, JournalNamespace: "kube-system", Now: time.Now}, client
 }
 
 // journalOf has a request and a record of a later version.
