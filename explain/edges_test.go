@@ -52,9 +52,7 @@ func secondClaim(f *Facts) {
 	claim := f.Claims[0].DeepCopy()
 	claim.Name, claim.UID = "logs", "logs"
 	f.Claims = append(f.Claims, *claim)
-	volume := f.Pods[0].Spec.Volumes[0].DeepCopy()
-	volume.Name, volume.PersistentVolumeClaim.ClaimName = "logs", claim.Name
-	f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, *volume)
+	f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, volumeOfClaim("logs"))
 }
 
 func unread(kinds ...string) func(f *Facts) {
@@ -82,8 +80,7 @@ func kubeletSays(message string) func(f *Facts) {
 // attachedTo attaches the first volume to a node, and none to another.
 func attachedTo(node string) func(f *Facts) {
 	return func(f *Facts) {
-		f.Attachments = []storagev1.VolumeAttachment{{ObjectMeta: metav1.ObjectMeta{Name: "csi-x"}, Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: f.Driver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &f.Volumes[0].Name}}}}
+		f.Attachments = []storagev1.VolumeAttachment{attachmentOf("csi-x", f.Driver, f.Volumes[0].Name, node)}
 	}
 }
 
@@ -175,8 +172,7 @@ var edges = []edge{
 		f.Claims = append(f.Claims,
 			corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "logs", Namespace: "shop"},
 				Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "d-bp9"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})
-		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes,
-			corev1.Volume{Name: "logs", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}})
+		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, volumeOfClaim("logs"))
 	}, ZoneSoldOut, "", []string{"d-bp9"}, []string{"PersistentVolume spec.nodeAffinity"}},
 	{"an ephemeral claim that is missing", "unschedulable-without-storage", func(f *Facts) {
 		f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}

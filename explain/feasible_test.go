@@ -174,14 +174,11 @@ func randomCluster(random *rand.Rand, nodes int) *Facts {
 	}
 	for i := range random.IntN(3) {
 		claim := randomClaim(random, f, fmt.Sprintf("data-%d", i), zones)
-		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes,
-			corev1.Volume{Name: claim.Name,
-				VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+		f.Pods[0].Spec.Volumes = append(f.Pods[0].Spec.Volumes, volumeOfClaim(claim.Name))
 	}
 	if len(f.Claims) == 0 {
 		randomClaim(random, f, "data-0", zones)
-		f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: "v",
-			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-0"}}}}
+		f.Pods[0].Spec.Volumes = []corev1.Volume{volumeOfClaim("data-0")}
 	}
 	for _, zone := range zones {
 		size := resource.MustParse("1Ti")
@@ -196,6 +193,20 @@ func randomCluster(random *rand.Rand, nodes int) *Facts {
 		randomNode(random, f, fmt.Sprintf("n%d", i), zones[random.IntN(3)])
 	}
 	return f
+}
+
+func volumeOfClaim(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+}
+
+func csiNodeWithLimit(name string, limit int32) storagev1.CSINode {
+	return storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
+		Name: "d", TopologyKeys: []string{topology.WellKnownZoneKey}, Allocatable: &storagev1.VolumeNodeResources{Count: &limit}}}}}
+}
+
+func attachmentOf(name, driver, volume, node string) storagev1.VolumeAttachment {
+	return storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{
+		Attacher: driver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
 }
 
 func busyPod(name, node string) corev1.Pod {
@@ -240,14 +251,10 @@ func randomNode(random *rand.Rand, f *Facts, name, zone string) {
 	if random.IntN(8) == 0 {
 		return
 	}
-	count := int32(random.IntN(4) + 1)
-	f.CSINodes = append(f.CSINodes, storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", TopologyKeys: []string{topology.WellKnownZoneKey},
-			Allocatable: &storagev1.VolumeNodeResources{Count: &count}}}}})
+	f.CSINodes = append(f.CSINodes, csiNodeWithLimit(name, int32(random.IntN(4)+1)))
 	for i := range random.IntN(3) {
 		volume := fmt.Sprintf("d-%s-%d", name, i)
-		f.Attachments = append(f.Attachments, storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + volume},
-			Spec: storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}})
+		f.Attachments = append(f.Attachments, attachmentOf("csi-"+volume, "d", volume, name))
 	}
 }
 
@@ -286,12 +293,10 @@ func bigCluster(nodes, volumes int) *Facts {
 	f := randomCluster(random, 0)
 	f.Claims, f.Volumes, f.Pods[0].Spec.NodeSelector = nil, nil, nil
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}
-	f.Pods[0].Spec.Volumes = []corev1.Volume{{Name: "v",
-		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	f.Pods[0].Spec.Volumes = []corev1.Volume{volumeOfClaim("data")}
 	f.Claims = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "shop"},
 		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "d-0"},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size}}}
-	limit := int32(15)
 	for i := range nodes {
 		name, zone := "n"+strconv.Itoa(i), string("abc"[i%3])
 		cpu := resource.MustParse("4")
@@ -300,17 +305,13 @@ func bigCluster(nodes, volumes int) *Facts {
 		}
 		f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{topology.WellKnownZoneKey: zone}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: cpu, corev1.ResourcePods: resource.MustParse("110")}}})
-		f.CSINodes = append(f.CSINodes, storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", TopologyKeys: []string{topology.WellKnownZoneKey},
-				Allocatable: &storagev1.VolumeNodeResources{Count: &limit}}}}})
+		f.CSINodes = append(f.CSINodes, csiNodeWithLimit(name, 15))
 	}
 	for i := range volumes {
 		name, claim := "d-"+strconv.Itoa(i), "data"
 		if i > 0 {
 			claim += "-" + strconv.Itoa(i)
-			f.Attachments = append(f.Attachments, storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + name},
-				Spec: storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: "n" + strconv.Itoa(i%nodes),
-					Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}})
+			f.Attachments = append(f.Attachments, attachmentOf("csi-"+name, "d", name, "n"+strconv.Itoa(i%nodes)))
 		}
 		f.Volumes = append(f.Volumes, zonalVolume(name, claim, string("abc"[i%3])))
 	}

@@ -680,10 +680,7 @@ var noises = map[string]func(f *Facts){
 			Status: corev1.PodStatus{Phase: corev1.PodSucceeded}})
 	},
 	"an attachment of another driver": func(f *Facts) {
-		volume := "nas-1"
-		f.Attachments = append(f.Attachments, storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-0"},
-			Spec: storagev1.VolumeAttachmentSpec{Attacher: "nas.example.com", NodeName: "worker-h1",
-				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}})
+		f.Attachments = append(f.Attachments, attachmentOf("csi-0", "nas.example.com", "nas-1", "worker-h1"))
 	},
 	"capacity of another class": func(f *Facts) {
 		f.Capacities = append(f.Capacities,
