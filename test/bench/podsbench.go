@@ -106,7 +106,7 @@ func benchPods(o podsOptions) error {
 		return publishPods(podsResults(root), o.write)
 	}
 	if !sandbox.Inside() {
-		if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
+		if _, err := programs.Default.BuildNodes(ctx, root, os.Stdout); err != nil {
 			return err
 		}
 	}

@@ -132,7 +132,7 @@ var controllers = []string{
 
 // openEnvironment starts a control plane with three nodes, and the driver that answers at once.
 func openEnvironment(ctx context.Context, root string, unbound bool) (*environment, error) {
-	dirs, err := programs.Build(ctx, root, os.Stdout)
+	dirs, err := programs.Default.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return nil, err
 	}

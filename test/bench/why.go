@@ -45,7 +45,7 @@ func benchWhy(s whyScale, write string) (err error) {
 	if err != nil {
 		return err
 	}
-	dirs, err := programs.Build(ctx, root, os.Stdout)
+	dirs, err := programs.Default.Build(ctx, root, os.Stdout)
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,8 @@ func build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := programs.Build(ctx, root, os.Stdout); err != nil {
+	if _, err := programs.Default.Build(ctx, root, os.Stdout); err != nil {
 		return err
 	}
-	_, err = programs.BuildDemo(ctx, root, os.Stdout)
-	return err
+	return programs.BuildDemo(ctx, root, os.Stdout)
 }

@@ -50,7 +50,7 @@ func runAll(m *testing.M) (int, error) {
 	built = programs.BuiltExplain(root)
 	nodes := lab.ManyNodes(4)
 	nodes = append(nodes, lab.Node{Name: oldNode, Instance: "i-bp1labh3", Type: "ecs.i2.xlarge", Region: nodes[0].Region, Zone: zoneH})
-	cluster, err = lab.Start(ctx, lab.Options{Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: nodes})
+	cluster, err = lab.Start(ctx, lab.Options{Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: nodes})
 	if err != nil {
 		return 1, err
 	}

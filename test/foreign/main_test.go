@@ -81,7 +81,7 @@ func build(ctx context.Context) error {
 	if _, err := os.Stat(shipped("disk-driver")); err != nil {
 		return fmt.Errorf("run make build: %w", err)
 	}
-	if _, err := programs.Build(ctx, root, os.Stderr); err != nil {
+	if _, err := programs.Default.Build(ctx, root, os.Stderr); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{buildSanity, buildGoSDK, installNPM} {

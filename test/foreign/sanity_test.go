@@ -54,7 +54,7 @@ type driver struct {
 
 // startDriver starts a control plane with a node, a simulator with its instance, and the driver for both.
 func startDriver(t *testing.T) driver {
-	dirs := programs.BuiltNodes(root)
+	dirs := programs.Default.BuiltNodes(root)
 	dirs.Topodisk = filepath.Join(root, "bin")
 	l, err := lab.Start(interrupted, lab.Options{Root: root, StateDir: filepath.Join(dir, "lab"), Bare: true, Programs: dirs})
 	if err != nil {

@@ -129,7 +129,7 @@ func componentImages() []images.Image {
 	return []images.Image{
 		one(built("fakeplugin"), registry+"csi-plugin:v1.36.2", registry+"csi-node-driver-registrar:v2.15"),
 		one(filepath.Join(root, ".build", "upstream", "csi-provisioner"), registry+"csi-provisioner:v6.2.1-aliyun"),
-		one(filepath.Join(programs.BuiltNodes(root).Sidecars, "csi-attacher"), registry+"csi-attacher:v4.12.0-aliyun"),
+		one(filepath.Join(programs.Default.BuiltNodes(root).Sidecars, "csi-attacher"), registry+"csi-attacher:v4.12.0-aliyun"),
 	}
 }
 

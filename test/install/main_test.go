@@ -59,7 +59,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true, Audit: true,
+		Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true, Audit: true,
 		Images: all, Archives: []string{dist("topodisk-" + releaseVersion + ".oci.tar"), earlier.Image},
 		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
 	})
@@ -89,7 +89,7 @@ func build(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%5.1f s  a release for %s\n", time.Since(begin).Seconds(), runtime.GOARCH)
-	if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
+	if _, err := programs.Default.BuildNodes(ctx, root, os.Stderr); err != nil {
 		return err
 	}
 	if _, err := programs.BuildHelm(ctx, root, os.Stderr); err != nil {
@@ -123,7 +123,7 @@ func nodeImages(ctx context.Context) ([]images.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("helm template: %w", err)
 	}
-	sidecars, err := images.Sidecars(text, imageName, programs.BuiltNodes(root).Sidecars)
+	sidecars, err := images.Sidecars(text, imageName, programs.Default.BuiltNodes(root).Sidecars)
 	return append(list, sidecars...), err
 }
 

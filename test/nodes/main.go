@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 
 // up builds what the lab runs and starts it in a sandbox that outlives this process.
 func up(ctx context.Context, root string, box sandbox.Sandbox, number int) error {
-	if _, err := programs.BuildNodes(ctx, root, os.Stdout); err != nil {
+	if _, err := programs.Default.BuildNodes(ctx, root, os.Stdout); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -89,7 +89,7 @@ func stay(ctx context.Context, root string, box sandbox.Sandbox, number int) err
 		return errors.Join(errors.New("stay is what up runs"), err)
 	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(number),
+		Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(number),
 		Say: func(step string, took time.Duration) { fmt.Printf("  %5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func runAll(m *testing.M) (int, error) {
 	}
 	box := sandbox.In(root, "e2e-nodes")
 	build := func() error {
-		_, err := programs.BuildNodes(ctx, root, os.Stderr)
+		_, err := programs.Default.BuildNodes(ctx, root, os.Stderr)
 		return err
 	}
 	if code, outside, err := box.Enter(build); outside || err != nil {
@@ -43,7 +43,7 @@ func runAll(m *testing.M) (int, error) {
 	}
 	begin := time.Now()
 	cluster, err = lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(4),
+		Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: box.Dir, RealNodes: true, Nodes: lab.ManyNodes(4),
 		Say: func(step string, took time.Duration) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", took.Seconds(), step) },
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func imageFile(root string) string { return filepath.Join(root, ".build", "soak-
 
 // build builds what the lab runs, helm, and the image that the chart installs.
 func build(ctx context.Context, root string) error {
-	if _, err := programs.BuildNodes(ctx, root, os.Stderr); err != nil {
+	if _, err := programs.Default.BuildNodes(ctx, root, os.Stderr); err != nil {
 		return err
 	}
 	if _, err := programs.BuildHelm(ctx, root, os.Stderr); err != nil {
@@ -66,7 +66,7 @@ func sidecarImages(ctx context.Context, root string) ([]images.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("helm template: %w", err)
 	}
-	return images.Sidecars(text, imageName, programs.BuiltNodes(root).Sidecars)
+	return images.Sidecars(text, imageName, programs.Default.BuiltNodes(root).Sidecars)
 }
 
 func chart(root string) string { return filepath.Join(root, "charts", "topodisk") }

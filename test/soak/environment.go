@@ -54,7 +54,7 @@ func start(ctx context.Context, root, dir string, plan Plan) (*environment, erro
 		return nil, err
 	}
 	l, err := lab.Start(ctx, lab.Options{
-		Root: root, Programs: programs.BuiltNodes(root), StateDir: dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true,
+		Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: dir, RealNodes: true, Nodes: lab.ManyNodes(3), InPods: true,
 		Images: images, Archives: []string{imageFile(root)},
 		RestartPeriod: 10 * time.Second, // what is killed once a round would stay away for longer and longer
 		Say:           func(step string, took time.Duration) { say("%5.1f s  %s", took.Seconds(), step) },

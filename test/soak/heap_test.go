@@ -34,7 +34,7 @@ func startLeader(t *testing.T) leader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirs, err := programs.Build(t.Context(), root, os.Stderr)
+	dirs, err := programs.Default.Build(t.Context(), root, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	dirs, err := programs.Build(ctx, root, os.Stderr)
+	dirs, err := programs.Default.Build(ctx, root, os.Stderr)
 	if err != nil {
 		return err
 	}

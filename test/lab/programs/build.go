@@ -73,12 +73,14 @@ var (
 	}
 )
 
-// topodiskPackages are our own programs.
-var topodiskPackages = []string{
-	"github.com/topodisk/topodisk/cmd/disk-driver",
-	"github.com/topodisk/topodisk/cmd/disk-provisioner",
-	"github.com/topodisk/topodisk/cmd/ecs-simulator",
-}
+// controllerPackages are the programs of the controller, topodiskPackages all of our own that a lab runs.
+var (
+	controllerPackages = []string{
+		"github.com/topodisk/topodisk/cmd/disk-driver",
+		"github.com/topodisk/topodisk/cmd/disk-provisioner",
+	}
+	topodiskPackages = append(controllerPackages[:2:2], "github.com/topodisk/topodisk/cmd/ecs-simulator")
+)
 
 // builtName is what `go build` calls the program of a main package, programName what it is called here.
 func builtName(pkg string) string {
@@ -95,26 +97,16 @@ func programName(pkg string) string {
 	return "etcd"
 }
 
-// Build builds what is not built yet for the default version of Kubernetes: see Version.Build.
-func Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	return Default.Build(ctx, root, out)
-}
-
 // Build builds what is not built yet: Kubernetes' programs once for each state of the version's module and each version of
 // Go (about ten minutes on two cores, then it is skipped), topodisk's own always (the Go build cache makes it a second).
 // out is told how far it is: on a terminal in one line that changes, else in a line every few seconds.
 func (v Version) Build(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	return v.buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "run")})
+	return v.build(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "run")})
 }
 
 // BuildRace builds the same, but topodisk's programs with the race detector, which needs a C compiler.
 func (v Version) BuildRace(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	return v.buildAll(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
-}
-
-// BuildNodes builds what real nodes need for the default version of Kubernetes: see Version.BuildNodes.
-func BuildNodes(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	return Default.BuildNodes(ctx, root, out)
+	return v.build(ctx, root, out, goBuild{into: filepath.Join(root, ".build", "race"), race: true})
 }
 
 // BuildNodes builds what Build does, and what real nodes and the sidecars need besides.
@@ -123,13 +115,25 @@ func (v Version) BuildNodes(ctx context.Context, root string, out *os.File) (Dir
 	if _, err := v.Build(ctx, root, out); err != nil {
 		return dirs, err
 	}
-	return dirs, v.buildNodes(ctx, root, dirs, out)
+	wanted := []external{
+		{module: v.module(root), into: dirs.Kubelet, title: "kubelet " + string(v),
+			says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
+		sidecars(root, dirs),
+	}
+	if dirs.Containerd != "" {
+		wanted = append(wanted, external{module: filepath.Join(root, "test", "kube", "containerd"), into: dirs.Containerd,
+			title: "containerd", says: "two minutes on two cores", packages: containerdPackages})
+	}
+	for _, e := range wanted {
+		if err := e.build(ctx, out); err != nil {
+			return dirs, err
+		}
+	}
+	_, err := buildOwn(ctx, root, out, "nodeinit", "github.com/topodisk/topodisk/test/lab/nodeinit")
+	return dirs, err
 }
 
 // BuiltNodes returns where BuildNodes puts what it builds.
-func BuiltNodes(root string) Dirs { return Default.BuiltNodes(root) }
-
-// BuiltNodes returns where Version.BuildNodes puts what it builds.
 func (v Version) BuiltNodes(root string) Dirs {
 	dir := filepath.Join(root, ".build")
 	dirs := Dirs{
@@ -143,37 +147,14 @@ func (v Version) BuiltNodes(root string) Dirs {
 	return dirs
 }
 
-func (v Version) buildNodes(ctx context.Context, root string, dirs Dirs, out *os.File) error {
-	wanted := []external{
-		{module: v.module(root), into: dirs.Kubelet, title: "kubelet " + string(v),
-			says: "half a minute on two cores", kubernetes: true, packages: kubeletPackages},
-		sidecars(root, dirs),
-	}
-	if dirs.Containerd != "" {
-		wanted = append(wanted, external{module: filepath.Join(root, "test", "kube", "containerd"), into: dirs.Containerd,
-			title: "containerd", says: "two minutes on two cores", packages: containerdPackages})
-	}
-	for _, e := range wanted {
-		if err := e.build(ctx, out); err != nil {
-			return fmt.Errorf("build %s: %w", e.title, err)
-		}
-	}
-	init := goBuild{dir: root, into: filepath.Dir(dirs.NodeInit), title: "nodeinit", out: out, ldflags: "-s -w",
-		packages: []string{"github.com/topodisk/topodisk/test/lab/nodeinit"}}
-	return init.run(ctx)
-}
-
 // BuildSidecars builds what Build does, and the CSI sidecars.
 func BuildSidecars(ctx context.Context, root string, out *os.File) (Dirs, error) {
-	dirs, err := Build(ctx, root, out)
+	dirs, err := Default.Build(ctx, root, out)
 	if err != nil {
 		return dirs, err
 	}
-	dirs.Sidecars = BuiltNodes(root).Sidecars
-	if err := sidecars(root, dirs).build(ctx, out); err != nil {
-		return dirs, fmt.Errorf("build the CSI sidecars: %w", err)
-	}
-	return dirs, nil
+	dirs.Sidecars = Default.BuiltNodes(root).Sidecars
+	return dirs, sidecars(root, dirs).build(ctx, out)
 }
 
 func sidecars(root string, dirs Dirs) external {
@@ -203,7 +184,7 @@ func (v Version) BuildSuite(ctx context.Context, root string, out *os.File) erro
 	tools := external{module: module, into: filepath.Join(v.builtDir(root), "suite"), title: "what Kubernetes' tests need", says: "half a minute on two cores",
 		kubernetes: true, packages: suitePackages}
 	if err := tools.build(ctx, out); err != nil {
-		return fmt.Errorf("build %s: %w", tools.title, err)
+		return err
 	}
 	unlock, err := lockBuild(tools.into, out)
 	if err != nil {
@@ -244,10 +225,10 @@ func readSuiteImages(source []byte) map[string]string {
 	return images
 }
 
-// buildAll builds Kubernetes' programs, and topodisk's as build says.
-func (v Version) buildAll(ctx context.Context, root string, out *os.File, build goBuild) (Dirs, error) {
+// build builds Kubernetes' programs, and topodisk's as ours says.
+func (v Version) build(ctx context.Context, root string, out *os.File, ours goBuild) (Dirs, error) {
 	built := v.BuiltNodes(root)
-	dirs := Dirs{Version: v, Kube: built.Kube, Etcd: built.Etcd, Topodisk: build.into}
+	dirs := Dirs{Version: v, Kube: built.Kube, Etcd: built.Etcd, Topodisk: ours.into}
 	if _, err := exec.LookPath("go"); err != nil {
 		return dirs, errors.New("there is no go in PATH: install Go 1.26 or later, see https://go.dev/doc/install")
 	}
@@ -258,43 +239,35 @@ func (v Version) buildAll(ctx context.Context, root string, out *os.File, build 
 			says: "two minutes on two cores", packages: etcdPackages},
 	} {
 		if err := e.build(ctx, out); err != nil {
-			return dirs, fmt.Errorf("build %s: %w", e.title, err)
+			return dirs, err
 		}
 	}
-	build.dir, build.packages, build.title, build.out = root, topodiskPackages, "topodisk", out
-	if err := build.run(ctx); err != nil {
-		return dirs, fmt.Errorf("build topodisk's programs: %w", err)
-	}
-	return dirs, nil
+	ours.dir, ours.packages, ours.title, ours.out = root, topodiskPackages, "topodisk", out
+	return dirs, ours.run(ctx)
+}
+
+// buildOwn builds packages of the checkout each time, and returns their directory.
+func buildOwn(ctx context.Context, root string, out *os.File, title string, packages ...string) (string, error) {
+	build := goBuild{dir: root, into: filepath.Join(root, ".build", "run"), title: title, packages: packages, out: out}
+	return build.into, build.run(ctx)
 }
 
 // BuildTopodisk builds topodisk's programs alone, and returns their directory.
 func BuildTopodisk(ctx context.Context, root string, out *os.File) (string, error) {
-	build := goBuild{dir: root, into: filepath.Join(root, ".build", "run"), packages: topodiskPackages, title: "topodisk", out: out}
-	if err := build.run(ctx); err != nil {
-		return "", fmt.Errorf("build topodisk's programs: %w", err)
-	}
-	return build.into, nil
+	return buildOwn(ctx, root, out, "topodisk", topodiskPackages...)
 }
 
-// BuildDemo builds the demo itself, once Build has built what it runs, and returns its path.
-func BuildDemo(ctx context.Context, root string, out *os.File) (string, error) {
-	dir := filepath.Join(root, ".build", "run")
-	build := goBuild{dir: root, into: dir, packages: []string{"github.com/topodisk/topodisk/test/demo"}, title: "demo", out: out}
-	if err := build.run(ctx); err != nil {
-		return "", fmt.Errorf("build the demo: %w", err)
-	}
-	return filepath.Join(dir, "demo"), nil
+// BuildDemo builds the demo itself, once Build has built what it runs.
+func BuildDemo(ctx context.Context, root string, out *os.File) error {
+	_, err := buildOwn(ctx, root, out, "the demo", "github.com/topodisk/topodisk/test/demo")
+	return err
 }
 
 // BuildHelm builds helm, of the version that the chart is tested with, and returns its path.
 func BuildHelm(ctx context.Context, root string, out *os.File) (string, error) {
 	helm := external{module: filepath.Join(root, "test", "chart"), into: filepath.Join(root, ".build", "helm"), title: "helm",
 		says: "three minutes on two cores", packages: []string{"helm.sh/helm/v3/cmd/helm"}}
-	if err := helm.build(ctx, out); err != nil {
-		return "", fmt.Errorf("build helm: %w", err)
-	}
-	return BuiltHelm(root), nil
+	return BuiltHelm(root), helm.build(ctx, out)
 }
 
 // BuiltHelm returns where BuildHelm puts helm.
@@ -307,10 +280,7 @@ func BuildUpstream(ctx context.Context, root string, out *os.File) (string, erro
 	dir := filepath.Join(root, ".build", "upstream")
 	build := goBuild{dir: filepath.Join(root, "test", "kube", "upstream"), into: dir, title: "csi-provisioner", out: out,
 		packages: []string{"github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner", "./requirement"}, ldflags: "-s -w"}
-	if err := build.run(ctx); err != nil {
-		return "", fmt.Errorf("build csi-provisioner: %w", err)
-	}
-	return dir, nil
+	return dir, build.run(ctx)
 }
 
 // BuildFits builds the program that asks the scheduler's filter of volumes about nodes that don't exist (test/kube/v1.37/fits),
@@ -318,10 +288,7 @@ func BuildUpstream(ctx context.Context, root string, out *os.File) (string, erro
 func BuildFits(ctx context.Context, root string, out *os.File) (string, error) {
 	dir := filepath.Join(root, ".build", "fits")
 	build := goBuild{dir: Default.module(root), into: dir, title: "the scheduler's filter of volumes", out: out, packages: []string{"./fits"}, ldflags: "-s -w"}
-	if err := build.run(ctx); err != nil {
-		return "", fmt.Errorf("build fits: %w", err)
-	}
-	return filepath.Join(dir, "fits"), nil
+	return filepath.Join(dir, "fits"), build.run(ctx)
 }
 
 // Explain are the programs that test/explain needs besides those of real nodes.
@@ -337,21 +304,15 @@ func BuiltExplain(root string) Explain {
 
 // BuildExplain builds what real nodes need, kubectl-topodisk and Karpenter.
 func BuildExplain(ctx context.Context, root string, out *os.File) error {
-	if _, err := BuildNodes(ctx, root, out); err != nil {
+	if _, err := Default.BuildNodes(ctx, root, out); err != nil {
 		return err
 	}
-	built := BuiltExplain(root)
-	plugin := goBuild{dir: root, into: filepath.Dir(built.Plugin), packages: []string{"github.com/topodisk/topodisk/cmd/kubectl-topodisk"},
-		title: "kubectl-topodisk", out: out}
-	if err := plugin.run(ctx); err != nil {
-		return fmt.Errorf("build kubectl-topodisk: %w", err)
+	if _, err := buildOwn(ctx, root, out, "kubectl-topodisk", "github.com/topodisk/topodisk/cmd/kubectl-topodisk"); err != nil {
+		return err
 	}
-	karpenter := external{module: karpenterModule(root), into: filepath.Dir(built.Karpenter), title: "Karpenter", says: "three minutes on two cores",
-		packages: []string{"sigs.k8s.io/karpenter/kwok"}}
-	if err := karpenter.build(ctx, out); err != nil {
-		return fmt.Errorf("build Karpenter: %w", err)
-	}
-	return nil
+	karpenter := external{module: karpenterModule(root), into: filepath.Dir(BuiltExplain(root).Karpenter), title: "Karpenter",
+		says: "three minutes on two cores", packages: []string{"sigs.k8s.io/karpenter/kwok"}}
+	return karpenter.build(ctx, out)
 }
 
 func karpenterModule(root string) string { return filepath.Join(root, "test", "kube", "karpenter") }

@@ -1,11 +1,9 @@
 package programs
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,12 +14,6 @@ import (
 type Earlier struct {
 	Programs string // directory of disk-driver and disk-provisioner
 	Manifest string // its deploy/topodisk.yaml
-}
-
-// earlierPackages are the programs of an earlier commit that run beside today's.
-var earlierPackages = []string{
-	"github.com/topodisk/topodisk/cmd/disk-driver",
-	"github.com/topodisk/topodisk/cmd/disk-provisioner",
 }
 
 // CheckCommit returns an error that says what to do if the clone doesn't have a commit.
@@ -38,8 +30,8 @@ func CheckCommit(root, commit string) error {
 func BuildEarlier(ctx context.Context, root, commit string, out *os.File) (Earlier, error) {
 	into := filepath.Join(root, ".build", "earlier", commit)
 	earlier := Earlier{Programs: into, Manifest: filepath.Join(into, "topodisk.yaml")}
-	return earlier, buildCommit(ctx, root, commit, into, earlierPackages, out, func(checkout string) error {
-		build := goBuild{dir: checkout, into: into, packages: earlierPackages, title: "topodisk of commit " + commit, ldflags: "-s -w", out: out}
+	return earlier, buildCommit(ctx, root, commit, into, controllerPackages, out, func(checkout string) error {
+		build := goBuild{dir: checkout, into: into, packages: controllerPackages, title: "topodisk of commit " + commit, ldflags: "-s -w", out: out}
 		if err := build.compile(ctx); err != nil {
 			return err
 		}
@@ -66,7 +58,7 @@ func BuildEarlierInstallation(ctx context.Context, root, commit, name string, ou
 		image := exec.CommandContext(ctx, "go", "run", "./test/image", "-version="+commit, "-revision="+commit, "-name="+name, "-out="+earlier.Image)
 		image.Dir, image.Stdout, image.Stderr = checkout, out, out
 		if err := image.Run(); err != nil {
-			return err
+			return fmt.Errorf("make the image of commit %s: %w", commit, err)
 		}
 		if err := os.RemoveAll(earlier.Chart); err != nil {
 			return err
@@ -105,65 +97,18 @@ func buildCommit(ctx context.Context, root, commit, into string, files []string,
 		return err
 	}
 	if err := build(checkout); err != nil {
-		return fmt.Errorf("build topodisk of commit %s: %w", commit, err)
+		return err
 	}
 	return built.write(into)
 }
 
-// extract writes a commit's files into a directory.
+// extract writes a commit's files into a directory. The checkout's index, in which git notes what is in the working tree, stays as it is.
 func extract(ctx context.Context, root, commit, into string) error {
-	archive := exec.CommandContext(ctx, "git", "-C", root, "archive", "--format=tar", commit)
-	files, err := archive.StdoutPipe()
+	git := exec.CommandContext(ctx, "git", "--git-dir="+filepath.Join(root, ".git"), "--work-tree=.", "checkout", commit, "--", ".")
+	git.Dir, git.Env = into, append(os.Environ(), "GIT_INDEX_FILE="+into+".index")
+	said, err := git.CombinedOutput()
 	if err != nil {
-		return err
+		err = fmt.Errorf("check out commit %s: %w: %s", commit, err, said)
 	}
-	var says strings.Builder
-	archive.Stderr = &says
-	if err := archive.Start(); err != nil {
-		return err
-	}
-	err = untar(files, into)
-	if err != nil {
-		_ = archive.Process.Kill() // it waits for a reader
-	}
-	if ended := archive.Wait(); err == nil && ended != nil {
-		err = fmt.Errorf("git archive %s: %w: %s", commit, ended, says.String())
-	}
-	return err
-}
-
-// untar writes directories and files; what a build doesn't need, such as links, is left out.
-func untar(archive io.Reader, into string) error {
-	root, err := os.OpenRoot(into)
-	if err != nil {
-		return err
-	}
-	defer root.Close() //nolint:errcheck // nothing is written through it
-	for files := tar.NewReader(archive); ; {
-		header, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch header.Typeflag {
-		case tar.TypeDir:
-			err = root.MkdirAll(header.Name, 0o755)
-		case tar.TypeReg:
-			err = writeFile(root, header, files)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func writeFile(root *os.Root, header *tar.Header, content io.Reader) error {
-	f, err := root.OpenFile(header.Name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, header.FileInfo().Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, os.RemoveAll(into+".index"))
 }

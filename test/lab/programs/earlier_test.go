@@ -1,9 +1,9 @@
 package programs
 
 import (
-	"archive/tar"
-	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,34 +17,32 @@ func TestAMissingCommitIsExplained(t *testing.T) {
 	}
 }
 
-func TestAnArchiveStaysInItsDirectory(t *testing.T) {
-	archiveOf := func(name string) *bytes.Buffer {
-		var archive bytes.Buffer
-		w := tar.NewWriter(&archive)
-		for _, h := range []*tar.Header{{Name: "cmd/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: 2}} {
-			if err := w.WriteHeader(h); err != nil {
-				t.Fatal(err)
-			}
+func TestACommitIsCheckedOutBesideTheClone(t *testing.T) {
+	root, into := t.TempDir(), t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-C", root, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
-		if _, err := w.Write([]byte("go")); err != nil {
+		return strings.TrimSpace(string(out))
+	}
+	file := filepath.Join("cmd", "main.go")
+	git("init", "--quiet")
+	for _, text := range []string{"old", "new"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(root, "cmd"), 0o755), os.WriteFile(filepath.Join(root, file), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return &archive
+		git("add", ".")
+		git("commit", "--quiet", "--message="+text)
 	}
-	dir := filepath.Join(t.TempDir(), "checkout")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := extract(t.Context(), root, git("rev-parse", "HEAD~1"), into); err != nil {
 		t.Fatal(err)
 	}
-	if err := untar(archiveOf("cmd/main.go"), dir); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(filepath.Join(dir, "cmd", "main.go")); err != nil || string(text) != "go" {
+	if text, err := os.ReadFile(filepath.Join(into, file)); err != nil || string(text) != "old" {
 		t.Errorf("the file is %q, %v", text, err)
 	}
-	if err := untar(archiveOf("../outside"), dir); err == nil {
-		t.Error("a file outside of it was written")
+	if left, err := os.ReadDir(into); err != nil || len(left) != 1 || git("status", "--porcelain") != "" {
+		t.Errorf("left are %v, %v, and the clone says %q", left, err, git("status", "--porcelain"))
 	}
 }

@@ -110,7 +110,12 @@ func (b goBuild) run(ctx context.Context) error {
 }
 
 // compile is run for whoever has locked the directory.
-func (b goBuild) compile(ctx context.Context) error {
+func (b goBuild) compile(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("build %s: %w", b.title, err)
+		}
+	}()
 	begin := time.Now()
 	show := startDisplay(b.out, newProgress(b.title, b.packages), func() int { return countBuilt(b.into, b.packages, begin) })
 	defer show.end()
