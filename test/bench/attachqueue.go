@@ -145,7 +145,7 @@ func (q *attachQueue) instance(ctx context.Context, name string) error {
 
 // fill makes volumes and nodes: those that hang first.
 func (q *attachQueue) fill(ctx context.Context) error {
-	conn, err := grpc.NewClient("unix://"+q.Topodisk().Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+q.Topodisk.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (q *attachQueue) hang(ctx context.Context) error {
 }
 
 func (q *attachQueue) startAttacher(flags ...string) (err error) {
-	q.attacher, err = q.StartAttacher(append([]string{"--http-endpoint="}, flags...)...)
+	q.attacher, err = q.StartSidecar("csi-attacher", append([]string{"--http-endpoint="}, flags...)...)
 	return err
 }
 
@@ -179,7 +179,7 @@ func openAttachQueue(ctx context.Context, root string, dirs programs.Dirs, s que
 	if err != nil {
 		return nil, batch{}, err
 	}
-	l.Topodisk().StopProvisioner(lab.ProvisionerName)
+	l.Topodisk.Stop(lab.ProvisionerName)
 	q := &attachQueue{Lab: l, scale: s}
 	l.Client, err = unlimitedClient(l.Kubeconfig)
 	if err == nil {
@@ -194,7 +194,7 @@ func openAttachQueue(ctx context.Context, root string, dirs programs.Dirs, s que
 	}
 	if err == nil {
 		q.StopProgram(q.attacher, false)
-		q.Topodisk().StopDriver()
+		q.Topodisk.Stop(lab.DriverProgram)
 		err = errors.Join(q.Simulator.SetLatency(ctx, fixed("real")(0)), q.hang(ctx))
 	}
 	if err != nil {
@@ -259,7 +259,7 @@ func (q *attachQueue) memory(name string) (attacher, driver int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	d, err := memoryOf(q.Topodisk().Process("disk-driver"), name)
+	d, err := memoryOf(q.Find(lab.DriverProgram), name)
 	return int(a >> 20), int(d >> 20), err
 }
 
@@ -307,7 +307,7 @@ func benchVariant(ctx context.Context, root string, dirs programs.Dirs, s queueS
 		return f, err
 	}
 	defer func() { err = errors.Join(err, q.Stop()) }()
-	if err := q.Topodisk().StartDriver(ctx, append(slices.Clone(v.driver), strings.Fields(s.driver)...)...); err != nil {
+	if err := q.Topodisk.StartDriver(ctx, append(slices.Clone(v.driver), strings.Fields(s.driver)...)...); err != nil {
 		return f, err
 	}
 	if err := q.startAttacher(append(slices.Clone(v.attacher), strings.Fields(s.attacher)...)...); err != nil {

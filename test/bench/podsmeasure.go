@@ -103,7 +103,7 @@ type mountLogs struct {
 func openMountLogs(l *lab.Lab) *mountLogs {
 	m := &mountLogs{files: map[string]*bufio.Reader{}, rest: map[string]string{}, times: map[types.UID]time.Time{}}
 	for _, n := range l.RealNodes() {
-		if f, err := os.Open(filepath.Join(l.Logs(), lab.Kubelet+"-"+n.Name+".log")); err == nil {
+		if f, err := os.Open(filepath.Join(l.Logs, lab.Kubelet+"-"+n.Name+".log")); err == nil {
 			m.files[n.Name] = bufio.NewReader(f)
 		}
 	}

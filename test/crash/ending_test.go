@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ import (
 func TestStoppedLeaderFinishesAndHandsOverAtOnce(t *testing.T) {
 	s := newScene(t)
 	start := func(name string) {
-		s.must(s.Topodisk().StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
+		s.must(s.Topodisk.StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
 	}
 	s.electLeaders()
 	start(first)
@@ -41,13 +42,13 @@ func TestStoppedLeaderFinishesAndHandsOverAtOnce(t *testing.T) {
 		return nil
 	}))
 	start(second)
-	s.must(s.Topodisk().AwaitReady(s.Context(), second))
+	s.must(s.Topodisk.AwaitReady(s.Context(), second))
 	h := s.hold(moment{call: "CreateVolume", after: true}, func() error { return s.claim(s.Context(), "begun", atOnce) })
 	d := s.onlyDisk("begun")
-	s.must(s.Topodisk().EndProvisioner(first))
+	s.must(s.Topodisk.Signal(first, syscall.SIGTERM))
 	s.must(s.claim(s.Context(), "meanwhile", atOnce)) // for the next one
 	time.Sleep(time.Second)
-	if s.Topodisk().Ended(first) {
+	if s.Topodisk.Ended(first) {
 		t.Fatal("it ended with a call under way")
 	}
 	cancelled := s.csi.cancelled.Load()
@@ -77,14 +78,14 @@ func TestProvisionerIsNotReadyBeforeItsCachesAre(t *testing.T) {
 	const waiting = "waiting"
 	thaw := s.freeze("persistentvolumes")
 	defer thaw()
-	s.must(s.Topodisk().StartProvisioner(s.Context(), waiting, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
-	defer s.Topodisk().KillProvisioner(waiting)
+	s.must(s.Topodisk.StartProvisioner(s.Context(), waiting, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
+	defer s.Topodisk.Kill(waiting)
 	soon, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 	defer cancel()
-	if err := s.Topodisk().AwaitReady(soon, waiting); err == nil || !strings.Contains(err.Error(), "caches are not full") {
+	if err := s.Topodisk.AwaitReady(soon, waiting); err == nil || !strings.Contains(err.Error(), "caches are not full") {
 		t.Errorf("it is ready, or says something else: %v", err)
 	}
-	s.must(s.Topodisk().EndProvisioner(waiting))
+	s.must(s.Topodisk.Signal(waiting, syscall.SIGTERM))
 	s.ends(waiting)
 }
 
@@ -99,7 +100,7 @@ func TestProvisionerOutlivesItsDriversSocket(t *testing.T) {
 		s.must(s.restart(s.Context(), victims{driver: true}))
 		s.bound(claim)
 	}
-	if s.restarts != restarts || s.Topodisk().Ended(lab.ProvisionerName) {
+	if s.restarts != restarts || s.Topodisk.Ended(lab.ProvisionerName) {
 		t.Errorf("the provisioner ended %d times", s.restarts-restarts)
 	}
 }
@@ -147,7 +148,7 @@ func (s *scene) metric(series string) float64 {
 // metricOf reads one series of the metrics of the provisioner of that name.
 func (s *scene) metricOf(name, series string) float64 {
 	s.Helper()
-	answer, err := http.Get(s.Topodisk().Metrics(name))
+	answer, err := http.Get(s.Topodisk.Metrics(name))
 	s.must(err)
 	defer answer.Body.Close()
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
@@ -201,13 +202,13 @@ func TestCapacitiesGoWithTheProvisionersReplicaSet(t *testing.T) {
 		return err
 	}))
 	s.kill(victims{provisioner: true})
-	s.Topodisk().SetPod(pod)
+	s.Topodisk.Pod = pod
 	s.Cleanup(func() {
-		s.Topodisk().SetPod("")
+		s.Topodisk.Pod = ""
 		s.kill(victims{provisioner: true})
 		s.must(s.restart(context.Background(), victims{provisioner: true}))
 	})
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), "--capacity-ownerref-level=1")...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), "--capacity-ownerref-level=1")...))
 	capacities := func(ctx context.Context, check func(metav1.OwnerReference) bool) error {
 		list, err := s.Client.StorageV1().CSIStorageCapacities(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 		if err != nil {

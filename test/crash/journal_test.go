@@ -88,7 +88,7 @@ func TestDeletedJournalForgetsNoDisk(t *testing.T) {
 			s.deleteShard(s.awaitEntry(uid))
 			test.after(s, before)
 			s.awaitEntry(uid)
-			if s.restarts != restarts || s.Topodisk().Ended(lab.ProvisionerName) {
+			if s.restarts != restarts || s.Topodisk.Ended(lab.ProvisionerName) {
 				t.Error("the provisioner has ended by itself")
 			}
 			s.must(s.deleteClaim(s.Context(), orphan)) // nobody will ask for it again

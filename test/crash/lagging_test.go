@@ -5,6 +5,7 @@ package crash
 import (
 	"context"
 	"slices"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,8 +77,8 @@ func (s *scene) electLeaders() {
 	s.Helper()
 	s.kill(victims{provisioner: true})
 	s.Cleanup(func() {
-		s.Topodisk().KillProvisioner(first)
-		s.Topodisk().KillProvisioner(second)
+		s.Topodisk.Kill(first)
+		s.Topodisk.Kill(second)
 		s.must(s.restart(context.Background(), victims{provisioner: true}))
 	})
 }
@@ -92,12 +93,12 @@ func (s *scene) startLeader(name string) {
 // startStandBy starts a provisioner that stands for the Lease, and returns when its caches are full. A leader that is
 // killed gives the Lease up soon, but one on a busy machine does not.
 func (s *scene) startStandBy(name string) error {
-	err := s.Topodisk().StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true",
+	err := s.Topodisk.StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true",
 		"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms")...)
 	if err != nil {
 		return err
 	}
-	return s.Topodisk().AwaitReady(s.Context(), name)
+	return s.Topodisk.AwaitReady(s.Context(), name)
 }
 
 func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
@@ -105,13 +106,13 @@ func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
 	s.electLeaders()
 	s.startLeader(first)
 	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "contested", atOnce) })
-	s.must(s.Topodisk().PauseProvisioner(first))
+	s.must(s.Topodisk.Signal(first, syscall.SIGSTOP))
 	s.startLeader(second)
 	b := s.bound("contested")
 	s.must(s.deleteClaim(s.Context(), "contested"))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
 	h.release(pass) // the first leader's volume, for a disk that is gone, arrives only now
-	s.must(s.Topodisk().ResumeProvisioner(first))
+	s.must(s.Topodisk.Signal(first, syscall.SIGCONT))
 	s.ends(first)
 }
 
@@ -127,7 +128,7 @@ func TestStandByWhoseCachesLagMakesNoSecondDisk(t *testing.T) {
 	h.release(pass)
 	b := s.bound("handed-on")
 	s.must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
-	s.Topodisk().KillProvisioner(first)
+	s.Topodisk.Kill(first)
 	// To the second leader the claim has no volume, in the journal as in its caches.
 	look := s.hold(moment{call: catchUp, after: true}, func() error { return nil })
 	look.release(pass)

@@ -160,7 +160,7 @@ func isOwned(d ecssim.DiskState, claims, handles []string) bool {
 
 // deleteVolume asks the driver in the provisioner's place.
 func (s *stage) deleteVolume(ctx context.Context, id string) error {
-	conn, err := grpc.NewClient("unix://"+s.Topodisk().Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+s.Topodisk.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}

@@ -60,13 +60,13 @@ func run(m *testing.M) (code int, err error) {
 	defer func() {
 		if code != 0 {
 			cluster.KeepLogs()
-			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs())
+			fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs)
 		}
 		if stopErr := cluster.Stop(); err == nil {
 			err = stopErr
 		}
 	}()
-	program := provisioner(&diskProvisioner{cluster.Topodisk()})
+	program := provisioner(&diskProvisioner{cluster.Topodisk})
 	if *which == upstreams {
 		if program, err = newCSIProvisioner(ctx, cluster, root); err != nil {
 			return 1, err

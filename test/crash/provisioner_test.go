@@ -35,13 +35,13 @@ type provisioner interface {
 // diskProvisioner is topodisk's own.
 type diskProvisioner struct{ *lab.Topodisk }
 
-func (p *diskProvisioner) kubeconfig() string { return p.Kubeconfig() }
+func (p *diskProvisioner) kubeconfig() string { return p.Kubeconfig }
 
 func (p *diskProvisioner) start(ctx context.Context, args []string) error {
 	return p.StartProvisioner(ctx, lab.ProvisionerName, args...)
 }
 
-func (p *diskProvisioner) kill() { p.KillProvisioner(lab.ProvisionerName) }
+func (p *diskProvisioner) kill() { p.Kill(lab.ProvisionerName) }
 
 func (p *diskProvisioner) ended() bool { return p.Ended(lab.ProvisionerName) }
 

@@ -35,7 +35,7 @@ func TestLeaderThatCannotBeginGivesTheLeaseUp(t *testing.T) {
 			s.startLeader(first)
 			s.must(s.startStandBy(second))
 			allow := s.forbid(test.resource, test.verb)
-			s.Topodisk().KillProvisioner(first)
+			s.Topodisk.Kill(first)
 			for _, page := range []string{"/healthz", "/healthz/leader-election", "/readyz"} {
 				s.awaitPage(second, page, http.StatusServiceUnavailable, test.says)
 			}
@@ -147,7 +147,7 @@ func (s *scene) awaitAllowed(ctx context.Context, resource, verb string, allowed
 func (s *scene) awaitPage(name, path string, status int, text string) {
 	s.Helper()
 	s.must(s.await(s.Context(), fmt.Sprintf("%s of %s is %d and says %q", path, name, status, text), limit, func(context.Context) error {
-		answer, err := http.Get(strings.TrimSuffix(s.Topodisk().Metrics(name), "/metrics") + path)
+		answer, err := http.Get(strings.TrimSuffix(s.Topodisk.Metrics(name), "/metrics") + path)
 		if err != nil {
 			return err
 		}

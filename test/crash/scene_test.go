@@ -81,7 +81,7 @@ func (s *scene) withDiskUnheard(claim, class string) *held {
 func (s *scene) restartProvisioner(args ...string) {
 	s.Helper()
 	s.kill(victims{provisioner: true})
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
 	s.Cleanup(func() {
 		s.kill(victims{provisioner: true})
 		s.must(s.restart(context.Background(), victims{provisioner: true}))
@@ -92,7 +92,7 @@ func (s *scene) restartProvisioner(args ...string) {
 func (s *scene) ends(name string) {
 	s.Helper()
 	s.must(s.await(s.Context(), name+" ends", limit, func(context.Context) error {
-		if !s.Topodisk().Ended(name) {
+		if !s.Topodisk.Ended(name) {
 			return errors.New("it runs")
 		}
 		return nil

@@ -21,7 +21,7 @@ const snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-s
 // driver returns the driver's own socket, past the gates.
 func (s *scene) driver() csi.ControllerClient {
 	s.Helper()
-	conn, err := grpc.NewClient("unix://"+s.Topodisk().Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+s.Topodisk.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.Cleanup(func() { conn.Close() })
 	return csi.NewControllerClient(conn)

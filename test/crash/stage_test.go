@@ -43,9 +43,9 @@ type stage struct {
 
 func newStage(ctx context.Context, l *lab.Lab, p provisioner) (*stage, error) {
 	s := &stage{Lab: l, gates: &gates{}, provisioner: p}
-	t := l.Topodisk()
-	t.StopProvisioner(lab.ProvisionerName)
-	t.StopDriver()
+	t := l.Topodisk
+	t.Stop(lab.ProvisionerName)
+	t.Stop(lab.DriverProgram)
 	kubeconfig, err := s.kubeconfigThroughGate(p.kubeconfig())
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func newStage(ctx context.Context, l *lab.Lab, p provisioner) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.csi = &csiGate{socket: filepath.Join(l.Dir, "gate.sock"), driver: t.Socket(), gates: s.gates}
+	s.csi = &csiGate{socket: filepath.Join(l.Dir, "gate.sock"), driver: t.Socket, gates: s.gates}
 	s.csi.ledger = &ledger{}
 	if *which == upstreams {
 		s.csi.ledger.simulator = l.Simulator
@@ -121,7 +121,7 @@ func (s *stage) kill(v victims) {
 		s.provisioner.kill()
 	}
 	if v.driver {
-		s.Topodisk().KillDriver()
+		s.Topodisk.Kill(lab.DriverProgram)
 		s.csi.shut()
 	}
 }
@@ -129,7 +129,7 @@ func (s *stage) kill(v victims) {
 // restart starts the victims again.
 func (s *stage) restart(ctx context.Context, v victims) error {
 	if v.driver {
-		if err := s.Topodisk().StartDriver(ctx, s.driverArgs...); err != nil {
+		if err := s.Topodisk.StartDriver(ctx, s.driverArgs...); err != nil {
 			return err
 		}
 		if err := s.csi.open(); err != nil {

@@ -90,7 +90,7 @@ func (s *scene) changeUnseen(change func(), args ...string) {
 	s.Helper()
 	s.kill(victims{provisioner: true})
 	change()
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
 }
 
 func lackNodeLabels(s *scene, claim string) func() error {

@@ -75,7 +75,7 @@ func run(ctx context.Context, version programs.Version, keep, stop bool) (string
 	}
 	if err != nil && ctx.Err() == nil {
 		l.KeepLogs()
-		err = fmt.Errorf("%w\nthe logs are in %s", err, l.Logs())
+		err = fmt.Errorf("%w\nthe logs are in %s", err, l.Logs)
 	}
 	return line, errors.Join(err, l.Stop())
 }
@@ -135,5 +135,5 @@ Try
 and end it with
   make demo-stop
 
-`, l.Kubeconfig, filepath.Dir(l.Kubectl), l.Simulator.URL, l.Logs())
+`, l.Kubeconfig, filepath.Dir(l.Kubectl), l.Simulator.URL, l.Logs)
 }

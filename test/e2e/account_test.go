@@ -21,6 +21,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
+	"github.com/topodisk/topodisk/test/lab"
 )
 
 // The key of another account of the same ECS, and an instance that it has.
@@ -139,7 +140,7 @@ func (s *scene) driver() csi.ControllerClient {
 // connection is one to the driver's socket.
 func (s *scene) connection() *grpc.ClientConn {
 	s.Helper()
-	conn, err := grpc.NewClient("unix://"+s.Topodisk().Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+s.Topodisk.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.Cleanup(func() { _ = conn.Close() })
 	return conn
@@ -163,8 +164,8 @@ func (s *scene) secret(ref *corev1.SecretReference) map[string]string {
 // restartDriver gives the driver other flags. It works in clean-ups, too.
 func (s *scene) restartDriver(args ...string) {
 	s.Helper()
-	s.Topodisk().StopDriver()
-	if err := s.Topodisk().StartDriver(context.Background(), args...); err != nil {
+	s.Topodisk.Stop(lab.DriverProgram)
+	if err := s.Topodisk.StartDriver(context.Background(), args...); err != nil {
 		s.Errorf("restart the driver: %v", err)
 	}
 }

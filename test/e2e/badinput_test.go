@@ -146,7 +146,7 @@ func (s *scene) attempts(claim string) (age time.Duration, count int) {
 // metrics are disk-provisioner's.
 func (s *scene) metrics() string {
 	s.Helper()
-	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.Topodisk().Metrics(lab.ProvisionerName), nil)
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.Topodisk.Metrics(lab.ProvisionerName), nil)
 	s.must(err)
 	response, err := http.DefaultClient.Do(request)
 	s.must(err)

@@ -209,7 +209,7 @@ func (s *scene) atRest() (class string) {
 	s.sellOut(zone)
 	s.podWithClaim("stuck", class, "20Gi", inZone(zone))
 	s.awaitObjects(2, class)
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	s.Cleanup(func() {
 		s.restartProvisioner()
 		s.awaitLook(true)
@@ -221,7 +221,7 @@ func (s *scene) atRest() (class string) {
 func TestCapacitySwitchedOffLeavesNothing(t *testing.T) {
 	s := newScene(t)
 	class := s.atRest()
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), "--enable-capacity=false")...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), "--enable-capacity=false")...))
 	s.awaitLook(false)
 	s.awaitObjects(0, class)
 	s.bound("stuck", late)
@@ -232,7 +232,7 @@ func TestCapacitySwitchedOffLeavesNothing(t *testing.T) {
 func TestCapacityOffIsACommandToo(t *testing.T) {
 	s := newScene(t)
 	class := s.atRest()
-	said := s.capacityOff("--kubeconfig="+s.Topodisk().Kubeconfig(), "--namespace="+leaseNamespace) // with the chart's permissions
+	said := s.capacityOff("--kubeconfig="+s.Topodisk.Kubeconfig, "--namespace="+leaseNamespace) // with the chart's permissions
 	if strings.Contains(said, " 0 CSIStorageCapacity objects") {
 		t.Errorf("it says %q", said)
 	}
@@ -269,7 +269,7 @@ func TestObjectsOfOneZoneEachAreReplaced(t *testing.T) {
 	s.awaitLook(true)
 	class := s.class(waits, essdThenAuto)
 	s.awaitObjects(1, class)
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	ours, err := s.objects(s.Context(), class)
 	s.must(err)
 	objects := s.Client.StorageV1().CSIStorageCapacities(leaseNamespace)

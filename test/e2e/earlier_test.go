@@ -93,13 +93,13 @@ func (v *versions) drainOld() {
 
 func (v *versions) startToday(args ...string) {
 	v.Helper()
-	v.must(v.Topodisk().StartDriver(v.Context()))
-	v.must(v.Topodisk().StartProvisioner(v.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), args...)...))
+	v.must(v.Topodisk.StartDriver(v.Context()))
+	v.must(v.Topodisk.StartProvisioner(v.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), args...)...))
 }
 
 func (v *versions) killToday() {
-	v.Topodisk().KillProvisioner(lab.ProvisionerName)
-	v.Topodisk().KillDriver()
+	v.Topodisk.Kill(lab.ProvisionerName)
+	v.Topodisk.Kill(lab.DriverProgram)
 }
 
 // begin makes claims of which a leader hears nothing certain: ECS makes disks for half of them and doesn't tell, and is not

@@ -25,8 +25,8 @@ func TestDriverKilledInMidCreateMakesNoSecondDisk(t *testing.T) {
 	s.fault(heldReply)
 	s.claim("survivor", s.class(atOnce, essdThenAuto), "20Gi")
 	d := s.awaitDisk("survivor")
-	s.Topodisk().KillDriver()
-	s.must(s.Topodisk().StartDriver(s.Context()))
+	s.Topodisk.Kill(lab.DriverProgram)
+	s.must(s.Topodisk.StartDriver(s.Context()))
 	if _, got := s.bound("survivor", late); got.ID != d.ID {
 		t.Errorf("the claim has disk %s, the one made before the kill is %s", got.ID, d.ID)
 	}
@@ -37,11 +37,11 @@ func TestProvisionerKilledBeforeSaveMakesNoSecondDisk(t *testing.T) {
 	s.fault(heldReply)
 	s.podWithClaim("survivor", s.class(waits, essdThenAuto), "20Gi")
 	d := s.awaitDisk("survivor")
-	s.Topodisk().KillProvisioner(lab.ProvisionerName)
+	s.Topodisk.Kill(lab.ProvisionerName)
 	if volumes, err := s.volumes(s.Context()); err != nil || len(volumes) > 0 {
 		t.Fatalf("the kill came too late: %d volumes, %v", len(volumes), err)
 	}
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
 	_, got := s.bound("survivor", late)
 	if got.ID != d.ID {
 		t.Errorf("the claim has disk %s, the one made before the kill is %s", got.ID, d.ID)
@@ -58,12 +58,12 @@ func TestAnotherProvisionerTakesOverFromAKilledLeader(t *testing.T) {
 	class := s.class(atOnce, essdThenAuto)
 	s.claim("before", class, "20Gi")
 	s.bound("before", soon) // so the first one leads
-	s.must(s.Topodisk().StartProvisioner(s.Context(), second, quickElection...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), second, quickElection...))
 	s.Cleanup(func() {
-		s.Topodisk().StopProvisioner(second)
+		s.Topodisk.Stop(second)
 		s.restartProvisioner()
 	})
-	s.Topodisk().KillProvisioner(lab.ProvisionerName)
+	s.Topodisk.Kill(lab.ProvisionerName)
 	s.claim("after", class, "20Gi")
 	s.bound("after", soon)
 	s.deleteClaim("before")
@@ -72,22 +72,22 @@ func TestAnotherProvisionerTakesOverFromAKilledLeader(t *testing.T) {
 
 func TestClaimWaitsForAnECSThatIsUnreachable(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk().Gate().Shut()
+	s.Topodisk.Gate.Shut()
 	s.claim("patient", s.class(atOnce, essdThenAuto), "20Gi")
 	s.awaitEvent("patient", late, "Unavailable")
 	if n := len(s.disks("patient")); n > 0 {
 		t.Fatalf("ECS has %d disks behind a shut gate", n)
 	}
-	s.must(s.Topodisk().Gate().Open())
+	s.must(s.Topodisk.Gate.Open())
 	s.bound("patient", late)
 }
 
 func TestRefusedSignatureIsReportedWithItsRequestID(t *testing.T) {
 	s := newScene(t)
-	mend := func() error { return s.Topodisk().WriteCredentials(simulator.KeyID, simulator.Secret) }
+	mend := func() error { return s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret) }
 	s.Cleanup(func() { s.must(mend()) })
 	s.awaitLeaderForNewClaims()
-	s.must(s.Topodisk().WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+	s.must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 	s.claim("signed", s.class(atOnce, essdThenAuto), "20Gi")
 	event := s.awaitEvent("signed", late, "Unauthenticated", "SignatureDoesNotMatch")
 	if !requestID.MatchString(event.Message) {
@@ -157,20 +157,20 @@ func TestRescheduleAfterALostReplyFindsTheDisk(t *testing.T) {
 
 func TestClaimWaitsForADriverThatIsGone(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk().StopDriver()
+	s.Topodisk.Stop(lab.DriverProgram)
 	s.claim("patient", s.class(atOnce, essdThenAuto), "20Gi")
 	s.awaitEvent("patient", late, "Unavailable")
-	s.must(s.Topodisk().StartDriver(s.Context()))
+	s.must(s.Topodisk.StartDriver(s.Context()))
 	s.bound("patient", late)
 }
 
 func TestADriverWithoutCredentialsSaysSoOnItsPod(t *testing.T) {
 	s := newScene(t)
 	s.Cleanup(func() {
-		s.must(s.Topodisk().WriteCredentials(simulator.KeyID, simulator.Secret))
+		s.must(s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret))
 		s.restartDriver()
 	})
-	s.must(s.Topodisk().WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+	s.must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 	s.restartDriver()
 	s.await("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
 		events, err := s.Client.CoreV1().Events(leaseNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"})

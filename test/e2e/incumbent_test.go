@@ -63,7 +63,7 @@ type incumbent struct {
 // newIncumbent returns one that doesn't run.
 func (s *scene) newIncumbent() *incumbent {
 	s.Helper()
-	client, err := ecs.NewClient(ecs.Config{Region: s.Nodes[0].Region, Endpoint: s.Topodisk().Gate().URL(), Credentials: labKeys{}, ClusterID: "lab"})
+	client, err := ecs.NewClient(ecs.Config{Region: s.Nodes[0].Region, Endpoint: s.Topodisk.Gate.URL(), Credentials: labKeys{}, ClusterID: "lab"})
 	s.must(err)
 	return &incumbent{scene: s, client: client, socket: filepath.Join(s.Dir, "incumbent-"+s.namespace+".sock")}
 }

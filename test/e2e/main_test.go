@@ -69,7 +69,7 @@ func run(m *testing.M) (int, error) {
 	}
 	if code != 0 {
 		cluster.KeepLogs()
-		fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs())
+		fmt.Fprintf(os.Stderr, "the programs' logs are in %s\n", cluster.Logs)
 	}
 	return code, cluster.Stop()
 }

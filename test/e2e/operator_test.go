@@ -22,7 +22,7 @@ import (
 func (s *scene) journalSays(kubeconfig string, args ...string) (said string, code int) {
 	s.Helper()
 	args = append(append([]string{"journal"}, args...), "--kubeconfig="+kubeconfig, "--leader-election-namespace="+leaseNamespace)
-	command := exec.CommandContext(s.Context(), s.Topodisk().Program(lab.ProvisionerName), args...)
+	command := exec.CommandContext(s.Context(), s.Program(lab.ProvisionerName), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG=")
 	out, err := command.CombinedOutput()
 	var ended *exec.ExitError
@@ -104,7 +104,7 @@ func TestOperatorEndsARecord(t *testing.T) {
 	first, second := s.unclear("first", class), s.unclear("second", class)
 	s.claim("saved", class, "20Gi")
 	bound, _ := s.bound("saved", late)
-	ours := s.Topodisk().Kubeconfig()
+	ours := s.Topodisk.Kubeconfig
 	record := []string{first, s.namespace + "/first", "disk-" + first, class, "ServiceUnavailable"}
 	s.wantJournalSays(0, append(record, second), s.Kubeconfig, "list", "--events")
 	s.wantJournalSays(0, append(record, "Pending", "PersistentVolume now:", `"capacityRange"`), s.Kubeconfig, "show", first, "--events")
@@ -120,7 +120,7 @@ func TestOperatorEndsARecord(t *testing.T) {
 
 	s.deleteClaim("second")
 	saved := string(bound.Claim.UID)
-	s.Topodisk().KillProvisioner(lab.ProvisionerName)
+	s.Topodisk.Kill(lab.ProvisionerName)
 	remove := s.putAlike(second, saved)
 	s.wantJournalSays(1, []string{saved, "PersistentVolume " + bound.Volume.Name + " stands for its volume"}, ours, "end", saved, "--reason=none")
 	remove()

@@ -59,7 +59,7 @@ var parties = []party{{
 func checkPermissions(ctx context.Context, l *lab.Lab) error {
 	whole := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "" && !testing.Short() &&
 		version.AtLeast(programs.FirstWithAttributesClasses) // before, scenes are left out
-	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk().DrainController())
+	err := errors.Join(checkActions(ctx, l, whole), l.Topodisk.DrainController())
 	for _, p := range parties {
 		err = errors.Join(err, p.check(ctx, l, whole))
 	}

@@ -14,8 +14,8 @@ import (
 // restartProvisioner gives the provisioner other flags. It works in clean-ups, too.
 func (s *scene) restartProvisioner(args ...string) {
 	s.Helper()
-	t := s.Topodisk()
-	t.StopProvisioner(lab.ProvisionerName)
+	t := s.Topodisk
+	t.Stop(lab.ProvisionerName)
 	if err := t.StartProvisioner(context.Background(), lab.ProvisionerName, append(slices.Clone(quickElection), args...)...); err != nil {
 		s.Errorf("restart the provisioner: %v", err)
 	}

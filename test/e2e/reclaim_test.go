@@ -101,7 +101,7 @@ func TestKillAndClaimDeletionDuringCreateLeaksNoDisk(t *testing.T) {
 	s.fault(heldReply)
 	s.claim("orphan", class, "20Gi")
 	s.awaitDisk("orphan")
-	s.Topodisk().KillProvisioner(lab.ProvisionerName)
+	s.Topodisk.Kill(lab.ProvisionerName)
 	s.deleteClaim("orphan")
 	s.await("the claim is gone", soon, func(ctx context.Context) (bool, error) {
 		list, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).List(ctx, metav1.ListOptions{})
@@ -110,7 +110,7 @@ func TestKillAndClaimDeletionDuringCreateLeaksNoDisk(t *testing.T) {
 	if volumes, err := s.volumes(s.Context()); err != nil || len(volumes) > 0 {
 		t.Fatalf("the kill came too late: %d volumes, %v", len(volumes), err)
 	}
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
 	s.await("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("orphan")) == 0, nil })
 	if n := succeeded(s.creates("orphan")); n != 1 {
 		t.Errorf("%d CreateDisk calls succeeded, want 1", n)

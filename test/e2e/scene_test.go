@@ -74,7 +74,7 @@ func (s *scene) strike() {
 		}
 	}
 	check(s.selections.Stop())
-	check(s.Topodisk().Gate().Open())
+	check(s.Topodisk.Gate.Open())
 	check(s.Simulator.Mend(ctx))
 	check(s.ClearNamespace(ctx, s.namespace, late))
 	check(s.Await(ctx, "no PersistentVolume is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {

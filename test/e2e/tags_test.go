@@ -26,9 +26,9 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 	s.allowNamespaces()
 	s.Cleanup(s.restartController)
 	s.restartDriver("--extra-tags=stage=test,cost-center=shared")
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	s.label("4711")
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
 	class := s.class(atOnce, map[string]string{"type": "cloud_essd", "diskTags": "owner:storage"})
 
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
@@ -38,8 +38,8 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), "data",
 		types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"db"}}}`), metav1.PatchOptions{})
 	s.must(err)
-	s.Topodisk().KillProvisioner(lab.ProvisionerName)
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
+	s.Topodisk.Kill(lab.ProvisionerName)
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
 	s.must(s.Simulator.ClearFaults(s.Context()))
 
 	_, d := s.bound("data", late)

@@ -125,13 +125,13 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 // before its PersistentVolume; the next one takes that disk and makes no second.
 func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	class := s.class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0], "performanceLevel": "PL1"})
 	s.claim("begun", class, "20Gi")
 	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(s.Context(), "begun", metav1.GetOptions{})
 	s.must(err)
 	d := s.oldDisk("disk-"+string(claim.UID), "begun", s.Zones()[0])
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
 	b, err := s.AwaitBound(s.Context(), s.namespace, "begun", late)
 	s.must(err)
 	if b.Disk() != string(d.ID) {
@@ -155,7 +155,7 @@ const crowd, phase, atATime = 140, 20, "--worker-threads=25"
 func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 	s := newScene(t)
 	leaders, other := s.followLeaders(), s.newIncumbent()
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	s.Cleanup(func() {
 		other.stop()
 		s.restartController()
@@ -165,7 +165,7 @@ func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 	s.slowCreates()
 	other.start(atATime)
 	s.await("the incumbent leads", soon, func(context.Context) (bool, error) { return len(leaders.list()) > 0, nil })
-	s.must(s.Topodisk().StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), atATime)...)) // it waits
+	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), atATime)...)) // it waits
 	names := s.crowd()
 	unheard := 0
 	s.await(fmt.Sprintf("the incumbent saves %d volumes, and hasn't heard of every disk", phase), late, func(context.Context) (bool, error) {
@@ -235,7 +235,7 @@ func (s *scene) askedByTopodisk() (asked []time.Time) {
 // drain ends topodisk's controller when it has ended what is under way, and checks how many orders are left in the journal.
 func (s *scene) drain(left int) {
 	s.Helper()
-	s.must(s.Topodisk().DrainController())
+	s.must(s.Topodisk.DrainController())
 	if entries := s.journal(); len(entries) != left {
 		s.Fatalf("the journal has %d entries after the end, want %d: those of claims %v", len(entries), left, slices.Sorted(maps.Keys(entries)))
 	}

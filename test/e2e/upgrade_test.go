@@ -43,8 +43,8 @@ func TestJournalSurvivesUpgradeAndRollback(t *testing.T) {
 		return len(disks) == 6 && len(s.journal()) == 12, err
 	})
 	made, asked := s.aClaimWithDisk(names, true), s.aClaimWithDisk(names, false)
-	s.Topodisk().KillProvisioner(lab.ProvisionerName)
-	s.Topodisk().KillDriver()
+	s.Topodisk.Kill(lab.ProvisionerName)
+	s.Topodisk.Kill(lab.DriverProgram)
 
 	// The way back: the one that starts is older.
 	original, edited := s.journal(), map[string]string{}

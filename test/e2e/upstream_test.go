@@ -34,9 +34,9 @@ func (s *scene) withUpstream(env ...string) {
 	s.must(err)
 	beside, err := besideUs()
 	s.must(err)
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	process, err := beside.Start("csi-provisioner", filepath.Join(dir, "csi-provisioner"), env,
-		append([]string{"--csi-address=" + s.Topodisk().Socket(), "--http-endpoint="}, quickElection...))
+		append([]string{"--csi-address=" + s.Topodisk.Socket, "--http-endpoint="}, quickElection...))
 	s.must(err)
 	s.Cleanup(func() {
 		s.StopProgram(process, false)
@@ -127,7 +127,7 @@ const listing = "KUBE_FEATURE_WatchListClient=false"
 
 func TestCSIProvisionerStartsWithoutALease(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk().StopProvisioner(lab.ProvisionerName)
+	s.Topodisk.Stop(lab.ProvisionerName)
 	s.must(s.Client.CoordinationV1().Leases(leaseNamespace).Delete(s.Context(), leaseName, metav1.DeleteOptions{}))
 	s.withUpstream(listing)
 	s.claim("early", s.class(atOnce, essdThenAuto), "20Gi")
@@ -136,9 +136,9 @@ func TestCSIProvisionerStartsWithoutALease(t *testing.T) {
 
 func TestDriverAndProvisionerStartInAnOldCluster(t *testing.T) {
 	s := newScene(t)
-	s.Topodisk().SetEnv(listing)
+	s.Topodisk.Env = []string{listing}
 	s.Cleanup(func() {
-		s.Topodisk().SetEnv()
+		s.Topodisk.Env = nil
 		s.restartController()
 	})
 	s.restartController()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,8 +63,8 @@ var situations = map[string]func(*scene) explain.Ref{
 		return pod("app")
 	},
 	"selected-node-gone": func(s *scene) explain.Ref {
-		s.must(s.Topodisk().PauseProvisioner(lab.ProvisionerName)) // it would return the claim to the scheduler within a second
-		s.afterwards("resume the provisioner", func(context.Context) error { return s.Topodisk().ResumeProvisioner(lab.ProvisionerName) })
+		s.must(s.Topodisk.Signal(lab.ProvisionerName, syscall.SIGSTOP)) // it would return the claim to the scheduler within a second
+		s.afterwards("resume the provisioner", func(context.Context) error { return s.Topodisk.Signal(lab.ProvisionerName, syscall.SIGCONT) })
 		s.claim("data", s.class(waits, "cloud_essd"), func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "node-gone"}
 		})
@@ -177,8 +178,8 @@ var situations = map[string]func(*scene) explain.Ref{
 		return claim("data")
 	},
 	"credentials-refused": func(s *scene) explain.Ref {
-		s.must(s.Topodisk().WriteCredentials(simulator.KeyID, "a-wrong-secret"))
-		s.afterwards("put the credentials back", func(context.Context) error { return s.Topodisk().WriteCredentials(simulator.KeyID, simulator.Secret) })
+		s.must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+		s.afterwards("put the credentials back", func(context.Context) error { return s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret) })
 		s.claim("data", s.class(atOnce, "cloud_essd"))
 		return claim("data")
 	},
@@ -227,8 +228,8 @@ var situations = map[string]func(*scene) explain.Ref{
 		return claim("data")
 	},
 	"nobody-provisions": func(s *scene) explain.Ref {
-		s.Topodisk().StopProvisioner(lab.ProvisionerName)
-		s.afterwards("start the provisioner", func(ctx context.Context) error { return s.Topodisk().StartProvisioner(ctx, lab.ProvisionerName) })
+		s.Topodisk.Stop(lab.ProvisionerName)
+		s.afterwards("start the provisioner", func(ctx context.Context) error { return s.Topodisk.StartProvisioner(ctx, lab.ProvisionerName) })
 		s.claim("data", s.class(atOnce, "cloud_essd"))
 		return claim("data")
 	},

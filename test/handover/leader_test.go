@@ -115,14 +115,14 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.KeepLogs()
-			t.Logf("the programs' logs are in %s", c.Logs())
+			t.Logf("the programs' logs are in %s", c.Logs)
 		}
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	c.Topodisk().StopProvisioner(lab.ProvisionerName)
-	c.Topodisk().StopDriver()
+	c.Topodisk.Stop(lab.ProvisionerName)
+	c.Topodisk.Stop(lab.DriverProgram)
 	for _, name := range []string{"pod-a", "pod-b", "pod-c"} {
 		pod, err := c.StartControllerPod(t.Context(), name)
 		c.must(err)
@@ -149,7 +149,7 @@ func (c *cluster) sleep(d time.Duration) {
 // the same, for what is lost is the difference to work that took as long.
 func (c *cluster) makeVolumes() {
 	c.Helper()
-	conn, err := grpc.NewClient("unix://"+c.pods[0].Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+c.pods[0].Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	c.must(err)
 	defer conn.Close()
 	driver := csi.NewControllerClient(conn)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/node"
+	"github.com/topodisk/topodisk/test/lab/controlplane"
 	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/simulator"
 )
@@ -70,7 +71,7 @@ func (d *runningDriver) filled(words []string, socket string, more ...string) (p
 func (d *runningDriver) startController(ctx context.Context) error {
 	path, args := d.filled(d.Controller, d.socket)
 	c := process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.CredentialsEnv()}
-	if _, err := d.lab.processes.Start(c); err != nil {
+	if _, err := d.lab.Group.Start(c); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -98,7 +99,7 @@ func (d *runningDriver) startController(ctx context.Context) error {
 // install makes the driver's CSIDriver like topodisk's, and an account for its sidecars that may do everything: what the
 // installation permits to topodisk's own is for objects that are named after the driver.
 func (d *runningDriver) install(ctx context.Context) (err error) {
-	for _, object := range d.lab.topodisk.install.objects {
+	for _, object := range d.lab.Topodisk.install.objects {
 		if object.GetKind() != "CSIDriver" {
 			continue
 		}
@@ -120,40 +121,29 @@ func (d *runningDriver) install(ctx context.Context) (err error) {
 	if _, err := d.lab.Client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	token, err := d.lab.topodisk.install.token(ctx, d.lab, account.Name)
-	if err != nil {
-		return err
-	}
-	d.kubeconfig, err = d.lab.Plane.Kubeconfig(d.name, token)
+	d.kubeconfig, err = d.lab.accountKubeconfig(ctx, account.Name, d.name, controlplane.LocalAddress)
 	return err
 }
 
 // startSidecars starts what a Pod's volume needs of them, as they run for topodisk.
 func (d *runningDriver) startSidecars(ctx context.Context) error {
-	for _, sidecar := range []struct {
-		container, path string
-		more            []string
-	}{
-		{"csi-provisioner", filepath.Join(d.lab.opts.Programs.Topodisk, ProvisionerName), []string{fmt.Sprintf("--enable-capacity=%v", d.capacity)}},
-		{attacherName, filepath.Join(d.lab.opts.Programs.Sidecars, attacherName), nil},
-	} {
-		args, err := d.lab.topodisk.install.args(sidecar.container)
-		if err != nil {
-			return err
-		}
-		args = append(args, "--csi-address="+d.socket, "--kubeconfig="+d.kubeconfig, "--leader-election=false")
-		c := process.Command{Name: fmt.Sprintf("%s-%d", filepath.Base(sidecar.path), d.number), Path: sidecar.path, Args: append(args, sidecar.more...)}
-		if sidecar.container == attacherName { // without an election it has no page to be asked for
-			c.Args = append(c.Args, "--http-endpoint=")
-			_, err = d.lab.processes.Start(c)
-		} else {
-			_, err = d.lab.processes.Serve(ctx, c, "/healthz")
-		}
-		if err != nil {
-			return err
-		}
+	own := &Release{lab: d.lab, install: d.lab.Topodisk.install, Kubeconfig: d.kubeconfig}
+	command := func(container, path string, args ...string) (process.Command, error) {
+		args = append(args, "--csi-address="+d.socket, "--leader-election=false")
+		return own.command(fmt.Sprintf("%s-%d", filepath.Base(path), d.number), container, path, args...)
 	}
-	return nil
+	provisioner, err := command(provisionerContainer, d.lab.Program(ProvisionerName), fmt.Sprintf("--enable-capacity=%v", d.capacity))
+	if err != nil {
+		return err
+	}
+	if _, err := d.lab.Serve(ctx, provisioner, "/healthz"); err != nil {
+		return err
+	}
+	attacher, err := command(attacherName, d.lab.sidecar(attacherName), "--http-endpoint=") // without an election it has no page to be asked for
+	if err == nil {
+		_, err = d.lab.Group.Start(attacher)
+	}
+	return err
 }
 
 // startNodes starts the node plugin on every real node, or says of the nodes that they have it.

@@ -15,29 +15,28 @@ const attacherName = "csi-attacher"
 // ControllerPod is a Pod of the installation's Deployment as processes of this machine: disk-driver and, beside it,
 // csi-attacher, with the flags and permissions of the installation. Any number may run; one csi-attacher leads.
 type ControllerPod struct {
-	Name string
-	lab  *Lab
+	Name   string
+	Socket string // where its driver serves CSI
 
+	group            *process.Group
 	driver, attacher *process.Process
 }
 
 // StartControllerPod starts a Pod whose name no other has, and returns when both programs answer.
 func (l *Lab) StartControllerPod(ctx context.Context, name string) (*ControllerPod, error) {
-	p := &ControllerPod{Name: name, lab: l}
-	flags, err := l.topodisk.driverArgs(p.Socket())
+	p := &ControllerPod{Name: name, Socket: filepath.Join(l.Dir, name+".sock"), group: l.Group}
+	driver, err := l.Topodisk.command(name+"-"+DriverProgram, DriverProgram, l.Program(DriverProgram), l.Topodisk.cloudArgs(p.Socket)...)
 	if err != nil {
 		return nil, err
 	}
-	driver := process.Command{Name: name + "-" + driverName, Path: filepath.Join(l.opts.Programs.Topodisk, driverName), Args: flags}
-	if p.driver, err = l.processes.Serve(ctx, driver, "/healthz"); err != nil {
+	if p.driver, err = l.Serve(ctx, driver, "/healthz"); err != nil {
 		return nil, err
 	}
-	if flags, err = l.topodisk.install.args(attacherName); err != nil {
+	attacher, err := l.Topodisk.command(name+"-"+attacherName, attacherName, l.sidecar(attacherName), "--csi-address="+p.Socket, "--v=4")
+	if err != nil {
 		return nil, err
 	}
-	flags = append(flags, "--csi-address="+p.Socket(), "--kubeconfig="+l.topodisk.kubeconfig, "--v=4")
-	attacher := process.Command{Name: name + "-" + attacherName, Path: filepath.Join(l.opts.Programs.Sidecars, attacherName), Args: flags}
-	p.attacher, err = l.processes.Serve(ctx, onHost(name, attacher), "/healthz/leader-election")
+	p.attacher, err = l.Serve(ctx, onHost(name, attacher), "/healthz/leader-election")
 	return p, err
 }
 
@@ -48,13 +47,10 @@ func onHost(name string, c process.Command) process.Command {
 	return c
 }
 
-// Socket is where its driver serves CSI.
-func (p *ControllerPod) Socket() string { return filepath.Join(p.lab.Dir, p.Name+".sock") }
-
 // Signal sends a signal to both programs. From then on it is no failure of the lab if they end.
 func (p *ControllerPod) Signal(sig syscall.Signal) error {
-	p.lab.MayEnd(p.driver)
-	p.lab.MayEnd(p.attacher)
+	p.group.MayEnd(p.driver)
+	p.group.MayEnd(p.attacher)
 	return errors.Join(p.attacher.Signal(sig), p.driver.Signal(sig))
 }
 

@@ -16,9 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/programs"
@@ -90,15 +89,11 @@ func (l *Lab) installSnapshotCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var crds []unstructured.Unstructured
+	args := []string{"create"}
 	for _, file := range files {
-		objects, err := readObjects(file)
-		if err != nil {
-			return err
-		}
-		crds = append(crds, objects...)
+		args = append(args, "--filename="+file)
 	}
-	if err := l.createObjects(ctx, crds); err != nil {
+	if _, err := l.RunKubectl(ctx, "", "", args...); err != nil {
 		return err
 	}
 	groups := []string{"snapshot.storage.k8s.io/v1", "groupsnapshot.storage.k8s.io/v1"}
@@ -118,29 +113,14 @@ func (l *Lab) Dynamic() (dynamic.Interface, error) {
 	return dynamic.NewForConfig(l.Plane.Config)
 }
 
-// createObjects creates objects of any kind.
+// createObjects creates objects of any kind. Fields that an earlier version of Kubernetes doesn't know are no error.
 func (l *Lab) createObjects(ctx context.Context, objects []unstructured.Unstructured) error {
-	client, err := l.Dynamic()
-	if err != nil {
-		return err
+	list := unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: objects}
+	text, err := list.MarshalJSON()
+	if err == nil {
+		_, err = l.RunKubectl(ctx, "", string(text), "create", "--validate=ignore", "--filename=-")
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(l.Client.Discovery()))
-	for _, object := range objects {
-		kind := object.GroupVersionKind()
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil {
-			return err
-		}
-		resource := client.Resource(mapping.Resource)
-		var of dynamic.ResourceInterface = resource
-		if object.GetNamespace() != "" {
-			of = resource.Namespace(object.GetNamespace())
-		}
-		if _, err := of.Create(ctx, &object, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	return nil
+	return err
 }
 
 // args are the flags that the installation gives to a container of the Deployment; flags appended later override them.
@@ -150,7 +130,7 @@ func (in *installation) args(container string) ([]string, error) {
 
 // nodeArgs are those of the DaemonSet's disk-driver on a node.
 func (in *installation) nodeArgs(node string) ([]string, error) {
-	args, err := in.argsOf(in.daemonSet.Spec.Template.Spec, driverName)
+	args, err := in.argsOf(in.daemonSet.Spec.Template.Spec, DriverProgram)
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "$(NODE_NAME)", node)
 	}
@@ -184,14 +164,13 @@ func (in *installation) createDeployment(ctx context.Context, l *Lab) (name stri
 	})
 }
 
-// token is one of an installed ServiceAccount, so that topodisk runs with the permissions that it installs.
-func (in *installation) token(ctx context.Context, l *Lab, account string) (string, error) {
-	day := int64(24 * 60 * 60)
-	accounts := l.Client.CoreV1().ServiceAccounts(in.deployment.Namespace)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
-	answer, err := accounts.CreateToken(ctx, account, request, metav1.CreateOptions{})
+// accountKubeconfig writes how a ServiceAccount of kube-system reaches the API server at an address, under a name, so that topodisk
+// runs with the permissions that it installs.
+func (l *Lab) accountKubeconfig(ctx context.Context, account, name, address string) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(24 * 60 * 60))}}
+	answer, err := l.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
-	return answer.Status.Token, nil
+	return l.Plane.KubeconfigAt(address, name, answer.Status.Token)
 }

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -97,10 +96,11 @@ type Lab struct {
 	Simulator  *simulator.Client
 	Nodes      []Node
 
+	*process.Group
+	Topodisk *Topodisk // nil with Options.InPods
+
 	opts      Options
-	processes *process.Group
 	temporary bool
-	topodisk  *Topodisk
 	real      []*RealNode
 	others    int // drivers that AddDriver has started
 	// pluginConfig is the kubeconfig that node plugins are given.
@@ -117,7 +117,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err := l.makeDir(); err != nil {
 		return nil, err
 	}
-	l.processes = process.NewGroup(l.Dir, opts.Keep)
+	l.Group = process.NewGroup(l.Dir, opts.Keep)
 	for _, step := range l.steps() {
 		begin := time.Now()
 		if err := step.do(ctx); err != nil {
@@ -144,7 +144,7 @@ func (l *Lab) steps() []step {
 	case l.opts.RealNodes && l.opts.InPods:
 		return append(steps,
 			step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes},
-			step{"ecs-simulator", l.startCloud},
+			step{"ecs-simulator", l.startSimulator},
 			step{"snapshot-controller", l.startSnapshots})
 	case l.opts.RealNodes:
 		return append(steps,
@@ -158,7 +158,7 @@ func (l *Lab) steps() []step {
 			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk})
 		if l.opts.Attach {
 			steps = append(steps, step{"csi-attacher", func(context.Context) error {
-				_, err := l.startInstalled(attacherName)
+				_, err := l.StartSidecar(attacherName)
 				return err
 			}})
 		}
@@ -169,7 +169,7 @@ func (l *Lab) steps() []step {
 // startPlane starts the control plane, and installs the CRDs of snapshots if the options ask for them.
 func (l *Lab) startPlane(ctx context.Context) (err error) {
 	o := controlplane.Options{
-		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Group: l.processes,
+		Kube: l.opts.Programs.Kube, Etcd: l.opts.Programs.Etcd, Dir: l.Dir, Group: l.Group,
 		Controllers: l.opts.Controllers, BindTimeout: l.opts.BindTimeout,
 	}
 	if l.opts.Audit {
@@ -205,40 +205,17 @@ func (l *Lab) AuditLog() string { return filepath.Join(l.Dir, "audit.log") }
 
 // StartProgram runs a program beside the lab, in the lab's directory; it ends with the lab.
 func (l *Lab) StartProgram(name, path string, args ...string) (*process.Process, error) {
-	return l.processes.Start(process.Command{Name: name, Path: path, Args: args})
+	return l.Group.Start(process.Command{Name: name, Path: path, Args: args})
 }
-
-// Await polls until check reports true, like process.Group.Await.
-func (l *Lab) Await(ctx context.Context, what string, limit time.Duration, check func(context.Context) (bool, error)) error {
-	return l.processes.Await(ctx, what, limit, check)
-}
-
-// StopProgram ends a program that StartProgram has started, with SIGTERM or, if kill is set, with SIGKILL.
-func (l *Lab) StopProgram(p *process.Process, kill bool) {
-	sig := syscall.SIGTERM
-	if kill {
-		sig = syscall.SIGKILL
-	}
-	l.processes.Stop(p, sig)
-}
-
-// MayEnd says of a program that it is no failure of the lab if it ends by itself.
-func (l *Lab) MayEnd(p *process.Process) { l.processes.MayEnd(p) }
-
-// Topodisk is the simulator, the driver and the provisioner of this lab.
-func (l *Lab) Topodisk() *Topodisk { return l.topodisk }
 
 // Stop ends every program of the lab, waits for it, and removes a temporary state directory. It may be called twice.
 func (l *Lab) Stop() error {
-	err := l.processes.StopAll()
+	err := l.StopAll()
 	if l.temporary {
 		err = errors.Join(err, os.RemoveAll(l.Dir))
 	}
 	return err
 }
-
-// Logs is the directory that holds one log file per program.
-func (l *Lab) Logs() string { return l.processes.Logs }
 
 // signs are those of a program that was built with the race detector, and of client-go's detector of changes in a cache.
 var signs = []string{"WARNING: DATA RACE", " ALTERED!"}
@@ -246,7 +223,7 @@ var signs = []string{"WARNING: DATA RACE", " ALTERED!"}
 // CheckLogs returns an error if one of the programs has told of a data race, or of a change in what a cache holds, or if
 // one that works with the access key has told its secret.
 func (l *Lab) CheckLogs() error {
-	logs, err := filepath.Glob(filepath.Join(l.Logs(), "*.log"))
+	logs, err := filepath.Glob(filepath.Join(l.Logs, "*.log"))
 	if err != nil {
 		return err
 	}

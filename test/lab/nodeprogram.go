@@ -22,7 +22,7 @@ func (n *RealNode) startWith(env []string, name, path string, args ...string) er
 	if n.run[name] != nil {
 		return fmt.Errorf("%s of %s runs already", name, n.Name)
 	}
-	proc, err := n.lab.processes.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.init.Pid()})
+	proc, err := n.lab.Group.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.init.Pid()})
 	if err != nil {
 		return err
 	}
@@ -48,11 +48,7 @@ func (n *RealNode) StartProgram(ctx context.Context, name string) error {
 // StopProgram ends one of the node's programs, with SIGTERM, or with SIGKILL if kill is set.
 func (n *RealNode) StopProgram(name string, kill bool) {
 	if proc := n.run[name]; proc != nil {
-		sig := syscall.SIGTERM
-		if kill {
-			sig = syscall.SIGKILL
-		}
-		n.lab.processes.Stop(proc, sig)
+		n.lab.StopProgram(proc, kill)
 		delete(n.run, name)
 	}
 }
@@ -64,14 +60,14 @@ func (n *RealNode) Terminate(name string) (ended func(context.Context) (time.Dur
 	if proc == nil {
 		return nil, fmt.Errorf("%s of %s doesn't run", name, n.Name)
 	}
-	n.lab.processes.Forget(proc)
+	n.lab.Forget(proc)
 	delete(n.run, name)
 	return func(ctx context.Context) (time.Duration, error) {
 		select {
 		case <-proc.Done():
 			return time.Since(begin), proc.Err()
 		case <-ctx.Done():
-			n.lab.processes.Stop(proc, syscall.SIGKILL)
+			n.lab.StopProgram(proc, true)
 			return 0, fmt.Errorf("%s of %s goes on after SIGTERM: %w", name, n.Name, ctx.Err())
 		}
 	}, proc.Signal(syscall.SIGTERM)

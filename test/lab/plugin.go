@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"os"
-	"path/filepath"
 
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
@@ -11,12 +10,9 @@ import (
 // startPlugins starts the driver's node plugin on every node and returns when Pods can be scheduled to all of them: the
 // kubelet has registered the driver, and the driver has taken the startup taint away.
 func (l *Lab) startPlugins(ctx context.Context) error {
-	install := l.topodisk.install
-	token, err := install.token(ctx, l, install.daemonSet.Spec.Template.Spec.ServiceAccountName)
-	if err != nil {
-		return err
-	}
-	if l.pluginConfig, err = l.Plane.KubeconfigAt(sandbox.GatewayAddress.String(), "topodisk-node", token); err != nil {
+	account := l.Topodisk.install.daemonSet.Spec.Template.Spec.ServiceAccountName
+	var err error
+	if l.pluginConfig, err = l.accountKubeconfig(ctx, account, "topodisk-node", sandbox.GatewayAddress.String()); err != nil {
 		return err
 	}
 	for _, n := range l.real {
@@ -29,12 +25,12 @@ func (l *Lab) startPlugins(ctx context.Context) error {
 
 // startPlugin starts the node plugin as a process on the node, with the flags and permissions of the installation.
 func (n *RealNode) startPlugin() error {
-	args, err := n.lab.topodisk.install.nodeArgs(n.Name)
+	args, err := n.lab.Topodisk.install.nodeArgs(n.Name)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(n.HostPath(kubeletDir+"/plugins/"+DriverName), 0o755); err != nil {
 		return err
 	}
-	return n.start(NodePlugin, filepath.Join(n.lab.opts.Programs.Topodisk, driverName), append(args, "--kubeconfig="+n.lab.pluginConfig, "--v=4")...)
+	return n.start(NodePlugin, n.lab.Program(DriverProgram), append(args, "--kubeconfig="+n.lab.pluginConfig, "--v=4")...)
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,9 +99,9 @@ func (n *RealNode) startInit(ctx context.Context) error {
 		return err
 	}
 	name := "node-" + n.Name
-	log := filepath.Join(n.lab.processes.Logs, name+".log")
+	log := filepath.Join(n.lab.Logs, name+".log")
 	before, _ := os.ReadFile(log)
-	n.init, err = n.lab.processes.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
+	n.init, err = n.lab.Group.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
 		Args: []string{string(settings)}, Namespaces: sandbox.Namespaces})
 	if err != nil {
 		return err
@@ -178,9 +177,9 @@ func (n *RealNode) Kill() {
 		return
 	}
 	for name, proc := range n.run {
-		n.lab.processes.Forget(proc)
+		n.lab.Forget(proc)
 		delete(n.run, name)
 	}
-	n.lab.processes.Stop(n.init, syscall.SIGKILL)
+	n.lab.StopProgram(n.init, true)
 	n.init = nil
 }

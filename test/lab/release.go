@@ -11,18 +11,34 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/topodisk/topodisk/test/lab/controlplane"
 	"github.com/topodisk/topodisk/test/lab/process"
 )
 
-// Release is the controller of another Helm release: what the chart renders for other values, under another name. Its
-// Deployment's Pods never run; programs that are started for one take themselves for it.
+// Release is the controller of a Helm release: what the chart renders for some values, under a name. Its Deployment's Pods never
+// run; programs that are started for one take themselves for it.
 type Release struct {
 	Account    string // its ServiceAccount, in kube-system
 	Kubeconfig string // with that account's permissions
+	Pod        string // that programs which are started from now on take themselves for; empty for none
 
 	lab     *Lab
 	install *installation
-	pod     string
+}
+
+// provisionerContainer is the container of the provisioner, topodisk's or Kubernetes' own.
+const provisionerContainer = "csi-provisioner"
+
+// newRelease makes what is installed, and a Pod of the Deployment if its programs are to take themselves for it.
+func (l *Lab) newRelease(ctx context.Context, install *installation, name string, pod bool) (r *Release, err error) {
+	r = &Release{lab: l, install: install, Account: install.deployment.Spec.Template.Spec.ServiceAccountName}
+	if err := l.createObjects(ctx, install.objects); err != nil {
+		return nil, err
+	}
+	if r.Kubeconfig, err = l.accountKubeconfig(ctx, r.Account, name, controlplane.LocalAddress); err == nil && pod {
+		r.Pod, err = install.createDeployment(ctx, l)
+	}
+	return r, err
 }
 
 // InstallRelease makes the accounts, the Roles and the Deployment of what the chart has rendered for a release called
@@ -32,14 +48,11 @@ func (l *Lab) InstallRelease(ctx context.Context, path, name string) (*Release, 
 	if err != nil {
 		return nil, err
 	}
-	objects := slices.DeleteFunc(install.objects, func(o unstructured.Unstructured) bool {
+	install.objects = slices.DeleteFunc(install.objects, func(o unstructured.Unstructured) bool {
 		return o.GetNamespace() == "" && !strings.HasPrefix(o.GetKind(), "ClusterRole") // what a cluster has once
 	})
-	for i := range objects {
-		rename(objects[i].Object, "topodisk", name)
-	}
-	if err := l.createObjects(ctx, objects); err != nil {
-		return nil, err
+	for i := range install.objects {
+		rename(install.objects[i].Object, "topodisk", name)
 	}
 	deployment, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&install.deployment)
 	if err != nil {
@@ -50,16 +63,7 @@ func (l *Lab) InstallRelease(ctx context.Context, path, name string) (*Release, 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(deployment, &install.deployment); err != nil {
 		return nil, err
 	}
-	r := &Release{lab: l, install: install, Account: install.deployment.Spec.Template.Spec.ServiceAccountName}
-	token, err := install.token(ctx, l, r.Account)
-	if err != nil {
-		return nil, err
-	}
-	if r.Kubeconfig, err = l.Plane.Kubeconfig(name, token); err != nil {
-		return nil, err
-	}
-	r.pod, err = install.createDeployment(ctx, l)
-	return r, err
+	return l.newRelease(ctx, install, name, true)
 }
 
 // rename puts another release's name in the place of one, wherever it is a whole value or the beginning of a name; but not
@@ -84,28 +88,40 @@ func rename(value any, from, to string) any {
 	return value
 }
 
+// command is a program that runs as a container of the Deployment: with its flags and then args.
+func (r *Release) command(name, container, path string, args ...string) (process.Command, error) {
+	flags, err := r.install.args(container)
+	c := process.Command{Name: name, Path: path, Args: slices.Concat(flags, []string{"--kubeconfig=" + r.Kubeconfig}, args)}
+	if r.Pod != "" {
+		namespace := r.install.deployment.Namespace
+		c.Env = []string{"POD_NAME=" + r.Pod, "NAMESPACE=" + namespace, "POD_NAMESPACE=" + namespace}
+	}
+	return c, err
+}
+
 // Start runs a program as a container of the Deployment: with its flags and then args, and with further environment. It ends
 // with the lab.
 func (r *Release) Start(container, path string, env, args []string) (*process.Process, error) {
-	command, err := r.command(container, path, env, args)
+	c, err := r.command(r.install.deployment.Name+"-"+container, container, path, args...)
 	if err != nil {
 		return nil, err
 	}
-	return r.lab.processes.Start(command)
+	c.Env = append(c.Env, env...)
+	return r.lab.Group.Start(c)
 }
 
-func (r *Release) command(container, path string, env, args []string) (process.Command, error) {
-	flags, err := r.install.args(container)
-	deployment := r.install.deployment
-	return process.Command{
-		Name: deployment.Name + "-" + container, Path: path, Args: slices.Concat(flags, []string{"--kubeconfig=" + r.Kubeconfig}, args),
-		Env: append([]string{"POD_NAME=" + r.pod, "NAMESPACE=" + deployment.Namespace, "POD_NAMESPACE=" + deployment.Namespace}, env...),
-	}, err
+// serve runs one that serves HTTP, and returns when it is alive.
+func (r *Release) serve(ctx context.Context, container, path string, args []string) (*process.Process, error) {
+	c, err := r.command(r.install.deployment.Name+"-"+container, container, path, args...)
+	if err != nil {
+		return nil, err
+	}
+	return r.lab.Serve(ctx, c, "/healthz")
 }
 
 // ReleaseController is a Pod of the Deployment as processes of this machine: disk-driver and, on its socket, disk-provisioner.
 type ReleaseController struct {
-	processes           *process.Group
+	group               *process.Group
 	driver, provisioner *process.Process
 }
 
@@ -113,18 +129,11 @@ type ReleaseController struct {
 // Deployment's flags and then args.
 func (r *Release) StartController(ctx context.Context, programs string, args ...string) (c *ReleaseController, err error) {
 	socket := filepath.Join(r.lab.Dir, r.install.deployment.Name+".sock")
-	c = &ReleaseController{processes: r.lab.processes}
-	serve := func(container, program string, args []string) (*process.Process, error) {
-		command, err := r.command(container, filepath.Join(programs, program), nil, args)
-		if err != nil {
-			return nil, err
-		}
-		return c.processes.Serve(ctx, command, "/healthz")
-	}
-	if c.driver, err = serve(driverName, driverName, r.lab.topodisk.cloudArgs(socket)); err != nil {
+	c = &ReleaseController{group: r.lab.Group}
+	if c.driver, err = r.serve(ctx, DriverProgram, filepath.Join(programs, DriverProgram), r.lab.Topodisk.cloudArgs(socket)); err != nil {
 		return nil, err
 	}
-	c.provisioner, err = serve("csi-provisioner", ProvisionerName, append([]string{"--csi-address=" + socket, "--v=4"}, args...))
+	c.provisioner, err = r.serve(ctx, provisionerContainer, filepath.Join(programs, ProvisionerName), append([]string{"--csi-address=" + socket, "--v=4"}, args...))
 	return c, err
 }
 
@@ -135,5 +144,5 @@ func (c *ReleaseController) Kill() error { return c.end(syscall.SIGKILL) }
 func (c *ReleaseController) Drain() error { return c.end(syscall.SIGTERM) }
 
 func (c *ReleaseController) end(sig syscall.Signal) error {
-	return c.processes.Drain(sig, podGrace, c.provisioner, c.driver)
+	return c.group.Drain(sig, podGrace, c.provisioner, c.driver)
 }

@@ -47,7 +47,7 @@ func liveInSandbox() error {
 	loop := strings.TrimSpace(string(out))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	l := &Lab{Dir: box.Dir, processes: process.NewGroup(box.Dir, false), opts: Options{}}
+	l := &Lab{Dir: box.Dir, Group: process.NewGroup(box.Dir, false), opts: Options{}}
 	l.opts.Programs.NodeInit = os.Getenv("NODEINIT")
 	n := &RealNode{Node: ManyNodes(1)[0], lab: l, number: 1, run: map[string]*process.Process{}}
 	for _, step := range []func(context.Context) error{func(context.Context) error { return box.HoldLinksMount() }, n.startInit, n.connect, n.makeCgroup} {

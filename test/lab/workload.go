@@ -234,4 +234,11 @@ func (l *Lab) ZoneOf(node string) string {
 }
 
 // Zones returns the lab's zones in the order of its nodes.
-func (l *Lab) Zones() []string { return zonesOf(l.Nodes) }
+func (l *Lab) Zones() (zones []string) {
+	for _, n := range l.Nodes {
+		if !slices.Contains(zones, n.Zone) {
+			zones = append(zones, n.Zone)
+		}
+	}
+	return zones
+}

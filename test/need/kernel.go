@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
 // What the kernel allows is tried, once a process: root alone may not be enough, as in a container.
@@ -121,23 +123,18 @@ func makeWritable(node string) error {
 
 func tryNamespaces() error {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: sandbox.Namespaces}
 	return cmd.Run()
 }
 
 // tryCgroup makes a cgroup in every hierarchy: in the one of version 2, or in each of version 1.
 func tryCgroup() error {
-	const at = "/sys/fs/cgroup"
-	roots := []string{at}
-	if _, err := os.Stat(filepath.Join(at, "cgroup.controllers")); err != nil {
-		if roots, err = filepath.Glob(at + "/*/cgroup.procs"); err != nil || len(roots) == 0 {
-			return errors.Join(errors.New("no cgroups in "+at), err)
-		}
-		for i := range roots {
-			roots[i] = filepath.Dir(roots[i])
-		}
+	roots, err := sandbox.CgroupRoots()
+	if err == nil && len(roots) == 0 {
+		err = errors.New("no cgroups in " + sandbox.CgroupMounts)
+	}
+	if err != nil {
+		return err
 	}
 	for _, root := range roots {
 		dir, err := os.MkdirTemp(root, "need")

@@ -13,7 +13,7 @@ func TestServingCertificateIsGoodForTheLabAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.LoadX509KeyPair(c.serving, c.servingKey)
+	pair, err := tls.LoadX509KeyPair(c.serving, c.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +27,9 @@ func TestServingCertificateIsGoodForTheLabAlone(t *testing.T) {
 		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: address}); err != nil {
 			t.Errorf("for %s: %v", address, err)
 		}
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Errorf("for kubelets: %v", err)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "10.0.0.1"}); err == nil {
 		t.Error("it is good for 10.0.0.1 too")

@@ -85,7 +85,7 @@ func (p *Plane) prepare() (err error) {
 	if len(p.Kubelets) > 0 { // a sandbox has all ports for itself
 		p.ports.apiserver = servicePort
 	}
-	if p.Admin, err = p.Kubeconfig(userAdmin, p.tokens[userAdmin]); err != nil {
+	if p.Admin, err = p.kubeconfig(userAdmin); err != nil {
 		return err
 	}
 	if p.Config, err = clientcmd.BuildConfigFromFlags("", p.Admin); err != nil {
@@ -145,10 +145,10 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 	proc, err := p.start("kube-apiserver", append(append(audit, p.nodeFlags()...),
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("--secure-port=%d", p.ports.apiserver),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // a loopback address can't be an endpoint
-		"--tls-cert-file="+p.certs.serving, "--tls-private-key-file="+p.certs.servingKey,
+		"--tls-cert-file="+p.certs.serving, "--tls-private-key-file="+p.certs.key,
 		"--anonymous-auth=false", "--token-auth-file="+p.tokenFile(),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-signing-key-file="+p.certs.accountKey, "--service-account-key-file="+p.certs.accountKey,
+		"--service-account-signing-key-file="+p.certs.key, "--service-account-key-file="+p.certs.key,
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false")...)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 
 // RestartAPIServer ends the API server with SIGKILL, starts it again and returns when it is ready.
 func (p *Plane) RestartAPIServer(ctx context.Context) error {
-	p.Group.Stop(p.apiserver, syscall.SIGKILL)
+	p.Group.StopProgram(p.apiserver, true)
 	return p.startAPIServer(ctx)
 }
 
@@ -182,7 +182,7 @@ func (p *Plane) nodeFlags() []string {
 	}
 	return []string{
 		"--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-		"--kubelet-client-certificate=" + p.certs.client, "--kubelet-client-key=" + p.certs.clientKey,
+		"--kubelet-client-certificate=" + p.certs.serving, "--kubelet-client-key=" + p.certs.key,
 		"--kubelet-preferred-address-types=InternalIP",
 	}
 }
@@ -224,7 +224,7 @@ func (p *Plane) startControllerManagerAndScheduler(ctx context.Context) error {
 // startControllerManager raises the client's rate limits: with its defaults it takes ten seconds to start, and binds no
 // more than about four claims a second.
 func (p *Plane) startControllerManager() (*process.Process, error) {
-	config, err := p.Kubeconfig(userControllerManager, p.tokens[userControllerManager])
+	config, err := p.kubeconfig(userControllerManager)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (p *Plane) startControllerManager() (*process.Process, error) {
 	return p.start("kube-controller-manager", append(args,
 		"--kubeconfig="+config, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file="+p.certs.accountKey, "--root-ca-file="+p.certs.ca)...)
+		"--service-account-private-key-file="+p.certs.key, "--root-ca-file="+p.certs.ca)...)
 }
 
 // schedulerConfig is the real scheduler without its scores: to it all nodes that can take a Pod are equal, and it goes
@@ -269,7 +269,7 @@ profiles:
 const bindTimeout = 600 * time.Second
 
 func (p *Plane) startScheduler() (*process.Process, error) {
-	config, err := p.Kubeconfig(userScheduler, p.tokens[userScheduler])
+	config, err := p.kubeconfig(userScheduler)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (p *Plane) serving(kubeconfig string, port int) []string {
 	return []string{
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--tls-cert-file=" + p.certs.serving, "--tls-private-key-file=" + p.certs.servingKey,
+		"--tls-cert-file=" + p.certs.serving, "--tls-private-key-file=" + p.certs.key,
 	}
 }
 

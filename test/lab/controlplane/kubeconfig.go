@@ -11,12 +11,10 @@ import (
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
-// Kubeconfig writes how a user reaches the API server and returns the path.
-func (p *Plane) Kubeconfig(user, token string) (string, error) {
-	return p.KubeconfigAt("127.0.0.1", user, token)
-}
+// LocalAddress is the API server's on the machine, or in the sandbox, that it runs in.
+const LocalAddress = "127.0.0.1"
 
-// KubeletKubeconfig does so for a node's kubelet, which reaches it at the sandbox's gateway.
+// KubeletKubeconfig writes how a node's kubelet reaches the API server, at the sandbox's gateway, and returns the path.
 func (p *Plane) KubeletKubeconfig(node string) (string, error) {
 	return p.KubeconfigAt(sandbox.GatewayAddress.String(), kubeletUser(node), p.tokens[kubeletUser(node)])
 }
@@ -24,7 +22,12 @@ func (p *Plane) KubeletKubeconfig(node string) (string, error) {
 // KubeletCA is the path of the CA that signs the certificate by which a kubelet knows the API server.
 func (p *Plane) KubeletCA() string { return p.certs.ca }
 
-// KubeconfigAt does so for a user who reaches it at an address of its own.
+// kubeconfig does so for a user of the control plane.
+func (p *Plane) kubeconfig(user string) (string, error) {
+	return p.KubeconfigAt(LocalAddress, user, p.tokens[user])
+}
+
+// KubeconfigAt does so for a user who reaches it at an address.
 func (p *Plane) KubeconfigAt(address, user, token string) (string, error) {
 	path := filepath.Join(p.Dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
 	config := clientcmdapi.NewConfig()

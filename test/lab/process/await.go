@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // StartLimit is how long one program may take to become ready. On a loaded machine of two cores it takes a tenth of it.
@@ -18,35 +20,30 @@ const StartLimit = 60 * time.Second
 // A program that ends by itself ends the wait at once, with the end of its log.
 func (g *Group) Await(ctx context.Context, what string, limit time.Duration, check func(context.Context) (bool, error)) error {
 	begin := time.Now()
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	const poll = 50 * time.Millisecond
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
 	var last error
-	for {
-		ok, err := check(limited)
-		switch {
-		case ok && err == nil:
-			return nil
-		case err != nil && limited.Err() == nil:
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		ok, err := check(ctx)
+		if ok && err == nil {
+			return true, nil
+		}
+		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		if err := g.Failed(); err != nil {
-			return fmt.Errorf("await %s: %w", what, err)
-		}
-		select {
-		case <-tick.C:
-		case <-limited.Done():
-			if ctx.Err() != nil {
-				return fmt.Errorf("await %s: %w", what, errors.Join(context.Cause(ctx), last))
-			}
-			if last == nil {
-				return fmt.Errorf("not so after %s: %s", time.Since(begin).Round(time.Second), what)
-			}
-			return fmt.Errorf("not so after %s: %s: %w", time.Since(begin).Round(time.Second), what, last)
-		}
+		return false, g.Failure()
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("await %s: %w", what, errors.Join(context.Cause(ctx), last))
+	case !wait.Interrupted(err):
+		return fmt.Errorf("await %s: %w", what, err)
 	}
+	err = fmt.Errorf("not so after %s: %s", time.Since(begin).Round(time.Second), what)
+	if last != nil {
+		err = fmt.Errorf("%w: %w", err, last)
+	}
+	return err
 }
 
 // AwaitPage polls a URL of a process until it answers 200, or a process ends.
@@ -80,16 +77,30 @@ func (g *Group) AwaitPageOf(ctx context.Context, client *http.Client, p *Process
 
 // Serve starts a program with the flag --http-endpoint, and returns when its page answers 200.
 func (g *Group) Serve(ctx context.Context, c Command, page string) (*Process, error) {
-	var port int
-	if err := FreePorts(&port); err != nil {
-		return nil, err
+	g.mu.Lock()
+	port := g.ports[c.Name]
+	g.mu.Unlock()
+	if port == 0 {
+		if err := FreePorts(&port); err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		g.ports[c.Name] = port
+		g.mu.Unlock()
 	}
 	c.Args = append(slices.Clone(c.Args), fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
 	p, err := g.Start(c)
 	if err != nil {
 		return nil, err
 	}
-	return p, g.AwaitPage(ctx, p, fmt.Sprintf("http://127.0.0.1:%d%s", port, page))
+	return p, g.AwaitPage(ctx, p, g.URL(c.Name, page))
+}
+
+// URL is that of a page of a program that Serve has started.
+func (g *Group) URL(name, page string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return fmt.Sprintf("http://127.0.0.1:%d%s", g.ports[name], page)
 }
 
 // FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different.

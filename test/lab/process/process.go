@@ -37,12 +37,14 @@ type Group struct {
 	list string // file that names the processes for StopKept; empty unless they outlive us
 	mu   sync.Mutex
 	all  []*Process // running or ended, in order of start
+	// ports are those that programs serve HTTP on, by their names: the same each time that a program is started.
+	ports map[string]int
 }
 
 // NewGroup returns a group whose programs run in dir and log to dir/logs. If keep is set, they outlive this process, and are listed
 // in dir for StopKept.
 func NewGroup(dir string, keep bool) *Group {
-	g := &Group{Logs: filepath.Join(dir, "logs")}
+	g := &Group{Logs: filepath.Join(dir, "logs"), ports: map[string]int{}}
 	if keep {
 		g.list = filepath.Join(dir, keptFile)
 	}
@@ -123,10 +125,15 @@ func (g *Group) record(p *Process) error {
 	return appendIdentity(g.list, id)
 }
 
-// Stop forgets a process and ends it: it sends the signal, then SIGKILL after a grace, and returns when the process is gone.
-func (g *Group) Stop(p *Process, sig syscall.Signal) {
+// StopProgram forgets a process and ends it, with SIGTERM and after a grace with SIGKILL, or with that at once if kill is set, and
+// returns when the process is gone.
+func (g *Group) StopProgram(p *Process, kill bool) {
 	g.Forget(p)
-	p.stop(sig)
+	if kill {
+		p.stop(syscall.SIGKILL)
+	} else {
+		p.stop(syscall.SIGTERM)
+	}
 }
 
 // Drain sends the signal to one process after the other, waits for the end of each, and forgets it. It kills one that still runs
@@ -142,7 +149,7 @@ func (g *Group) Drain(sig syscall.Signal, limit time.Duration, processes ...*Pro
 		case <-p.done:
 			g.Forget(p)
 		case <-over:
-			g.Stop(p, syscall.SIGKILL)
+			g.StopProgram(p, true)
 			return fmt.Errorf("%s runs %s after %s", p.Name, limit, sig)
 		}
 	}
@@ -180,8 +187,8 @@ func (g *Group) StopAll() error {
 	return nil
 }
 
-// Failed names the first process that has ended by itself, with the end of its log; nil while all run.
-func (g *Group) Failed() error {
+// Failure names the first process that has ended by itself, with the end of its log; nil while all run.
+func (g *Group) Failure() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.all {
@@ -197,6 +204,18 @@ func (g *Group) Processes() []*Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.all)
+}
+
+// Find returns the program of that name that has not been stopped; nil if there is none.
+func (g *Group) Find(name string) *Process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.all {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
 }
 
 // Pid is the process ID, valid until the process is stopped.

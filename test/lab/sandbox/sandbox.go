@@ -385,25 +385,16 @@ func CgroupRoots() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(CgroupMounts, "cgroup.controllers")); err == nil {
 		return []string{CgroupMounts}, nil
 	}
-	entries, err := os.ReadDir(CgroupMounts)
-	if err != nil {
-		return nil, err
+	roots, err := filepath.Glob(filepath.Join(CgroupMounts, "*", "cgroup.procs"))
+	for i := range roots {
+		roots[i] = filepath.Dir(roots[i])
 	}
-	var roots []string
-	for _, entry := range entries {
-		if entry.IsDir() {
-			roots = append(roots, filepath.Join(CgroupMounts, entry.Name()))
-		}
-	}
-	return roots, nil
+	return roots, err
 }
 
 // sweepCgroups removes the sandbox's cgroups, the innermost first. Nothing runs in them any more.
 func (s Sandbox) sweepCgroups() (found []string, err error) {
 	roots, err := CgroupRoots()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -424,25 +415,22 @@ func (s Sandbox) sweepCgroups() (found []string, err error) {
 	return found, nil
 }
 
+// removeCgroup removes a cgroup and those in it, the innermost first.
 func removeCgroup(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if entry.IsDir() {
-			if err := removeCgroup(filepath.Join(dir, entry.Name())); err != nil {
-				return err
-			}
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			dirs = append(dirs, path)
 		}
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
 		return err
+	})
+	for _, dir := range slices.Backward(dirs) {
+		err = errors.Join(err, os.Remove(dir))
 	}
-	return nil
+	return err
 }
 
 // IP changes the network.

@@ -24,19 +24,27 @@ type Replicas struct {
 
 // StartReplicas starts a simulator in region with args, whose logs and sockets are in dir: a short path, for sockets.
 func StartReplicas(ctx context.Context, programs, dir, region string, args ...string) (*Replicas, error) {
+	r := &Replicas{programs: programs, dir: dir, region: region, processes: process.NewGroup(dir, false), running: map[string]*process.Process{}}
+	var err error
+	r.Simulator, err = Start(ctx, r.processes, process.Command{Path: filepath.Join(programs, Program), Args: args}, "127.0.0.1", region)
+	return r, err
+}
+
+// Start starts an ecs-simulator in a region, which serves on a free port of a host, and returns it when it answers.
+func Start(ctx context.Context, g *process.Group, c process.Command, host, region string) (*Client, error) {
 	var port int
 	if err := process.FreePorts(&port); err != nil {
 		return nil, err
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	r := &Replicas{Simulator: New("http://" + address), programs: programs, dir: dir, region: region,
-		processes: process.NewGroup(dir, false), running: map[string]*process.Process{}}
-	args = append([]string{"--listen=" + address, "--region=" + region, "--access-key=" + KeyID + "=" + Secret}, args...)
-	proc, err := r.processes.Start(process.Command{Name: Program, Path: filepath.Join(programs, Program), Args: args})
+	address := fmt.Sprintf("%s:%d", host, port)
+	c.Name = Program
+	c.Args = append([]string{"--listen=" + address, "--region=" + region, "--access-key=" + KeyID + "=" + Secret}, c.Args...)
+	proc, err := g.Start(c)
 	if err != nil {
 		return nil, err
 	}
-	return r, r.processes.AwaitPage(ctx, proc, r.Simulator.URL+"/_sim/state")
+	client := New("http://" + address)
+	return client, g.AwaitPage(ctx, proc, client.URL+"/_sim/state")
 }
 
 // StartDriver starts a driver under a name of its own, and returns when it answers.
@@ -86,9 +94,9 @@ func (r *Replicas) EndDriver(name string, sig syscall.Signal) error {
 
 // Stop ends all that runs. An error tells what has ended by itself.
 func (r *Replicas) Stop() error {
-	err := r.processes.Failed()
+	err := r.processes.Failure()
 	for _, proc := range r.running {
-		r.processes.Stop(proc, syscall.SIGKILL)
+		r.processes.StopProgram(proc, true)
 	}
 	return errors.Join(err, r.processes.StopAll())
 }
