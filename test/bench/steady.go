@@ -29,7 +29,7 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 		restore := func() error { return nil }
 		if c.part < 1 {
 			var err error
-			if restore, err = e.Plane.LimitCPU(c.part); err != nil {
+			if restore, err = limitCPU(e.Plane, c.part); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -28,8 +27,8 @@ import (
 // AnotherDriver is a CSI driver that runs beside topodisk's, with disk-provisioner and csi-attacher of its own that have the
 // installation's flags.
 type AnotherDriver struct {
-	// Controller and Node are programs with their arguments, in which {socket} stands for the CSI socket, {region} for the
-	// region, {ecs} for the HOST:PORT of the simulator and, on a node, {node}, {instance} and {zone} for its own.
+	// Controller and Node are programs with their arguments, which are filled (simulator.Client.Fill), on a node with its own {node},
+	// {instance} and {zone}, too.
 	Controller, Node []string
 }
 
@@ -57,20 +56,10 @@ func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err 
 	return d.name, nil
 }
 
-// filled puts values in the place of what stands for them in a program's arguments. more are pairs.
-func (d *runningDriver) filled(words []string, socket string, more ...string) (path string, args []string) {
-	ecs := strings.TrimPrefix(d.lab.Simulator.URL, "http://")
-	fill := strings.NewReplacer(append(more, "{socket}", socket, "{region}", d.lab.Nodes[0].Region, "{ecs}", ecs)...)
-	for _, word := range words {
-		args = append(args, fill.Replace(word))
-	}
-	return args[0], args[1:]
-}
-
 // startController starts the controller, and asks it for its name and for what it can do.
 func (d *runningDriver) startController(ctx context.Context) error {
-	path, args := d.filled(d.Controller, d.socket)
-	c := process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: path, Args: args, Env: simulator.CredentialsEnv()}
+	words := d.lab.Simulator.Fill(d.Controller, d.socket, d.lab.Nodes[0].Region)
+	c := process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: words[0], Args: words[1:], Env: simulator.CredentialsEnv()}
 	if _, err := d.lab.Group.Start(c); err != nil {
 		return err
 	}
@@ -178,8 +167,8 @@ func (d *runningDriver) startNode(ctx context.Context, n *RealNode) error {
 	if err := os.MkdirAll(n.HostPath(dir), 0o755); err != nil {
 		return err
 	}
-	path, args := d.filled(d.Node, socket, "{node}", n.Name, "{instance}", n.Instance, "{zone}", n.Zone)
-	if err := n.start(fmt.Sprintf("%s-%d", NodePlugin, d.number), path, args...); err != nil {
+	words := d.lab.Simulator.Fill(d.Node, socket, n.Region, "{node}", n.Name, "{instance}", n.Instance, "{zone}", n.Zone)
+	if err := n.start(fmt.Sprintf("%s-%d", NodePlugin, d.number), words[0], words[1:]...); err != nil {
 		return err
 	}
 	at, err := os.Open(n.HostPath(kubeletDir)) // a socket's path is short

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
@@ -24,15 +24,13 @@ func (l *Lab) startRealNodes(ctx context.Context) error {
 	if err := l.prepareNodes(); err != nil {
 		return err
 	}
-	var starting sync.WaitGroup
-	failed := make([]error, len(l.Nodes))
+	var starting errgroup.Group
 	for i, n := range l.Nodes {
 		node := &RealNode{Node: n, lab: l, number: i + 1, run: map[string]*process.Process{}}
 		l.real = append(l.real, node)
-		starting.Go(func() { failed[i] = node.powerOn(ctx) })
+		starting.Go(func() error { return node.powerOn(ctx) })
 	}
-	starting.Wait()
-	if err := errors.Join(failed...); err != nil {
+	if err := starting.Wait(); err != nil {
 		return err
 	}
 	if err := l.awaitReadyBut(ctx, nodefacts.StartupTaint); err != nil {

@@ -3,10 +3,12 @@ package lab
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/test/lab/process"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
@@ -38,20 +40,17 @@ const (
 
 // RealNode returns the node of that name, nil if there is none.
 func (l *Lab) RealNode(name string) *RealNode {
-	for _, n := range l.real {
-		if n.Name == name {
-			return n
-		}
-	}
-	return nil
+	return l.findReal(func(n *RealNode) bool { return n.Name == name })
 }
 
 // RealNodeAt returns the node of that IP address, nil if there is none.
 func (l *Lab) RealNodeAt(address string) *RealNode {
-	for _, n := range l.real {
-		if n.address() == address {
-			return n
-		}
+	return l.findReal(func(n *RealNode) bool { return n.address() == address })
+}
+
+func (l *Lab) findReal(is func(*RealNode) bool) *RealNode {
+	if i := slices.IndexFunc(l.real, is); i >= 0 {
+		return l.real[i]
 	}
 	return nil
 }
@@ -106,15 +105,12 @@ func (n *RealNode) Mounts(part string) ([]string, error) {
 	if n.Off() {
 		return nil, fmt.Errorf("node %s is off", n.Name)
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", n.init.Pid()))
-	if err != nil {
-		return nil, err
-	}
+	mounts, err := mount.ParseMountInfo(fmt.Sprintf("/proc/%d/mountinfo", n.init.Pid()))
 	var found []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.Contains(fields[4], part) {
-			found = append(found, fields[4])
+	for _, m := range mounts {
+		if strings.Contains(m.MountPoint, part) {
+			found = append(found, m.MountPoint)
 		}
 	}
-	return found, nil
+	return found, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,5 +112,17 @@ func TestManifestsFitTheFirstVersion(t *testing.T) {
 		if got := strings.Contains(string(text), "RequiredAccessModes: [ReadWriteMany]"); got != (driver == sharedDriver) {
 			t.Errorf("%s claims volumes that several nodes write to: %v", driver, got)
 		}
+	}
+}
+
+func TestImagesOfTheSuiteAreRead(t *testing.T) {
+	got := readSuiteImages([]byte(`
+	configs[Agnhost] = Config{list.PromoterE2eRegistry, "agnhost", "2.63.0"}
+	configs[AgnhostPrivate] = Config{list.PrivateRegistry, "agnhost", "2.6"}
+	configs[Pause] = Config{list.GcRegistry, "pause", "3.10.2"}
+`))
+	want := map[string]string{"Agnhost": "registry.k8s.io/e2e-test-images/agnhost:2.63.0", "Pause": "registry.k8s.io/pause:3.10.2"}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

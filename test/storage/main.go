@@ -117,10 +117,11 @@ func run(ctx context.Context, o options) (int, error) {
 // suiteImages are what the tests' Pods are made of, under the tags that the tests' source has: busybox in place of nginx, too, for
 // no more than a shell is asked of it.
 func suiteImages(ctx context.Context, o options, root string) ([]images.Image, error) {
-	tags, err := o.version.SuiteImages(ctx, root)
+	source, err := o.version.SuiteImages(ctx, root)
 	if err != nil {
 		return nil, err
 	}
+	tags := readSuiteImages(source)
 	for _, name := range []string{"Agnhost", "BusyBox", "Nginx", "NginxNew", "Pause"} {
 		if tags[name] == "" {
 			return nil, fmt.Errorf("the tests of Kubernetes %s name no image %s", o.version, name)

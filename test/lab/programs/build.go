@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 )
 
 // Dirs are the directories of what was built.
@@ -197,32 +196,13 @@ func (v Version) BuildSuite(ctx context.Context, root string, out *os.File) erro
 		func(line string) { fmt.Fprintln(out, line) })
 }
 
-// SuiteImages returns the tags of the images that the version's tests name, by the names that its source has for them.
-func (v Version) SuiteImages(ctx context.Context, root string) (map[string]string, error) {
+// SuiteImages is the source that names the images of the version's tests.
+func (v Version) SuiteImages(ctx context.Context, root string) ([]byte, error) {
 	files, err := kindsOf(ctx, v.module(root), "k8s.io/kubernetes", "test/utils/image/manifest.go")
 	if err != nil {
 		return nil, err
 	}
-	source, err := os.ReadFile(files[0])
-	if err != nil {
-		return nil, err
-	}
-	return readSuiteImages(source), nil
-}
-
-var suiteImage = regexp.MustCompile(`configs\[(\w+)\] += Config\{list\.(\w+), "([^"]+)", "([^"]+)"\}`)
-
-// suiteRegistries are those that the source names; it has others that no test of storage needs.
-var suiteRegistries = map[string]string{"PromoterE2eRegistry": "registry.k8s.io/e2e-test-images/", "GcRegistry": "registry.k8s.io/"}
-
-func readSuiteImages(source []byte) map[string]string {
-	images := map[string]string{}
-	for _, m := range suiteImage.FindAllSubmatch(source, -1) {
-		if registry, ok := suiteRegistries[string(m[2])]; ok {
-			images[string(m[1])] = registry + string(m[3]) + ":" + string(m[4])
-		}
-	}
-	return images
+	return os.ReadFile(files[0])
 }
 
 // build builds Kubernetes' programs, and topodisk's as ours says.

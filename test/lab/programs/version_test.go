@@ -1,7 +1,6 @@
 package programs
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,18 +30,6 @@ func TestEveryVersionHasAModuleThatPinsIt(t *testing.T) {
 	modules, err := filepath.Glob(filepath.Join(root, "test", "kube", "v1.*"))
 	if err != nil || len(modules) != len(Versions) {
 		t.Errorf("test/kube has the modules %v (%v), want one for each of %v", modules, err, Versions)
-	}
-}
-
-func TestImagesOfTheSuiteAreRead(t *testing.T) {
-	got := readSuiteImages([]byte(`
-	configs[Agnhost] = Config{list.PromoterE2eRegistry, "agnhost", "2.63.0"}
-	configs[AgnhostPrivate] = Config{list.PrivateRegistry, "agnhost", "2.6"}
-	configs[Pause] = Config{list.GcRegistry, "pause", "3.10.2"}
-`))
-	want := map[string]string{"Agnhost": "registry.k8s.io/e2e-test-images/agnhost:2.63.0", "Pause": "registry.k8s.io/pause:3.10.2"}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

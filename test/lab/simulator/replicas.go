@@ -59,14 +59,10 @@ func (r *Replicas) StartDriver(ctx context.Context, name string) error {
 	return err
 }
 
-// StartProgram starts another CSI driver under a name of its own, and returns when its socket is there. In args {socket} stands
-// for the socket, {region} for the region and {ecs} for the HOST:PORT of the simulator.
+// StartProgram starts another CSI driver under a name of its own, and returns when its socket is there. Its args are
+// filled.
 func (r *Replicas) StartProgram(ctx context.Context, name, path string, args []string) error {
-	fill := strings.NewReplacer("{socket}", r.Socket(name), "{region}", r.region, "{ecs}", strings.TrimPrefix(r.Simulator.URL, "http://"))
-	c := process.Command{Name: name, Path: path, Env: CredentialsEnv()}
-	for _, arg := range args {
-		c.Args = append(c.Args, fill.Replace(arg))
-	}
+	c := process.Command{Name: name, Path: path, Env: CredentialsEnv(), Args: r.Simulator.Fill(args, r.Socket(name), r.region)}
 	proc, err := r.processes.Start(c)
 	if err != nil {
 		return err
@@ -76,6 +72,16 @@ func (r *Replicas) StartProgram(ctx context.Context, name, path string, args []s
 		info, err := os.Stat(r.Socket(name))
 		return err == nil && info.Mode()&os.ModeSocket != 0, err
 	})
+}
+
+// Fill puts values in the place of what stands for them in a program's arguments: {socket}, {region}, {ecs} for the HOST:PORT of the
+// simulator, and more, which are pairs.
+func (c *Client) Fill(args []string, socket, region string, more ...string) (filled []string) {
+	fill := strings.NewReplacer(append(more, "{socket}", socket, "{region}", region, "{ecs}", strings.TrimPrefix(c.URL, "http://"))...)
+	for _, arg := range args {
+		filled = append(filled, fill.Replace(arg))
+	}
+	return filled
 }
 
 // CredentialsEnv is the environment by which a program signs as the lab's account.

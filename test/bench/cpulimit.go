@@ -1,4 +1,4 @@
-package controlplane
+package main
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/topodisk/topodisk/test/lab/controlplane"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
@@ -16,9 +17,9 @@ import (
 // it is slow rather than fast and then halted.
 const cpuSlice = 1000
 
-// LimitCPU gives etcd, the API server, the controller-manager and the scheduler that part of the machine's CPU time, until
+// limitCPU gives etcd, the API server, the controller-manager and the scheduler that part of the machine's CPU time, until
 // restore is called. It needs root.
-func (p *Plane) LimitCPU(part float64) (restore func() error, err error) {
+func limitCPU(p *controlplane.Plane, part float64) (restore func() error, err error) {
 	period, quota := cpuSlice, cpuSlice
 	if cpus := part * float64(runtime.NumCPU()); cpus < 1 {
 		period = int(cpuSlice / cpus)
@@ -34,20 +35,20 @@ func (p *Plane) LimitCPU(part float64) (restore func() error, err error) {
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return nil, fmt.Errorf("make a cgroup for the control plane: %w", err)
 	}
-	restore = func() error { return errors.Join(p.moveTo(root), os.Remove(group)) }
+	restore = func() error { return errors.Join(moveTo(p, root), os.Remove(group)) }
 	for name, value := range limits {
 		if err := os.WriteFile(filepath.Join(group, name), []byte(value), 0); err != nil {
 			return nil, errors.Join(fmt.Errorf("limit the control plane's CPU time: %w", err), os.Remove(group))
 		}
 	}
-	if err := p.moveTo(group); err != nil {
+	if err := moveTo(p, group); err != nil {
 		return nil, errors.Join(err, restore())
 	}
 	return restore, nil
 }
 
 // moveTo moves the control plane's programs to a cgroup.
-func (p *Plane) moveTo(group string) error {
+func moveTo(p *controlplane.Plane, group string) error {
 	for _, program := range p.Group.Processes() {
 		if !slices.Contains([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}, program.Name) {
 			continue
