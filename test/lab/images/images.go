@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,19 +88,13 @@ func Sidecars(manifest []byte, own, programs string) (all []Image, err error) {
 	return all, nil
 }
 
-// The parts of an OCI image that containerd reads (opencontainers/image-spec: image-layout.md, config.md, manifest.md).
+// What containerd reads of an archive as `docker save` writes it: manifest.json names for each image its configuration, an object of the
+// OCI's image-spec (config.md), and its layers.
 type (
-	descriptor struct {
-		MediaType   string            `json:"mediaType"`
-		Digest      string            `json:"digest"`
-		Size        int64             `json:"size"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}
-	imageManifest struct {
-		SchemaVersion int          `json:"schemaVersion"`
-		MediaType     string       `json:"mediaType"`
-		Config        descriptor   `json:"config"`
-		Layers        []descriptor `json:"layers"`
+	archived struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
 	}
 	imageConfig struct {
 		Architecture string `json:"architecture"`
@@ -114,19 +109,9 @@ type (
 			DiffIDs []string `json:"diff_ids"`
 		} `json:"rootfs"`
 	}
-	imageIndex struct {
-		SchemaVersion int          `json:"schemaVersion"`
-		Manifests     []descriptor `json:"manifests"`
-	}
 )
 
-const (
-	layerType    = "application/vnd.oci.image.layer.v1.tar"
-	configType   = "application/vnd.oci.image.config.v1+json"
-	manifestType = "application/vnd.oci.image.manifest.v1+json"
-)
-
-// Write writes an OCI layout of the images as one tar file.
+// Write writes the images as one tar file.
 func Write(path string, images []Image) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -134,49 +119,37 @@ func Write(path string, images []Image) error {
 	}
 	defer f.Close()
 	archive := tar.NewWriter(f)
-	index := imageIndex{SchemaVersion: 2}
+	var manifest []archived
 	for _, i := range images {
-		manifest, err := i.write(archive)
+		written, err := i.write(archive)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", i.Names[0], err)
 		}
-		for _, name := range i.Names {
-			manifest.Annotations = map[string]string{"io.containerd.image.name": name}
-			index.Manifests = append(index.Manifests, manifest)
-		}
+		manifest = append(manifest, written)
 	}
-	for name, object := range map[string]any{"index.json": index, "oci-layout": map[string]string{"imageLayoutVersion": "1.0.0"}} {
-		text, err := json.Marshal(object)
-		if err != nil {
-			return err
-		}
-		if err := addFile(archive, name, 0o644, text); err != nil {
-			return err
-		}
-	}
-	return archive.Close()
+	text, err := json.Marshal(manifest)
+	return errors.Join(err, addFile(archive, "manifest.json", 0o644, text), archive.Close())
 }
 
-// write adds the image's layer, configuration and manifest, and returns what stands for it in an index.
-func (i Image) write(archive *tar.Writer) (d descriptor, err error) {
+// write adds the image's layer and configuration.
+func (i Image) write(archive *tar.Writer) (a archived, err error) {
 	layer, err := i.layer()
 	if err != nil {
-		return d, err
-	}
-	first, err := addBlob(archive, layerType, layer)
-	if err != nil {
-		return d, err
+		return a, err
 	}
 	config := imageConfig{Architecture: runtime.GOARCH, OS: "linux"}
 	config.Config.Entrypoint, config.Config.Cmd = i.Entrypoint, i.Command
 	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	config.RootFS.Type, config.RootFS.DiffIDs = "layers", []string{first.Digest}
-	second, err := addJSON(archive, configType, config)
+	config.RootFS.Type, config.RootFS.DiffIDs = "layers", []string{"sha256:" + digest(layer)}
+	text, err := json.Marshal(config)
 	if err != nil {
-		return d, err
+		return a, err
 	}
-	return addJSON(archive, manifestType, imageManifest{SchemaVersion: 2, MediaType: manifestType, Config: second, Layers: []descriptor{first}})
+	a = archived{Config: digest(text) + ".json", RepoTags: i.Names, Layers: []string{digest(layer) + ".tar"}}
+	return a, errors.Join(addFile(archive, a.Layers[0], 0o644, layer), addFile(archive, a.Config, 0o644, text))
 }
+
+func digest(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
 
 func (i Image) layer() ([]byte, error) {
 	var buffer bytes.Buffer
@@ -200,20 +173,6 @@ func (i Image) layer() ([]byte, error) {
 	}
 	err := layer.Close()
 	return buffer.Bytes(), err
-}
-
-func addJSON(archive *tar.Writer, mediaType string, object any) (d descriptor, err error) {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return d, err
-	}
-	return addBlob(archive, mediaType, text)
-}
-
-func addBlob(archive *tar.Writer, mediaType string, content []byte) (descriptor, error) {
-	sum := fmt.Sprintf("%x", sha256.Sum256(content))
-	d := descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: int64(len(content))}
-	return d, addFile(archive, "blobs/sha256/"+sum, 0o644, content)
 }
 
 func addFile(archive *tar.Writer, name string, mode int64, content []byte) error {

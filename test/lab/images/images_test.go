@@ -53,41 +53,26 @@ func TestImagesAreWholeAndHaveTheirNames(t *testing.T) {
 	}
 	defer f.Close()
 	files := unpack(t, f)
-	blob := func(d descriptor, into any) []byte {
-		t.Helper()
-		content := files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")]
-		if content == nil || int64(content.Len()) != d.Size || fmt.Sprintf("sha256:%x", sha256.Sum256(content.Bytes())) != d.Digest {
-			t.Fatalf("%+v is not what the archive holds", d)
-		}
-		if into != nil {
-			if err := json.Unmarshal(content.Bytes(), into); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return content.Bytes()
-	}
-	var index imageIndex
-	if err := json.Unmarshal(files["index.json"].Bytes(), &index); err != nil {
+	var manifest []archived
+	if err := json.Unmarshal(files["manifest.json"].Bytes(), &manifest); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, d := range index.Manifests {
-		names = append(names, d.Annotations["io.containerd.image.name"])
-		var manifest imageManifest
+	for _, image := range manifest {
+		names = append(names, image.RepoTags...)
 		var config imageConfig
-		blob(d, &manifest)
-		blob(manifest.Config, &config)
-		blob(manifest.Layers[0], nil)
-		if !slices.Equal(config.RootFS.DiffIDs, []string{manifest.Layers[0].Digest}) || len(config.Config.Entrypoint) != 1 {
-			t.Errorf("configuration %+v of %s", config, names[len(names)-1])
+		if err := json.Unmarshal(files[image.Config].Bytes(), &config); err != nil {
+			t.Fatal(err)
+		}
+		layer := fmt.Sprintf("sha256:%x", sha256.Sum256(files[image.Layers[0]].Bytes()))
+		if !slices.Equal(config.RootFS.DiffIDs, []string{layer}) || len(config.Config.Entrypoint) != 1 {
+			t.Errorf("configuration %+v of %v, whose layer is %s", config, image.RepoTags, layer)
 		}
 	}
 	if want := []string{"example.com/one:1", "example.com/uno:1", "example.com/pause:1"}; !slices.Equal(names, want) {
 		t.Errorf("names are %v, want %v", names, want)
 	}
-	var manifest imageManifest
-	blob(index.Manifests[0], &manifest)
-	layer := unpack(t, bytes.NewReader(blob(manifest.Layers[0], nil)))
+	layer := unpack(t, files[manifest[0].Layers[0]])
 	if layer["bin/x"].String() != "#!/bin/true\n" || layer["bin/"] == nil || layer["bin/y"] == nil {
 		t.Errorf("the layer holds %v", layer)
 	}
