@@ -4,30 +4,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab/programs"
 )
 
-func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := build(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("build", build) }
 
-func build(ctx context.Context) error {
-	root, err := programs.FindRoot()
-	if err != nil {
-		return err
-	}
+func build(ctx context.Context, root string) (int, error) {
 	if _, err := programs.Default.Build(ctx, root, os.Stdout); err != nil {
-		return err
+		return 1, err
 	}
-	return programs.BuildDemo(ctx, root, os.Stdout)
+	return 0, programs.BuildDemo(ctx, root, os.Stdout)
 }

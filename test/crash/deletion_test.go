@@ -16,10 +16,10 @@ import (
 
 func TestVolumeDeletedBeforeItsClaimLosesItsDiskOnce(t *testing.T) {
 	s := newScene(t)
-	s.must(s.claim(s.Context(), "hasty", atOnce))
+	s.Must(s.claim(s.Context(), "hasty", atOnce))
 	b := s.bound("hasty")
-	s.must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
-	s.must(s.deleteClaim(s.Context(), "hasty"))
+	s.Must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
+	s.Must(s.deleteClaim(s.Context(), "hasty"))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
 	if n := s.count("DeleteVolume"); n != 1 {
 		t.Errorf("the driver was asked to delete %d times, want once", n)
@@ -29,12 +29,12 @@ func TestVolumeDeletedBeforeItsClaimLosesItsDiskOnce(t *testing.T) {
 func TestForeignFinalizerStaysAndOursGoes(t *testing.T) {
 	s := newScene(t)
 	const other = "example.com/backup"
-	s.must(s.claim(s.Context(), "backed-up", atOnce))
+	s.Must(s.claim(s.Context(), "backed-up", atOnce))
 	b := s.bound("backed-up")
 	_, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), b.Volume.Name, types.JSONPatchType,
 		[]byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"`+other+`"}]`), metav1.PatchOptions{})
-	s.must(err)
-	s.must(s.deleteClaim(s.Context(), "backed-up"))
+	s.Must(err)
+	s.Must(s.deleteClaim(s.Context(), "backed-up"))
 	s.awaitVolume(b.Volume.Name, "held by the other finalizer alone", func(pv *corev1.PersistentVolume) bool {
 		return pv != nil && pv.DeletionTimestamp != nil && slices.Equal(pv.Finalizers, []string{other})
 	})
@@ -51,19 +51,19 @@ func TestForeignFinalizerStaysAndOursGoes(t *testing.T) {
 func TestAttachedVolumeIsDeletedWhenItIsDetached(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner("--retry-interval-start=1h", "--retry-interval-max=1h") // only an event makes it try again
-	s.must(s.claim(s.Context(), "attached", atOnce))
+	s.Must(s.claim(s.Context(), "attached", atOnce))
 	b := s.bound("attached")
 	attachments := s.Client.StorageV1().VolumeAttachments()
 	meta := metav1.ObjectMeta{Name: "by-the-test"}
 	_, err := attachments.Create(s.Context(), &storagev1.VolumeAttachment{ObjectMeta: meta, Spec: storagev1.VolumeAttachmentSpec{
 		Attacher: lab.DriverName, NodeName: s.Nodes[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &b.Volume.Name},
 	}}, metav1.CreateOptions{})
-	s.must(err)
-	s.must(s.deleteClaim(s.Context(), "attached"))
+	s.Must(err)
+	s.Must(s.deleteClaim(s.Context(), "attached"))
 	s.awaitEvent(metav1.NamespaceDefault, b.Volume.Name, "still attached to node "+s.Nodes[0].Name)
 	if n := s.count("DeleteVolume"); n > 0 {
 		t.Errorf("the driver was asked to delete an attached volume")
 	}
-	s.must(attachments.Delete(s.Context(), "by-the-test", metav1.DeleteOptions{}))
+	s.Must(attachments.Delete(s.Context(), "by-the-test", metav1.DeleteOptions{}))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
 }

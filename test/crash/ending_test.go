@@ -30,23 +30,23 @@ import (
 func TestStoppedLeaderFinishesAndHandsOverAtOnce(t *testing.T) {
 	s := newScene(t)
 	start := func(name string) {
-		s.must(s.Topodisk.StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
+		s.Must(s.Topodisk.StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
 	}
 	s.electLeaders()
 	start(first)
-	s.must(s.claim(s.Context(), "before", atOnce))
-	s.must(s.await(s.Context(), "the first one leads", limit, func(context.Context) error {
+	s.Must(s.claim(s.Context(), "before", atOnce))
+	s.Must(s.await(s.Context(), "the first one leads", limit, func(context.Context) error {
 		if len(s.disks("before")) == 0 {
 			return errors.New("not yet")
 		}
 		return nil
 	}))
 	start(second)
-	s.must(s.Topodisk.AwaitReady(s.Context(), second))
+	s.Must(s.Topodisk.AwaitReady(s.Context(), second))
 	h := s.hold(moment{call: "CreateVolume", after: true}, func() error { return s.claim(s.Context(), "begun", atOnce) })
 	d := s.onlyDisk("begun")
-	s.must(s.Topodisk.Signal(first, syscall.SIGTERM))
-	s.must(s.claim(s.Context(), "meanwhile", atOnce)) // for the next one
+	s.Must(s.Topodisk.Signal(first, syscall.SIGTERM))
+	s.Must(s.claim(s.Context(), "meanwhile", atOnce)) // for the next one
 	time.Sleep(time.Second)
 	if s.Topodisk.Ended(first) {
 		t.Fatal("it ended with a call under way")
@@ -56,7 +56,7 @@ func TestStoppedLeaderFinishesAndHandsOverAtOnce(t *testing.T) {
 	s.awaitVolume(d.ID, "saved", func(pv *corev1.PersistentVolume) bool { return pv != nil })
 	s.ends(first)
 	ended := time.Now()
-	s.must(s.await(s.Context(), "the next one works", limit, func(context.Context) error {
+	s.Must(s.await(s.Context(), "the next one works", limit, func(context.Context) error {
 		if len(s.disks("meanwhile")) == 0 {
 			return errors.New("not yet")
 		}
@@ -78,14 +78,14 @@ func TestProvisionerIsNotReadyBeforeItsCachesAre(t *testing.T) {
 	const waiting = "waiting"
 	thaw := s.freeze("persistentvolumes")
 	defer thaw()
-	s.must(s.Topodisk.StartProvisioner(s.Context(), waiting, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), waiting, append(slices.Clone(s.provisArgs), "--leader-election=true")...))
 	defer s.Topodisk.Kill(waiting)
 	soon, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 	defer cancel()
 	if err := s.Topodisk.AwaitReady(soon, waiting); err == nil || !strings.Contains(err.Error(), "caches are not full") {
 		t.Errorf("it is ready, or says something else: %v", err)
 	}
-	s.must(s.Topodisk.Signal(waiting, syscall.SIGTERM))
+	s.Must(s.Topodisk.Signal(waiting, syscall.SIGTERM))
 	s.ends(waiting)
 }
 
@@ -95,9 +95,9 @@ func TestProvisionerOutlivesItsDriversSocket(t *testing.T) {
 	for n := range 3 {
 		s.kill(victims{driver: true})
 		claim := fmt.Sprintf("patient-%d", n)
-		s.must(s.claim(s.Context(), claim, atOnce))
+		s.Must(s.claim(s.Context(), claim, atOnce))
 		s.awaitEvent(namespace, claim, "Unavailable")
-		s.must(s.restart(s.Context(), victims{driver: true}))
+		s.Must(s.restart(s.Context(), victims{driver: true}))
 		s.bound(claim)
 	}
 	if s.restarts != restarts || s.Topodisk.Ended(lab.ProvisionerName) {
@@ -117,17 +117,17 @@ func TestSecondVolumeOfAClaimIsReportedAndDeleted(t *testing.T) {
 		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{
 			{Segments: map[string]string{"topology.kubernetes.io/zone": s.Zones()[0]}}}},
 	})
-	s.must(err)
+	s.Must(err)
 	id := second.Volume.VolumeId
 	twin := b.Volume.DeepCopy()
 	twin.ObjectMeta = metav1.ObjectMeta{Name: id, Annotations: b.Volume.Annotations, Finalizers: b.Volume.Finalizers}
 	twin.Spec.CSI.VolumeHandle, twin.Status = id, corev1.PersistentVolumeStatus{}
 	_, err = s.Client.CoreV1().PersistentVolumes().Create(s.Context(), twin, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	s.awaitEvent(namespace, "doubled", "were all made for claim "+namespace+"/doubled")
 	s.awaitVolume(id, "gone", isGone)
 	state, err := s.Simulator.State(s.Context())
-	s.must(err)
+	s.Must(err)
 	if slices.ContainsFunc(state.Disks, func(d ecssim.DiskState) bool { return d.ID == id }) {
 		t.Errorf("disk %s is left", id)
 	}
@@ -149,12 +149,12 @@ func (s *scene) metric(series string) float64 {
 func (s *scene) metricOf(name, series string) float64 {
 	s.Helper()
 	answer, err := http.Get(s.Topodisk.Metrics(name))
-	s.must(err)
+	s.Must(err)
 	defer answer.Body.Close()
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), series+" "); ok {
 			n, err := strconv.ParseFloat(value, 64)
-			s.must(err)
+			s.Must(err)
 			return n
 		}
 	}
@@ -167,12 +167,12 @@ func TestVolumeWithoutFinalizerKeepsItsDisk(t *testing.T) {
 	b := s.claimBound("old")
 	s.kill(victims{provisioner: true})
 	s.patchVolume(b.Volume.Name, `{"metadata":{"finalizers":["kubernetes.io/pv-protection"]}}`) // as csi-provisioner v1.6 has left it
-	s.must(s.restart(s.Context(), victims{provisioner: true}))
+	s.Must(s.restart(s.Context(), victims{provisioner: true}))
 	s.awaitVolume(b.Volume.Name, "given the finalizer", func(pv *corev1.PersistentVolume) bool {
 		return pv != nil && slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
 	})
-	s.must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
-	s.must(s.deleteClaim(s.Context(), "old"))
+	s.Must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
+	s.Must(s.deleteClaim(s.Context(), "old"))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
 	if disks := s.disks("old"); len(disks) > 0 {
 		t.Errorf("disk %s is left", disks[0].ID)
@@ -189,9 +189,9 @@ func TestCapacitiesGoWithTheProvisionersReplicaSet(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.invalid/c"}}},
 		}},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	pod := ""
-	s.must(s.await(s.Context(), "the ReplicaSet has its Pod", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "the ReplicaSet has its Pod", limit, func(ctx context.Context) error {
 		list, err := s.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "app=" + owner})
 		if err == nil && len(list.Items) == 0 {
 			err = errors.New("not yet")
@@ -206,9 +206,9 @@ func TestCapacitiesGoWithTheProvisionersReplicaSet(t *testing.T) {
 	s.Cleanup(func() {
 		s.Topodisk.Pod = ""
 		s.kill(victims{provisioner: true})
-		s.must(s.restart(context.Background(), victims{provisioner: true}))
+		s.Must(s.restart(context.Background(), victims{provisioner: true}))
 	})
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), "--capacity-ownerref-level=1")...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), "--capacity-ownerref-level=1")...))
 	capacities := func(ctx context.Context, check func(metav1.OwnerReference) bool) error {
 		list, err := s.Client.StorageV1().CSIStorageCapacities(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -224,14 +224,14 @@ func TestCapacitiesGoWithTheProvisionersReplicaSet(t *testing.T) {
 		}
 		return nil
 	}
-	s.must(s.await(s.Context(), "every capacity is owned by the ReplicaSet", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "every capacity is owned by the ReplicaSet", limit, func(ctx context.Context) error {
 		return capacities(ctx, func(o metav1.OwnerReference) bool {
 			return o.Kind == "ReplicaSet" && o.Name == owner && o.UID == set.UID
 		})
 	}))
 	s.kill(victims{provisioner: true})
-	s.must(s.Client.AppsV1().ReplicaSets(metav1.NamespaceSystem).Delete(s.Context(), owner, metav1.DeleteOptions{}))
-	s.must(s.Await(s.Context(), "the capacities go with the ReplicaSet", limit, func(ctx context.Context) (bool, error) {
+	s.Must(s.Client.AppsV1().ReplicaSets(metav1.NamespaceSystem).Delete(s.Context(), owner, metav1.DeleteOptions{}))
+	s.Must(s.Await(s.Context(), "the capacities go with the ReplicaSet", limit, func(ctx context.Context) (bool, error) {
 		list, err := s.Client.StorageV1().CSIStorageCapacities(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0, err
 	}))

@@ -21,16 +21,16 @@ import (
 func TestClaimWaitsForANodeTheCacheLacks(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner("--retry-interval-start=1h", "--retry-interval-max=1h", "--node-grace=1h") // only an event makes it try again
-	s.must(s.claim(s.Context(), "first", atOnce))
+	s.Must(s.claim(s.Context(), "first", atOnce))
 	s.bound("first") // the caches are full
 	s.passed()
 	thaw := s.freeze("nodes")
 	defer thaw()
 	node := lab.Node{Name: "node-late", Instance: "i-bp1lablate", Type: "ecs.g6.xlarge", Region: s.Nodes[0].Region, Zone: s.Nodes[0].Zone}
-	s.must(s.AddNode(s.Context(), node))
-	s.Cleanup(func() { s.must(s.removeNode(context.Background(), node.Name)) })
-	s.must(s.claimAlone(s.Context(), "early", waits))
-	s.must(s.pod(s.Context(), "early", func(pod *corev1.Pod) {
+	s.Must(s.AddNode(s.Context(), node))
+	s.Cleanup(func() { s.Must(s.removeNode(context.Background(), node.Name)) })
+	s.Must(s.claimAlone(s.Context(), "early", waits))
+	s.Must(s.pod(s.Context(), "early", func(pod *corev1.Pod) {
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node.Name}
 	}))
 	s.awaitEvent(namespace, "early", node.Name)
@@ -52,17 +52,17 @@ func TestAllowedTopologiesMayUseOtherLabels(t *testing.T) {
 		_, err := s.Client.CoreV1().Nodes().Patch(context.Background(), s.Nodes[0].Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
-	s.must(label(`"cellar"`))
-	s.Cleanup(func() { s.must(label("null")) })
+	s.Must(label(`"cellar"`))
+	s.Cleanup(func() { s.Must(label("null")) })
 	class := lab.Class("cellar-only", storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})
 	class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
 		{Key: key, Values: []string{"cellar"}}}}}
-	s.must(s.MakeClass(s.Context(), class))
+	s.Must(s.MakeClass(s.Context(), class))
 	s.Cleanup(func() {
-		s.must(s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}))
+		s.Must(s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}))
 	})
-	s.must(s.claimAlone(s.Context(), "deep", class.Name))
-	s.must(s.pod(s.Context(), "deep"))
+	s.Must(s.claimAlone(s.Context(), "deep", class.Name))
+	s.Must(s.pod(s.Context(), "deep"))
 	s.bound("deep")
 	if d := s.onlyDisk("deep"); d.Zone != s.Nodes[0].Zone {
 		t.Errorf("the disk is in %s, the only node that is allowed is in %s", d.Zone, s.Nodes[0].Zone)
@@ -79,7 +79,7 @@ func (s *scene) electLeaders() {
 	s.Cleanup(func() {
 		s.Topodisk.Kill(first)
 		s.Topodisk.Kill(second)
-		s.must(s.restart(context.Background(), victims{provisioner: true}))
+		s.Must(s.restart(context.Background(), victims{provisioner: true}))
 	})
 }
 
@@ -106,13 +106,13 @@ func TestLeaderThatWakesUpTooLateDoesNoHarm(t *testing.T) {
 	s.electLeaders()
 	s.startLeader(first)
 	h := s.hold(moment{call: "POST persistentvolumes"}, func() error { return s.claim(s.Context(), "contested", atOnce) })
-	s.must(s.Topodisk.Signal(first, syscall.SIGSTOP))
+	s.Must(s.Topodisk.Signal(first, syscall.SIGSTOP))
 	s.startLeader(second)
 	b := s.bound("contested")
-	s.must(s.deleteClaim(s.Context(), "contested"))
+	s.Must(s.deleteClaim(s.Context(), "contested"))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
 	h.release(pass) // the first leader's volume, for a disk that is gone, arrives only now
-	s.must(s.Topodisk.Signal(first, syscall.SIGCONT))
+	s.Must(s.Topodisk.Signal(first, syscall.SIGCONT))
 	s.ends(first)
 }
 
@@ -120,20 +120,20 @@ func TestStandByWhoseCachesLagMakesNoSecondDisk(t *testing.T) {
 	s := newScene(t)
 	s.electLeaders()
 	s.startLeader(first)
-	s.must(s.startStandBy(second))
+	s.Must(s.startStandBy(second))
 	h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "handed-on", atOnce) })
 	thawClaims, thawVolumes := s.freeze("persistentvolumeclaims"), s.freeze("persistentvolumes")
 	defer thawClaims()
 	defer thawVolumes()
 	h.release(pass)
 	b := s.bound("handed-on")
-	s.must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
+	s.Must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
 	s.Topodisk.Kill(first)
 	// To the second leader the claim has no volume, in the journal as in its caches.
 	look := s.hold(moment{call: catchUp, after: true}, func() error { return nil })
 	look.release(pass)
-	s.must(s.touchClass())
-	s.must(s.claim(s.Context(), "next", atOnce))
+	s.Must(s.touchClass())
+	s.Must(s.claim(s.Context(), "next", atOnce))
 	thawClaims()
 	thawVolumes()
 	s.bound("next")

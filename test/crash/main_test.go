@@ -12,6 +12,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 var (
@@ -31,18 +32,13 @@ var shared *stage
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := 1, chooseTests()
-	if err == nil {
-		code, err = run(m)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	labtest.Main(m, run)
 }
 
 func run(m *testing.M) (code int, err error) {
+	if err := chooseTests(); err != nil {
+		return 1, err
+	}
 	ctx := context.Background()
 	root, err := programs.FindRoot()
 	if err != nil {

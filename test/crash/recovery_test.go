@@ -33,7 +33,7 @@ func TestLeaderThatCannotBeginGivesTheLeaseUp(t *testing.T) {
 			s := newScene(t)
 			s.electLeaders()
 			s.startLeader(first)
-			s.must(s.startStandBy(second))
+			s.Must(s.startStandBy(second))
 			allow := s.forbid(test.resource, test.verb)
 			s.Topodisk.Kill(first)
 			for _, page := range []string{"/healthz", "/healthz/leader-election", "/readyz"} {
@@ -48,8 +48,8 @@ func TestLeaderThatCannotBeginGivesTheLeaseUp(t *testing.T) {
 				t.Errorf("it has ended, and %s holds the Lease still", holder)
 			}
 			allow()
-			s.must(s.startStandBy(first))
-			s.must(s.claim(s.Context(), "served", atOnce))
+			s.Must(s.startStandBy(first))
+			s.Must(s.claim(s.Context(), "served", atOnce))
 			s.bound("served")
 			s.awaitPage(first, "/readyz", http.StatusOK, "")
 		})
@@ -63,16 +63,16 @@ const controllerAccount = "system:serviceaccount:kube-system:topodisk-controller
 func (s *scene) forbid(resource, verb string) (allow func()) {
 	s.Helper()
 	roles, err := s.Client.RbacV1().Roles(metav1.NamespaceSystem).List(s.Context(), metav1.ListOptions{})
-	s.must(err)
+	s.Must(err)
 	everywhere, err := s.Client.RbacV1().ClusterRoles().List(s.Context(), metav1.ListOptions{})
-	s.must(err)
+	s.Must(err)
 	var back []func(context.Context) error
 	for _, role := range roles.Items {
 		if rules, less := without(role.Rules, resource, verb); less && strings.HasPrefix(role.Name, "topodisk-") {
 			changed := role.DeepCopy()
 			changed.Rules = rules
 			_, err := s.Client.RbacV1().Roles(role.Namespace).Update(s.Context(), changed, metav1.UpdateOptions{})
-			s.must(err)
+			s.Must(err)
 			back = append(back, func(ctx context.Context) error {
 				role.ResourceVersion = ""
 				_, err := s.Client.RbacV1().Roles(role.Namespace).Update(ctx, &role, metav1.UpdateOptions{})
@@ -85,7 +85,7 @@ func (s *scene) forbid(resource, verb string) (allow func()) {
 			changed := role.DeepCopy()
 			changed.Rules = rules
 			_, err := s.Client.RbacV1().ClusterRoles().Update(s.Context(), changed, metav1.UpdateOptions{})
-			s.must(err)
+			s.Must(err)
 			back = append(back, func(ctx context.Context) error {
 				role.ResourceVersion = ""
 				_, err := s.Client.RbacV1().ClusterRoles().Update(ctx, &role, metav1.UpdateOptions{})
@@ -96,7 +96,7 @@ func (s *scene) forbid(resource, verb string) (allow func()) {
 	s.awaitAllowed(s.Context(), resource, verb, false)
 	allow = func() {
 		for _, give := range back {
-			s.must(give(context.Background()))
+			s.Must(give(context.Background()))
 		}
 		back = nil
 		s.awaitAllowed(context.Background(), resource, verb, true)
@@ -132,7 +132,7 @@ func (s *scene) awaitAllowed(ctx context.Context, resource, verb string, allowed
 	if resource == "configmaps" {
 		attributes.Name = firstPage
 	}
-	s.must(s.await(ctx, "the change of roles has come into effect", limit, func(ctx context.Context) error {
+	s.Must(s.await(ctx, "the change of roles has come into effect", limit, func(ctx context.Context) error {
 		review, err := s.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: controllerAccount, ResourceAttributes: attributes},
 		}, metav1.CreateOptions{})
@@ -146,7 +146,7 @@ func (s *scene) awaitAllowed(ctx context.Context, resource, verb string, allowed
 // awaitPage waits until a page of a provisioner has that status and text.
 func (s *scene) awaitPage(name, path string, status int, text string) {
 	s.Helper()
-	s.must(s.await(s.Context(), fmt.Sprintf("%s of %s is %d and says %q", path, name, status, text), limit, func(context.Context) error {
+	s.Must(s.await(s.Context(), fmt.Sprintf("%s of %s is %d and says %q", path, name, status, text), limit, func(context.Context) error {
 		answer, err := http.Get(strings.TrimSuffix(s.Topodisk.Metrics(name), "/metrics") + path)
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func (s *scene) awaitPage(name, path string, status int, text string) {
 func (s *scene) holder() string {
 	s.Helper()
 	lease, err := s.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(s.Context(), request.ObjectName(lab.DriverName), metav1.GetOptions{})
-	s.must(err)
+	s.Must(err)
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}

@@ -39,15 +39,15 @@ func TestStaleCacheMakesNoSecondDisk(t *testing.T) {
 			h.release(pass)
 			b := s.bound("stale")
 			if c.gone {
-				s.must(s.deleteClaim(s.Context(), "stale"))
+				s.Must(s.deleteClaim(s.Context(), "stale"))
 				s.awaitVolume(b.Volume.Name, "gone", isGone)
 			}
 			// The cache still shows the claim without a volume, and something that it depends on changes.
-			s.must(s.touchClass())
+			s.Must(s.touchClass())
 			for _, thaw := range thaws {
 				thaw()
 			}
-			s.must(s.claim(s.Context(), "witness", atOnce)) // the provisioner has had its turn by then
+			s.Must(s.claim(s.Context(), "witness", atOnce)) // the provisioner has had its turn by then
 			s.bound("witness")
 			if n := s.count("CreateVolume"); n != 2 {
 				t.Errorf("the driver was asked %d times, want once for each claim", n)
@@ -64,9 +64,9 @@ func TestClaimThatIsNotBoundYetGetsNoSecondDisk(t *testing.T) {
 	thaw := s.freeze("persistentvolumes")
 	defer thaw()
 	h.release(pass)
-	s.must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
+	s.Must(s.await(s.Context(), "the journal knows of no order", limit, s.journalIsEmpty))
 	// Neither the claim nor any cache says that it has a volume, and something that it depends on changes.
-	s.must(s.touchClass())
+	s.Must(s.touchClass())
 	allow()
 	thaw()
 	if b := s.bound("unbound"); b.Disk() != d.ID {
@@ -120,12 +120,12 @@ func (s *scene) refuse(resource string, operation admissionv1.OperationType, val
 		}}}},
 		Validations: []admissionv1.Validation{validation},
 	}}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	_, err = bindings.Create(s.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: meta,
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	refused := func(ctx context.Context) bool {
 		err := try(ctx)
 		return err != nil && strings.Contains(err.Error(), validation.Message)
@@ -137,7 +137,7 @@ func (s *scene) refuse(resource string, operation admissionv1.OperationType, val
 		if err != nil {
 			s.Errorf("allow %s again: %v", resource, err)
 		}
-		s.must(s.await(ctx, resource+" are taken", limit, func(ctx context.Context) error { // the API server hears of it a little later
+		s.Must(s.await(ctx, resource+" are taken", limit, func(ctx context.Context) error { // the API server hears of it a little later
 			if refused(ctx) {
 				return errors.New("they are refused")
 			}
@@ -145,7 +145,7 @@ func (s *scene) refuse(resource string, operation admissionv1.OperationType, val
 		}))
 	}
 	s.Cleanup(allow)
-	s.must(s.await(s.Context(), resource+" are refused", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), resource+" are refused", limit, func(ctx context.Context) error {
 		if !refused(ctx) {
 			return errors.New("they are taken")
 		}
@@ -175,7 +175,7 @@ func TestUnsavedVolumeIsReportedAndKeepsItsDisk(t *testing.T) {
 			s := newScene(t)
 			claim := "unsaved-" + strings.ToLower(string(reason))
 			allow := s.refuseVolumes(reason)
-			s.must(s.claim(s.Context(), claim, atOnce))
+			s.Must(s.claim(s.Context(), claim, atOnce))
 			s.awaitEvent(namespace, claim, "no more volumes here")
 			d := s.onlyDisk(claim)
 			allow()
@@ -189,13 +189,13 @@ func TestUnsavedVolumeIsReportedAndKeepsItsDisk(t *testing.T) {
 func TestUnsavedVolumeOfADeletedClaimLosesItsDisk(t *testing.T) {
 	s := newScene(t)
 	s.refuseVolumes(metav1.StatusReasonForbidden)
-	s.must(s.claim(s.Context(), "unsavable", atOnce))
+	s.Must(s.claim(s.Context(), "unsavable", atOnce))
 	s.awaitEvent(namespace, "unsavable", "no more volumes here")
 	s.onlyDisk("unsavable")
 	s.kill(victims{provisioner: true})
-	s.must(s.deleteClaim(s.Context(), "unsavable"))
-	s.must(s.restart(s.Context(), victims{provisioner: true}))
-	s.must(s.settle(s.Context()))
+	s.Must(s.deleteClaim(s.Context(), "unsavable"))
+	s.Must(s.restart(s.Context(), victims{provisioner: true}))
+	s.Must(s.settle(s.Context()))
 }
 
 func TestDiskOfAStaticVolumeIsLeftAlone(t *testing.T) {
@@ -204,13 +204,13 @@ func TestDiskOfAStaticVolumeIsLeftAlone(t *testing.T) {
 	d := s.onlyDisk("late")
 	volumes := s.Client.CoreV1().PersistentVolumes()
 	_, err := volumes.Create(s.Context(), staticVolume(d.ID, d.ID), metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	h.release(pass)
 	s.awaitEvent(namespace, "late", "exists already")
 	if got := s.onlyDisk("late"); got.ID != d.ID {
 		t.Errorf("disk %s is there, want %s", got.ID, d.ID)
 	}
-	s.must(volumes.Delete(s.Context(), d.ID, metav1.DeleteOptions{}))
+	s.Must(volumes.Delete(s.Context(), d.ID, metav1.DeleteOptions{}))
 	if b := s.bound("late"); b.Disk() != d.ID {
 		t.Errorf("the claim has disk %s, want %s", b.Disk(), d.ID)
 	}
@@ -219,11 +219,11 @@ func TestDiskOfAStaticVolumeIsLeftAlone(t *testing.T) {
 func TestClaimThatIsBeingDeletedGetsNoDisk(t *testing.T) {
 	s := newScene(t)
 	s.kill(victims{provisioner: true})
-	s.must(s.claim(s.Context(), "leaving", atOnce))
+	s.Must(s.claim(s.Context(), "leaving", atOnce))
 	s.patchClaim("leaving", `{"metadata":{"finalizers":["example.com/hold"]}}`)
-	s.must(s.deleteClaim(s.Context(), "leaving"))
-	s.must(s.restart(s.Context(), victims{provisioner: true}))
-	s.must(s.claim(s.Context(), "witness", atOnce))
+	s.Must(s.deleteClaim(s.Context(), "leaving"))
+	s.Must(s.restart(s.Context(), victims{provisioner: true}))
+	s.Must(s.claim(s.Context(), "witness", atOnce))
 	s.bound("witness")
 	if disks := s.disks("leaving"); len(disks) > 0 || s.count("CreateVolume") != 1 {
 		t.Errorf("the driver was asked %d times, and there are %d disks for a claim that is being deleted", s.count("CreateVolume"), len(disks))

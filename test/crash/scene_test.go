@@ -17,13 +17,14 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 const limit = 60 * time.Second
 
 // scene is the stage of one interleaving.
 type scene struct {
-	*testing.T
+	labtest.T
 	*stage
 }
 
@@ -33,7 +34,7 @@ func newScene(t *testing.T) *scene {
 	if *which != ours {
 		t.Fatalf("this is a test of %s", ours)
 	}
-	s := &scene{T: t, stage: shared}
+	s := &scene{T: labtest.T{T: t}, stage: shared}
 	s.passed()
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -47,13 +48,6 @@ func newScene(t *testing.T) *scene {
 		}
 	})
 	return s
-}
-
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 // hold stops the next such call, begin makes it come, and hold returns when it is there.
@@ -81,17 +75,17 @@ func (s *scene) withDiskUnheard(claim, class string) *held {
 func (s *scene) restartProvisioner(args ...string) {
 	s.Helper()
 	s.kill(victims{provisioner: true})
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
 	s.Cleanup(func() {
 		s.kill(victims{provisioner: true})
-		s.must(s.restart(context.Background(), victims{provisioner: true}))
+		s.Must(s.restart(context.Background(), victims{provisioner: true}))
 	})
 }
 
 // ends waits until the provisioner of that name has ended by itself.
 func (s *scene) ends(name string) {
 	s.Helper()
-	s.must(s.await(s.Context(), name+" ends", limit, func(context.Context) error {
+	s.Must(s.await(s.Context(), name+" ends", limit, func(context.Context) error {
 		if !s.Topodisk.Ended(name) {
 			return errors.New("it runs")
 		}
@@ -103,7 +97,7 @@ func (s *scene) ends(name string) {
 func (s *scene) disks(claim string) []ecssim.DiskState {
 	s.Helper()
 	disks, err := s.Simulator.Disks(s.Context(), namespace)
-	s.must(err)
+	s.Must(err)
 	return slices.DeleteFunc(disks, func(d ecssim.DiskState) bool { return d.Tags[disk.ClaimNameTag] != claim })
 }
 
@@ -120,32 +114,32 @@ func (s *scene) onlyDisk(claim string) ecssim.DiskState {
 func (s *scene) bound(claim string) lab.Bound {
 	s.Helper()
 	b, err := s.AwaitBound(s.Context(), namespace, claim, limit)
-	s.must(err)
+	s.Must(err)
 	return b
 }
 
 func (s *scene) patchClaim(claim, patch string) {
 	s.Helper()
 	_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Patch(s.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 }
 
 func (s *scene) patchVolume(name, patch string) {
 	s.Helper()
 	_, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 }
 
 func (s *scene) deletePod(name string) {
 	s.Helper()
 	now := int64(0)
-	s.must(s.Client.CoreV1().Pods(namespace).Delete(s.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	s.Must(s.Client.CoreV1().Pods(namespace).Delete(s.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
 // awaitEvent waits for an event about an object that says the text.
 func (s *scene) awaitEvent(in, name, text string) {
 	s.Helper()
-	s.must(s.await(s.Context(), name+" has an event that says "+text, limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), name+" has an event that says "+text, limit, func(ctx context.Context) error {
 		_, err := s.FindEvent(ctx, in, name, text)
 		return err
 	}))
@@ -154,7 +148,7 @@ func (s *scene) awaitEvent(in, name, text string) {
 // awaitVolume waits until a PersistentVolume is as it should be; nil stands for one that is gone.
 func (s *scene) awaitVolume(name, what string, is func(*corev1.PersistentVolume) bool) {
 	s.Helper()
-	s.must(s.await(s.Context(), "PersistentVolume "+name+" is "+what, limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "PersistentVolume "+name+" is "+what, limit, func(ctx context.Context) error {
 		pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		if ignoreNotFound(err) != nil {
 			return err

@@ -22,9 +22,9 @@ func TestDiskOutlastsTheSchedulersBindTimeout(t *testing.T) {
 	s := newScene(t)
 	h := s.hold(moment{call: "CreateVolume"}, func() error { return s.claim(s.Context(), "slow", waits) })
 	node, err := s.selectedNode(s.Context(), "slow")
-	s.must(err)
+	s.Must(err)
 	begin := time.Now()
-	s.must(s.await(s.Context(), "the scheduler gives up", 2*bindTimeout, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "the scheduler gives up", 2*bindTimeout, func(ctx context.Context) error {
 		events, err := s.Events(ctx, namespace, "slow")
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func TestDiskOutlastsTheSchedulersBindTimeout(t *testing.T) {
 	h.release(pass)
 	b := s.bound("slow")
 	pod, err := s.AwaitRunning(s.Context(), namespace, "slow", limit)
-	s.must(err)
+	s.Must(err)
 	if d := s.onlyDisk("slow"); d.ID != b.Disk() || d.Zone != s.ZoneOf(pod.Spec.NodeName) || s.count("CreateVolume") != 1 {
 		t.Errorf("the disk is %s in %s, the Pod on %s; the driver was asked %d times", d.ID, d.Zone, pod.Spec.NodeName, s.count("CreateVolume"))
 	}
@@ -54,10 +54,10 @@ func TestDiskOutlastsTheSchedulersBindTimeout(t *testing.T) {
 func TestClaimOfAPodWithNodeNameWaitsForASelection(t *testing.T) {
 	s := newScene(t)
 	node := s.Nodes[0]
-	s.must(s.claimAlone(s.Context(), "bypassed", waits))
-	s.must(s.pod(s.Context(), "bypassed", func(pod *corev1.Pod) { pod.Spec.NodeName = node.Name }))
+	s.Must(s.claimAlone(s.Context(), "bypassed", waits))
+	s.Must(s.pod(s.Context(), "bypassed", func(pod *corev1.Pod) { pod.Spec.NodeName = node.Name }))
 	s.awaitEvent(namespace, "bypassed", "waiting for")
-	s.must(s.claim(s.Context(), "witness", atOnce))
+	s.Must(s.claim(s.Context(), "witness", atOnce))
 	s.bound("witness")
 	if n := len(s.disks("bypassed")); n > 0 || s.count("CreateVolume") != 1 {
 		t.Errorf("there are %d disks; the driver was asked %d times, want once, for the witness", n, s.count("CreateVolume"))
@@ -71,22 +71,22 @@ func TestClaimOfAPodWithNodeNameWaitsForASelection(t *testing.T) {
 
 func TestPodTiedToASoldOutZoneHasEventsOnBothClaims(t *testing.T) {
 	s := newScene(t)
-	s.must(s.claimAlone(s.Context(), "first", waits))
-	s.must(s.pod(s.Context(), "first", func(*corev1.Pod) {}))
+	s.Must(s.claimAlone(s.Context(), "first", waits))
+	s.Must(s.pod(s.Context(), "first", func(*corev1.Pod) {}))
 	first := s.bound("first")
 	zone := s.onlyDisk("first").Zone
 	s.deletePod("first")
-	s.must(s.Simulator.SellOut(s.Context(), zone))
-	s.must(s.claimAlone(s.Context(), "second", waits))
-	s.must(s.pod(s.Context(), "tied", func(pod *corev1.Pod) {
+	s.Must(s.Simulator.SellOut(s.Context(), zone))
+	s.Must(s.claimAlone(s.Context(), "second", waits))
+	s.Must(s.pod(s.Context(), "tied", func(pod *corev1.Pod) {
 		second := *pod.Spec.Volumes[0].DeepCopy()
 		second.Name, second.PersistentVolumeClaim.ClaimName = "more", "second"
 		pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "first"
 		pod.Spec.Volumes = append(pod.Spec.Volumes, second)
 	}))
 	s.awaitEvent(namespace, "second", "Pod tied also has claim first, whose volume "+first.Volume.Name+" is in "+zone)
-	s.must(s.Simulator.Restock(s.Context(), zone))
-	s.must(s.await(s.Context(), "the Pod starts once there is stock", 2*limit, func(ctx context.Context) error {
+	s.Must(s.Simulator.Restock(s.Context(), zone))
+	s.Must(s.await(s.Context(), "the Pod starts once there is stock", 2*limit, func(ctx context.Context) error {
 		pod, err := s.Client.CoreV1().Pods(namespace).Get(ctx, "tied", metav1.GetOptions{})
 		if err == nil && pod.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("it is %s", pod.Status.Phase)
@@ -106,10 +106,10 @@ func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
 	s := newScene(t)
 	s.withoutCapacities()
 	for _, zone := range s.Zones() {
-		s.must(s.Simulator.SellOut(s.Context(), zone))
+		s.Must(s.Simulator.SellOut(s.Context(), zone))
 	}
 	for i := range pods {
-		s.must(s.claim(s.Context(), fmt.Sprintf("crowd-%d", i), waits))
+		s.Must(s.claim(s.Context(), fmt.Sprintf("crowd-%d", i), waits))
 	}
 	s.awaitRefusal()
 	begin, before := time.Now(), s.count("CreateVolume")
@@ -123,7 +123,7 @@ func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
 	if disks, err := s.Simulator.Disks(s.Context(), namespace); err != nil || len(disks) > 0 {
 		t.Errorf("%d disks, %v", len(disks), err)
 	}
-	s.must(s.await(s.Context(), "the Pods and claims are gone", 5*limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "the Pods and claims are gone", 5*limit, func(ctx context.Context) error {
 		if err := s.deleteAll(ctx); err != nil {
 			return err // so many take longer than the API server gives a request
 		}
@@ -139,7 +139,7 @@ func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
 func (s *scene) withoutCapacities() {
 	s.Helper()
 	s.restartProvisioner("--enable-capacity=false")
-	s.must(s.await(s.Context(), "the scheduler doesn't look at capacities", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "the scheduler doesn't look at capacities", limit, func(ctx context.Context) error {
 		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
 		if err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity {
 			err = errors.New("its storageCapacity is true")
@@ -151,7 +151,7 @@ func (s *scene) withoutCapacities() {
 // awaitRefusal waits until the driver has said of every zone that it has nothing to give.
 func (s *scene) awaitRefusal() {
 	s.Helper()
-	s.must(s.await(s.Context(), "every zone has refused", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "every zone has refused", limit, func(ctx context.Context) error {
 		calls, err := s.Simulator.Calls(ctx, "CreateDisk")
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func (s *scene) awaitRefusal() {
 func TestClaimsOfOtherProvisionersAreLeftAlone(t *testing.T) {
 	s := newScene(t)
 	create := func(name, class string, change func(*corev1.PersistentVolumeClaim)) {
-		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, class, "20Gi"), change))
+		s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, class, "20Gi"), change))
 	}
 	group := "example.com"
 	create("filled-elsewhere", atOnce, func(c *corev1.PersistentVolumeClaim) {
@@ -185,13 +185,13 @@ func TestClaimsOfOtherProvisionersAreLeftAlone(t *testing.T) {
 		}
 	})
 	s.awaitEvent(namespace, "migrated", "has no in-tree predecessor")
-	s.must(s.claim(s.Context(), "witness", atOnce))
+	s.Must(s.claim(s.Context(), "witness", atOnce))
 	s.bound("witness")
 	if n := s.count("CreateVolume"); n != 1 {
 		t.Errorf("the driver was asked %d times, want once, for the witness", n)
 	}
 	for _, name := range []string{"filled-elsewhere", "migrated"} {
-		s.must(s.deleteClaim(s.Context(), name))
+		s.Must(s.deleteClaim(s.Context(), name))
 		s.awaitNoClaim(name)
 	}
 }
@@ -204,7 +204,7 @@ func TestNodeLabelledLateServesItsClaimInItsZone(t *testing.T) {
 	if n := s.count("CreateVolume"); n > 0 {
 		t.Fatalf("the driver was asked %d times for a node in no zone", n)
 	}
-	s.must(comes())
+	s.Must(comes())
 	s.bound("unlabelled")
 	if d := s.onlyDisk("unlabelled"); d.Zone != node.Zone {
 		t.Errorf("the disk is in %s, its node in %s", d.Zone, node.Zone)

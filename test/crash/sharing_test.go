@@ -15,15 +15,15 @@ import (
 func TestDiskGoesWithItsLastVolume(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner("--retry-interval-start=1h", "--retry-interval-max=1h") // only an event makes it try again
-	s.must(s.claim(s.Context(), "shared", atOnce))
+	s.Must(s.claim(s.Context(), "shared", atOnce))
 	b := s.bound("shared")
 	volumes := s.Client.CoreV1().PersistentVolumes()
 	_, err := volumes.Create(s.Context(), staticVolume("rescued", b.Disk()), metav1.CreateOptions{})
-	s.must(err)
-	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "second", "by-hand", "20Gi"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "rescued" }))
+	s.Must(err)
+	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, "second", "by-hand", "20Gi"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "rescued" }))
 	s.awaitVolume("rescued", "bound", func(pv *corev1.PersistentVolume) bool { return pv.Status.Phase == corev1.VolumeBound })
 
-	s.must(s.deleteClaim(s.Context(), "shared"))
+	s.Must(s.deleteClaim(s.Context(), "shared"))
 	s.awaitVolume(b.Volume.Name, "released, or gone", func(pv *corev1.PersistentVolume) bool {
 		return pv == nil || pv.Status.Phase == corev1.VolumeReleased
 	})
@@ -34,8 +34,8 @@ func TestDiskGoesWithItsLastVolume(t *testing.T) {
 		t.Errorf("disk %s is there, want %s", d.ID, b.Disk())
 	}
 
-	s.must(s.deleteClaim(s.Context(), "second"))
-	s.must(volumes.Delete(s.Context(), "rescued", metav1.DeleteOptions{}))
+	s.Must(s.deleteClaim(s.Context(), "second"))
+	s.Must(volumes.Delete(s.Context(), "rescued", metav1.DeleteOptions{}))
 	s.awaitVolume(b.Volume.Name, "gone", isGone)
 	if disks := s.disks("shared"); len(disks) > 0 {
 		t.Errorf("disk %s is left", disks[0].ID)
@@ -45,6 +45,6 @@ func TestDiskGoesWithItsLastVolume(t *testing.T) {
 // deleteBoundAfter makes a claim and deletes it: the provisioner has by then had its turn on what was released before.
 func (s *scene) deleteBoundAfter(claim string) {
 	s.Helper()
-	s.must(s.claim(s.Context(), claim, atOnce))
+	s.Must(s.claim(s.Context(), claim, atOnce))
 	s.deleteBound(claim)
 }

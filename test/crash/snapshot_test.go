@@ -22,7 +22,7 @@ const snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-s
 func (s *scene) driver() csi.ControllerClient {
 	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.Topodisk.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	s.must(err)
+	s.Must(err)
 	s.Cleanup(func() { conn.Close() })
 	return csi.NewControllerClient(conn)
 }
@@ -31,13 +31,13 @@ func (s *scene) driver() csi.ControllerClient {
 func (s *scene) snapshot(name, claim string) *lab.Snapshot {
 	s.Helper()
 	state, err := s.Simulator.State(s.Context())
-	s.must(err)
+	s.Must(err)
 	doubts := state.Doubts
 	doubts.SnapshotUnattached = []string{"cloud_essd", "cloud_auto"} // no Pod has had the disk
-	s.must(s.Simulator.SetDoubts(s.Context(), doubts))
-	s.Cleanup(func() { s.must(s.Simulator.SetDoubts(context.Background(), state.Doubts)) })
+	s.Must(s.Simulator.SetDoubts(s.Context(), doubts))
+	s.Cleanup(func() { s.Must(s.Simulator.SetDoubts(context.Background(), state.Doubts)) })
 	driver, source, handle := s.driver(), s.onlyDisk(claim).ID, ""
-	s.must(s.await(s.Context(), "the snapshot is taken", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "the snapshot is taken", limit, func(ctx context.Context) error {
 		taken, err := driver.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: source})
 		handle = taken.GetSnapshot().GetSnapshotId()
 		if err == nil && !taken.GetSnapshot().GetReadyToUse() {
@@ -46,9 +46,9 @@ func (s *scene) snapshot(name, claim string) *lab.Snapshot {
 		return err
 	}))
 	made, err := s.MakeSnapshot(s.Context(), namespace, name, claim, source, handle)
-	s.must(err)
-	s.Cleanup(func() { s.must(made.Remove(context.Background())) })
-	s.must(made.Taken(s.Context()))
+	s.Must(err)
+	s.Cleanup(func() { s.Must(made.Remove(context.Background())) })
+	s.Must(made.Taken(s.Context()))
 	return made
 }
 
@@ -69,20 +69,20 @@ func TestSnapshotDeletedDuringUnknownRestoreNoDisk(t *testing.T) {
 			claim := fmt.Sprintf("restored-%d", n)
 			s.claimBound(claim + "-original")
 			snap := s.snapshot(claim+"-snapshot", claim+"-original")
-			s.must(snap.Ready(s.Context()))
+			s.Must(snap.Ready(s.Context()))
 			h := s.hold(moment{call: "CreateVolume", after: true}, func() error { return s.claimFrom(claim, snap) })
 			s.onlyDisk(claim)
-			s.must(snap.Delete(s.Context()))
+			s.Must(snap.Delete(s.Context()))
 			finalizers, there, err := snap.Finalizers(s.Context())
 			if err != nil || !there || !slices.Contains(finalizers, snapshotFinalizer) {
 				t.Errorf("the snapshot is not kept while a volume is made of it: %v, there %v, %v", finalizers, there, err)
 			}
 			if c.forced {
-				s.must(snap.Unprotect(s.Context()))
+				s.Must(snap.Unprotect(s.Context()))
 			}
 			h.release(lose)
-			s.must(s.deleteClaim(s.Context(), claim))
-			s.must(s.await(s.Context(), "the snapshot is let go", limit, func(ctx context.Context) error {
+			s.Must(s.deleteClaim(s.Context(), claim))
+			s.Must(s.await(s.Context(), "the snapshot is let go", limit, func(ctx context.Context) error {
 				finalizers, there, err := snap.Finalizers(ctx)
 				if err == nil && there {
 					err = fmt.Errorf("it has finalizers %v", finalizers)

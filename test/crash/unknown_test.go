@@ -30,7 +30,7 @@ func TestDeselectedClaimWithUnknownDiskLeavesNone(t *testing.T) {
 	s.deletePod("withdrawn") // or the scheduler would choose again
 	s.patchClaim("withdrawn", removeSelectedNode)
 	h.release(lose)
-	s.must(s.deleteClaim(s.Context(), "withdrawn"))
+	s.Must(s.deleteClaim(s.Context(), "withdrawn"))
 }
 
 func TestReselectedClaimWithUnknownDiskKeepsIt(t *testing.T) {
@@ -44,7 +44,7 @@ func TestReselectedClaimWithUnknownDiskKeepsIt(t *testing.T) {
 		t.Errorf("the claim has disk %s, the one whose reply was lost is %s", b.Disk(), d.ID)
 	}
 	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
-	s.must(err)
+	s.Must(err)
 	var first ecssim.Call
 	for _, c := range calls {
 		switch {
@@ -74,26 +74,26 @@ func TestRetriesDoNotEndWhileADiskMayExist(t *testing.T) {
 	s := newScene(t)
 	const most = 15 // at which the library once gave up
 	s.restartProvisioner("--retry-interval-start=100ms", "--retry-interval-max=200ms")
-	s.must(s.claim(s.Context(), "witness", atOnce)) // of a claim that is younger than its leadership the provisioner knows that there is no disk
+	s.Must(s.claim(s.Context(), "witness", atOnce)) // of a claim that is younger than its leadership the provisioner knows that there is no disk
 	s.bound("witness")
 	leads := time.Now()
-	s.must(s.await(s.Context(), "the provisioner has led for a while", limit, func(context.Context) error {
+	s.Must(s.await(s.Context(), "the provisioner has led for a while", limit, func(context.Context) error {
 		if time.Since(leads) < 5*time.Second {
 			return errors.New("not yet")
 		}
 		return nil
 	}))
-	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1}))
-	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultError}))
-	s.must(s.claim(s.Context(), "endless", atOnce))
-	s.must(s.await(s.Context(), "the driver is asked more than fifteen times", limit, func(context.Context) error {
+	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1}))
+	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultError}))
+	s.Must(s.claim(s.Context(), "endless", atOnce))
+	s.Must(s.await(s.Context(), "the driver is asked more than fifteen times", limit, func(context.Context) error {
 		if s.count("CreateVolume") <= most {
 			return errors.New("not yet")
 		}
 		return nil
 	}))
 	s.onlyDisk("endless")
-	s.must(s.deleteClaim(s.Context(), "endless"))
+	s.Must(s.deleteClaim(s.Context(), "endless"))
 }
 
 func TestUnknownDiskIsDeletedWhateverElseIsDeleted(t *testing.T) {
@@ -105,14 +105,14 @@ func TestUnknownDiskIsDeletedWhateverElseIsDeleted(t *testing.T) {
 	}{
 		{"node", waits, func(s *scene) {
 			node, err := s.selectedNode(s.Context(), "orphan")
-			s.must(err)
-			s.must(s.removeNode(s.Context(), node))
+			s.Must(err)
+			s.Must(s.removeNode(s.Context(), node))
 		}, nil},
 		{"class", "short-lived", func(s *scene) {
-			s.must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "short-lived", metav1.DeleteOptions{}))
+			s.Must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "short-lived", metav1.DeleteOptions{}))
 		}, nil},
 		{"Secret", "with-secret", func(s *scene) {
-			s.must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
+			s.Must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
 		}, (*scene).makeSecret},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestUnknownDiskIsDeletedWhateverElseIsDeleted(t *testing.T) {
 			d := s.onlyDisk("orphan")
 			c.vanish(s)
 			h.release(lose)
-			s.must(s.deleteClaim(s.Context(), "orphan"))
+			s.Must(s.deleteClaim(s.Context(), "orphan"))
 			if c.comes != nil {
 				s.awaitVolume(d.ID, "saved", func(pv *corev1.PersistentVolume) bool { return pv != nil })
 				c.comes(s)
@@ -145,15 +145,15 @@ func (s *scene) makeClass(name string) {
 		s.allowSecrets()
 		s.makeSecret()
 	}
-	s.must(s.MakeClass(ctx, class))
+	s.Must(s.MakeClass(ctx, class))
 	s.Cleanup(func() {
-		s.must(ignoreNotFound(s.Client.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{})))
+		s.Must(ignoreNotFound(s.Client.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{})))
 	})
 }
 
 func (s *scene) makeSecret() {
 	s.Helper()
-	s.must(s.createSecret())
+	s.Must(s.createSecret())
 }
 
 // createSecret makes the Secret that the class with-secret names, or finds it.
@@ -174,7 +174,7 @@ func ignoreExists(err error) error {
 // awaitNoClaim waits until a claim that was deleted is gone.
 func (s *scene) awaitNoClaim(name string) {
 	s.Helper()
-	s.must(s.await(s.Context(), "claim "+name+" is gone", limit, func(ctx context.Context) error {
+	s.Must(s.await(s.Context(), "claim "+name+" is gone", limit, func(ctx context.Context) error {
 		_, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return errors.New("it is there")
@@ -190,23 +190,23 @@ func (s *scene) allowSecrets() {
 	role := &rbacv1.Role{ObjectMeta: meta,
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
 	_, err := s.Client.RbacV1().Roles(namespace).Create(s.Context(), role, metav1.CreateOptions{})
-	s.must(ignoreExists(err))
+	s.Must(ignoreExists(err))
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "topodisk-controller", Namespace: metav1.NamespaceSystem}},
 	}
 	_, err = s.Client.RbacV1().RoleBindings(namespace).Create(s.Context(), binding, metav1.CreateOptions{})
-	s.must(ignoreExists(err))
+	s.Must(ignoreExists(err))
 }
 
 func TestRecreatedClaimGetsADiskOfItsOwn(t *testing.T) {
 	s := newScene(t)
 	h := s.withDiskUnheard("twin", atOnce)
 	first := s.onlyDisk("twin")
-	s.must(s.deleteClaim(s.Context(), "twin"))
+	s.Must(s.deleteClaim(s.Context(), "twin"))
 	s.awaitNoClaim("twin")
-	s.must(s.claim(s.Context(), "twin", atOnce))
+	s.Must(s.claim(s.Context(), "twin", atOnce))
 	h.release(lose)
 	if b := s.bound("twin"); b.Disk() == first.ID {
 		t.Errorf("the claim has disk %s, which was made for the one before it", first.ID)
@@ -222,9 +222,9 @@ func TestPodDeletedDuringCreateLeavesTheClaimItsDisk(t *testing.T) {
 	if b := s.bound("early"); b.Disk() != d.ID {
 		t.Errorf("the claim has disk %s, want %s", b.Disk(), d.ID)
 	}
-	s.must(s.pod(s.Context(), "early", func(*corev1.Pod) {}))
+	s.Must(s.pod(s.Context(), "early", func(*corev1.Pod) {}))
 	pod, err := s.AwaitRunning(s.Context(), namespace, "early", limit)
-	s.must(err)
+	s.Must(err)
 	if zone := s.ZoneOf(pod.Spec.NodeName); zone != d.Zone {
 		t.Errorf("the Pod runs in %s, its disk is in %s", zone, d.Zone)
 	}

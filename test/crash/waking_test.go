@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -43,7 +44,7 @@ func TestWhatAClaimOrADeletionLacksWakesItWithinASecond(t *testing.T) {
 		{"Secret for the deletion", "DeleteVolume", lackDeletionSecret},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			s := &scene{T: t, stage: shared}
+			s := &scene{T: labtest.T{T: t}, stage: shared}
 			s.passed()
 			name := fmt.Sprintf("lacking-%d", n)
 			comes := c.lack(s, name)
@@ -52,8 +53,8 @@ func TestWhatAClaimOrADeletionLacksWakesItWithinASecond(t *testing.T) {
 			}
 			h := s.stopAt(moment{call: c.call})
 			begin := time.Now()
-			s.must(comes())
-			s.must(s.reach(s.Context(), h))
+			s.Must(comes())
+			s.Must(s.reach(s.Context(), h))
 			took := time.Since(begin)
 			h.release(pass)
 			t.Logf("%s after %s", c.call, took.Round(time.Millisecond))
@@ -69,8 +70,8 @@ func TestWhatAClaimOrADeletionLacksWakesItWithinASecond(t *testing.T) {
 
 func lackSecret(s *scene, claim string) func() error {
 	s.makeClass("with-secret")
-	s.must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
-	s.must(s.claim(s.Context(), claim, "with-secret"))
+	s.Must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
+	s.Must(s.claim(s.Context(), claim, "with-secret"))
 	s.awaitEvent(namespace, claim, "secret "+namespace+"/keys")
 	return s.createSecret
 }
@@ -80,7 +81,7 @@ func (s *scene) claimOnNode(claim, node string) {
 	s.Helper()
 	object := lab.Claim(namespace, claim, waits, "20Gi")
 	object.Annotations = map[string]string{lab.SelectedNode: node}
-	s.must(s.MakeClaim(s.Context(), object))
+	s.Must(s.MakeClaim(s.Context(), object))
 	s.awaitEvent(namespace, claim, node)
 }
 
@@ -90,7 +91,7 @@ func (s *scene) changeUnseen(change func(), args ...string) {
 	s.Helper()
 	s.kill(victims{provisioner: true})
 	change()
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(s.provisArgs), args...)...))
 }
 
 func lackNodeLabels(s *scene, claim string) func() error {
@@ -107,8 +108,8 @@ func (s *scene) withoutLabels(node lab.Node, claim string, args ...string) (come
 		return err
 	}
 	put := func() error { return label(context.Background(), fmt.Sprintf("%q", node.Zone)) }
-	s.changeUnseen(func() { s.must(label(s.Context(), "null")) }, args...)
-	s.Cleanup(func() { s.must(put()) })
+	s.changeUnseen(func() { s.Must(label(s.Context(), "null")) }, args...)
+	s.Cleanup(func() { s.Must(put()) })
 	s.claimOnNode(claim, node.Name)
 	return put
 }
@@ -117,8 +118,8 @@ func lackCSINode(s *scene, claim string) func() error {
 	node := s.Nodes[1].Name
 	nodes := s.Client.StorageV1().CSINodes()
 	there, err := nodes.Get(s.Context(), node, metav1.GetOptions{})
-	s.must(err)
-	s.changeUnseen(func() { s.must(nodes.Delete(s.Context(), node, metav1.DeleteOptions{})) }, onlyEvents...)
+	s.Must(err)
+	s.changeUnseen(func() { s.Must(nodes.Delete(s.Context(), node, metav1.DeleteOptions{})) }, onlyEvents...)
 	s.claimOnNode(claim, node)
 	return func() error {
 		there.ResourceVersion, there.UID = "", ""
@@ -131,17 +132,17 @@ func lackCSINode(s *scene, claim string) func() error {
 func lackClass(s *scene, claim string) func() error {
 	s.makeClass("gone")
 	s.changeUnseen(func() {
-		s.must(s.claim(s.Context(), claim, "gone"))
-		s.must(s.await(s.Context(), "the claim is the provisioner's", limit, func(ctx context.Context) error {
+		s.Must(s.claim(s.Context(), claim, "gone"))
+		s.Must(s.await(s.Context(), "the claim is the provisioner's", limit, func(ctx context.Context) error {
 			object, err := s.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})
 			if err == nil && object.Annotations["volume.kubernetes.io/storage-provisioner"] == "" {
 				err = errors.New("it is nobody's")
 			}
 			return err
 		}))
-		s.must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "gone", metav1.DeleteOptions{}))
+		s.Must(s.Client.StorageV1().StorageClasses().Delete(s.Context(), "gone", metav1.DeleteOptions{}))
 	}, onlyEvents...)
-	s.must(s.claim(s.Context(), claim+"-witness", atOnce))
+	s.Must(s.claim(s.Context(), claim+"-witness", atOnce))
 	s.bound(claim + "-witness") // the provisioner has come to the claim before
 	s.passed()
 	return func() error {
@@ -154,10 +155,10 @@ func lackAttributesClass(s *scene, claim string) func() error {
 	s.makeClass("essd-alone")
 	object := lab.Claim(namespace, claim, "essd-alone", "20Gi")
 	object.Spec.VolumeAttributesClassName = &name
-	s.must(s.MakeClaim(s.Context(), object))
+	s.Must(s.MakeClaim(s.Context(), object))
 	s.awaitEvent(namespace, claim, "VolumeAttributesClass fast")
 	classes := s.Client.StorageV1().VolumeAttributesClasses()
-	s.Cleanup(func() { s.must(classes.Delete(context.Background(), name, metav1.DeleteOptions{})) })
+	s.Cleanup(func() { s.Must(classes.Delete(context.Background(), name, metav1.DeleteOptions{})) })
 	return func() error {
 		_, err := classes.Create(s.Context(), &storagev1.VolumeAttributesClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: lab.DriverName, Parameters: map[string]string{"performanceLevel": "PL0"},
@@ -170,7 +171,7 @@ func lackSnapshot(s *scene, claim string) func() error {
 	s.claimBound(claim + "-original")
 	snapshot := s.snapshot(claim+"-snapshot", claim+"-original")
 	s.passed()
-	s.must(s.claimFrom(claim, snapshot))
+	s.Must(s.claimFrom(claim, snapshot))
 	s.awaitEvent(namespace, claim, "not ready to use yet")
 	return func() error { return snapshot.Ready(s.Context()) }
 }
@@ -178,7 +179,7 @@ func lackSnapshot(s *scene, claim string) func() error {
 // claimBound makes a claim with its volume.
 func (s *scene) claimBound(claim string) lab.Bound {
 	s.Helper()
-	s.must(s.claim(s.Context(), claim, atOnce))
+	s.Must(s.claim(s.Context(), claim, atOnce))
 	return s.bound(claim)
 }
 
@@ -188,8 +189,8 @@ func lackDetachment(s *scene, claim string) func() error {
 	_, err := attachments.Create(s.Context(), &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: storagev1.VolumeAttachmentSpec{
 		Attacher: lab.DriverName, NodeName: s.Nodes[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &b.Volume.Name},
 	}}, metav1.CreateOptions{})
-	s.must(err)
-	s.must(s.deleteClaim(s.Context(), claim))
+	s.Must(err)
+	s.Must(s.deleteClaim(s.Context(), claim))
 	s.awaitEvent(metav1.NamespaceDefault, b.Volume.Name, "still attached to node "+s.Nodes[0].Name)
 	return func() error { return attachments.Delete(s.Context(), claim, metav1.DeleteOptions{}) }
 }
@@ -197,10 +198,10 @@ func lackDetachment(s *scene, claim string) func() error {
 // lackDeletionSecret has a disk that only the keys of a Secret see, as far as anybody knows.
 func lackDeletionSecret(s *scene, claim string) func() error {
 	s.makeClass("with-secret")
-	s.must(s.claim(s.Context(), claim, "with-secret"))
+	s.Must(s.claim(s.Context(), claim, "with-secret"))
 	b := s.bound(claim)
-	s.must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
-	s.must(s.deleteClaim(s.Context(), claim))
+	s.Must(s.Client.CoreV1().Secrets(namespace).Delete(s.Context(), "keys", metav1.DeleteOptions{}))
+	s.Must(s.deleteClaim(s.Context(), claim))
 	s.awaitEvent(metav1.NamespaceDefault, b.Volume.Name, "make it again, or")
 	s.awaitVolume(b.Volume.Name, "held back", func(pv *corev1.PersistentVolume) bool { return pv != nil && pv.Status.Phase == corev1.VolumeReleased })
 	return s.createSecret

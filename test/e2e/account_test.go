@@ -36,19 +36,19 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 	s.allowSecrets()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "another-account"},
 		StringData: map[string]string{"access-key-id": otherKey, "access-key-secret": otherSecret}}
-	_, err := s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
-	s.must(err)
-	class := s.class(atOnce, map[string]string{
+	_, err := s.Client.CoreV1().Secrets(s.Namespace).Create(s.Context(), secret, metav1.CreateOptions{})
+	s.Must(err)
+	class := s.Class(atOnce, map[string]string{
 		"type":                                "cloud_essd",
 		"zoneId":                              s.Zones()[0], // where the other account has its instance
 		"csi.storage.k8s.io/secret-name":      "another-account",
 		"csi.storage.k8s.io/secret-namespace": "${pvc.namespace}",
 	}, func(c *storagev1.StorageClass) { grows := true; c.AllowVolumeExpansion = &grows })
-	s.claim("at-home", s.class(atOnce, essdThenAuto), "20Gi") // or the driver's own account would show no disk at all
+	s.Claim("at-home", s.Class(atOnce, essdThenAuto), "20Gi") // or the driver's own account would show no disk at all
 	s.bound("at-home", soon)
-	s.claim("abroad", class, "20Gi")
-	b, err := s.AwaitBound(s.Context(), s.namespace, "abroad", soon)
-	s.must(err)
+	s.Claim("abroad", class, "20Gi")
+	b, err := s.AwaitBound(s.Context(), s.Namespace, "abroad", soon)
+	s.Must(err)
 	disks := other.Disks()
 	if len(disks) != 1 || disks[0].ID != b.Disk() || disks[0].Size != 20 {
 		t.Fatalf("the other account has %v, want %s alone", disks, b.Disk())
@@ -69,7 +69,7 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 	}
 	publish.Secrets = s.secret(source.ControllerPublishSecretRef)
 	_, err = driver.ControllerPublishVolume(s.Context(), publish)
-	s.must(err)
+	s.Must(err)
 	if at := other.Disks()[0].Attachments; len(at) != 1 || at[0].Instance != otherInstance {
 		t.Errorf("attached are %v, want %s", at, otherInstance)
 	}
@@ -77,13 +77,13 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 		VolumeId: b.Disk(), CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30},
 		VolumeCapability: once, Secrets: s.secret(source.ControllerExpandSecretRef),
 	})
-	s.must(err)
+	s.Must(err)
 	if size := other.Disks()[0].Size; size != 30 || grown.GetCapacityBytes() != 30<<30 {
 		t.Errorf("grown to %d bytes, and the disk has %d GiB", grown.GetCapacityBytes(), size)
 	}
 	unpublish := &csi.ControllerUnpublishVolumeRequest{VolumeId: b.Disk(), NodeId: otherInstance, Secrets: publish.Secrets}
 	_, err = driver.ControllerUnpublishVolume(s.Context(), unpublish)
-	s.must(err)
+	s.Must(err)
 
 	s.deleteClaim("abroad")
 	s.awaitNoVolume(b.Volume.Name)
@@ -95,9 +95,9 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 			t.Errorf("%d %s in the other account, want 1", n, action)
 		}
 		calls, err := s.Simulator.Calls(s.Context(), action)
-		s.must(err)
+		s.Must(err)
 		for _, c := range calls {
-			if c.Params["DiskId"] == b.Disk() && c.Code == "" || tagsOf(c)[disk.ClaimNameTag] == "abroad" && tagsOf(c)[disk.ClaimNamespaceTag] == s.namespace {
+			if c.Params["DiskId"] == b.Disk() && c.Code == "" || tagsOf(c)[disk.ClaimNameTag] == "abroad" && tagsOf(c)[disk.ClaimNamespaceTag] == s.Namespace {
 				t.Errorf("in the driver's own account: %+v", c)
 			}
 		}
@@ -108,15 +108,15 @@ func TestAClassOfAnotherAccountHasItsDisksThere(t *testing.T) {
 func (s *scene) otherAccount() *ecssim.Server {
 	s.Helper()
 	latency, err := ecssim.Profile("fast")
-	s.must(err)
+	s.Must(err)
 	zone := s.Zones()[0]
 	other, err := ecssim.New(ecssim.Config{
 		Region: s.Nodes[0].Region, Zones: s.Zones(), Account: "2345678901234567", Seed: 1, Latency: latency,
 		AccessKeys: map[string]string{otherKey: otherSecret}, Instances: []ecssim.Instance{{ID: otherInstance, Zone: zone, Type: "ecs.g6.xlarge"}},
 	})
-	s.must(err)
+	s.Must(err)
 	own, err := url.Parse(s.Simulator.URL)
-	s.must(err)
+	s.Must(err)
 	toOwn := httputil.NewSingleHostReverseProxy(own)
 	both := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("AccessKeyId") == otherKey {
@@ -141,7 +141,7 @@ func (s *scene) driver() csi.ControllerClient {
 func (s *scene) connection() *grpc.ClientConn {
 	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.Topodisk.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	s.must(err)
+	s.Must(err)
 	s.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -153,7 +153,7 @@ func (s *scene) secret(ref *corev1.SecretReference) map[string]string {
 		s.Fatal("the volume names no Secret")
 	}
 	secret, err := s.Client.CoreV1().Secrets(ref.Namespace).Get(s.Context(), ref.Name, metav1.GetOptions{})
-	s.must(err)
+	s.Must(err)
 	content := map[string]string{}
 	for key, value := range secret.Data {
 		content[key] = string(value)

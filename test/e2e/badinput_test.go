@@ -78,21 +78,20 @@ func TestBadInputIsToldOnTheClaimAndMakesNoDisk(t *testing.T) {
 		if c.class != nil {
 			classes = append(classes, c.class)
 		}
-		class := s.class(atOnce, c.parameters, classes...)
+		class := s.Class(atOnce, c.parameters, classes...)
 		size := "20Gi"
 		if c.size != "" {
 			size = c.size
 		}
 		if c.claim != nil {
-			s.claim(c.name, class, size, c.claim)
+			s.Claim(c.name, class, size, c.claim)
 		} else {
-			s.claim(c.name, class, size)
+			s.Claim(c.name, class, size)
 		}
 	}
 	for _, c := range badInputs {
 		t.Run(c.name, func(t *testing.T) {
-			inner := *s
-			inner.T = t
+			inner := &scene{Scene: s.In(t), selections: s.selections}
 			inner.awaitEvent(c.name, soon, c.says...)
 			if calls := inner.creates(c.name); len(calls) > 0 {
 				t.Errorf("ECS got %d CreateDisk calls", len(calls))
@@ -106,7 +105,7 @@ func TestBadInputIsToldOnTheClaimAndMakesNoDisk(t *testing.T) {
 // at most 1 + log2(1 + age/0.5s) of them, and one that has just begun.
 func (s *scene) checkBackOff() {
 	s.Helper()
-	s.await("ten seconds pass without too many attempts", soon, func(context.Context) (bool, error) {
+	s.WaitFor("ten seconds pass without too many attempts", soon, func(context.Context) (bool, error) {
 		youngest := time.Hour
 		for _, c := range badInputs {
 			age, attempts := s.attempts(c.name)
@@ -123,19 +122,19 @@ func (s *scene) checkBackOff() {
 // tell, for the same event is written once a minute.
 func (s *scene) attempts(claim string) (age time.Duration, count int) {
 	s.Helper()
-	events, err := s.Events(s.Context(), s.namespace, claim)
-	s.must(err)
+	events, err := s.Events(s.Context(), s.Namespace, claim)
+	s.Must(err)
 	for _, e := range events {
 		if e.Reason == "ProvisioningFailed" {
 			age = max(age, time.Since(e.FirstTimestamp.Time))
 		}
 	}
-	object, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(s.Context(), claim, metav1.GetOptions{})
-	s.must(err)
+	object, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), claim, metav1.GetOptions{})
+	s.Must(err)
 	failures := regexp.MustCompile(`controller_persistentvolumeclaim_provision_failed_total\{class="` + *object.Spec.StorageClassName + `"\} (\d+)`)
 	if found := failures.FindStringSubmatch(s.metrics()); found != nil {
 		count, err = strconv.Atoi(found[1])
-		s.must(err)
+		s.Must(err)
 	}
 	if count == 0 {
 		s.Fatalf("claim %s: its class has no failures in the metrics", claim)
@@ -147,12 +146,12 @@ func (s *scene) attempts(claim string) (age time.Duration, count int) {
 func (s *scene) metrics() string {
 	s.Helper()
 	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.Topodisk.Metrics(lab.ProvisionerName), nil)
-	s.must(err)
+	s.Must(err)
 	response, err := http.DefaultClient.Do(request)
-	s.must(err)
+	s.Must(err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	s.must(err)
+	s.Must(err)
 	return string(body)
 }
 
@@ -162,13 +161,13 @@ func (s *scene) allowSecrets() {
 	meta := metav1.ObjectMeta{Name: "topodisk-provisioner-secrets"}
 	role := &rbacv1.Role{ObjectMeta: meta,
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"}}}}
-	_, err := s.Client.RbacV1().Roles(s.namespace).Create(s.Context(), role, metav1.CreateOptions{})
-	s.must(err)
+	_, err := s.Client.RbacV1().Roles(s.Namespace).Create(s.Context(), role, metav1.CreateOptions{})
+	s.Must(err)
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "topodisk-controller", Namespace: metav1.NamespaceSystem}},
 	}
-	_, err = s.Client.RbacV1().RoleBindings(s.namespace).Create(s.Context(), binding, metav1.CreateOptions{})
-	s.must(err)
+	_, err = s.Client.RbacV1().RoleBindings(s.Namespace).Create(s.Context(), binding, metav1.CreateOptions{})
+	s.Must(err)
 }

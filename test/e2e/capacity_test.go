@@ -63,13 +63,13 @@ func (s *scene) add(n lab.Node, how func(context.Context, lab.Node) error) {
 		}
 		_ = s.Client.StorageV1().CSINodes().Delete(ctx, n.Name, metav1.DeleteOptions{}) // a bare node has none
 	})
-	s.must(how(s.Context(), n))
+	s.Must(how(s.Context(), n))
 }
 
 // awaitLook waits until the scheduler looks, or doesn't look, at capacities. It works in clean-ups, too.
 func (s *scene) awaitLook(yes bool) {
 	s.Helper()
-	s.must(s.Await(context.Background(), fmt.Sprintf("storageCapacity of the CSIDriver is %t", yes), soon, func(ctx context.Context) (bool, error) {
+	s.Must(s.Await(context.Background(), fmt.Sprintf("storageCapacity of the CSIDriver is %t", yes), soon, func(ctx context.Context) (bool, error) {
 		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
 		return err == nil && (driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity) == yes, err
 	}))
@@ -90,7 +90,7 @@ const settled = 2 * time.Minute
 // awaitObjects waits until classes have so many CSIStorageCapacity objects together.
 func (s *scene) awaitObjects(n int, classes ...string) {
 	s.Helper()
-	s.await(fmt.Sprintf("classes %v have %d CSIStorageCapacity objects", classes, n), settled, func(ctx context.Context) (bool, error) {
+	s.WaitFor(fmt.Sprintf("classes %v have %d CSIStorageCapacity objects", classes, n), settled, func(ctx context.Context) (bool, error) {
 		objects, err := s.objects(ctx, classes...)
 		if err == nil && len(objects) != n {
 			err = fmt.Errorf("they have %d: %v", len(objects), objects)
@@ -103,7 +103,7 @@ func (s *scene) awaitObjects(n int, classes ...string) {
 func (s *scene) awaitCapacities(class string) {
 	s.Helper()
 	for _, zone := range s.Zones() {
-		s.await("class "+class+" has a capacity in "+zone, soon, func(ctx context.Context) (bool, error) {
+		s.WaitFor("class "+class+" has a capacity in "+zone, soon, func(ctx context.Context) (bool, error) {
 			return s.capacity(ctx, class, zone, func(int64) bool { return true })
 		})
 	}
@@ -137,7 +137,7 @@ func (s *scene) capacity(ctx context.Context, class, zone string, wanted func(by
 func TestPodWaitsForTheFirstNodeOfItsZone(t *testing.T) {
 	s := newScene(t)
 	s.awaitLook(true)
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class)
 	s.podWithClaim("pioneer", class, "20Gi", inZone(emptyZones[0]))
 	first := nodeIn(emptyZones[0])
@@ -145,7 +145,7 @@ func TestPodWaitsForTheFirstNodeOfItsZone(t *testing.T) {
 	if node := s.awaitSelection("pioneer"); node != first.Name {
 		t.Errorf("node %s was selected, want %s", node, first.Name)
 	}
-	s.must(s.RegisterPlugin(s.Context(), first))
+	s.Must(s.RegisterPlugin(s.Context(), first))
 	_, d := s.bound("pioneer", late)
 	s.running("pioneer", d)
 	s.awaitObjects(1, class)
@@ -154,7 +154,7 @@ func TestPodWaitsForTheFirstNodeOfItsZone(t *testing.T) {
 func TestZoneIsScaledToZeroAndBack(t *testing.T) {
 	s := newScene(t)
 	s.awaitLook(true)
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class)
 	zone := emptyZones[1]
 	s.add(nodeIn(zone), s.AddNode)
@@ -162,16 +162,16 @@ func TestZoneIsScaledToZeroAndBack(t *testing.T) {
 	_, d := s.bound("before", late)
 	s.running("before", d)
 	s.deletePods()
-	s.must(s.Client.CoreV1().Nodes().Delete(s.Context(), nodeIn(zone).Name, metav1.DeleteOptions{}))
-	s.must(s.Client.StorageV1().CSINodes().Delete(s.Context(), nodeIn(zone).Name, metav1.DeleteOptions{}))
-	s.claim("witness", s.class(atOnce, essdThenAuto), "20Gi") // by then the provisioner has seen that the node is gone
+	s.Must(s.Client.CoreV1().Nodes().Delete(s.Context(), nodeIn(zone).Name, metav1.DeleteOptions{}))
+	s.Must(s.Client.StorageV1().CSINodes().Delete(s.Context(), nodeIn(zone).Name, metav1.DeleteOptions{}))
+	s.Claim("witness", s.Class(atOnce, essdThenAuto), "20Gi") // by then the provisioner has seen that the node is gone
 	s.bound("witness", soon)
 	s.podWithClaim("after", class, "20Gi", inZone(zone))
-	s.must(s.AddBareNode(s.Context(), nodeIn(zone)))
+	s.Must(s.AddBareNode(s.Context(), nodeIn(zone)))
 	if node := s.awaitSelection("after"); node != nodeIn(zone).Name {
 		t.Errorf("node %s was selected, want %s", node, nodeIn(zone).Name)
 	}
-	s.must(s.RegisterPlugin(s.Context(), nodeIn(zone)))
+	s.Must(s.RegisterPlugin(s.Context(), nodeIn(zone)))
 	_, d = s.bound("after", late)
 	s.running("after", d)
 }
@@ -181,22 +181,22 @@ func TestObjectsNumberClassesAndSoldOutZones(t *testing.T) {
 	for _, zone := range emptyZones {
 		s.add(nodeIn(zone), s.AddNode)
 	}
-	classes := []string{s.class(waits, essdThenAuto), s.class(waits, map[string]string{"type": "cloud_essd"})}
+	classes := []string{s.Class(waits, essdThenAuto), s.Class(waits, map[string]string{"type": "cloud_essd"})}
 	s.Cleanup(func() { s.restartController() })
 	soldOut := emptyZones[7]
 	s.sellOut(soldOut)
-	s.Cleanup(func() { s.must(s.Simulator.Restock(context.Background(), soldOut)) })
+	s.Cleanup(func() { s.Must(s.Simulator.Restock(context.Background(), soldOut)) })
 	s.restartDriver()
 	s.restartProvisioner("--capacity-poll-interval=1s")
 	s.awaitObjects(2+2, classes...)
 	for _, class := range classes {
 		for _, zone := range s.Zones() {
-			s.await("class "+class+" is known in "+zone, soon, func(ctx context.Context) (bool, error) {
+			s.WaitFor("class "+class+" is known in "+zone, soon, func(ctx context.Context) (bool, error) {
 				return s.capacity(ctx, class, zone, func(bytes int64) bool { return (bytes < 20<<30) == (zone == soldOut) })
 			})
 		}
 	}
-	s.must(s.Simulator.Restock(s.Context(), soldOut))
+	s.Must(s.Simulator.Restock(s.Context(), soldOut))
 	s.awaitObjects(2, classes...)
 }
 
@@ -204,7 +204,7 @@ func TestObjectsNumberClassesAndSoldOutZones(t *testing.T) {
 func (s *scene) atRest() (class string) {
 	s.Helper()
 	s.awaitLook(true)
-	class, zone := s.class(waits, essdThenAuto), s.Zones()[0]
+	class, zone := s.Class(waits, essdThenAuto), s.Zones()[0]
 	s.awaitObjects(1, class)
 	s.sellOut(zone)
 	s.podWithClaim("stuck", class, "20Gi", inZone(zone))
@@ -214,18 +214,18 @@ func (s *scene) atRest() (class string) {
 		s.restartProvisioner()
 		s.awaitLook(true)
 	})
-	s.must(s.Simulator.Restock(s.Context(), zone))
+	s.Must(s.Simulator.Restock(s.Context(), zone))
 	return class
 }
 
 func TestCapacitySwitchedOffLeavesNothing(t *testing.T) {
 	s := newScene(t)
 	class := s.atRest()
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), "--enable-capacity=false")...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), "--enable-capacity=false")...))
 	s.awaitLook(false)
 	s.awaitObjects(0, class)
 	s.bound("stuck", late)
-	s.podWithClaim("new", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("new", s.Class(waits, essdThenAuto), "20Gi")
 	s.bound("new", late)
 }
 
@@ -241,10 +241,10 @@ func TestCapacityOffIsACommandToo(t *testing.T) {
 	if said := s.capacityOff("--kubeconfig=" + s.Kubeconfig); !strings.Contains(said, " 0 CSIStorageCapacity objects") {
 		t.Errorf("the second time it says %q", said)
 	}
-	s.podWithClaim("new", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("new", s.Class(waits, essdThenAuto), "20Gi")
 	for _, name := range []string{"stuck", "new"} { // nobody provisions, so what is selected stays so
-		s.await("a node is selected for claim "+name, soon, func(ctx context.Context) (bool, error) {
-			claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		s.WaitFor("a node is selected for claim "+name, soon, func(ctx context.Context) (bool, error) {
+			claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, name, metav1.GetOptions{})
 			return err == nil && claim.Annotations[lab.SelectedNode] != "", err
 		})
 	}
@@ -254,7 +254,7 @@ func TestCapacityOffIsACommandToo(t *testing.T) {
 func (s *scene) capacityOff(args ...string) string {
 	s.Helper()
 	root, err := programs.FindRoot()
-	s.must(err)
+	s.Must(err)
 	command := exec.CommandContext(s.Context(), filepath.Join(root, ".build", "race", lab.ProvisionerName), append([]string{"capacity", "off"}, args...)...)
 	said, err := command.CombinedOutput()
 	if err != nil {
@@ -267,11 +267,11 @@ func (s *scene) capacityOff(args ...string) string {
 func TestObjectsOfOneZoneEachAreReplaced(t *testing.T) {
 	s := newScene(t)
 	s.awaitLook(true)
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitObjects(1, class)
 	s.Topodisk.Stop(lab.ProvisionerName)
 	ours, err := s.objects(s.Context(), class)
-	s.must(err)
+	s.Must(err)
 	objects := s.Client.StorageV1().CSIStorageCapacities(leaseNamespace)
 	for n, zone := range s.Zones() {
 		sum := sha256.Sum256([]byte(lab.DriverName + "/" + class + "/" + zone))
@@ -283,9 +283,9 @@ func TestObjectsOfOneZoneEachAreReplaced(t *testing.T) {
 			old.Capacity, old.MaximumVolumeSize = resource.NewQuantity(0, resource.BinarySI), resource.NewQuantity(0, resource.BinarySI)
 		}
 		_, err := objects.Create(s.Context(), old, metav1.CreateOptions{})
-		s.must(err)
+		s.Must(err)
 	}
-	s.must(objects.Delete(s.Context(), ours[0].Name, metav1.DeleteOptions{}))
+	s.Must(objects.Delete(s.Context(), ours[0].Name, metav1.DeleteOptions{}))
 	s.restartProvisioner()
 	s.awaitObjects(1, class)
 	s.podWithClaim("upgraded", class, "20Gi", inZone(s.Zones()[0]))
@@ -297,16 +297,16 @@ func TestObjectsOfOneZoneEachAreReplaced(t *testing.T) {
 func (s *scene) fits(pod string, nodes []corev1.Node) (answers map[string]string) {
 	s.Helper()
 	root, err := programs.FindRoot()
-	s.must(err)
+	s.Must(err)
 	program, err := programs.BuildFits(s.Context(), root, os.Stderr)
-	s.must(err)
+	s.Must(err)
 	list, err := json.Marshal(corev1.NodeList{Items: nodes})
-	s.must(err)
-	command := exec.CommandContext(s.Context(), program, "-kubeconfig="+s.Kubeconfig, "-namespace="+s.namespace, "-pod="+pod)
+	s.Must(err)
+	command := exec.CommandContext(s.Context(), program, "-kubeconfig="+s.Kubeconfig, "-namespace="+s.Namespace, "-pod="+pod)
 	command.Stdin, command.Stderr = bytes.NewReader(list), os.Stderr
 	said, err := command.Output()
-	s.must(err)
-	s.must(json.Unmarshal(said, &answers))
+	s.Must(err)
+	s.Must(json.Unmarshal(said, &answers))
 	return answers
 }
 
@@ -327,7 +327,7 @@ func template(family, zone string) corev1.Node {
 func TestAutoscalerIsNotToldThatAnEmptyZoneIsFull(t *testing.T) {
 	s := newScene(t)
 	s.awaitLook(true)
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class)
 	zones := emptyZones[10:13]
 	s.podWithClaim("planned", class, "20Gi", func(pod *corev1.Pod) { pod.Spec.SchedulerName = "nobody" })
@@ -353,20 +353,20 @@ func TestAutoscalerIsNotToldThatAnEmptyZoneIsFull(t *testing.T) {
 	}
 	check("no node yet")
 	t.Run("grown", func(t *testing.T) {
-		grown := &scene{T: t, Lab: s.Lab, namespace: s.namespace, selections: s.selections}
+		grown := &scene{Scene: s.In(t), selections: s.selections}
 		for _, node := range groups {
 			grown.add(node, s.AddNode)
 		}
-		s.claim("witness", s.class(atOnce, essdThenAuto), "20Gi") // by then the provisioner has seen the nodes
+		s.Claim("witness", s.Class(atOnce, essdThenAuto), "20Gi") // by then the provisioner has seen the nodes
 		s.bound("witness", soon)
 		check("one node")
 	})
-	s.claim("witness-2", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("witness-2", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.bound("witness-2", soon)
 	check("no node any more")
 
 	s.sellOut(zones[0])
-	s.Cleanup(func() { s.must(s.Simulator.Restock(context.Background(), zones[0])) })
+	s.Cleanup(func() { s.Must(s.Simulator.Restock(context.Background(), zones[0])) })
 	s.podWithClaim("asks", class, "20Gi", inZone(zones[0]))
 	s.add(nodeIn(zones[0]), s.AddNode)
 	s.awaitObjects(2, class)

@@ -27,7 +27,7 @@ func TestPodStaysOffANodeThatCannotAttachItsDisk(t *testing.T) {
 	s := newScene(t)
 	zone, good := s.firstZone()
 	old := s.oldNode(zone)
-	class := s.class(waits, map[string]string{"type": "cloud_essd", "categoryAffinity": "true"})
+	class := s.Class(waits, map[string]string{"type": "cloud_essd", "categoryAffinity": "true"})
 
 	s.cordon(good, true) // the old node is the only one left
 	s.podWithClaim("picky", class, "20Gi", inZone(zone))
@@ -49,7 +49,7 @@ func TestPodStaysOffANodeThatCannotAttachItsDisk(t *testing.T) {
 
 	s.cordon(good, true)
 	s.deletePods()
-	s.pod("again", "picky", inZone(zone))
+	s.Pod("again", "picky", inZone(zone))
 	s.awaitUnschedulable("again", "1 node(s) didn't match PersistentVolume's node affinity")
 	s.cordon(good, false)
 	s.runsOnOneOf("again", good)
@@ -58,19 +58,19 @@ func TestPodStaysOffANodeThatCannotAttachItsDisk(t *testing.T) {
 func TestVolumeIsUsableOnANodeWithWellKnownLabels(t *testing.T) {
 	s := newScene(t)
 	zone, good := s.firstZone()
-	s.podWithClaim("easy", s.class(waits, map[string]string{"type": "cloud_essd"}), "20Gi", inZone(zone))
+	s.podWithClaim("easy", s.Class(waits, map[string]string{"type": "cloud_essd"}), "20Gi", inZone(zone))
 	b, _ := s.bound("easy", late)
 	if diff := cmp.Diff(demands(zone, ""), b.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms); diff != "" {
 		t.Errorf("the volume's affinity (-want +got):\n%s", diff)
 	}
-	s.podWithClaim("picky", s.class(waits, map[string]string{"type": "cloud_essd", "categoryAffinity": "true"}), "20Gi", inZone(zone))
+	s.podWithClaim("picky", s.Class(waits, map[string]string{"type": "cloud_essd", "categoryAffinity": "true"}), "20Gi", inZone(zone))
 	s.bound("picky", late)
 
 	bare := s.bareNode(zone)
 	s.cordon(good, true)
 	s.deletePods()
-	s.pod("easy-again", "easy", inZone(zone))
-	s.pod("picky-again", "picky", inZone(zone))
+	s.Pod("easy-again", "easy", inZone(zone))
+	s.Pod("picky-again", "picky", inZone(zone))
 	s.runsOnOneOf("easy-again", []string{bare})
 	s.awaitUnschedulable("picky-again", "1 node(s) didn't match PersistentVolume's node affinity")
 }
@@ -79,7 +79,7 @@ func TestClassOfSeveralTypesFitsTheSelectedNode(t *testing.T) {
 	s := newScene(t)
 	zone, _ := s.firstZone()
 	old := s.oldNode(zone)
-	class := s.class(waits, map[string]string{"type": "cloud_essd,cloud_auto,cloud_efficiency", "categoryAffinity": "true"})
+	class := s.Class(waits, map[string]string{"type": "cloud_essd,cloud_auto,cloud_efficiency", "categoryAffinity": "true"})
 	s.podWithClaim("modest", class, "20Gi", onNode(old)) // the scheduler may know of cordoned nodes too late
 	b, d := s.bound("modest", soon)
 	if d.Category != "cloud_efficiency" {
@@ -122,7 +122,7 @@ func (s *scene) firstZone() (zone string, nodes []string) {
 func (s *scene) oldNode(zone string) string {
 	s.Helper()
 	n := lab.Node{Name: "node-old", Instance: "i-bp1labold", Type: oldType, Region: s.Nodes[0].Region, Zone: zone}
-	s.must(s.Simulator.AddInstance(s.Context(), n.Instance, n.Zone, n.Type))
+	s.Must(s.Simulator.AddInstance(s.Context(), n.Instance, n.Zone, n.Type))
 	s.Cleanup(func() {
 		if err := s.Simulator.RemoveInstance(context.Background(), n.Instance); err != nil {
 			s.Errorf("release instance: %v", err)
@@ -142,14 +142,14 @@ func (s *scene) bareNode(zone string) string {
 	s.addNode(n)
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, topology.ZoneKey)
 	_, err := s.Client.CoreV1().Nodes().Patch(s.Context(), n.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 	return n.Name
 }
 
 // addNode registers a node until the test is over. Its Pods go before it does.
 func (s *scene) addNode(n lab.Node) {
 	s.Helper()
-	s.must(s.ReturnNode(s.Context(), n))
+	s.Must(s.ReturnNode(s.Context(), n))
 	s.Cleanup(func() {
 		s.deletePodsOf(n.Name)
 		ctx := context.Background()
@@ -165,7 +165,7 @@ func (s *scene) addNode(n lab.Node) {
 // awaitTakes waits until it is known of a node what it takes, and that a category is among it or not.
 func (s *scene) awaitTakes(node string, category disk.Category, takes bool) {
 	s.Helper()
-	s.await(fmt.Sprintf("node %s takes %s: %v", node, category, takes), late, func(ctx context.Context) (bool, error) {
+	s.WaitFor(fmt.Sprintf("node %s takes %s: %v", node, category, takes), late, func(ctx context.Context) (bool, error) {
 		n, err := s.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -190,7 +190,7 @@ func (s *scene) cordon(nodes []string, off bool) {
 		}
 		return nil
 	}
-	s.must(set(off))
+	s.Must(set(off))
 	if off {
 		s.Cleanup(func() {
 			if err := set(false); err != nil {
@@ -216,9 +216,9 @@ func (s *scene) deletePodsOf(node string) {
 func (s *scene) deletePodsThat(are metav1.ListOptions) {
 	s.Helper()
 	ctx := context.Background()
-	pods := s.Client.CoreV1().Pods(s.namespace)
-	s.must(pods.DeleteCollection(ctx, metav1.DeleteOptions{}, are))
-	s.must(s.Await(ctx, "no such Pod is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
+	pods := s.Client.CoreV1().Pods(s.Namespace)
+	s.Must(pods.DeleteCollection(ctx, metav1.DeleteOptions{}, are))
+	s.Must(s.Await(ctx, "no such Pod is left of "+s.Namespace, late, func(ctx context.Context) (bool, error) {
 		list, err := pods.List(ctx, are)
 		return err == nil && len(list.Items) == 0, err
 	}))
@@ -227,8 +227,8 @@ func (s *scene) deletePodsThat(are metav1.ListOptions) {
 // runsOnOneOf waits for a Pod to run and checks where.
 func (s *scene) runsOnOneOf(pod string, nodes []string) {
 	s.Helper()
-	p, err := s.AwaitRunning(s.Context(), s.namespace, pod, late)
-	s.must(err)
+	p, err := s.AwaitRunning(s.Context(), s.Namespace, pod, late)
+	s.Must(err)
 	if !slices.Contains(nodes, p.Spec.NodeName) {
 		s.Errorf("Pod %s runs on %s, want one of %v", pod, p.Spec.NodeName, nodes)
 	}
@@ -237,8 +237,8 @@ func (s *scene) runsOnOneOf(pod string, nodes []string) {
 // awaitUnschedulable waits until the scheduler says that no node will do for a Pod, for the reason given among others.
 func (s *scene) awaitUnschedulable(pod, reason string) {
 	s.Helper()
-	s.await("Pod "+pod+" has no node: "+reason, soon, func(ctx context.Context) (bool, error) {
-		p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, pod, metav1.GetOptions{})
+	s.WaitFor("Pod "+pod+" has no node: "+reason, soon, func(ctx context.Context) (bool, error) {
+		p, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, pod, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}

@@ -20,10 +20,10 @@ import (
 func (s *scene) unattachedMayBeCut() {
 	s.Helper()
 	state, err := s.Simulator.State(s.Context())
-	s.must(err)
+	s.Must(err)
 	doubts := state.Doubts
 	doubts.SnapshotUnattached = []string{"cloud_essd"}
-	s.must(s.Simulator.SetDoubts(s.Context(), doubts))
+	s.Must(s.Simulator.SetDoubts(s.Context(), doubts))
 	s.Cleanup(func() {
 		if err := s.Simulator.SetDoubts(context.Background(), state.Doubts); err != nil {
 			s.Errorf("put the doubts back: %v", err)
@@ -35,7 +35,7 @@ func (s *scene) unattachedMayBeCut() {
 func (s *scene) cut(id string) (snapshot string) {
 	s.Helper()
 	driver := s.driver()
-	s.await("disk "+id+" is cut", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("disk "+id+" is cut", late, func(ctx context.Context) (bool, error) {
 		cut, err := driver.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "of-" + id, SourceVolumeId: id})
 		snapshot = cut.GetSnapshot().GetSnapshotId()
 		return cut.GetSnapshot().GetReadyToUse(), err
@@ -52,7 +52,7 @@ func (s *scene) cut(id string) (snapshot string) {
 func (s *scene) modify(id string, parameters map[string]string) {
 	s.Helper()
 	driver := s.driver()
-	s.await("the disk is changed", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the disk is changed", late, func(ctx context.Context) (bool, error) {
 		_, err := driver.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: parameters})
 		return err == nil, err
 	})
@@ -60,7 +60,7 @@ func (s *scene) modify(id string, parameters map[string]string) {
 
 func TestADiskIsChangedInPlace(t *testing.T) {
 	s := newScene(t)
-	s.claim("ledger", s.class(atOnce, map[string]string{"type": "cloud_essd"}), "100Gi")
+	s.Claim("ledger", s.Class(atOnce, map[string]string{"type": "cloud_essd"}), "100Gi")
 	b, _ := s.bound("ledger", soon)
 	s.modify(b.Disk(), map[string]string{"type": "cloud_auto", "diskTags/team": "web"})
 	if d := s.onlyDisk("ledger"); d.Category != "cloud_auto" || d.Tags["team"] != "web" {
@@ -68,7 +68,7 @@ func TestADiskIsChangedInPlace(t *testing.T) {
 	}
 	s.modify(b.Disk(), map[string]string{"burstingEnabled": "true", "-diskTags/team": ""})
 	calls, err := s.Simulator.Calls(s.Context(), "ModifyDiskAttribute")
-	s.must(err)
+	s.Must(err)
 	bursts := slices.ContainsFunc(calls, func(c ecssim.Call) bool {
 		return c.Disk == b.Disk() && c.Code == "" && c.Params["BurstingEnabled"] == "true"
 	})
@@ -80,31 +80,31 @@ func TestADiskIsChangedInPlace(t *testing.T) {
 func TestSnapshotsAloneAndInAGroupOutliveTheirDisks(t *testing.T) {
 	s := newScene(t)
 	s.unattachedMayBeCut()
-	class := s.class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0]})
+	class := s.Class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0]})
 	var disks []string
 	for _, name := range []string{"one", "two"} {
-		s.claim(name, class, "20Gi")
+		s.Claim(name, class, "20Gi")
 		b, _ := s.bound(name, soon)
 		disks = append(disks, b.Disk())
 	}
 	cut := s.cut(disks[0])
 	groups := csi.NewGroupControllerClient(s.connection())
 	var group *csi.CreateVolumeGroupSnapshotResponse
-	s.await("both are cut at once", late, func(ctx context.Context) (ok bool, err error) {
-		group, err = groups.CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "group-" + s.namespace, SourceVolumeIds: disks})
+	s.WaitFor("both are cut at once", late, func(ctx context.Context) (ok bool, err error) {
+		group, err = groups.CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "group-" + s.Namespace, SourceVolumeIds: disks})
 		return group.GetGroupSnapshot().GetReadyToUse(), err
 	})
-	object, err := s.MakeSnapshot(s.Context(), s.namespace, "alone", "one", disks[0], cut)
-	s.must(err)
-	s.Cleanup(func() { s.must(object.Remove(context.Background())) })
+	object, err := s.MakeSnapshot(s.Context(), s.Namespace, "alone", "one", disks[0], cut)
+	s.Must(err)
+	s.Cleanup(func() { s.Must(object.Remove(context.Background())) })
 	for _, name := range []string{"one", "two"} {
 		s.deleteClaim(name)
 	}
-	s.claim("restored", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = object.Source() })
+	s.Claim("restored", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = object.Source() })
 	s.awaitEvent("restored", soon, "not ready")
-	s.must(object.Ready(s.Context()))
+	s.Must(object.Ready(s.Context()))
 	s.awaitEvent("restored", soon, "no snapshotHandle yet")
-	s.must(object.Taken(s.Context()))
+	s.Must(object.Taken(s.Context()))
 	if _, d := s.bound("restored", late); d.Source != cut {
 		t.Errorf("the disk was made of %q, want %s", d.Source, cut)
 	}
@@ -114,23 +114,23 @@ func TestSnapshotsAloneAndInAGroupOutliveTheirDisks(t *testing.T) {
 	}
 	_, err = groups.DeleteVolumeGroupSnapshot(s.Context(),
 		&csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GroupSnapshot.GroupSnapshotId, SnapshotIds: members})
-	s.must(err)
+	s.Must(err)
 }
 
 func TestTheClustersIDIsThatOfItsFirstNamespace(t *testing.T) {
 	s := newScene(t)
 	first, err := s.Client.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	s.must(err)
-	s.must(underPolicy(s.Context(), s.Lab, string(first.UID)))
+	s.Must(err)
+	s.Must(underPolicy(s.Context(), s.Lab, string(first.UID)))
 	s.restartDriver("--cluster-id=")
 	s.Cleanup(func() {
 		s.restartDriver()
-		s.must(underPolicy(context.Background(), s.Lab, simulator.ClusterID))
+		s.Must(underPolicy(context.Background(), s.Lab, simulator.ClusterID))
 	})
-	s.claim("marked", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("marked", s.Class(atOnce, essdThenAuto), "20Gi")
 	if _, d := s.bound("marked", soon); d.Tags[disk.ClusterTag] != string(first.UID) {
 		t.Errorf("the disk has tags %v, want %s to be %s", d.Tags, disk.ClusterTag, first.UID)
 	}
 	s.deleteClaim("marked")
-	s.await("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("marked")) == 0, nil })
+	s.WaitFor("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("marked")) == 0, nil })
 }

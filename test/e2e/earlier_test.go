@@ -59,7 +59,7 @@ func newVersions(t *testing.T) *versions {
 	need.Has(t, need.Commit(earlierCommit))
 	v := &versions{scene: newScene(t)}
 	_, err := earlierVersion()
-	v.must(err)
+	v.Must(err)
 	v.killToday()
 	v.Cleanup(func() {
 		v.killOld()
@@ -71,30 +71,30 @@ func newVersions(t *testing.T) *versions {
 func (v *versions) startOld(args ...string) {
 	v.Helper()
 	e, err := earlierVersion()
-	v.must(err)
+	v.Must(err)
 	v.old, err = e.StartController(v.Context(), e.Programs, append(slices.Clone(quickElection), args...)...)
-	v.must(err)
+	v.Must(err)
 }
 
 // killOld may be called twice.
 func (v *versions) killOld() {
 	v.Helper()
 	if v.old != nil {
-		v.must(v.old.Kill())
+		v.Must(v.old.Kill())
 	}
 	v.old = nil
 }
 
 func (v *versions) drainOld() {
 	v.Helper()
-	v.must(v.old.Drain())
+	v.Must(v.old.Drain())
 	v.old = nil
 }
 
 func (v *versions) startToday(args ...string) {
 	v.Helper()
-	v.must(v.Topodisk.StartDriver(v.Context()))
-	v.must(v.Topodisk.StartProvisioner(v.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), args...)...))
+	v.Must(v.Topodisk.StartDriver(v.Context()))
+	v.Must(v.Topodisk.StartProvisioner(v.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), args...)...))
 }
 
 func (v *versions) killToday() {
@@ -106,16 +106,16 @@ func (v *versions) killToday() {
 // there for the others. It returns those of each kind when all are in the journal.
 func (v *versions) begin(number int) (made, asked []string) {
 	v.Helper()
-	class := v.class(atOnce, map[string]string{"type": "cloud_essd"})
+	class := v.Class(atOnce, map[string]string{"type": "cloud_essd"})
 	v.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayAfter: 40 * time.Second, Count: number / 2})
 	v.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
 	var names []string
 	for n := range number {
 		names = append(names, fmt.Sprintf("order-%d", n))
-		v.claim(names[n], class, "20Gi")
+		v.Claim(names[n], class, "20Gi")
 	}
-	v.await("half of the disks are made and unheard, and all records are in the journal", soon, func(ctx context.Context) (bool, error) {
-		disks, err := v.Simulator.Disks(ctx, v.namespace)
+	v.WaitFor("half of the disks are made and unheard, and all records are in the journal", soon, func(ctx context.Context) (bool, error) {
+		disks, err := v.Simulator.Disks(ctx, v.Namespace)
 		return len(disks) == number/2 && len(v.journal()) == number, err
 	})
 	for _, name := range names {
@@ -131,14 +131,14 @@ func (v *versions) begin(number int) (made, asked []string) {
 // awaitNoDisk waits until a claim that was deleted has no disk.
 func (v *versions) awaitNoDisk(claim string) {
 	v.Helper()
-	v.await("the disk of claim "+claim+" is deleted", late, func(context.Context) (bool, error) { return len(v.disks(claim)) == 0, nil })
+	v.WaitFor("the disk of claim "+claim+" is deleted", late, func(context.Context) (bool, error) { return len(v.disks(claim)) == 0, nil })
 }
 
 // checkMade checks that no claim was given two disks at any time: since then ECS has made no more disks than there are claims.
 func (v *versions) checkMade(claims, before int) {
 	v.Helper()
 	state, err := v.Simulator.State(v.Context())
-	v.must(err)
+	v.Must(err)
 	if made := state.DisksMade - before; made > claims {
 		v.Errorf("%d disks were made for %d claims", made, claims)
 	}
@@ -147,7 +147,7 @@ func (v *versions) checkMade(claims, before int) {
 func (v *versions) disksMade() int {
 	v.Helper()
 	state, err := v.Simulator.State(v.Context())
-	v.must(err)
+	v.Must(err)
 	return state.DisksMade
 }
 
@@ -160,7 +160,7 @@ func TestEarlierRecordsAreFinishedAfterAnUpgrade(t *testing.T) {
 	v.killOld()
 	v.deleteClaim(made[0])
 	v.deleteClaim(asked[0])
-	v.must(v.Simulator.ClearFaults(v.Context()))
+	v.Must(v.Simulator.ClearFaults(v.Context()))
 	v.startToday()
 	for _, name := range slices.Concat(made[1:], asked[1:]) {
 		v.bound(name, late)
@@ -184,7 +184,7 @@ func TestTheWayBackToAnEarlierVersion(t *testing.T) {
 	v.deleteClaim(made[0])
 	v.deleteClaim(made[2])
 	v.deleteClaim(asked[1])
-	v.must(v.Simulator.ClearFaults(v.Context()))
+	v.Must(v.Simulator.ClearFaults(v.Context()))
 	v.startOld()
 	for _, name := range slices.Concat(made[1:2], made[3:], asked[:1], asked[2:]) {
 		v.bound(name, late)
@@ -224,7 +224,7 @@ func (v *versions) moveBeyond(claims []string) {
 		}
 		if len(page.Data) < before {
 			_, err := api.Update(v.Context(), &page, metav1.UpdateOptions{})
-			v.must(err)
+			v.Must(err)
 		}
 	}
 	if len(shard.Data) != len(claims) {
@@ -234,7 +234,7 @@ func (v *versions) moveBeyond(claims []string) {
 	if apierrors.IsAlreadyExists(err) {
 		_, err = api.Update(v.Context(), shard, metav1.UpdateOptions{})
 	}
-	v.must(err)
+	v.Must(err)
 }
 
 // handovers is how often the Lease changes hands, and each how many volumes are saved before.
@@ -248,11 +248,11 @@ func TestTheLeaseGoesToAndFroBetweenVersions(t *testing.T) {
 	v.slowCreates()
 	v.startOld("--worker-threads=8")
 	leaders := v.followLeaders()
-	class := v.class(atOnce, map[string]string{"type": "cloud_essd"})
+	class := v.Class(atOnce, map[string]string{"type": "cloud_essd"})
 	var names []string
 	for n := range 100 {
 		names = append(names, fmt.Sprintf("crowd-%d", n))
-		v.claim(names[n], class, "20Gi")
+		v.Claim(names[n], class, "20Gi")
 	}
 	gone := map[string]bool{}
 	for turn := range handovers {
@@ -262,7 +262,7 @@ func TestTheLeaseGoesToAndFroBetweenVersions(t *testing.T) {
 		} else {
 			v.startOld("--worker-threads=8")
 		}
-		v.await(fmt.Sprintf("leader %d saves %d volumes, and hasn't heard of every disk", turn, each), late, func(context.Context) (bool, error) {
+		v.WaitFor(fmt.Sprintf("leader %d saves %d volumes, and hasn't heard of every disk", turn, each), late, func(context.Context) (bool, error) {
 			return v.saved("d-") >= each*(turn+1)-len(gone) && v.unheard() > 0, nil
 		})
 		gone[v.deleteUnheard(gone)] = true
@@ -277,7 +277,7 @@ func TestTheLeaseGoesToAndFroBetweenVersions(t *testing.T) {
 		}
 		v.awaitLeaders(leaders, reigns+1)
 	}
-	v.must(v.Simulator.ClearFaults(v.Context()))
+	v.Must(v.Simulator.ClearFaults(v.Context()))
 	for _, name := range names {
 		if !gone[name] {
 			v.bound(name, late)
@@ -293,7 +293,7 @@ func TestTheLeaseGoesToAndFroBetweenVersions(t *testing.T) {
 // awaitLeaders waits until so many have led.
 func (v *versions) awaitLeaders(l *leaders, n int) {
 	v.Helper()
-	v.await("the other version leads", soon, func(context.Context) (bool, error) {
+	v.WaitFor("the other version leads", soon, func(context.Context) (bool, error) {
 		if led := l.list(); len(led) < n {
 			return false, fmt.Errorf("those who led were %v", led)
 		}
@@ -305,9 +305,9 @@ func (v *versions) awaitLeaders(l *leaders, n int) {
 func (v *versions) deleteUnheard(gone map[string]bool) (claim string) {
 	v.Helper()
 	volumes, err := v.volumes(v.Context())
-	v.must(err)
-	disks, err := v.Simulator.Disks(v.Context(), v.namespace)
-	v.must(err)
+	v.Must(err)
+	disks, err := v.Simulator.Disks(v.Context(), v.Namespace)
+	v.Must(err)
 	for _, d := range disks {
 		saved := func(pv corev1.PersistentVolume) bool { return pv.Spec.CSI.VolumeHandle == d.ID }
 		if claim = d.Tags[disk.ClaimNameTag]; !gone[claim] && !slices.ContainsFunc(volumes, saved) {

@@ -23,10 +23,10 @@ var heldReply = ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayA
 func TestDriverKilledInMidCreateMakesNoSecondDisk(t *testing.T) {
 	s := newScene(t)
 	s.fault(heldReply)
-	s.claim("survivor", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("survivor", s.Class(atOnce, essdThenAuto), "20Gi")
 	d := s.awaitDisk("survivor")
 	s.Topodisk.Kill(lab.DriverProgram)
-	s.must(s.Topodisk.StartDriver(s.Context()))
+	s.Must(s.Topodisk.StartDriver(s.Context()))
 	if _, got := s.bound("survivor", late); got.ID != d.ID {
 		t.Errorf("the claim has disk %s, the one made before the kill is %s", got.ID, d.ID)
 	}
@@ -35,13 +35,13 @@ func TestDriverKilledInMidCreateMakesNoSecondDisk(t *testing.T) {
 func TestProvisionerKilledBeforeSaveMakesNoSecondDisk(t *testing.T) {
 	s := newScene(t)
 	s.fault(heldReply)
-	s.podWithClaim("survivor", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("survivor", s.Class(waits, essdThenAuto), "20Gi")
 	d := s.awaitDisk("survivor")
 	s.Topodisk.Kill(lab.ProvisionerName)
 	if volumes, err := s.volumes(s.Context()); err != nil || len(volumes) > 0 {
 		t.Fatalf("the kill came too late: %d volumes, %v", len(volumes), err)
 	}
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
 	_, got := s.bound("survivor", late)
 	if got.ID != d.ID {
 		t.Errorf("the claim has disk %s, the one made before the kill is %s", got.ID, d.ID)
@@ -55,45 +55,45 @@ func TestProvisionerKilledBeforeSaveMakesNoSecondDisk(t *testing.T) {
 func TestAnotherProvisionerTakesOverFromAKilledLeader(t *testing.T) {
 	s := newScene(t)
 	const second = "disk-provisioner-2"
-	class := s.class(atOnce, essdThenAuto)
-	s.claim("before", class, "20Gi")
+	class := s.Class(atOnce, essdThenAuto)
+	s.Claim("before", class, "20Gi")
 	s.bound("before", soon) // so the first one leads
-	s.must(s.Topodisk.StartProvisioner(s.Context(), second, quickElection...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), second, quickElection...))
 	s.Cleanup(func() {
 		s.Topodisk.Stop(second)
 		s.restartProvisioner()
 	})
 	s.Topodisk.Kill(lab.ProvisionerName)
-	s.claim("after", class, "20Gi")
+	s.Claim("after", class, "20Gi")
 	s.bound("after", soon)
 	s.deleteClaim("before")
-	s.await("the new leader deletes, too", soon, func(context.Context) (bool, error) { return len(s.disks("before")) == 0, nil })
+	s.WaitFor("the new leader deletes, too", soon, func(context.Context) (bool, error) { return len(s.disks("before")) == 0, nil })
 }
 
 func TestClaimWaitsForAnECSThatIsUnreachable(t *testing.T) {
 	s := newScene(t)
 	s.Topodisk.Gate.Shut()
-	s.claim("patient", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("patient", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.awaitEvent("patient", late, "Unavailable")
 	if n := len(s.disks("patient")); n > 0 {
 		t.Fatalf("ECS has %d disks behind a shut gate", n)
 	}
-	s.must(s.Topodisk.Gate.Open())
+	s.Must(s.Topodisk.Gate.Open())
 	s.bound("patient", late)
 }
 
 func TestRefusedSignatureIsReportedWithItsRequestID(t *testing.T) {
 	s := newScene(t)
 	mend := func() error { return s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret) }
-	s.Cleanup(func() { s.must(mend()) })
+	s.Cleanup(func() { s.Must(mend()) })
 	s.awaitLeaderForNewClaims()
-	s.must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
-	s.claim("signed", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+	s.Claim("signed", s.Class(atOnce, essdThenAuto), "20Gi")
 	event := s.awaitEvent("signed", late, "Unauthenticated", "SignatureDoesNotMatch")
 	if !requestID.MatchString(event.Message) {
 		t.Errorf("the event has no RequestId: %s", event.Message)
 	}
-	s.must(mend())
+	s.Must(mend())
 	s.bound("signed", late)
 }
 
@@ -114,7 +114,7 @@ func TestCallOfUnknownOutcomeIsRepeatedUnchanged(t *testing.T) {
 			s := newScene(t)
 			c.fault.Action = "CreateDisk"
 			s.fault(c.fault)
-			s.claim("same", s.class(atOnce, essdThenAuto), "20Gi")
+			s.Claim("same", s.Class(atOnce, essdThenAuto), "20Gi")
 			s.bound("same", late)
 			calls := s.creates("same")
 			if c.repeats && len(calls) != 1+c.fault.Count {
@@ -132,7 +132,7 @@ func TestCallOfUnknownOutcomeIsRepeatedUnchanged(t *testing.T) {
 func TestThrottledCallsAreWaitedOut(t *testing.T) {
 	s := newScene(t)
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultThrottle, Count: 2})
-	s.claim("throttled", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("throttled", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.bound("throttled", late)
 	if n := succeeded(s.creates("throttled")); n != 1 {
 		t.Errorf("%d CreateDisk calls succeeded, want 1", n)
@@ -142,9 +142,9 @@ func TestThrottledCallsAreWaitedOut(t *testing.T) {
 func TestRescheduleAfterALostReplyFindsTheDisk(t *testing.T) {
 	s := newScene(t)
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1})
-	s.podWithClaim("lost", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("lost", s.Class(waits, essdThenAuto), "20Gi")
 	d := s.awaitDisk("lost")
-	s.must(s.Simulator.SellOut(s.Context(), d.Zone)) // a new disk could not be had any more
+	s.Must(s.Simulator.SellOut(s.Context(), d.Zone)) // a new disk could not be had any more
 	_, got := s.bound("lost", late)
 	if got.ID != d.ID {
 		t.Errorf("the claim has disk %s, the one whose reply was lost is %s", got.ID, d.ID)
@@ -158,21 +158,21 @@ func TestRescheduleAfterALostReplyFindsTheDisk(t *testing.T) {
 func TestClaimWaitsForADriverThatIsGone(t *testing.T) {
 	s := newScene(t)
 	s.Topodisk.Stop(lab.DriverProgram)
-	s.claim("patient", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("patient", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.awaitEvent("patient", late, "Unavailable")
-	s.must(s.Topodisk.StartDriver(s.Context()))
+	s.Must(s.Topodisk.StartDriver(s.Context()))
 	s.bound("patient", late)
 }
 
 func TestADriverWithoutCredentialsSaysSoOnItsPod(t *testing.T) {
 	s := newScene(t)
 	s.Cleanup(func() {
-		s.must(s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret))
+		s.Must(s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret))
 		s.restartDriver()
 	})
-	s.must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+	s.Must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 	s.restartDriver()
-	s.await("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
 		events, err := s.Client.CoreV1().Events(leaseNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"})
 		return err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "SignatureDoesNotMatch"), err
 	})

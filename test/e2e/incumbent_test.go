@@ -64,8 +64,8 @@ type incumbent struct {
 func (s *scene) newIncumbent() *incumbent {
 	s.Helper()
 	client, err := ecs.NewClient(ecs.Config{Region: s.Nodes[0].Region, Endpoint: s.Topodisk.Gate.URL(), Credentials: labKeys{}, ClusterID: "lab"})
-	s.must(err)
-	return &incumbent{scene: s, client: client, socket: filepath.Join(s.Dir, "incumbent-"+s.namespace+".sock")}
+	s.Must(err)
+	return &incumbent{scene: s, client: client, socket: filepath.Join(s.Dir, "incumbent-"+s.Namespace+".sock")}
 }
 
 // upstream is the directory of Kubernetes' csi-provisioner, built at the first need.
@@ -82,9 +82,9 @@ func (in *incumbent) start(args ...string) {
 	s := in.scene
 	s.Helper()
 	dir, err := upstream()
-	s.must(err)
+	s.Must(err)
 	listener, err := net.Listen("unix", in.socket)
-	s.must(err)
+	s.Must(err)
 	in.server = grpc.NewServer()
 	csi.RegisterIdentityServer(in.server, in)
 	csi.RegisterControllerServer(in.server, in)
@@ -96,8 +96,8 @@ func (in *incumbent) start(args ...string) {
 		"--leader-election=true", "--leader-election-namespace=" + leaseNamespace, "--retry-interval-start=500ms", "--extra-create-metadata=true",
 		"--default-fstype=ext4", "--kube-api-qps=1000", "--kube-api-burst=2000", "--v=5",
 	}, quickElection...)
-	in.proc, err = s.StartProgram(fmt.Sprintf("csi-provisioner-%s-%d", s.namespace, in.runs), filepath.Join(dir, "csi-provisioner"), append(flags, args...)...)
-	s.must(err)
+	in.proc, err = s.StartProgram(fmt.Sprintf("csi-provisioner-%s-%d", s.Namespace, in.runs), filepath.Join(dir, "csi-provisioner"), append(flags, args...)...)
+	s.Must(err)
 }
 
 // stop ends both, in the middle of whatever they do: csi-provisioner ends at once with SIGTERM. It may be called twice.
@@ -198,7 +198,7 @@ func (in *incumbent) ControllerGetCapabilities(context.Context, *csi.ControllerG
 func (s *scene) saved(prefix string) (n int) {
 	s.Helper()
 	volumes, err := s.volumes(s.Context())
-	s.must(err)
+	s.Must(err)
 	for _, pv := range volumes {
 		if strings.HasPrefix(pv.Name, prefix) {
 			n++

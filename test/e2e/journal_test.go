@@ -38,16 +38,16 @@ func (s *scene) openJournal(prefix string) *journalOf {
 	s.Helper()
 	j := &journalOf{scene: s, prefix: prefix, lost: make(chan error, 1)}
 	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
-	s.must(err)
+	s.Must(err)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{j, next} })
 	client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
-	s.must(err)
+	s.Must(err)
 	objects, err := metadata.NewForConfig(config)
-	s.must(err)
-	j.Store = journal.New(client, objects, s.namespace, prefix, func() {})
+	s.Must(err)
+	j.Store = journal.New(client, objects, s.Namespace, prefix, func() {})
 	_, err = j.Load(s.Context())
-	s.must(err)
+	s.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -86,7 +86,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 
 // record is as long as that of a claim is.
 func (j *journalOf) put(n int) {
-	j.must(j.Put(j.Context(), fmt.Sprintf("key-%d", n), fmt.Appendf(nil, `{"record":%d,"request":%q}`, n, strings.Repeat("x", 800))))
+	j.Must(j.Put(j.Context(), fmt.Sprintf("key-%d", n), fmt.Appendf(nil, `{"record":%d,"request":%q}`, n, strings.Repeat("x", 800))))
 }
 
 func (j *journalOf) putAll(records int) {
@@ -100,8 +100,8 @@ func (j *journalOf) putAll(records int) {
 // shard returns the journal's first ConfigMap.
 func (j *journalOf) shard() *corev1.ConfigMap {
 	j.Helper()
-	shard, err := j.Client.CoreV1().ConfigMaps(j.namespace).Get(j.Context(), j.prefix+"-0", metav1.GetOptions{})
-	j.must(err)
+	shard, err := j.Client.CoreV1().ConfigMaps(j.Namespace).Get(j.Context(), j.prefix+"-0", metav1.GetOptions{})
+	j.Must(err)
 	return shard
 }
 
@@ -120,7 +120,7 @@ func TestJournalBytesPerRecord(t *testing.T) {
 		}
 		took := time.Since(begin)
 		for n := others; n < others+records; n++ {
-			s.must(j.Flush(s.Context(), fmt.Sprintf("key-%d", n)))
+			s.Must(j.Flush(s.Context(), fmt.Sprintf("key-%d", n)))
 		}
 		each := (j.sent.Load() - sent) / records
 		t.Logf("%d under way: %d bytes sent and %d received for a record, %s", others, each, (j.received.Load()-received)/records, took/records)
@@ -131,7 +131,7 @@ func TestJournalBytesPerRecord(t *testing.T) {
 			t.Errorf("with %d under way the shard has %d managed fields and labels %v", others, len(shard.ManagedFields), shard.Labels)
 		}
 		kept, err := s.openJournal(j.prefix).Load(s.Context())
-		if s.must(err); len(kept) != others {
+		if s.Must(err); len(kept) != others {
 			t.Errorf("%d records are left, want %d", len(kept), others)
 		}
 	}
@@ -142,15 +142,15 @@ func TestJournalNoticesAnotherWriter(t *testing.T) {
 	s := newScene(t)
 	j := s.openJournal("journal")
 	j.putAll(5)
-	s.must(s.Client.CoreV1().ConfigMaps(s.namespace).Delete(s.Context(), "journal-0", metav1.DeleteOptions{}))
+	s.Must(s.Client.CoreV1().ConfigMaps(s.Namespace).Delete(s.Context(), "journal-0", metav1.DeleteOptions{}))
 	j.put(5)
 	if n := len(j.shard().Data); n != 6 {
 		t.Errorf("a shard that was deleted has %d records again, want 6", n)
 	}
 	other := j.shard()
 	other.Data["key-other"] = "{}"
-	_, err := s.Client.CoreV1().ConfigMaps(s.namespace).Update(s.Context(), other, metav1.UpdateOptions{})
-	s.must(err)
+	_, err := s.Client.CoreV1().ConfigMaps(s.Namespace).Update(s.Context(), other, metav1.UpdateOptions{})
+	s.Must(err)
 	if err := j.Put(s.Context(), "key-6", []byte("{}")); err == nil {
 		t.Error("a record was written over another writer's version")
 	}

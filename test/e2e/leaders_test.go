@@ -43,7 +43,7 @@ func (s *scene) followLeaders() *leaders {
 	s.Helper()
 	api := s.Client.CoordinationV1().Leases(leaseNamespace)
 	var lease *coordinationv1.Lease
-	s.await("somebody leads", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("somebody leads", soon, func(ctx context.Context) (bool, error) {
 		var err error
 		lease, err = api.Get(ctx, leaseName, metav1.GetOptions{})
 		return err == nil && reignOf(lease).holder != "", err
@@ -52,7 +52,7 @@ func (s *scene) followLeaders() *leaders {
 		options.FieldSelector = "metadata.name=" + leaseName
 		return api.Watch(ctx, options)
 	})
-	s.must(err)
+	s.Must(err)
 	l := &leaders{watch: w, before: reignOf(lease), ended: make(chan struct{})}
 	go l.follow()
 	s.Cleanup(func() {
@@ -78,7 +78,7 @@ const newAfter = 4 * time.Second
 // awaitLeaderForNewClaims returns when whoever leads has led for so long.
 func (s *scene) awaitLeaderForNewClaims() {
 	s.Helper()
-	s.await("a leader that knows new claims", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("a leader that knows new claims", soon, func(ctx context.Context) (bool, error) {
 		lease, err := s.Client.CoordinationV1().Leases(leaseNamespace).Get(ctx, leaseName, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -92,7 +92,7 @@ func (s *scene) awaitLeaderForNewClaims() {
 func (s *scene) sellOut(zone string) {
 	s.Helper()
 	s.awaitLeaderForNewClaims()
-	s.must(s.Simulator.SellOut(s.Context(), zone))
+	s.Must(s.Simulator.SellOut(s.Context(), zone))
 }
 
 // reignOf is who holds the Lease, since when; nobody has no name.

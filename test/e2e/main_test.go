@@ -14,6 +14,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/simulator"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // cluster is the one lab that all tests share. They run one after the other, for stock and faults are the cloud's.
@@ -30,12 +31,7 @@ var version = programs.Default
 func TestMain(m *testing.M) {
 	flag.Var(&version, "kube", "`VERSION` of Kubernetes: "+programs.Allowed())
 	flag.Parse()
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	labtest.Main(m, run)
 }
 
 func run(m *testing.M) (int, error) {

@@ -49,9 +49,9 @@ func (s *scene) wantJournalSays(code int, texts []string, kubeconfig string, arg
 // unclear makes a claim whose disk ECS never tells about, waits until the journal has it, and returns its UID.
 func (s *scene) unclear(name, class string) (uid string) {
 	s.Helper()
-	s.claim(name, class, "30Gi")
+	s.Claim(name, class, "30Gi")
 	uid = s.uid(name)
-	s.await("the journal has claim "+name, soon, func(context.Context) (bool, error) { return s.journal()[uid] != "", nil })
+	s.WaitFor("the journal has claim "+name, soon, func(context.Context) (bool, error) { return s.journal()[uid] != "", nil })
 	s.awaitEvent(name, soon, "CreateVolume")
 	return uid
 }
@@ -59,9 +59,9 @@ func (s *scene) unclear(name, class string) (uid string) {
 // awaitEnded waits until a record is gone, of which the claim's event has the reason.
 func (s *scene) awaitEnded(claim, uid, reason string) {
 	s.Helper()
-	s.await("the journal forgets claim "+claim, soon, func(context.Context) (bool, error) { return s.journal()[uid] == "", nil })
-	s.await("an event tells why the record was ended", soon, func(ctx context.Context) (bool, error) {
-		events, err := s.Events(ctx, s.namespace, claim)
+	s.WaitFor("the journal forgets claim "+claim, soon, func(context.Context) (bool, error) { return s.journal()[uid] == "", nil })
+	s.WaitFor("an event tells why the record was ended", soon, func(ctx context.Context) (bool, error) {
+		events, err := s.Events(ctx, s.Namespace, claim)
 		for _, e := range events {
 			if e.Reason == "ProvisioningEnded" && strings.Contains(e.Message, reason) && string(e.InvolvedObject.UID) == uid {
 				return true, nil
@@ -76,17 +76,17 @@ func (s *scene) awaitEnded(claim, uid, reason string) {
 func (s *scene) putAlike(record, key string) (remove func()) {
 	s.Helper()
 	like, err := request.Decode([]byte(s.journal()[record]))
-	s.must(err)
+	s.Must(err)
 	like.Claim.UID, like.Create.Name = types.UID(key), "disk-"+key
 	text, err := like.Encode()
-	s.must(err)
+	s.Must(err)
 	edit := func(change func(entries map[string]string)) {
 		s.Helper()
 		for _, page := range s.journalPages() {
 			if page.Data[record] != "" {
 				change(page.Data)
 				_, err := s.Client.CoreV1().ConfigMaps(leaseNamespace).Update(s.Context(), &page, metav1.UpdateOptions{})
-				s.must(err)
+				s.Must(err)
 			}
 		}
 	}
@@ -99,20 +99,20 @@ func (s *scene) putAlike(record, key string) (remove func()) {
 func TestOperatorEndsARecord(t *testing.T) {
 	s := newScene(t)
 	s.Cleanup(s.restartController)
-	class := s.class(atOnce, map[string]string{"type": "cloud_essd"})
+	class := s.Class(atOnce, map[string]string{"type": "cloud_essd"})
 	s.fault(ecssim.Fault{Action: "CreateDisk", Params: map[string]string{"Size": "^30$"}, Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
 	first, second := s.unclear("first", class), s.unclear("second", class)
-	s.claim("saved", class, "20Gi")
+	s.Claim("saved", class, "20Gi")
 	bound, _ := s.bound("saved", late)
 	ours := s.Topodisk.Kubeconfig
-	record := []string{first, s.namespace + "/first", "disk-" + first, class, "ServiceUnavailable"}
+	record := []string{first, s.Namespace + "/first", "disk-" + first, class, "ServiceUnavailable"}
 	s.wantJournalSays(0, append(record, second), s.Kubeconfig, "list", "--events")
 	s.wantJournalSays(0, append(record, "Pending", "PersistentVolume now:", `"capacityRange"`), s.Kubeconfig, "show", first, "--events")
 	s.wantJournalSays(0, []string{first, second, "see --events"}, ours, "list")
 	s.wantJournalSays(1, []string{"CLAIM-UID", "no-such-uid", "allowed are the UIDs"}, ours, "show", "no-such-uid")
 	s.wantJournalSays(1, []string{"CLAIM-UID", "no-such-uid"}, ours, "end", "no-such-uid", "--reason=none")
 	s.wantJournalSays(1, []string{`--reason is ""`}, ours, "end", first)
-	s.wantJournalSays(1, []string{first, "claim " + s.namespace + "/first still wants a volume"}, ours, "end", first, "--reason=none")
+	s.wantJournalSays(1, []string{first, "claim " + s.Namespace + "/first still wants a volume"}, ours, "end", first, "--reason=none")
 
 	s.deleteClaim("first")
 	s.wantJournalSays(0, []string{"The record of claim " + first + " is ended."}, ours, "end", first, "--reason=the account is closed")

@@ -23,6 +23,7 @@ import (
 
 	"github.com/topodisk/topodisk/explain/plan"
 	"github.com/topodisk/topodisk/explain/plan/reader"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // otherDriver is the name of the driver that the plan is about: another than the lab's own.
@@ -31,7 +32,7 @@ const otherDriver = "aplugin.csi.alibabacloud.com"
 // The commands of a takeover take the disk driver out of workloads that serve NAS and OSS too, and those of the way back bring the cluster
 // back to where it was.
 func TestTakeoverByThePlansCommands(t *testing.T) {
-	p := &planned{T: t, dir: t.TempDir()}
+	p := &planned{T: labtest.T{T: t}, dir: t.TempDir()}
 	p.connect()
 	p.deploy("takeover-ack", "plan-shared")
 	p.deploy("takeover-disks-alone", "plan-alone")
@@ -53,40 +54,33 @@ func TestTakeoverByThePlansCommands(t *testing.T) {
 
 // planned is a cluster of another driver.
 type planned struct {
-	*testing.T
+	labtest.T
 	objects kubernetes.Interface
 	kinds   dynamic.Interface
 	dir     string // of the copies that the commands make
 }
 
-func (p *planned) must(err error) {
-	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
-}
-
 func (p *planned) connect() {
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig)
-	p.must(err)
+	p.Must(err)
 	p.objects, err = kubernetes.NewForConfig(config)
-	p.must(err)
+	p.Must(err)
 	p.kinds, err = dynamic.NewForConfig(config)
-	p.must(err)
+	p.Must(err)
 }
 
 // deploy makes the workloads and CSIDrivers of the facts that the plan's own tests have, in a namespace of its own.
 func (p *planned) deploy(facts, namespace string) {
 	text, err := os.ReadFile(filepath.Join("../../explain/plan/testdata", facts+".yaml"))
-	p.must(err)
+	p.Must(err)
 	renamed := strings.NewReplacer("diskplugin.csi", "aplugin.csi", "disk,nas", "a,nas", "[--driver, disk]", "[--driver, a]",
 		"disk-plugin-dir", "a-plugin-dir", "disk-provisioner-dir", "a-provisioner-dir")
 	var f plan.Facts
-	p.must(yaml.UnmarshalStrict([]byte(renamed.Replace(string(text))), &f))
+	p.Must(yaml.UnmarshalStrict([]byte(renamed.Replace(string(text))), &f))
 	_, err = p.objects.CoreV1().Namespaces().Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	p.must(err)
+	p.Must(err)
 	p.Cleanup(func() {
-		p.must(p.objects.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}))
+		p.Must(p.objects.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}))
 	})
 	for i := range f.Drivers {
 		p.createDriver(f.Drivers[i].Name)
@@ -104,8 +98,8 @@ func (p *planned) createDriver(name string) {
 		return
 	}
 	_, err := drivers.Create(p.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	p.must(err)
-	p.Cleanup(func() { p.must(drivers.Delete(context.Background(), name, metav1.DeleteOptions{})) })
+	p.Must(err)
+	p.Cleanup(func() { p.Must(drivers.Delete(context.Background(), name, metav1.DeleteOptions{})) })
 }
 
 func (p *planned) createWorkload(w *plan.Workload, namespace string) {
@@ -121,14 +115,14 @@ func (p *planned) createWorkload(w *plan.Workload, namespace string) {
 		_, err = p.objects.AppsV1().Deployments(namespace).Create(p.Context(), &appsv1.Deployment{ObjectMeta: meta,
 			Spec: appsv1.DeploymentSpec{Replicas: &w.Replicas, Selector: selector, Template: pod}}, metav1.CreateOptions{})
 	}
-	p.must(err)
+	p.Must(err)
 }
 
 // plan reads the cluster anew.
 func (p *planned) plan() *plan.Plan {
 	p.Helper()
 	facts, err := reader.Read(p.Context(), reader.Clients{Objects: p.objects, Kinds: p.kinds}, otherDriver, plan.KindTakeover, time.Now())
-	p.must(err)
+	p.Must(err)
 	made := plan.Takeover(facts, plan.DefaultOptions())
 	if made.Incomplete {
 		p.Fatalf("not all could be read: %v", made.NotChecked)
@@ -138,7 +132,7 @@ func (p *planned) plan() *plan.Plan {
 
 func (p *planned) text(made *plan.Plan) string {
 	var b strings.Builder
-	p.must(made.WriteText(&b))
+	p.Must(made.WriteText(&b))
 	return b.String()
 }
 

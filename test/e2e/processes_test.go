@@ -32,8 +32,8 @@ func (s *scene) restartController() {
 func (s *scene) removeNode(name string) {
 	s.Helper()
 	ctx := context.Background()
-	s.must(s.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
-	s.must(s.Client.StorageV1().CSINodes().Delete(ctx, name, metav1.DeleteOptions{}))
+	s.Must(s.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
+	s.Must(s.Client.StorageV1().CSINodes().Delete(ctx, name, metav1.DeleteOptions{}))
 	s.Cleanup(func() {
 		i := slices.IndexFunc(s.Nodes, func(n lab.Node) bool { return n.Name == name })
 		if err := s.ReturnNode(ctx, s.Nodes[i]); err != nil {
@@ -48,8 +48,8 @@ func (s *scene) removeCSINode(name string) {
 	ctx := context.Background()
 	nodes := s.Client.StorageV1().CSINodes()
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
-	s.must(err)
-	s.must(nodes.Delete(ctx, name, metav1.DeleteOptions{}))
+	s.Must(err)
+	s.Must(nodes.Delete(ctx, name, metav1.DeleteOptions{}))
 	s.Cleanup(func() {
 		node.ObjectMeta = metav1.ObjectMeta{Name: name}
 		if _, err := nodes.Create(ctx, node, metav1.CreateOptions{}); err != nil {

@@ -22,7 +22,7 @@ func retain(c *storagev1.StorageClass) {
 
 func TestRetainedDiskSurvivesItsClaim(t *testing.T) {
 	s := newScene(t)
-	s.claim("kept", s.class(atOnce, essdThenAuto, retain), "20Gi")
+	s.Claim("kept", s.Class(atOnce, essdThenAuto, retain), "20Gi")
 	b, _ := s.bound("kept", soon)
 	s.deleteClaim("kept")
 	s.checkRetained(b)
@@ -30,7 +30,7 @@ func TestRetainedDiskSurvivesItsClaim(t *testing.T) {
 
 func TestPolicyFlippedToRetainKeepsTheDisk(t *testing.T) {
 	s := newScene(t)
-	s.claim("kept", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("kept", s.Class(atOnce, essdThenAuto), "20Gi")
 	b, _ := s.bound("kept", soon)
 	s.setPolicy(b.Volume.Name, corev1.PersistentVolumeReclaimRetain)
 	s.deleteClaim("kept")
@@ -41,11 +41,11 @@ func TestPolicyFlippedToRetainKeepsTheDisk(t *testing.T) {
 // the provisioner has had its turn on both. Then the volume is given up, and its disk must go.
 func (s *scene) checkRetained(b lab.Bound) {
 	s.Helper()
-	s.await("volume "+b.Volume.Name+" is Released", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("volume "+b.Volume.Name+" is Released", soon, func(ctx context.Context) (bool, error) {
 		pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, b.Volume.Name, metav1.GetOptions{})
 		return err == nil && pv.Status.Phase == corev1.VolumeReleased, err
 	})
-	s.claim("witness", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("witness", s.Class(atOnce, essdThenAuto), "20Gi")
 	witness, _ := s.bound("witness", soon)
 	s.deleteClaim("witness")
 	s.awaitNoVolume(witness.Volume.Name)
@@ -63,14 +63,14 @@ func (s *scene) setPolicy(volume string, policy corev1.PersistentVolumeReclaimPo
 	s.Helper()
 	patch := fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy)
 	_, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), volume, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 }
 
 func TestVolumeDeletedBeforeItsClaimLeaksNoDisk(t *testing.T) {
 	s := newScene(t)
-	s.claim("hasty", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("hasty", s.Class(atOnce, essdThenAuto), "20Gi")
 	b, _ := s.bound("hasty", soon)
-	s.must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
+	s.Must(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), b.Volume.Name, metav1.DeleteOptions{}))
 	if disks := s.disks("hasty"); len(disks) != 1 {
 		t.Fatalf("the claim is still there, but ECS has %d disks for it", len(disks))
 	}
@@ -84,10 +84,10 @@ func TestVolumeDeletedBeforeItsClaimLeaksNoDisk(t *testing.T) {
 func TestClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
 	s := newScene(t)
 	s.fault(heldReply)
-	s.claim("brief", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("brief", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.awaitDisk("brief")
 	s.deleteClaim("brief")
-	s.await("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("brief")) == 0, nil })
+	s.WaitFor("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("brief")) == 0, nil })
 	if n := succeeded(s.creates("brief")); n != 1 {
 		t.Errorf("%d CreateDisk calls succeeded, want 1", n)
 	}
@@ -97,25 +97,25 @@ func TestClaimDeletedWhileItsDiskIsMadeLeaksNoDisk(t *testing.T) {
 // comes back for the claim.
 func TestKillAndClaimDeletionDuringCreateLeaksNoDisk(t *testing.T) {
 	s := newScene(t)
-	class := s.class(atOnce, essdThenAuto)
+	class := s.Class(atOnce, essdThenAuto)
 	s.fault(heldReply)
-	s.claim("orphan", class, "20Gi")
+	s.Claim("orphan", class, "20Gi")
 	s.awaitDisk("orphan")
 	s.Topodisk.Kill(lab.ProvisionerName)
 	s.deleteClaim("orphan")
-	s.await("the claim is gone", soon, func(ctx context.Context) (bool, error) {
-		list, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).List(ctx, metav1.ListOptions{})
+	s.WaitFor("the claim is gone", soon, func(ctx context.Context) (bool, error) {
+		list, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0, err
 	})
 	if volumes, err := s.volumes(s.Context()); err != nil || len(volumes) > 0 {
 		t.Fatalf("the kill came too late: %d volumes, %v", len(volumes), err)
 	}
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
-	s.await("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("orphan")) == 0, nil })
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.WaitFor("the disk is gone", late, func(context.Context) (bool, error) { return len(s.disks("orphan")) == 0, nil })
 	if n := succeeded(s.creates("orphan")); n != 1 {
 		t.Errorf("%d CreateDisk calls succeeded, want 1", n)
 	}
-	s.await("the journal is empty", soon, func(ctx context.Context) (bool, error) { return s.journalIsEmpty(ctx) })
+	s.WaitFor("the journal is empty", soon, func(ctx context.Context) (bool, error) { return s.journalIsEmpty(ctx) })
 }
 
 // journalIsEmpty says whether no volume is under way according to the provisioner's journal.

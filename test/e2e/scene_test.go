@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -36,32 +36,20 @@ var essdThenAuto = map[string]string{"type": "cloud_essd,cloud_auto"}
 
 // scene is the stage of one test: a namespace of its own in the shared cluster.
 type scene struct {
-	*testing.T
-	*lab.Lab
-	namespace  string
+	*labtest.Scene
 	selections *lab.Selections
 }
-
-var scenes atomic.Int64
 
 // newScene makes a namespace. When the test is over the cloud is mended, everything in the namespace is deleted, and no
 // disk may be left of it.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, Lab: cluster, namespace: fmt.Sprintf("e2e-%d", scenes.Add(1))}
-	s.must(s.MakeNamespace(s.Context(), s.namespace))
+	s := &scene{Scene: labtest.New(t, cluster, "e2e")}
 	var err error
-	s.selections, err = s.FollowSelections(context.Background(), s.namespace)
-	s.must(err)
+	s.selections, err = s.FollowSelections(context.Background(), s.Namespace)
+	s.Must(err)
 	t.Cleanup(s.strike)
 	return s
-}
-
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 // strike clears the stage and checks that nothing is left behind.
@@ -76,8 +64,8 @@ func (s *scene) strike() {
 	check(s.selections.Stop())
 	check(s.Topodisk.Gate.Open())
 	check(s.Simulator.Mend(ctx))
-	check(s.ClearNamespace(ctx, s.namespace, late))
-	check(s.Await(ctx, "no PersistentVolume is left of "+s.namespace, late, func(ctx context.Context) (bool, error) {
+	check(s.ClearNamespace(ctx, s.Namespace, late))
+	check(s.Await(ctx, "no PersistentVolume is left of "+s.Namespace, late, func(ctx context.Context) (bool, error) {
 		volumes, err := s.volumes(ctx)
 		if err == nil && len(volumes) > 0 {
 			err = fmt.Errorf("left is %s, %s", volumes[0].Name, volumes[0].Status.Phase)
@@ -93,46 +81,20 @@ func (s *scene) volumes(ctx context.Context) ([]corev1.PersistentVolume, error) 
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool {
-		return pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.Namespace != s.namespace
+		return pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.Namespace != s.Namespace
 	}), nil
-}
-
-// class makes a StorageClass that goes with the scene, after change has had its way with it, and returns its name.
-func (s *scene) class(mode storagev1.VolumeBindingMode, parameters map[string]string, change ...func(*storagev1.StorageClass)) string {
-	s.Helper()
-	class := lab.Class(fmt.Sprintf("%s-%d", s.namespace, scenes.Add(1)), mode, parameters)
-	for _, f := range change {
-		f(class)
-	}
-	s.must(s.MakeClass(s.Context(), class))
-	s.deleteAfterwards(class.Name, s.Client.StorageV1().StorageClasses().Delete)
-	return class.Name
 }
 
 // deleteAfterwards takes away what is not in the scene's namespace, once the scene is over.
 func (s *scene) deleteAfterwards(name string, remove func(context.Context, string, metav1.DeleteOptions) error) {
-	s.Cleanup(func() {
-		if err := remove(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			s.Errorf("delete %s: %v", name, err)
-		}
-	})
-}
-
-func (s *scene) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) {
-	s.Helper()
-	s.must(s.MakeClaim(s.Context(), lab.Claim(s.namespace, name, class, size), change...))
-}
-
-func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
-	s.Helper()
-	s.must(s.MakePod(s.Context(), lab.Pod(s.namespace, name, claim), change...))
+	s.Afterwards("delete "+name, soon, func(ctx context.Context) error { return remove(ctx, name, metav1.DeleteOptions{}) })
 }
 
 // podWithClaim makes both, under one name.
 func (s *scene) podWithClaim(name, class, size string, change ...func(*corev1.Pod)) {
 	s.Helper()
-	s.claim(name, class, size)
-	s.pod(name, name, change...)
+	s.Claim(name, class, size)
+	s.Pod(name, name, change...)
 }
 
 func inZone(zone string) func(*corev1.Pod) {
@@ -164,8 +126,8 @@ func ratherIn(zones []string) func(*corev1.Pod) {
 // and its zone, and it is the only disk for the claim.
 func (s *scene) bound(claim string, limit time.Duration) (lab.Bound, ecssim.DiskState) {
 	s.Helper()
-	b, err := s.AwaitBound(s.Context(), s.namespace, claim, limit)
-	s.must(err)
+	b, err := s.AwaitBound(s.Context(), s.Namespace, claim, limit)
+	s.Must(err)
 	d := s.onlyDisk(claim)
 	if d.ID != b.Disk() {
 		s.Fatalf("claim %s has disk %s, its volume names %s", claim, d.ID, b.Disk())
@@ -179,8 +141,8 @@ func (s *scene) bound(claim string, limit time.Duration) (lab.Bound, ecssim.Disk
 // running waits for a Pod and checks that it runs in the disk's zone.
 func (s *scene) running(pod string, d ecssim.DiskState) {
 	s.Helper()
-	p, err := s.AwaitRunning(s.Context(), s.namespace, pod, late)
-	s.must(err)
+	p, err := s.AwaitRunning(s.Context(), s.Namespace, pod, late)
+	s.Must(err)
 	if zone := s.ZoneOf(p.Spec.NodeName); zone != d.Zone {
 		s.Errorf("Pod %s runs in %s, its disk is in %s", pod, zone, d.Zone)
 	}
@@ -188,8 +150,8 @@ func (s *scene) running(pod string, d ecssim.DiskState) {
 
 func (s *scene) disks(claim string) []ecssim.DiskState {
 	s.Helper()
-	disks, err := s.Simulator.Disks(s.Context(), s.namespace)
-	s.must(err)
+	disks, err := s.Simulator.Disks(s.Context(), s.Namespace)
+	s.Must(err)
 	return slices.DeleteFunc(disks, func(d ecssim.DiskState) bool { return d.Tags[disk.ClaimNameTag] != claim })
 }
 
@@ -205,19 +167,14 @@ func (s *scene) onlyDisk(claim string) ecssim.DiskState {
 // awaitDisk waits until ECS has a disk for a claim.
 func (s *scene) awaitDisk(claim string) ecssim.DiskState {
 	s.Helper()
-	s.await("ECS has a disk for claim "+claim, soon, func(context.Context) (bool, error) { return len(s.disks(claim)) > 0, nil })
+	s.WaitFor("ECS has a disk for claim "+claim, soon, func(context.Context) (bool, error) { return len(s.disks(claim)) > 0, nil })
 	return s.onlyDisk(claim)
-}
-
-func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
-	s.Helper()
-	s.must(s.Await(s.Context(), what, limit, check))
 }
 
 // awaitSelection returns the first node that the scheduler selects for a claim.
 func (s *scene) awaitSelection(claim string) (node string) {
 	s.Helper()
-	s.await("the scheduler selects a node for claim "+claim, soon, func(context.Context) (bool, error) {
+	s.WaitFor("the scheduler selects a node for claim "+claim, soon, func(context.Context) (bool, error) {
 		if seen := s.selections.Of(claim); len(seen) > 0 {
 			node = seen[0]
 		}
@@ -230,9 +187,9 @@ func (s *scene) awaitSelection(claim string) (node string) {
 func (s *scene) awaitEvent(claim string, limit time.Duration, texts ...string) (found corev1.Event) {
 	s.Helper()
 	what := fmt.Sprintf("claim %s has an event that says %q", claim, texts)
-	s.await(what, limit, func(ctx context.Context) (bool, error) {
+	s.WaitFor(what, limit, func(ctx context.Context) (bool, error) {
 		var err error
-		found, err = s.FindEvent(ctx, s.namespace, claim, append([]string{"ProvisioningFailed"}, texts...)...)
+		found, err = s.FindEvent(ctx, s.Namespace, claim, append([]string{"ProvisioningFailed"}, texts...)...)
 		return err == nil, err
 	})
 	return found
@@ -242,10 +199,10 @@ func (s *scene) awaitEvent(claim string, limit time.Duration, texts ...string) (
 func (s *scene) creates(claim string) []ecssim.Call {
 	s.Helper()
 	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
-	s.must(err)
+	s.Must(err)
 	return slices.DeleteFunc(calls, func(c ecssim.Call) bool {
 		tags := tagsOf(c)
-		return tags[disk.ClaimNamespaceTag] != s.namespace || tags[disk.ClaimNameTag] != claim
+		return tags[disk.ClaimNamespaceTag] != s.Namespace || tags[disk.ClaimNameTag] != claim
 	})
 }
 
@@ -271,18 +228,18 @@ func succeeded(calls []ecssim.Call) int {
 
 func (s *scene) fault(f ecssim.Fault) {
 	s.Helper()
-	s.must(s.Simulator.AddFault(s.Context(), f))
+	s.Must(s.Simulator.AddFault(s.Context(), f))
 }
 
 func (s *scene) deleteClaim(name string) {
 	s.Helper()
-	s.must(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
+	s.Must(s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
 }
 
 // awaitNoVolume waits until a PersistentVolume is gone.
 func (s *scene) awaitNoVolume(name string) {
 	s.Helper()
-	s.await("PersistentVolume "+name+" is gone", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("PersistentVolume "+name+" is gone", late, func(ctx context.Context) (bool, error) {
 		list, err := s.volumes(ctx)
 		return err == nil && !slices.ContainsFunc(list, func(pv corev1.PersistentVolume) bool { return pv.Name == name }), err
 	})

@@ -28,7 +28,7 @@ func copyOf(source string) func(*corev1.PersistentVolumeClaim) {
 
 // getClaim returns a claim, and nil if there is none.
 func (s *scene) getClaim(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -38,26 +38,26 @@ func (s *scene) getClaim(ctx context.Context, name string) (*corev1.PersistentVo
 func TestASourceThatIsDeletedOutlivesItsCopysMaking(t *testing.T) {
 	s := newScene(t)
 	s.unattachedMayBeCut()
-	class := s.class(atOnce, essdThenAuto)
-	s.claim("original", class, "20Gi")
+	class := s.Class(atOnce, essdThenAuto)
+	s.Claim("original", class, "20Gi")
 	s.bound("original", soon)
 	s.fault(ecssim.Fault{Action: "CreateSnapshot", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
-	s.claim("copy", class, "20Gi", copyOf("original"))
-	s.await("the original is protected", soon, func(ctx context.Context) (bool, error) {
+	s.Claim("copy", class, "20Gi", copyOf("original"))
+	s.WaitFor("the original is protected", soon, func(ctx context.Context) (bool, error) {
 		claim, err := s.getClaim(ctx, "original")
 		return err == nil && slices.Contains(claim.Finalizers, cloneFinalizer), err
 	})
 	s.deleteClaim("original")
-	s.await("the original waits for its copy alone", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the original waits for its copy alone", soon, func(ctx context.Context) (bool, error) {
 		claim, err := s.getClaim(ctx, "original")
 		if claim == nil && err == nil {
 			s.Fatal("the original is gone before it was copied")
 		}
 		return err == nil && slices.Equal(claim.Finalizers, []string{cloneFinalizer}), err
 	})
-	s.must(s.Simulator.ClearFaults(s.Context()))
+	s.Must(s.Simulator.ClearFaults(s.Context()))
 	s.bound("copy", late)
-	s.await("the original is gone", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the original is gone", late, func(ctx context.Context) (bool, error) {
 		claim, err := s.getClaim(ctx, "original")
 		return claim == nil, err
 	})
@@ -67,20 +67,20 @@ func TestAClaimGoesOnWhenWhatItLacksComes(t *testing.T) {
 	needsAttributesClasses(t)
 	s := newScene(t)
 	s.allowSecrets()
-	class := s.class(atOnce, map[string]string{
+	class := s.Class(atOnce, map[string]string{
 		"type": "cloud_essd",
 		"csi.storage.k8s.io/provisioner-secret-name":      "later",
 		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
 	})
-	attributes := s.namespace + "-fast"
-	s.claim("waits", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &attributes })
+	attributes := s.Namespace + "-fast"
+	s.Claim("waits", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &attributes })
 	s.awaitEvent("waits", soon, "VolumeAttributesClass "+attributes, "not found")
 	s.attributesClass("fast", map[string]string{"performanceLevel": "PL0"})
-	s.awaitEvent("waits", soon, "secret "+s.namespace+"/later", "not found")
+	s.awaitEvent("waits", soon, "secret "+s.Namespace+"/later", "not found")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"},
 		StringData: map[string]string{"access-key-id": simulator.KeyID, "access-key-secret": simulator.Secret}}
-	_, err := s.Client.CoreV1().Secrets(s.namespace).Create(s.Context(), secret, metav1.CreateOptions{})
-	s.must(err)
+	_, err := s.Client.CoreV1().Secrets(s.Namespace).Create(s.Context(), secret, metav1.CreateOptions{})
+	s.Must(err)
 	b, d := s.bound("waits", soon)
 	if d.PerformanceLevel != "PL0" {
 		s.Errorf("disk %s has level %q, want PL0", d.ID, d.PerformanceLevel)
@@ -101,10 +101,10 @@ func needsAttributesClasses(t *testing.T) {
 // attributesClass makes a VolumeAttributesClass that goes with the scene, and returns its name: the scene's, and this.
 func (s *scene) attributesClass(name string, parameters map[string]string) string {
 	s.Helper()
-	class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name}, DriverName: lab.DriverName, Parameters: parameters}
+	class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + name}, DriverName: lab.DriverName, Parameters: parameters}
 	classes := s.Client.StorageV1().VolumeAttributesClasses()
 	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	s.deleteAfterwards(class.Name, classes.Delete)
 	return class.Name
 }

@@ -21,7 +21,7 @@ import (
 
 func TestPodGetsItsDiskInTheZoneOfTheSelectedNode(t *testing.T) {
 	s := newScene(t)
-	s.podWithClaim("notes", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("notes", s.Class(waits, essdThenAuto), "20Gi")
 	node := s.awaitSelection("notes")
 	b, d := s.bound("notes", soon)
 	if d.Zone != s.ZoneOf(node) {
@@ -68,9 +68,9 @@ func checkVolume(t *testing.T, b lab.Bound, d ecssim.DiskState) {
 
 func TestStatefulSetGetsOneDiskPerZone(t *testing.T) {
 	s := newScene(t)
-	set := lab.StatefulSet(s.namespace, "ledger", s.class(waits, essdThenAuto), "20Gi", 3)
-	_, err := s.Client.AppsV1().StatefulSets(s.namespace).Create(s.Context(), set, metav1.CreateOptions{})
-	s.must(err)
+	set := lab.StatefulSet(s.Namespace, "ledger", s.Class(waits, essdThenAuto), "20Gi", 3)
+	_, err := s.Client.AppsV1().StatefulSets(s.Namespace).Create(s.Context(), set, metav1.CreateOptions{})
+	s.Must(err)
 	zones := map[string]bool{}
 	for n := range 3 {
 		_, d := s.bound(fmt.Sprintf("data-ledger-%d", n), soon)
@@ -85,12 +85,12 @@ func TestStatefulSetGetsOneDiskPerZone(t *testing.T) {
 func TestImmediateClaimsSpreadOverTheAllowedZones(t *testing.T) {
 	s := newScene(t)
 	allowed := s.Zones()[1:]
-	class := s.class(atOnce, essdThenAuto, func(c *storagev1.StorageClass) {
+	class := s.Class(atOnce, essdThenAuto, func(c *storagev1.StorageClass) {
 		c.AllowedTopologies = lab.Class("", atOnce, nil, allowed...).AllowedTopologies
 	})
 	used := map[string]int{}
 	for n := range 4 {
-		s.claim(fmt.Sprintf("archive-%d", n), class, "20Gi")
+		s.Claim(fmt.Sprintf("archive-%d", n), class, "20Gi")
 	}
 	for n := range 4 {
 		_, d := s.bound(fmt.Sprintf("archive-%d", n), soon)
@@ -103,7 +103,7 @@ func TestImmediateClaimsSpreadOverTheAllowedZones(t *testing.T) {
 
 func TestImmediateClaimGetsAZoneOfTheCluster(t *testing.T) {
 	s := newScene(t)
-	s.claim("anywhere", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("anywhere", s.Class(atOnce, essdThenAuto), "20Gi")
 	_, d := s.bound("anywhere", soon)
 	if !slices.Contains(s.Zones(), d.Zone) {
 		t.Errorf("the disk is in %s, which has no node", d.Zone)
@@ -113,8 +113,8 @@ func TestImmediateClaimGetsAZoneOfTheCluster(t *testing.T) {
 func TestNextCategoryIsUsedWhereTheFirstIsSoldOut(t *testing.T) {
 	s := newScene(t)
 	zone := s.Zones()[0]
-	s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_essd", simulator.SoldOut))
-	s.podWithClaim("reports", s.class(waits, essdThenAuto), "20Gi", inZone(zone))
+	s.Must(s.Simulator.SetStock(s.Context(), zone, "cloud_essd", simulator.SoldOut))
+	s.podWithClaim("reports", s.Class(waits, essdThenAuto), "20Gi", inZone(zone))
 	_, d := s.bound("reports", soon)
 	if d.Category != "cloud_auto" || d.Zone != zone {
 		t.Errorf("the disk is %s in %s, want cloud_auto in %s", d.Category, d.Zone, zone)
@@ -129,9 +129,9 @@ func TestClaimMovesOnWhenTheSelectedZoneSellsOut(t *testing.T) {
 	s := newScene(t)
 	s.awaitLeaderForNewClaims()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1})
-	s.podWithClaim("orders", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("orders", s.Class(waits, essdThenAuto), "20Gi")
 	soldOut := s.ZoneOf(s.awaitSelection("orders"))
-	s.must(s.Simulator.SellOut(s.Context(), soldOut))
+	s.Must(s.Simulator.SellOut(s.Context(), soldOut))
 	_, d := s.bound("orders", late)
 	if d.Zone == soldOut {
 		t.Errorf("disk %s was made in %s, which has sold out", d.ID, d.Zone)
@@ -147,13 +147,13 @@ func TestClaimMovesOnWhenTheSelectedZoneSellsOut(t *testing.T) {
 
 func TestClaimMovesOnWhenItsSelectedNodeIsDeleted(t *testing.T) {
 	s := newScene(t)
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class)
 	s.Topodisk.Stop(lab.ProvisionerName)
 	s.podWithClaim("moving", class, "20Gi")
 	gone := s.awaitSelection("moving")
 	s.removeNode(gone)
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
 	_, d := s.bound("moving", late)
 	s.running("moving", d)
 	if seen := s.selections.Of("moving"); len(seen) < 3 || seen[0] != gone || seen[1] != "" || seen[2] == gone {
@@ -164,7 +164,7 @@ func TestClaimMovesOnWhenItsSelectedNodeIsDeleted(t *testing.T) {
 func TestSmallClaimIsRoundedUp(t *testing.T) {
 	s := newScene(t)
 	parameters := map[string]string{"type": "cloud_essd", "performanceLevel": "PL0", "csi.storage.k8s.io/fstype": "xfs"}
-	s.claim("small", s.class(atOnce, parameters), "500Mi")
+	s.Claim("small", s.Class(atOnce, parameters), "500Mi")
 	b, d := s.bound("small", soon)
 	if d.Size != 1 || d.Category != "cloud_essd" || d.PerformanceLevel != "PL0" {
 		t.Errorf("the disk is %s %s of %d GiB, want cloud_essd PL0 of 1 GiB", d.Category, d.PerformanceLevel, d.Size)
@@ -178,7 +178,7 @@ func TestVolumeIsNamedAfterTheClaimIfAskedFor(t *testing.T) {
 	s := newScene(t)
 	s.restartProvisioner("--pv-name-source=volume-name")
 	s.Cleanup(func() { s.restartProvisioner() })
-	s.claim("named", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("named", s.Class(atOnce, essdThenAuto), "20Gi")
 	b, _ := s.bound("named", soon)
 	if want := "disk-" + string(b.Claim.UID); b.Volume.Name != want {
 		t.Errorf("the volume is called %s, want %s", b.Volume.Name, want)
@@ -192,9 +192,9 @@ func TestClassMayAllowAnotherZoneThanTheNodes(t *testing.T) {
 	s.awaitLeaderForNewClaims()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayBefore: 1500 * time.Millisecond, Count: 1})
 	parameters := map[string]string{"type": "cloud_essd", "topodisk.io/strict-topology": "false"}
-	s.podWithClaim("loose", s.class(waits, parameters), "20Gi")
+	s.podWithClaim("loose", s.Class(waits, parameters), "20Gi")
 	soldOut := s.ZoneOf(s.awaitSelection("loose"))
-	s.must(s.Simulator.SellOut(s.Context(), soldOut))
+	s.Must(s.Simulator.SellOut(s.Context(), soldOut))
 	_, d := s.bound("loose", soon)
 	if d.Zone == soldOut {
 		t.Errorf("disk %s was made in %s, which has sold out", d.ID, d.Zone)
@@ -204,13 +204,13 @@ func TestClassMayAllowAnotherZoneThanTheNodes(t *testing.T) {
 
 func TestNodeThatStaysWithoutTheDriverIsGivenUp(t *testing.T) {
 	s := newScene(t)
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class)
 	s.Topodisk.Stop(lab.ProvisionerName)
 	s.podWithClaim("patient", class, "20Gi")
 	bare := s.awaitSelection("patient")
 	s.removeCSINode(bare)
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append([]string{"--node-grace=2s"}, quickElection...)...))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append([]string{"--node-grace=2s"}, quickElection...)...))
 	s.Cleanup(func() { s.restartProvisioner() })
 	_, d := s.bound("patient", late)
 	s.running("patient", d)
@@ -222,7 +222,7 @@ func TestNodeThatStaysWithoutTheDriverIsGivenUp(t *testing.T) {
 func TestBlockVolumeHasNoFilesystem(t *testing.T) {
 	s := newScene(t)
 	block := corev1.PersistentVolumeBlock
-	s.claim("raw", s.class(atOnce, essdThenAuto), "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block })
+	s.Claim("raw", s.Class(atOnce, essdThenAuto), "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block })
 	b, _ := s.bound("raw", soon)
 	if mode := b.Volume.Spec.VolumeMode; mode == nil || *mode != block || b.Volume.Spec.CSI.FSType != "" {
 		t.Errorf("the volume has mode %v and file system %q", mode, b.Volume.Spec.CSI.FSType)
@@ -233,11 +233,11 @@ func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
 	s := newScene(t)
 	s.awaitLook(true)
 	zone := s.Zones()[0]
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitObjects(1, class)
 	s.sellOut(zone)
 	s.podWithClaim("first", class, "20Gi", inZone(zone)) // asks, and is refused
-	s.await("the zone has less than 20 GiB to give", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the zone has less than 20 GiB to give", soon, func(ctx context.Context) (bool, error) {
 		return s.capacity(ctx, class, zone, func(bytes int64) bool { return bytes < 20<<30 })
 	})
 	s.awaitObjects(2, class)
@@ -256,7 +256,7 @@ func TestSchedulerKeepsAwayFromAZoneThatHasJustSoldOut(t *testing.T) {
 	if calls := len(s.creates("first")) - before; calls > 8 { // two types a try, and a try every 5 s or more
 		t.Errorf("%d CreateDisk calls for a claim that cannot be served", calls)
 	}
-	s.must(s.Simulator.Restock(s.Context(), zone))
+	s.Must(s.Simulator.Restock(s.Context(), zone))
 	_, d := s.bound("first", late) // the provisioner asks once a minute
 	s.running("first", d)
 	s.awaitObjects(1, class)

@@ -28,19 +28,19 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 	s.restartDriver("--extra-tags=stage=test,cost-center=shared")
 	s.Topodisk.Stop(lab.ProvisionerName)
 	s.label("4711")
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
-	class := s.class(atOnce, map[string]string{"type": "cloud_essd", "diskTags": "owner:storage"})
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
+	class := s.Class(atOnce, map[string]string{"type": "cloud_essd", "diskTags": "owner:storage"})
 
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
-	s.claim("data", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"team": "web", "app": "shop"} })
-	s.await("ECS is asked for a disk", soon, func(context.Context) (bool, error) { return len(s.creates("data")) > 0, nil })
+	s.Claim("data", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"team": "web", "app": "shop"} })
+	s.WaitFor("ECS is asked for a disk", soon, func(context.Context) (bool, error) { return len(s.creates("data")) > 0, nil })
 	s.label("1")
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), "data",
+	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Patch(s.Context(), "data",
 		types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"db"}}}`), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 	s.Topodisk.Kill(lab.ProvisionerName)
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
-	s.must(s.Simulator.ClearFaults(s.Context()))
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, labelFlags...))
+	s.Must(s.Simulator.ClearFaults(s.Context()))
 
 	_, d := s.bound("data", late)
 	for key, want := range map[string]string{"team": "web", "cost-center": "4711", "stage": "test", "owner": "storage", "app": ""} {
@@ -54,7 +54,7 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 			t.Errorf("one CreateDisk asks for tags %v, another for %v", tagsOf(calls[0]), tagsOf(call))
 		}
 	}
-	s.claim("later", class, "20Gi")
+	s.Claim("later", class, "20Gi")
 	if _, d := s.bound("later", late); d.Tags["cost-center"] != "1" || d.Tags["team"] != "" {
 		t.Errorf("a claim without labels, after its namespace's has changed: %v", d.Tags)
 	}
@@ -63,9 +63,9 @@ func TestLabelsBecomeTagsAndAreFrozen(t *testing.T) {
 // label gives the scene's namespace a cost center.
 func (s *scene) label(costCenter string) {
 	s.Helper()
-	_, err := s.Client.CoreV1().Namespaces().Patch(s.Context(), s.namespace,
+	_, err := s.Client.CoreV1().Namespaces().Patch(s.Context(), s.Namespace,
 		types.MergePatchType, []byte(`{"metadata":{"labels":{"cost-center":"`+costCenter+`"}}}`), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 }
 
 // allowNamespaces lets the provisioner watch namespaces, as the chart's diskProvisioner.namespaceLabelTags does. It stays,
@@ -76,12 +76,12 @@ func (s *scene) allowNamespaces() {
 	role := &rbacv1.ClusterRole{ObjectMeta: meta,
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}}}}
 	_, err := s.Client.RbacV1().ClusterRoles().Create(s.Context(), role, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "topodisk-controller", Namespace: metav1.NamespaceSystem}},
 	}
 	_, err = s.Client.RbacV1().ClusterRoleBindings().Create(s.Context(), binding, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 }

@@ -25,9 +25,9 @@ import (
 // oldDisk makes a disk as the incumbent does.
 func (s *scene) oldDisk(name, claim, zone string) disk.Disk {
 	s.Helper()
-	made, err := s.newIncumbent().create(s.Context(), name, s.namespace, claim,
+	made, err := s.newIncumbent().create(s.Context(), name, s.Namespace, claim,
 		disk.Attempt{Zone: disk.Zone(zone), Category: "cloud_essd", Level: "PL1", Size: 20})
-	s.must(err)
+	s.Must(err)
 	return made
 }
 
@@ -35,10 +35,10 @@ func (s *scene) oldDisk(name, claim, zone string) disk.Disk {
 // another: named after the claim, with the private zone key and the provisioner's annotation and finalizer.
 func (s *scene) oldVolume(claim, class, zone string, d disk.Disk) *corev1.PersistentVolume {
 	s.Helper()
-	name := "disk-" + claim + "-" + s.namespace
-	s.claim(claim, class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name })
-	owner, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(s.Context(), claim, metav1.GetOptions{})
-	s.must(err)
+	name := "disk-" + claim + "-" + s.Namespace
+	s.Claim(claim, class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name })
+	owner, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), claim, metav1.GetOptions{})
+	s.Must(err)
 	volume, err := s.Client.CoreV1().PersistentVolumes().Create(s.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Finalizers: []string{"kubernetes.io/pv-protection", "external-provisioner.volume.kubernetes.io/finalizer"},
@@ -50,7 +50,7 @@ func (s *scene) oldVolume(claim, class, zone string, d disk.Disk) *corev1.Persis
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, StorageClassName: class,
-			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: s.namespace, Name: claim, UID: owner.UID},
+			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: s.Namespace, Name: claim, UID: owner.UID},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: "diskplugin.csi.alibabacloud.com", VolumeHandle: string(d.ID), FSType: "ext4",
 				VolumeAttributes: map[string]string{
@@ -63,7 +63,7 @@ func (s *scene) oldVolume(claim, class, zone string, d disk.Disk) *corev1.Persis
 			}}}},
 		},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	return volume
 }
 
@@ -72,12 +72,12 @@ func (s *scene) oldVolume(claim, class, zone string, d disk.Disk) *corev1.Persis
 func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 	s := newScene(t)
 	zone := s.Zones()[1]
-	class := s.class(waits, map[string]string{"type": "cloud_essd", "fsType": "ext4", "performanceLevel": "PL1"})
-	d := s.oldDisk("disk-old-"+s.namespace, "old", zone)
+	class := s.Class(waits, map[string]string{"type": "cloud_essd", "fsType": "ext4", "performanceLevel": "PL1"})
+	d := s.oldDisk("disk-old-"+s.Namespace, "old", zone)
 	volume := s.oldVolume("old", class, zone, d)
-	s.pod("old", "old")
-	pod, err := s.AwaitRunning(s.Context(), s.namespace, "old", late)
-	s.must(err)
+	s.Pod("old", "old")
+	pod, err := s.AwaitRunning(s.Context(), s.Namespace, "old", late)
+	s.Must(err)
 	if got := s.ZoneOf(pod.Spec.NodeName); got != zone {
 		t.Fatalf("the Pod runs in %s, its disk is in %s", got, zone)
 	}
@@ -103,19 +103,19 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 	if err != nil || grown.CapacityBytes != 30<<30 {
 		t.Fatalf("expand: %v, %v", grown, err)
 	}
-	cut, err := driver.CreateSnapshot(s.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: id, Name: "snapshot-of-" + s.namespace})
+	cut, err := driver.CreateSnapshot(s.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: id, Name: "snapshot-of-" + s.Namespace})
 	if err != nil || cut.Snapshot.SourceVolumeId != id {
 		t.Fatalf("snapshot: %v, %v", cut, err)
 	}
 	_, err = driver.DeleteSnapshot(s.Context(), &csi.DeleteSnapshotRequest{SnapshotId: cut.Snapshot.SnapshotId})
-	s.must(err)
+	s.Must(err)
 	_, err = driver.ControllerUnpublishVolume(s.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: node})
-	s.must(err)
-	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "old", metav1.DeleteOptions{}))
+	s.Must(err)
+	s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), "old", metav1.DeleteOptions{}))
 	s.deleteClaim("old")
 	s.awaitNoVolume(volume.Name)
-	disks, err := s.Simulator.Disks(s.Context(), s.namespace)
-	s.must(err)
+	disks, err := s.Simulator.Disks(s.Context(), s.Namespace)
+	s.Must(err)
 	if len(disks) > 0 {
 		t.Errorf("the disk outlived its claim: %v", disks)
 	}
@@ -126,20 +126,20 @@ func TestVolumesOfTheIncumbentLiveOn(t *testing.T) {
 func TestClaimThatTheIncumbentHadBegunGetsItsDisk(t *testing.T) {
 	s := newScene(t)
 	s.Topodisk.Stop(lab.ProvisionerName)
-	class := s.class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0], "performanceLevel": "PL1"})
-	s.claim("begun", class, "20Gi")
-	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(s.Context(), "begun", metav1.GetOptions{})
-	s.must(err)
+	class := s.Class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0], "performanceLevel": "PL1"})
+	s.Claim("begun", class, "20Gi")
+	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), "begun", metav1.GetOptions{})
+	s.Must(err)
 	d := s.oldDisk("disk-"+string(claim.UID), "begun", s.Zones()[0])
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
-	b, err := s.AwaitBound(s.Context(), s.namespace, "begun", late)
-	s.must(err)
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, quickElection...))
+	b, err := s.AwaitBound(s.Context(), s.Namespace, "begun", late)
+	s.Must(err)
 	if b.Disk() != string(d.ID) {
 		t.Errorf("the claim got disk %s, the incumbent had made %s", b.Disk(), d.ID)
 	}
 	var own []ecssim.DiskState
-	own, err = s.Simulator.Disks(s.Context(), s.namespace)
-	s.must(err)
+	own, err = s.Simulator.Disks(s.Context(), s.Namespace)
+	s.Must(err)
 	if len(own) != 1 {
 		t.Errorf("%d disks for one claim: %v", len(own), own)
 	}
@@ -161,25 +161,25 @@ func TestACrowdInMidCreateIsSwitchedOverAndBack(t *testing.T) {
 		s.restartController()
 	})
 	before, err := s.Simulator.State(s.Context())
-	s.must(err)
+	s.Must(err)
 	s.slowCreates()
 	other.start(atATime)
-	s.await("the incumbent leads", soon, func(context.Context) (bool, error) { return len(leaders.list()) > 0, nil })
-	s.must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), atATime)...)) // it waits
+	s.WaitFor("the incumbent leads", soon, func(context.Context) (bool, error) { return len(leaders.list()) > 0, nil })
+	s.Must(s.Topodisk.StartProvisioner(s.Context(), lab.ProvisionerName, append(slices.Clone(quickElection), atATime)...)) // it waits
 	names := s.crowd()
 	unheard := 0
-	s.await(fmt.Sprintf("the incumbent saves %d volumes, and hasn't heard of every disk", phase), late, func(context.Context) (bool, error) {
+	s.WaitFor(fmt.Sprintf("the incumbent saves %d volumes, and hasn't heard of every disk", phase), late, func(context.Context) (bool, error) {
 		unheard = s.unheard()
 		return unheard > 0 && s.saved("disk-") >= phase, nil
 	})
 	other.stop()
-	s.await(fmt.Sprintf("topodisk asks for %d disks", phase), late, func(context.Context) (bool, error) { return len(s.askedByTopodisk()) >= phase, nil })
+	s.WaitFor(fmt.Sprintf("topodisk asks for %d disks", phase), late, func(context.Context) (bool, error) { return len(s.askedByTopodisk()) >= phase, nil })
 
 	s.drain(0)
 	other.start(atATime)
 	for _, name := range names {
-		_, err := s.AwaitBound(s.Context(), s.namespace, name, late)
-		s.must(err)
+		_, err := s.AwaitBound(s.Context(), s.Namespace, name, late)
+		s.Must(err)
 	}
 	t.Logf("the incumbent saved %d volumes and left %d disks unheard, topodisk saved %d", s.saved("disk-"), unheard, s.saved("d-"))
 	s.checkCrowd(names, before.DisksMade)
@@ -198,12 +198,12 @@ func (s *scene) slowCreates() {
 func (s *scene) crowd() (names []string) {
 	s.Helper()
 	parameters := map[string]string{"type": "cloud_essd"}
-	now, later := s.class(atOnce, parameters), s.class(waits, parameters)
+	now, later := s.Class(atOnce, parameters), s.Class(waits, parameters)
 	for n := range crowd {
 		name := fmt.Sprintf("crowd-%d", n)
 		names = append(names, name)
 		if n%2 == 0 {
-			s.claim(name, now, "20Gi")
+			s.Claim(name, now, "20Gi")
 		} else {
 			s.podWithClaim(name, later, "20Gi")
 		}
@@ -214,8 +214,8 @@ func (s *scene) crowd() (names []string) {
 // unheard is how many disks have no volume.
 func (s *scene) unheard() int {
 	s.Helper()
-	disks, err := s.Simulator.Disks(s.Context(), s.namespace)
-	s.must(err)
+	disks, err := s.Simulator.Disks(s.Context(), s.Namespace)
+	s.Must(err)
 	return len(disks) - s.saved("d")
 }
 
@@ -223,9 +223,9 @@ func (s *scene) unheard() int {
 func (s *scene) askedByTopodisk() (asked []time.Time) {
 	s.Helper()
 	calls, err := s.Simulator.Calls(s.Context(), "CreateDisk")
-	s.must(err)
+	s.Must(err)
 	for _, c := range calls {
-		if tags := tagsOf(c); tags[disk.ClaimNamespaceTag] == s.namespace && tags[disk.CreatedByTag] == disk.Creator {
+		if tags := tagsOf(c); tags[disk.ClaimNamespaceTag] == s.Namespace && tags[disk.CreatedByTag] == disk.Creator {
 			asked = append(asked, c.Time)
 		}
 	}
@@ -235,7 +235,7 @@ func (s *scene) askedByTopodisk() (asked []time.Time) {
 // drain ends topodisk's controller when it has ended what is under way, and checks how many orders are left in the journal.
 func (s *scene) drain(left int) {
 	s.Helper()
-	s.must(s.Topodisk.DrainController())
+	s.Must(s.Topodisk.DrainController())
 	if entries := s.journal(); len(entries) != left {
 		s.Fatalf("the journal has %d entries after the end, want %d: those of claims %v", len(entries), left, slices.Sorted(maps.Keys(entries)))
 	}
@@ -245,12 +245,12 @@ func (s *scene) drain(left int) {
 func (s *scene) checkCrowd(names []string, madeBefore int) {
 	s.Helper()
 	state, err := s.Simulator.State(s.Context())
-	s.must(err)
+	s.Must(err)
 	if made := state.DisksMade - madeBefore; made != len(names) {
 		s.Errorf("%d disks were made for %d claims", made, len(names))
 	}
 	volumes, err := s.volumes(s.Context())
-	s.must(err)
+	s.Must(err)
 	if len(volumes) != len(names) {
 		s.Errorf("%d volumes were made for %d claims", len(volumes), len(names))
 	}

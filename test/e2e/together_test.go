@@ -21,14 +21,14 @@ var delayedLogs = ecssim.Fault{Action: "CreateDisk", Params: map[string]string{"
 // that of logs is not.
 func (s *scene) podOfTwo(name string) ecssim.DiskState {
 	s.Helper()
-	essd, auto := s.class(waits, map[string]string{"type": "cloud_essd"}), s.class(waits, map[string]string{"type": "cloud_auto"})
+	essd, auto := s.Class(waits, map[string]string{"type": "cloud_essd"}), s.Class(waits, map[string]string{"type": "cloud_auto"})
 	s.awaitCapacities(essd)
 	s.awaitCapacities(auto)
 	s.awaitLeaderForNewClaims()
 	s.fault(delayedLogs)
-	s.claim("data", essd, "20Gi")
-	s.claim("logs", auto, "40Gi")
-	s.pod(name, "data", func(pod *corev1.Pod) {
+	s.Claim("data", essd, "20Gi")
+	s.Claim("logs", auto, "40Gi")
+	s.Pod(name, "data", func(pod *corev1.Pod) {
 		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "logs", VolumeSource: source})
 	})
@@ -61,14 +61,14 @@ func TestVolumesOfAPodAreSavedTogether(t *testing.T) {
 func TestPodOfTwoClaimsMovesOnWhenTheZoneSellsOutForOne(t *testing.T) {
 	s := newScene(t)
 	first := s.podOfTwo("pair")
-	s.must(s.Simulator.SetStock(s.Context(), first.Zone, "cloud_auto", simulator.SoldOut))
+	s.Must(s.Simulator.SetStock(s.Context(), first.Zone, "cloud_auto", simulator.SoldOut))
 	_, l := s.bound("logs", late)
 	_, d := s.bound("data", late)
 	if d.Zone != l.Zone || d.Zone == first.Zone {
 		t.Errorf("the disks are in %s and %s, want one zone that is not %s", d.Zone, l.Zone, first.Zone)
 	}
 	s.running("pair", d)
-	if disks, err := s.Simulator.Disks(s.Context(), s.namespace); err != nil || len(disks) != 2 {
+	if disks, err := s.Simulator.Disks(s.Context(), s.Namespace); err != nil || len(disks) != 2 {
 		t.Errorf("ECS has %d disks of the Pod, want 2: %v, %v", len(disks), disks, err)
 	}
 	if n := succeeded(s.creates("data")); n != 2 {
@@ -86,14 +86,14 @@ func TestPodOfTwoClaimsWaitsForAZoneThatHasBoth(t *testing.T) {
 	s := newScene(t)
 	first := s.podOfTwo("pair")
 	for _, zone := range s.Zones() {
-		s.must(s.Simulator.SetStock(s.Context(), zone, "cloud_auto", simulator.SoldOut))
+		s.Must(s.Simulator.SetStock(s.Context(), zone, "cloud_auto", simulator.SoldOut))
 	}
-	s.await("the first disk is deleted", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the first disk is deleted", late, func(ctx context.Context) (bool, error) {
 		return !slices.ContainsFunc(s.disks("data"), func(d ecssim.DiskState) bool { return d.ID == first.ID }), nil
 	})
 	s.awaitEvent("data", soon, "volume "+first.ID, "is deleted")
 	zone := s.Zones()[2]
-	s.must(s.Simulator.Restock(s.Context(), zone))
+	s.Must(s.Simulator.Restock(s.Context(), zone))
 	_, l := s.bound("logs", 2*settled)
 	_, d := s.bound("data", soon)
 	if d.Zone != zone || l.Zone != zone {

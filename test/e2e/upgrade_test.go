@@ -29,17 +29,17 @@ func TestJournalSurvivesUpgradeAndRollback(t *testing.T) {
 	s := newScene(t)
 	s.Cleanup(s.restartController)
 	state, err := s.Simulator.State(s.Context())
-	s.must(err)
-	class := s.class(atOnce, map[string]string{"type": "cloud_essd"})
+	s.Must(err)
+	class := s.Class(atOnce, map[string]string{"type": "cloud_essd"})
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultDelay, DelayAfter: 40 * time.Second, Count: 6})
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultError, Status: 503, Code: "ServiceUnavailable"})
 	var names []string
 	for n := range 12 {
 		names = append(names, fmt.Sprintf("order-%d", n))
-		s.claim(names[n], class, "20Gi")
+		s.Claim(names[n], class, "20Gi")
 	}
-	s.await("six disks are made and unheard, and all orders are in the journal", soon, func(ctx context.Context) (bool, error) {
-		disks, err := s.Simulator.Disks(ctx, s.namespace)
+	s.WaitFor("six disks are made and unheard, and all orders are in the journal", soon, func(ctx context.Context) (bool, error) {
+		disks, err := s.Simulator.Disks(ctx, s.Namespace)
 		return len(disks) == 6 && len(s.journal()) == 12, err
 	})
 	made, asked := s.aClaimWithDisk(names, true), s.aClaimWithDisk(names, false)
@@ -60,7 +60,7 @@ func TestJournalSurvivesUpgradeAndRollback(t *testing.T) {
 	for _, claim := range []string{made, asked} {
 		s.awaitEvent(claim, soon, "can't read", "key "+s.uid(claim))
 	}
-	s.await("the orders that it can read and whose disks are there have ended", late, func(context.Context) (bool, error) { return s.saved("d-") == 5, nil })
+	s.WaitFor("the orders that it can read and whose disks are there have ended", late, func(context.Context) (bool, error) { return s.saved("d-") == 5, nil })
 	s.drain(7) // five have ended, five wait for ECS, two for the other version
 	kept := maps.Clone(edited)
 	maps.DeleteFunc(kept, func(claim, _ string) bool { return s.journal()[claim] == "" })
@@ -73,7 +73,7 @@ func TestJournalSurvivesUpgradeAndRollback(t *testing.T) {
 		kept[claim] = original[claim]
 	}
 	s.editJournal(kept)
-	s.must(s.Simulator.ClearFaults(s.Context()))
+	s.Must(s.Simulator.ClearFaults(s.Context()))
 	s.restartController()
 	for _, name := range names {
 		s.bound(name, late)
@@ -96,8 +96,8 @@ func (s *scene) aClaimWithDisk(names []string, has bool) string {
 
 func (s *scene) uid(claim string) string {
 	s.Helper()
-	c, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(s.Context(), claim, metav1.GetOptions{})
-	s.must(err)
+	c, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), claim, metav1.GetOptions{})
+	s.Must(err)
 	return string(c.UID)
 }
 
@@ -115,7 +115,7 @@ func (s *scene) journalPages() []corev1.ConfigMap {
 	s.Helper()
 	pages, err := s.Client.CoreV1().ConfigMaps(leaseNamespace).List(s.Context(),
 		metav1.ListOptions{LabelSelector: "csi.storage.k8s.io/managed-by=disk-provisioner"})
-	s.must(err)
+	s.Must(err)
 	return pages.Items
 }
 
@@ -127,6 +127,6 @@ func (s *scene) editJournal(entries map[string]string) {
 			page.Data[claim] = entries[claim]
 		}
 		_, err := s.Client.CoreV1().ConfigMaps(leaseNamespace).Update(s.Context(), &page, metav1.UpdateOptions{})
-		s.must(err)
+		s.Must(err)
 	}
 }

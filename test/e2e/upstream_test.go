@@ -31,13 +31,13 @@ var besideUs = sync.OnceValues(func() (*lab.Release, error) {
 func (s *scene) withUpstream(env ...string) {
 	s.Helper()
 	dir, err := upstream()
-	s.must(err)
+	s.Must(err)
 	beside, err := besideUs()
-	s.must(err)
+	s.Must(err)
 	s.Topodisk.Stop(lab.ProvisionerName)
 	process, err := beside.Start("csi-provisioner", filepath.Join(dir, "csi-provisioner"), env,
 		append([]string{"--csi-address=" + s.Topodisk.Socket, "--http-endpoint="}, quickElection...))
-	s.must(err)
+	s.Must(err)
 	s.Cleanup(func() {
 		s.StopProgram(process, false)
 		s.restartProvisioner()
@@ -48,7 +48,7 @@ func (s *scene) withUpstream(env ...string) {
 func TestTheDriverServesKubernetesOwnProvisioner(t *testing.T) {
 	s := newScene(t)
 	s.withUpstream()
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class)
 	s.podWithClaim("notes", class, "20Gi")
 	node := s.awaitSelection("notes")
@@ -60,11 +60,11 @@ func TestTheDriverServesKubernetesOwnProvisioner(t *testing.T) {
 
 	_, err := s.driver().ControllerExpandVolume(s.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: b.Disk(),
 		CapacityRange: &csi.CapacityRange{RequiredBytes: 30 << 30}})
-	s.must(err)
+	s.Must(err)
 	if got := s.onlyDisk("notes").Size; got != 30 {
 		t.Errorf("the disk has %d GiB, want 30", got)
 	}
-	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "notes", metav1.DeleteOptions{}))
+	s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), "notes", metav1.DeleteOptions{}))
 	s.deleteClaim("notes")
 	s.awaitNoVolume(b.Volume.Name)
 	if disks := s.disks("notes"); len(disks) > 0 {
@@ -78,14 +78,14 @@ func TestCSIProvisionerLearnsTheOutcomeOfACreate(t *testing.T) {
 	s.restartController() // lest the driver have in mind which zones were sold out before
 	s.withUpstream()
 	s.fault(ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1})
-	s.claim("archive", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("archive", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.bound("archive", late)
 
-	class := s.class(waits, essdThenAuto)
+	class := s.Class(waits, essdThenAuto)
 	s.awaitCapacities(class) // of all zones, so that the scheduler chooses one without disks
 	soldOut := s.Zones()[:2]
 	for _, zone := range soldOut {
-		s.must(s.Simulator.SellOut(s.Context(), zone))
+		s.Must(s.Simulator.SellOut(s.Context(), zone))
 	}
 	s.podWithClaim("moved", class, "20Gi", ratherIn(soldOut))
 	_, d := s.bound("moved", proven+late)
@@ -101,22 +101,22 @@ func TestKubernetesOwnProvisionerFillsVolumes(t *testing.T) {
 	s := newScene(t)
 	s.unattachedMayBeCut()
 	s.withUpstream()
-	class := s.class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0]})
+	class := s.Class(atOnce, map[string]string{"type": "cloud_essd", "zoneId": s.Zones()[0]})
 	fast := s.attributesClass("fast", map[string]string{"performanceLevel": "PL0"})
-	s.claim("original", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &fast })
+	s.Claim("original", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &fast })
 	b, d := s.bound("original", late)
 	if d.PerformanceLevel != "PL0" {
 		t.Errorf("the disk has level %s, want PL0", d.PerformanceLevel)
 	}
-	s.claim("copy", class, "20Gi", copyOf("original"))
+	s.Claim("copy", class, "20Gi", copyOf("original"))
 	s.bound("copy", late)
 
 	cut := s.cut(b.Disk())
-	object, err := s.MakeSnapshot(s.Context(), s.namespace, "snapshot", "original", b.Disk(), cut)
-	s.must(err)
-	s.Cleanup(func() { s.must(object.Remove(context.Background())) })
-	s.must(errors.Join(object.Taken(s.Context()), object.Ready(s.Context())))
-	s.claim("restored", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = object.Source() })
+	object, err := s.MakeSnapshot(s.Context(), s.Namespace, "snapshot", "original", b.Disk(), cut)
+	s.Must(err)
+	s.Cleanup(func() { s.Must(object.Remove(context.Background())) })
+	s.Must(errors.Join(object.Taken(s.Context()), object.Ready(s.Context())))
+	s.Claim("restored", class, "20Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = object.Source() })
 	if _, d := s.bound("restored", late); d.Source != cut {
 		t.Errorf("the disk was made of %q, want %s", d.Source, cut)
 	}
@@ -128,9 +128,9 @@ const listing = "KUBE_FEATURE_WatchListClient=false"
 func TestCSIProvisionerStartsWithoutALease(t *testing.T) {
 	s := newScene(t)
 	s.Topodisk.Stop(lab.ProvisionerName)
-	s.must(s.Client.CoordinationV1().Leases(leaseNamespace).Delete(s.Context(), leaseName, metav1.DeleteOptions{}))
+	s.Must(s.Client.CoordinationV1().Leases(leaseNamespace).Delete(s.Context(), leaseName, metav1.DeleteOptions{}))
 	s.withUpstream(listing)
-	s.claim("early", s.class(atOnce, essdThenAuto), "20Gi")
+	s.Claim("early", s.Class(atOnce, essdThenAuto), "20Gi")
 	s.bound("early", late)
 }
 
@@ -142,7 +142,7 @@ func TestDriverAndProvisionerStartInAnOldCluster(t *testing.T) {
 		s.restartController()
 	})
 	s.restartController()
-	s.podWithClaim("early", s.class(waits, essdThenAuto), "20Gi")
+	s.podWithClaim("early", s.Class(waits, essdThenAuto), "20Gi")
 	_, d := s.bound("early", late)
 	s.running("early", d)
 }

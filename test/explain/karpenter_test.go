@@ -40,25 +40,25 @@ spec:
 func (s *scene) startKarpenter() {
 	s.Helper()
 	root, err := programs.FindRoot()
-	s.must(err)
+	s.Must(err)
 	files, err := programs.KarpenterKinds(s.Context(), root)
-	s.must(err)
+	s.Must(err)
 	files = slices.DeleteFunc(files, func(f string) bool { return strings.Contains(f, "autoscaling.x-k8s.io") })
 	for _, file := range files {
 		_, err := s.kubectl(s.Context(), "", "apply", "--server-side", "--filename", file)
-		s.must(err)
+		s.Must(err)
 	}
-	s.await("Karpenter's kinds are served", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("Karpenter's kinds are served", soon, func(ctx context.Context) (bool, error) {
 		_, err := s.kubectl(ctx, nodePool, "apply", "--filename", "-")
 		return err == nil, err
 	})
 	types := filepath.Join(s.TempDir(), "types.json")
-	s.must(os.WriteFile(types, []byte(instanceTypes), 0o600))
+	s.Must(os.WriteFile(types, []byte(instanceTypes), 0o600))
 	karpenter, err := s.StartProgram("karpenter", "/usr/bin/env",
 		"KUBECONFIG="+s.Kubeconfig, "SYSTEM_NAMESPACE=kube-system", "KUBERNETES_MIN_VERSION=1.19.0-0", "INSTANCE_TYPES_FILE_PATH="+types,
 		"DISABLE_LEADER_ELECTION=true", "FEATURE_GATES=CapacityBuffer=false", fmt.Sprintf("METRICS_PORT=%d", 18080), fmt.Sprintf("HEALTH_PROBE_PORT=%d", 18081),
 		built.Karpenter)
-	s.must(err)
+	s.Must(err)
 	s.afterwards("stop Karpenter", func(ctx context.Context) error {
 		s.StopProgram(karpenter, false)
 		_, err := s.kubectl(ctx, nodePool, "delete", "--wait=false", "--filename", "-")

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // dumps is where the facts of each situation are written to, if anywhere.
@@ -29,12 +29,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := runAll(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	labtest.Main(m, runAll)
 }
 
 func runAll(m *testing.M) (int, error) {

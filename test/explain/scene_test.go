@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 	"github.com/topodisk/topodisk/test/verdicts"
 	"github.com/topodisk/topodisk/topology"
 )
@@ -46,61 +46,33 @@ const (
 
 // scene is a namespace in which one situation is brought about.
 type scene struct {
-	*testing.T
-	*lab.Lab
-	namespace string
+	*labtest.Scene
 }
-
-var scenes atomic.Int64
 
 // newScene makes a namespace. When the test is over the cloud is in order again, everything in the namespace is deleted, and no disk
 // may be left of it.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, Lab: cluster, namespace: fmt.Sprintf("why-%d", scenes.Add(1))}
-	s.must(s.MakeNamespace(s.Context(), s.namespace))
+	s := &scene{labtest.New(t, cluster, "why")}
 	t.Cleanup(s.clear)
 	return s
-}
-
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 func (s *scene) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*late)
 	defer cancel()
-	check := func(err error) {
-		if err != nil && !apierrors.IsNotFound(err) {
-			s.Errorf("clear up: %v", err)
-		}
-	}
-	check(s.Simulator.Mend(ctx))
-	check(s.ClearNamespace(ctx, s.namespace, late))
+	s.Check("clear up", s.Simulator.Mend(ctx))
+	s.Check("clear up", s.ClearNamespace(ctx, s.Namespace, late))
 }
 
 // afterwards has something undone when the test is over, before the namespace is cleared.
 func (s *scene) afterwards(what string, undo func(context.Context) error) {
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*late)
-		defer cancel()
-		if err := undo(ctx); err != nil && !apierrors.IsNotFound(err) {
-			s.Errorf("%s: %v", what, err)
-		}
-	})
-}
-
-func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
-	s.Helper()
-	s.must(s.Await(s.Context(), what, limit, check))
+	s.Afterwards(what, 2*late, undo)
 }
 
 // why returns what the program says of an object.
 func (s *scene) why(ctx context.Context, subject explain.Ref, more ...string) (v verdicts.Verdict, err error) {
-	args := append([]string{"why", subject.Kind, subject.Name, "--namespace", s.namespace, "--kubeconfig", s.Kubeconfig, "--output", "json"}, more...)
+	args := append([]string{"why", subject.Kind, subject.Name, "--namespace", s.Namespace, "--kubeconfig", s.Kubeconfig, "--output", "json"}, more...)
 	cmd := exec.CommandContext(ctx, built.Plugin, args...) //nolint:gosec // the program under test
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -121,33 +93,23 @@ func (s *scene) dump(subject explain.Ref, name string) {
 		return
 	}
 	_, err := s.why(s.Context(), subject, "--dump", filepath.Join(*dumps, name+".yaml"))
-	s.must(err)
+	s.Must(err)
 }
 
 func (s *scene) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	return s.RunKubectl(ctx, s.namespace, input, args...)
+	return s.RunKubectl(ctx, s.Namespace, input, args...)
 }
 
 // apply creates objects of the namespace, or of the cluster; those of the cluster go when the test is over.
 func (s *scene) apply(manifest string) {
 	s.Helper()
 	_, err := s.kubectl(s.Context(), manifest, "apply", "--filename", "-")
-	s.must(err)
+	s.Must(err)
 }
 
 func (s *scene) class(mode storagev1.VolumeBindingMode, kind string, change ...func(*storagev1.StorageClass)) string {
 	s.Helper()
-	class := lab.Class(fmt.Sprintf("%s-%d", s.namespace, scenes.Add(1)), mode, map[string]string{"type": kind})
-	grows := true
-	class.AllowVolumeExpansion = &grows
-	for _, f := range change {
-		f(class)
-	}
-	s.must(s.MakeClass(s.Context(), class))
-	s.afterwards("delete class "+class.Name, func(ctx context.Context) error {
-		return s.Client.StorageV1().StorageClasses().Delete(ctx, class.Name, metav1.DeleteOptions{})
-	})
-	return class.Name
+	return s.Class(mode, map[string]string{"type": kind}, append([]func(*storagev1.StorageClass){labtest.Grows}, change...)...)
 }
 
 func onlyIn(zone string) func(*storagev1.StorageClass) {
@@ -158,28 +120,22 @@ func onlyIn(zone string) func(*storagev1.StorageClass) {
 
 func (s *scene) claim(name, class string, change ...func(*corev1.PersistentVolumeClaim)) {
 	s.Helper()
-	s.must(s.MakeClaim(s.Context(), lab.Claim(s.namespace, name, class, "20Gi"), change...))
-}
-
-// pod makes a Pod with a claim.
-func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
-	s.Helper()
-	s.must(s.MakePod(s.Context(), lab.Pod(s.namespace, name, claim), change...))
+	s.Claim(name, class, "20Gi", change...)
 }
 
 func (s *scene) bound(claim string) lab.Bound {
 	s.Helper()
-	b, err := s.AwaitBound(s.Context(), s.namespace, claim, late)
-	s.must(err)
+	b, err := s.AwaitBound(s.Context(), s.Namespace, claim, late)
+	s.Must(err)
 	return b
 }
 
 // runs makes a Pod and waits until it runs.
 func (s *scene) runs(name, claim string, change ...func(*corev1.Pod)) {
 	s.Helper()
-	s.pod(name, claim, change...)
-	_, err := s.AwaitRunning(s.Context(), s.namespace, name, late)
-	s.must(err)
+	s.Pod(name, claim, change...)
+	_, err := s.AwaitRunning(s.Context(), s.Namespace, name, late)
+	s.Must(err)
 }
 
 // attachment returns the VolumeAttachment of a volume.
@@ -200,11 +156,6 @@ func inZone(zone string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{topology.WellKnownZoneKey: zone} }
 }
 
-// onNode has the scheduler choose that node and no other.
-func onNode(name string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }
-}
-
 // patchNode changes a Node until the test is over, when the second patch undoes it.
 func (s *scene) patchNode(name, patch, undo string) {
 	s.Helper()
@@ -212,7 +163,7 @@ func (s *scene) patchNode(name, patch, undo string) {
 		_, err := s.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	s.must(apply(s.Context(), patch))
+	s.Must(apply(s.Context(), patch))
 	s.afterwards("change "+name+" back", func(ctx context.Context) error { return apply(ctx, undo) })
 }
 
@@ -220,7 +171,7 @@ func (s *scene) patchNode(name, patch, undo string) {
 func (s *scene) cordon(name string) {
 	s.Helper()
 	s.patchNode(name, `{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":null}}`)
-	s.await(name+" has the taint of a node that takes no Pods", soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor(name+" has the taint of a node that takes no Pods", soon, func(ctx context.Context) (bool, error) {
 		n, err := s.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }), err
 	})
@@ -228,23 +179,16 @@ func (s *scene) cordon(name string) {
 
 func (s *scene) fault(f ecssim.Fault) {
 	s.Helper()
-	s.must(s.Simulator.AddFault(s.Context(), f))
+	s.Must(s.Simulator.AddFault(s.Context(), f))
 }
 
 // told waits until an event of an object says something.
 func (s *scene) told(subject explain.Ref, message string) {
 	s.Helper()
-	s.await("an event of "+subject.Name+" says "+message, late, func(ctx context.Context) (bool, error) {
-		_, err := s.FindEvent(ctx, s.namespace, subject.Name, message)
+	s.WaitFor("an event of "+subject.Name+" says "+message, late, func(ctx context.Context) (bool, error) {
+		_, err := s.FindEvent(ctx, s.Namespace, subject.Name, message)
 		return err == nil, err
 	})
-}
-
-// patchClaim changes a claim.
-func (s *scene) patchClaim(name, patch string) {
-	s.Helper()
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
 }
 
 func pod(name string) explain.Ref    { return explain.Ref{Kind: "pod", Name: name} }

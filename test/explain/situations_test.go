@@ -21,6 +21,7 @@ import (
 	"github.com/topodisk/topodisk/explain"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/simulator"
+	"github.com/topodisk/topodisk/test/labtest"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -28,26 +29,26 @@ import (
 var situations = map[string]func(*scene) explain.Ref{
 	"unschedulable-without-storage": func(s *scene) explain.Ref {
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.pod("app", "data", func(p *corev1.Pod) {
+		s.Pod("app", "data", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
 		})
 		return pod("app")
 	},
 	"node-name-set": func(s *scene) explain.Ref {
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.pod("app", "data", func(p *corev1.Pod) { p.Spec.NodeName = nodeH })
+		s.Pod("app", "data", func(p *corev1.Pod) { p.Spec.NodeName = nodeH })
 		return pod("app")
 	},
 	"no-room-in-volume-zone": func(s *scene) explain.Ref {
 		s.volumeIn(zoneI)
 		s.cordon(nodeI)
-		s.pod("next", "data")
+		s.Pod("next", "data")
 		return pod("next")
 	},
 	"zone-sold-out": func(s *scene) explain.Ref {
-		s.must(s.Simulator.SellOut(s.Context(), zoneJ))
+		s.Must(s.Simulator.SellOut(s.Context(), zoneJ))
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.pod("app", "data", inZone(zoneJ))
+		s.Pod("app", "data", inZone(zoneJ))
 		return pod("app")
 	},
 	"claims-in-different-zones": func(s *scene) explain.Ref {
@@ -55,7 +56,7 @@ var situations = map[string]func(*scene) explain.Ref{
 		s.claim("log", s.class(atOnce, "cloud_essd", onlyIn(zoneI)))
 		s.bound("data")
 		s.bound("log")
-		s.pod("app", "data", func(p *corev1.Pod) {
+		s.Pod("app", "data", func(p *corev1.Pod) {
 			second := p.Spec.Volumes[0].DeepCopy()
 			second.Name, second.PersistentVolumeClaim.ClaimName = "log", "log"
 			p.Spec.Volumes = append(p.Spec.Volumes, *second)
@@ -63,7 +64,7 @@ var situations = map[string]func(*scene) explain.Ref{
 		return pod("app")
 	},
 	"selected-node-gone": func(s *scene) explain.Ref {
-		s.must(s.Topodisk.Signal(lab.ProvisionerName, syscall.SIGSTOP)) // it would return the claim to the scheduler within a second
+		s.Must(s.Topodisk.Signal(lab.ProvisionerName, syscall.SIGSTOP)) // it would return the claim to the scheduler within a second
 		s.afterwards("resume the provisioner", func(context.Context) error { return s.Topodisk.Signal(lab.ProvisionerName, syscall.SIGCONT) })
 		s.claim("data", s.class(waits, "cloud_essd"), func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "node-gone"}
@@ -73,44 +74,44 @@ var situations = map[string]func(*scene) explain.Ref{
 	"attach-limit": func(s *scene) explain.Ref {
 		class := s.class(waits, "cloud_essd")
 		s.claim("first", class)
-		s.runs("first", "first", onNode(nodeJ))
+		s.runs("first", "first", labtest.OnNode(nodeJ))
 		s.limit(nodeJ, 1)
 		s.claim("data", class)
-		s.pod("app", "data", inZone(zoneJ))
+		s.Pod("app", "data", inZone(zoneJ))
 		return pod("app")
 	},
 	"attach-limit-on-new-node": func(s *scene) explain.Ref {
 		s.fault(ecssim.Fault{Action: "AttachDisk", Do: ecssim.FaultError, Status: 403, Code: "InstanceDiskLimitExceeded"})
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.pod("app", "data", onNode(nodeH))
+		s.Pod("app", "data", labtest.OnNode(nodeH))
 		return pod("app")
 	},
 	"autoscaler-would-not-help": func(s *scene) explain.Ref {
 		s.volumeIn(zoneI)
 		s.cordon(nodeI)
-		s.pod("next", "data")
-		s.must(s.recordAutoscaler("next"))
+		s.Pod("next", "data")
+		s.Must(s.recordAutoscaler("next"))
 		return pod("next")
 	},
 	"karpenter-would-not-help": func(s *scene) explain.Ref {
 		s.volumeIn(zoneI)
 		s.cordon(nodeI)
 		s.startKarpenter()
-		s.pod("next", "data")
+		s.Pod("next", "data")
 		return pod("next")
 	},
 	"node-without-driver": func(s *scene) explain.Ref {
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.runs("first", "data", onNode(nodeI)) // so that the disk is attached
+		s.runs("first", "data", labtest.OnNode(nodeI)) // so that the disk is attached
 		s.stopPlugin(nodeI)
-		s.pod("app", "data", onNode(nodeI))
+		s.Pod("app", "data", labtest.OnNode(nodeI))
 		s.told(pod("app"), "not found in the list of registered CSI drivers")
 		return pod("app")
 	},
 	"selected-node-without-driver": func(s *scene) explain.Ref {
 		s.stopPlugin(nodeI)
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.pod("app", "data", onNode(nodeI))
+		s.Pod("app", "data", labtest.OnNode(nodeI))
 		return pod("app")
 	},
 	"node-with-startup-taint": func(s *scene) explain.Ref {
@@ -120,15 +121,15 @@ var situations = map[string]func(*scene) explain.Ref{
 	},
 	"disk-type-not-taken": func(s *scene) explain.Ref {
 		s.volumeIn(zoneH)
-		s.pod("app", "data", onNode(oldNode))
+		s.Pod("app", "data", labtest.OnNode(oldNode))
 		return pod("app")
 	},
 	"dead-node-has-disk": func(s *scene) explain.Ref {
 		s.claim("data", s.class(waits, "cloud_essd"))
-		s.runs("app", "data", onNode(nodeH))
+		s.runs("app", "data", labtest.OnNode(nodeH))
 		s.kill(nodeH)
-		s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
-		s.pod("next", "data", onNode(otherH))
+		s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
+		s.Pod("next", "data", labtest.OnNode(otherH))
 		return pod("next")
 	},
 	"attach-queue": func(s *scene) explain.Ref {
@@ -139,7 +140,7 @@ var situations = map[string]func(*scene) explain.Ref{
 			name := fmt.Sprintf("data-%d", i)
 			s.claim(name, class)
 			volumes = append(volumes, s.bound(name).Volume.Name)
-			s.pod(name, name)
+			s.Pod(name, name)
 		}
 		return s.attachmentThatSays(volumes, "in the queue of the instance")
 	},
@@ -147,21 +148,21 @@ var situations = map[string]func(*scene) explain.Ref{
 		s.claim("data", s.class(waits, "cloud_essd"))
 		s.runs("app", "data")
 		a, err := s.attachment(s.Context(), s.bound("data").Volume.Name)
-		s.must(err)
+		s.Must(err)
 		s.hold(a)
-		s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
+		s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
 		return attachment(a.Name)
 	},
 	"resize-pending": func(s *scene) explain.Ref {
 		s.claim("data", s.class(atOnce, "cloud_essd"))
 		s.bound("data")
-		s.patchClaim("data", `{"spec":{"resources":{"requests":{"storage":"30Gi"}}}}`)
+		s.PatchClaim("data", `{"spec":{"resources":{"requests":{"storage":"30Gi"}}}}`)
 		return claim("data")
 	},
 	"resize-infeasible": func(s *scene) explain.Ref {
 		s.claim("data", s.class(atOnce, "cloud_essd"))
 		s.bound("data")
-		s.patchClaim("data", `{"spec":{"resources":{"requests":{"storage":"70Ti"}}}}`)
+		s.PatchClaim("data", `{"spec":{"resources":{"requests":{"storage":"70Ti"}}}}`)
 		return claim("data")
 	},
 	"modification-cooling-down": func(s *scene) explain.Ref {
@@ -170,7 +171,7 @@ var situations = map[string]func(*scene) explain.Ref{
 		s.bound("data")
 		for _, kind := range []string{"cloud_essd", "cloud_auto"} {
 			name := s.attributesClass(kind)
-			s.patchClaim("data", fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, name))
+			s.PatchClaim("data", fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, name))
 			if kind == "cloud_essd" {
 				s.awaitAttributes("data", name)
 			}
@@ -178,7 +179,7 @@ var situations = map[string]func(*scene) explain.Ref{
 		return claim("data")
 	},
 	"credentials-refused": func(s *scene) explain.Ref {
-		s.must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
+		s.Must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 		s.afterwards("put the credentials back", func(context.Context) error { return s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret) })
 		s.claim("data", s.class(atOnce, "cloud_essd"))
 		return claim("data")
@@ -207,7 +208,7 @@ var situations = map[string]func(*scene) explain.Ref{
 			_, err := s.kubectl(ctx, "", "patch", "pv", name, "--patch", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
 			return err
 		})
-		s.must(s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(s.Context(), "data", metav1.DeleteOptions{}))
+		s.Must(s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), "data", metav1.DeleteOptions{}))
 		return volume(name)
 	},
 	"snapshot-not-ready": func(s *scene) explain.Ref {
@@ -254,7 +255,7 @@ func (s *scene) limit(name string, count int32) {
 	s.Helper()
 	nodes := s.Client.StorageV1().CSINodes()
 	n, err := nodes.Get(s.Context(), name, metav1.GetOptions{})
-	s.must(err)
+	s.Must(err)
 	i := slices.IndexFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == lab.DriverName })
 	before := *n.Spec.Drivers[i].Allocatable.Count
 	set := func(ctx context.Context, count int32) error {
@@ -262,20 +263,20 @@ func (s *scene) limit(name string, count int32) {
 		_, err := nodes.Patch(ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	s.must(set(s.Context(), count))
+	s.Must(set(s.Context(), count))
 	s.afterwards("set the limit of "+name+" back", func(ctx context.Context) error { return set(ctx, before) })
 }
 
 // recordAutoscaler writes the event that cluster-autoscaler 1.33 wrote on a Pod whose volume is in a zone without room.
 func (s *scene) recordAutoscaler(name string) error {
-	p, err := s.Client.CoreV1().Pods(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
+	p, err := s.Client.CoreV1().Pods(s.Namespace).Get(s.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	now := metav1.Now()
-	_, err = s.Client.CoreV1().Events(s.namespace).Create(s.Context(), &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{GenerateName: name + ".", Namespace: s.namespace},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.namespace, Name: name, UID: p.UID},
+	_, err = s.Client.CoreV1().Events(s.Namespace).Create(s.Context(), &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: name + ".", Namespace: s.Namespace},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: name, UID: p.UID},
 		Reason:         "NotTriggerScaleUp",
 		Message:        "pod didn't trigger scale-up: 2 node(s) had volume node affinity conflict, 1 max node group size reached",
 		Type:           corev1.EventTypeNormal, Count: 1, FirstTimestamp: now, LastTimestamp: now,
@@ -290,7 +291,7 @@ func (s *scene) stopPlugin(name string) {
 	n := s.RealNode(name)
 	n.StopProgram(lab.NodePlugin, false)
 	s.afterwards("start the node plugin of "+name, func(ctx context.Context) error { return n.StartProgram(ctx, lab.NodePlugin) })
-	s.await("the driver is not registered on "+name, soon, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the driver is not registered on "+name, soon, func(ctx context.Context) (bool, error) {
 		node, err := s.Client.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == lab.DriverName }), err
 	})
@@ -305,7 +306,7 @@ func (s *scene) kill(name string) {
 		if _, err := s.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`), metav1.PatchOptions{}); err != nil {
 			return err
 		}
-		if _, err := s.AwaitRunning(ctx, s.namespace, "next", late); err != nil {
+		if _, err := s.AwaitRunning(ctx, s.Namespace, "next", late); err != nil {
 			return err
 		}
 		if _, err := s.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{}); err != nil {
@@ -313,7 +314,7 @@ func (s *scene) kill(name string) {
 		}
 		return n.Start(ctx)
 	})
-	s.await(name+" is found dead", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor(name+" is found dead", late, func(ctx context.Context) (bool, error) {
 		node, err := s.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
@@ -324,7 +325,7 @@ func (s *scene) kill(name string) {
 // span has ECS take so long for something until the test is over.
 func (s *scene) span(name string, d time.Duration) {
 	s.Helper()
-	s.must(s.Simulator.SetSpans(s.Context(), map[string]time.Duration{name: d}))
+	s.Must(s.Simulator.SetSpans(s.Context(), map[string]time.Duration{name: d}))
 	s.afterwards("have ECS be quick again", func(ctx context.Context) error {
 		return s.Simulator.SetSpans(ctx, map[string]time.Duration{name: 50 * time.Millisecond})
 	})
@@ -333,7 +334,7 @@ func (s *scene) span(name string, d time.Duration) {
 // attachmentThatSays waits until one of the volumes' VolumeAttachments has an error with that text.
 func (s *scene) attachmentThatSays(volumes []string, text string) (found explain.Ref) {
 	s.Helper()
-	s.await("a VolumeAttachment says "+text, late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("a VolumeAttachment says "+text, late, func(ctx context.Context) (bool, error) {
 		for _, name := range volumes {
 			a, err := s.attachment(ctx, name)
 			if err != nil {
@@ -365,7 +366,7 @@ func (s *scene) hold(a *storagev1.VolumeAttachment) {
 			return err
 		})
 	}
-	s.must(set(s.Context(), func(all []string) []string { return append(all, finalizer) }))
+	s.Must(set(s.Context(), func(all []string) []string { return append(all, finalizer) }))
 	s.afterwards("remove the finalizer", func(ctx context.Context) error {
 		return set(ctx, func(all []string) []string {
 			return slices.DeleteFunc(all, func(f string) bool { return f == finalizer })
@@ -377,11 +378,11 @@ func (s *scene) hold(a *storagev1.VolumeAttachment) {
 func (s *scene) attributesClass(kind string) string {
 	s.Helper()
 	classes := s.Client.StorageV1().VolumeAttributesClasses()
-	name := s.namespace + "-" + strings.ReplaceAll(kind, "_", "-")
+	name := s.Namespace + "-" + strings.ReplaceAll(kind, "_", "-")
 	_, err := classes.Create(s.Context(), &storagev1.VolumeAttributesClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: lab.DriverName, Parameters: map[string]string{"type": kind},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	s.afterwards("delete "+name, func(ctx context.Context) error { return classes.Delete(ctx, name, metav1.DeleteOptions{}) })
 	return name
 }
@@ -389,8 +390,8 @@ func (s *scene) attributesClass(kind string) string {
 // awaitAttributes waits until a claim has a VolumeAttributesClass.
 func (s *scene) awaitAttributes(claim, class string) {
 	s.Helper()
-	s.await("claim "+claim+" has "+class, late, func(ctx context.Context) (bool, error) {
-		c, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, claim, metav1.GetOptions{})
+	s.WaitFor("claim "+claim+" has "+class, late, func(ctx context.Context) (bool, error) {
+		c, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, claim, metav1.GetOptions{})
 		return err == nil && c.Status.CurrentVolumeAttributesClassName != nil && *c.Status.CurrentVolumeAttributesClassName == class, err
 	})
 }
@@ -410,7 +411,7 @@ metadata: {name: %[2]s}
 spec:
   volumeSnapshotClassName: %[1]s
   source: {persistentVolumeClaimName: %[2]s}
-`, s.namespace, claim, lab.DriverName))
+`, s.Namespace, claim, lab.DriverName))
 	s.afterwards("delete snapshot "+claim, func(ctx context.Context) error {
 		// The claim keeps the snapshot while it waits for it; csi-snapshotter 8.6 may forget a snapshot that is deleted while it is taken,
 		// until it lists all of them after 15 minutes; and the deletion needs the class.
@@ -418,7 +419,7 @@ spec:
 			{"delete", "--ignore-not-found", "pvc/data"},
 			{"wait", "--for=jsonpath={.status.readyToUse}=true", "--timeout=3m", "volumesnapshot/" + claim},
 			{"delete", "--ignore-not-found", "volumesnapshot/" + claim},
-			{"delete", "--ignore-not-found", "volumesnapshotclass/" + s.namespace},
+			{"delete", "--ignore-not-found", "volumesnapshotclass/" + s.Namespace},
 		} {
 			if _, err := s.kubectl(ctx, "", step...); err != nil {
 				return err

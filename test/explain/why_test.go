@@ -28,7 +28,7 @@ func TestWhy(t *testing.T) {
 			s := newScene(t)
 			subject := bringAbout(s)
 			var last verdicts.Verdict
-			s.await("the verdict is right", late, func(ctx context.Context) (bool, error) {
+			s.WaitFor("the verdict is right", late, func(ctx context.Context) (bool, error) {
 				if last, err = s.why(ctx, subject); err == nil {
 					err = c.Check(last)
 				}

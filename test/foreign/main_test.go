@@ -16,6 +16,7 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // root is the checkout, dir where all is that a run leaves, and built where the clients are.
@@ -24,14 +25,7 @@ var root, dir, built string
 // interrupted is done when the tests are to end. Programs are started with it, so that they end, too.
 var interrupted context.Context
 
-func TestMain(m *testing.M) {
-	code, err := runAll(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { labtest.Main(m, runAll) }
 
 // runAll runs the tests in a sandbox if this is root, who can have one, for a node's devices and mounts. The others run anywhere.
 func runAll(m *testing.M) (code int, err error) {

@@ -98,8 +98,8 @@ func TestHandover(t *testing.T) {
 			end := time.Now().Add(max(longest, old-time.Since(s.began)) + time.Second)
 			s.begin(all, ids, end)
 			s.pause(end, 0)
-			s.must(s.conns["A"].Close()) // csi-attacher ends with the Pod
-			s.must(s.EndDriver("A", sig))
+			s.Must(s.conns["A"].Close()) // csi-attacher ends with the Pod
+			s.Must(s.EndDriver("A", sig))
 			oks := s.follow(all, ids, limit)
 			for began := time.Now(); time.Since(began) < after; s.pause(time.Now(), time.Second) {
 				s.check(s.claims)
@@ -136,8 +136,8 @@ func (s *scene) prepare(all []point) []string {
 
 // slowDown makes ECS slow from now on.
 func (s *scene) slowDown() {
-	s.must(s.Simulator.SetSpans(s.Context(), map[string]time.Duration{"Attach": attachTakes, "Detach": detachTakes}))
-	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultStale, Lag: readsLag}))
+	s.Must(s.Simulator.SetSpans(s.Context(), map[string]time.Duration{"Attach": attachTakes, "Detach": detachTakes}))
+	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultStale, Lag: readsLag}))
 }
 
 // begin asks the first driver for everything, each so long before the end as its point says.
@@ -211,20 +211,20 @@ func TestTheSameNameADayLater(t *testing.T) {
 	for i := range ids {
 		var err error
 		ids[i], err = s.create(t.Context(), "A", fmt.Sprintf("day-%d", i), false)
-		s.must(err)
+		s.Must(err)
 	}
-	s.must(s.Simulator.AddFault(t.Context(), ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1}))
+	s.Must(s.Simulator.AddFault(t.Context(), ecssim.Fault{Action: "CreateDisk", Do: ecssim.FaultLostReply, Count: 1}))
 	if _, err := s.create(t.Context(), "A", "lost", false); status.Code(err) != codes.Unavailable {
 		t.Fatalf("a lost reply is answered %v", err)
 	}
-	s.must(s.EndDriver("A", syscall.SIGKILL))
-	s.must(s.Simulator.Advance(t.Context(), 25*time.Hour))
+	s.Must(s.EndDriver("A", syscall.SIGKILL))
+	s.Must(s.Simulator.Advance(t.Context(), 25*time.Hour))
 	for _, driver := range []string{"B", "C"} {
 		if driver == "C" {
 			s.startDriver("C")
 		}
 		calls, err := s.Simulator.Calls(t.Context(), "DescribeDisks")
-		s.must(err)
+		s.Must(err)
 		var group sync.WaitGroup
 		for i := range ids {
 			group.Go(func() {
@@ -238,11 +238,11 @@ func TestTheSameNameADayLater(t *testing.T) {
 			t.Errorf("%s: the volume whose reply was lost: %v", driver, err)
 		}
 		later, err := s.Simulator.Calls(t.Context(), "DescribeDisks")
-		s.must(err)
+		s.Must(err)
 		t.Logf("%s: %d names took %d reads", driver, n+1, len(later)-len(calls))
 	}
 	state, err := s.Simulator.State(t.Context())
-	s.must(err)
+	s.Must(err)
 	if state.DisksMade != n+1 {
 		t.Errorf("%d disks for %d names", state.DisksMade, n+1)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/labtest"
 	"github.com/topodisk/topodisk/topology"
 )
 
@@ -47,7 +48,7 @@ const (
 
 // cluster is a control plane with the Pods of the controller: a leader and stand-bys.
 type cluster struct {
-	*testing.T
+	labtest.T
 	*lab.Lab
 	pods  []*lab.ControllerPod
 	disks []string
@@ -65,13 +66,13 @@ func TestLeaderIsLost(t *testing.T) {
 	t.Logf("%d attaches and detaches take %s without a handover", volumes, before.Round(time.Millisecond))
 
 	t.Run("killed", func(t *testing.T) {
-		c.T = t
+		c.T.T = t
 		var taken time.Duration
 		took := c.swap(func() { taken = c.lose(c.leader(), syscall.SIGKILL) })
 		c.judge(before, took, taken)
 	})
 	t.Run("stopped", func(t *testing.T) {
-		c.T = t
+		c.T.T = t
 		var taken time.Duration
 		var attaching, detaching []int
 		leader := c.leader()
@@ -81,7 +82,7 @@ func TestLeaderIsLost(t *testing.T) {
 		})
 		c.judge(before, took, taken)
 		c.turnBack(attaching, detaching)
-		c.must(leader.Signal(syscall.SIGCONT))
+		c.Must(leader.Signal(syscall.SIGCONT))
 		for began := time.Now(); time.Since(began) < 15*time.Second; c.sleep(100 * time.Millisecond) {
 			c.check()
 		}
@@ -111,7 +112,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, Lab: started, wrong: map[string]bool{}}
+	c := &cluster{T: labtest.T{T: t}, Lab: started, wrong: map[string]bool{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.KeepLogs()
@@ -125,17 +126,10 @@ func newCluster(t *testing.T) *cluster {
 	c.Topodisk.Stop(lab.DriverProgram)
 	for _, name := range []string{"pod-a", "pod-b", "pod-c"} {
 		pod, err := c.StartControllerPod(t.Context(), name)
-		c.must(err)
+		c.Must(err)
 		c.pods = append(c.pods, pod)
 	}
 	return c
-}
-
-func (c *cluster) must(err error) {
-	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
 }
 
 func (c *cluster) sleep(d time.Duration) {
@@ -150,7 +144,7 @@ func (c *cluster) sleep(d time.Duration) {
 func (c *cluster) makeVolumes() {
 	c.Helper()
 	conn, err := grpc.NewClient("unix://"+c.pods[0].Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	c.must(err)
+	c.Must(err)
 	defer conn.Close()
 	driver := csi.NewControllerClient(conn)
 	c.disks = make([]string, volumes)
@@ -161,18 +155,18 @@ func (c *cluster) makeVolumes() {
 	}
 	group.Wait()
 	for _, err := range errs {
-		c.must(err)
+		c.Must(err)
 	}
 	for n := range volumes / 2 {
 		c.attach(n, c.node(n))
 	}
-	c.must(c.Await(c.Context(), "the first volumes are attached", time.Minute, func(context.Context) (bool, error) {
+	c.Must(c.Await(c.Context(), "the first volumes are attached", time.Minute, func(context.Context) (bool, error) {
 		if attached, _ := c.progress(); attached < volumes/2 {
 			return false, fmt.Errorf("%d are", attached)
 		}
 		return true, nil
 	}))
-	c.must(c.Simulator.SetLatency(c.Context(), ecssim.LatencyForm{Profile: "real", Spread: ptr.To(0.0)}))
+	c.Must(c.Simulator.SetLatency(c.Context(), ecssim.LatencyForm{Profile: "real", Spread: ptr.To(0.0)}))
 }
 
 func (c *cluster) makeVolume(driver csi.ControllerClient, n int) (string, error) {
@@ -219,19 +213,19 @@ func (c *cluster) attach(n int, node string) {
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: lab.DriverName, NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &c.disks[n]}},
 	}, metav1.CreateOptions{})
-	c.must(err)
+	c.Must(err)
 }
 
 func (c *cluster) detach(n int, node string) {
 	c.Helper()
-	c.must(c.Client.StorageV1().VolumeAttachments().Delete(c.Context(), c.attachmentName(n, node), metav1.DeleteOptions{}))
+	c.Must(c.Client.StorageV1().VolumeAttachments().Delete(c.Context(), c.attachmentName(n, node), metav1.DeleteOptions{}))
 }
 
 // attachments are all VolumeAttachments by name.
 func (c *cluster) attachments() map[string]storagev1.VolumeAttachment {
 	c.Helper()
 	list, err := c.Client.StorageV1().VolumeAttachments().List(c.Context(), metav1.ListOptions{})
-	c.must(err)
+	c.Must(err)
 	all := map[string]storagev1.VolumeAttachment{}
 	for _, a := range list.Items {
 		all[a.Name] = a
@@ -305,7 +299,7 @@ func (c *cluster) swap(meanwhile func()) time.Duration {
 func (c *cluster) leader() *lab.ControllerPod {
 	c.Helper()
 	lease, err := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(c.Context(), leaseName, metav1.GetOptions{})
-	c.must(err)
+	c.Must(err)
 	at := slices.IndexFunc(c.pods, func(p *lab.ControllerPod) bool { return p.Name == ptr.Deref(lease.Spec.HolderIdentity, "") })
 	if at < 0 {
 		c.Fatalf("%v leads", lease.Spec.HolderIdentity)
@@ -317,8 +311,8 @@ func (c *cluster) leader() *lab.ControllerPod {
 func (c *cluster) lose(leader *lab.ControllerPod, sig syscall.Signal) time.Duration {
 	c.Helper()
 	began := time.Now()
-	c.must(leader.Signal(sig))
-	c.must(c.Await(c.Context(), "another Pod leads", takeoverTakes+10*time.Second, func(context.Context) (bool, error) {
+	c.Must(leader.Signal(sig))
+	c.Must(c.Await(c.Context(), "another Pod leads", takeoverTakes+10*time.Second, func(context.Context) (bool, error) {
 		c.check()
 		return c.leader() != leader, nil
 	}))
@@ -355,14 +349,14 @@ func (c *cluster) turnBack(attaching, detaching []int) {
 		c.detach(n, c.node(n))
 	}
 	for _, n := range attaching {
-		c.must(c.Await(c.Context(), "volume "+c.disks[n]+" is detached", time.Minute, func(ctx context.Context) (bool, error) {
+		c.Must(c.Await(c.Context(), "volume "+c.disks[n]+" is detached", time.Minute, func(ctx context.Context) (bool, error) {
 			c.check()
 			_, err := c.Client.StorageV1().VolumeAttachments().Get(ctx, c.attachmentName(n, c.node(n)), metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
 		}))
 		c.attach(n, c.elsewhere(n))
 	}
-	c.must(c.Await(c.Context(), "all are attached again", time.Minute, func(context.Context) (bool, error) {
+	c.Must(c.Await(c.Context(), "all are attached again", time.Minute, func(context.Context) (bool, error) {
 		c.check()
 		for _, a := range c.attachments() {
 			if !isAttached(a) {
@@ -379,7 +373,7 @@ func (c *cluster) check() {
 	c.Helper()
 	before := c.attachments()
 	state, err := c.Simulator.State(c.Context())
-	c.must(err)
+	c.Must(err)
 	after := c.attachments()
 	phases := map[string]string{} // by name of the VolumeAttachment
 	for _, d := range state.Disks {

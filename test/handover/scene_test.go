@@ -19,6 +19,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab/simulator"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 
 // scene is a simulator with drivers A and B, which is the stand-by.
 type scene struct {
-	*testing.T
+	labtest.T
 	*simulator.Replicas
 	clients map[string]csi.ControllerClient
 	conns   map[string]*grpc.ClientConn
@@ -67,7 +68,7 @@ func newScene(t *testing.T, disks int) *scene {
 		}
 	}
 	replicas, err := simulator.StartReplicas(t.Context(), *built, dir, region, args...)
-	s := &scene{T: t, Replicas: replicas, clients: map[string]csi.ControllerClient{}, conns: map[string]*grpc.ClientConn{},
+	s := &scene{T: labtest.T{T: t}, Replicas: replicas, clients: map[string]csi.ControllerClient{}, conns: map[string]*grpc.ClientConn{},
 		wrong: map[claimed]bool{}, began: time.Now()}
 	t.Cleanup(func() {
 		if replicas != nil {
@@ -81,7 +82,7 @@ func newScene(t *testing.T, disks int) *scene {
 		}
 		os.RemoveAll(dir)
 	})
-	s.must(err)
+	s.Must(err)
 	s.startDriver("A")
 	s.startDriver("B")
 	return s
@@ -92,18 +93,11 @@ func here(n int) string  { return fmt.Sprintf("i-here%d", n) }
 func there(n int) string { return fmt.Sprintf("i-there%d", n) }
 func other(n int) string { return fmt.Sprintf("i-other%d", n) }
 
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 func (s *scene) startDriver(name string) {
 	s.Helper()
-	s.must(s.StartDriver(s.Context(), name))
+	s.Must(s.StartDriver(s.Context(), name))
 	conn, err := grpc.NewClient("unix://"+s.Socket(name), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	s.must(err)
+	s.Must(err)
 	s.conns[name], s.clients[name] = conn, csi.NewControllerClient(conn)
 }
 

@@ -68,14 +68,14 @@ func (s *scene) takesOverFromACK() {
 	others.end()
 
 	s.installInsteadOf(components)
-	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 }
 
 // installInsteadOf takes the components away and installs topodisk.
 func (s *scene) installInsteadOf(components string) {
 	s.Helper()
 	s.kubectl("delete -f " + components + " --wait")
-	s.await("no Pod of the components is left", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("no Pod of the components is left", late, func(ctx context.Context) (bool, error) {
 		pods, err := s.componentPods(ctx)
 		return err == nil && len(pods) == 0, err
 	})
@@ -98,7 +98,7 @@ func (s *scene) writeOtherValues(more string) (file string) {
 		instances = append(instances, n.Name+"="+n.Instance)
 	}
 	file = filepath.Join(desk, "other-values.yaml")
-	s.must(os.WriteFile(file, fmt.Appendf(nil, "instances: %q\n%s", strings.Join(instances, ","), more), 0o600))
+	s.Must(os.WriteFile(file, fmt.Appendf(nil, "instances: %q\n%s", strings.Join(instances, ","), more), 0o600))
 	return file
 }
 
@@ -108,9 +108,9 @@ func (s *scene) writeComponents() (file string) {
 	s.Helper()
 	values := s.writeOtherValues("component: v1.34.1-1234567-aliyun\ndefaultStorageClass: {enabled: false}\ndefaultVolumeSnapshotClass: {enabled: false}\n")
 	objects, err := s.run(s.Context(), helm, "template", "csi", otherChart(), "--namespace=kube-system", "--values="+values)
-	s.must(err)
+	s.Must(err)
 	file = filepath.Join(desk, "components.yaml")
-	s.must(os.WriteFile(file, []byte(objects+"\n---\n"+otherKey()), 0o600))
+	s.Must(os.WriteFile(file, []byte(objects+"\n---\n"+otherKey()), 0o600))
 	return file
 }
 
@@ -154,7 +154,7 @@ func (s *scene) componentsServe(drivers ...string) {
 	s.Helper()
 	for _, workload := range []string{"deployment/csi-provisioner", "daemonset/csi-plugin"} {
 		args := s.kubectl("-n kube-system get " + workload + " -o jsonpath={.spec.template.spec.containers[*].args[*]}")
-		s.must(contains(args, "--driver="+strings.Join(drivers, ",")))
+		s.Must(contains(args, "--driver="+strings.Join(drivers, ",")))
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *scene) planTakeover() *plan.Plan {
 		s.Fatal(err)
 	}
 	var p plan.Plan
-	s.must(json.Unmarshal([]byte(text), &p))
+	s.Must(json.Unmarshal([]byte(text), &p))
 	for _, f := range p.Findings {
 		if f.Effect == plan.Blocks {
 			s.Fatalf("%s stands against it: %s", f.Object, f.Message)
@@ -187,7 +187,7 @@ func (s *scene) runSteps(steps []plan.Step) {
 		s.Logf("%s: %s", step.Title, strings.Join(step.Commands, "; "))
 		if len(step.Commands) > 0 {
 			_, err := s.run(s.Context(), "/bin/sh", "-ec", strings.Join(step.Commands, "\n"))
-			s.must(err)
+			s.Must(err)
 		}
 	}
 }
@@ -197,13 +197,13 @@ func (s *scene) servesDisks(when string) {
 	s.Helper()
 	for _, n := range s.Nodes {
 		name := "disk-on-" + n.Name
-		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, className, "20Gi")))
-		s.must(s.makePodOn(s.Context(), n.Name, name, name))
+		s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, name, className, "20Gi")))
+		s.Must(s.makePodOn(s.Context(), n.Name, name, name))
 		s.kubectl("wait --for=condition=Ready pod/"+name, limit)
 		s.kubectl("delete pod " + name + " --now")
 		s.kubectl("delete pvc " + name)
 	}
-	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 	s.Logf("disks are served %s", when)
 }
 
@@ -222,7 +222,7 @@ const writer = "trap exit TERM; : >/data/log; while :; do date +%s >>/data/log; 
 func (s *scene) startOthers() *others {
 	s.Helper()
 	s.kubectl("apply -f " + filepath.Join(root, "test", "install", "testdata", "oss-volume.yaml"))
-	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "nas", nasClass, "5Gi")))
+	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, "nas", nasClass, "5Gi")))
 	for name, claim := range map[string]string{"nas-writer": "nas", "oss-writer": ossVolume} {
 		s.startWriter(name, claim)
 	}
@@ -262,7 +262,7 @@ func (o *others) end() {
 	s := o.scene
 	s.Helper()
 	o.stop()
-	s.must(<-o.ended)
+	s.Must(<-o.ended)
 	s.Logf("%d Pods with volumes of NAS began, the slowest after %.1f s", o.pods, o.slowest.Seconds())
 	if o.pods < 3 || o.slowest > servingGap {
 		s.Errorf("%d Pods with volumes of NAS began, the slowest after %s; want at least 3, each within %s", o.pods, o.slowest, servingGap)
@@ -273,7 +273,7 @@ func (o *others) end() {
 	s.kubectl("delete pod nas-writer oss-writer --now")
 	s.kubectl("delete pvc nas " + ossVolume)
 	s.kubectl("delete pv " + ossVolume)
-	s.await("no volume of NAS is left", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("no volume of NAS is left", late, func(ctx context.Context) (bool, error) {
 		list, err := s.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
@@ -288,7 +288,7 @@ func (s *scene) startWriter(name, claim string) {
 	pod := lab.Pod(namespace, name, claim)
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", writer}
 	_, err := s.Client.CoreV1().Pods(namespace).Create(s.Context(), pod, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	s.kubectl("wait --for=condition=Ready pod/"+name, limit)
 }
 
@@ -298,7 +298,7 @@ func (s *scene) hasWritten(name string) {
 	var before int64
 	for i, line := range strings.Fields(s.sh(name, "cat /data/log")) {
 		at, err := strconv.ParseInt(line, 10, 64)
-		s.must(err)
+		s.Must(err)
 		if gap := at - before; i > 0 && gap > 5 {
 			s.Errorf("%s wrote nothing for %d s", name, gap)
 		}

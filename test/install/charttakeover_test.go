@@ -21,7 +21,7 @@ func (s *scene) takesOverFromChart() {
 	s.helm("uninstall")
 	s.awaitGone()
 	key := filepath.Join(desk, "other-key.yaml")
-	s.must(os.WriteFile(key, []byte(otherKey()), 0o600))
+	s.Must(os.WriteFile(key, []byte(otherKey()), 0o600))
 	s.kubectl("apply -f " + key)
 	s.helmOther("install", otherChart(), "--values="+s.writeOtherValues(""))
 	s.awaitComponents()
@@ -66,7 +66,7 @@ func (s *scene) takesOverFromChart() {
 	others.end()
 
 	s.helmOther("uninstall", "--wait")
-	s.await("no Pod of the other release is left", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("no Pod of the other release is left", late, func(ctx context.Context) (bool, error) {
 		pods, err := s.componentPods(ctx)
 		return err == nil && len(pods) == 0, err
 	})
@@ -77,22 +77,22 @@ func (s *scene) takesOverFromChart() {
 	s.makeSecret(otherID, otherSecret)
 	s.install()
 	s.awaitReady(late)
-	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 }
 
 // helmOther runs helm on the release of the other driver's chart.
 func (s *scene) helmOther(verb string, more ...string) {
 	s.Helper()
 	_, err := s.run(s.Context(), helm, append([]string{verb, otherRelease, "--namespace=" + home}, more...)...)
-	s.must(err)
+	s.Must(err)
 }
 
 // hasDiskOfClass sees that a new claim of a class gets a disk.
 func (s *scene) hasDiskOfClass(class string) {
 	s.Helper()
-	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "kept-class", class, "20Gi")))
+	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, "kept-class", class, "20Gi")))
 	_, err := s.AwaitBound(s.Context(), namespace, "kept-class", late)
-	s.must(err)
+	s.Must(err)
 	s.kubectl("delete pvc kept-class")
 }
 

@@ -28,10 +28,10 @@ const otherID, otherSecret = "LTAI5tTopodiskLab2", "not-secret-either"
 func (s *scene) rotatesItsKeys() {
 	load := s.startLoad()
 	failed, renewed := s.failedCalls(), s.renewals()
-	s.must(s.Simulator.SetKey(s.Context(), otherID, otherSecret))
+	s.Must(s.Simulator.SetKey(s.Context(), otherID, otherSecret))
 	s.setSecret(otherID, otherSecret)
 	begin := time.Now()
-	s.await("every driver has read the other key", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("every driver has read the other key", late, func(ctx context.Context) (bool, error) {
 		now := s.renewals()
 		for pod, n := range now {
 			if n <= renewed[pod] {
@@ -41,9 +41,9 @@ func (s *scene) rotatesItsKeys() {
 		return len(now) == 2, nil
 	})
 	s.Logf("%.1f s until both drivers used the other key", time.Since(begin).Seconds())
-	s.must(s.Simulator.SetKey(s.Context(), simulator.KeyID, ""))
+	s.Must(s.Simulator.SetKey(s.Context(), simulator.KeyID, ""))
 	after := load.count() + 20
-	s.await("claims with the other key alone", late, func(context.Context) (bool, error) { return load.count() >= after, nil })
+	s.WaitFor("claims with the other key alone", late, func(context.Context) (bool, error) { return load.count() >= after, nil })
 	load.end()
 	if now := s.failedCalls(); now != failed {
 		s.Errorf("failed calls of the drivers: %s, and before the rotation %s", now, failed)
@@ -88,11 +88,11 @@ func (s *scene) failedCalls() string {
 func (s *scene) metrics(component string) map[string][]string {
 	s.Helper()
 	pods, err := s.pods(s.Context(), component)
-	s.must(err)
+	s.Must(err)
 	lines := map[string][]string{}
 	for _, p := range pods {
 		_, text, err := s.page(s.Context(), p, driverPort, "/metrics")
-		s.must(err)
+		s.Must(err)
 		lines[p.Name] = strings.Split(text, "\n")
 	}
 	return lines
@@ -112,7 +112,7 @@ func (s *scene) saysWhatIsWrongWithItsSecret() {
 	const wrong = "a-wrong-secret"
 	s.makeSecret(otherID, wrong)
 	s.awaitTold(secretName, "access-key-secret", "SignatureDoesNotMatch")
-	s.must(contains(s.follow("docs/monitoring.md", "logs deployment"), "SignatureDoesNotMatch"))
+	s.Must(contains(s.follow("docs/monitoring.md", "logs deployment"), "SignatureDoesNotMatch"))
 	s.setSecret(otherID, otherSecret)
 	s.awaitReady(late)
 	for _, value := range []string{wrong, otherSecret} {
@@ -121,7 +121,7 @@ func (s *scene) saysWhatIsWrongWithItsSecret() {
 		}
 	}
 	pods, err := s.controllerPods(s.Context())
-	s.must(err)
+	s.Must(err)
 	for _, p := range pods {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.RestartCount > 0 {
@@ -135,7 +135,7 @@ func (s *scene) saysWhatIsWrongWithItsSecret() {
 // disk-driver, in an event and on the page of its readiness probe.
 func (s *scene) awaitTold(words ...string) {
 	s.Helper()
-	s.await(fmt.Sprintf("the Pods say %q", words), late, func(ctx context.Context) (bool, error) {
+	s.WaitFor(fmt.Sprintf("the Pods say %q", words), late, func(ctx context.Context) (bool, error) {
 		pods, err := s.controllerPods(ctx)
 		if err != nil || len(pods) != 2 {
 			return false, fmt.Errorf("Pods are %d, want 2: %w", len(pods), err)

@@ -28,7 +28,7 @@ spec: {volumeGroupSnapshotClassName: topodisk, source: {selector: {matchLabels: 
 func (s *scene) cutsAGroup() {
 	s.kubectl("label pvc notes app=notes")
 	file := filepath.Join(desk, "group.yaml")
-	s.must(os.WriteFile(file, []byte(group), 0o600))
+	s.Must(os.WriteFile(file, []byte(group), 0o600))
 	s.kubectl("apply -f " + file)
 	s.kubectl("wait --for=jsonpath={.status.readyToUse}=true volumegroupsnapshot/all-notes", limit)
 	s.kubectl("delete volumegroupsnapshot all-notes")
@@ -39,18 +39,18 @@ func (s *scene) appliesTheExamples() {
 	s.kubectl("apply -f deploy/examples/statefulset.yaml -f deploy/examples/block.yaml -f deploy/examples/immediate.yaml -f deploy/examples/classes.yaml")
 	s.kubectl("rollout status statefulset/ledger", limit)
 	s.kubectl("wait --for=condition=Ready pod/raw", limit)
-	s.must(contains(s.kubectl("logs raw"), fmt.Sprint(20<<30)))
+	s.Must(contains(s.kubectl("logs raw"), fmt.Sprint(20<<30)))
 	s.kubectl("wait --for=jsonpath={.status.phase}=Bound pvc/archive-0 pvc/archive-1", limit)
 	s.kubectl("delete --now -f deploy/examples/statefulset.yaml -f deploy/examples/block.yaml -f deploy/examples/immediate.yaml")
 	s.kubectl("delete pvc --selector=app=ledger")
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 }
 
 // usesADiskThatIsThere keeps a disk beyond its claim, as a class of deploy/examples/classes.yaml says, and makes a
 // PersistentVolume of it by hand, as static.yaml shows.
 func (s *scene) usesADiskThatIsThere() {
 	const class = "topodisk-kept"
-	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "first", class, "20Gi")))
+	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, "first", class, "20Gi")))
 	s.pod("first", "first")
 	s.sh("first", "echo kept >/data/kept && sync")
 	name := s.kubectl("get pvc first -o jsonpath={.spec.volumeName}")
@@ -59,11 +59,11 @@ func (s *scene) usesADiskThatIsThere() {
 	s.kubectl("delete pvc first")
 	s.kubectl("delete pv " + name)
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "examples", "static.yaml"))
-	s.must(err)
+	s.Must(err)
 	static := filepath.Join(desk, "static.yaml")
 	replacer := strings.NewReplacer("d-bp1example0000000001", name, "cn-hangzhou-i", zone, "100Gi", "20Gi")
-	s.must(os.WriteFile(static, []byte(replacer.Replace(string(text))), 0o600))
+	s.Must(os.WriteFile(static, []byte(replacer.Replace(string(text))), 0o600))
 	s.kubectl("apply -f " + static)
 	s.pod("second", "archive")
-	s.must(contains(s.sh("second", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("second", "cat /data/kept"), "kept"))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/test/lab/simulator"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // TestInstallation is the life of one installation, step by step. A step begins where the one before has ended.
@@ -38,7 +39,9 @@ func TestInstallation(t *testing.T) {
 		{"what the pages say", (*scene).hasFollowedEveryPage},
 	} {
 		begin := time.Now()
-		ok := t.Run(step.name, func(t *testing.T) { step.play(&scene{t, cluster}) })
+		ok := t.Run(step.name, func(t *testing.T) {
+			step.play(&scene{&labtest.Scene{T: labtest.T{T: t}, Lab: cluster, Namespace: namespace}})
+		})
 		t.Logf("%5.1f s  %s", time.Since(begin).Seconds(), step.name)
 		if !ok {
 			t.Fatal("what follows begins where this step ends")
@@ -56,7 +59,7 @@ func (s *scene) isInstalled() {
 	s.follow("docs/install.md", "helm install")
 	s.awaitReady(readyWithin - time.Since(begin))
 	s.Logf("%.1f s from helm install until all Pods were ready", time.Since(begin).Seconds())
-	s.must(contains(s.follow("docs/monitoring.md", "component=node"), "The kubelet has registered the driver"))
+	s.Must(contains(s.follow("docs/monitoring.md", "component=node"), "The kubelet has registered the driver"))
 }
 
 // makeSecret makes the Secret of credentials as the documentation does.
@@ -96,7 +99,7 @@ func (s *scene) tellsTheStory() {
 	s.kubectl("delete pod restored copy notes --now")
 	s.kubectl("delete volumesnapshot notes-monday")
 	s.kubectl("delete pvc notes-restored notes-copy notes")
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 }
 
 // awaitNotes waits until the Pod of deploy/examples/pod.yaml runs.
@@ -127,7 +130,7 @@ func (s *scene) hasOnlyNotes(ctx context.Context) (bool, error) {
 // pod makes a Pod that waits in a shell with a claim at /data, and returns when it runs.
 func (s *scene) pod(name, claim string) {
 	s.Helper()
-	s.must(s.makePod(s.Context(), name, claim))
+	s.Must(s.makePod(s.Context(), name, claim))
 	s.kubectl("wait --for=condition=Ready pod/"+name, limit)
 }
 

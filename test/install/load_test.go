@@ -39,7 +39,7 @@ func (s *scene) startLoad() *load {
 	s.Helper()
 	class := lab.Class("load", storagev1.VolumeBindingImmediate, map[string]string{"type": "cloud_essd"})
 	if err := s.MakeClass(s.Context(), class); !apierrors.IsAlreadyExists(err) {
-		s.must(err)
+		s.Must(err)
 	}
 	ctx, stop := context.WithCancel(s.Context())
 	l := &load{scene: s, stop: stop, begins: time.Now()}
@@ -116,11 +116,11 @@ func (l *load) end() {
 	s.Helper()
 	l.stop()
 	l.lines.Wait()
-	s.must(l.failed)
+	s.Must(l.failed)
 	s.Logf("%d claims in %.1f s, the slowest %.1f s from its beginning to its end", l.claims, time.Since(l.begins).Seconds(), l.slowest.Seconds())
-	s.await("no disk of the load is left", late, s.hasOnlyNotes)
+	s.WaitFor("no disk of the load is left", late, s.hasOnlyNotes)
 	events, err := s.Client.CoreV1().Events(namespace).List(s.Context(), metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
-	s.must(err)
+	s.Must(err)
 	for _, e := range events.Items {
 		switch {
 		case e.InvolvedObject.Kind != "PersistentVolumeClaim" || e.Reason != "ProvisioningFailed":

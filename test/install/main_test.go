@@ -21,6 +21,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // cluster is the lab that the tests share, root the checkout, and helm the program.
@@ -32,14 +33,7 @@ var (
 // imageName is what the documentation calls the image.
 const imageName = "registry.example.com/storage/topodisk"
 
-func TestMain(m *testing.M) {
-	code, err := runAll(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { labtest.Main(m, runAll) }
 
 func runAll(m *testing.M) (code int, err error) {
 	ctx := context.Background()

@@ -17,12 +17,12 @@ func (s *scene) isInstalledWithoutHelm() {
 	const page = "docs/install.md"
 	s.kubectl("delete pod notes --now")
 	s.kubectl("delete pvc notes")
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 	s.helm("uninstall")
 	s.awaitGone()
 	s.kubectl("-n " + home + " delete secret " + secretName)
 	s.layKey(otherID, otherSecret)
-	s.must(writeDeploy(s.Simulator.URL))
+	s.Must(writeDeploy(s.Simulator.URL))
 
 	s.follow(page, "apply --kustomize")
 	s.awaitReady(late)
@@ -41,16 +41,16 @@ func (s *scene) isInstalledWithoutHelm() {
 		"--selector=app.kubernetes.io/name=topodisk --output=name"); left != "" {
 		s.Errorf("left are %s", left)
 	}
-	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 
 	s.kubectl("apply --kustomize deploy")
 	s.awaitReady(late)
 	s.kubectl("delete pod notes --now")
 	s.pod("reader", "notes")
-	s.must(contains(s.sh("reader", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("reader", "cat /data/kept"), "kept"))
 	s.kubectl("delete pod reader --now")
 	s.kubectl("delete pvc notes")
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 }
 
 // writeDeploy puts a copy of deploy on the desk, with the manifests of the release and the place for ECS's address filled in.

@@ -34,16 +34,16 @@ type scrape struct {
 func (s *scene) isMeasured() {
 	load := s.startLoad()
 	file, err := os.Create(filepath.Join(root, scrapes))
-	s.must(err)
+	s.Must(err)
 	defer file.Close()
 	out := json.NewEncoder(file)
 	for range 3 {
-		s.must(s.scrapeAll(s.Context(), out))
-		s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultThrottle, Count: 2}))
+		s.Must(s.scrapeAll(s.Context(), out))
+		s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultThrottle, Count: 2}))
 		after := load.count() + 2*(linesOfClaims+1)
-		s.await("more claims have come and gone", late, func(context.Context) (bool, error) { return load.count() >= after, nil })
+		s.WaitFor("more claims have come and gone", late, func(context.Context) (bool, error) { return load.count() >= after, nil })
 	}
-	s.must(s.scrapeAll(s.Context(), out))
+	s.Must(s.scrapeAll(s.Context(), out))
 	load.end()
 }
 

@@ -49,8 +49,8 @@ func makeDesk() error {
 // layKey puts the files of an access key on the desk.
 func (s *scene) layKey(id, secret string) {
 	s.Helper()
-	s.must(os.WriteFile(filepath.Join(desk, "access-key-id"), []byte(id), 0o600))
-	s.must(os.WriteFile(filepath.Join(desk, "access-key-secret"), []byte(secret), 0o600))
+	s.Must(os.WriteFile(filepath.Join(desk, "access-key-id"), []byte(id), 0o600))
+	s.Must(os.WriteFile(filepath.Join(desk, "access-key-secret"), []byte(secret), 0o600))
 }
 
 // block is a block of commands that says that these tests run it.
@@ -63,12 +63,12 @@ var followed = map[string]bool{}
 func (s *scene) follow(page, words string) string {
 	s.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
-	s.must(err)
+	s.Must(err)
 	for _, match := range block.FindAllStringSubmatch(string(text), -1) {
 		if strings.Contains(match[1], words) {
 			followed[match[1]] = true
 			said, err := s.run(s.Context(), "/bin/sh", "-ec", match[1])
-			s.must(err)
+			s.Must(err)
 			return said
 		}
 	}
@@ -80,10 +80,10 @@ func (s *scene) follow(page, words string) string {
 func (s *scene) hasFollowedEveryPage() {
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/zh/*.md", "charts/topodisk/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
-		s.must(err)
+		s.Must(err)
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
-			s.must(err)
+			s.Must(err)
 			for _, match := range block.FindAllStringSubmatch(string(text), -1) {
 				if !followed[match[1]] {
 					s.Errorf("%s says that these tests run what they don't:\n%s", page, match[1])

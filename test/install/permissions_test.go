@@ -59,17 +59,17 @@ func isListBesideWatch(permission string, granted []audit.Permission) bool {
 // that the chart makes for it: nothing is refused, and nothing is granted that nobody uses.
 func (s *scene) asksForNoMoreThanItIsGranted() {
 	log, err := audit.Open(s.AuditLog())
-	s.must(err)
+	s.Must(err)
 	defer log.Close()
 	requests, err := log.Read()
-	s.must(err)
+	s.Must(err)
 	// helm uninstall takes the roles away before the Pods have ended.
 	requests = slices.DeleteFunc(requests, func(r audit.Request) bool {
 		return r.Received.After(uninstalling.begins) && r.Received.Before(uninstalling.ends)
 	})
 	for account, owners := range accounts {
 		granted, err := audit.Granted(s.Context(), s.Client, home, account)
-		s.must(err)
+		s.Must(err)
 		u := &audit.Usage{Account: "system:serviceaccount:" + home + ":" + account, Granted: granted, Owners: owners}
 		u.Add(requests)
 		for _, request := range u.Refused() {

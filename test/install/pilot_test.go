@@ -14,13 +14,13 @@ func (s *scene) pilots() {
 	const page, pilot, moved = "docs/pilot.md", "pilot.topodisk.io", "alicloud-disk-essd"
 	s.kubectl("delete pod notes --now")
 	s.kubectl("delete pvc notes")
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 	s.helm("uninstall")
 	s.awaitGone()
 	components := s.writeComponents()
 	s.kubectl("apply -f " + components)
 	s.awaitComponents()
-	s.must(s.MakeClass(s.Context(), lab.Class(moved, storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})))
+	s.Must(s.MakeClass(s.Context(), lab.Class(moved, storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{"type": "cloud_essd"})))
 	others := s.startOthers()
 
 	s.follow(page, "helm install")
@@ -29,7 +29,7 @@ func (s *scene) pilots() {
 	s.servedBy("notes", pilot)
 
 	s.follow(page, "kubectl get storageclass")
-	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, "moved", moved, "20Gi")))
+	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, "moved", moved, "20Gi")))
 	s.pod("moved", "moved")
 	s.servedBy("moved", pilot)
 	s.kubectl("delete pod moved --now")
@@ -39,7 +39,7 @@ func (s *scene) pilots() {
 		s.Errorf("class %s is of %s, want %s", moved, now, lab.DriverName)
 	}
 
-	s.await("the volume of the moved class is gone", late, s.hasOnlyNotes)
+	s.WaitFor("the volume of the moved class is gone", late, s.hasOnlyNotes)
 	if left := s.follow(page, "range .items"); left != s.volumeOf("notes")+" default/notes" {
 		s.Errorf("left are %q", left)
 	}
@@ -53,7 +53,7 @@ func (s *scene) pilots() {
 	s.installInsteadOf(components)
 	s.kubectl("apply -f deploy/examples/pod.yaml") // which the claim's owner may do again at any time
 	s.awaitNotes()
-	s.must(contains(s.sh("notes", "cat /data/kept"), "kept"))
+	s.Must(contains(s.sh("notes", "cat /data/kept"), "kept"))
 }
 
 // volumeOf returns the PersistentVolume of a claim.

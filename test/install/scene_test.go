@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // late is how long to wait for what waits for back-offs, or for Pods to end. limit says the same to kubectl.
@@ -28,20 +28,7 @@ const (
 
 // scene is one step of the story, on the cluster that all steps share.
 type scene struct {
-	*testing.T
-	*lab.Lab
-}
-
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
-func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
-	s.Helper()
-	s.must(s.Await(s.Context(), what, limit, check))
+	*labtest.Scene
 }
 
 // run runs a program on the desk as the administrator, and returns what it says.
@@ -60,7 +47,7 @@ func (s *scene) run(ctx context.Context, program string, args ...string) (string
 func (s *scene) kubectl(line string, more ...string) string {
 	s.Helper()
 	out, err := s.run(s.Context(), s.Kubectl, append(strings.Fields(line), more...)...)
-	s.must(err)
+	s.Must(err)
 	return out
 }
 
@@ -68,7 +55,7 @@ func (s *scene) kubectl(line string, more ...string) string {
 func (s *scene) helm(verb string, more ...string) string {
 	s.Helper()
 	out, err := s.run(s.Context(), filepath.Join(desk, "bin", "helm"), append([]string{verb, "topodisk", "--namespace=" + home}, more...)...)
-	s.must(err)
+	s.Must(err)
 	return out
 }
 
@@ -91,7 +78,7 @@ func (s *scene) pods(ctx context.Context, component string) ([]corev1.Pod, error
 // awaitGone waits until no Pod of the release is left.
 func (s *scene) awaitGone() {
 	s.Helper()
-	s.await("no Pod of topodisk is left", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("no Pod of topodisk is left", late, func(ctx context.Context) (bool, error) {
 		pods, err := s.pods(ctx, "")
 		if err == nil && len(pods) > 0 {
 			err = fmt.Errorf("left is %s: %v", pods[0].Name, states(pods[0]))
@@ -103,7 +90,7 @@ func (s *scene) awaitGone() {
 // awaitReady waits until as many Pods of the release are there as there should be, and all are ready.
 func (s *scene) awaitReady(limit time.Duration) {
 	s.Helper()
-	s.await("all Pods of topodisk are ready", limit, func(ctx context.Context) (bool, error) {
+	s.WaitFor("all Pods of topodisk are ready", limit, func(ctx context.Context) (bool, error) {
 		pods, err := s.pods(ctx, "")
 		if err != nil {
 			return false, err

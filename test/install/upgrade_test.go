@@ -34,7 +34,7 @@ func (s *scene) isUpgradedUnderLoad() {
 	s.awaitReady(late)
 	s.driversAre(earlierTag)
 	const writing = "notes-writer"
-	s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, writing, className, "20Gi")))
+	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, writing, className, "20Gi")))
 	s.startWriter(writing, writing)
 	load := s.startLoad()
 	for n, to := range []struct{ block, tag string }{{"helm upgrade", nextVersion}, {"helm rollback", earlierTag}, {"helm upgrade", nextVersion}} {
@@ -52,7 +52,7 @@ func (s *scene) isUpgradedUnderLoad() {
 	s.hasWritten(writing)
 	s.kubectl("delete pod " + writing + " --now")
 	s.kubectl("delete pvc " + writing)
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 }
 
 // begunSize is the size in GiB of the disks that beginDisks has made.
@@ -64,14 +64,14 @@ func (s *scene) beginDisks(name string) (claims []string) {
 	for n := range 8 {
 		claims = append(claims, fmt.Sprintf("%s-%d", name, n))
 	}
-	s.must(s.Simulator.AddFault(s.Context(), ecssim.Fault{
+	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{
 		Action: "CreateDisk", Params: map[string]string{"Size": fmt.Sprintf("^%d$", begunSize)}, Count: len(claims),
 		Do: ecssim.FaultDelay, DelayAfter: 20 * time.Second,
 	}))
 	for _, claim := range claims {
-		s.must(s.MakeClaim(s.Context(), lab.Claim(namespace, claim, "load", fmt.Sprintf("%dGi", begunSize))))
+		s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, claim, "load", fmt.Sprintf("%dGi", begunSize))))
 	}
-	s.await("ECS has made the disks of "+name, late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("ECS has made the disks of "+name, late, func(ctx context.Context) (bool, error) {
 		disks, err := s.begunDisks(ctx)
 		return len(disks) >= len(claims), err
 	})
@@ -88,12 +88,12 @@ func (s *scene) finishDisks(claims []string) {
 	s.Helper()
 	s.kubectl("wait --for=jsonpath={.status.phase}=Bound "+limit, prefixed("pvc/", claims)...)
 	disks, err := s.begunDisks(s.Context())
-	s.must(err)
+	s.Must(err)
 	if len(disks) != len(claims) {
 		s.Errorf("there are %d disks for %d claims", len(disks), len(claims))
 	}
 	s.kubectl("delete", prefixed("pvc/", claims)...)
-	s.await("the disks are gone", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the disks are gone", late, func(ctx context.Context) (bool, error) {
 		disks, err := s.begunDisks(ctx)
 		return err == nil && len(disks) == 0, err
 	})
@@ -122,7 +122,7 @@ func (s *scene) awaitRollout() {
 func (s *scene) driversAre(tag string) {
 	s.Helper()
 	pods, err := s.pods(s.Context(), "")
-	s.must(err)
+	s.Must(err)
 	for _, p := range pods {
 		if p.DeletionTimestamp == nil && p.Spec.Containers[0].Image != imageName+":"+tag {
 			s.Errorf("%s runs %s, want the tag %s", p.Name, p.Spec.Containers[0].Image, tag)
@@ -167,7 +167,7 @@ func (s *scene) picksUpItsVolumes() {
 	s.kubectl("wait --for=jsonpath={.status.currentVolumeAttributesClassName}=fast pvc/notes", limit)
 	s.kubectl("delete pod reader --now")
 	s.kubectl("delete pvc notes")
-	s.await("no disk is left", late, s.noDisks)
+	s.WaitFor("no disk is left", late, s.noDisks)
 }
 
 // ofTheNotes says whether a disk is that of deploy/examples/pod.yaml.

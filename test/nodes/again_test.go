@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // onlyOnePod makes a claim ReadWriteOncePod.
@@ -25,14 +26,14 @@ func TestOnePodKeepsItsVolumeOverAKubeletRestart(t *testing.T) {
 	class := s.essd("ext4")
 	s.claim("files", class, onlyOnePod)
 	s.claim("raw", class, onlyOnePod, asBlockClaim)
-	s.runs("files", "files", onNode(here), func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[0].SubPath = "sub" })
-	s.runs("raw", "raw", onNode(here), asBlock)
+	s.runs("files", "files", labtest.OnNode(here), func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[0].SubPath = "sub" })
+	s.runs("raw", "raw", labtest.OnNode(here), asBlock)
 	s.sh("files", "echo kept > /data/file && sync")
 	s.sh("raw", "echo kept | dd of=/dev/data conv=notrunc 2>/dev/null && sync")
 
 	node := s.RealNode(here)
 	node.StopProgram(lab.Kubelet, true)
-	s.must(node.StartProgram(s.Context(), lab.Kubelet))
+	s.Must(node.StartProgram(s.Context(), lab.Kubelet))
 	for name, read := range map[string]string{"files": "cat /data/file", "raw": "head -c 4 /dev/data"} {
 		s.restarted(name)
 		if got := s.sh(name, read); got != "kept" {
@@ -41,7 +42,7 @@ func TestOnePodKeepsItsVolumeOverAKubeletRestart(t *testing.T) {
 	}
 	s.remove("raw")
 	s.remove("files")
-	s.runs("next", "files", onNode(there))
+	s.runs("next", "files", labtest.OnNode(there))
 	if got := s.sh("next", "cat /data/sub/file"); got != "kept" {
 		t.Errorf("the next Pod reads %q", got)
 	}
@@ -51,21 +52,21 @@ func TestOnePodKeepsItsVolumeOverAKubeletRestart(t *testing.T) {
 // published the Pod's volumes.
 func (s *scene) restarted(pod string) {
 	s.Helper()
-	before, err := s.Client.CoreV1().Pods(s.namespace).Get(s.Context(), pod, metav1.GetOptions{})
-	s.must(err)
+	before, err := s.Client.CoreV1().Pods(s.Namespace).Get(s.Context(), pod, metav1.GetOptions{})
+	s.Must(err)
 	const startTime = "cut -d' ' -f22 /proc/1/stat" // of the container's first process
 	var started string
-	s.await("the container of Pod "+pod+" answers", soon, func(context.Context) (bool, error) {
+	s.WaitFor("the container of Pod "+pod+" answers", soon, func(context.Context) (bool, error) {
 		var err error
 		started, err = s.try(pod, startTime)
 		return err == nil, err
 	})
-	s.await("the container of Pod "+pod+" can be ended", soon, func(context.Context) (bool, error) {
+	s.WaitFor("the container of Pod "+pod+" can be ended", soon, func(context.Context) (bool, error) {
 		_, err := s.try(pod, "[ $("+startTime+") != "+started+" ] || kill 1") // the answer may be lost with the container
 		return err == nil, err
 	})
-	s.await("Pod "+pod+" runs again", late, func(ctx context.Context) (bool, error) {
-		p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, pod, metav1.GetOptions{})
+	s.WaitFor("Pod "+pod+" runs again", late, func(ctx context.Context) (bool, error) {
+		p, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, pod, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -85,7 +86,7 @@ func (s *scene) restarted(pod string) {
 func TestABlockVolumeOfAnotherDriverIsDetached(t *testing.T) {
 	s := newScene(t)
 	s.claim("raw", s.essd("ext4"), asBlockClaim)
-	pod := s.runs("raw", "raw", onNode(here), asBlock)
+	pod := s.runs("raw", "raw", labtest.OnNode(here), asBlock)
 	id, node := s.bound("raw"), s.RealNode(here)
 	const devices = "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices"
 	bind := fmt.Sprintf("touch %[1]s/staging/%[2]s/%[2]s && mount --bind %[1]s/publish/%[2]s/%[3]s %[1]s/staging/%[2]s/%[2]s", devices, id, pod.UID)
@@ -94,11 +95,11 @@ func TestABlockVolumeOfAnotherDriverIsDetached(t *testing.T) {
 	}
 	for _, program := range []string{lab.NodePlugin, lab.Kubelet} {
 		node.StopProgram(program, true)
-		s.must(node.StartProgram(s.Context(), program))
+		s.Must(node.StartProgram(s.Context(), program))
 	}
 	s.restarted("raw")
 	s.remove("raw")
-	s.await("the disk is detached", late, func(context.Context) (bool, error) {
+	s.WaitFor("the disk is detached", late, func(context.Context) (bool, error) {
 		at := s.attachedTo(id)
 		return len(at) == 0, nil
 	})
@@ -109,5 +110,5 @@ func TestABlockVolumeOfAnotherDriverIsDetached(t *testing.T) {
 	if _, err := os.Lstat(node.HostPath(devices + "/staging/" + id)); !os.IsNotExist(err) {
 		t.Errorf("the staging path is there, %v", err)
 	}
-	s.runs("next", "raw", onNode(there), asBlock)
+	s.runs("next", "raw", labtest.OnNode(there), asBlock)
 }

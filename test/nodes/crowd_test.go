@@ -17,6 +17,7 @@ import (
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 func TestTwoHundredTimesThereAndBack(t *testing.T) {
@@ -52,13 +53,13 @@ func (s *scene) thereAndBack(claim string, round int) error {
 	ctx, cancel := context.WithTimeout(s.Context(), 2*late)
 	defer cancel()
 	node, name := []string{here, there}[round%2], fmt.Sprintf("%s-%d", claim, round)
-	pod := podThatEnds(s.namespace, name, claim, node,
+	pod := podThatEnds(s.Namespace, name, claim, node,
 		fmt.Sprintf(`n=$(cat /data/log 2>/dev/null | wc -l); [ $n = %d ] || { echo "it holds $n lines, want %d"; exit 1; }; echo %d >> /data/log; sync`, round, round, round))
 	if err := s.MakePod(ctx, pod); err != nil {
 		return err
 	}
 	for {
-		p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		p, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -73,10 +74,10 @@ func (s *scene) thereAndBack(claim string, round int) error {
 			return fmt.Errorf("%s is %s: %w", name, p.Status.Phase, err)
 		}
 	}
-	if err := s.Client.CoreV1().Pods(s.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	if err := s.Client.CoreV1().Pods(s.Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	b, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, claim, metav1.GetOptions{})
+	b, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, claim, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (s *scene) thereAndBack(claim string, round int) error {
 // podThatEnds runs a script once, with a claim at /data.
 func podThatEnds(namespace, name, claim, node, script string) *corev1.Pod {
 	pod := lab.Pod(namespace, name, claim)
-	onNode(node)(pod)
+	labtest.OnNode(node)(pod)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", script}
 	return pod
@@ -125,7 +126,7 @@ const takes = 16
 func (s *scene) limit(node string) int {
 	s.Helper()
 	of, err := s.Client.StorageV1().CSINodes().Get(s.Context(), node, metav1.GetOptions{})
-	s.must(err)
+	s.Must(err)
 	for _, d := range of.Spec.Drivers {
 		if d.Name == lab.DriverName && d.Allocatable != nil && d.Allocatable.Count != nil {
 			return int(*d.Allocatable.Count)
@@ -140,7 +141,7 @@ func TestTheLimitFollowsDisksOfOthersWhileTheNodeRuns(t *testing.T) {
 	s := newScene(t)
 	const node = "node-i1"
 	follows := func(want int) {
-		s.await(fmt.Sprintf("the node says that it takes %d disks", want), late, func(context.Context) (bool, error) {
+		s.WaitFor(fmt.Sprintf("the node says that it takes %d disks", want), late, func(context.Context) (bool, error) {
 			if got := s.limit(node); got != want {
 				return false, fmt.Errorf("it says %d", got)
 			}
@@ -149,13 +150,13 @@ func TestTheLimitFollowsDisksOfOthersWhileTheNodeRuns(t *testing.T) {
 	}
 	follows(takes)
 	body := filepath.Join(t.TempDir(), "body")
-	s.must(os.WriteFile(body, make([]byte, 1<<20), 0o600))
+	s.Must(os.WriteFile(body, make([]byte, 1<<20), 0o600))
 	loop := s.tool("", "losetup", "--find", "--show", body)
 	defer s.tool("", "losetup", "--detach", loop)
 	link := filepath.Join(s.RealNode(node).Links(), "virtio-bp1somebodyelses")
-	s.must(os.Symlink(loop, link))
+	s.Must(os.Symlink(loop, link))
 	follows(takes - 1)
-	s.must(os.Remove(link))
+	s.Must(os.Remove(link))
 	follows(takes)
 }
 
@@ -172,11 +173,11 @@ func TestANodeTakesAsManyDisksAsItSays(t *testing.T) {
 	begin := time.Now()
 	for i := range limit + 1 {
 		s.claim(name(i), class)
-		s.pod(name(i), name(i), onNode(full))
+		s.Pod(name(i), name(i), labtest.OnNode(full))
 	}
 	waiting := ""
-	s.await("all Pods but one run", 2*late, func(ctx context.Context) (bool, error) {
-		list, err := s.Client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
+	s.WaitFor("all Pods but one run", 2*late, func(ctx context.Context) (bool, error) {
+		list, err := s.Client.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -194,7 +195,7 @@ func TestANodeTakesAsManyDisksAsItSays(t *testing.T) {
 		return true, nil
 	})
 	t.Logf("%d disks on one node after %.0f s", limit, time.Since(begin).Seconds())
-	s.await("the last Pod is told why it waits", soon, func(context.Context) (bool, error) {
+	s.WaitFor("the last Pod is told why it waits", soon, func(context.Context) (bool, error) {
 		return s.says(waiting, "exceed max volume count")
 	})
 	for i := range limit + 1 {
@@ -206,9 +207,9 @@ func TestANodeTakesAsManyDisksAsItSays(t *testing.T) {
 	s.running(waiting, late)
 
 	begin = time.Now()
-	s.must(s.Client.CoreV1().Pods(s.namespace).DeleteCollection(s.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	s.await("every disk is off the node", 2*late, func(ctx context.Context) (bool, error) {
-		disks, err := s.Simulator.Disks(ctx, s.namespace)
+	s.Must(s.Client.CoreV1().Pods(s.Namespace).DeleteCollection(s.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	s.WaitFor("every disk is off the node", 2*late, func(ctx context.Context) (bool, error) {
+		disks, err := s.Simulator.Disks(ctx, s.Namespace)
 		if err != nil {
 			return false, err
 		}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // The two nodes of the first zone.
@@ -29,13 +30,13 @@ func TestDataIsThereOnAnotherNode(t *testing.T) {
 		t.Run(filesystem, func(t *testing.T) {
 			s := newScene(t)
 			s.claim("data", s.essd(filesystem))
-			s.runs("writes", "data", onNode(here))
+			s.runs("writes", "data", labtest.OnNode(here))
 			if got := s.sh("writes", "mount | grep ' /data '"); !strings.Contains(got, "type "+filesystem) {
 				t.Errorf("mounted is %q, want %s", got, filesystem)
 			}
 			sum := s.write("writes", "/data/file", 50)
 			s.remove("writes")
-			s.runs("reads", "data", onNode(there))
+			s.runs("reads", "data", labtest.OnNode(there))
 			s.holds("reads", "/data/file", sum)
 		})
 	}
@@ -44,9 +45,9 @@ func TestDataIsThereOnAnotherNode(t *testing.T) {
 func TestStatefulSetOverThreeZones(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	set := lab.StatefulSet(s.namespace, "db", s.essd("ext4"), "20Gi", 3)
-	_, err := s.Client.AppsV1().StatefulSets(s.namespace).Create(s.Context(), set, metav1.CreateOptions{})
-	s.must(err)
+	set := lab.StatefulSet(s.Namespace, "db", s.essd("ext4"), "20Gi", 3)
+	_, err := s.Client.AppsV1().StatefulSets(s.Namespace).Create(s.Context(), set, metav1.CreateOptions{})
+	s.Must(err)
 	sums, zones := map[string]string{}, map[string]bool{}
 	for i := range 3 {
 		name := fmt.Sprintf("db-%d", i)
@@ -58,14 +59,14 @@ func TestStatefulSetOverThreeZones(t *testing.T) {
 	}
 	before := map[string]string{}
 	for name := range sums {
-		p, err := s.Client.CoreV1().Pods(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
-		s.must(err)
+		p, err := s.Client.CoreV1().Pods(s.Namespace).Get(s.Context(), name, metav1.GetOptions{})
+		s.Must(err)
 		before[name] = string(p.UID)
-		s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
+		s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
 	}
 	for name, sum := range sums {
-		s.await(name+" runs anew", late, func(ctx context.Context) (bool, error) {
-			p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		s.WaitFor(name+" runs anew", late, func(ctx context.Context) (bool, error) {
+			p, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, name, metav1.GetOptions{})
 			return err == nil && string(p.UID) != before[name] && p.Status.Phase == corev1.PodRunning, err
 		})
 		s.holds(name, "/data/file", sum)
@@ -81,7 +82,7 @@ func TestRawBlock(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.claim("raw", s.class(map[string]string{"type": "cloud_essd"}), asBlockClaim)
-	s.runs("writes", "raw", onNode(here), asBlock)
+	s.runs("writes", "raw", labtest.OnNode(here), asBlock)
 	if got := s.sh("writes", "blockdev --getsize64 /dev/data"); got != "21474836480" {
 		t.Errorf("the device has %s bytes, want 20 GiB", got)
 	}
@@ -90,7 +91,7 @@ func TestRawBlock(t *testing.T) {
 		s.sh("writes", fmt.Sprintf("echo block-%[1]d | dd of=/dev/data bs=1M seek=%[1]d conv=notrunc 2>/dev/null && sync", at))
 	}
 	s.remove("writes")
-	s.runs("reads", "raw", onNode(there), asBlock)
+	s.runs("reads", "raw", labtest.OnNode(there), asBlock)
 	for _, at := range []int{0, 20479} {
 		want := fmt.Sprintf("block-%d", at)
 		if got := s.sh("reads", fmt.Sprintf("dd if=/dev/data bs=1M skip=%d count=1 2>/dev/null | head -c %d", at, len(want))); got != want {
@@ -110,26 +111,26 @@ func TestTheFileSystemOfTheOnlyPartitionIsTheVolume(t *testing.T) {
 		id := s.bound(name)
 		body := filepath.Join(s.Dir, "bodies", id)
 		files := t.TempDir()
-		s.must(os.WriteFile(filepath.Join(files, "file"), []byte("kept\n"), 0o600))
+		s.Must(os.WriteFile(filepath.Join(files, "file"), []byte("kept\n"), 0o600))
 		s.tool(table, "sfdisk", "--quiet", body)
 		s.tool("", "mkfs.ext4", "-q", "-F", "-d", files, "-E", "offset=1048576", body, "1g") // where the first partition begins
 		return id
 	}
 	one, two := partitioned("one", "label: gpt\n,\n"), partitioned("two", "label: gpt\n,2G\n,\n")
 
-	s.runs("one", "one", onNode(here))
+	s.runs("one", "one", labtest.OnNode(here))
 	if got := s.sh("one", "cat /data/file"); got != "kept" {
 		t.Errorf("the file holds %q", got)
 	}
 	partition := filepath.Join(s.RealNode(here).Links(), "virtio-"+strings.TrimPrefix(one, "d-")+"-part1")
 	device, err := os.Readlink(partition)
-	s.must(err)
+	s.Must(err)
 	if got := s.sh("one", "mount | grep ' /data '"); !strings.HasPrefix(got, device+" ") {
 		t.Errorf("mounted is %q, want %s", got, device)
 	}
 
-	s.pod("two", "two", onNode(here))
-	s.await("the Pod is told that there are two partitions", late, func(context.Context) (bool, error) {
+	s.Pod("two", "two", labtest.OnNode(here))
+	s.WaitFor("the Pod is told that there are two partitions", late, func(context.Context) (bool, error) {
 		return s.says("two", "the disk has 2 partitions, and it can't be told which is the volume")
 	})
 	if left, err := filepath.Glob(filepath.Join(s.RealNode(here).Links(), "virtio-"+strings.TrimPrefix(two, "d-")+"-part*")); err != nil || len(left) != 2 {
@@ -155,14 +156,14 @@ func TestReadWriteOncePodIsForOnePod(t *testing.T) {
 	s.claim("mine", s.essd("ext4"), func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	})
-	s.runs("first", "mine", onNode(here))
-	s.pod("second", "mine", onNode(here))
-	s.await("the second Pod is told why it waits", soon, func(ctx context.Context) (bool, error) {
+	s.runs("first", "mine", labtest.OnNode(here))
+	s.Pod("second", "mine", labtest.OnNode(here))
+	s.WaitFor("the second Pod is told why it waits", soon, func(ctx context.Context) (bool, error) {
 		return s.says("second", "ReadWriteOncePod")
 	})
 	// One that goes past the scheduler is refused by the node.
-	s.pod("third", "mine", func(p *corev1.Pod) { p.Spec.NodeName = here })
-	s.await("the third Pod is refused", soon, func(ctx context.Context) (bool, error) {
+	s.Pod("third", "mine", func(p *corev1.Pod) { p.Spec.NodeName = here })
+	s.WaitFor("the third Pod is refused", soon, func(ctx context.Context) (bool, error) {
 		return s.says("third", "ReadWriteOncePod")
 	})
 	s.remove("third")
@@ -192,16 +193,16 @@ func TestSnapshotsAndCopiesHoldTheData(t *testing.T) {
 			s := newScene(t)
 			class := s.essd(filesystem)
 			s.claim("origin", class)
-			s.runs("writes", "origin", onNode(here))
+			s.runs("writes", "origin", labtest.OnNode(here))
 			sum := s.write("writes", "/data/file", 20)
-			_, err := s.kubectl(s.Context(), fmt.Sprintf(snapshotOf, s.namespace, "origin"), "apply", "-f", "-")
-			s.must(err)
+			_, err := s.kubectl(s.Context(), fmt.Sprintf(snapshotOf, s.Namespace, "origin"), "apply", "-f", "-")
+			s.Must(err)
 			s.Cleanup(func() {
-				if _, err := s.kubectl(context.Background(), "", "delete", "volumesnapshotclass", s.namespace); err != nil {
+				if _, err := s.kubectl(context.Background(), "", "delete", "volumesnapshotclass", s.Namespace); err != nil {
 					t.Error(err)
 				}
 			})
-			s.await("the snapshot is ready", late, func(ctx context.Context) (bool, error) {
+			s.WaitFor("the snapshot is ready", late, func(ctx context.Context) (bool, error) {
 				ready, err := s.kubectl(ctx, "", "get", "volumesnapshot", "origin", "-o", "jsonpath={.status.readyToUse} {.status.error.message}")
 				if err == nil && !strings.HasPrefix(ready, "true") {
 					err = fmt.Errorf("status: %s", ready)
@@ -219,8 +220,8 @@ func TestSnapshotsAndCopiesHoldTheData(t *testing.T) {
 				c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "origin"}
 			})
 			// On the node of the origin, where an XFS file system with the same UUID is mounted.
-			s.pod("restored", "restored", onNode(here))
-			s.pod("copied", "copied", onNode(here))
+			s.Pod("restored", "restored", labtest.OnNode(here))
+			s.Pod("copied", "copied", labtest.OnNode(here))
 			s.running("restored", late)
 			s.holds("restored", "/data/file", sum)
 			s.running("copied", late)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // instanceOf returns the ECS instance of a node.
@@ -25,13 +26,13 @@ func (s *scene) taint(node, taints string) {
 	s.Helper()
 	patch := fmt.Sprintf(`{"spec":{"taints":%s}}`, taints)
 	_, err := s.Client.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
+	s.Must(err)
 }
 
 func TestADeadNodeKeepsItsDiskUntilItIsOutOfService(t *testing.T) {
 	s := newScene(t)
 	s.claim("data", s.essd("ext4"))
-	s.runs("app", "data", onNode(there))
+	s.runs("app", "data", labtest.OnNode(there))
 	sum, id := s.write("app", "/data/file", 20), s.bound("data")
 	node := s.RealNode(there)
 	node.Kill()
@@ -44,7 +45,7 @@ func TestADeadNodeKeepsItsDiskUntilItIsOutOfService(t *testing.T) {
 		}
 	})
 	killed := time.Now()
-	s.await("the node is found dead", late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the node is found dead", late, func(ctx context.Context) (bool, error) {
 		n, err := s.Client.CoreV1().Nodes().Get(ctx, there, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -55,9 +56,9 @@ func TestADeadNodeKeepsItsDiskUntilItIsOutOfService(t *testing.T) {
 	t.Logf("NotReady %.0f s after its death", time.Since(killed).Seconds())
 
 	// A Pod that wants the disk on the other node waits, for nobody knows what the dead one still writes.
-	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
-	s.pod("next", "data", onNode(here))
-	s.await("the next Pod is told why it waits", soon, func(context.Context) (bool, error) {
+	s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), "app", metav1.DeleteOptions{}))
+	s.Pod("next", "data", labtest.OnNode(here))
+	s.WaitFor("the next Pod is told why it waits", soon, func(context.Context) (bool, error) {
 		return s.says("next", "Volume is already used by pod(s) app")
 	})
 	if got := s.attachedTo(id); !slices.Equal(got, []string{node.Instance}) {
@@ -73,9 +74,9 @@ func TestADeadNodeKeepsItsDiskUntilItIsOutOfService(t *testing.T) {
 		t.Errorf("the disk is attached to %v, want the instance of %s", got, here)
 	}
 	s.taint(there, "[]")
-	s.must(node.Start(s.Context()))
+	s.Must(node.Start(s.Context()))
 	s.remove("next")
-	s.runs("back", "data", onNode(there))
+	s.runs("back", "data", labtest.OnNode(there))
 	s.holds("back", "/data/file", sum)
 }
 
@@ -88,7 +89,7 @@ func TestNothingIsLostWhenProgramsOfANodeAreKilled(t *testing.T) {
 	for _, name := range []string{"app", "other"} {
 		s.claim(name, class)
 	}
-	s.runs("app", "app", onNode(here), func(p *corev1.Pod) {
+	s.runs("app", "app", labtest.OnNode(here), func(p *corev1.Pod) {
 		p.Spec.Containers[0].Command = []string{"sh", "-c", writer}
 	})
 	node := s.RealNode(here)
@@ -96,9 +97,9 @@ func TestNothingIsLostWhenProgramsOfANodeAreKilled(t *testing.T) {
 		before := s.lines("app")
 		// A Pod comes while the program is dead, and has to run once it is back.
 		node.StopProgram(program, true)
-		s.pod(fmt.Sprintf("other-%d", i), "other", onNode(here))
+		s.Pod(fmt.Sprintf("other-%d", i), "other", labtest.OnNode(here))
 		time.Sleep(2 * time.Second)
-		s.must(node.StartProgram(s.Context(), program))
+		s.Must(node.StartProgram(s.Context(), program))
 		s.running(fmt.Sprintf("other-%d", i), late)
 		s.sh(fmt.Sprintf("other-%d", i), fmt.Sprintf("echo %d >> /data/log && sync", i+1))
 		s.remove(fmt.Sprintf("other-%d", i))
@@ -107,11 +108,11 @@ func TestNothingIsLostWhenProgramsOfANodeAreKilled(t *testing.T) {
 		}
 	}
 	s.remove("app")
-	s.runs("app", "app", onNode(there))
+	s.runs("app", "app", labtest.OnNode(there))
 	if gap := s.sh("app", `awk '$1 != NR {print NR": "$0; exit}' /data/log`); gap != "" {
 		t.Errorf("the log of the writer breaks off at line %s", gap)
 	}
-	s.runs("other", "other", onNode(there))
+	s.runs("other", "other", labtest.OnNode(there))
 	if got := s.sh("other", "cat /data/log | tr '\\n' ' '"); got != "1 2 3 " && got != "1 2 3" {
 		t.Errorf("what was written between the kills is %q", got)
 	}
@@ -121,7 +122,7 @@ func TestNothingIsLostWhenProgramsOfANodeAreKilled(t *testing.T) {
 func (s *scene) lines(pod string) int {
 	s.Helper()
 	n, err := strconv.Atoi(s.sh(pod, "wc -l < /data/log"))
-	s.must(err)
+	s.Must(err)
 	return n
 }
 
@@ -131,7 +132,7 @@ func TestDrainWaitsForTheVolumes(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("app-%d", i)
 		s.claim(name, class)
-		s.pod(name, name, onNode(there), func(p *corev1.Pod) { // it ends late, so that the plugin has to wait for it
+		s.Pod(name, name, labtest.OnNode(there), func(p *corev1.Pod) { // it ends late, so that the plugin has to wait for it
 			grace := int64(8)
 			p.Spec.TerminationGracePeriodSeconds = &grace
 			p.Spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
@@ -147,12 +148,12 @@ func TestDrainWaitsForTheVolumes(t *testing.T) {
 		}
 	})
 	_, err := s.kubectl(s.Context(), "", "cordon", there)
-	s.must(err)
+	s.Must(err)
 	for i := range 3 {
-		s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), fmt.Sprintf("app-%d", i), metav1.DeleteOptions{}))
+		s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), fmt.Sprintf("app-%d", i), metav1.DeleteOptions{}))
 	}
 	ended, err := node.Terminate(lab.NodePlugin)
-	s.must(err)
+	s.Must(err)
 	ctx, cancel := context.WithTimeout(s.Context(), late)
 	defer cancel()
 	took, err := ended(ctx)
@@ -161,7 +162,7 @@ func TestDrainWaitsForTheVolumes(t *testing.T) {
 	}
 	t.Logf("the node plugin has ended %.1f s after SIGTERM", took.Seconds())
 	attachments, err := s.Client.StorageV1().VolumeAttachments().List(s.Context(), metav1.ListOptions{})
-	s.must(err)
+	s.Must(err)
 	for _, a := range attachments.Items {
 		if a.Spec.NodeName == there {
 			t.Errorf("it ended before %s had gone", a.Name)
@@ -170,5 +171,5 @@ func TestDrainWaitsForTheVolumes(t *testing.T) {
 	if took < 7*time.Second {
 		t.Errorf("it ended after %s, when the Pods still ran", took)
 	}
-	s.must(node.StartProgram(s.Context(), lab.NodePlugin))
+	s.Must(node.StartProgram(s.Context(), lab.NodePlugin))
 }

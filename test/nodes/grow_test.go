@@ -6,6 +6,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // largerThan is what a file system of 30 GiB shows at least; one of 20 GiB shows less.
@@ -17,17 +19,17 @@ func TestGrowsWhileItIsUsed(t *testing.T) {
 		t.Run(filesystem, func(t *testing.T) {
 			s := newScene(t)
 			s.claim("data", s.essd(filesystem))
-			s.runs("app", "data", onNode(here))
+			s.runs("app", "data", labtest.OnNode(here))
 			sum := s.write("app", "/data/file", 50)
 			s.grow("data", "30Gi")
 			if filesystem == "ext4" && !s.growsExt4() {
 				s.Log("this kernel refuses to grow a mounted ext4 file system (no CAP_SYS_RESOURCE): it has to say so, and the next Pod has to find it grown")
-				s.await("the refusal is an event", soon, func(context.Context) (bool, error) {
+				s.WaitFor("the refusal is an event", soon, func(context.Context) (bool, error) {
 					return s.says("app", "Permission denied to resize filesystem")
 				})
 				s.holds("app", "/data/file", sum)
 				s.remove("app")
-				s.runs("app", "data", onNode(there))
+				s.runs("app", "data", labtest.OnNode(there))
 			}
 			s.awaitCapacity("data", "30Gi")
 			if got := s.gib("app"); got < largerThan {
@@ -59,12 +61,12 @@ func TestGrowsWhileItIsNotUsed(t *testing.T) {
 		t.Run(filesystem, func(t *testing.T) {
 			s := newScene(t)
 			s.claim("data", s.essd(filesystem))
-			s.runs("before", "data", onNode(here))
+			s.runs("before", "data", labtest.OnNode(here))
 			sum := s.write("before", "/data/file", 50)
 			s.remove("before")
 			s.grow("data", "30Gi")
 			s.awaitDisk("data", "30Gi") // else the next Pod may hold it already, and its file system grows while it is used
-			s.runs("after", "data", onNode(there))
+			s.runs("after", "data", labtest.OnNode(there))
 			s.awaitCapacity("data", "30Gi")
 			if got := s.gib("after"); got < largerThan {
 				t.Errorf("the file system has %.1f GiB, want about 30", got)
@@ -78,7 +80,7 @@ func TestBlockDeviceGrowsWhileItIsUsed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.claim("raw", s.class(map[string]string{"type": "cloud_essd"}), asBlockClaim)
-	s.runs("app", "raw", onNode(here), asBlock)
+	s.runs("app", "raw", labtest.OnNode(here), asBlock)
 	s.sh("app", "echo kept | dd of=/dev/data bs=512 conv=notrunc,sync 2>/dev/null && sync")
 	s.grow("raw", "30Gi")
 	s.awaitCapacity("raw", "30Gi")

@@ -13,31 +13,21 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
-func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "nodes:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("nodes", run) }
 
-func run(ctx context.Context, args []string) error {
-	root, err := programs.FindRoot()
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, root string) (int, error) { return 0, runCommand(ctx, root, os.Args[1:]) }
+
+func runCommand(ctx context.Context, root string, args []string) error {
 	if len(args) == 0 {
 		return errors.New("no command: allowed are up and down")
 	}

@@ -12,20 +12,14 @@ import (
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // cluster is the one lab that all tests share: four nodes, two of them in the first zone. Tests that switch anything off
 // run one after the other, and then all others side by side.
 var cluster *lab.Lab
 
-func TestMain(m *testing.M) {
-	code, err := runAll(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { labtest.Main(m, runAll) }
 
 func runAll(m *testing.M) (int, error) {
 	ctx := context.Background()

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +19,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/test/lab"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 const (
@@ -33,19 +32,14 @@ const (
 
 // scene is the stage of one test: a namespace of its own in the shared cluster.
 type scene struct {
-	*testing.T
-	*lab.Lab
-	namespace string
+	*labtest.Scene
 }
-
-var scenes atomic.Int64
 
 // newScene makes a namespace. When the test is over everything in it is deleted, and nothing may be left of it: no disk,
 // no attachment, and on the nodes no device, mount or directory.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, Lab: cluster, namespace: fmt.Sprintf("nodes-%d", scenes.Add(1))}
-	s.must(s.MakeNamespace(s.Context(), s.namespace))
+	s := &scene{labtest.New(t, cluster, "nodes")}
 	begin := time.Now()
 	t.Cleanup(func() {
 		played := time.Since(begin)
@@ -53,18 +47,6 @@ func newScene(t *testing.T) *scene {
 		t.Logf("%.1f s, and %.1f s to clear up", played.Seconds(), (time.Since(begin) - played).Seconds())
 	})
 	return s
-}
-
-func (s *scene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
-func (s *scene) await(what string, limit time.Duration, check func(context.Context) (bool, error)) {
-	s.Helper()
-	s.must(s.Await(s.Context(), what, limit, check))
 }
 
 // strike clears the stage and checks that nothing is left behind.
@@ -76,11 +58,11 @@ func (s *scene) strike() {
 			s.Errorf("clear up: %v", err)
 		}
 	}
-	disks, err := s.Simulator.Disks(ctx, s.namespace)
+	disks, err := s.Simulator.Disks(ctx, s.Namespace)
 	check(err)
 	_, err = s.kubectl(ctx, "", "delete", "volumesnapshots", "--all")
 	check(err)
-	check(s.ClearNamespace(ctx, s.namespace, late))
+	check(s.ClearNamespace(ctx, s.Namespace, late))
 	for _, d := range disks {
 		check(s.Await(ctx, "nothing is left of "+d.ID, soon, func(context.Context) (bool, error) {
 			left, err := s.traces(d.ID)
@@ -132,16 +114,7 @@ func (s *scene) traces(id string) (found []string, err error) {
 // class makes a StorageClass that goes with the scene and returns its name.
 func (s *scene) class(parameters map[string]string) string {
 	s.Helper()
-	class := lab.Class(fmt.Sprintf("%s-%d", s.namespace, scenes.Add(1)), storagev1.VolumeBindingWaitForFirstConsumer, parameters)
-	grows := true
-	class.AllowVolumeExpansion = &grows
-	s.must(s.MakeClass(s.Context(), class))
-	s.Cleanup(func() {
-		if err := s.Client.StorageV1().StorageClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
-			s.Errorf("delete class: %v", err)
-		}
-	})
-	return class.Name
+	return s.Class(storagev1.VolumeBindingWaitForFirstConsumer, parameters, labtest.Grows)
 }
 
 // essd is a class of disks with a file system.
@@ -151,17 +124,7 @@ func (s *scene) essd(filesystem string) string {
 
 func (s *scene) claim(name, class string, change ...func(*corev1.PersistentVolumeClaim)) {
 	s.Helper()
-	s.must(s.MakeClaim(s.Context(), lab.Claim(s.namespace, name, class, "20Gi"), change...))
-}
-
-// pod makes a Pod that waits in a shell, with a claim at /data.
-func (s *scene) pod(name, claim string, change ...func(*corev1.Pod)) {
-	s.Helper()
-	s.must(s.MakePod(s.Context(), lab.Pod(s.namespace, name, claim), change...))
-}
-
-func onNode(name string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }
+	s.Claim(name, class, "20Gi", change...)
 }
 
 // asBlock gives a Pod its claim as the device /dev/data.
@@ -174,29 +137,29 @@ func asBlock(pod *corev1.Pod) {
 
 func (s *scene) running(pod string, limit time.Duration) *corev1.Pod {
 	s.Helper()
-	p, err := s.AwaitRunning(s.Context(), s.namespace, pod, limit)
-	s.must(err)
+	p, err := s.AwaitRunning(s.Context(), s.Namespace, pod, limit)
+	s.Must(err)
 	return p
 }
 
 // runs makes a Pod and waits until it runs.
 func (s *scene) runs(name, claim string, change ...func(*corev1.Pod)) *corev1.Pod {
 	s.Helper()
-	s.pod(name, claim, change...)
+	s.Pod(name, claim, change...)
 	return s.running(name, late)
 }
 
 // remove deletes a Pod and waits until it is gone.
 func (s *scene) remove(pod string) {
 	s.Helper()
-	s.must(s.Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}))
+	s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}))
 	s.awaitGone(pod, late)
 }
 
 func (s *scene) awaitGone(pod string, limit time.Duration) {
 	s.Helper()
-	s.await("Pod "+pod+" is gone", limit, func(ctx context.Context) (bool, error) {
-		p, err := s.Client.CoreV1().Pods(s.namespace).Get(ctx, pod, metav1.GetOptions{})
+	s.WaitFor("Pod "+pod+" is gone", limit, func(ctx context.Context) (bool, error) {
+		p, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, pod, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
@@ -211,14 +174,14 @@ func (s *scene) awaitGone(pod string, limit time.Duration) {
 func (s *scene) sh(pod, script string) string {
 	s.Helper()
 	out, err := s.try(pod, script)
-	s.must(err)
+	s.Must(err)
 	return out
 }
 
 func (s *scene) try(pod, script string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.Context(), late)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.Kubectl, "--kubeconfig="+s.Kubeconfig, "--namespace="+s.namespace, "exec", pod, "--", "sh", "-c", script)
+	cmd := exec.CommandContext(ctx, s.Kubectl, "--kubeconfig="+s.Kubeconfig, "--namespace="+s.Namespace, "exec", pod, "--", "sh", "-c", script)
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -244,8 +207,8 @@ func (s *scene) holds(pod, file, sum string) {
 // bound returns the claim's disk.
 func (s *scene) bound(claim string) string {
 	s.Helper()
-	b, err := s.AwaitBound(s.Context(), s.namespace, claim, soon)
-	s.must(err)
+	b, err := s.AwaitBound(s.Context(), s.Namespace, claim, soon)
+	s.Must(err)
 	return b.Disk()
 }
 
@@ -253,7 +216,7 @@ func (s *scene) bound(claim string) string {
 func (s *scene) attachedTo(id string) []string {
 	s.Helper()
 	state, err := s.Simulator.State(s.Context())
-	s.must(err)
+	s.Must(err)
 	i := slices.IndexFunc(state.Disks, func(d ecssim.DiskState) bool { return d.ID == id })
 	if i < 0 {
 		s.Fatalf("ECS has no disk %s", id)
@@ -268,16 +231,14 @@ func (s *scene) attachedTo(id string) []string {
 // grow asks for a larger claim.
 func (s *scene) grow(claim, size string) {
 	s.Helper()
-	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
-	_, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Patch(s.Context(), claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.must(err)
+	s.PatchClaim(claim, fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size))
 }
 
 // awaitDisk waits until the PersistentVolume of a claim says that its disk has grown.
 func (s *scene) awaitDisk(claim, size string) {
 	s.Helper()
 	want := resource.MustParse(size)
-	s.await("the disk of claim "+claim+" has "+size, late, func(ctx context.Context) (bool, error) {
+	s.WaitFor("the disk of claim "+claim+" has "+size, late, func(ctx context.Context) (bool, error) {
 		pv, err := s.Client.CoreV1().PersistentVolumes().Get(ctx, s.bound(claim), metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -293,8 +254,8 @@ func (s *scene) awaitDisk(claim, size string) {
 func (s *scene) awaitCapacity(claim, size string) {
 	s.Helper()
 	want := resource.MustParse(size)
-	s.await("claim "+claim+" has "+size, late, func(ctx context.Context) (bool, error) {
-		c, err := s.Client.CoreV1().PersistentVolumeClaims(s.namespace).Get(ctx, claim, metav1.GetOptions{})
+	s.WaitFor("claim "+claim+" has "+size, late, func(ctx context.Context) (bool, error) {
+		c, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, claim, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -311,21 +272,21 @@ func (s *scene) gib(pod string) float64 {
 	s.Helper()
 	var blocks float64
 	_, err := fmt.Sscan(s.sh(pod, "df -k /data | tail -1 | awk '{print $2}'"), &blocks)
-	s.must(err)
+	s.Must(err)
 	return blocks / (1 << 20)
 }
 
 // says reports whether an event of an object has a text; its error is what they say instead.
 func (s *scene) says(name, text string) (bool, error) {
-	_, err := s.FindEvent(s.Context(), s.namespace, name, text)
+	_, err := s.FindEvent(s.Context(), s.Namespace, name, text)
 	return err == nil, err
 }
 
 // eventsOf joins what the events of an object say.
 func (s *scene) eventsOf(name string) string {
 	s.Helper()
-	events, err := s.Events(s.Context(), s.namespace, name)
-	s.must(err)
+	events, err := s.Events(s.Context(), s.Namespace, name)
+	s.Must(err)
 	var said []string
 	for _, e := range events {
 		said = append(said, e.Reason+": "+e.Message)
@@ -335,5 +296,5 @@ func (s *scene) eventsOf(name string) string {
 
 // kubectl runs kubectl in the scene's namespace, with a text as its input.
 func (s *scene) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	return s.RunKubectl(ctx, s.namespace, input, args...)
+	return s.RunKubectl(ctx, s.Namespace, input, args...)
 }

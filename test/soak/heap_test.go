@@ -20,11 +20,12 @@ import (
 
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/labtest"
 )
 
 // leader is a disk-provisioner that leads on a control plane without real nodes.
 type leader struct {
-	*testing.T
+	labtest.T
 	*lab.Lab
 }
 
@@ -47,30 +48,23 @@ func startLeader(t *testing.T) leader {
 			t.Error(err)
 		}
 	})
-	return leader{t, started}
-}
-
-func (l leader) must(err error) {
-	l.Helper()
-	if err != nil {
-		l.Fatal(err)
-	}
+	return leader{labtest.T{T: t}, started}
 }
 
 // turnOver makes that many claims, waits for their volumes, and deletes them.
 func (l leader) turnOver(class string, claims int) {
 	l.Helper()
 	for n := range claims {
-		l.must(l.MakeClaim(l.Context(), lab.Claim(metav1.NamespaceDefault, fmt.Sprintf("claim-%d", n), class, "20Gi")))
+		l.Must(l.MakeClaim(l.Context(), lab.Claim(metav1.NamespaceDefault, fmt.Sprintf("claim-%d", n), class, "20Gi")))
 	}
 	l.awaitVolumes(claims)
-	l.must(l.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).DeleteCollection(l.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	l.Must(l.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).DeleteCollection(l.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	l.awaitVolumes(0)
 }
 
 func (l leader) awaitVolumes(want int) {
 	l.Helper()
-	l.must(l.Await(l.Context(), fmt.Sprintf("there are %d PersistentVolumes", want), 2*time.Minute, func(ctx context.Context) (bool, error) {
+	l.Must(l.Await(l.Context(), fmt.Sprintf("there are %d PersistentVolumes", want), 2*time.Minute, func(ctx context.Context) (bool, error) {
 		list, err := l.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		return err == nil && len(list.Items) == want, err
 	}))
@@ -82,16 +76,16 @@ var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = ([0-9]+)$`)
 func (l leader) heap() float64 {
 	l.Helper()
 	answer, err := http.Get(strings.TrimSuffix(l.Topodisk.Metrics(lab.ProvisionerName), "/metrics") + "/debug/pprof/heap?debug=1&gc=1")
-	l.must(err)
+	l.Must(err)
 	defer answer.Body.Close()
 	page, err := io.ReadAll(answer.Body)
-	l.must(err)
+	l.Must(err)
 	found := heapAlloc.FindSubmatch(page)
 	if found == nil {
 		l.Fatalf("HTTP %d, the profile has no HeapAlloc: %.200s", answer.StatusCode, page)
 	}
 	bytes, err := strconv.ParseFloat(string(found[1]), 64)
-	l.must(err)
+	l.Must(err)
 	return scale("MiB", bytes)
 }
 
@@ -100,7 +94,7 @@ func TestHeapIsFlatOnceRecentEventsAreRemembered(t *testing.T) {
 	const crowd, after = 256, 8
 	l := startLeader(t)
 	class := lab.Class("at-once", storagev1.VolumeBindingImmediate, map[string]string{"type": "cloud_essd"})
-	l.must(l.MakeClass(t.Context(), class))
+	l.Must(l.MakeClass(t.Context(), class))
 	var heaps []float64
 	for n := range recentEvents/crowd + after {
 		begin := time.Now()

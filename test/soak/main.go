@@ -14,32 +14,18 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
-	"github.com/topodisk/topodisk/test/lab/programs"
+	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab/sandbox"
 )
 
-func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	code, err := run(ctx, os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func main() { command.Main("soak", run) }
 
-func run(ctx context.Context, args []string) (int, error) {
-	root, err := programs.FindRoot()
-	if err != nil {
-		return 1, err
-	}
+func run(ctx context.Context, root string) (int, error) {
+	args := os.Args[1:]
 	if len(args) == 0 || args[0] != "run" && args[0] != "report" {
 		return 1, errors.New("the first argument is run or report")
 	}

@@ -16,13 +16,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/topodisk/topodisk/test/command"
 	"github.com/topodisk/topodisk/test/lab"
 	"github.com/topodisk/topodisk/test/lab/images"
 	"github.com/topodisk/topodisk/test/lab/programs"
@@ -68,22 +67,11 @@ func main() {
 	})
 	flag.IntVar(&o.procs, "procs", 6, "how many tests run at a time")
 	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	code, err := run(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "storage:", err)
-		code = 1
-	}
-	os.Exit(code)
+	command.Main("storage", func(ctx context.Context, root string) (int, error) { return run(ctx, root, o) })
 }
 
 // run returns the exit code.
-func run(ctx context.Context, o options) (int, error) {
-	root, err := programs.FindRoot()
-	if err != nil {
-		return 1, err
-	}
+func run(ctx context.Context, root string, o options) (int, error) {
 	if o.from != nil {
 		return report(o, o.from...)
 	}
