@@ -1,10 +1,13 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -256,6 +259,26 @@ func TestADeviceThatIsLateIsWaitedFor(t *testing.T) {
 	go func() { waiting <- r.stage(r.volume(m)) }()
 	r.ok(os.Symlink(target, link))
 	r.ok(<-waiting)
+}
+
+func TestAWaitEndsShortlyBeforeItsDeadline(t *testing.T) {
+	late := errors.New("late")
+	for lasts, want := range map[time.Duration]error{time.Second: nil, time.Hour: late} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second+margin)
+			defer cancel()
+			err := poll(ctx, func() (bool, error) {
+				if time.Since(began) >= lasts {
+					return true, nil
+				}
+				return false, late
+			})
+			if took := time.Since(began); !errors.Is(err, want) || took != min(lasts, 2*time.Second) {
+				t.Errorf("got %v after %s, want %v", err, took, want)
+			}
+		})
+	}
 }
 
 func TestBadRequestsNameTheFieldAndWhatIsAllowed(t *testing.T) {

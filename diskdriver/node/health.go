@@ -72,8 +72,8 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 	if complaint := measured.complaint(); complaint != "" {
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, complaint), nil
 	}
-	stopped := slices.Contains(at.mount.SuperOptions, "emergency_ro") || slices.Contains(at.mount.SuperOptions, "ro") && !slices.Contains(at.mount.MountOptions, "ro")
-	if stopped {
+	options := at.mount.SuperOptions // the kernel's own, whatever the mount was asked to be
+	if slices.Contains(options, "emergency_ro") || slices.Contains(options, "ro") && !slices.Contains(at.mount.MountOptions, "ro") {
 		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
 	}
 	return nil, nil
