@@ -134,7 +134,8 @@ func (o *options) read(in forms, flags *pflag.FlagSet, warnings io.Writer) error
 		read  func(text string) error
 	}{
 		{in.types, o.readType}, {in.instances, o.readInstance}, {in.metadata, o.readMetadata}, {in.keys, o.readKey}, {in.roles, o.readRole},
-		{in.links, o.readLink}, {in.offers, o.readOffer}, {in.quotaGiB, readCapacity("--quota-gib", quotas.GiB)}, {in.quotaZoneGiB, readCapacity("--quota-zone-gib", quotas.ZoneGiB)},
+		{in.links, o.readLink}, {in.offers, o.readOffer},
+		{in.quotaGiB, readCapacity("--quota-gib", quotas.GiB)}, {in.quotaZoneGiB, readCapacity("--quota-zone-gib", quotas.ZoneGiB)},
 	} {
 		for _, text := range list.texts {
 			if err := list.read(text); err != nil {

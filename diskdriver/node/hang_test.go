@@ -98,11 +98,13 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	ended := make(chan error, 2*calls)
 	for range calls {
 		go func() {
-			var wrong error
-			if err := stats(); disk.KindOf(err) != disk.Unreachable {
-				wrong = fmt.Errorf("statistics: got %v, want an error that it doesn't answer", err)
+			err := stats()
+			if disk.KindOf(err) == disk.Unreachable {
+				err = nil
+			} else {
+				err = fmt.Errorf("statistics: %w", errors.Join(errors.New("want an error that it doesn't answer"), err))
 			}
-			ended <- wrong
+			ended <- err
 		}()
 		go func() {
 			answer, err := r.server.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.volume, StagingTargetPath: v.staging, VolumePublishPath: r.target("a")})

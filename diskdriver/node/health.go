@@ -53,27 +53,24 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 	case err != nil:
 		return nil, err
 	}
-	_, _, gone := s.devices.byNumber(at.number)
-	switch {
-	case gone != nil && at.block:
+	switch gone := s.devices.isGone(at.number); {
+	case gone && at.block:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
-	case gone != nil:
+	case gone:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
 	case at.block:
 		return nil, nil
 	}
 	measured, err := s.probes.measure(ctx, disk.ID(volume), at.number, at.path)
+	options := at.mount.SuperOptions // the kernel's own, whatever the mount was asked to be
 	switch {
 	case disk.KindOf(err) == disk.Unreachable:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
 	case err != nil:
 		return nil, err
-	}
-	if complaint := measured.complaint(); complaint != "" {
-		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, complaint), nil
-	}
-	options := at.mount.SuperOptions // the kernel's own, whatever the mount was asked to be
-	if slices.Contains(options, "emergency_ro") || slices.Contains(options, "ro") && !slices.Contains(at.mount.MountOptions, "ro") {
+	case measured.complaint() != "":
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, measured.complaint()), nil
+	case slices.Contains(options, "emergency_ro") || slices.Contains(options, "ro") && !slices.Contains(at.mount.MountOptions, "ro"):
 		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
 	}
 	return nil, nil
@@ -81,4 +78,10 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 
 func problem(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {
 	return &csi.VolumeHealth_VolumeHealthEntry{Status: status, Reason: reason, Message: fmt.Sprintf(message, args...)}
+}
+
+// isGone says whether the node has no device with a number any more.
+func (ds devices) isGone(number uint64) bool {
+	_, _, err := ds.byNumber(number)
+	return err != nil
 }

@@ -204,8 +204,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner": {
-		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/internal/sleep", module + "/provisioner",
-			module + "/topology",
+		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/internal/sleep",
+			module + "/provisioner", module + "/topology",
 			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
@@ -229,8 +229,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/provisioner"},
 	},
 	"cmd/disk-provisioner": {
-		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/sleep", module + "/provisioner",
-			module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"},
+		allowed: []string{module + "/cmd/internal/cli", module + "/explain/audit", module + "/internal/leader", module + "/internal/sleep",
+			module + "/provisioner", module + "/diskdriver/disk", csiLib, prometheus, klog, clientGo, "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", ecsSDK},
 	},
 	"cmd/ecs-simulator": {allowed: []string{module + "/cmd/internal/cli", module + "/ecssim", klog, "github.com/spf13/pflag", "golang.org/x/sync"}},

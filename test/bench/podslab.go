@@ -71,7 +71,8 @@ func (b *podsBench) pacesDir() string { return filepath.Join(b.Dir, "paces") }
 // openPods starts a lab with topodisk, the driver that answers at once, and the other driver that is given.
 func openPods(ctx context.Context, root, dir string, where podsPlace, sizes podsSizes, o podsOptions) (b *podsBench, err error) {
 	options := lab.Options{
-		Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: dir, RealNodes: true, Audit: true, Nodes: lab.NodesInOneZone(podsNodes, podsNodeType),
+		Root: root, Programs: programs.Default.BuiltNodes(root), StateDir: dir, RealNodes: true, Audit: true,
+		Nodes:         lab.NodesInOneZone(podsNodes, podsNodeType),
 		SimulatorArgs: []string{"--latency=real", "--queues=parallel", "--calls-kept=1000000"},
 		Say:           func(step string, took time.Duration) { fmt.Printf("%5.1f s  %s\n", took.Seconds(), step) },
 	}

@@ -167,15 +167,15 @@ var situations = map[string]func(*scene) explain.Ref{
 	},
 	"modification-cooling-down": func(s *scene) explain.Ref {
 		s.span("CoolCategory", 10*time.Minute)
+		first, second := s.attributesClass("cloud_essd"), s.attributesClass("cloud_auto") // csi-resizer doesn't ask again for one it has yet to see
 		s.claim("data", s.class(atOnce, "cloud_efficiency"))
 		s.bound("data")
-		for _, kind := range []string{"cloud_essd", "cloud_auto"} {
-			name := s.attributesClass(kind)
-			s.PatchClaim("data", fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, name))
-			if kind == "cloud_essd" {
-				s.awaitAttributes("data", name)
-			}
+		modify := func(class string) {
+			s.PatchClaim("data", fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, class))
 		}
+		modify(first)
+		s.awaitAttributes("data", first)
+		modify(second)
 		return claim("data")
 	},
 	"credentials-refused": func(s *scene) explain.Ref {

@@ -60,7 +60,7 @@ func (l *Lab) AddDriver(ctx context.Context, a AnotherDriver) (name string, err 
 func (d *runningDriver) startController(ctx context.Context) error {
 	words := d.lab.Simulator.Fill(d.Controller, d.socket, d.lab.Nodes[0].Region)
 	c := process.Command{Name: fmt.Sprintf("driver-%d", d.number), Path: words[0], Args: words[1:], Env: simulator.CredentialsEnv()}
-	if _, err := d.lab.Group.Start(c); err != nil {
+	if _, err := d.lab.Start(c); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -130,7 +130,7 @@ func (d *runningDriver) startSidecars(ctx context.Context) error {
 	}
 	attacher, err := command(attacherName, d.lab.sidecar(attacherName), "--http-endpoint=") // without an election it has no page to be asked for
 	if err == nil {
-		_, err = d.lab.Group.Start(attacher)
+		_, err = d.lab.Start(attacher)
 	}
 	return err
 }

@@ -205,7 +205,7 @@ func (l *Lab) AuditLog() string { return filepath.Join(l.Dir, "audit.log") }
 
 // StartProgram runs a program beside the lab, in the lab's directory; it ends with the lab.
 func (l *Lab) StartProgram(name, path string, args ...string) (*process.Process, error) {
-	return l.Group.Start(process.Command{Name: name, Path: path, Args: args})
+	return l.Start(process.Command{Name: name, Path: path, Args: args})
 }
 
 // Stop ends every program of the lab, waits for it, and removes a temporary state directory. It may be called twice.

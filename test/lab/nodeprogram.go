@@ -22,7 +22,7 @@ func (n *RealNode) startWith(env []string, name, path string, args ...string) er
 	if n.run[name] != nil {
 		return fmt.Errorf("%s of %s runs already", name, n.Name)
 	}
-	proc, err := n.lab.Group.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.init.Pid()})
+	proc, err := n.lab.Start(process.Command{Name: name + "-" + n.Name, Path: path, Args: args, Env: env, Node: n.init.Pid()})
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (n *RealNode) startInit(ctx context.Context) error {
 	name := "node-" + n.Name
 	log := filepath.Join(n.lab.Logs, name+".log")
 	before, _ := os.ReadFile(log)
-	n.init, err = n.lab.Group.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
+	n.init, err = n.lab.Start(process.Command{Name: name, Path: n.lab.opts.Programs.NodeInit,
 		Args: []string{string(settings)}, Namespaces: sandbox.Namespaces})
 	if err != nil {
 		return err

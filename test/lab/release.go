@@ -107,7 +107,7 @@ func (r *Release) Start(container, path string, env, args []string) (*process.Pr
 		return nil, err
 	}
 	c.Env = append(c.Env, env...)
-	return r.lab.Group.Start(c)
+	return r.lab.Start(c)
 }
 
 // serve runs one that serves HTTP, and returns when it is alive.
@@ -133,7 +133,8 @@ func (r *Release) StartController(ctx context.Context, programs string, args ...
 	if c.driver, err = r.serve(ctx, DriverProgram, filepath.Join(programs, DriverProgram), r.lab.Topodisk.cloudArgs(socket)); err != nil {
 		return nil, err
 	}
-	c.provisioner, err = r.serve(ctx, provisionerContainer, filepath.Join(programs, ProvisionerName), append([]string{"--csi-address=" + socket, "--v=4"}, args...))
+	args = append([]string{"--csi-address=" + socket, "--v=4"}, args...)
+	c.provisioner, err = r.serve(ctx, provisionerContainer, filepath.Join(programs, ProvisionerName), args)
 	return c, err
 }
 

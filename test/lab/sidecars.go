@@ -33,7 +33,7 @@ func (l *Lab) StartSidecar(name string, args ...string) (*process.Process, error
 	if err != nil {
 		return nil, err
 	}
-	return l.Group.Start(c)
+	return l.Start(c)
 }
 
 // startSnapshots makes what every cluster with snapshots has: their kinds, and snapshot-controller.
