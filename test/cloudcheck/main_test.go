@@ -151,14 +151,28 @@ func (s *simulator) foreign(instance string, tags ...ecs.CreateDiskTag) string {
 	if instance == "" {
 		return made.DiskId
 	}
-	time.Sleep(200 * time.Millisecond) // it is Available
+	s.await(made.DiskId+" is Available", func(state ecssim.State) bool { return hasStatus(state, made.DiskId, "Available") })
 	a := ecs.CreateAttachDiskRequest()
 	a.DiskId, a.InstanceId = made.DiskId, instance
 	if _, err := c.AttachDisk(a); err != nil {
 		s.t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond) // it is In_use
+	s.await(made.DiskId+" is In_use", func(state ecssim.State) bool { return hasStatus(state, made.DiskId, "In_use") })
 	return made.DiskId
+}
+
+func hasStatus(state ecssim.State, id, status string) bool {
+	return slices.ContainsFunc(state.Disks, func(d ecssim.DiskState) bool { return d.ID == id && d.Status == status })
+}
+
+// await waits for a minute until the simulator is as it should be.
+func (s *simulator) await(what string, is func(ecssim.State) bool) {
+	s.t.Helper()
+	for ends := time.Now().Add(time.Minute); !is(get[ecssim.State](s, "state")); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(ends) {
+			s.t.Fatalf("it is not so in a minute: %s", what)
+		}
+	}
 }
 
 // check is the program with its environment.
@@ -357,11 +371,7 @@ func (s *simulator) startAndWait(random *rand.Rand, args ...string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	before, wait := get[ecssim.State](s, "state").DisksMade, 1+random.IntN(25)
-	for ends := time.Now().Add(time.Minute); get[ecssim.State](s, "state").DisksMade < before+wait; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(ends) {
-			s.t.Fatalf("%d disks are not made in a minute", wait)
-		}
-	}
+	s.await(fmt.Sprintf("%d disks are made", wait), func(state ecssim.State) bool { return state.DisksMade >= before+wait })
 	time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
 	return cmd
 }

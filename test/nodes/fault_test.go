@@ -97,12 +97,16 @@ func TestNothingIsLostWhenProgramsOfANodeAreKilled(t *testing.T) {
 		before := s.lines("app")
 		// A Pod comes while the program is dead, and has to run once it is back.
 		node.StopProgram(program, true)
-		s.Pod(fmt.Sprintf("other-%d", i), "other", labtest.OnNode(here))
-		time.Sleep(2 * time.Second)
+		other := fmt.Sprintf("other-%d", i)
+		s.Pod(other, "other", labtest.OnNode(here))
+		s.WaitFor("the Pod is sent to the node", soon, func(ctx context.Context) (bool, error) {
+			p, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, other, metav1.GetOptions{})
+			return err == nil && p.Spec.NodeName != "", err
+		})
 		s.Must(node.StartProgram(s.Context(), program))
-		s.running(fmt.Sprintf("other-%d", i), late)
-		s.sh(fmt.Sprintf("other-%d", i), fmt.Sprintf("echo %d >> /data/log && sync", i+1))
-		s.remove(fmt.Sprintf("other-%d", i))
+		s.running(other, late)
+		s.sh(other, fmt.Sprintf("echo %d >> /data/log && sync", i+1))
+		s.remove(other)
 		if after := s.lines("app"); after <= before {
 			t.Errorf("after %s was killed the writer has %d lines, it had %d before", program, after, before)
 		}
