@@ -11,7 +11,7 @@ func count(requests []audit.Request, program string) requestCounts {
 	for _, r := range requests {
 		write := r.Verb != "get" && r.Verb != "list" && r.Verb != "watch"
 		switch resource := r.Object.Resource; {
-		case !r.By(program) || resource == "":
+		case r.Program() != program || resource == "":
 		case resource == "events":
 			t.events++
 		case resource == "leases":

@@ -112,7 +112,7 @@ const quietTime = 6 * time.Second
 func (e *environment) quiet(ctx context.Context, p provisioner) ([]audit.Request, error) {
 	last := time.Now()
 	return e.collectMore(ctx, func(more []audit.Request) bool {
-		if slices.ContainsFunc(more, func(r audit.Request) bool { return r.By(p.name) && r.Object.Resource != "leases" }) {
+		if slices.ContainsFunc(more, func(r audit.Request) bool { return r.Program() == p.name && r.Object.Resource != "leases" }) {
 			last = time.Now()
 		}
 		return time.Since(last) > quietTime
@@ -131,7 +131,7 @@ func saves(all []audit.Request, p provisioner) []time.Time { return successes(al
 func successes(all []audit.Request, p provisioner, verb string) []time.Time {
 	var times []time.Time
 	for _, r := range all {
-		if r.By(p.name) && r.Is(verb, "persistentvolumes") && r.Succeeded() {
+		if r.Program() == p.name && r.Is(verb, "persistentvolumes") && r.Succeeded() {
 			times = append(times, r.Answered)
 		}
 	}

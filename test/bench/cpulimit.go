@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 
 	"github.com/topodisk/topodisk/test/lab/controlplane"
@@ -49,12 +48,9 @@ func limitCPU(p *controlplane.Plane, part float64) (restore func() error, err er
 
 // moveTo moves the control plane's programs to a cgroup.
 func moveTo(p *controlplane.Plane, group string) error {
-	for _, program := range p.Group.Processes() {
-		if !slices.Contains([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}, program.Name) {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(program.Pid())), 0); err != nil {
-			return fmt.Errorf("move %s to a cgroup: %w", program.Name, err)
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.Group.Find(name).Pid())), 0); err != nil {
+			return fmt.Errorf("move %s to a cgroup: %w", name, err)
 		}
 	}
 	return nil

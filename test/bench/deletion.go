@@ -86,7 +86,7 @@ func (e *environment) phase(ctx context.Context, class string, n int, phase core
 func begin(all []audit.Request, p provisioner) time.Time {
 	var first time.Time
 	for _, r := range all {
-		if r.By(p.name) && (r.Is("get", "persistentvolumes") || r.Is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
+		if r.Program() == p.name && (r.Is("get", "persistentvolumes") || r.Is("delete", "persistentvolumes")) && (first.IsZero() || r.Received.Before(first)) {
 			first = r.Received
 		}
 	}

@@ -102,7 +102,7 @@ type mountLogs struct {
 
 func openMountLogs(l *lab.Lab) *mountLogs {
 	m := &mountLogs{files: map[string]*bufio.Reader{}, rest: map[string]string{}, times: map[types.UID]time.Time{}}
-	for _, n := range l.RealNodes() {
+	for _, n := range l.RealNodes {
 		if f, err := os.Open(filepath.Join(l.Logs, lab.Kubelet+"-"+n.Name+".log")); err == nil {
 			m.files[n.Name] = bufio.NewReader(f)
 		}
@@ -284,7 +284,7 @@ func (r *podsRecords) addRequests(all []audit.Request) {
 		case verb != "create" && verb != "patch":
 			continue
 		}
-		if resource == "persistentvolumeclaims" && verb == "patch" && !q.By("kube-scheduler") {
+		if resource == "persistentvolumeclaims" && verb == "patch" && q.Program() != "kube-scheduler" {
 			continue
 		}
 		key := recordKey(verb, resource, q.Object.Name)
@@ -351,7 +351,7 @@ func (r *podsRecords) addCalls(calls []ecssim.Call) {
 
 // addDevices finds out when each node has seen its devices: the simulator makes a link for each then.
 func (r *podsRecords) addDevices(l *lab.Lab) error {
-	for _, n := range l.RealNodes() {
+	for _, n := range l.RealNodes {
 		entries, err := os.ReadDir(n.Links())
 		if err != nil {
 			return err

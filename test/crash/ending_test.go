@@ -148,7 +148,7 @@ func (s *scene) metric(series string) float64 {
 // metricOf reads one series of the metrics of the provisioner of that name.
 func (s *scene) metricOf(name, series string) float64 {
 	s.Helper()
-	answer, err := http.Get(s.Topodisk.Metrics(name))
+	answer, err := http.Get(s.URL(name, "/metrics"))
 	s.Must(err)
 	defer answer.Body.Close()
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {

@@ -147,7 +147,7 @@ func (s *scene) awaitAllowed(ctx context.Context, resource, verb string, allowed
 func (s *scene) awaitPage(name, path string, status int, text string) {
 	s.Helper()
 	s.Must(s.await(s.Context(), fmt.Sprintf("%s of %s is %d and says %q", path, name, status, text), limit, func(context.Context) error {
-		answer, err := http.Get(strings.TrimSuffix(s.Topodisk.Metrics(name), "/metrics") + path)
+		answer, err := http.Get(s.URL(name, path))
 		if err != nil {
 			return err
 		}

@@ -145,7 +145,7 @@ func (s *scene) attempts(claim string) (age time.Duration, count int) {
 // metrics are disk-provisioner's.
 func (s *scene) metrics() string {
 	s.Helper()
-	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.Topodisk.Metrics(lab.ProvisionerName), nil)
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.URL(lab.ProvisionerName, "/metrics"), nil)
 	s.Must(err)
 	response, err := http.DefaultClient.Do(request)
 	s.Must(err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ var earlierVersion = sync.OnceValues(func() (e struct {
 // versions are the controllers of both versions, of which any number run: a driver and a provisioner each.
 type versions struct {
 	*scene
-	old *lab.ReleaseController
+	old *lab.ControllerPod
 }
 
 // newVersions ends today's controller, which runs again when the test is over.
@@ -80,14 +81,14 @@ func (v *versions) startOld(args ...string) {
 func (v *versions) killOld() {
 	v.Helper()
 	if v.old != nil {
-		v.Must(v.old.Kill())
+		v.Must(v.old.End(syscall.SIGKILL))
 	}
 	v.old = nil
 }
 
 func (v *versions) drainOld() {
 	v.Helper()
-	v.Must(v.old.Drain())
+	v.Must(v.old.End(syscall.SIGTERM))
 	v.old = nil
 }
 

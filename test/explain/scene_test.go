@@ -62,12 +62,19 @@ func (s *scene) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*late)
 	defer cancel()
 	s.Check("clear up", s.Simulator.Mend(ctx))
-	s.Check("clear up", s.ClearNamespace(ctx, s.Namespace, late))
+	s.Check("clear up", ignoreNotFound(s.ClearNamespace(ctx, s.Namespace, late)))
 }
 
 // afterwards has something undone when the test is over, before the namespace is cleared.
 func (s *scene) afterwards(what string, undo func(context.Context) error) {
-	s.Afterwards(what, 2*late, undo)
+	s.Afterwards(what, 2*late, func(ctx context.Context) error { return ignoreNotFound(undo(ctx)) })
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // why returns what the program says of an object.

@@ -86,7 +86,7 @@ func TestLeaderIsLost(t *testing.T) {
 		for began := time.Now(); time.Since(began) < 15*time.Second; c.sleep(100 * time.Millisecond) {
 			c.check()
 		}
-		if !leader.AttacherEnded() {
+		if !leader.Beside.Ended() {
 			t.Error("the csi-attacher that has lost its Lease has not ended")
 		}
 	})

@@ -68,7 +68,7 @@ func runAll(m *testing.M) (code int, err error) {
 
 // tagImage gives every node the release's image as the one of the next version, too.
 func tagImage(ctx context.Context) error {
-	for _, node := range cluster.RealNodes() {
+	for _, node := range cluster.RealNodes {
 		if _, err := node.Exec(ctx, "ctr", "--namespace=k8s.io", "images", "tag", imageName+":"+releaseVersion, imageName+":"+nextVersion); err != nil {
 			return err
 		}

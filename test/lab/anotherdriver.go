@@ -137,12 +137,12 @@ func (d *runningDriver) startSidecars(ctx context.Context) error {
 
 // startNodes starts the node plugin on every real node, or says of the nodes that they have it.
 func (d *runningDriver) startNodes(ctx context.Context) error {
-	for _, n := range d.lab.real {
+	for _, n := range d.lab.RealNodes {
 		if err := d.startNode(ctx, n); err != nil {
 			return err
 		}
 	}
-	if len(d.lab.real) > 0 {
+	if len(d.lab.RealNodes) > 0 {
 		return nil
 	}
 	for _, n := range d.lab.Nodes {

@@ -89,7 +89,7 @@ func (l *Lab) installSnapshotCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"create"}
+	args := []string{"create", "--validate=ignore"}
 	for _, file := range files {
 		args = append(args, "--filename="+file)
 	}

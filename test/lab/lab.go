@@ -97,11 +97,11 @@ type Lab struct {
 	Nodes      []Node
 
 	*process.Group
-	Topodisk *Topodisk // nil with Options.InPods
+	Topodisk  *Topodisk // nil with Options.InPods
+	RealNodes []*RealNode
 
 	opts      Options
 	temporary bool
-	real      []*RealNode
 	others    int // drivers that AddDriver has started
 	// pluginConfig is the kubeconfig that node plugins are given.
 	pluginConfig string
@@ -138,32 +138,27 @@ type step struct {
 // steps are the parts of the start in their order.
 func (l *Lab) steps() []step {
 	steps := []step{{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", l.startPlane}}
-	switch {
-	case l.opts.Bare:
+	if l.opts.Bare {
 		return steps
-	case l.opts.RealNodes && l.opts.InPods:
-		return append(steps,
-			step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes},
-			step{"ecs-simulator", l.startSimulator},
-			step{"snapshot-controller", l.startSnapshots})
-	case l.opts.RealNodes:
-		return append(steps,
-			step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes},
-			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk},
-			step{"csi-attacher, csi-resizer, csi-snapshotter and snapshot-controller", l.startSidecars},
-			step{"the driver's node plugin on every node", l.startPlugins})
-	default:
-		steps = append(steps,
-			step{fmt.Sprintf("%d nodes, kept Ready by kwok", len(l.Nodes)), l.startNodes},
-			step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk})
+	}
+	ours := step{"ecs-simulator, disk-driver and disk-provisioner", l.startTopodisk}
+	if !l.opts.RealNodes {
+		steps = append(steps, step{fmt.Sprintf("%d nodes, kept Ready by kwok", len(l.Nodes)), l.startNodes}, ours)
 		if l.opts.Attach {
-			steps = append(steps, step{"csi-attacher", func(context.Context) error {
+			steps = append(steps, step{attacherName, func(context.Context) error {
 				_, err := l.StartSidecar(attacherName)
 				return err
 			}})
 		}
 		return steps
 	}
+	steps = append(steps, step{fmt.Sprintf("%d nodes with kubelet and containerd", len(l.Nodes)), l.startRealNodes})
+	if l.opts.InPods {
+		return append(steps, step{"ecs-simulator", l.startSimulator}, step{"snapshot-controller", l.startSnapshots})
+	}
+	return append(steps, ours,
+		step{"csi-attacher, csi-resizer, csi-snapshotter and snapshot-controller", l.startSidecars},
+		step{"the driver's node plugin on every node", l.startPlugins})
 }
 
 // startPlane starts the control plane, and installs the CRDs of snapshots if the options ask for them.

@@ -169,18 +169,15 @@ func (n Node) CSINode() *storagev1.CSINode {
 	}
 }
 
-// awaitReady waits until every node is Ready and the taint that keeps Pods off a new node is gone.
-func (l *Lab) awaitReady(ctx context.Context) error { return l.awaitReadyBut(ctx, "") }
-
-// awaitReadyBut leaves one taint aside.
-func (l *Lab) awaitReadyBut(ctx context.Context, taint string) error {
+// awaitReady waits until every node is Ready and the taint that keeps Pods off a new node is gone, and all others but some.
+func (l *Lab) awaitReady(ctx context.Context, but ...string) error {
 	return l.Await(ctx, "every node is Ready and untainted", process.StartLimit, func(ctx context.Context) (bool, error) {
 		list, err := l.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
 		for _, node := range list.Items {
-			others := func(t corev1.Taint) bool { return t.Key != taint }
+			others := func(t corev1.Taint) bool { return !slices.Contains(but, t.Key) }
 			_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 			if ready == nil || ready.Status != corev1.ConditionTrue || slices.ContainsFunc(node.Spec.Taints, others) {
 				return false, fmt.Errorf("node %s: ready=%v taints=%v", node.Name, ready, node.Spec.Taints)

@@ -15,7 +15,7 @@ func (l *Lab) startPlugins(ctx context.Context) error {
 	if l.pluginConfig, err = l.accountKubeconfig(ctx, account, "topodisk-node", sandbox.GatewayAddress.String()); err != nil {
 		return err
 	}
-	for _, n := range l.real {
+	for _, n := range l.RealNodes {
 		if err := n.startPlugin(); err != nil {
 			return err
 		}

@@ -27,13 +27,13 @@ func (l *Lab) startRealNodes(ctx context.Context) error {
 	var starting errgroup.Group
 	for i, n := range l.Nodes {
 		node := &RealNode{Node: n, lab: l, number: i + 1, run: map[string]*process.Process{}}
-		l.real = append(l.real, node)
+		l.RealNodes = append(l.RealNodes, node)
 		starting.Go(func() error { return node.powerOn(ctx) })
 	}
 	if err := starting.Wait(); err != nil {
 		return err
 	}
-	if err := l.awaitReadyBut(ctx, nodefacts.StartupTaint); err != nil {
+	if err := l.awaitReady(ctx, nodefacts.StartupTaint); err != nil {
 		return err
 	}
 	return l.awaitAccount(ctx, metav1.NamespaceDefault)

@@ -49,14 +49,11 @@ func (l *Lab) RealNodeAt(address string) *RealNode {
 }
 
 func (l *Lab) findReal(is func(*RealNode) bool) *RealNode {
-	if i := slices.IndexFunc(l.real, is); i >= 0 {
-		return l.real[i]
+	if i := slices.IndexFunc(l.RealNodes, is); i >= 0 {
+		return l.RealNodes[i]
 	}
 	return nil
 }
-
-// RealNodes returns all nodes in their order.
-func (l *Lab) RealNodes() []*RealNode { return l.real }
 
 // Off says whether the node is dead.
 func (n *RealNode) Off() bool { return n.init == nil }

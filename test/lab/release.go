@@ -2,10 +2,8 @@ package lab
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -111,39 +109,10 @@ func (r *Release) Start(container, path string, env, args []string) (*process.Pr
 }
 
 // serve runs one that serves HTTP, and returns when it is alive.
-func (r *Release) serve(ctx context.Context, container, path string, args []string) (*process.Process, error) {
-	c, err := r.command(r.install.deployment.Name+"-"+container, container, path, args...)
+func (r *Release) serve(ctx context.Context, name, container, path string, args ...string) (*process.Process, error) {
+	c, err := r.command(name, container, path, args...)
 	if err != nil {
 		return nil, err
 	}
 	return r.lab.Serve(ctx, c, "/healthz")
-}
-
-// ReleaseController is a Pod of the Deployment as processes of this machine: disk-driver and, on its socket, disk-provisioner.
-type ReleaseController struct {
-	group               *process.Group
-	driver, provisioner *process.Process
-}
-
-// StartController starts the Pod with the programs of a directory, and returns when both are alive: disk-provisioner has the
-// Deployment's flags and then args.
-func (r *Release) StartController(ctx context.Context, programs string, args ...string) (c *ReleaseController, err error) {
-	socket := filepath.Join(r.lab.Dir, r.install.deployment.Name+".sock")
-	c = &ReleaseController{group: r.lab.Group}
-	if c.driver, err = r.serve(ctx, DriverProgram, filepath.Join(programs, DriverProgram), r.lab.Topodisk.cloudArgs(socket)); err != nil {
-		return nil, err
-	}
-	args = append([]string{"--csi-address=" + socket, "--v=4"}, args...)
-	c.provisioner, err = r.serve(ctx, provisionerContainer, filepath.Join(programs, ProvisionerName), args)
-	return c, err
-}
-
-// Kill ends both programs in the middle of whatever they do.
-func (c *ReleaseController) Kill() error { return c.end(syscall.SIGKILL) }
-
-// Drain ends the provisioner and then the driver with SIGTERM, and gives both the time that a Pod has.
-func (c *ReleaseController) Drain() error { return c.end(syscall.SIGTERM) }
-
-func (c *ReleaseController) end(sig syscall.Signal) error {
-	return c.group.Drain(sig, podGrace, c.provisioner, c.driver)
 }

@@ -58,8 +58,11 @@ func (x *Snapshot) make(ctx context.Context, resource schema.GroupVersionResourc
 }
 
 func (x *Snapshot) status(ctx context.Context, kind schema.GroupVersionResource, namespace, status string) error {
-	_, err := x.objects.Resource(kind).Namespace(namespace).Patch(ctx, x.Name,
-		types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
+	return x.patch(ctx, kind, namespace, `{"status":`+status+`}`, "status")
+}
+
+func (x *Snapshot) patch(ctx context.Context, kind schema.GroupVersionResource, namespace, patch string, subresources ...string) error {
+	_, err := x.objects.Resource(kind).Namespace(namespace).Patch(ctx, x.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	return err
 }
 
@@ -97,9 +100,7 @@ func (x *Snapshot) Finalizers(ctx context.Context) ([]string, bool, error) {
 
 // Unprotect takes the finalizers off the VolumeSnapshot.
 func (x *Snapshot) Unprotect(ctx context.Context) error {
-	_, err := x.objects.Resource(snapshotKind).Namespace(x.namespace).Patch(ctx, x.Name,
-		types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	return err
+	return x.patch(ctx, snapshotKind, x.namespace, `{"metadata":{"finalizers":null}}`)
 }
 
 // Remove deletes the objects that are left.

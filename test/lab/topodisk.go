@@ -202,6 +202,3 @@ func (t *Topodisk) DrainController() error {
 	}
 	return t.lab.Drain(syscall.SIGTERM, podGrace, both...)
 }
-
-// Metrics returns the URL of a process' metrics.
-func (t *Topodisk) Metrics(name string) string { return t.lab.URL(name, "/metrics") }

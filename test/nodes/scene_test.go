@@ -86,7 +86,7 @@ func (s *scene) traces(id string) (found []string, err error) {
 			found = append(found, loop)
 		}
 	}
-	for _, n := range s.RealNodes() {
+	for _, n := range s.RealNodes {
 		mounts, err := n.Mounts(id)
 		if err != nil {
 			return nil, err

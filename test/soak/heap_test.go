@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +74,7 @@ var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = ([0-9]+)$`)
 // heap is what the leader's heap has after a garbage collection, in MiB.
 func (l leader) heap() float64 {
 	l.Helper()
-	answer, err := http.Get(strings.TrimSuffix(l.Topodisk.Metrics(lab.ProvisionerName), "/metrics") + "/debug/pprof/heap?debug=1&gc=1")
+	answer, err := http.Get(l.URL(lab.ProvisionerName, "/debug/pprof/heap?debug=1&gc=1"))
 	l.Must(err)
 	defer answer.Body.Close()
 	page, err := io.ReadAll(answer.Body)

@@ -240,7 +240,7 @@ func (e *environment) ofNodes() (list []Sample) {
 
 // mounts are the mounts of CSI volumes on all nodes.
 func (e *environment) mounts() (all []string, err error) {
-	for _, node := range e.lab.RealNodes() {
+	for _, node := range e.lab.RealNodes {
 		for _, part := range []string{"kubernetes.io~csi", "plugins/kubernetes.io/csi"} {
 			mounts, err := node.Mounts(part)
 			if err != nil {

@@ -34,9 +34,6 @@ type Request struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// By says whether a program has sent it.
-func (r Request) By(program string) bool { return r.Program() == program }
-
 // Program is what the request's sender is called.
 func (r Request) Program() string {
 	program, _, _ := strings.Cut(r.UserAgent, "/")

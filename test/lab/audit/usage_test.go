@@ -60,7 +60,7 @@ func TestUsageTellsWhatIsRefusedAndWhatNobodyUses(t *testing.T) {
 	if err := os.WriteFile(path, []byte(begun+"Agent\":\"x/1\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if more, err := log.Read(); err != nil || len(more) != 1 || !more[0].By("x") {
+	if more, err := log.Read(); err != nil || len(more) != 1 || more[0].Program() != "x" || more[0].Succeeded() || !more[0].Is("get", "") {
 		t.Errorf("the line that was half written is read as %v, %v", more, err)
 	}
 }

@@ -199,13 +199,6 @@ func (g *Group) Failure() error {
 	return nil
 }
 
-// Processes are those that have not been stopped.
-func (g *Group) Processes() []*Process {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.all)
-}
-
 // Find returns the program of that name that has not been stopped; nil if there is none.
 func (g *Group) Find(name string) *Process {
 	g.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentMode); dir != "" {
 		beParent(dir)
 	}
+	if address, ok := strings.CutPrefix(os.Args[len(os.Args)-1], "--http-endpoint="); ok { // as Serve starts it
+		fmt.Println(http.ListenAndServe(address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	}
 	os.Exit(m.Run())
 }
 
@@ -36,14 +40,6 @@ func beParent(dir string) {
 
 func sleeper(name string) Command {
 	return Command{Name: name, Path: "/bin/sleep", Args: []string{"600"}}
-}
-
-func awaitGone(t *testing.T, id Identity) {
-	t.Helper()
-	if !id.AwaitEnd(10 * time.Second) {
-		t.Errorf("process %d still runs", id.Pid)
-		syscall.Kill(id.Pid, syscall.SIGKILL)
-	}
 }
 
 func TestChildDiesWithAParentThatIsKilled(t *testing.T) {
@@ -70,7 +66,10 @@ func TestChildDiesWithAParentThatIsKilled(t *testing.T) {
 	}
 	parent.Process.Kill()
 	parent.Wait()
-	awaitGone(t, child)
+	if !child.AwaitEnd(10 * time.Second) {
+		t.Errorf("process %d still runs", pid)
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
 }
 
 func TestStopAllEndsEveryProcess(t *testing.T) {
@@ -156,6 +155,25 @@ func TestStopKeptEndsWhatIsListedAndNothingElse(t *testing.T) {
 	}
 	if names, err = StopKept(dir); err != nil || len(names) != 0 {
 		t.Errorf("stopping again: %q, %v", names, err)
+	}
+}
+
+func TestAProgramServesOnItsPortAgain(t *testing.T) {
+	g := NewGroup(t.TempDir(), false)
+	var urls []string
+	for range 2 {
+		p, err := g.Serve(t.Context(), Command{Name: "server", Path: os.Args[0]}, "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Find("server") != p {
+			t.Error("it is not found while it runs")
+		}
+		urls = append(urls, g.URL("server", "/"))
+		g.StopProgram(p, true)
+	}
+	if urls[0] != urls[1] || g.Find("server") != nil {
+		t.Errorf("it was served at %v; found when it is stopped: %v", urls, g.Find("server"))
 	}
 }
 

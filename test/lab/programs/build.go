@@ -140,7 +140,7 @@ func (v Version) BuiltNodes(root string) Dirs {
 		Etcd: filepath.Join(dir, "etcd"), Topodisk: filepath.Join(dir, "run"), Sidecars: filepath.Join(dir, "sidecars"),
 		NodeInit: filepath.Join(dir, "run", "nodeinit"),
 	}
-	if v.needsContainerd() {
+	if v.AtLeast(firstWithContainerd2) {
 		dirs.Containerd = filepath.Join(dir, "containerd")
 	}
 	return dirs

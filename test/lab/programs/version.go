@@ -25,8 +25,6 @@ const FirstWithAttributesClasses Version = "1.34"
 // firstWithContainerd2 is the first version whose kubelet doesn't start with containerd 1.6, which is Debian 12's.
 const firstWithContainerd2 Version = "1.37"
 
-func (v Version) needsContainerd() bool { return v.AtLeast(firstWithContainerd2) }
-
 // AtLeast says whether the version is another one or newer.
 func (v Version) AtLeast(other Version) bool {
 	return slices.Index(Versions, v) >= slices.Index(Versions, other)

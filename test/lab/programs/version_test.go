@@ -40,6 +40,9 @@ func TestVersionsAreOrdered(t *testing.T) {
 	if !Version("1.37").AtLeast("1.37") || Version("1.33").AtLeast("1.34") || !Version("1.37").AtLeast("1.33") {
 		t.Error("AtLeast does not compare by age")
 	}
+	if first, last := Versions[0].BuiltNodes("/r"), Default.BuiltNodes("/r"); first.Containerd != "" || last.Containerd == "" || first.Kube == last.Kube {
+		t.Errorf("the first version is in %+v, the newest in %+v", first, last)
+	}
 }
 
 func TestUnknownVersionIsRefusedWithWhatIsAllowed(t *testing.T) {
