@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,15 +35,7 @@ const (
 // what the driver has answered (model_check_test.go).
 func TestModel(t *testing.T) {
 	if *replay != "" {
-		text, err := os.ReadFile(*replay)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := follow(t, strings.Split(strings.TrimSpace(string(text)), "\n"))
-		t.Logf("\n%s", strings.Join(w.told, "\n"))
-		if w.broken != nil {
-			t.Error(w.broken)
-		}
+		followFile(t, *replay)
 		return
 	}
 	for n := range walks() {
@@ -56,6 +49,30 @@ func TestModel(t *testing.T) {
 			t.Errorf("%v\nThe whole walk: go test ./diskdriver -run TestModel -seed %d -steps %d\nA short one (-replay follows these steps from a file):\n%s\n\nIt goes like this:\n%s\n%v",
 				w.broken, *seed+n, oneWalk, strings.Join(shortest.steps, "\n"), strings.Join(shortest.told, "\n"), shortest.broken)
 		})
+	}
+}
+
+// TestModelOnWalksThatFailed follows the walks of testdata/walks, which have shown a defect each.
+func TestModelOnWalksThatFailed(t *testing.T) {
+	files, err := filepath.Glob("testdata/walks/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are %d walks, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { followFile(t, file) })
+	}
+}
+
+// followFile takes the steps of a file.
+func followFile(t *testing.T, path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := follow(t, strings.Split(strings.TrimSpace(string(text)), "\n"))
+	t.Logf("\n%s", strings.Join(w.told, "\n"))
+	if w.broken != nil {
+		t.Error(w.broken)
 	}
 }
 

@@ -52,9 +52,10 @@ type span struct{ least, most int64 }
 type bond struct {
 	is       hold
 	readOnly bool
-	last     string // publish or unpublish
-	refused  bool   // the last call was, for good
-	either   bool   // of calls whose end is not known one was for reading and one for writing
+	last     string    // publish or unpublish
+	refused  bool      // the last call was, for good
+	late     time.Time // until when an unpublish of a replica that was taken over from may arrive
+	either   bool      // of calls whose end is not known one was for reading and one for writing
 }
 
 type hold int

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // How often, and for how long at first, the API server is asked who the cluster
@@ -70,10 +72,8 @@ func retry(ctx context.Context, every time.Duration, says string, ask func() err
 			said = err.Error()
 			klog.ErrorS(err, says)
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, every) != nil {
 			return err
-		case <-time.After(every):
 		}
 	}
 }

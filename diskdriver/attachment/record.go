@@ -141,7 +141,7 @@ func (r *Record) Attached(d disk.Disk, reply disk.Reply) (bool, error) {
 
 // Detached is Attached for a detach.
 func (r *Record) Detached(d disk.Disk, reply disk.Reply) (bool, error) {
-	here, shared := d.On(r.instance), d.MultiAttach && len(d.Attachments) > 0
+	here, shared := d.On(r.instance), isShared(d)
 	if here {
 		r.held = true
 		r.remember(d)
@@ -182,9 +182,11 @@ func mayDetach(reply disk.Reply) bool {
 // provesUnheld says whether ECS's refusal to detach the disk shows that the instance does not have it. The state of a disk that others
 // have is wrong as well while it is being attached to this one, for as long as that may take.
 func (r *Record) provesUnheld(d disk.Disk, reply disk.Reply, now time.Time) bool {
-	shared := d.MultiAttach && len(d.Attachments) > 0
-	return reply.Answer == disk.NotAttached || reply.Answer == disk.WrongState && (!shared || now.Sub(r.first) >= slowestDetach)
+	return reply.Answer == disk.NotAttached || reply.Answer == disk.WrongState && (!isShared(d) || now.Sub(r.first) >= slowestDetach)
 }
+
+// isShared says whether a look shows one state for all instances of the disk together.
+func isShared(d disk.Disk) bool { return d.MultiAttach && len(d.Attachments) > 0 }
 
 // mayBeHidden says whether ECS may be at work on a call without showing it.
 func mayBeHidden(reply disk.Reply) bool {

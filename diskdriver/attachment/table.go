@@ -211,7 +211,7 @@ func (v view) unpublish(d disk.Disk, instance disk.InstanceID) (step, []disk.Ins
 // disk that others have ECS shows one state for all of them together, so ECS is asked once more when it has got all that other replicas
 // have sent; of any other a read shows when reads don't lag any more.
 func (v view) doubtful(d disk.Disk, instance disk.InstanceID) []disk.InstanceID {
-	shared := d.MultiAttach && len(d.Attachments) > 0
+	shared := isShared(d)
 	if instance != "" && v.own(instance) == unknown {
 		since := v.activated
 		switch shows := v.shows(instance, lag); {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/sleep"
 )
 
 // Unpublish detaches a disk from an instance, or from all if none is
@@ -60,10 +61,8 @@ func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.Inst
 func (a *Attacher) existing(ctx context.Context, id disk.ID, instance disk.InstanceID) (disk.Disk, error) {
 	d, err := a.ecs.Get(ctx, id)
 	if wait := a.table.untilShown(id, instance); disk.KindOf(err) == disk.NotFound && wait > 0 {
-		select {
-		case <-ctx.Done():
-			return d, disk.Errorf(disk.Pending, "whether the disk exists is not known for %s yet: %w", wait.Round(time.Second), err)
-		case <-time.After(wait):
+		if sleep.For(ctx, wait) != nil {
+			return d, disk.Errorf(disk.Pending, "ECS shows no such disk, and within %s of another replica's work it may not show one yet: %w", lag, err)
 		}
 		return a.ecs.Get(ctx, id)
 	}

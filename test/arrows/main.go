@@ -109,7 +109,7 @@ var rules = map[string]rule{
 		unreached: []string{clientGo, ecsSDK},
 	},
 	"diskdriver/attachment": {
-		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/internal/deadline", prometheus},
+		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/internal/deadline", module + "/internal/sleep", prometheus},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
@@ -224,8 +224,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"},
 	},
 	"cmd/disk-driver": {
-		allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/topology", csiSpec, prometheus, grpc, klog, clientGo,
-			"k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"},
+		allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/internal/sleep", module + "/topology", csiSpec, prometheus, grpc, klog,
+			clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/provisioner"},
 	},
 	"cmd/disk-provisioner": {
