@@ -224,8 +224,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/ecssim", module + "/provisioner", module + "/diskdriver"},
 	},
 	"cmd/disk-driver": {
-		allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/internal/sleep", module + "/topology", csiSpec, prometheus, grpc, klog,
-			clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"},
+		allowed: []string{module + "/cmd/internal/cli", module + "/diskdriver", module + "/internal/sleep", module + "/topology", csiSpec, prometheus, grpc,
+			klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "github.com/spf13/pflag"},
 		unreached: []string{module + "/ecssim", module + "/provisioner"},
 	},
 	"cmd/disk-provisioner": {

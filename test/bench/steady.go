@@ -82,7 +82,8 @@ func (e *environment) waits(ctx context.Context, p provisioner, n, perSecond int
 		case !r.Succeeded():
 		case r.Is("create", "persistentvolumes"):
 			saved[r.Object.Name] = r.Answered
-		case r.Program() == "kube-controller-manager" && r.Is("update", "persistentvolumeclaims") && r.Object.Subresource == "" && ready[r.Object.Name].IsZero():
+		case r.Program() == "kube-controller-manager" && r.Is("update", "persistentvolumeclaims") && r.Object.Subresource == "" &&
+			ready[r.Object.Name].IsZero():
 			ready[r.Object.Name] = r.Answered
 		}
 	}

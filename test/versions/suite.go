@@ -97,12 +97,13 @@ func runEndToEnd(ctx context.Context, root string, v programs.Version, out io.Wr
 	if err := cmd.Start(); err != nil {
 		return n, err
 	}
-	n, err = countEvents(events, out)
+	n, err = countEvents(events, out, os.Stdout)
 	return n, errors.Join(err, cmd.Wait())
 }
 
-// countEvents counts the tests of `go test -json`, and writes what they say.
-func countEvents(events io.Reader, out io.Writer) (n counts, err error) {
+// countEvents counts the tests of `go test -json`, and writes what they say; what a test that failed said goes to failed, too.
+func countEvents(events io.Reader, out, failed io.Writer) (n counts, err error) {
+	said := map[string]string{}
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -112,7 +113,9 @@ func countEvents(events io.Reader, out io.Writer) (n counts, err error) {
 			continue
 		}
 		fmt.Fprint(out, event.Output)
-		if event.Test == "" || strings.Contains(event.Test, "/") {
+		test, _, isCase := strings.Cut(event.Test, "/")
+		said[test] += event.Output
+		if test == "" || isCase {
 			continue
 		}
 		switch event.Action {
@@ -120,6 +123,7 @@ func countEvents(events io.Reader, out io.Writer) (n counts, err error) {
 			n.Passed++
 		case "fail":
 			n.Failed++
+			fmt.Fprint(failed, said[test])
 		case "skip":
 			n.Skipped++
 		}

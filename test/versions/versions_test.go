@@ -85,20 +85,25 @@ func TestCommitsTakeTurnsWithTheOtherVersions(t *testing.T) {
 }
 
 func TestEventsAreCounted(t *testing.T) {
-	var out strings.Builder
+	var out, failed strings.Builder
 	got, err := countEvents(strings.NewReader(`building
 {"Action":"output","Test":"TestA","Output":"says\n"}
 {"Action":"pass","Test":"TestA/case"}
 {"Action":"pass","Test":"TestA"}
+{"Action":"output","Test":"TestB/case","Output":"got 1, want 2\n"}
+{"Action":"fail","Test":"TestB/case"}
 {"Action":"fail","Test":"TestB"}
 {"Action":"skip","Test":"TestC"}
 {"Action":"fail"}
-`), &out)
+`), &out, &failed)
 	if want := (counts{Passed: 1, Failed: 1, Skipped: 1}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if want := "building\nsays\n"; out.String() != want {
-		t.Errorf("printed %q, want %q", out.String(), want)
+	if want := "building\nsays\ngot 1, want 2\n"; out.String() != want {
+		t.Errorf("the log is %q, want %q", out.String(), want)
+	}
+	if want := "got 1, want 2\n"; failed.String() != want {
+		t.Errorf("of the failed test it printed %q, want %q", failed.String(), want)
 	}
 }
 

@@ -14,7 +14,7 @@ func TestClientHandsOverWhatTheSimulatorAnswers(t *testing.T) {
 			http.Error(w, "no such zone", http.StatusBadRequest)
 			return
 		}
-		w.Write([]byte(`{"disks":[{"id":"d-1","tags":{"kubernetes.io/created-for/pvc/namespace":"shop"}},{"id":"d-2"}]}`)) //nolint:errcheck // the client sees it
+		w.Write([]byte(`{"disks":[{"id":"d-1","tags":{"kubernetes.io/created-for/pvc/namespace":"shop"}},{"id":"d-2"}]}`))
 	}))
 	defer server.Close()
 	c := New(server.URL)
