@@ -137,7 +137,7 @@ func serve(ctx context.Context, o *options, registry *prometheus.Registry, drive
 	}
 	if plugin != nil {
 		var stop context.CancelFunc
-		ctx, stop = plugin.depart(ctx, o.departure)
+		ctx, stop = plugin.depart(ctx, o.nodeDrainTimeout)
 		defer stop()
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -152,7 +152,7 @@ func serve(ctx context.Context, o *options, registry *prometheus.Registry, drive
 			failed = plugin.run(ctx)
 		})
 	}
-	err = driver.Run(ctx, listener, o.drain)
+	err = driver.Run(ctx, listener, o.shutdownGrace)
 	stop()
 	background.Wait()
 	return errors.Join(err, failed)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,9 +55,9 @@ type options struct {
 	kubeletDir        string
 	volumeLimit       int
 	reserved          int
-	departure         time.Duration
+	nodeDrainTimeout  time.Duration
 	httpEndpoint      string
-	drain             time.Duration
+	shutdownGrace     time.Duration
 	log               cli.Log
 	showVersion       bool
 }
@@ -90,11 +91,17 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
 	flags.IntVar(&o.volumeLimit, "volume-attach-limit", 0, "how many volumes the node takes at a time, regardless of what ECS says about its instance type; 0: as many data disks as the instance takes, less those of others (modes node and all; not with --reserved-attachments)")
 	flags.IntVar(&o.reserved, "reserved-attachments", 0, "how many of the instance's data disks are reserved for disks that are not this driver's; if more of these are attached, all of them are subtracted (modes node and all)")
-	flags.DurationVar(&o.departure, "departure", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be detached (modes node and all)")
+	flags.DurationVar(&o.nodeDrainTimeout, "node-drain-timeout", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be detached (modes node and all)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
-	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long calls in progress may take to finish after SIGTERM")
+	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 25*time.Second, "how long calls in progress may take to finish after SIGTERM")
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and exit")
 	o.log.AddFlags(flags)
+	// The names that 0.1.0 has are accepted, and help leaves them out.
+	flags.DurationVar(&o.nodeDrainTimeout, "departure", o.nodeDrainTimeout, "")
+	flags.DurationVar(&o.shutdownGrace, "drain", o.shutdownGrace, "")
+	if err := errors.Join(flags.MarkDeprecated("departure", "use --node-drain-timeout"), flags.MarkDeprecated("drain", "use --shutdown-grace-period")); err != nil {
+		return nil, err
+	}
 
 	if err := cli.Parse(flags, args); err != nil {
 		return nil, err
@@ -144,8 +151,8 @@ func (o *options) validate() error {
 		{"max-waiting-calls", o.mostWaiting, o.mostWaiting < 0, "is a number of calls, or 0 for any"},
 		{"volume-attach-limit", o.volumeLimit, o.volumeLimit < 0, "is a number of volumes, or 0 for what the instance takes"},
 		{"reserved-attachments", o.reserved, o.reserved < 0, "is a number of disks from 0"},
-		{"departure", o.departure, o.departure < 0, "is a duration from 0s"},
-		{"drain", o.drain, o.drain < 0, "is a duration from 0s"},
+		{"node-drain-timeout", o.nodeDrainTimeout, o.nodeDrainTimeout < 0, "is a duration from 0s"},
+		{"shutdown-grace-period", o.shutdownGrace, o.shutdownGrace < 0, "is a duration from 0s"},
 	} {
 		if rule.broken {
 			return fmt.Errorf("--%s=%v is not allowed: allowed %s", rule.flag, rule.value, rule.allowed)

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -41,6 +42,20 @@ func TestFlagsAreTaken(t *testing.T) {
 	}
 }
 
+func TestNamesOfFlagsOf010AreTaken(t *testing.T) {
+	var out strings.Builder
+	o, err := parse(append(good, "--departure=7m", "--drain=8s"), &out)
+	if err != nil || o.nodeDrainTimeout != 7*time.Minute || o.shutdownGrace != 8*time.Second {
+		t.Errorf("got %v and %v, %v", o.nodeDrainTimeout, o.shutdownGrace, err)
+	}
+	if !strings.Contains(out.String(), "use --node-drain-timeout") || !strings.Contains(out.String(), "use --shutdown-grace-period") {
+		t.Errorf("printed %q", out.String())
+	}
+	if o = parsed(t); o.nodeDrainTimeout != 5*time.Minute || o.shutdownGrace != 25*time.Second {
+		t.Errorf("without them %v and %v", o.nodeDrainTimeout, o.shutdownGrace)
+	}
+}
+
 func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 	without := func(name string) []string {
 		var rest []string
@@ -67,7 +82,7 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{append(good, "--volume-attach-limit=-1"), "--volume-attach-limit=-1 is not allowed: allowed is a number of volumes, or 0"},
 		{append(good, "--reserved-attachments=-1"), "--reserved-attachments=-1 is not allowed: allowed is a number of disks from 0"},
 		{append(good, "--reserved-attachments=1", "--volume-attach-limit=9"), "--volume-attach-limit=9 and --reserved-attachments=1 are not allowed together"},
-		{append(good, "--departure=-1s"), "--departure=-1s is not allowed"},
+		{append(good, "--node-drain-timeout=-1s"), "--node-drain-timeout=-1s is not allowed"},
 		{append(good, "--unknown-parameters=ignore"), "--unknown-parameters=ignore is not allowed: allowed are refuse and warn"},
 		{append(good, "--pv-topology-key=zone"), "--pv-topology-key=zone is not allowed"},
 		{append(good, "--extra-tags=team"), "--extra-tags"},
@@ -78,7 +93,7 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{append(good, "--extra-tags=team="+strings.Repeat("x", 129)), "at most 128 characters"},
 		{append(good, "--extra-tags=a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11"), "--extra-tags: 11 tags; at most 10 are allowed"},
 		{append(good, "--http-endpoint=8080"), "--http-endpoint=8080 is not allowed"},
-		{append(good, "--drain=-1s"), "--drain=-1s is not allowed"},
+		{append(good, "--shutdown-grace-period=-1s"), "--shutdown-grace-period=-1s is not allowed"},
 		{append(good, "now"), `argument "now" is not allowed`},
 		{append(good, "--regoin=x"), "unknown flag: --regoin"},
 	} {

@@ -207,7 +207,7 @@ func TestWrongValueIsRefusedByName(t *testing.T) {
 		{"limit and reserve", "nodePlugin: {volumeAttachLimit: 9, reservedAttachments: 1}", "nodePlugin has volumeAttachLimit 9 and reservedAttachments 1: the limit is the number of volumes itself; set one of them"},
 		{"limit and reserve of a group", "nodePlugin: {groups: [{name: a, volumeAttachLimit: 9, reservedAttachments: 1}]}", `nodePlugin has volumeAttachLimit 9 and reservedAttachments 1 in the group "a"`},
 		{"snapshots of nobody", "volumeSnapshotClasses: [{name: a}]", "volumeSnapshotClasses are given and csiSnapshotter.enabled is false"},
-		{"departure", "nodePlugin: {departure: 90}", "'/nodePlugin/departure': got number, want string"},
+		{"drain timeout", "nodePlugin: {drainTimeout: 90}", "'/nodePlugin/drainTimeout': got number, want string"},
 		{"replicas of nobody", "replicaCount: 3", "did you mean controller.replicaCount=3?"},
 		{"one port for two", "diskProvisioner: {httpEndpoint: ':9808'}", "diskDriver.httpEndpoint and diskProvisioner.httpEndpoint are both :9808"},
 		{"every Secret and one", "rbac: {provisionerSecrets: [{namespace: a, names: ['*', b]}]}", `rbac.provisionerSecrets of namespace a has "*" beside names`},

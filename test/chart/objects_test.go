@@ -238,10 +238,10 @@ func TestNodePluginHasNoCredentialsAndOnlyDisks(t *testing.T) {
 
 // The kubelet must not kill a plugin that still waits for the volumes of a drained node.
 func TestNodePluginMayWaitAsLongAsItIsTold(t *testing.T) {
-	for departure, want := range map[string]int64{"5m": 330, "1h1m1s": 3691, "90s": 120} {
-		set := daemonSet(t, preset(t, "minimal", "{nodePlugin: {departure: "+departure+"}}"), "topodisk-node")
+	for timeout, want := range map[string]int64{"5m": 330, "1h1m1s": 3691, "90s": 120} {
+		set := daemonSet(t, preset(t, "minimal", "{nodePlugin: {drainTimeout: "+timeout+"}}"), "topodisk-node")
 		if got := *set.Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
-			t.Errorf("departure %s: grace period %d s, want %d", departure, got, want)
+			t.Errorf("drain timeout %s: grace period %d s, want %d", timeout, got, want)
 		}
 	}
 }

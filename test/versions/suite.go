@@ -151,6 +151,6 @@ func command(ctx context.Context, root string, out io.Writer, program string, ar
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it takes its lab away then
-	cmd.WaitDelay = time.Minute
+	cmd.WaitDelay = 5 * time.Minute
 	return cmd
 }
