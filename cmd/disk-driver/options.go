@@ -99,7 +99,10 @@ func parse(args []string, help io.Writer) (*options, error) {
 	// The names that 0.1.0 has are accepted, and help leaves them out.
 	flags.DurationVar(&o.nodeDrainTimeout, "departure", o.nodeDrainTimeout, "")
 	flags.DurationVar(&o.shutdownGrace, "drain", o.shutdownGrace, "")
-	if err := errors.Join(flags.MarkDeprecated("departure", "use --node-drain-timeout"), flags.MarkDeprecated("drain", "use --shutdown-grace-period")); err != nil {
+	if err := errors.Join(
+		flags.MarkDeprecated("departure", "use --node-drain-timeout"),
+		flags.MarkDeprecated("drain", "use --shutdown-grace-period"),
+	); err != nil {
 		return nil, err
 	}
 

@@ -22,7 +22,7 @@ var cluster *lab.Lab
 
 // quickElection lets a new leader take over in seconds, and leaves a leader the time to renew on a machine with much else to do.
 var quickElection = []string{
-	"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms",
+	"--leader-election-lease-duration=12s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=500ms",
 }
 
 // version is that of Kubernetes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -103,10 +104,11 @@ func (g *Group) URL(name, page string) string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s", g.ports[name], page)
 }
 
-// FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different.
+// FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different. Linux gives none of them to a connection
+// (net.ipv4.ip_local_port_range begins above them), so that a program finds its port free when it starts again.
 func FreePorts(ports ...*int) error {
 	for _, port := range ports {
-		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		listener, err := listenAnywhere()
 		if err != nil {
 			return fmt.Errorf("find a free port: %w", err)
 		}
@@ -114,4 +116,13 @@ func FreePorts(ports ...*int) error {
 		*port = listener.Addr().(*net.TCPAddr).Port
 	}
 	return nil
+}
+
+func listenAnywhere() (listener net.Listener, err error) {
+	for range 100 {
+		if listener, err = net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))); err == nil {
+			return listener, nil
+		}
+	}
+	return nil, err
 }

@@ -209,12 +209,25 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-func TestFreePortsAreDifferent(t *testing.T) {
+func TestFreePortsAreDifferentAndNotThoseOfConnections(t *testing.T) {
 	var a, b, c int
 	if err := FreePorts(&a, &b, &c); err != nil {
 		t.Fatal(err)
 	}
 	if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c {
 		t.Errorf("ports are %d, %d, %d", a, b, c)
+	}
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first, last int
+	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []int{a, b, c} {
+		if port >= first && port <= last {
+			t.Errorf("port %d is one of %d to %d, which connections get", port, first, last)
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync"
+
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
 // Gate is an HTTP proxy on a port of its own that can be shut: then connections are refused and those that were open
@@ -25,7 +27,11 @@ func NewGate(behind string) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{address: "127.0.0.1:0", proxy: httputil.NewSingleHostReverseProxy(to)}
+	var port int
+	if err := process.FreePorts(&port); err != nil {
+		return nil, err
+	}
+	g := &Gate{address: fmt.Sprintf("127.0.0.1:%d", port), proxy: httputil.NewSingleHostReverseProxy(to)}
 	g.proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // nobody answers for what is behind it
 	return g, g.Open()
 }
@@ -44,7 +50,7 @@ func (g *Gate) Open() error {
 	if err != nil {
 		return fmt.Errorf("open gate: %w", err)
 	}
-	g.address, g.server = listener.Addr().String(), &http.Server{Handler: g.proxy}
+	g.server = &http.Server{Handler: g.proxy}
 	go g.server.Serve(listener) //nolint:errcheck // it ends when the gate is shut
 	return nil
 }
