@@ -113,11 +113,9 @@ func (m mounts) root() (string, error) {
 // isStale says whether nobody can use a device by its bind.
 func (p mountPoint) isStale(root string) (bool, error) {
 	switch {
-	case !p.device:
-		return false, nil
-	case p.staged:
+	case p.device && p.staged:
 		return true, nil
-	case p.pod == "":
+	case !p.device, p.pod == "":
 		return false, nil
 	}
 	_, err := os.Lstat(filepath.Join(root, "pods", p.pod))

@@ -50,8 +50,7 @@ func (p paths) resolve(field, path string) (string, error) {
 	if !below(real, root) {
 		return "", disk.Errorf(disk.Invalid, "%s %q is not allowed: allowed is a path below the kubelet's root directory %s", field, path, p.kubelet)
 	}
-	info, err := os.Lstat(real)
-	if err == nil && info.Mode().Type() == os.ModeSymlink {
+	if info, err := os.Lstat(real); err == nil && info.Mode().Type() == os.ModeSymlink {
 		return "", disk.Errorf(disk.Invalid, "%s %q is a symbolic link; allowed is a path that leads nowhere else", field, path)
 	}
 	return real, nil

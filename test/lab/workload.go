@@ -153,10 +153,7 @@ func (l *Lab) withEvents(ctx context.Context, err error, namespace, name string)
 	if err == nil {
 		return nil
 	}
-	events, listErr := l.Events(ctx, namespace, name)
-	if listErr != nil {
-		return err
-	}
+	events, _ := l.Events(ctx, namespace, name) // there is an error to report already
 	for _, e := range events {
 		err = fmt.Errorf("%w\n    event %s (%s, %d times): %s", err, e.Reason, e.Source.Component, max(e.Count, 1), e.Message)
 	}
@@ -225,10 +222,8 @@ func (l *Lab) AwaitRunning(ctx context.Context, namespace, name string, limit ti
 
 // ZoneOf returns the zone of a node of the lab, empty if it has no such node.
 func (l *Lab) ZoneOf(node string) string {
-	for _, n := range l.Nodes {
-		if n.Name == node {
-			return n.Zone
-		}
+	if i := slices.IndexFunc(l.Nodes, func(n Node) bool { return n.Name == node }); i >= 0 {
+		return l.Nodes[i].Zone
 	}
 	return ""
 }

@@ -247,15 +247,11 @@ func (p *Process) program() int {
 	if !p.viaNsenter {
 		return pid
 	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return pid
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // of one that has ended there are none
+	if child, err := strconv.Atoi(strings.TrimSpace(string(children))); err == nil {
+		return child
 	}
-	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
-	if err != nil {
-		return pid
-	}
-	return child
+	return pid
 }
 
 // Ended says whether the process has ended.
@@ -280,21 +276,18 @@ func (p *Process) failure() error {
 // OnParentThread runs f on the one thread that all programs are started from and that lives as long as this process:
 // the kernel sends a child its parent-death signal when the thread that forked it ends.
 func OnParentThread(f func() error) error {
-	parentThread.once.Do(func() {
-		parentThread.work = make(chan func())
-		go func() {
-			runtime.LockOSThread()
-			for f := range parentThread.work {
-				f()
-			}
-		}()
-	})
 	result := make(chan error, 1)
-	parentThread.work <- func() { result <- f() }
+	parentThread() <- func() { result <- f() }
 	return <-result
 }
 
-var parentThread struct {
-	once sync.Once
-	work chan func()
-}
+var parentThread = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})

@@ -62,8 +62,7 @@ func (p *progress) line(took time.Duration) string {
 	case p.packages == 0:
 		return s + fmt.Sprintf("%d modules downloaded, %s", p.downloaded, p.now)
 	}
-	s += fmt.Sprintf("%d of %d programs", p.programs, p.ofPrograms)
-	s += fmt.Sprintf(", %d of at most %d packages", p.compiled, p.packages)
+	s += fmt.Sprintf("%d of %d programs, %d of at most %d packages", p.programs, p.ofPrograms, p.compiled, p.packages)
 	if p.now != "" {
 		s += ", " + p.now
 	}

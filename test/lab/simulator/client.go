@@ -86,18 +86,12 @@ func (c *Client) Restock(ctx context.Context, zone string) error {
 
 func (c *Client) stockAll(ctx context.Context, zone string, units int) error {
 	state, err := c.State(ctx)
-	if err != nil {
-		return err
-	}
 	for _, level := range state.Stock {
-		if level.Zone != zone {
-			continue
-		}
-		if err := c.SetStock(ctx, zone, level.Category, units); err != nil {
-			return err
+		if level.Zone == zone {
+			err = errors.Join(err, c.SetStock(ctx, zone, level.Category, units))
 		}
 	}
-	return nil
+	return err
 }
 
 // AddFault makes calls misbehave from now on.
