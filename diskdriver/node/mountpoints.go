@@ -54,10 +54,10 @@ func parseMountPoint(root, path string) mountPoint {
 }
 
 // uses returns where a device is in use below the kubelet's directory: its file
-// system is mounted, or the device is bound for a Pod that is on the node. The
-// kernel knows a bound device by its number alone, which another disk may have
-// by now; so a bind for a Pod that has gone, or at a staging path, is none. What is the
-// volume's own isn't either: its staging path, and a device that is bound below it.
+// system is mounted, or the device is bound for a Pod that is on the node. A bind
+// for a Pod that has gone, or at a staging path, is not counted: the kernel knows a
+// bound device by its number alone, which another disk may have by now. Nor is what
+// belongs to the volume itself: its staging path, and a device that is bound below it.
 func (m mounts) uses(number uint64, staging string) ([]mountPoint, error) {
 	all, err := m.table()
 	if err != nil {
@@ -91,12 +91,12 @@ func (m mounts) uses(number uint64, staging string) ([]mountPoint, error) {
 	return points, nil
 }
 
-// remoteFileSystems are how the types of file systems begin whose server may hang.
+// remoteFileSystems are prefixes of the types of file systems whose server may hang.
 var remoteFileSystems = []string{"nfs", "cifs", "smb", "ceph", "fuse", "9p", "lustre", "afs"}
 
-// mayBeDevice says whether a mount may be a device that is bound: no root of a
-// file system is one, and no server has the node's devices. What else is mounted
-// isn't looked at, for to ask a server that hangs takes for ever.
+// mayBeDevice says whether a mount may be a device that is bound. The root of a file
+// system is none, and a remote file system is not asked: a stat on one whose server
+// hangs never returns.
 func mayBeDevice(m mount.MountInfo) bool {
 	return m.Root != "/" && !slices.ContainsFunc(remoteFileSystems, func(begin string) bool { return strings.HasPrefix(m.FsType, begin) })
 }
@@ -110,7 +110,8 @@ func (m mounts) root() (string, error) {
 	return root, nil
 }
 
-// isStale says whether nobody can use a device by its bind.
+// isStale says whether a device is bound at a staging path, or for a Pod that is no
+// longer on the node.
 func (p mountPoint) isStale(root string) (bool, error) {
 	switch {
 	case p.device && p.staged:

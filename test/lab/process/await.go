@@ -104,8 +104,8 @@ func (g *Group) URL(name, page string) string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s", g.ports[name], page)
 }
 
-// FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different. Linux gives none of them to a connection
-// (net.ipv4.ip_local_port_range begins above them), so that a program finds its port free when it starts again.
+// FreePorts fills in ports of 127.0.0.1 that nothing listens on, all different. They are below the ephemeral
+// ports (net.ipv4.ip_local_port_range), so that no connection has a program's port when that starts again.
 func FreePorts(ports ...*int) error {
 	for _, port := range ports {
 		listener, err := listenAnywhere()
