@@ -101,7 +101,7 @@ func runEndToEnd(ctx context.Context, root string, v programs.Version, out io.Wr
 	return n, errors.Join(err, cmd.Wait())
 }
 
-// countEvents counts the tests of `go test -json`, and writes what they say; what a test that failed said goes to failed, too.
+// countEvents counts the tests of `go test -json`, and writes what they say; what a failed test or package said goes to failed, too.
 func countEvents(events io.Reader, out, failed io.Writer) (n counts, err error) {
 	said := map[string]string{}
 	lines := bufio.NewScanner(events)
@@ -115,7 +115,13 @@ func countEvents(events io.Reader, out, failed io.Writer) (n counts, err error) 
 		fmt.Fprint(out, event.Output)
 		test, _, isCase := strings.Cut(event.Test, "/")
 		said[test] += event.Output
-		if test == "" || isCase {
+		if isCase {
+			continue
+		}
+		if event.Action == "fail" {
+			fmt.Fprint(failed, said[test])
+		}
+		if test == "" {
 			continue
 		}
 		switch event.Action {
@@ -123,7 +129,6 @@ func countEvents(events io.Reader, out, failed io.Writer) (n counts, err error) 
 			n.Passed++
 		case "fail":
 			n.Failed++
-			fmt.Fprint(failed, said[test])
 		case "skip":
 			n.Skipped++
 		}
@@ -151,6 +156,6 @@ func command(ctx context.Context, root string, out io.Writer, program string, ar
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it takes its lab away then
-	cmd.WaitDelay = 5 * time.Minute
+	cmd.WaitDelay = 5 * time.Minute                                       // the storage tests have three to clear up
 	return cmd
 }

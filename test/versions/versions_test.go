@@ -94,16 +94,17 @@ func TestEventsAreCounted(t *testing.T) {
 {"Action":"fail","Test":"TestB/case"}
 {"Action":"fail","Test":"TestB"}
 {"Action":"skip","Test":"TestC"}
+{"Action":"output","Output":"a data race\n"}
 {"Action":"fail"}
 `), &out, &failed)
 	if want := (counts{Passed: 1, Failed: 1, Skipped: 1}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if want := "building\nsays\ngot 1, want 2\n"; out.String() != want {
+	if want := "building\nsays\ngot 1, want 2\na data race\n"; out.String() != want {
 		t.Errorf("the log is %q, want %q", out.String(), want)
 	}
-	if want := "got 1, want 2\n"; failed.String() != want {
-		t.Errorf("of the failed test it printed %q, want %q", failed.String(), want)
+	if want := "got 1, want 2\na data race\n"; failed.String() != want {
+		t.Errorf("of what failed it printed %q, want %q", failed.String(), want)
 	}
 }
 

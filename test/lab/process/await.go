@@ -79,15 +79,14 @@ func (g *Group) AwaitPageOf(ctx context.Context, client *http.Client, p *Process
 // Serve starts a program with the flag --http-endpoint, and returns when its page answers 200.
 func (g *Group) Serve(ctx context.Context, c Command, page string) (*Process, error) {
 	g.mu.Lock()
-	port := g.ports[c.Name]
-	g.mu.Unlock()
+	port, err := g.ports[c.Name], error(nil)
 	if port == 0 {
-		if err := FreePorts(&port); err != nil {
-			return nil, err
-		}
-		g.mu.Lock()
+		err = FreePorts(&port)
 		g.ports[c.Name] = port
-		g.mu.Unlock()
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
 	c.Args = append(slices.Clone(c.Args), fmt.Sprintf("--http-endpoint=127.0.0.1:%d", port))
 	p, err := g.Start(c)
@@ -108,7 +107,7 @@ func (g *Group) URL(name, page string) string {
 // ports (net.ipv4.ip_local_port_range), so that no connection has a program's port when that starts again.
 func FreePorts(ports ...*int) error {
 	for _, port := range ports {
-		listener, err := listenAnywhere()
+		listener, err := listenBelowEphemeral()
 		if err != nil {
 			return fmt.Errorf("find a free port: %w", err)
 		}
@@ -118,7 +117,7 @@ func FreePorts(ports ...*int) error {
 	return nil
 }
 
-func listenAnywhere() (listener net.Listener, err error) {
+func listenBelowEphemeral() (listener net.Listener, err error) {
 	for range 100 {
 		if listener, err = net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))); err == nil {
 			return listener, nil

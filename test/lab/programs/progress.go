@@ -55,7 +55,7 @@ func isPackage(line string) bool {
 
 // line says it for people.
 func (p *progress) line(took time.Duration) string {
-	s := fmt.Sprintf("[%s] %s: ", clock(took), p.title)
+	s := fmt.Sprintf("[%2d:%02d] %s: ", int(took.Minutes()), int(took.Seconds())%60, p.title)
 	switch {
 	case p.packages == 0 && p.downloaded == 0:
 		return s + "finding out what there is to build"
@@ -67,11 +67,6 @@ func (p *progress) line(took time.Duration) string {
 		s += ", " + p.now
 	}
 	return s
-}
-
-// clock is minutes and seconds.
-func clock(d time.Duration) string {
-	return fmt.Sprintf("%2d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
 // display prints progress to a file: over itself on a terminal, else a line every plainEvery.
