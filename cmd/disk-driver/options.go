@@ -91,7 +91,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
 	flags.IntVar(&o.volumeLimit, "volume-attach-limit", 0, "how many volumes the node takes at a time, regardless of what ECS says about its instance type; 0: as many data disks as the instance takes, less those of others (modes node and all; not with --reserved-attachments)")
 	flags.IntVar(&o.reserved, "reserved-attachments", 0, "how many of the instance's data disks are reserved for disks that are not this driver's; if more of these are attached, all of them are subtracted (modes node and all)")
-	flags.DurationVar(&o.nodeDrainTimeout, "node-drain-timeout", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be detached (modes node and all)")
+	flags.DurationVar(&o.nodeDrainTimeout, "node-drain-timeout", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be unmounted (modes node and all)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 25*time.Second, "how long calls in progress may take to finish after SIGTERM")
 	flags.BoolVar(&o.showVersion, "version", false, "print the version and exit")

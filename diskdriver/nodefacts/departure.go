@@ -20,11 +20,10 @@ var departureTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/d
 // awaitEvery is how often a departing node looks whether its volumes have gone.
 const awaitEvery = 2 * time.Second
 
-// AwaitDeparture returns when none of the driver's volumes is attached to the
-// node any more, if the node is being drained or removed; at once if it isn't, or if there is no such Node.
-// The node plugin has to live that long: without it nobody unmounts, and
-// Kubernetes waits for six minutes before it takes the disks away. The error
-// says how many are left when the context ends.
+// AwaitDeparture returns when the Node lists none of the driver's volumes as attached any more, if the node is being drained or removed;
+// at once if it isn't, or if there is no such Node. kube-controller-manager removes a volume from that list when the kubelet has
+// unmounted it, before it is detached. The node plugin has to live that long: without it nobody unmounts, and Kubernetes waits for
+// six minutes before it takes the disks away. The error says how many are left when the context ends.
 func (s *Self) AwaitDeparture(ctx context.Context) error {
 	if node, err := s.readNode(ctx); err != nil || !isDeparting(node) {
 		return err

@@ -165,12 +165,12 @@ func TestDrainWaitsForTheVolumes(t *testing.T) {
 		t.Errorf("the node plugin ends with %v", err)
 	}
 	t.Logf("the node plugin has ended %.1f s after SIGTERM", took.Seconds())
-	attachments, err := s.Client.StorageV1().VolumeAttachments().List(s.Context(), metav1.ListOptions{})
-	s.Must(err)
-	for _, a := range attachments.Items {
-		if a.Spec.NodeName == there {
-			t.Errorf("it ended before %s had gone", a.Name)
+	for i := range 3 {
+		id := s.bound(fmt.Sprintf("app-%d", i))
+		if left, err := node.Mounts(id); err != nil || len(left) > 0 {
+			t.Errorf("it ended before %s was unmounted: %v, %v", id, left, err)
 		}
+		s.WaitFor("the disk is detached", soon, func(context.Context) (bool, error) { return len(s.attachedTo(id)) == 0, nil })
 	}
 	if took < 7*time.Second {
 		t.Errorf("it ended after %s, when the Pods still ran", took)
