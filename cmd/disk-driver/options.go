@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -115,6 +116,9 @@ func parse(args []string, help io.Writer) (*options, error) {
 	return o, o.validate()
 }
 
+// zoneForm is what zone IDs look like, such as cn-hangzhou-h and ap-southeast-1a, and no region's ID.
+var zoneForm = regexp.MustCompile(`[-0-9][a-z]$`)
+
 // validate refuses what the program can't work with.
 func (o *options) validate() error {
 	onNode, withCloud := o.mode != modeController, o.mode != modeNode
@@ -144,6 +148,7 @@ func (o *options) validate() error {
 		broken  bool
 		allowed string
 	}{
+		{"region", o.region, zoneForm.MatchString(o.region), "is a region, such as cn-hangzhou or ap-southeast-1, and not a zone"},
 		{"unknown-parameters", o.unknownParameters, !slices.Contains([]params.Unknown{params.Refuse, params.Warn}, params.Unknown(o.unknownParameters)),
 			fmt.Sprintf("are %s and %s", params.Refuse, params.Warn)},
 		{"pv-topology-key", o.pvTopologyKey, !slices.Contains([]string{"", topology.WellKnownZoneKey, topology.ZoneKey}, o.pvTopologyKey),

@@ -71,6 +71,8 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		want string
 	}{
 		{without("region"), "--region is missing; for example --region=cn-hangzhou"},
+		{append(good, "--region=cn-hangzhou-h"), "--region=cn-hangzhou-h is not allowed"},
+		{append(good, "--region=ap-southeast-1a"), "--region=ap-southeast-1a is not allowed"},
 		{without("endpoint"), "--endpoint is missing; for example --endpoint=unix:///csi/csi.sock"},
 		{append(good, "--endpoint=tcp://127.0.0.1:1"), `endpoint "tcp://127.0.0.1:1": allowed is a unix socket`},
 		{append(good, "--endpoint=unix://csi.sock"), "with an absolute path"},

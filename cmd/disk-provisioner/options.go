@@ -112,7 +112,7 @@ func (o *options) flags(out io.Writer) *pflag.FlagSet {
 	f.StringSliceVar(&c.ClaimAnnotations, "claim-annotations", []string{"alibabacloud.com/kms-key-id"}, "annotations of claims that are passed to the driver with the class's parameters; a claim with any other annotation that would be a parameter is refused")
 	f.StringSliceVar(&c.ClaimLabelTags, "claim-label-tags", nil, "labels of claims that become tags of their disks, KEY,...; a tag with the same key of the class overrides it; not the driver's own tags")
 	f.StringSliceVar(&c.NamespaceLabelTags, "namespace-label-tags", nil, "labels of namespaces that become tags of the disks of their claims, KEY,...; a tag with the same key of the class or the claim overrides it; namespaces are then watched")
-	f.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true, "a restored volume has the mode (Filesystem or Block) of the snapshot's, unless the VolumeSnapshotContent's annotation allows another")
+	f.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true, "a restored volume must have the mode (Filesystem or Block) of the volume that the snapshot is of, unless the VolumeSnapshotContent's annotation allows another")
 	f.IntVar(&c.SourceThreads, "cloning-protection-threads", 1, "sources of volumes whose finalizer is removed at the same time")
 	f.DurationVar(&c.SnapshotSweep, "snapshot-orphan-sweep-interval", 5*time.Minute, "how often to look for VolumeSnapshots that were left with the finalizer that protects sources; 0 never")
 	f.BoolVar(&c.ReadOnlyPublish, "controller-publish-readonly", false, "publish volumes of claims whose only access mode is ReadOnlyMany as read-only")

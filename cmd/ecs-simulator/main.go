@@ -37,10 +37,10 @@ func main() {
 		return
 	case errors.As(err, &wrong):
 		fmt.Fprintln(os.Stderr, "ecs-simulator:", err)
-	default:
-		klog.ErrorS(err, "ecs-simulator ends")
-		klog.Flush()
+		os.Exit(2)
 	}
+	klog.ErrorS(err, "ecs-simulator ends")
+	klog.Flush()
 	os.Exit(1)
 }
 

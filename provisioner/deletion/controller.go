@@ -29,8 +29,8 @@ import (
 
 // Reasons of events about PersistentVolumes.
 const (
-	reasonFailed = "VolumeFailedDelete" // upstream csi-provisioner's
-	reasonKept   = "VolumeKept"
+	reasonDeleteFailed = "VolumeFailedDelete" // upstream csi-provisioner's
+	reasonKept         = "VolumeKept"
 )
 
 // Options are what an operator may choose of deletions.
@@ -263,7 +263,7 @@ func (c *Controller) report(pv *v1.PersistentVolume, start time.Time, deleted bo
 	case errors.Is(err, ErrUnderWay) && c.queue.NumRequeues(pv.Name) < quietRetries:
 		return
 	case err != nil:
-		c.Events.Event(pv, v1.EventTypeWarning, reasonFailed, err.Error())
+		c.Events.Event(pv, v1.EventTypeWarning, reasonDeleteFailed, err.Error())
 	}
 	if deleted || err != nil {
 		c.Observe(pv.Spec.StorageClassName, start, err)

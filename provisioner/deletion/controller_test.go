@@ -116,7 +116,7 @@ func TestALongWaitForAnAttemptIsReported(t *testing.T) {
 	for n := range quietRetries + 2 {
 		b.next(t.Context())
 		events := provisionertest.Events(b.events)
-		if told := len(events) == 1 && strings.Contains(events[0], reasonFailed) && strings.Contains(events[0], "still under way"); told != (n >= quietRetries) {
+		if told := len(events) == 1 && strings.Contains(events[0], reasonDeleteFailed) && strings.Contains(events[0], "still under way"); told != (n >= quietRetries) {
 			t.Errorf("attempt %d: events %q", n, events)
 		}
 	}
@@ -164,7 +164,7 @@ func TestEveryFailureIsReported(t *testing.T) {
 				want = 0
 			}
 			events := provisionertest.Events(b.events)
-			if len(events) != want || counted != want || b.queue.NumRequeues("d-bp1") != want || want > 0 && !strings.Contains(events[0], reasonFailed) {
+			if len(events) != want || counted != want || b.queue.NumRequeues("d-bp1") != want || want > 0 && !strings.Contains(events[0], reasonDeleteFailed) {
 				t.Errorf("events %q, %d failures counted, %d retries", events, counted, b.queue.NumRequeues("d-bp1"))
 			}
 		})

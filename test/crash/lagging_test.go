@@ -94,7 +94,7 @@ func (s *scene) startLeader(name string) {
 // killed gives the Lease up soon, but one on a busy machine does not.
 func (s *scene) startStandBy(name string) error {
 	err := s.Topodisk.StartProvisioner(s.Context(), name, append(slices.Clone(s.provisArgs), "--leader-election=true",
-		"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms")...)
+		"--leader-election-lease-duration=12s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=500ms")...)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,12 @@ var said = map[string]string{
 	"ECSDoesNotAnswer":                                 "cmd/disk-driver/*.go",
 	"VolumeKept":                                       "provisioner/deletion/*.go",
 	"nothing is provisioned or deleted yet":            "provisioner/*.go",
+	"ProvisioningTied":                                 "provisioner/*.go",
+	"ProvisioningTopology":                             "provisioner/*.go",
+	"ProvisioningRefused":                              "provisioner/*.go",
+	"ExternalPopulator":                                "provisioner/*.go",
+	"ProvisioningCleanupFailed":                        "provisioner/*.go",
+	"ProvisionedTwice":                                 "provisioner/*.go",
 	"disk without PersistentVolume":                    "explain/audit/*.go",
 	"PersistentVolume without disk":                    "explain/audit/*.go",
 }

@@ -64,8 +64,8 @@ func Parse(flags *pflag.FlagSet, args []string, commands ...Command) error {
 	}
 	stray := flags.Arg(0)
 	allowed := "flags"
-	for _, c := range commands {
-		allowed += fmt.Sprintf(", or at first %q", c.Name)
+	for i, c := range commands {
+		allowed += []string{", and before them one of the commands ", ", "}[min(i, 1)] + c.Name
 	}
 	if i := slices.Index(args, stray); i > 0 && strings.HasPrefix(args[i-1], "--") {
 		return fmt.Errorf("argument %q is not allowed: allowed are %s; a value belongs to its flag, such as %s=%s", stray, allowed, args[i-1], stray)

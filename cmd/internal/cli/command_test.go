@@ -76,7 +76,7 @@ func TestParseNamesTheCommands(t *testing.T) {
 	}{
 		{args: []string{"--size=1"}, commands: commands},
 		{args: []string{"capacity", "on"}, commands: commands,
-			want: `argument "capacity" is not allowed: allowed are flags, or at first "audit", or at first "capacity off"`},
+			want: `argument "capacity" is not allowed: allowed are flags, and before them one of the commands audit, capacity off`},
 		{args: []string{"more", "--size=1"}, want: `argument "more" is not allowed: allowed are flags`},
 		{args: []string{"--large", "true"}, want: `argument "true" is not allowed: allowed are flags; a value belongs to its flag, such as --large=true`},
 	} {
