@@ -20,14 +20,13 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// promptly is how long the driver may take to hear of a claim or a deletion once what it lacked is there: on a quiet machine it is
-// less than a second, and nothing else would have it called within the hour.
-const promptly = 10 * time.Second
+// promptly is how long the driver may take to hear of a claim or a deletion once what it lacked is there.
+const promptly = time.Second
 
 // onlyEvents have the provisioner try nothing again unless something has happened.
 var onlyEvents = []string{"--retry-interval-start=1h", "--retry-interval-max=1h", "--node-grace=1h"}
 
-func TestWhatAClaimOrADeletionLacksWakesIt(t *testing.T) {
+func TestWhatAClaimOrADeletionLacksWakesItWithinASecond(t *testing.T) {
 	parent := newScene(t)
 	parent.restartProvisioner(onlyEvents...)
 	for n, c := range []struct {

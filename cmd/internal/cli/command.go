@@ -64,8 +64,12 @@ func Parse(flags *pflag.FlagSet, args []string, commands ...Command) error {
 	}
 	stray := flags.Arg(0)
 	allowed := "flags"
-	for i, c := range commands {
-		allowed += []string{", and before them one of the commands ", ", "}[min(i, 1)] + c.Name
+	if len(commands) > 0 {
+		names := make([]string, len(commands))
+		for i, c := range commands {
+			names[i] = c.Name
+		}
+		allowed += ", and before them one of the commands " + strings.Join(names, ", ")
 	}
 	if i := slices.Index(args, stray); i > 0 && strings.HasPrefix(args[i-1], "--") {
 		return fmt.Errorf("argument %q is not allowed: allowed are %s; a value belongs to its flag, such as %s=%s", stray, allowed, args[i-1], stray)
