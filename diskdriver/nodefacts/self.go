@@ -2,11 +2,12 @@ package nodefacts
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -59,7 +60,11 @@ func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 	if !known || facts.DataDisks == 0 && s.limits.Volumes == 0 {
 		return disk.Node{}, disk.Errorf(disk.Pending, "Node %s has no annotation %s of instance %s as it runs now, with dataDisks; the controller of the driver (--node-facts) publishes it", s.name, Annotation, id)
 	}
-	places, err := s.allowedVolumes(id, facts, unknownDisks(node, s.driver, serials))
+	others, err := s.unknownDisks(ctx, node, serials)
+	if err != nil {
+		return disk.Node{}, err
+	}
+	places, err := s.allowedVolumes(id, facts, others)
 	if err != nil {
 		return disk.Node{}, err
 	}
@@ -104,8 +109,8 @@ func segments(node *corev1.Node, facts Facts, region string) map[string]string {
 // unknownDisks returns the serial numbers of disks that Kubernetes has attached
 // none of the driver's volumes by. A disk's serial number is its ID without d-
 // (ECS, DescribeDisks, SerialNumber).
-func unknownDisks(node *corev1.Node, driver string, serials []string) []string {
-	prefix := fmt.Sprintf("kubernetes.io/csi/%s^d-", driver)
+func (s *Self) unknownDisks(ctx context.Context, node *corev1.Node, serials []string) ([]string, error) {
+	prefix := fmt.Sprintf("kubernetes.io/csi/%s^d-", s.driver)
 	ours := map[string]bool{}
 	for _, volume := range node.Status.VolumesInUse {
 		ours[strings.TrimPrefix(string(volume), prefix)] = true
@@ -113,5 +118,39 @@ func unknownDisks(node *corev1.Node, driver string, serials []string) []string {
 	for _, volume := range node.Status.VolumesAttached {
 		ours[strings.TrimPrefix(string(volume.Name), prefix)] = true
 	}
-	return slices.DeleteFunc(slices.Clone(serials), func(serial string) bool { return ours[serial] })
+	var unknown []string
+	for _, serial := range serials {
+		if ours[serial] {
+			continue
+		}
+		is, err := s.hasAttachment(ctx, disk.ID("d-"+serial))
+		if err != nil {
+			return nil, err
+		}
+		if !is {
+			unknown = append(unknown, serial)
+		}
+	}
+	return unknown, nil
+}
+
+// hasAttachment says whether Kubernetes has a volume on the node, attaches it
+// or detaches it; while it attaches and detaches, the Node's status does not
+// list the volume.
+func (s *Self) hasAttachment(ctx context.Context, id disk.ID) (bool, error) {
+	name := attachmentName(id, s.driver, s.name)
+	_, err := s.client.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, disk.Errorf(disk.Unreachable, "read VolumeAttachment %s of disk %s, which Node %s sees: %w", name, id, s.name, err)
+	}
+	return true, nil
+}
+
+// attachmentName returns the name that Kubernetes gives to the VolumeAttachment
+// of a driver's volume and a node (k8s.io/kubernetes, pkg/volume/csi).
+func attachmentName(id disk.ID, driver, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(id)+driver+node)))
 }

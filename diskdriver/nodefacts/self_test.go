@@ -2,6 +2,7 @@ package nodefacts
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/topology"
@@ -58,6 +60,7 @@ func TestANodeSaysWhereItIsAndHowManyVolumesItTakes(t *testing.T) {
 		{"one of another driver", Limits{}, func(n *corev1.Node) {
 			n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/other.example.com^d-theirs"}}
 		}, []string{"theirs"}, all, 3},
+		{"ours, which is being attached or detached", Limits{}, none, []string{"moving", "foreign"}, all, 3},
 		{"labels that agree", Limits{}, func(n *corev1.Node) {
 			n.Labels[topology.WellKnownZoneKey], n.Labels[topology.RegionKey] = "cn-hangzhou-h", "cn-hangzhou"
 		}, nil, all, 4},
@@ -71,7 +74,9 @@ func TestANodeSaysWhereItIsAndHowManyVolumesItTakes(t *testing.T) {
 		{"a limit, and ECS doesn't say", Limits{Volumes: 8}, withoutDataDisks, nil, all, 8},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got, err := NewSelf(fake.NewClientset(told(row.change)), "n1", csiDriver, row.limits).Node(t.Context(), row.serials)
+			moving := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("d-moving", csiDriver, "n1")}}
+			elsewhere := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("d-foreign", csiDriver, "n2")}}
+			got, err := NewSelf(fake.NewClientset(told(row.change), moving, elsewhere), "n1", csiDriver, row.limits).Node(t.Context(), row.serials)
 			want := disk.Node{ID: "i-1", Segments: row.segments, MaxVolumes: row.volumes}
 			if err != nil || !cmp.Equal(got, want) {
 				t.Errorf("%v\n%s", err, cmp.Diff(want, got))
@@ -109,6 +114,25 @@ func TestANodeThatDoesNotKnowItselfSaysWhatIsMissing(t *testing.T) {
 				t.Errorf("got %v (%v), want %q", err, disk.KindOf(err), row.want)
 			}
 		})
+	}
+}
+
+// The name is one that the attach/detach controller of Kubernetes 1.36.3 gave.
+func TestNameOfAnAttachmentIsThatOfKubernetes(t *testing.T) {
+	got := attachmentName("d-bp10toyqav0000000004", "diskplugin.csi.alibabacloud.com", "node-j1")
+	if want := "csi-f83b93ea72897e9748f388ca4f6cf5e95b857109a96b4a5b2e6d40221e84addd"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestAnAttachmentThatCannotBeReadIsNotTakenForNone(t *testing.T) {
+	client := fake.NewClientset(told())
+	client.PrependReactor("get", "volumeattachments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no answer")
+	})
+	_, err := NewSelf(client, "n1", csiDriver, Limits{}).Node(t.Context(), []string{"unread"})
+	if want := "of disk d-unread, which Node n1 sees: no answer"; disk.KindOf(err) != disk.Unreachable || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v (%v), want %q", err, disk.KindOf(err), want)
 	}
 }
 
