@@ -26,7 +26,7 @@ const (
 	// long after they were prefetched (the lead time); leadPart is the part of it that
 	// a commit waits, less the time of two commits, and longestDelay how long at most:
 	// it is over before they are put.
-	leadPart, longestDelay = 4, 250 * time.Millisecond
+	leadPart, longestDelay = 4, time.Second
 	// shardCheckInterval is the time between two checks that the shards with records
 	// exist, and of their annotations: no watch tells of either.
 	shardCheckInterval = 15 * time.Second
