@@ -60,11 +60,7 @@ func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 	if !known || facts.DataDisks == 0 && s.limits.Volumes == 0 {
 		return disk.Node{}, disk.Errorf(disk.Pending, "Node %s has no annotation %s of instance %s as it runs now, with dataDisks; the controller of the driver (--node-facts) publishes it", s.name, Annotation, id)
 	}
-	others, err := s.unknownDisks(ctx, node, serials)
-	if err != nil {
-		return disk.Node{}, err
-	}
-	places, err := s.allowedVolumes(id, facts, others)
+	places, err := s.allowedVolumes(ctx, id, facts, node, serials)
 	if err != nil {
 		return disk.Node{}, err
 	}
@@ -73,9 +69,13 @@ func (s *Self) Node(ctx context.Context, serials []string) (disk.Node, error) {
 
 // allowedVolumes returns how many disks of the driver the node takes besides those of
 // others. None is an error, for Kubernetes would take it for no limit.
-func (s *Self) allowedVolumes(id disk.InstanceID, facts Facts, others []string) (int, error) {
+func (s *Self) allowedVolumes(ctx context.Context, id disk.InstanceID, facts Facts, node *corev1.Node, serials []string) (int, error) {
 	if s.limits.Volumes > 0 {
 		return s.limits.Volumes, nil
+	}
+	others, err := s.unknownDisks(ctx, node, serials)
+	if err != nil {
+		return 0, err
 	}
 	free := facts.DataDisks - max(len(others), s.limits.Reserved)
 	switch {

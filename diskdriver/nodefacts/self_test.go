@@ -134,6 +134,9 @@ func TestAnAttachmentThatCannotBeReadIsNotTakenForNone(t *testing.T) {
 	if want := "of disk d-unread, which Node n1 sees: no answer"; disk.KindOf(err) != disk.Unreachable || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v (%v), want %q", err, disk.KindOf(err), want)
 	}
+	if got, err := NewSelf(client, "n1", csiDriver, Limits{Volumes: 2}).Node(t.Context(), []string{"unread"}); err != nil || got.MaxVolumes != 2 {
+		t.Errorf("with a limit of its own: %d, %v; want 2 without a look at attachments", got.MaxVolumes, err)
+	}
 }
 
 func TestStartupTaintGoesOnceCSINodeHasTheLimit(t *testing.T) {
