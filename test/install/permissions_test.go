@@ -46,6 +46,9 @@ var rare = map[string]map[string]string{
 		"topodisk-snapshotter: patch events":                                                          again,
 		"topodisk-snapshotter: patch volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io": "a group that cannot be cut",
 	},
+	"topodisk-node": {
+		"topodisk-node: get volumeattachments.storage.k8s.io": "a volume on its way to or from a node while its kubelet asks how many it takes",
+	},
 }
 
 // isListBesideWatch says whether a permission is to list what the same role lets watch: caches watch from the beginning,

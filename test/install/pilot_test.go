@@ -32,6 +32,7 @@ func (s *scene) pilots() {
 	s.Must(s.MakeClaim(s.Context(), lab.Claim(namespace, "moved", moved, "20Gi")))
 	s.pod("moved", "moved")
 	s.servedBy("moved", pilot)
+	movedVolume := s.volumeOf("moved")
 	s.kubectl("delete pod moved --now")
 	s.kubectl("delete pvc moved")
 	s.follow(page, "--filename $class.yaml")
@@ -39,7 +40,8 @@ func (s *scene) pilots() {
 		s.Errorf("class %s is of %s, want %s", moved, now, lab.DriverName)
 	}
 
-	s.WaitFor("the volume of the moved class is gone", late, s.hasOnlyNotes)
+	s.kubectl("wait --for=delete pv/"+movedVolume, limit) // which goes after its disk
+	s.WaitFor("the disk of the moved class is gone", late, s.hasOnlyNotes)
 	if left := s.follow(page, "range .items"); left != s.volumeOf("notes")+" default/notes" {
 		s.Errorf("left are %q", left)
 	}
