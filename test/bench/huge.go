@@ -23,7 +23,7 @@ const defaultWorkers = 100
 // huge is a cluster in which nothing may cost more per event than in a small one. csi-provisioner is not run there.
 func (e *environment) huge(ctx context.Context, s scale, t *table) error {
 	var small, rates, apiRates, cold, peaks, rested, cpu []float64
-	for range s.runs {
+	for range s.hugeRuns {
 		got, err := e.burst(ctx, e.ours, s.claims, waitForConsumer, false, unlimited...)
 		if err != nil {
 			return err
@@ -35,7 +35,7 @@ func (e *environment) huge(ctx context.Context, s scale, t *table) error {
 		return err
 	}
 	fmt.Printf("  (%d nodes and %d PVs with their claims took %s to write)\n", s.hugeNodes, s.hugeVolumes, time.Since(begin).Round(time.Second))
-	for range s.runs {
+	for range s.hugeRuns {
 		got, err := e.hugeRound(ctx, s)
 		if err != nil {
 			return err

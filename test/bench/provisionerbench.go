@@ -23,12 +23,12 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, steadyRuns, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions, seconds int }
+type scale struct{ claims, runs, hugeRuns, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions, seconds int }
 
 func (s *scale) flags() {
 	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
-	flag.IntVar(&s.runs, "runs", 5, "provisioner: runs of each program with many claims at once, of which the median counts")
-	flag.IntVar(&s.steadyRuns, "steady-runs", 9, "provisioner: the same with claims at an even rate, whose latencies vary most")
+	flag.IntVar(&s.runs, "runs", 9, "provisioner: runs of each program in the small cluster, of which the median counts")
+	flag.IntVar(&s.hugeRuns, "huge-runs", 5, "provisioner: the same in the huge cluster")
 	flag.IntVar(&s.rounds, "rounds", 3, "provisioner: the same for the rows that take long")
 	flag.IntVar(&s.nodes, "nodes", 5000, "provisioner: nodes of the large cluster")
 	flag.IntVar(&s.volumes, "volumes", 20000, "provisioner: volumes of the large cluster")

@@ -34,7 +34,7 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 			}
 		}
 		var halves, most [2][]float64
-		for round := range s.steadyRuns { // a p99 of few hundred claims is two of them: one hiccup of the machine must not decide
+		for round := range s.runs { // a p99 of few hundred claims is two of them: one hiccup of the machine must not decide
 			for i, who := range e.inTurn(round) {
 				p50, p99, err := e.waits(ctx, who, max(fewestClaims, c.perSecond*s.seconds), c.perSecond, limited(c.qps)...)
 				if err != nil {
