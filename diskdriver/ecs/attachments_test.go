@@ -131,6 +131,42 @@ func TestANewDiskIsAttachedWithoutACallInVain(t *testing.T) {
 	})
 }
 
+// A publish reads a disk before it attaches it. That read counts as the first of those that wait until ECS has made the disk.
+func TestANewDiskIsNotReadTwiceBeforeItIsAttached(t *testing.T) {
+	for state, test := range map[disk.State]struct {
+		age, atLeast, atMost time.Duration // of the disk, and the wait that follows
+	}{
+		disk.Creating:  {200 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond},
+		disk.Available: {5 * time.Second, 0, 0},
+	} {
+		t.Run(string(state), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, c := working(t, nil)
+				made, err := create(t.Context(), c, "vol-1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.age)
+				if d, err := c.Get(t.Context(), made.ID); err != nil || d.State != state {
+					t.Fatalf("disk %+v, error %v", d, err)
+				}
+				began, before := time.Now(), len(sim.Calls())
+				if err := c.settled(t.Context(), made.ID); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < test.atLeast || took > test.atMost {
+					t.Errorf("it waited for %v, want %v to %v", took, test.atLeast, test.atMost)
+				}
+				for _, call := range sim.Calls()[before:] {
+					if call.Time.Before(began.Add(200 * time.Millisecond)) {
+						t.Errorf("read again %v after a read", call.Time.Sub(began))
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestAttachingTwiceIsSuccess(t *testing.T) {
 	for _, code := range ecssim.InUseCodes {
 		t.Run(code, func(t *testing.T) {

@@ -195,6 +195,7 @@ func TestWhatWasNeverSeenIsNotPending(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			sim, c, ids := ripening(t, time.Hour, 1)
+			time.Sleep(time.Second) // what the creation has read says nothing any more
 			fault.Action = "DescribeDisks"
 			if err := sim.AddFault(fault); err != nil {
 				t.Fatal(err)

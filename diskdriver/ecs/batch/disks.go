@@ -77,7 +77,7 @@ func (d *Disks) Get(ctx context.Context, id disk.ID) (disk.Disk, error) {
 // since; else it is Get.
 func (d *Disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 	if shown, ok := d.recent.fresh(id); ok {
-		return shown, nil
+		return shown.Value, nil
 	}
 	return d.Get(ctx, id)
 }
@@ -85,7 +85,7 @@ func (d *Disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 // Await reads a disk again and again until seen says that it is done or that it
 // failed, and returns the disk as it was seen last. All who wait share calls,
 // and none is made while nobody waits. seen is called by Await alone, and never
-// at the same time twice.
+// at the same time twice. A read of a disk that is being made counts as the first if it has just come back.
 //
 // A read that fails ends no wait: it is repeated as long as ctx leaves the time
 // to answer. Then the error is Pending if ECS has shown the disk, and else says
@@ -97,6 +97,9 @@ func (d *Disks) Await(ctx context.Context, c Change, seen func(disk.Disk) (done 
 	d.waits.add(&c)
 	defer d.waits.remove(&c)
 	w := &wait{Change: &c, began: time.Now(), schedule: &d.schedules[c.Kind]}
+	if shown, ok := d.recent.fresh(c.Disk); ok && c.Kind == Create {
+		w.known = &shown
+	}
 	for {
 		if err := w.read(ctx, limited, d.reader); err != nil {
 			return w.disk(), w.timedOut(ctx, d.reader.config.Action)
@@ -151,6 +154,7 @@ type wait struct {
 	*Change
 	schedule *schedule
 	began    time.Time
+	known    *Observation[disk.Disk] // of a read before the wait, which has not been looked at yet
 
 	last     Observation[disk.Disk] // of the last read, whatever came of it
 	shown    Observation[disk.Disk] // of the last one that showed the disk
@@ -169,6 +173,11 @@ func (w *wait) disk() disk.Disk { return w.shown.Value }
 func (w *wait) read(ctx, limited context.Context, r *Reader[disk.ID, disk.Disk]) error {
 	if limited.Err() != nil {
 		return limited.Err()
+	}
+	if w.known != nil {
+		w.note(*w.known)
+		w.known = nil
+		return nil
 	}
 	q := &request[disk.ID, disk.Disk]{id: w.Disk, since: w.began, due: w.due(), wanted: w.wanted(limited)}
 	r.add(ctx, q)

@@ -70,19 +70,19 @@ func (r *Recent) saw(id disk.ID, o Observation[disk.Disk]) {
 	*r.observed.keep(id, o.Received.Sub(o.Sent)) = o
 }
 
-// fresh returns a disk as a read showed it that has just come back, if no call has changed it since that was sent: it says as
+// fresh returns what a read showed of a disk that has just come back, if no call has changed it since that was sent: it says as
 // much as one that is sent now and takes as long. One that was held up, as by a limit of calls, says nothing of now.
-func (r *Recent) fresh(id disk.ID) (disk.Disk, bool) {
+func (r *Recent) fresh(id disk.ID) (o Observation[disk.Disk], ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := r.observed.values[id]
 	if seen == nil {
-		return disk.Disk{}, false
+		return o, false
 	}
-	o := seen.value
+	o = seen.value
 	took := o.Received.Sub(o.Sent)
-	ok := o.err == nil && o.Found && o.Sent.After(r.disks.keep(id, recentKept).changed) && took < heldUp && time.Since(o.Received) < took
-	return o.Value, ok
+	ok = o.err == nil && o.Found && o.Sent.After(r.disks.keep(id, recentKept).changed) && took < heldUp && time.Since(o.Received) < took
+	return o, ok
 }
 
 // expiring keeps values of disks, each for a span of time, and some longer.

@@ -80,7 +80,7 @@ func TestFreshIsOnlyWhatNoCallChanged(t *testing.T) {
 				time.Sleep(test.took - test.changed)
 				r.saw("d-1", Observation[disk.Disk]{Sent: sent, Received: time.Now(), Found: true, Value: disk.Disk{ID: "d-1"}})
 				time.Sleep(test.since)
-				if d, ok := r.fresh("d-1"); ok != test.want || ok && d.ID != "d-1" {
+				if got, ok := r.fresh("d-1"); ok != test.want || ok && got.Value.ID != "d-1" {
 					t.Errorf("fresh is %v, want %v", ok, test.want)
 				}
 			})
