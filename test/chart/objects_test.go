@@ -471,6 +471,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 		"topodisk-node": {
 			"/nodes[]: get list watch patch",
 			"storage.k8s.io/csinodes[]: list watch",
+			"storage.k8s.io/volumeattachments[]: get",
 		},
 		"storage/topodisk-provisioner-secrets": {"/secrets[ecs-parameters]: get watch"},
 		"tenants/topodisk-provisioner-secrets": {"/secrets[]: get watch"},
