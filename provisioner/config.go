@@ -21,7 +21,7 @@ type Config struct {
 	Timeout    time.Duration // of one call to the driver
 	RetryStart time.Duration // back-off after a first failure; doubles with each one
 	RetryMax   time.Duration // longest back-off
-	Workers    int           // claims, and volumes, worked on at the same time
+	Workers    int           // claims worked on until they have a volume, claims whose volume is being saved, and volumes being deleted: so many of each
 
 	SupportsTopology bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
 	NodeGrace        time.Duration // how long a selected node may be without the driver

@@ -35,7 +35,7 @@ type executor struct {
 	p        *Provisioner
 	table    *attempt.Table
 	queue    workqueue.TypedDelayingInterface[types.UID]
-	slots    chan struct{} // one is taken for each claim worked on, but for those that wait for the journal
+	slots    slots // one is taken for each claim worked on, but for those that wait for the journal
 	liveness *liveness.Monitor
 	// trace is called before every action.
 	trace func(claim types.UID, action attempt.Action)
@@ -43,7 +43,7 @@ type executor struct {
 
 func newExecutor(p *Provisioner) *executor {
 	e := &executor{
-		p: p, liveness: liveness.New(p.now), slots: make(chan struct{}, p.config.Workers),
+		p: p, liveness: liveness.New(p.now), slots: newSlots(p.config.Workers),
 		trace: func(claim types.UID, action attempt.Action) {
 			klog.V(5).InfoS("Action", "claim", claim, "action", action)
 		},
@@ -68,7 +68,7 @@ func (e *executor) run(ctx context.Context) {
 	defer e.liveness.Stop()
 	defer context.AfterFunc(ctx, e.queue.ShutDown)()
 	var workers errgroup.Group
-	workers.SetLimit(e.p.config.Workers + waitForJournal)
+	workers.SetLimit(2*e.p.config.Workers + waitForJournal)
 	for {
 		claim, shutdown := e.queue.Get()
 		if shutdown || e.queue.ShuttingDown() { // Get returns what is queued all the same
@@ -85,8 +85,8 @@ func (e *executor) run(ctx context.Context) {
 
 // work carries out the claim's actions until none has a result.
 func (e *executor) work(ctx context.Context, claim types.UID) {
-	e.slots <- struct{}{}
-	defer func() { <-e.slots }()
+	slot := e.slots.take()
+	defer slot.giveBack()
 	if e.queue.ShuttingDown() { // it was waiting for its slot
 		return
 	}
@@ -94,6 +94,7 @@ func (e *executor) work(ctx context.Context, claim types.UID) {
 	actions := e.table.Next(claim, e.p.now())
 	defer e.table.Done(claim)
 	for {
+		slot.exchange(actions)
 		result := e.do(ctx, claim, actions)
 		if result == nil {
 			return
@@ -102,10 +103,10 @@ func (e *executor) work(ctx context.Context, claim types.UID) {
 	}
 }
 
-// withoutSlot lets another claim be worked on while this one waits.
+// withoutSlot lets another claim be worked on while this one, which has no volume, waits.
 func (e *executor) withoutSlot(wait func()) {
-	<-e.slots
-	defer func() { e.slots <- struct{}{} }()
+	<-e.slots.working
+	defer func() { e.slots.working <- struct{}{} }()
 	wait()
 }
 
