@@ -137,6 +137,7 @@ func (s *scene) prepare(all []point) []string {
 // slowDown makes ECS slow from now on.
 func (s *scene) slowDown() {
 	s.Must(s.Simulator.SetSpans(s.Context(), map[string]time.Duration{"Attach": attachTakes, "Detach": detachTakes}))
+	s.Must(s.Simulator.SetSpread(s.Context(), spread))
 	s.Must(s.Simulator.AddFault(s.Context(), ecssim.Fault{Action: "DescribeDisks", Do: ecssim.FaultStale, Lag: readsLag}))
 }
 

@@ -143,6 +143,11 @@ func (c *Client) SetSpans(ctx context.Context, spans map[string]time.Duration) e
 	return c.do(ctx, http.MethodPost, "latency", map[string]any{"spans": words}, nil)
 }
 
+// SetSpread says how far times vary (ecssim.Latency's Spread).
+func (c *Client) SetSpread(ctx context.Context, spread float64) error {
+	return c.do(ctx, http.MethodPost, "latency", map[string]any{"spread": spread}, nil)
+}
+
 // Advance moves the simulator's clock.
 func (c *Client) Advance(ctx context.Context, d time.Duration) error {
 	return c.do(ctx, http.MethodPost, "clock", map[string]any{"advance": d.String()}, nil)
