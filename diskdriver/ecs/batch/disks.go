@@ -85,7 +85,8 @@ func (d *Disks) GetCached(ctx context.Context, id disk.ID) (disk.Disk, error) {
 // Await reads a disk again and again until seen says that it is done or that it
 // failed, and returns the disk as it was seen last. All who wait share calls,
 // and none is made while nobody waits. seen is called by Await alone, and never
-// at the same time twice. A read of a disk that is being made counts as the first if it has just come back.
+// at the same time twice. A read of a disk that is being made counts as the first
+// if it has just come back, for nothing else changes such a disk.
 //
 // A read that fails ends no wait: it is repeated as long as ctx leaves the time
 // to answer. Then the error is Pending if ECS has shown the disk, and else says
