@@ -17,10 +17,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Names of the driver that answers at once: where provisioners are measured, and where Pods are.
+// Names of the driver that answers at once: where provisioners are measured, for csi-provisioner where both run at the same time, and
+// where Pods are measured.
 const (
-	benchDriver = "bench.csi.topodisk.io"
-	podsDriver  = "instant.csi.topodisk.io"
+	benchDriver    = "bench.csi.topodisk.io"
+	upstreamDriver = "upstream.bench.csi.topodisk.io"
+	podsDriver     = "instant.csi.topodisk.io"
 )
 
 // instant is a CSI driver that answers at once: what is measured is what calls it.
@@ -103,9 +105,9 @@ func (d instant) listen(socket string) (*grpc.Server, net.Listener, error) {
 	return server, listener, nil
 }
 
-// serveInstant serves the controller in this process.
-func serveInstant(socket string) error {
-	server, listener, err := instant{name: benchDriver}.listen(socket)
+// serveInstant serves the controller of a name in this process.
+func serveInstant(dir, name string) error {
+	server, listener, err := instant{name: name}.listen(socketIn(dir, name))
 	if err != nil {
 		return err
 	}

@@ -68,11 +68,29 @@ func nodeOf(i int) (*corev1.Node, *storagev1.CSINode) {
 		Drivers: []storagev1.CSINodeDriver{{Name: benchDriver, NodeID: nodeNamed(i), TopologyKeys: []string{zoneLabel}}}}}
 }
 
+// addDriver adds a driver to the first three nodes.
+func (e *environment) addDriver(ctx context.Context, name string) error {
+	return each(3, func(i int) error {
+		node, err := e.Client.StorageV1().CSINodes().Get(ctx, nodeNamed(i), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Spec.Drivers = append(node.Spec.Drivers, storagev1.CSINodeDriver{Name: name, NodeID: node.Name, TopologyKeys: []string{zoneLabel}})
+		_, err = e.Client.StorageV1().CSINodes().Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+}
+
 // addClass makes a class of its own for a run.
 func (e *environment) addClass(ctx context.Context, mode storagev1.VolumeBindingMode) (string, error) {
+	return e.addClassOf(ctx, benchDriver, mode)
+}
+
+// addClassOf is addClass for a driver.
+func (e *environment) addClassOf(ctx context.Context, driver string, mode storagev1.VolumeBindingMode) (string, error) {
 	e.classes++
 	class := lab.Class(fmt.Sprintf("bench-%d", e.classes), mode, nil)
-	class.Provisioner = benchDriver
+	class.Provisioner = driver
 	_, err := e.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
 	return class.Name, err
 }
@@ -212,12 +230,12 @@ func (e *environment) volumesOf(ctx context.Context, class string) ([]corev1.Per
 	return of, nil
 }
 
-// addClaimsAtRate makes claims at an even rate.
-func (e *environment) addClaimsAtRate(ctx context.Context, class string, n, perSecond int) error {
+// addClaimsAtRate makes claims at an even rate, from the first to before the last number.
+func (e *environment) addClaimsAtRate(ctx context.Context, class string, first, last, perSecond int) error {
 	var group errgroup.Group
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
-	for i := range n {
+	for i := first; i < last; i++ {
 		<-tick.C
 		group.Go(func() error {
 			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx,

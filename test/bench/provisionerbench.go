@@ -146,12 +146,12 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 		return nil, err
 	}
 	e := &environment{
-		Lab: l, socket: socketIn(l.Dir),
+		Lab:      l,
 		ours:     provisioner{name: "disk-provisioner", path: filepath.Join(dirs.Topodisk, "disk-provisioner")},
 		upstream: provisioner{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
 		decision: filepath.Join(sidecars, "requirement"),
 	}
-	err = serveInstant(e.socket)
+	err = errors.Join(serveInstant(l.Dir, benchDriver), serveInstant(l.Dir, upstreamDriver))
 	if err == nil {
 		l.Client, err = unlimitedClient(l.Kubeconfig)
 	}

@@ -23,7 +23,6 @@ type provisioner struct {
 // environment is the control plane on which both provisioners run, one at a time.
 type environment struct {
 	*lab.Lab
-	socket         string
 	ours, upstream provisioner
 	decision       string // the program that times upstream's requirement
 	audit          *audit.Log
@@ -57,7 +56,7 @@ func (e *environment) startOn(host string, p provisioner, args ...string) (*proc
 }
 
 func (e *environment) flags(more []string) []string {
-	return append([]string{"--csi-address=" + e.socket, "--kubeconfig=" + e.Kubeconfig, "--leader-election-namespace=kube-system"}, more...)
+	return append([]string{"--csi-address=" + socketIn(e.Dir, benchDriver), "--kubeconfig=" + e.Kubeconfig, "--leader-election-namespace=kube-system"}, more...)
 }
 
 func (e *environment) run(name, path string, args []string) (*process.Process, error) {
@@ -84,7 +83,8 @@ func memoryOf(p *process.Process, name string) (int64, error) {
 // zoneLabel is the one topology key of the nodes.
 const zoneLabel = topology.WellKnownZoneKey
 
-func socketIn(dir string) string { return filepath.Join(dir, "instant.sock") }
+// socketIn is that of the driver of a name.
+func socketIn(dir, name string) string { return filepath.Join(dir, name+".sock") }
 
 // sleepFor waits for what has no sign of its end.
 func sleepFor(ctx context.Context, d time.Duration) error {

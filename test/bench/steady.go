@@ -7,14 +7,24 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/topodisk/topodisk/test/lab/audit"
+	"github.com/topodisk/topodisk/test/lab/process"
 )
 
-// fewestClaims is how many claims a p99 is taken of at least.
-const fewestClaims = 100
+const (
+	// fewestClaims is how many claims a p99 is taken of at least.
+	fewestClaims = 100
+	// claimsInTurn is how many claims of one provisioner come before those of the other.
+	claimsInTurn = 50
+)
 
 // steady are claims that come at an even rate, on a control plane that has all of the machine's CPU time or a part of it.
 func (e *environment) steady(ctx context.Context, s scale, t *table) error {
+	if err := e.addDriver(ctx, upstreamDriver); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		qps, perSecond int
 		part           float64 // of the machine's CPU time
@@ -35,12 +45,12 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 		}
 		var halves, most [2][]float64
 		for round := range s.runs { // a p99 of few hundred claims is two of them: one hiccup of the machine must not decide
-			for i, who := range e.inTurn(round) {
-				p50, p99, err := e.waits(ctx, who, max(fewestClaims, c.perSecond*s.seconds), c.perSecond, limited(c.qps)...)
-				if err != nil {
-					return errors.Join(err, restore())
-				}
-				halves[i], most[i] = append(halves[i], p50), append(most[i], p99)
+			times, err := e.steadyRound(ctx, round, max(fewestClaims, c.perSecond*s.seconds)/claimsInTurn, c.perSecond, limited(c.qps)...)
+			if err != nil {
+				return errors.Join(err, restore())
+			}
+			for i, waits := range times {
+				halves[i], most[i] = append(halves[i], waits[len(waits)/2]), append(most[i], waits[len(waits)*99/100])
 			}
 		}
 		if err := restore(); err != nil {
@@ -53,29 +63,58 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 	return nil
 }
 
-// waits returns the p50 and p99 of the time for which claims were ready and had no volume, in milliseconds. A claim is
-// ready when the controller-manager has assigned its provisioner.
-func (e *environment) waits(ctx context.Context, p provisioner, n, perSecond int, args ...string) (p50, p99 float64, err error) {
-	class, err := e.addClass(ctx, waitForConsumer)
+// steadyRound runs both provisioners at the same time, each with a driver of its own, and has claims of one and of the other come in
+// so many turns each: the machine is not as fast in one half minute as in the next. It returns how long the claims of each were ready
+// and had no volume, in milliseconds and in order. A claim is ready when the controller-manager has assigned its provisioner.
+func (e *environment) steadyRound(ctx context.Context, round, turns, perSecond int, args ...string) (times [2][]float64, err error) {
+	var classes [2]string
+	var programs [2]*process.Process
+	for i, driver := range []string{benchDriver, upstreamDriver} {
+		if classes[i], err = e.addClassOf(ctx, driver, waitForConsumer); err != nil {
+			return times, err
+		}
+		if programs[i], err = e.start(e.both()[i], append(args, "--csi-address="+socketIn(e.Dir, driver))...); err != nil {
+			return times, err
+		}
+		defer e.StopProgram(programs[i], false)
+	}
+	if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaimsInTurn(ctx, classes, round, turns, perSecond)); err != nil {
+		return times, err
+	}
+	n := turns * claimsInTurn
+	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, e.ours))+len(saves(all, e.upstream)) >= 2*n })
 	if err != nil {
-		return 0, 0, err
+		return times, err
 	}
-	proc, err := e.start(p, args...)
-	if err != nil {
-		return 0, 0, err
+	for i, class := range classes {
+		e.StopProgram(programs[i], false)
+		volumes, err := e.volumesOf(ctx, class)
+		if err != nil {
+			return times, err
+		}
+		if times[i] = claimWaits(all, volumes); len(times[i]) < n {
+			return times, fmt.Errorf("%s: the audit log has the requests of %d of %d claims", e.both()[i].name, len(times[i]), n)
+		}
 	}
-	defer e.StopProgram(proc, false)
-	if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaimsAtRate(ctx, class, n, perSecond)); err != nil {
-		return 0, 0, err
+	return times, errors.Join(e.clear(ctx, classes[0]), e.clear(ctx, classes[1]))
+}
+
+// addClaimsInTurn makes claims at an even rate: of the first class in one turn, then of each in two, and so on. In the next round the
+// second is first.
+func (e *environment) addClaimsInTurn(ctx context.Context, classes [2]string, round, turns, perSecond int) error {
+	var made [2]int
+	for turn := range 2 * turns {
+		i := (round + (turn+1)/2) % 2
+		if err := e.addClaimsAtRate(ctx, classes[i], made[i], made[i]+claimsInTurn, perSecond); err != nil {
+			return err
+		}
+		made[i] += claimsInTurn
 	}
-	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, p)) >= n })
-	if err != nil {
-		return 0, 0, err
-	}
-	volumes, err := e.volumesOf(ctx, class)
-	if err != nil {
-		return 0, 0, err
-	}
+	return nil
+}
+
+// claimWaits returns for how long the claims of volumes were ready and had none, in milliseconds and in order.
+func claimWaits(all []audit.Request, volumes []corev1.PersistentVolume) []float64 {
 	ready, saved := map[string]time.Time{}, map[string]time.Time{}
 	for _, r := range all {
 		switch {
@@ -93,9 +132,6 @@ func (e *environment) waits(ctx context.Context, p provisioner, n, perSecond int
 			times = append(times, float64(to.Sub(from).Microseconds())/1000)
 		}
 	}
-	if len(times) < n {
-		return 0, 0, fmt.Errorf("%s: the audit log has the requests of %d of %d claims", p.name, len(times), n)
-	}
 	slices.Sort(times)
-	return times[len(times)/2], times[len(times)*99/100], e.clear(ctx, class)
+	return times
 }
