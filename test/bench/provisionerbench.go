@@ -151,7 +151,7 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 		upstream: provisioner{name: "csi-provisioner", path: filepath.Join(sidecars, "csi-provisioner")},
 		decision: filepath.Join(sidecars, "requirement"),
 	}
-	err = errors.Join(serveInstant(l.Dir, benchDriver), serveInstant(l.Dir, upstreamDriver))
+	err = serveInstant(l.Dir, benchDriver)
 	if err == nil {
 		l.Client, err = unlimitedClient(l.Kubeconfig)
 	}

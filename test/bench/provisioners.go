@@ -20,7 +20,7 @@ type provisioner struct {
 	path string
 }
 
-// environment is the control plane on which both provisioners run, one at a time.
+// environment is the control plane on which both provisioners run.
 type environment struct {
 	*lab.Lab
 	ours, upstream provisioner
@@ -83,7 +83,7 @@ func memoryOf(p *process.Process, name string) (int64, error) {
 // zoneLabel is the one topology key of the nodes.
 const zoneLabel = topology.WellKnownZoneKey
 
-// socketIn is that of the driver of a name.
+// socketIn is the socket of the driver of a name.
 func socketIn(dir, name string) string { return filepath.Join(dir, name+".sock") }
 
 // sleepFor waits for what has no sign of its end.
