@@ -233,16 +233,18 @@ func (e *environment) volumesOf(ctx context.Context, class string) ([]corev1.Per
 	return of, nil
 }
 
-// addClaimsAtRate makes claims at an even rate, from the first to before the last number.
-func (e *environment) addClaimsAtRate(ctx context.Context, class string, first, last, perSecond int) error {
+// addClaimsAlternately makes n claims of each class at an even rate: one of the first, then two of the second, two of the first, and so
+// on. In the next round the second class is first.
+func (e *environment) addClaimsAlternately(ctx context.Context, classes [2]string, round, n, perSecond int) error {
 	var group errgroup.Group
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
-	for i := first; i < last; i++ {
+	for i := range 2 * n {
 		<-tick.C
+		class := classes[(round+(i+1)/2)%2]
 		group.Go(func() error {
 			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx,
-				e.claim(class, i, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
+				e.claim(class, i/2, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
 			return err
 		})
 	}

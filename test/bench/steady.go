@@ -13,12 +13,8 @@ import (
 	"github.com/topodisk/topodisk/test/lab/process"
 )
 
-const (
-	// fewestClaims is how many claims a p99 is taken of at least.
-	fewestClaims = 100
-	// claimsInTurn is how many claims of one provisioner come before those of the other.
-	claimsInTurn = 50
-)
+// fewestClaims is how many claims a p99 is taken of at least.
+const fewestClaims = 200
 
 // steady are claims that come at an even rate, on a control plane that has all of the machine's CPU time or a part of it.
 func (e *environment) steady(ctx context.Context, s scale, t *table) error {
@@ -26,12 +22,13 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 		return err
 	}
 	for _, c := range []struct {
-		qps, perSecond int
-		part           float64 // of the machine's CPU time
-		most           float64
-		what           string
+		qps       int     // of each provisioner
+		perSecond int     // claims of both together
+		part      float64 // of the machine's CPU time
+		most      float64
+		what      string
 	}{
-		{20, 10, 1, 1. / 3, ""},
+		{20, 20, 1, 1. / 3, ""},
 		{1000, 50, 1, 1, ""},
 		{1000, 25, .5, 1, ", control plane slowed to a half"},
 		{1000, 5, .1, 1, ", control plane slowed to a tenth"},
@@ -44,8 +41,8 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 			}
 		}
 		var halves, most [2][]float64
-		for round := range s.runs { // a p99 of few hundred claims is two of them: one hiccup of the machine must not decide
-			times, err := e.steadyRound(ctx, round, max(fewestClaims, c.perSecond*s.seconds)/claimsInTurn, c.perSecond, limited(c.qps)...)
+		for round := range s.runs { // a p99 of a few hundred claims is a few of them: one hiccup of the machine must not decide
+			times, err := e.steadyRound(ctx, round, max(fewestClaims, c.perSecond*s.seconds), c.perSecond, limited(c.qps)...)
 			if err != nil {
 				return errors.Join(err, restore())
 			}
@@ -63,10 +60,10 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 	return nil
 }
 
-// steadyRound runs both provisioners at the same time, each with a driver of its own, and has claims of one and of the other come in
-// so many turns each: the machine is not as fast in one half minute as in the next. It returns how long the claims of each were ready
-// and had no volume, in milliseconds and in order. A claim is ready when the controller-manager has assigned its provisioner.
-func (e *environment) steadyRound(ctx context.Context, round, turns, perSecond int, args ...string) (times [2][]float64, err error) {
+// steadyRound runs both provisioners at the same time, each with a driver of its own, and makes n claims for each, alternately: the
+// machine is not as fast in one second as in the next. It returns how long the claims of each were ready and had no volume, in
+// milliseconds and in order. A claim is ready when the controller-manager has assigned its provisioner.
+func (e *environment) steadyRound(ctx context.Context, round, n, perSecond int, args ...string) (times [2][]float64, err error) {
 	var classes [2]string
 	var programs [2]*process.Process
 	for i, driver := range []string{benchDriver, upstreamDriver} {
@@ -78,10 +75,9 @@ func (e *environment) steadyRound(ctx context.Context, round, turns, perSecond i
 		}
 		defer e.StopProgram(programs[i], false)
 	}
-	if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaimsInTurn(ctx, classes, round, turns, perSecond)); err != nil {
+	if err := errors.Join(sleepFor(ctx, 3*time.Second), e.audit.Skip(), e.addClaimsAlternately(ctx, classes, round, n, perSecond)); err != nil {
 		return times, err
 	}
-	n := turns * claimsInTurn
 	all, err := e.collect(ctx, func(all []audit.Request) bool { return len(saves(all, e.ours))+len(saves(all, e.upstream)) >= 2*n })
 	if err != nil {
 		return times, err
@@ -97,20 +93,6 @@ func (e *environment) steadyRound(ctx context.Context, round, turns, perSecond i
 		}
 	}
 	return times, errors.Join(e.clear(ctx, classes[0]), e.clear(ctx, classes[1]))
-}
-
-// addClaimsInTurn makes claims at an even rate: of the first class in one turn, then of each in two, and so on. In the next round the
-// second is first.
-func (e *environment) addClaimsInTurn(ctx context.Context, classes [2]string, round, turns, perSecond int) error {
-	var made [2]int
-	for turn := range 2 * turns {
-		i := (round + (turn+1)/2) % 2
-		if err := e.addClaimsAtRate(ctx, classes[i], made[i], made[i]+claimsInTurn, perSecond); err != nil {
-			return err
-		}
-		made[i] += claimsInTurn
-	}
-	return nil
 }
 
 // claimWaits returns for how long the claims of volumes were ready and had none, in milliseconds and in order.
