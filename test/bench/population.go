@@ -233,20 +233,20 @@ func (e *environment) volumesOf(ctx context.Context, class string) ([]corev1.Per
 	return of, nil
 }
 
-// addClaimsAlternately makes n claims of each class at an even rate: one of the first, then two of the second, two of the first, and so
-// on. In the next round the second class is first.
+// addClaimsAlternately makes n claims of each provisioner's class at an even rate. Of each pair, the provisioner is first that was second
+// in the pair before.
 func (e *environment) addClaimsAlternately(ctx context.Context, classes [2]string, round, n, perSecond int) error {
 	var group errgroup.Group
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
-	for i := range 2 * n {
-		<-tick.C
-		class := classes[(round+(i+1)/2)%2]
-		group.Go(func() error {
-			_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx,
-				e.claim(class, i/2, storagev1.VolumeBindingWaitForFirstConsumer), metav1.CreateOptions{})
-			return err
-		})
+	for pair := range n {
+		for i := range e.inTurn(round + pair) {
+			<-tick.C
+			group.Go(func() error {
+				_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, e.claim(classes[i], pair, waitForConsumer), metav1.CreateOptions{})
+				return err
+			})
+		}
 	}
 	return group.Wait()
 }

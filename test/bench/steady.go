@@ -53,7 +53,7 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 		if err := restore(); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("from claim ready to PV saved, QPS %d, %d claims a second%s", c.qps, c.perSecond, c.what)
+		what := fmt.Sprintf("from claim ready to PV saved, QPS %d each, %d claims a second of both together%s", c.qps, c.perSecond, c.what)
 		t.rounds("p50 "+what, halves, " ms", atMost(c.most))
 		t.rounds("p99 "+what, most, " ms", atMost(c.most))
 	}
