@@ -243,7 +243,8 @@ func (e *environment) addClaimsAlternately(ctx context.Context, classes [2]strin
 		for i := range e.inTurn(round + pair) {
 			<-tick.C
 			group.Go(func() error {
-				_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, e.claim(classes[i], pair, waitForConsumer), metav1.CreateOptions{})
+				claim := e.claim(classes[i], pair, waitForConsumer)
+				_, err := e.Client.CoreV1().PersistentVolumeClaims(benchNamespace).Create(ctx, claim, metav1.CreateOptions{})
 				return err
 			})
 		}
