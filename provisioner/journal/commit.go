@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -39,26 +40,25 @@ const (
 
 // Run commits until ctx ends, and once more then. It calls takenOver with
 // ErrTakenOver as soon as it sees that somebody else writes the journal: nothing
-// that was put since is written then.
+// that was put since is written then. A shard is committed without regard to the
+// others, however long one of them takes.
 func (s *Store) Run(ctx context.Context, takenOver func(error)) {
 	s.set(func() { s.notify = takenOver })
-	var took time.Duration
+	var commits sync.WaitGroup
 	for {
 		select {
 		case <-ctx.Done():
+			commits.Wait()
 			s.commitAll(context.WithoutCancel(ctx))
 			return
 		case <-s.wanted:
 		case <-s.prefetch:
-			s.awaitPut(ctx, min((s.lastLeadTime()-2*took)/leadPart, longestDelay))
+			s.awaitPut(ctx, s.prefetchDelay())
 		case <-time.After(deleteDelay):
 		}
 		s.flushOverdue()
-		begin := time.Now()
-		s.commit(context.WithoutCancel(ctx))
-		took = time.Since(begin)
+		s.startCommits(context.WithoutCancel(ctx), &commits)
 		s.wakeRoomWaiters()
-		s.checkShards(ctx)
 		s.notifyEndRequests()
 		select {
 		case <-ctx.Done():
@@ -76,11 +76,11 @@ func (s *Store) awaitPut(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// lastLeadTime returns how long before it was put the last record was prefetched.
-func (s *Store) lastLeadTime() time.Duration {
+// prefetchDelay is how long a commit of prefetched records waits for more of them.
+func (s *Store) prefetchDelay() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.leadTime
+	return min((s.leadTime-2*s.writeTime)/leadPart, longestDelay)
 }
 
 // batchWindow is how long the next commit waits.
@@ -103,6 +103,13 @@ func (s *Store) commitAll(ctx context.Context) {
 	s.commit(ctx)
 }
 
+// commit returns once every shard that has changed was written.
+func (s *Store) commit(ctx context.Context) {
+	var commits sync.WaitGroup
+	s.startCommits(ctx, &commits)
+	commits.Wait()
+}
+
 // flushOverdue marks the shards for a write whose lazy deletions are overdue.
 func (s *Store) flushOverdue() {
 	s.mu.Lock()
@@ -112,87 +119,89 @@ func (s *Store) flushOverdue() {
 	}
 }
 
-// checkShards has a shard written again that somebody has deleted, for a crash would
-// lose its records, and notes requests to end records.
-func (s *Store) checkShards(ctx context.Context) {
-	if time.Since(s.checked) < shardCheckInterval {
-		return
+// startCommits has each shard that is to be written or checked committed, side by side.
+func (s *Store) startCommits(ctx context.Context, commits *sync.WaitGroup) {
+	for _, sh := range s.begin() {
+		commits.Go(func() { s.commitShard(ctx, sh) })
 	}
-	s.checked = time.Now()
-	sideBySide(s.inUse(), func(sh *shard) { s.check(ctx, sh) })
 }
 
+// begin returns the shards to be committed, but for those that are being committed.
+func (s *Store) begin() []*shard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var shards []*shard
+	for _, sh := range s.shards {
+		if sh.committing || !sh.dirty && !sh.isCheckDue() {
+			continue
+		}
+		sh.committing = true
+		if sh.dirty {
+			sh.dirty, sh.added, sh.stale = false, 0, time.Time{}
+			sh.writing = maps.Clone(sh.entries)
+			sh.writeWaiters, sh.waiters = sh.waiters, nil
+		}
+		shards = append(shards, sh)
+	}
+	return shards
+}
+
+// commitShard writes a shard if it has changed, tells those who wait for it what came of
+// that, and checks the shard if that is due.
+func (s *Store) commitShard(ctx context.Context, sh *shard) {
+	if sh.writing != nil {
+		s.save(ctx, sh)
+	}
+	if s.endWrite(sh) {
+		s.check(ctx, sh)
+		s.set(func() { s.endCommit(sh) })
+	}
+}
+
+// endWrite tells those who have waited for the write of a shard, and ends the commit
+// unless the shard is to be checked.
+func (s *Store) endWrite(sh *shard) (checking bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, done := range sh.writeWaiters {
+		done <- cmp.Or(s.lost, sh.failed)
+	}
+	sh.writing, sh.writeWaiters = nil, nil
+	if sh.isCheckDue() {
+		return true
+	}
+	s.endCommit(sh)
+	return false
+}
+
+// endCommit asks for the next commit of a shard if records have come since this one
+// began. s.mu is held.
+func (s *Store) endCommit(sh *shard) {
+	sh.committing = false
+	switch {
+	case len(sh.waiters) > 0:
+		signal(s.wanted)
+	case sh.added > 0:
+		signal(s.prefetch)
+	}
+}
+
+// isCheckDue says whether a shard with records is to be checked.
+func (sh *shard) isCheckDue() bool {
+	return len(sh.saved) > 0 && time.Since(sh.checked) >= shardCheckInterval
+}
+
+// check has a shard written again that somebody has deleted, for a crash would lose its
+// records, and notes requests to end records.
 func (s *Store) check(ctx context.Context, sh *shard) {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
 	live, err := s.metadata.Resource(configMaps).Namespace(s.namespace).Get(ctx, sh.name, metav1.GetOptions{})
+	s.set(func() { sh.checked = time.Now() })
 	switch {
 	case apierrors.IsNotFound(err):
 		s.noteDeleted(sh)
 	case err == nil:
 		s.set(func() { sh.noteEndRequests(endRequestsOf(live.Annotations)) })
 	}
-}
-
-// inUse returns the shards that should be there and hold records.
-func (s *Store) inUse() (shards []*shard) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sh := range s.shards {
-		if sh.version != "" && len(sh.entries) > 0 {
-			shards = append(shards, sh)
-		}
-	}
-	return shards
-}
-
-// commit writes every shard that has changed, and tells those who wait for one
-// what came of that.
-func (s *Store) commit(ctx context.Context) {
-	sideBySide(s.begin(), func(sh *shard) { s.save(ctx, sh) })
-	lost := s.isLost()
-	for _, w := range s.end() {
-		if lost == nil {
-			w.done <- w.shard.failed
-		} else {
-			w.done <- lost
-		}
-	}
-}
-
-// begin returns the shards that are to be written.
-func (s *Store) begin() []*shard {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.committing, s.waiting = s.waiting, nil
-	var shards []*shard
-	for _, sh := range s.shards {
-		if sh.dirty {
-			sh.dirty, sh.added, sh.stale = false, 0, time.Time{}
-			sh.writing = maps.Clone(sh.entries)
-			shards = append(shards, sh)
-		}
-	}
-	return shards
-}
-
-// end returns those who have waited for the commit.
-func (s *Store) end() []shardWaiter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sh := range s.shards {
-		sh.writing = nil
-	}
-	waiting := s.committing
-	s.committing = nil
-	return waiting
-}
-
-// sideBySide returns once f has returned for every shard.
-func sideBySide(shards []*shard, f func(*shard)) {
-	var all sync.WaitGroup
-	for _, sh := range shards {
-		all.Go(func() { f(sh) })
-	}
-	all.Wait()
 }

@@ -27,6 +27,11 @@ type shard struct {
 	failed  error             // why the last commit has failed; nil if it hasn't
 	avoided time.Time         // until when new records go elsewhere, for a write has failed
 
+	committing   bool         // from begin to endCommit
+	waiters      []chan error // for the next write
+	writeWaiters []chan error // for the one under way
+	checked      time.Time    // when the ConfigMap was made, or its annotations were last read
+
 	saved   map[string]string // what the version holds
 	writing map[string]string // what is being written; nil for nothing
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
@@ -43,12 +48,6 @@ func (sh *shard) size(key string) int {
 		return len(key) + len(record)
 	}
 	return 0
-}
-
-// shardWaiter waits for a commit of one shard.
-type shardWaiter struct {
-	shard *shard
-	done  chan error
 }
 
 // managedByLabel is a label by which the ConfigMaps are found.
@@ -68,6 +67,7 @@ func (sh *shard) holds(key, record string) bool {
 func (s *Store) save(ctx context.Context, sh *shard) {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
+	begin := time.Now()
 	err := s.isLost()
 	if err == nil {
 		err = s.resolve(ctx, sh)
@@ -79,14 +79,15 @@ func (s *Store) save(ctx context.Context, sh *shard) {
 	case sh.version != "" && apierrors.IsNotFound(err):
 		s.noteDeleted(sh)
 		err = s.put(ctx, sh, sh.writing)
-	case apierrors.IsConflict(err): // the records are the same if only metadata was written
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		// The records are the same if only metadata was written, or if the reply of the write before was lost.
 		if err = s.resolve(ctx, sh); err == nil {
 			err = s.put(ctx, sh, sh.writing)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sh.failed = nil
+	s.writeTime, sh.failed = time.Since(begin), nil
 	if err != nil {
 		sh.dirty, sh.avoided = true, time.Now().Add(avoidTime) // the next commit retries
 		sh.failed = fmt.Errorf("the journal can't be written to ConfigMap %s/%s: %w", s.namespace, sh.name, err)
@@ -127,6 +128,9 @@ func (s *Store) put(ctx context.Context, sh *shard, entries map[string]string) e
 		return err
 	}
 	s.set(func() {
+		if sh.version == "" { // it is new
+			sh.checked = time.Now()
+		}
 		sh.version, sh.saved, sh.tried, sh.avoided = version, entries, nil, time.Time{}
 		sh.forgetAnswered(d.annotations)
 	})
@@ -249,7 +253,7 @@ func (s *Store) resolve(ctx context.Context, sh *shard) error {
 		return err
 	}
 	s.set(func() {
-		sh.version, sh.saved, sh.tried = live.version, live.entries, nil
+		sh.version, sh.saved, sh.tried, sh.checked = live.version, live.entries, nil, live.checked
 		sh.noteEndRequests(live.endRequests)
 		s.forgetDeleted(sh)
 	})

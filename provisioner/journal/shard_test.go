@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
 
@@ -139,7 +140,13 @@ func TestADeletedShardIsNoticedWithoutAPut(t *testing.T) {
 		api, client := newAPI()
 		s := open(t, client)
 		wrote(t, s, 1)
-		api.set(func(api *fakeAPI) { delete(api.kept, "journal-0") })
+		time.Sleep(shardCheckInterval / 2)
+		api.set(func(api *fakeAPI) {
+			if api.looks > 0 {
+				t.Error("a ConfigMap that is new was checked")
+			}
+			delete(api.kept, "journal-0")
+		})
 		time.Sleep(2 * shardCheckInterval)
 		synctest.Wait()
 		if !api.has("key-1") {
@@ -157,11 +164,11 @@ func TestADeletedShardIsNoticedWithoutAPut(t *testing.T) {
 	})
 }
 
-// slowMetadata answers every Get after a while.
+// slowMetadata does what it is asked after a while.
 type slowMetadata struct {
 	metadata.ResourceInterface
-	client metadata.Interface
-	after  time.Duration
+	client     metadata.Interface
+	get, patch map[string]time.Duration // by the name of the ConfigMap
 }
 
 func (m slowMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
@@ -172,33 +179,104 @@ func (m slowMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
 func (m slowMetadata) Namespace(string) metadata.ResourceInterface { return m }
 
 func (m slowMetadata) Get(ctx context.Context, name string, o metav1.GetOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
-	time.Sleep(m.after)
+	time.Sleep(m.get[name])
 	return m.ResourceInterface.Get(ctx, name, o, subresources...)
 }
 
-// Whoever waits for a commit does not wait for the check of the shards that is due, and the next one for no more than one request.
+func (m slowMetadata) Patch(ctx context.Context, name string, pt types.PatchType, body []byte, o metav1.PatchOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+	time.Sleep(m.patch[name])
+	return m.ResourceInterface.Patch(ctx, name, pt, body, o, subresources...)
+}
+
+// openSlow returns a journal that is committing, whose first shards have some records each.
+func openSlow(t *testing.T, shards int, slow slowMetadata) (*fakeAPI, *Store) {
+	t.Helper()
+	api, client := newAPI()
+	for n := range shards {
+		name := fmt.Sprint("journal-", n)
+		data := map[string]string{}
+		for m := range 5 {
+			data[fmt.Sprintf("shard-%d-%d", n, m)] = "{}"
+		}
+		api.kept[name] = &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}, Data: data}
+	}
+	slow.client = client.metadata
+	s := New(client, slow, "kube-system", "journal", func() {})
+	_, err := s.Load(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() { s.Run(ctx, func(err error) { t.Error(err) }) })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	return api, s
+}
+
+// putWithin puts a record and reports if that takes longer than most.
+func putWithin(t *testing.T, s *Store, n int, most time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	if err := s.Put(t.Context(), key(n), record(n)); err != nil || time.Since(begin) > most {
+		t.Errorf("record %d after %s: %v; want %s at most", n, time.Since(begin), err, most)
+	}
+}
+
+// Whoever waits for one shard does not wait for another, and those who come while theirs is being written share the next write.
+func TestASlowShardDelaysNoOther(t *testing.T) {
+	const slow = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		api, s := openSlow(t, 2, slowMetadata{patch: map[string]time.Duration{"journal-0": slow}})
+		var puts sync.WaitGroup
+		puts.Go(func() { putWithin(t, s, 0, slow) })
+		synctest.Wait() // it is being written
+		for n := 1; n < 10; n++ {
+			puts.Go(func() { putWithin(t, s, n, 2*slow+batchMost) })
+		}
+		synctest.Wait()
+		defer s.fillBefore(1)()
+		for n := 10; n < 20; n++ {
+			putWithin(t, s, n, batchMost)
+		}
+		if api.has(key(0)) {
+			t.Error("the slow shard was written before the others")
+		}
+		puts.Wait()
+		if want := 10 + 2; api.writes != want {
+			t.Errorf("%d writes, want %d", api.writes, want)
+		}
+	})
+}
+
+// Whoever waits for a commit does not wait for the check of the shard that is due, and the next one for no more than one request,
+// or for none of another shard.
 func TestTheCheckDelaysNoCommit(t *testing.T) {
 	const slow = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		api, client := newAPI()
-		for n := range 3 {
-			name := fmt.Sprint("journal-", n)
-			api.kept[name] = &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"}, Data: map[string]string{key(n): "{}"}}
-		}
-		s := New(client, slowMetadata{client: client.metadata, after: slow}, "kube-system", "journal", func() {})
-		_, err := s.Load(t.Context())
-		must(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { s.Run(ctx, func(err error) { t.Error(err) }) })
-		for n, most := range []time.Duration{0, slow + batchMost} {
-			begin := time.Now()
-			if wrote(t, s, 10+n); time.Since(begin) > most {
-				t.Errorf("record %d was written after %s, want %s at most", n, time.Since(begin), most)
+		_, s := openSlow(t, 3, slowMetadata{get: map[string]time.Duration{"journal-0": slow, "journal-1": slow, "journal-2": slow}})
+		time.Sleep(shardCheckInterval + time.Millisecond)
+		putWithin(t, s, 10, 0)
+		putWithin(t, s, 11, slow+batchMost)
+		time.Sleep(shardCheckInterval + time.Millisecond)
+		putWithin(t, s, 12, 0)
+		defer s.fillBefore(3)()
+		putWithin(t, s, 13, batchMost)
+	})
+}
+
+// A shard that is written all the time is checked as often as another.
+func TestABusyShardIsChecked(t *testing.T) {
+	const slow = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		api, s := openSlow(t, 1, slowMetadata{patch: map[string]time.Duration{"journal-0": slow}})
+		for n := range 100 {
+			var puts sync.WaitGroup
+			for m := range 2 { // the second of them waits while the first is written
+				puts.Go(func() { time.Sleep(time.Duration(m) * slow / 2); putWithin(t, s, 10*n+m, 2*slow+batchMost) })
 			}
+			puts.Wait()
 		}
-		cancel()
-		run.Wait()
+		if want := int(100 * slow / (shardCheckInterval + 2*slow)); api.looks < want {
+			t.Errorf("%d checks, want %d at least", api.looks, want)
+		}
 	})
 }
 

@@ -91,10 +91,8 @@ type Store struct {
 	kept        map[string]*shard    // records that the caller can't read: they stay as they are
 	prefetched  map[string]time.Time // records that nobody has put yet, and since when they are there
 	leadTime    time.Duration        // from Prefetch to Put of the last of them that was put
+	writeTime   time.Duration        // of the last write
 	roomWaiters []roomWaiter         // in order of arrival
-	waiting     []shardWaiter        // for the next commit
-	committing  []shardWaiter        // for the one under way
-	checked     time.Time            // when it was last checked that the shards are there
 	lost        error                // another process writes the journal; nil if none does
 	notify      func(error)          // is called with lost
 
@@ -178,7 +176,7 @@ func (s *Store) read(ctx context.Context, sh *shard) error {
 		return err
 	}
 	maps.Copy(sh.entries, configMap.Data)
-	sh.version, sh.endRequests = configMap.ResourceVersion, endRequestsOf(configMap.Annotations)
+	sh.version, sh.endRequests, sh.checked = configMap.ResourceVersion, endRequestsOf(configMap.Annotations), time.Now()
 	return nil
 }
 
@@ -275,7 +273,7 @@ func (s *Store) enter(key, record string) (<-chan error, error) {
 		return done, nil
 	case sh.writing != nil && sh.writing[key] == record: // it goes with the commit under way
 		done := make(chan error, 1)
-		s.committing = append(s.committing, shardWaiter{sh, done})
+		sh.writeWaiters = append(sh.writeWaiters, done)
 		return done, nil
 	}
 	return s.requestCommit(sh), nil
@@ -308,7 +306,7 @@ func (s *Store) shardOf(key string) *shard { return cmp.Or(s.where[key], s.delet
 func (s *Store) requestCommit(sh *shard) <-chan error {
 	sh.dirty = true
 	done := make(chan error, 1)
-	s.waiting = append(s.waiting, shardWaiter{sh, done})
+	sh.waiters = append(sh.waiters, done)
 	signal(s.wanted)
 	return done
 }
