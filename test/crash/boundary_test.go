@@ -275,13 +275,13 @@ func (s *stage) begin(ctx context.Context, b boundary, claim string) (*held, err
 // beginReschedule sells out the zone of the node that the scheduler has chosen.
 func (s *stage) beginReschedule(ctx context.Context, b boundary, claim string) (*held, error) {
 	first := s.stopAt(moment{call: s.firstStep()})
-	h := s.stopAt(b.moment)
 	if err := s.claim(ctx, claim, waits); err != nil {
 		return nil, err
 	}
 	if err := s.reach(ctx, first); err != nil {
 		return nil, err
 	}
+	h := s.stopAt(b.moment) // not sooner: the claim may have gone back before its first step, for the zone that was sold out last
 	defer first.release(pass)
 	node, err := s.selectedNode(ctx, claim)
 	if err != nil {
