@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -23,10 +22,7 @@ func openRecording(t *testing.T, client clients, answer func(s *Store, key strin
 		h.told = append(h.told, key+": "+reason)
 		answer(h.Store, key)
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { h.Run(ctx, func(err error) { t.Errorf("taken over: %v", err) }); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	h.runUntilEnd(t, func(err error) { t.Errorf("taken over: %v", err) })
 	return h
 }
 

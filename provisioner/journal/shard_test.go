@@ -204,10 +204,7 @@ func openSlow(t *testing.T, shards int, slow slowMetadata) (*fakeAPI, *Store) {
 	s := New(client, slow, "kube-system", "journal", func() {})
 	_, err := s.Load(t.Context())
 	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var run sync.WaitGroup
-	run.Go(func() { s.Run(ctx, func(err error) { t.Error(err) }) })
-	t.Cleanup(func() { cancel(); run.Wait() })
+	s.runUntilEnd(t, func(err error) { t.Errorf("taken over: %v", err) })
 	return api, s
 }
 
@@ -262,7 +259,7 @@ func TestTheCheckDelaysNoCommit(t *testing.T) {
 	})
 }
 
-// A shard that is written all the time is checked as often as another.
+// A shard that is written all the time is checked, too.
 func TestABusyShardIsChecked(t *testing.T) {
 	const slow = time.Second
 	synctest.Test(t, func(t *testing.T) {

@@ -228,11 +228,16 @@ func open(t *testing.T, client clients) *Store {
 func openUntil(t *testing.T, client clients, takenOver func(error)) *Store {
 	t.Helper()
 	s := loaded(t, client)
+	s.runUntilEnd(t, takenOver)
+	return s
+}
+
+// runUntilEnd has a journal commit until the test has ended.
+func (s *Store) runUntilEnd(t *testing.T, takenOver func(error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { s.Run(ctx, takenOver); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return s
 }
 
 func TestConcurrentPutsShareCommits(t *testing.T) {
