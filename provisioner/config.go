@@ -18,10 +18,11 @@ import (
 type Config struct {
 	request.Options
 
-	Timeout    time.Duration // of one call to the driver
-	RetryStart time.Duration // back-off after a first failure; doubles with each one
-	RetryMax   time.Duration // longest back-off
-	Workers    int           // claims worked on until they have a volume, claims whose volume is being saved, and volumes being deleted: so many of each
+	Timeout     time.Duration // of one call to the driver
+	RetryStart  time.Duration // back-off after a first failure; doubles with each one
+	RetryMax    time.Duration // longest back-off
+	Workers     int           // claims worked on until they have a volume, and volumes being deleted: so many of each at the same time
+	SaveWorkers int           // PersistentVolumes being saved at the same time
 
 	SupportsTopology bool          // the driver's VOLUME_ACCESSIBILITY_CONSTRAINTS, unless switched off
 	NodeGrace        time.Duration // how long a selected node may be without the driver
@@ -64,6 +65,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--retry-interval-max=%s is less than --retry-interval-start=%s", c.RetryMax, c.RetryStart)
 	case c.Workers < 1:
 		return fmt.Errorf("--worker-threads=%d; it must be at least 1", c.Workers)
+	case c.SaveWorkers < 1:
+		return fmt.Errorf("%d PersistentVolumes are saved at the same time; it must be at least 1", c.SaveWorkers)
 	case c.SourceThreads < 1:
 		return fmt.Errorf("--cloning-protection-threads=%d; it must be at least 1", c.SourceThreads)
 	case c.SnapshotSweep < 0:

@@ -43,7 +43,7 @@ type executor struct {
 
 func newExecutor(p *Provisioner) *executor {
 	e := &executor{
-		p: p, liveness: liveness.New(p.now), slots: newSlots(p.config.Workers),
+		p: p, liveness: liveness.New(p.now), slots: newSlots(p.config.Workers, p.config.SaveWorkers),
 		trace: func(claim types.UID, action attempt.Action) {
 			klog.V(5).InfoS("Action", "claim", claim, "action", action)
 		},
@@ -68,7 +68,7 @@ func (e *executor) run(ctx context.Context) {
 	defer e.liveness.Stop()
 	defer context.AfterFunc(ctx, e.queue.ShutDown)()
 	var workers errgroup.Group
-	workers.SetLimit(2*e.p.config.Workers + waitForJournal)
+	workers.SetLimit(e.p.config.Workers + e.p.config.SaveWorkers + waitForJournal)
 	for {
 		claim, shutdown := e.queue.Get()
 		if shutdown || e.queue.ShuttingDown() { // Get returns what is queued all the same

@@ -2,12 +2,12 @@ package provisioner
 
 import "github.com/topodisk/topodisk/provisioner/attempt"
 
-// slots bound how many claims are worked on at the same time: so many until they have a volume, and as many whose volumes are being
+// slots bound how many claims are worked on at the same time: so many until they have a volume, and so many whose volumes are being
 // saved. So a slow API server keeps no claim from the driver, and a slow driver no volume from being saved.
 type slots struct{ working, saving chan struct{} }
 
-func newSlots(n int) slots {
-	return slots{working: make(chan struct{}, n), saving: make(chan struct{}, n)}
+func newSlots(working, saving int) slots {
+	return slots{working: make(chan struct{}, working), saving: make(chan struct{}, saving)}
 }
 
 // take waits for a slot of a claim whose work begins.

@@ -227,7 +227,7 @@ func testConfig() Config {
 			DriverName: driverName, Identity: "test-identity", VolumeNamePrefix: "disk", VolumeNameUUID: -1, PVNameSource: request.VolumeID,
 			StrictTopology: true, ImmediateTopology: true, DefaultFSType: "ext4", ClaimAnnotations: []string{"alibabacloud.com/kms-key-id"},
 		},
-		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2,
+		Timeout: 10 * time.Second, RetryStart: time.Millisecond, RetryMax: time.Second, Workers: 2, SaveWorkers: 3,
 		SupportsTopology: true, NodeGrace: time.Minute,
 		AttributesClasses: true, PreventModeConversion: true, SourceThreads: 1,
 	}

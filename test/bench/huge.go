@@ -17,8 +17,8 @@ import (
 	"github.com/topodisk/topodisk/test/lab/process"
 )
 
-// defaultWorkers is disk-provisioner's default of --worker-threads.
-const defaultWorkers = 100
+// savesAtATime is how many PersistentVolumes disk-provisioner saves at the same time, by its default of --worker-threads.
+const savesAtATime = 400
 
 // huge is a cluster in which nothing may cost more per event than in a small one. csi-provisioner is not run there.
 func (e *environment) huge(ctx context.Context, s scale, t *table) error {
@@ -138,9 +138,9 @@ func cpuTime(p *process.Process) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err, systemErr) // Linux counts hundredths of a second
 }
 
-// saveAlone saves volumes anew, with as many requests under way as disk-provisioner has by default, and returns the rate.
+// saveAlone saves volumes anew, with as many requests under way as disk-provisioner has, and returns the rate.
 func (e *environment) saveAlone(ctx context.Context, volumes []corev1.PersistentVolume) (float64, error) {
-	err := eachOf(defaultWorkers, len(volumes), func(i int) error {
+	err := eachOf(savesAtATime, len(volumes), func(i int) error {
 		old := volumes[i]
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Annotations: old.Annotations, Finalizers: old.Finalizers}, Spec: old.Spec}
 		_, err := e.Client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
