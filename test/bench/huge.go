@@ -17,7 +17,7 @@ import (
 	"github.com/topodisk/topodisk/test/lab/process"
 )
 
-// savesAtATime is how many PersistentVolumes disk-provisioner saves at the same time, by its default of --worker-threads.
+// savesAtATime is how many PersistentVolumes disk-provisioner saves at the same time: four for each of --worker-threads, with the flags of unlimited.
 const savesAtATime = 400
 
 // huge is a cluster in which nothing may cost more per event than in a small one. csi-provisioner is not run there.
