@@ -23,7 +23,7 @@ import (
 )
 
 // scale is how much of everything there is.
-type scale struct{ claims, runs, hugeRuns, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions, seconds int }
+type scale struct{ claims, runs, hugeRuns, rounds, nodes, volumes, hugeNodes, hugeVolumes, deletions int }
 
 func (s *scale) flags() {
 	flag.IntVar(&s.claims, "claims", 1000, "provisioner: claims at once")
@@ -35,7 +35,6 @@ func (s *scale) flags() {
 	flag.IntVar(&s.hugeNodes, "huge-nodes", 15000, "provisioner: nodes of the huge cluster")
 	flag.IntVar(&s.hugeVolumes, "huge-volumes", 100000, "provisioner: volumes of the huge cluster")
 	flag.IntVar(&s.deletions, "deletions", 200, "provisioner: volumes deleted at once")
-	flag.IntVar(&s.seconds, "seconds", 10, "provisioner: how long claims come at an even rate")
 }
 
 const (
@@ -57,9 +56,9 @@ type group struct {
 func groups() []group {
 	return []group{
 		{name: "bursts", of: (*environment).bursts}, {name: "alone", of: (*environment).alone}, {name: "deletion", of: (*environment).deleting},
-		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady}, {name: "takeover", of: (*environment).takeovers},
-		{name: "requirement", of: (*environment).requirement}, {name: "large", of: (*environment).large},
-		{name: "huge", of: (*environment).huge, unbound: true},
+		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady}, {name: "slowed", of: (*environment).slowed},
+		{name: "takeover", of: (*environment).takeovers}, {name: "requirement", of: (*environment).requirement},
+		{name: "large", of: (*environment).large}, {name: "huge", of: (*environment).huge, unbound: true},
 	}
 }
 
@@ -130,7 +129,7 @@ var controllers = []string{
 	"serviceaccount-controller", "serviceaccount-token-controller", "namespace-controller",
 }
 
-// openEnvironment starts a control plane with three nodes, and the driver that answers at once.
+// openEnvironment starts a control plane with three nodes, and for each provisioner a driver that answers at once.
 func openEnvironment(ctx context.Context, root string, unbound bool) (*environment, error) {
 	dirs, err := programs.Default.Build(ctx, root, os.Stdout)
 	if err != nil {
@@ -160,6 +159,9 @@ func openEnvironment(ctx context.Context, root string, unbound bool) (*environme
 	}
 	if err == nil {
 		err = errors.Join(l.MakeNamespace(ctx, benchNamespace), e.addNodes(ctx, 0, 3))
+	}
+	if err == nil {
+		err = e.addDriver(ctx, upstreamDriver)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Stop())
