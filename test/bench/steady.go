@@ -28,10 +28,14 @@ func (e *environment) steady(ctx context.Context, s scale, t *table) error {
 	return e.measureRates(ctx, s, t, []steadyRate{{20, 20, 200, 1. / 3, 1, ""}, {1000, 50, 500, 1, 1, ""}})
 }
 
-// slowed are the same on a control plane that has a part of the machine's CPU time.
-func (e *environment) slowed(ctx context.Context, s scale, t *table) error {
-	return e.measureRates(ctx, s, t, []steadyRate{
-		{1000, 25, 500, 1, .5, ", control plane slowed to a half"}, {1000, 5, 500, 1, .1, ", control plane slowed to a tenth"}})
+// half are the same on a control plane that has half of the machine's CPU time.
+func (e *environment) half(ctx context.Context, s scale, t *table) error {
+	return e.measureRates(ctx, s, t, []steadyRate{{1000, 25, 500, 1, .5, ", control plane slowed to a half"}})
+}
+
+// tenth are the same with a tenth.
+func (e *environment) tenth(ctx context.Context, s scale, t *table) error {
+	return e.measureRates(ctx, s, t, []steadyRate{{1000, 5, 500, 1, .1, ", control plane slowed to a tenth"}})
 }
 
 // measureRates adds two rows for each of the rates.
