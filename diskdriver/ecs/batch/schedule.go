@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,15 +21,18 @@ const (
 )
 
 // schedule says how likely a change is to be over that ECS goes on with after it has answered. It goes by how long such
-// changes took before, and while it has seen few by the time of ECS's reply and by the age of the change, so that it is right
-// for an ECS of any speed.
+// changes took before, and the fewer of them took as long, the more by the time of ECS's reply and by the age of the change, so that
+// it is right for an ECS of any speed.
 type schedule struct {
-	mu   sync.Mutex
-	seen []span // the newest last
+	mu    sync.Mutex
+	seen  []span // the newest last
+	spans []span // those seen, for over: see spread
 }
 
 // span is what reads told of one change: not over at one age, over at another.
 type span struct{ after, by time.Duration }
+
+func (s span) middle() time.Duration { return (s.after + s.by) / 2 }
 
 // note adds a change that was seen to be over.
 func (s *schedule) note(seen span) {
@@ -37,6 +42,17 @@ func (s *schedule) note(seen span) {
 	if len(s.seen) > observationsKept {
 		s.seen = append(s.seen[:0:0], s.seen[len(s.seen)-observationsKept:]...)
 	}
+	s.spans = spread(s.seen)
+}
+
+// spread returns the spans in order, each until the middle of the next at least: a change may end at any time between those that
+// were seen, and there are few among the longest.
+func spread(seen []span) []span {
+	ordered := slices.SortedFunc(slices.Values(seen), func(a, b span) int { return cmp.Compare(a.middle(), b.middle()) })
+	for i, next := range ordered[1:] {
+		ordered[i].by = max(ordered[i].by, next.middle())
+	}
+	return ordered
 }
 
 // over returns how likely a change is to be over at an age, from 0 to 1, that was not at the age of the last read, or has not
@@ -51,12 +67,13 @@ func (s *schedule) over(read, age, reply time.Duration, enough float64) float64 
 	if len(s.seen) == 0 {
 		return unknown
 	}
-	all := s.spans(read)
+	all := s.spansAfter(read)
 	before, now := share(all, read), share(all, age)
 	if before > .99 {
 		return unknown // it takes longer than any that was seen
 	}
-	trust := float64(len(s.seen)) / float64(len(s.seen)+1)
+	longer := float64(len(s.seen)) * (1 - before) // so many of those seen
+	trust := longer / (longer + 1)
 	return trust*(now-before)/(1-before) + (1-trust)*unknown
 }
 
@@ -70,9 +87,9 @@ func ageless(read, age, reply time.Duration, enough float64) float64 {
 	return min(1, min(enough, mostUnknown)*float64(age-read)/float64(max(pause, time.Millisecond)))
 }
 
-// spans returns the spans to go by: one that all changes seen have in common is that of a change that always takes as long,
+// spansAfter returns the spans to go by: one that all changes seen have in common is that of a change that always takes as long,
 // unless the last read has shown that this one takes longer.
-func (s *schedule) spans(read time.Duration) []span {
+func (s *schedule) spansAfter(read time.Duration) []span {
 	common := s.seen[0]
 	for _, seen := range s.seen {
 		common = span{max(common.after, seen.after), min(common.by, seen.by)}
@@ -80,7 +97,7 @@ func (s *schedule) spans(read time.Duration) []span {
 	if common.after < common.by && read < common.by {
 		return []span{common}
 	}
-	return s.seen
+	return s.spans
 }
 
 // share returns the share of the changes that was over at an age, each taken to have ended anywhere in its span.
