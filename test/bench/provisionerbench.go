@@ -56,7 +56,8 @@ type group struct {
 func groups() []group {
 	return []group{
 		{name: "bursts", of: (*environment).bursts}, {name: "alone", of: (*environment).alone}, {name: "deletion", of: (*environment).deleting},
-		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady}, {name: "half", of: (*environment).half}, {name: "tenth", of: (*environment).tenth},
+		{name: "defaults", of: (*environment).defaults}, {name: "steady", of: (*environment).steady},
+		{name: "half", of: (*environment).half}, {name: "tenth", of: (*environment).tenth},
 		{name: "takeover", of: (*environment).takeovers}, {name: "requirement", of: (*environment).requirement},
 		{name: "large", of: (*environment).large}, {name: "huge", of: (*environment).huge, unbound: true},
 	}
