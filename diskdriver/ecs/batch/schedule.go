@@ -26,7 +26,7 @@ const (
 type schedule struct {
 	mu    sync.Mutex
 	seen  []span // the newest last
-	spans []span // those seen, for over: see spread
+	spans []span // those seen, as spread returns them: over is called for each request every few milliseconds
 }
 
 // span is what reads told of one change: not over at one age, over at another.
