@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/outofstock"
 )
 
 // answer is what a Kind is to those who called: the sidecars read the code,
@@ -101,5 +102,9 @@ func translate(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 	if _, done := status.FromError(err); done {
 		return nil, err // gRPC's own: a method that is not implemented
 	}
-	return nil, status.Error(codeOf(ctx, err), err.Error())
+	answer := status.New(codeOf(ctx, err), err.Error())
+	if disk.Involves(err, disk.OutOfStock) && !outofstock.Is(answer.Err()) {
+		answer = outofstock.Mark(answer)
+	}
+	return nil, answer.Err()
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/internal/outofstock"
 )
 
 func TestEveryKindHasItsCode(t *testing.T) {
@@ -54,6 +55,28 @@ func TestEveryKindHasItsCode(t *testing.T) {
 	}
 	if kinds != len(want) || kinds != len(answers) {
 		t.Errorf("%d kinds, %d wanted, %d in the table", kinds, len(want), len(answers))
+	}
+}
+
+// Whatever else an answer says, disk-provisioner learns that ECS has no stock.
+func TestAnswersSayThatThereIsNoStock(t *testing.T) {
+	soldOut := &disk.Error{Kind: disk.OutOfStock, Err: io.EOF}
+	for name, test := range map[string]struct {
+		err  error
+		code codes.Code
+		want bool
+	}{
+		"sold out":                  {soldOut, codes.ResourceExhausted, true},
+		"a disk may have been made": {disk.Errorf(disk.Pending, "soon (%w)", soldOut), codes.Aborted, true},
+		"that can't be seen":        {fmt.Errorf("%w (%w)", disk.Errorf(disk.UnknownOutcome, "lost"), soldOut), codes.Unavailable, true},
+		"something else":            {disk.Errorf(disk.Pending, "soon (%w)", &disk.Error{Kind: disk.Quota, Err: io.EOF}), codes.Aborted, false},
+		"neither":                   {io.EOF, codes.Internal, false},
+		"in words only":             {disk.Errorf(disk.Pending, "soon (%v)", soldOut), codes.Aborted, false},
+	} {
+		_, err := translate(t.Context(), nil, nil, func(context.Context, any) (any, error) { return nil, test.err })
+		if got := outofstock.Is(err); got != test.want || status.Code(err) != test.code || status.Convert(err).Message() != test.err.Error() {
+			t.Errorf("%s: out of stock: %v, %v", name, got, err)
+		}
 	}
 }
 

@@ -159,9 +159,7 @@ func (e *executor) act(ctx context.Context, action attempt.ResultAction) attempt
 		err := p.protection.Protect(ctx, a.Request.Claim)
 		return attempt.Protected{Err: err, WaitsFor: waitsFor(err)}
 	case attempt.WriteJournal:
-		var err error
-		e.withoutSlot(func() { err = writeJournal(ctx, p.store, a.Request) })
-		return attempt.Written{Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err)}
+		return e.writeJournal(ctx, a.Request)
 	case attempt.ReadSecrets:
 		secrets, err := watch.ReadSecret(ctx, p.client, a.Request.Secrets.Provisioner)
 		return attempt.SecretsRead{Secrets: secrets, Err: err, WaitsFor: waitsFor(err)}
@@ -256,8 +254,18 @@ func isTransient(err error) bool {
 	return csiconn.IsNotAsked(err) || errors.Is(err, leader.ErrLost) || errors.Is(err, journal.ErrTakenOver)
 }
 
-// writeJournal returns nil once the journal has the request.
-func writeJournal(ctx context.Context, s store, r *request.Request) error {
+// writeJournal returns once the journal has the request and the claim has a slot again.
+func (e *executor) writeJournal(ctx context.Context, r *request.Request) attempt.Written {
+	begun := e.p.now()
+	var err error
+	e.withoutSlot(func() { err = putRequest(ctx, e.p.store, r) })
+	return attempt.Written{
+		Err: err, WaitsFor: waitsFor(err), Transient: isTransient(err), Refusal: e.p.refusals.RefusedSince(stockWant(r), begun),
+	}
+}
+
+// putRequest returns nil once the journal has the request.
+func putRequest(ctx context.Context, s store, r *request.Request) error {
 	record, err := r.Encode()
 	if err == nil {
 		err = s.Put(ctx, string(r.Claim.UID), record)

@@ -82,7 +82,7 @@ func TestTheJournalHasNoSecret(t *testing.T) {
 	resolved := b.planned(t, testClaim(), class)
 	store := &recordingStore{}
 	b.store = store
-	must(t, writeJournal(t.Context(), b.store, resolved.Request))
+	must(t, putRequest(t.Context(), b.store, resolved.Request))
 	if resolved.Secrets["key"] != "hidden" || len(store.written) != 1 || !strings.Contains(store.written[0], "vault") {
 		t.Fatalf("secrets %v, written %q", resolved.Secrets, store.written)
 	}
@@ -219,7 +219,7 @@ func TestARecordOfALaterVersionIsKept(t *testing.T) {
 	}
 	b := newBench(t, nil)
 	b.store = s
-	if err := writeJournal(t.Context(), b.store, requestFor(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
+	if err := putRequest(t.Context(), b.store, requestFor(t, 1)); err == nil || !strings.Contains(err.Error(), "key uid-1 of ConfigMap kube-system/journal-0") {
 		t.Errorf("the request of a later format was begun again: %v", err)
 	}
 }

@@ -1,10 +1,13 @@
 package provisioner
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/stock"
 	"github.com/topodisk/topodisk/topology"
@@ -48,6 +52,54 @@ func TestClaimsShareARefusal(t *testing.T) {
 	if calls > seconds/30 || calls < seconds/70 {
 		t.Errorf("%d calls in %d s, want about one a minute", calls, seconds)
 	}
+	if all := b.open(); all != 0 {
+		t.Errorf("%d volumes are under way", all)
+	}
+}
+
+// Claims that wait for the journal while the first refusal comes share it, too.
+func TestClaimsThatWaitForTheJournalShareARefusal(t *testing.T) {
+	const claims = 20
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []answer{soldOutAnswer()})
+		b.exec.trace = func(types.UID, attempt.Action) {}
+		store := heldStore{release: make(chan struct{})}
+		b.Provisioner.driver, b.store = slowDriver{b.driver, time.Second}, store
+		b.beginImmediate(t, claims)
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { b.exec.run(ctx) })
+		synctest.Wait()
+		close(store.release)
+		time.Sleep(time.Minute)
+		cancel()
+		run.Wait()
+		if calls, _ := b.driver.calls(); calls != b.config.Workers {
+			t.Errorf("%d calls for %d claims, want one from each of %d workers", calls, claims, b.config.Workers)
+		}
+		if all := b.open(); all != 0 {
+			t.Errorf("%d volumes are under way", all)
+		}
+	})
+}
+
+// A claim whose volume may exist is asked for again; others share the refusal all the same.
+func TestClaimsShareARefusalThatIsNotFinal(t *testing.T) {
+	notFinal := answer{err: outofstock.Mark(status.New(codes.Aborted, "a volume may exist")).Err()}
+	b := newBench(t, []answer{notFinal, notFinal, soldOutAnswer()})
+	class := testClass(nil)
+	asked := func(n int, outcome attempt.Outcome, want int) {
+		t.Helper()
+		_, got, err := b.provision(t.Context(), claimOf(n, "20Gi"), class, "node-1")
+		if calls, _ := b.driver.calls(); calls != want || got != outcome || err == nil {
+			t.Errorf("claim %d: %d calls, want %d; %v, want %v; %v", n, calls, want, got, outcome, err)
+		}
+	}
+	asked(1, attempt.Background, 1)
+	asked(2, attempt.Reschedule, 1)
+	asked(1, attempt.Background, 2)
+	asked(1, attempt.Reschedule, 3)
+	asked(1, attempt.Reschedule, 3)
 	if all := b.open(); all != 0 {
 		t.Errorf("%d volumes are under way", all)
 	}

@@ -111,6 +111,17 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Involves says whether an Error in err's tree has the Kind: what ECS refused may stand behind what follows from that.
+func Involves(err error, kind Kind) bool { return errors.Is(err, ofKind(kind)) }
+
+// ofKind stands for all Errors of a Kind.
+type ofKind Kind
+
+func (k ofKind) Error() string { return Kind(k).String() }
+
+// Is implements errors.Is for ofKind.
+func (e *Error) Is(target error) bool { return target == ofKind(e.Kind) }
+
 // KindOf returns the Kind of the outermost Error in err's chain, and
 // Unexpected if there is none.
 func KindOf(err error) Kind {

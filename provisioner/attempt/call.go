@@ -1,5 +1,7 @@
 package attempt
 
+import "github.com/topodisk/topodisk/internal/outofstock"
+
 // The calls of CreateVolume, and what the answers mean.
 
 func (e Protected) apply(r *Record) {
@@ -26,6 +28,11 @@ func (e Written) apply(r *Record) {
 	case !r.isWanted() || r.pv != "":
 		r.close(false)
 		r.endIfUnneeded()
+	case e.Refusal != nil:
+		asked := r.request
+		r.do(CountSkipped{})
+		r.close(false)
+		r.outOfStock(asked, e.Refusal)
 	default:
 		r.call()
 	}
@@ -74,7 +81,7 @@ func (e Answer) apply(r *Record) {
 		return
 	}
 	outcome := OutcomeOf(e.Err, e.NotAsked, asked.MayReschedule(), r.limits.RescheduleCodes)
-	outOfStock := isOutOfStock(e.Err) && !e.NotAsked
+	outOfStock := outofstock.Is(e.Err) && !e.NotAsked
 	switch {
 	case outOfStock:
 		r.do(NoteRefusal{Request: asked, Sent: e.Sent})
@@ -86,7 +93,7 @@ func (e Answer) apply(r *Record) {
 	switch outcome {
 	case Background:
 		r.mayExist, r.doubtful = true, true
-		r.fail(failure{err: err, outcome: Background, isPending: isPending(e.Err)})
+		r.fail(failure{err: err, outcome: Background, isPending: isPending(e.Err), noStock: outOfStock})
 		return
 	case Unchanged:
 		if !r.doubtful {

@@ -144,7 +144,9 @@ func (s step) cause() string {
 		says = either(e.Never, "never", says)
 	case VolumeDeleted:
 		says = either(e.Owner != "", "owned", says)
-	case Protected, Written, SecretsRead, NodeRemoved:
+	case Written:
+		says = either(e.Refusal != nil, "refused", says)
+	case Protected, SecretsRead, NodeRemoved:
 	default:
 		return Name(e)
 	}

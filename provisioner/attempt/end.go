@@ -14,6 +14,7 @@ type failure struct {
 	err       error
 	outcome   Outcome // Background if a volume may exist
 	isPending bool    // the driver has said that the operation goes on
+	noStock   bool    // or that it makes no volume now, though an earlier call may have
 	permanent bool    // no volume is possible until the claim or its class changes
 	transient bool    // it is expected to end soon without a change of the claim
 	waitsFor  error   // says what must change, for Subscribe
@@ -36,6 +37,8 @@ func (r *Record) fail(f failure) {
 	switch {
 	case f.permanent:
 		pause = r.limits.RetryMax // a change of the claim or its class begins an attempt at once
+	case f.outcome == Background && f.noStock:
+		pause = min(r.limits.RetryMax, maxDoubtfulPause) // only the proof that there is none is waited for
 	case f.outcome == Background && f.isPending:
 		pause = min(pause, maxDoubtfulPause)
 	}

@@ -127,6 +127,8 @@ type Written struct {
 	Err       error
 	WaitsFor  error // as in Resolved
 	Transient bool
+	// Refusal says that the driver has refused an equal request meanwhile, so that it is not called now.
+	Refusal error
 }
 
 // SecretsRead is the result of ReadSecrets.

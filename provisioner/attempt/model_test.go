@@ -548,6 +548,9 @@ func (w *world) result(action Action) Event {
 			return Written{Err: err}
 		}
 		w.journal = a.Request
+		if w.chance(.1) {
+			return Written{Refusal: errChance}
+		}
 		return Written{}
 	case ReadSecrets:
 		return SecretsRead{Err: w.err(.2)}

@@ -56,7 +56,6 @@ func OutcomeOf(err error, notAsked, mayReschedule bool, added []codes.Code) Outc
 	return Finished
 }
 
-func isOutOfStock(err error) bool    { return status.Code(err) == codes.ResourceExhausted }
 func isPending(err error) bool       { return status.Code(err) == codes.Aborted }
 func isInvalid(err error) bool       { return status.Code(err) == codes.InvalidArgument }
 func isAnotherVolume(err error) bool { return status.Code(err) == codes.AlreadyExists }

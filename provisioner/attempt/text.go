@@ -71,7 +71,7 @@ func (e VolumeChecked) String() string {
 func (e NodeChecked) String() string { return words("NodeChecked", when("gone", e.Gone)) }
 func (e Protected) String() string   { return words("Protected", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Written) String() string {
-	return words("Written", quoted(e.Err), waits(e.WaitsFor), when("transient", e.Transient))
+	return words("Written", quoted(e.Err), waits(e.WaitsFor), when("transient", e.Transient), when(fmt.Sprintf("refusal=%q", fmt.Sprint(e.Refusal)), e.Refusal != nil))
 }
 func (e SecretsRead) String() string { return words("SecretsRead", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Answer) String() string {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/request"
 	"github.com/topodisk/topodisk/test/golden"
 )
@@ -48,9 +49,10 @@ import (
 //	                                                               an error with Ready is why the driver need not be asked
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
 //	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [transient]
+//	Written [refusal="..."]                                        why the driver need not be asked
 //	Answer ID [size=BYTES] [sibling=STATE]                         20 are asked for; awaited or refused
 //	SiblingsChecked [sibling=STATE]
-//	Answer [code=CODE] [err="..."] [not-asked]                     neither: a volume without an ID
+//	Answer [code=CODE [out-of-stock]] [err="..."] [not-asked]      neither: a volume without an ID
 //	VolumeSaved PV [deleting] [finalizer], VolumeSaved err="..." [never]
 //	VolumeDeleted ID [err="..."] [owner=PV]
 //
@@ -365,7 +367,11 @@ func (s *scenario) event(name string, a *arguments) (Event, error) {
 	case "Protected":
 		return Protected{Err: a.err(), WaitsFor: a.object()}, nil
 	case "Written":
-		return Written{Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient")}, nil
+		e := Written{Err: a.err(), WaitsFor: a.object(), Transient: a.has("transient")}
+		if refusal := a.value("refusal"); refusal != "" {
+			e.Refusal = errors.New(refusal)
+		}
+		return e, nil
 	case "SecretsRead":
 		return SecretsRead{Err: a.err(), WaitsFor: a.object(), Secrets: s.secretValues()}, nil
 	case "Answer":
@@ -405,7 +411,11 @@ func (s *scenario) answer(a *arguments) (Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.Err = status.Error(code, "no")
+		answered := status.New(code, "no")
+		if a.has("out-of-stock") {
+			answered = outofstock.Mark(answered)
+		}
+		e.Err = answered.Err()
 	}
 	if e.Err == nil {
 		size := int64(20)

@@ -177,6 +177,17 @@ func (r *Refusals) Refuses(w Want) error {
 	return r.refuses(w)
 }
 
+// RefusedSince returns a *RefusedBefore if the driver has refused an equal or smaller request since Ask let this one pass at
+// the given time, and the refusal holds.
+func (r *Refusals) RefusedSince(w Want, passed time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, last, known := r.last(w); !known || last.answered.Before(passed) {
+		return nil // Ask has let this one alone pass after an earlier refusal
+	}
+	return r.refuses(w)
+}
+
 // refuses returns a *RefusedBefore if a refusal holds. r.mu is held.
 func (r *Refusals) refuses(w Want) error {
 	if at, last, known := r.last(w); known && last.until.After(r.now()) {

@@ -47,6 +47,39 @@ func TestPausesDouble(t *testing.T) {
 	}
 }
 
+func TestRefusedSince(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(func() time.Time { return now })
+	want, larger, smaller := inZone("zone-a", 20*gib), inZone("zone-a", 21*gib), inZone("zone-a", 19*gib)
+	refused := func(w Want, passed time.Time) bool {
+		t.Helper()
+		return r.RefusedSince(w, passed) != nil
+	}
+	passed := now
+	if refused(want, passed) {
+		t.Error("nothing was refused")
+	}
+	now = now.Add(time.Second)
+	r.Refused(want, passed)
+	if !refused(want, passed) || !refused(larger, passed) || refused(smaller, passed) || refused(inZone("zone-b", 20*gib), passed) {
+		t.Error("an equal or larger request in the zone is refused, no other")
+	}
+	now = now.Add(FirstPause)
+	if refused(want, passed) {
+		t.Error("the refusal is over")
+	}
+	if passed = now; r.Ask(want) != nil || refused(want, passed) {
+		t.Error("the one that may call the driver after the refusal is kept from it by itself")
+	}
+	if r.Refuses(want) == nil {
+		t.Error("another one may, too")
+	}
+	now = now.Add(time.Second)
+	if r.Served(want); refused(want, passed) {
+		t.Error("the driver has stock again")
+	}
+}
+
 func TestConcurrentRefusalsCountOnce(t *testing.T) {
 	asked := time.Unix(1_700_000_000, 0)
 	now := asked

@@ -138,7 +138,7 @@ func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
 // withoutCapacities has the scheduler know nothing of what zones sell, until the test is over.
 func (s *scene) withoutCapacities() {
 	s.Helper()
-	s.restartProvisioner("--enable-capacity=false")
+	s.restartProvisioner("--enable-capacity=false", "--retry-interval-start=500ms", "--retry-interval-max=5m") // as in the chart
 	s.Must(s.await(s.Context(), "the scheduler doesn't look at capacities", limit, func(ctx context.Context) error {
 		driver, err := s.Client.StorageV1().CSIDrivers().Get(ctx, lab.DriverName, metav1.GetOptions{})
 		if err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity {
