@@ -155,6 +155,7 @@ func TestALeaseThatAnotherHasTakenIsNotGivenBack(t *testing.T) {
 			return lease
 		}
 		must(t, testLease().RunWhileHeld(t.Context(), api, func(context.Context) error {
+			synctest.Wait() // it renews the Lease at once
 			lease := holder()
 			lease.Spec.HolderIdentity = ptr.To("another")
 			_, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{})
