@@ -127,7 +127,7 @@ var rescheduleReasons = []string{outOfStock, otherClaim, "refused", labelOf(topo
 
 const (
 	outOfStock = "out_of_stock"
-	otherClaim = "other_claim" // that was to get its volume first got none
+	otherClaim = "other_claim" // that was to get its volume first got none, or has returned to the scheduler
 )
 
 func labelOf(reason topology.Reason) string { return strings.ReplaceAll(reason.String(), " ", "_") }
@@ -140,7 +140,7 @@ func rescheduleReason(err error) string {
 	switch {
 	case isOutOfStock(err):
 		return outOfStock
-	case errors.Is(err, errSiblingFirst):
+	case errors.Is(err, errSiblingFirst), errors.Is(err, errReturned):
 		return otherClaim
 	}
 	return "refused"

@@ -93,7 +93,7 @@ func (r *resolver) complete(ctx context.Context, claim *v1.PersistentVolumeClaim
 	}
 	refusal := r.refusals.Ask(stockWant(resolved))
 	return attempt.Resolved{
-		Verdict: attempt.Ready, Request: resolved, Secrets: secrets, HasSiblings: order.any,
+		Verdict: attempt.Ready, Request: resolved, Secrets: secrets,
 		Refusal: refusal, OfClaim: refusal != nil && !isOutOfStock(refusal),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 
 	"github.com/topodisk/topodisk/provisioner/attempt"
@@ -61,12 +62,14 @@ func precedence(a, b sibling) int {
 		cmp.Compare(a.claim.UID, b.claim.UID))
 }
 
+// errReturned says why the driver is not asked for a sibling's volume.
+var errReturned = errors.New("it has returned to the scheduler")
+
 // errSiblingFirst says why a claim is not provisioned before a sibling.
 var errSiblingFirst = errors.New("gets its volume first: the driver has refused one of the two of late")
 
 // order is what the siblings mean for a claim that the driver has not been asked for.
 type order struct {
-	any     bool  // there are some
 	refused error // the driver refuses one of them
 	first   error // the driver is asked for one of them first
 }
@@ -80,8 +83,7 @@ func (s *siblings) order(claim *v1.PersistentVolumeClaim) order {
 	return orderOf(s.standing(claim, claim, ""), all)
 }
 
-func orderOf(own sibling, all []sibling) order {
-	o := order{any: true}
+func orderOf(own sibling, all []sibling) (o order) {
 	for _, other := range all {
 		switch {
 		case other.progress == attempt.VolumeMade:
@@ -177,7 +179,25 @@ func (s *siblings) standing(of, on *v1.PersistentVolumeClaim, pod string) siblin
 	if want, ok := s.p.resolver.want(of, on.Annotations[request.AnnSelectedNode]); ok {
 		known.refusal, known.scarce = s.p.refusals.Refuses(want), s.p.refusals.IsScarce(want)
 	}
+	if known.refusal == nil && known.progress == attempt.NoAttempt && s.hasReturned(of, on) {
+		known.refusal = errReturned
+	}
 	return known
+}
+
+// hasReturned says whether a claim has lost its selected node since that of another one was selected. The scheduler selects a
+// node for all claims of a Pod before it writes the first, so it overwrites no newer version of the others.
+func (s *siblings) hasReturned(of, on *v1.PersistentVolumeClaim) bool {
+	if of.Annotations[request.AnnSelectedNode] != "" {
+		return false
+	}
+	if on.ResourceVersion == "" { // it is from the journal
+		if on = claimWithUID(s.p.claims, on.Namespace, on.Name, on.UID); on == nil {
+			return false
+		}
+	}
+	order, err := resourceversion.CompareResourceVersion(of.ResourceVersion, on.ResourceVersion)
+	return err == nil && order > 0
 }
 
 // wake tells the siblings of a claim that it has got further.

@@ -1,10 +1,13 @@
 package provisioner
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +90,7 @@ func TestWhichClaimOfAPodIsAskedForFirst(t *testing.T) {
 			got := orderOf(test.own, []sibling{test.other})
 			back := got.refused != nil
 			switch want := test.want; {
-			case !got.any, back != (want == "back to the scheduler"), (got.first != nil) != (want == second):
+			case back != (want == "back to the scheduler"), (got.first != nil) != (want == second):
 				t.Errorf("got %+v, want %s", got, want)
 			}
 			reverse := orderOf(test.other, []sibling{test.own})
@@ -199,6 +202,77 @@ func TestAVolumeGoesIfAClaimOfThePodIsRefused(t *testing.T) {
 		t.Error("the driver is asked for a volume that can't be used")
 	}
 	g.wantPhases(attempt.Unselected, attempt.Unselected)
+}
+
+// hookedDriver calls before, once, before it is asked for the volume of a name.
+type hookedDriver struct {
+	*scriptedDriver
+	name   string
+	before func()
+}
+
+func (d *hookedDriver) CreateVolume(ctx context.Context, in *csi.CreateVolumeRequest, options ...grpc.CallOption) (*csi.CreateVolumeResponse, error) {
+	if before := d.before; in.Name == d.name && before != nil {
+		d.before = nil
+		before()
+	}
+	return d.scriptedDriver.CreateVolume(ctx, in, options...)
+}
+
+// The cache may show the Pod of a claim only after its attempt has begun.
+func TestARefusedClaimWakesSiblingsOfAPodThatIsSeenLate(t *testing.T) {
+	g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a"), soldOutAnswer()})
+	data, logs := g.claim("data"), g.claim("logs")
+	g.Provisioner.driver = &hookedDriver{g.driver, "disk-logs", func() {
+		must(t, g.api.Tracker().Add(podWith("web-0", "data", "logs")))
+		eventually(t, "the Pod is seen", func() bool { return len(g.siblings.pods.OfClaim("shop", "data")) > 0 })
+		g.exec.Start(data)
+		g.exec.workOnNext(t.Context())
+		g.wantPhases(attempt.Held, attempt.Calling)
+	}}
+	g.start(logs)
+	g.wantPhases(attempt.Unselected, attempt.Unselected)
+	if _, deletes := g.driver.calls(); deletes != 1 || g.open() != 0 || g.savedVolumes() != 0 {
+		t.Errorf("%d volumes are deleted, %d are under way, %d are saved", deletes, g.open(), g.savedVolumes())
+	}
+}
+
+// A claim that has lost its node returns the other claims of its Pod to the scheduler, whenever they learn of it.
+func TestClaimsOfAPodReturnToTheSchedulerTogether(t *testing.T) {
+	withoutNode := func(version string) func(*v1.PersistentVolumeClaim) {
+		return func(c *v1.PersistentVolumeClaim) { c.ResourceVersion, c.Annotations = version, nil }
+	}
+	for name, test := range map[string]struct {
+		logs           func(*v1.PersistentVolumeClaim)
+		before, during attempt.Phase // of data, if that is so before it begins, or while its volume is held
+	}{
+		"it has its node":                         {func(*v1.PersistentVolumeClaim) {}, attempt.Held, attempt.Held},
+		"the scheduler has not come to it":        {withoutNode("6"), attempt.Held, attempt.Held},
+		"it has lost its node since this has one": {withoutNode("8"), attempt.Unselected, attempt.Unselected},
+		"nobody knows since when it has none":     {withoutNode("new"), attempt.Held, attempt.Held},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := func(change func(*v1.PersistentVolumeClaim)) *together {
+				g := newTogether(t, []answer{made("d-1", 20*gib, "zone-a")}, podWith("web-0", "data", "logs"))
+				g.claim("logs", change)
+				g.start(g.claim("data"))
+				return g
+			}
+			begin(test.logs).wantPhases(test.before, attempt.New)
+
+			g := begin(func(*v1.PersistentVolumeClaim) {})
+			g.wantPhases(attempt.Held, attempt.New)
+			logs := claimNamed(g.claims, "shop", "logs").DeepCopy()
+			test.logs(logs)
+			must(t, g.claims.Update(logs))
+			g.attempts.Post("data", attempt.Woken{})
+			g.exec.workOnNext(t.Context())
+			g.wantPhases(test.during, attempt.New)
+			if _, deletes := g.driver.calls(); (deletes == 1) != (test.during == attempt.Unselected) {
+				t.Errorf("%d volumes are deleted", deletes)
+			}
+		})
+	}
 }
 
 func TestClaimsThatAreNotWaitedFor(t *testing.T) {

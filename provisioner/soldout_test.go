@@ -231,6 +231,7 @@ func TestReschedulesAreCountedByReason(t *testing.T) {
 		&stock.RefusedBefore{}:                           "out_of_stock",
 		&stock.RefusedBefore{OfClaim: true}:              "refused",
 		errSiblingFirst:                                  "other_claim",
+		errReturned:                                      "other_claim",
 		status.Error(codes.InvalidArgument, "x"):         "refused",
 		&topology.Error{Reason: topology.NodeGone}:       "node_gone",
 		&topology.Error{Reason: topology.NodeUnready}:    "node_unready",

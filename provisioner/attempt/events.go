@@ -61,8 +61,6 @@ type Resolved struct {
 	// Refusal is why the driver is not called now (Ready). OfClaim says that the claim itself may be the reason.
 	Refusal error
 	OfClaim bool
-	// HasSiblings says that the claim's Pod has other claims that wait for volumes (Ready).
-	HasSiblings bool
 	// Volume is the PersistentVolume that stands for the claim (HasVolume).
 	Volume string
 	// WaitsFor says what must change, for Subscribe; nil for nothing that is known (NotYet).

@@ -591,7 +591,7 @@ func (w *world) resolve(a Resolve) Event {
 	if w.chance(.1) {
 		return Resolved{Verdict: Ready, Request: r, Refusal: errChance}
 	}
-	return Resolved{Verdict: Ready, Request: r, HasSiblings: w.random.IntN(2) == 0}
+	return Resolved{Verdict: Ready, Request: r}
 }
 
 // siblings is what other claims of the Pod may have come to.

@@ -108,6 +108,5 @@ func (e Recovered) apply(r *Record) {
 	}
 	r.claim, r.attempted, r.request = e.Request.Claim, e.Request.Claim, e.Request
 	r.open, r.mayExist, r.doubtful, r.recovered, r.prefetched = true, true, true, true, false
-	r.hasSiblings = true
 	r.repeat()
 }

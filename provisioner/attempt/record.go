@@ -109,12 +109,11 @@ type Record struct {
 	mayExist   bool // the same of all calls for the claim, or it has had a volume; a final answer or the volume's deletion resets it
 	sole       bool // as the last call that returned a volume left it: no other volume of the name can exist
 
-	hasSiblings    bool      // the claim's Pod may have other claims that wait for volumes
-	siblingChanged bool      // one of them has got further while an action was under way
+	siblingChanged bool      // another claim of the Pod has got further while an action was under way
 	keepsNode      bool      // the last attempt failed at the selected node, which could not be removed
-	awaitsSibling  bool      // no attempt is made before one of them has its volume
+	awaitsSibling  bool      // no attempt is made before another claim of the Pod has its volume
 	awaitedSince   time.Time // since when, or since when the volume is held; zero: neither
-	discards       int       // volumes that were deleted in a row because one of them could not have one
+	discards       int       // volumes that were deleted in a row because another claim of the Pod could not have one
 
 	endReason string // why an operator wants the open request ended; empty if none does
 

@@ -62,7 +62,7 @@ func (e Resolved) apply(r *Record) {
 	}
 	switch e.Verdict {
 	case Ready:
-		r.request, r.secrets, r.hasSiblings = e.Request, e.Secrets, e.HasSiblings
+		r.request, r.secrets = e.Request, e.Secrets
 		r.ask(e)
 	case HasVolume:
 		r.hasVolume(e.Volume)
@@ -84,10 +84,8 @@ func (e Resolved) apply(r *Record) {
 	case NodeNotAllowed:
 		r.reschedule(e.Err)
 	case SiblingFirst:
-		r.hasSiblings = true
 		r.awaitSibling(e.Err)
 	case SiblingRefused:
-		r.hasSiblings = true
 		r.do(CountSkipped{})
 		r.reschedule(e.Err)
 	case Invalid:

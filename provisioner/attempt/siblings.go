@@ -64,7 +64,7 @@ func (r *Record) progress() Progress {
 
 // wakeSiblings tells the siblings that the claim has got further.
 func (r *Record) wakeSiblings() {
-	if r.hasSiblings && !r.awaitsSibling {
+	if !r.awaitsSibling {
 		r.do(WakeSiblings{Claim: r.attempted})
 	}
 }

@@ -63,7 +63,7 @@ func (e EndRequested) String() string { return "EndRequested" }
 func (e Recovered) String() string    { return words("Recovered", named(e.Request)) }
 func (e Resolved) String() string {
 	return words("Resolved", e.Verdict.String(), e.Volume, quoted(errors.Join(e.Err, e.Refusal)), waits(e.WaitsFor),
-		when("of-claim", e.OfClaim), when("transient", e.Transient), when("siblings", e.HasSiblings))
+		when("of-claim", e.OfClaim), when("transient", e.Transient))
 }
 func (e VolumeChecked) String() string {
 	return words("VolumeChecked", when("wanting", e.Wanting), quoted(e.Err))

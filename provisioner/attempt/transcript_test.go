@@ -45,7 +45,7 @@ import (
 //	ClaimChanged [deleting] [bound=PV] [node=NAME] [label=VALUE]   changes the claim for the events that follow, too
 //	Started [before]                                               before the last change of the claim
 //	VolumeSeen PV [foreign] [deleting] [finalizer], VolumeGone PV
-//	Resolved VERDICT [PV] [err="..."] [of-claim] [waits-for=OBJECT] [transient] [siblings]
+//	Resolved VERDICT [PV] [err="..."] [of-claim] [waits-for=OBJECT] [transient]
 //	                                                               an error with Ready is why the driver need not be asked
 //	VolumeChecked [wanting] [why="..."] [err="..."], NodeChecked [gone], ClaimChecked [gone], NodeRemoved [err="..."]
 //	Protected, Written, SecretsRead [err="..."] [waits-for=OBJECT] [transient]
@@ -394,7 +394,7 @@ func (s *scenario) resolved(a *arguments) (Event, error) {
 	if verdict < 0 {
 		return nil, fmt.Errorf("unknown verdict %q", name)
 	}
-	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), OfClaim: a.has("of-claim"), Transient: a.has("transient"), HasSiblings: a.has("siblings")}
+	e := Resolved{Verdict: verdict, Err: a.err(), WaitsFor: a.object(), OfClaim: a.has("of-claim"), Transient: a.has("transient")}
 	switch verdict {
 	case Ready:
 		e.Request, e.Secrets, e.Refusal, e.Err = s.request(), s.secretValues(), e.Err, nil
