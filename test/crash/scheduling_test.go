@@ -99,9 +99,6 @@ func TestPodTiedToASoldOutZoneHasEventsOnBothClaims(t *testing.T) {
 // What a thousand Pods wait for that nobody sells is asked for once a second and zone at the most, and in the end all is
 // as if they had never been.
 func TestAThousandPodsOfASoldOutCloudAskSeldom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes minutes; `make crash` runs it")
-	}
 	const pods, watched = 1000, 60 * time.Second
 	s := newScene(t)
 	s.withoutCapacities()
