@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/topodisk/topodisk/internal/outofstock"
 	"github.com/topodisk/topodisk/provisioner/attempt"
 	"github.com/topodisk/topodisk/provisioner/journal"
 	"github.com/topodisk/topodisk/provisioner/lib6"
@@ -149,7 +148,7 @@ func rescheduleReason(err error) string {
 // isOutOfStock says whether the error is, or repeats, the driver's answer that it has no stock.
 func isOutOfStock(err error) bool {
 	var before *stock.RefusedBefore
-	return errors.As(err, &before) && !before.OfClaim || status.Code(err) == codes.ResourceExhausted
+	return errors.As(err, &before) && !before.OfClaim || outofstock.Is(err)
 }
 
 // begin shows the results and outcomes of a class at 0 from its first attempt on.

@@ -29,11 +29,13 @@ func when(name string, set bool) string {
 	return ""
 }
 
-func quoted(err error) string {
+func quoted(err error) string { return quotedAs("err", err) }
+
+func quotedAs(name string, err error) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("err=%q", err)
+	return fmt.Sprintf("%s=%q", name, err)
 }
 
 func waits(on error) string {
@@ -71,7 +73,7 @@ func (e VolumeChecked) String() string {
 func (e NodeChecked) String() string { return words("NodeChecked", when("gone", e.Gone)) }
 func (e Protected) String() string   { return words("Protected", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Written) String() string {
-	return words("Written", quoted(e.Err), waits(e.WaitsFor), when("transient", e.Transient), when(fmt.Sprintf("refusal=%q", fmt.Sprint(e.Refusal)), e.Refusal != nil))
+	return words("Written", quoted(e.Err), waits(e.WaitsFor), when("transient", e.Transient), quotedAs("refusal", e.Refusal))
 }
 func (e SecretsRead) String() string { return words("SecretsRead", quoted(e.Err), waits(e.WaitsFor)) }
 func (e Answer) String() string {
