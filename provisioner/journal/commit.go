@@ -34,6 +34,8 @@ const (
 	// avoidTime is for how long new records avoid a shard whose write has failed: it
 	// may be immutable.
 	avoidTime = time.Minute
+	// longWrite is how long a write takes before new records avoid its shard.
+	longWrite = time.Second
 	// CommitTimeout bounds one write of a shard.
 	CommitTimeout = 15 * time.Second
 )
@@ -138,7 +140,7 @@ func (s *Store) begin() []*shard {
 		sh.committing = true
 		if sh.dirty {
 			sh.dirty, sh.added, sh.stale = false, 0, time.Time{}
-			sh.writing = maps.Clone(sh.entries)
+			sh.writing, sh.began = maps.Clone(sh.entries), time.Now()
 			sh.writeWaiters, sh.waiters = sh.waiters, nil
 		}
 		shards = append(shards, sh)

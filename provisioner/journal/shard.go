@@ -34,6 +34,7 @@ type shard struct {
 
 	saved   map[string]string // what the version holds
 	writing map[string]string // what is being written; nil for nothing
+	began   time.Time         // when that began
 	tried   map[string]string // what a write of unknown outcome would have made it hold; nil for none
 
 	endRequests map[string]*endRequest // that the version has, by key
@@ -41,6 +42,11 @@ type shard struct {
 
 // room is how much more the shard may hold; negative if it holds too much.
 func (sh *shard) room() int { return shardBytes - sh.bytes }
+
+// isAvoided says whether new records go elsewhere: a write has failed, or takes long.
+func (sh *shard) isAvoided(now time.Time) bool {
+	return now.Before(sh.avoided) || sh.writing != nil && now.Sub(sh.began) >= longWrite
+}
 
 // size is what the shard's record of the key takes; 0 if it has none.
 func (sh *shard) size(key string) int {

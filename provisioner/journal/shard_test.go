@@ -243,6 +243,23 @@ func TestASlowShardDelaysNoOther(t *testing.T) {
 	})
 }
 
+// A record that comes while a write takes long goes to another shard.
+func TestAShardWhoseWriteTakesLongGetsNoMoreRecords(t *testing.T) {
+	const slow = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		_, s := openSlow(t, 2, slowMetadata{patch: map[string]time.Duration{"journal-0": slow}})
+		var puts sync.WaitGroup
+		puts.Go(func() { putWithin(t, s, 0, slow) })
+		time.Sleep(longWrite)
+		putWithin(t, s, 1, batchMost)
+		puts.Wait()
+		putWithin(t, s, 2, slow)
+		if at := s.where[key(2)].name; at != "journal-0" {
+			t.Errorf("the shard is avoided still: the record is in %s", at)
+		}
+	})
+}
+
 // Whoever waits for a commit does not wait for the check of the shard that is due, and the next one for no more than one request,
 // or for none of another shard.
 func TestTheCheckDelaysNoCommit(t *testing.T) {

@@ -319,8 +319,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// roomFor returns a shard with room: one of the first if it can be, and one whose
-// last write has failed only if there is no other.
+// roomFor returns a shard with room: one of the first if it can be, and one that is
+// avoided only if there is no other.
 func (s *Store) roomFor(bytes int) *shard {
 	for _, shards := range [][]*shard{s.shards[:firstShards], s.shards[firstShards:]} {
 		if sh := bestOf(shards, bytes); sh != nil {
@@ -342,7 +342,7 @@ func bestOf(shards []*shard, bytes int) *shard {
 	now := time.Now()
 	for _, sh := range shards {
 		switch {
-		case now.Before(sh.avoided) || sh.room() < bytes:
+		case sh.isAvoided(now) || sh.room() < bytes:
 		case sh.dirty && sh.added+bytes <= sameShard:
 			return sh
 		case small == nil && sh.bytes+bytes <= smallShard:
