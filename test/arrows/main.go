@@ -113,7 +113,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver": {
-		allowed:   []string{module + "/diskdriver", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc, protobuf, prometheus, klog},
+		allowed: []string{module + "/diskdriver", module + "/internal/outofstock", module + "/topology", csiSpec, csiLib + "/protosanitizer", grpc,
+			protobuf, prometheus, klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/diskdriver/node", module + "/diskdriver/nodefacts", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"diskdriver/ecs": {
@@ -147,6 +148,7 @@ var rules = map[string]rule{
 			"k8s.io/api", "k8s.io/apimachinery", klog},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", ecsSDK},
 	},
+	"internal/outofstock": {allowed: []string{grpc + "/codes", grpc + "/status", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
 	"internal/podclaims": {
 		allowed:   []string{"k8s.io/api", "k8s.io/component-helpers/storage/ephemeral"},
 		unreached: []string{clientGo},
@@ -157,7 +159,8 @@ var rules = map[string]rule{
 		unreached: []string{module + "/provisioner", module + "/diskdriver"},
 	},
 	"provisioner/attempt": {
-		allowed:   []string{module + "/provisioner/request", csiSpec, grpc + "/codes", grpc + "/status", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
+		allowed: []string{module + "/internal/outofstock", module + "/provisioner/request", csiSpec, grpc + "/codes", grpc + "/status",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils"},
 		unreached: []string{clientGo},
 	},
 	"provisioner/lib6": {
@@ -204,8 +207,8 @@ var rules = map[string]rule{
 		unreached: []string{clientGo},
 	},
 	"provisioner": {
-		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/podclaims", module + "/internal/sleep",
-			module + "/provisioner", module + "/topology",
+		allowed: []string{module + "/explain/audit", module + "/internal/leader", module + "/internal/outofstock", module + "/internal/podclaims",
+			module + "/internal/sleep", module + "/provisioner", module + "/topology",
 			csiSpec, csiLib, grpc, protobuf, prometheus, klog, clientGo, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "golang.org/x/sync",
 			"sigs.k8s.io/sig-storage-lib-external-provisioner/v6"},
 		unreached: []string{module + "/diskdriver", module + "/ecssim", ecsSDK},
