@@ -196,6 +196,16 @@ func (v Version) BuildSuite(ctx context.Context, root string, out *os.File) erro
 		func(line string) { fmt.Fprintln(out, line) })
 }
 
+// BuildCrictl builds crictl, with which Kubernetes' disruptive tests stop containers.
+func BuildCrictl(ctx context.Context, root string, out *os.File) error {
+	crictl := external{module: filepath.Join(root, "test", "kube", "cri-tools"), into: BuiltCrictl(root), title: "crictl",
+		says: "half a minute on two cores", packages: []string{"sigs.k8s.io/cri-tools/cmd/crictl"}}
+	return crictl.build(ctx, out)
+}
+
+// BuiltCrictl returns the directory that BuildCrictl puts crictl in.
+func BuiltCrictl(root string) string { return filepath.Join(root, ".build", "crictl") }
+
 // SuiteImages is the source that names the images of the version's tests.
 func (v Version) SuiteImages(ctx context.Context, root string) ([]byte, error) {
 	files, err := kindsOf(ctx, v.module(root), "k8s.io/kubernetes", "test/utils/image/manifest.go")
