@@ -46,7 +46,7 @@ func queuePage(rows []queueFigures, commits []string) string {
 	for _, note := range []string{
 		"A wait is from the request that makes the VolumeAttachment to the watch event that shows it attached; their detaches are of the same disks, once all are attached. Idle and behind are measured one after the other, with the same disks.",
 		fmt.Sprintf("ECS's latencies are the simulator's profile `real` without its spread; an instance detaches %d disks at a time, and as many hang at each. The detaches never end.", disksPerInstance),
-		"The row with 500 workers is for comparison and has no target: every detach that hangs keeps one of them for 2 minutes. The chart starts 6 000 workers, more than volumes hang here, and disk-driver limits how many of them attaches or detaches can keep (`--max-waiting-calls`).",
+		"The rows with 500 workers are for comparison and have no target: every detach that hangs keeps one of them for 2 minutes. The chart starts more workers than volumes hang here, and disk-driver limits how many of them attaches or detaches can keep (`--max-waiting-calls`).",
 		"csi-attacher still has a limit: if more volumes hang than it has workers, all others wait until the driver answers. To solve this, upstream needs separate queues and workers for attaches and detaches, or must not keep a worker for a call that waits. It should also not write the status when a retry fails as before, because each failure is a write to the API server from one budget for all.",
 		machine("make bench-attach-queue") + " Measured: " + strings.Join(commits, "; ") + ".",
 	} {
