@@ -65,11 +65,14 @@ func cause(err error) string {
 	}
 }
 
-// check asks once, and logs an answer that is news.
+// check asks once, and logs an answer that is news. A question that ends with the process says nothing of ECS.
 func (r *readiness) check(ctx context.Context, known bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err := r.cloud.Check(ctx)
+	err := r.cloud.Check(asking)
+	if ctx.Err() != nil {
+		return false
+	}
 	good, why := err == nil, cause(err)
 	news := r.good.Swap(good) != good || why != r.cause || !known
 	r.cause = why

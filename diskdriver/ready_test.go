@@ -125,3 +125,31 @@ func TestAnotherCauseIsNewsAndTheSameIsNot(t *testing.T) {
 		}
 	}
 }
+
+// hanging answers Check when its context ends.
+type hanging struct{}
+
+func (hanging) Check(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestAProcessThatEndsSaysNothingOfECS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		r := &readiness{cloud: hanging{}, ready: prometheus.NewGauge(prometheus.GaugeOpts{}), notify: func(err error) { told = append(told, err) }}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { r.watch(ctx); close(done) }()
+		time.Sleep(checkTimeout / 2)
+		stop()
+		<-done
+		if len(told) > 0 {
+			t.Errorf("told %v at its end", told)
+		}
+		r.check(t.Context(), false)
+		if len(told) != 1 || !errors.Is(told[0], context.DeadlineExceeded) {
+			t.Errorf("told %v of an ECS that hangs, want its timeout", told)
+		}
+	})
+}

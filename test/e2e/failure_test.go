@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topodisk/topodisk/ecssim"
@@ -174,6 +175,7 @@ func TestADriverWithoutCredentialsSaysSoOnItsPod(t *testing.T) {
 	s.restartDriver()
 	s.WaitFor("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
 		events, err := s.Client.CoreV1().Events(leaseNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"})
-		return err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "SignatureDoesNotMatch"), err
+		names := func(e corev1.Event) bool { return strings.Contains(e.Message, "SignatureDoesNotMatch") }
+		return err == nil && slices.ContainsFunc(events.Items, names), err
 	})
 }
