@@ -171,10 +171,12 @@ func TestADriverWithoutCredentialsSaysSoOnItsPod(t *testing.T) {
 		s.Must(s.Topodisk.WriteCredentials(simulator.KeyID, simulator.Secret))
 		s.restartDriver()
 	})
+	api, ofDriver := s.Client.CoreV1().Events(leaseNamespace), metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"}
+	s.Must(api.DeleteCollection(s.Context(), metav1.DeleteOptions{}, ofDriver)) // what earlier tests have left
 	s.Must(s.Topodisk.WriteCredentials(simulator.KeyID, "a-wrong-secret"))
 	s.restartDriver()
 	s.WaitFor("the Pod has an event", soon, func(ctx context.Context) (bool, error) {
-		events, err := s.Client.CoreV1().Events(leaseNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ECSDoesNotAnswer"})
+		events, err := api.List(ctx, ofDriver)
 		names := func(e corev1.Event) bool { return strings.Contains(e.Message, "SignatureDoesNotMatch") }
 		return err == nil && slices.ContainsFunc(events.Items, names), err
 	})
