@@ -13,6 +13,18 @@ const (
 	ReadOnlyKey = "readOnly"     // "true" if the node must not write; absent if it may
 	SizeKey     = "sizeBytes"    // what the disk had when it was attached
 	AttachedKey = "attachedTime" // when the disk was attached, which tells this attachment from others; absent if ECS doesn't say
+	VolumeKey   = "volumeId"     // the disk that the context is of; absent before 0.2
+	HistoryKey  = "state"        // a History; absent before 0.2, which counts as HistoryInUse
+)
+
+// History says whether a disk can hold data, by what was done to it and not by its bytes. It is kept in the tag HistoryTag. A disk
+// without the tag counts as HistoryInUse.
+type History string
+
+// The histories.
+const (
+	HistoryNew   History = "new"    // made empty, and never published
+	HistoryInUse History = "in-use" // published at least once, or not made empty
 )
 
 // The volume context: what the node needs to know of a volume's class and birth.

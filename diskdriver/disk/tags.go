@@ -18,6 +18,7 @@ const (
 	ClaimNamespaceTag = "kubernetes.io/created-for/pvc/namespace" // and its namespace
 	CloneTag          = "csi.alibabacloud.com/clone-of"           // the disk that the disk is a copy of
 	ArchiveTag        = "csi.alibabacloud.com/archive-on-delete"  // forever, or the days for which the disk is kept as a snapshot when it goes
+	HistoryTag        = "topodisk.io/state"                       // a History
 	Creator           = "topodisk"                                // the value of CreatedByTag
 	NeverSetTag       = "csi.alibabacloud.com/never-set"          // on nothing: to remove it asks ECS whether it knows a disk or snapshot
 )
@@ -39,7 +40,7 @@ const oldArchiveTag = "csi.alibabacloud.com/volume-delete-autosnapshot-retention
 
 // driverTags are the keys that the driver itself sets, on disks or snapshots.
 var driverTags = []string{
-	ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag, CloneTag,
+	ManagedTag, ClusterTag, CreatedByTag, VolumeNameTag, ClaimNameTag, ClaimNamespaceTag, CloneTag, HistoryTag,
 	ArchiveTag, oldArchiveTag, SnapshotNameTag, GroupNameTag, SnapshotObjectTag, SnapshotNamespaceTag, TemporaryTag, ArchiveOfTag, ArchiveStateTag,
 }
 
