@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver"
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/diskdriver/nodefacts"
 )
@@ -44,7 +45,10 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 		return nil, fmt.Errorf("--endpoint=%s: the directory of the socket: %w", o.endpoint, err)
 	}
 	self := nodefacts.NewSelf(client, o.nodeName, o.driverName, nodefacts.Limits{Volumes: o.volumeLimit, Reserved: o.reserved})
-	server, err := node.New(node.Config{Driver: o.driverName, KubeletDir: o.kubeletDir, Facts: self})
+	server, err := node.New(node.Config{
+		Driver: o.driverName, KubeletDir: o.kubeletDir, Facts: self,
+		BlankCheck: node.BlankCheck{Limit: int64(o.blankCheckLimit) * disk.BytesPerGiB},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-dir=%s: %w", o.kubeletDir, err)
 	}

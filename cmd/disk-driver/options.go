@@ -56,6 +56,7 @@ type options struct {
 	kubeletDir        string
 	volumeLimit       int
 	reserved          int
+	blankCheckLimit   int
 	nodeDrainTimeout  time.Duration
 	httpEndpoint      string
 	shutdownGrace     time.Duration
@@ -92,6 +93,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", node.DefaultKubeletDir, "root directory of the kubelet, which this process sees under the same path (modes node and all)")
 	flags.IntVar(&o.volumeLimit, "volume-attach-limit", 0, "how many volumes the node takes at a time, regardless of what ECS says about its instance type; 0: as many data disks as the instance takes, less those of others (modes node and all; not with --reserved-attachments)")
 	flags.IntVar(&o.reserved, "reserved-attachments", 0, "how many of the instance's data disks are reserved for disks that are not this driver's; if more of these are attached, all of them are subtracted (modes node and all)")
+	flags.IntVar(&o.blankCheckLimit, "blank-check-limit", node.DefaultBlankCheckLimit/disk.BytesPerGiB, "size in GiB up to which a disk that was attached before, or that the driver didn't make, is read to its end and formatted if every byte of it is zero; a larger one is refused; 0: each is (modes node and all)")
 	flags.DurationVar(&o.nodeDrainTimeout, "node-drain-timeout", 5*time.Minute, "how long after SIGTERM the plugin of a node that is being drained waits for its volumes to be unmounted (modes node and all)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", "", "host:port for /healthz and /metrics; empty: none")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-grace-period", 25*time.Second, "how long calls in progress may take to finish after SIGTERM")
@@ -159,6 +161,7 @@ func (o *options) validate() error {
 		{"max-waiting-calls", o.mostWaiting, o.mostWaiting < 0, "is a number of calls, or 0 for any"},
 		{"volume-attach-limit", o.volumeLimit, o.volumeLimit < 0, "is a number of volumes, or 0 for what the instance takes"},
 		{"reserved-attachments", o.reserved, o.reserved < 0, "is a number of disks from 0"},
+		{"blank-check-limit", o.blankCheckLimit, o.blankCheckLimit < 0, "is a number of GiB, or 0 for no check"},
 		{"node-drain-timeout", o.nodeDrainTimeout, o.nodeDrainTimeout < 0, "is a duration from 0s"},
 		{"shutdown-grace-period", o.shutdownGrace, o.shutdownGrace < 0, "is a duration from 0s"},
 	} {

@@ -10,122 +10,231 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // content is what is on a device, as far as it was looked at.
 type content struct {
-	fsType string // of the file system or whatever else blkid knows, such as ext4 or LVM2_member
-	table  string // of the partitions, such as gpt
-	bytes  rawContent
+	fsType string     // of the file system or whatever else is known of it, such as ext4 or LVM2_member
+	table  string     // of the partitions, such as gpt
+	super  superblock // at the head; the zero superblock if there is none
+	mark   formatMark // of a format of this disk; the zero mark if there is none
+	bytes  rawContent // of what isn't a file system that is ready to be mounted
 }
 
-// rawContent is how the bytes of a device look where a file system, a partition
-// table or a copy of either would be, and in places spread all over it.
-type rawContent int
+// isReady says whether a file system that is allowed is there, from its first to its last block.
+func (c content) isReady() bool {
+	return slices.Contains(disk.Filesystems(), c.fsType) && !c.super.unfinished
+}
 
-const (
-	someBytes      rawContent = iota // something is there
-	zeros                            // nothing but zeros
-	looksRandom                      // as after a write of random bytes, or of an encrypted disk that was never written to
-	superblockCopy                   // a copy of a file system's head is there
-)
-
-// inspect looks at a device, at its bytes only if it holds no file system that
-// is allowed. It writes nothing.
-func inspect(ctx context.Context, d device) (content, error) {
-	c, err := probe(ctx, d.path)
-	if err != nil || slices.Contains(disk.Filesystems(), c.fsType) {
+// inspect looks at the device of a disk. It writes nothing to it. A device that can't be read is an error.
+//
+// A superblock that is whole and speaks of the whole device is believed whatever else the bytes look like: they may be those of a
+// file, such as an image of another file system.
+func (s *Server) inspect(ctx context.Context, u volumeUse, d device) (content, error) {
+	c, err := look(ctx, d)
+	if err != nil {
 		return c, err
 	}
-	c.bytes, err = scan(d)
+	text, err := d.read(d.size-markFromEnd, markSize)
+	if err != nil {
+		return c, err
+	}
+	if c.mark = parseMark(text); c.mark.serial != u.serial {
+		c.mark = s.markerOf01(u)
+	}
+	if c.mark == (formatMark{}) && c.isReady() {
+		return c, nil
+	}
+	expected, err := s.rehearse(ctx, u, d, c.mark)
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = expected.Close() }() // of none it does nothing
+	if c.bytes, err = scan(ctx, d, expected); err == nil && parseMark(text).serial != u.serial {
+		c.bytes.look(text)
+	}
 	return c, err
 }
 
-// blkidNothing is how blkid ends if it knows nothing of what it sees.
-const blkidNothing = 2
-
-// probe asks blkid. It doesn't believe its cache.
-func probe(ctx context.Context, path string) (content, error) {
-	out, err := exec.CommandContext(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", path).Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		if exit.ExitCode() == blkidNothing {
-			return content{}, nil
-		}
-		return content{}, disk.Errorf(disk.Blocked, "blkid can't tell what is on %s: %w: %s", path, err, oneLine(exit.Stderr))
-	}
+// look says which file system or table is on a device.
+func look(ctx context.Context, d device) (c content, err error) {
+	head, err := d.read(0, superblockSize)
 	if err != nil {
-		return content{}, fmt.Errorf("run blkid: %w", err)
+		return c, err
 	}
-	var c content
+	c.super = parseSuperblock(head)
+	if c.super.whole && c.super.fills(d) && slices.Contains(disk.Filesystems(), c.super.fsType) {
+		c.fsType = c.super.fsType
+		return c, nil
+	}
+	c.fsType, c.table, err = probe(ctx, d.path)
+	return c, err
+}
+
+// blkidNothing and blkidAmbivalent are how blkid ends if it knows nothing of what it sees, or several things.
+const (
+	blkidNothing    = 2
+	blkidAmbivalent = 8
+)
+
+// probe asks blkid what is on a device. It doesn't believe its cache.
+func probe(ctx context.Context, path string) (fsType, table string, err error) {
+	out, err := exec.CommandContext(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", path).Output()
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == blkidNothing:
+		return "", "", nil
+	case errors.As(err, &exit) && exit.ExitCode() == blkidAmbivalent:
+		return "", "", disk.Errorf(disk.Blocked, "%s holds what looks like several file systems or formats at once; wipefs --no-act %s lists them. Nothing was written to it", path, path)
+	case errors.As(err, &exit):
+		return "", "", disk.Errorf(disk.Blocked, "blkid can't tell what is on %s: %w: %s", path, err, oneLine(exit.Stderr))
+	case err != nil:
+		return "", "", fmt.Errorf("run blkid: %w", err)
+	}
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
 		case "TYPE":
-			c.fsType = value
+			fsType = value
 		case "PTTYPE":
-			c.table = value
+			table = value
 		}
 	}
-	return c, nil
+	return fsType, table, nil
+}
+
+// read reads bytes of a device. What can't be read is Blocked, and not taken for damage of what is on it.
+func (d device) read(at int64, n int) ([]byte, error) {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("open the device: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	content := make([]byte, n)
+	if _, err := f.ReadAt(content, max(at, 0)); err != nil && !errors.Is(err, io.EOF) {
+		return nil, d.readError(at, err)
+	}
+	return content, nil
+}
+
+// readError is the error of a device that can't be read.
+func (d device) readError(at int64, err error) error {
+	if !errors.Is(err, unix.EIO) {
+		return fmt.Errorf("read %s: %w", d.path, err)
+	}
+	return disk.Errorf(disk.Blocked, "%s can't be read at byte %d: %w. That is an error of the disk or of the way to it, not of what is on it: "+
+		"nothing was written to it; see the kernel's log (dmesg) and the disk's events in ECS", d.path, at, err)
+}
+
+// rawContent is how the bytes of a device look where a file system, a partition table or a copy of either would be, and in places
+// spread all over it. Nothing of it licenses a format: it may forbid one.
+type rawContent struct {
+	zeros, random bool       // all that was looked at is zeros, or looks random
+	copies        [][16]byte // the UUIDs of file systems of whose superblock a copy is there
+	elsewhere     bool       // there are bytes where the format that was cut short writes none
 }
 
 const (
-	piece   = 4 << 10
-	head    = 1 << 20 // looked at whole at the beginning and the end
-	samples = 64      // pieces looked at in between
+	sector   = 512
+	piece    = 4 << 10
+	headSize = 8 << 20 // looked at whole at the beginning: a first partition and its file system's first blocks are in it
+	tailSize = 1 << 20 // and at the end
+	samples  = 1024    // pieces looked at in between
+	parallel = 16      // reads at a time
 )
 
-// scan reads the beginning, the end, where copies of a superblock are, and
-// pieces spread evenly over the device.
-func scan(d device) (rawContent, error) {
+// scan reads the beginning, the end, where copies of a superblock are, and pieces spread evenly over the device.
+//
+// If expected is given, what is there is compared with what a format writes to a file of the device's size.
+func scan(ctx context.Context, d device, expected *os.File) (rawContent, error) {
 	f, err := os.Open(d.path)
 	if err != nil {
-		return someBytes, fmt.Errorf("open the device: %w", err)
+		return rawContent{}, fmt.Errorf("open the device: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	buffer := make([]byte, piece)
-	for _, copied := range superblocks(d.size) {
-		if _, err := f.ReadAt(buffer, copied.at); err != nil {
-			return someBytes, fmt.Errorf("read the device: %w", err)
-		}
-		if copied.is(buffer) {
-			return superblockCopy, nil
-		}
+	r := rawContent{zeros: true, random: true}
+	var mu sync.Mutex
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(parallel)
+	read := func(at int64, n int, note func(content []byte)) {
+		reads.Go(func() error {
+			content, beside := make([]byte, n), make([]byte, n)
+			if _, err := f.ReadAt(content, at); err != nil && !errors.Is(err, io.EOF) {
+				return d.readError(at, err)
+			}
+			if expected != nil {
+				if _, err := expected.ReadAt(beside, at); err != nil && !errors.Is(err, io.EOF) {
+					return fmt.Errorf("read what a format writes: %w", err)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			r.lookBeside(content, beside)
+			note(content)
+			return ctx.Err()
+		})
 	}
-	zero, random := true, true
-	for _, offset := range offsets(d.size) {
-		if _, err := f.ReadAt(buffer, offset); err != nil && !errors.Is(err, io.EOF) {
-			return someBytes, fmt.Errorf("read the device: %w", err)
-		}
-		zero = zero && !slices.ContainsFunc(buffer, func(b byte) bool { return b != 0 })
-		random = random && isRandom(buffer)
-		if !zero && !random {
-			return someBytes, nil
-		}
+	for _, at := range superblockCopies(d.size) {
+		read(at, piece, func(content []byte) {
+			switch {
+			case isXFS(content):
+				r.copies = append(r.copies, [16]byte(content[32:48]))
+			case isExt(content):
+				r.copies = append(r.copies, [16]byte(content[0x68:0x78]))
+			}
+		})
 	}
-	if zero {
-		return zeros, nil
+	for _, p := range places(d.size) {
+		read(p.at, p.size, func(content []byte) { r.look(content) })
 	}
-	return looksRandom, nil
+	return r, reads.Wait()
 }
 
-// offsets returns where a device of a size is looked at.
-func offsets(size int64) []int64 {
-	var all []int64
-	for at := int64(0); at < min(head, size-piece); at += piece {
-		all = append(all, at)
-		if tail := size - head + at; tail > at {
-			all = append(all, tail)
+// look notes how some bytes look.
+func (r *rawContent) look(content []byte) {
+	for p := range slices.Chunk(content, piece) {
+		r.zeros = r.zeros && isZero(p)
+		r.random = r.random && isRandom(p)
+	}
+}
+
+// lookBeside notes whether there are bytes where others that are to be there are zeros.
+func (r *rawContent) lookBeside(content, expected []byte) {
+	for at := 0; at < len(content); at += sector {
+		r.elsewhere = r.elsewhere || isZero(expected[at:at+sector]) && !isZero(content[at:at+sector])
+	}
+}
+
+// place is some bytes of a device.
+type place struct {
+	at   int64
+	size int
+}
+
+// places returns where a device of a size is looked at, but for its format mark.
+func places(size int64) (all []place) {
+	const step = 1 << 20
+	for at := int64(0); at < min(headSize, size-tailSize); at += step {
+		all = append(all, place{at, step})
+	}
+	end := size - markFromEnd
+	all = append(all, place{size - tailSize, tailSize - markFromEnd}, place{end + markSize, markFromEnd - markSize})
+	for i := range int64(samples) {
+		if at := size / samples * i / piece * piece; at >= headSize && at < size-tailSize {
+			all = append(all, place{at, piece})
 		}
 	}
-	for i := range int64(samples) {
-		all = append(all, size/samples*i/piece*piece)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
+
+// isZero says whether bytes are all zero.
+func isZero(content []byte) bool { return bytes.Count(content, []byte{0}) == len(content) }
 
 // isRandom says whether bytes look random. 4 096 random bytes have nearly all of the
 // 256 values; text, code, numbers and what a file system writes have far fewer.
@@ -141,33 +250,36 @@ func isRandom(piece []byte) bool {
 	return values >= 250
 }
 
-// superblock is where a copy of a file system's head begins, and how to tell it.
-type superblock struct {
-	at int64
-	is func(head []byte) bool
-}
-
-// superblocks returns where mkfs puts copies of a superblock by default: ext at
-// the second block group, for each size of its blocks; xfs at the beginning of
-// each of its allocation groups.
-func superblocks(size int64) []superblock {
-	all := []superblock{{8193 << 10, isExt}, {16384 * 2 << 10, isExt}, {32768 * 4 << 10, isExt}}
-	for _, at := range allocationGroups(size) {
-		all = append(all, superblock{at, isXFS})
+// superblockCopies returns where mkfs puts copies of a superblock: ext at the second block group, for each size of its blocks and
+// clusters; xfs at the second of its allocation groups at the least.
+func superblockCopies(size int64) []int64 {
+	all := allocationGroups(size)
+	for _, block := range []int64{1 << 10, 2 << 10, 4 << 10} {
+		first := int64(0)
+		if block == 1<<10 {
+			first = block
+		}
+		for clusters := int64(1); clusters <= 128; clusters *= 2 {
+			all = append(all, 8*block*block*clusters+first)
+		}
 	}
-	return slices.DeleteFunc(all, func(s superblock) bool { return s.at+piece > size })
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(at int64) bool { return at+piece > size })
 }
 
 // allocationGroups returns where xfs can have an allocation group (xfsprogs,
-// calc_default_ag_geometry): at each quarter of a disk of less than 4 TiB, and
-// at the second quarter of whatever whole size a disk had before it grew; on a
-// larger one every TiB less a block.
+// calc_default_ag_geometry, calc_concurrency_ag_geometry): at equal parts of a disk, as many as four or as there are processors, at
+// the second quarter of whatever whole size a disk had before it grew, and on a disk of 4 TiB or more every TiB less a block.
 func allocationGroups(size int64) (all []int64) {
 	const (
 		block   = 4 << 10
 		tib     = int64(1) << 40
 		quarter = disk.BytesPerGiB / 4 // of the smallest disk
+		most    = 256                  // processors
 	)
+	for parts := int64(2); parts <= most; parts++ {
+		all = append(all, size/block/parts*block, (size/block+parts-1)/parts*block)
+	}
 	for i := range int64(4) {
 		all = append(all, (size/block+3)/4*block*i)
 	}
@@ -181,14 +293,6 @@ func allocationGroups(size int64) (all []int64) {
 	}
 	return all
 }
-
-// isExt says whether bytes are the copy of an ext superblock in group 1.
-func isExt(head []byte) bool {
-	return bytes.Equal(head[56:58], []byte{0x53, 0xEF}) && bytes.Equal(head[90:92], []byte{1, 0})
-}
-
-// isXFS says whether bytes are a copy of an xfs superblock.
-func isXFS(head []byte) bool { return bytes.HasPrefix(head, []byte("XFSB")) }
 
 // oneLine puts a program's output into one line.
 func oneLine(output []byte) string { return strings.Join(strings.Fields(string(output)), " ") }

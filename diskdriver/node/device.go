@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -93,14 +94,19 @@ func (ds devices) hold(serial string, d device) (io.Closer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the device: %w", err)
 	}
-	now, found, err := ds.findOnce(serial)
-	if err == nil && (!found || now.number != d.number) {
-		err = disk.Errorf(disk.Pending, "%s is not the disk with serial number %s any more; it is looked for again", d.path, serial)
-	}
-	if err != nil {
+	if err := ds.confirm(serial, d); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// confirm makes sure that a device is still the one with a serial number.
+func (ds devices) confirm(serial string, d device) error {
+	now, found, err := ds.findOnce(serial)
+	if err == nil && (!found || now.number != d.number) {
+		return disk.Errorf(disk.Pending, "%s is not the disk with serial number %s any more; it is looked for again", d.path, serial)
+	}
+	return err
 }
 
 // findOnce looks once. A link that leads to a disk with another serial number is
@@ -310,15 +316,44 @@ func (ds devices) checkHost(d device, parts []device, kubelet string) error {
 
 // checkUnused refuses a device that somebody holds: a mount in any namespace, a
 // volume manager, another formatting. The kernel gives it to one at a time.
-func (d device) checkUnused() error {
+func (s *Server) checkUnused(d device) error {
 	f, err := os.OpenFile(d.path, os.O_RDONLY|unix.O_EXCL, 0)
 	switch {
 	case errors.Is(err, unix.EBUSY):
-		return disk.Errorf(disk.InUse, "%s is in use on this node by something other than the volume: a mount elsewhere, swap, a volume manager, or a format or check that goes on", d.path)
+		return disk.Errorf(disk.InUse, "%s is in use on this node by something other than the volume: %s", d.path, s.devices.holders(d))
 	case err != nil:
 		return fmt.Errorf("open the device: %w", err)
 	}
 	return f.Close()
+}
+
+// holders says who holds a device, as far as the process sees it.
+func (ds devices) holders(d device) string {
+	var all []string
+	names, _ := filepath.Glob(filepath.Join(ds.sys, "block", d.name(), "holders", "*"))
+	parts, _ := filepath.Glob(filepath.Join(ds.sys, "block", d.name(), d.name()+"*", "holders", "*"))
+	for _, name := range append(names, parts...) {
+		all = append(all, "device "+filepath.Base(name))
+	}
+	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+	for _, table := range tables {
+		mounts, err := mount.ParseMountInfo(table)
+		if err != nil {
+			continue // the process has ended
+		}
+		for _, m := range mounts {
+			if at := fmt.Sprintf("a mount at %s", unescape(m.MountPoint)); numberOf(m) == d.number && !slices.Contains(all, at) {
+				all = append(all, at)
+			}
+		}
+	}
+	if swaps, _ := os.ReadFile("/proc/swaps"); strings.Contains(string(swaps), d.path+" ") {
+		all = append(all, "swap")
+	}
+	if len(all) == 0 {
+		return "a mount that this process doesn't see, or a format or check that goes on"
+	}
+	return strings.Join(all, ", ")
 }
 
 // setReadOnly makes the kernel refuse writes to a device, or take them.

@@ -1,136 +1,98 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// formats is how each file system is made by default: whatever is there is
-// known to be blank, and root needs no share of a volume.
+// formats is how each file system is made by default: nothing of what is there is needed, nothing is discarded, for that would take
+// the mark off the disk, and root needs no share of a volume.
 var formats = map[string][]string{
-	"ext3": {"mkfs.ext3", "-F", "-m0"},
-	"ext4": {"mkfs.ext4", "-F", "-m0"},
-	"xfs":  {"mkfs.xfs", "-f"},
+	"ext3": {"mkfs.ext3", "-F", "-m0", "-E", "nodiscard"},
+	"ext4": {"mkfs.ext4", "-F", "-m0", "-E", "nodiscard"},
+	"xfs":  {"mkfs.xfs", "-f", "-K"},
 }
 
-// formatMarkers are files that say which disks a format has begun on. They outlive the
-// process, so that a format that was cut short isn't taken for data. A marker is of one
-// attachment: once a disk has left the node, another one may have used it.
-type formatMarkers struct {
-	dir string
+// uuidOption is how mkfs is told the UUID of the file system.
+func uuidOption(fsType string, id uuid.UUID) []string {
+	if fsType == "xfs" {
+		return []string{"-m", "uuid=" + id.String()}
+	}
+	return []string{"-U", id.String()}
 }
 
-func (m formatMarkers) path(u volumeUse) string { return filepath.Join(m.dir, u.serial) }
+// mkfs is the call that makes the file system of a mark at a path.
+func (u volumeUse) mkfs(m formatMark, path string) []string {
+	return slices.Concat(formats[m.fsType], uuidOption(m.fsType, m.uuid), u.mkfsArgs(m.fsType), []string{path})
+}
 
-// text is what the marker of a volume's attachment says.
-func (m formatMarkers) text(u volumeUse) string { return string(u.volume) + "\n" + u.attached + "\n" }
+// roomToRehearse is what a format writes at most: half of a GiB on the largest disk, and for xfs a log of 2 GiB.
+const roomToRehearse = 3 << 30
 
-// set says that a format begins; it is on the node's disk when it returns.
-func (m formatMarkers) set(u volumeUse) error {
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return hostError("remember that a format begins", err)
+// rehearse makes the file system of a mark in a file as large as the device, and returns the file: what a format that was cut short
+// has left on a disk is part of that. Without a mark there is none.
+func (s *Server) rehearse(ctx context.Context, u volumeUse, d device, m formatMark) (*os.File, error) {
+	if formats[m.fsType] == nil {
+		return nil, nil
 	}
-	f, err := os.Create(m.path(u))
-	if err == nil {
-		_, err = f.WriteString(m.text(u))
-		err = errors.Join(err, f.Sync(), f.Close())
+	if err := checkRoom(u, s.plugin, roomToRehearse, "a format of the disk was cut short"); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = syncDir(m.dir)
-	}
+	f, err := os.CreateTemp(s.plugin, "format-")
 	if err != nil {
-		return hostError("remember that a format begins", err)
+		return nil, hostError("make a file to see what a format writes", err)
 	}
-	return nil
+	err = errors.Join(f.Truncate(d.size), os.Chmod(f.Name(), 0o600))
+	if err == nil {
+		args := u.mkfs(m, f.Name())
+		if out, failed := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); failed != nil {
+			err = u.errorf(disk.Unexpected, "%v: %w: %s", args, failed, oneLine(out))
+		}
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil { // it lasts until it is closed
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
-// syncDir makes sure that what was made in a directory is on the disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
+// format makes the file system, and proves that it can be mounted. Until then its mark is on the disk, so that a format that is cut
+// short is done again. It isn't cut short when its caller gives up: a large disk would never be done.
+func (s *Server) format(ctx context.Context, u volumeUse, d device, staging string) error {
+	fsType := u.newFSType()
+	mark := formatMark{serial: u.serial, fsType: fsType, uuid: uuid.New()}
+	args := u.mkfs(mark, d.path)
+	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", fsType, "args", args)
+	if err := d.writeMark(mark); err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// clear says that the format has ended.
-func (m formatMarkers) clear(serial string) error {
-	if err := os.Remove(filepath.Join(m.dir, serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget a format that has ended: %w", err)
+	if err := s.records.note(u.serial); err != nil {
+		return errors.Join(err, d.eraseMark())
+	}
+	out, err := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return u.errorf(disk.Unexpected, "%v: %w: %s", args, err, oneLine(out))
+	}
+	// Mounted for reading it takes no write that the mark on it would put in doubt.
+	if err := s.mounts.mounter.Mount(d.path, staging, fsType, []string{"ro"}); err != nil {
+		return u.errorf(disk.Unexpected, "mount the file system that was just made: %w", err)
+	}
+	if err := s.mounts.unmount(staging); err != nil {
+		return u.maybeMountedError(err, nil)
+	}
+	if err := d.eraseMark(); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(s.plugin, "formatting", u.serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		klog.ErrorS(err, "What an earlier version noted of a format is left", "volume", u.volume)
 	}
 	return nil
-}
-
-// isSet says whether a format of this disk has begun and not ended since it was attached. Version 0.1 noted the volume alone:
-// such a marker is of this attachment if it is younger.
-func (m formatMarkers) isSet(u volumeUse) bool {
-	content, err := os.ReadFile(m.path(u))
-	if err != nil || string(content) == m.text(u) {
-		return err == nil
-	}
-	info, err := os.Stat(m.path(u))
-	attached, ok := time.Parse(time.RFC3339, u.attached)
-	return string(content) == string(u.volume)+"\n" && err == nil && ok == nil && info.ModTime().After(attached)
-}
-
-// format makes the file system, and returns which. It isn't cut short when its
-// caller gives up: a large disk would never be done.
-func (s *Server) format(ctx context.Context, u volumeUse, d device) (fsType string, err error) {
-	fsType = cmp.Or(u.fsType, defaultFSType)
-	if err := s.marks.set(u); err != nil {
-		return "", err
-	}
-	args := slices.Concat(formats[fsType][1:], u.mkfsArgs(fsType), []string{d.path})
-	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", fsType, "args", args)
-	out, err := exec.CommandContext(context.WithoutCancel(ctx), formats[fsType][0], args...).CombinedOutput()
-	if err != nil {
-		return "", u.errorf(disk.Unexpected, "%s %v: %w: %s", formats[fsType][0], args, err, oneLine(out))
-	}
-	return fsType, s.marks.clear(u.serial)
-}
-
-// What e2fsck's exit status says (its manual page).
-const (
-	fsckCorrected  = 1
-	fsckUnreadable = 8 // as with a damaged superblock; less is damage further in
-)
-
-// check repairs a file system before it is mounted for writing. The log of xfs is
-// replayed by mounting it.
-func check(ctx context.Context, u volumeUse, d device, fsType string) error {
-	if u.unchecked || u.readOnly || fsType == "xfs" {
-		return nil
-	}
-	return fsck(ctx, u, d, "-p")
-}
-
-// fsck has e2fsck repair what it can repair without asking.
-func fsck(ctx context.Context, u volumeUse, d device, args ...string) error {
-	out, err := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", append(args, d.path)...).CombinedOutput()
-	exit := (*exec.ExitError)(nil)
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &exit) && exit.ExitCode() == fsckCorrected:
-		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "output", oneLine(out))
-		return nil
-	case errors.As(err, &exit) && exit.ExitCode() < 0:
-		return u.errorf(disk.Unexpected, "e2fsck of %s was killed: %w", d.path, err)
-	case errors.As(err, &exit) && exit.ExitCode() < fsckUnreadable:
-		return u.blockedError("e2fsck can't repair the file system of %s by itself: %s; repair it by hand, or restore a snapshot", d.path, oneLine(out))
-	case errors.As(err, &exit) && exit.ExitCode() < 2*fsckUnreadable:
-		return u.blockedError("e2fsck can't read the file system of %s: %s; repair it by hand with a copy of its superblock (e2fsck -b), or restore a snapshot", d.path, oneLine(out))
-	}
-	return u.errorf(disk.Unexpected, "e2fsck %v %s: %w: %s", args, d.path, err, oneLine(out))
 }

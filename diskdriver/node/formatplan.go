@@ -1,9 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -18,61 +21,76 @@ const (
 	keep      step = iota // the file system that is there
 	partition             // the file system of the only partition
 	format                // make a file system
+	readAll               // make one if every byte of the disk is zero
 )
 
-// plan decides what to do with a device by what is on it. It never decides to
-// format what may be data: a doubt is an error that says what to do.
-func (u volumeUse) plan(c content, partitions int, unfinished bool) (step, error) {
-	switch {
-	case slices.Contains(disk.Filesystems(), c.fsType):
-		if u.fsType != "" && u.fsType != c.fsType {
-			return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.fsType, u.fsType, c.fsType)
-		}
-		return keep, nil
-	case unfinished && c.table == "" && (c.fsType == "" || c.fsType == "jbd"): // all that blkid sees of a format that was cut short
-		return u.planFormat("a format was begun on this node and not finished")
-	case c.bytes == superblockCopy && c.fsType == "jbd": // what blkid takes an ext superblock for in which one bit is wrong
-		return keep, u.damagedError()
-	case c.fsType != "":
-		return keep, u.blockedError("the disk holds %s, which is none of %s; if nothing on it is needed, wipe it", c.fsType, strings.Join(disk.Filesystems(), ", "))
-	case c.table != "" && partitions == 1:
-		return partition, nil
-	case c.table != "" && partitions > 1:
-		return keep, u.blockedError("the disk has %d partitions, and it can't be told which is the volume; allowed is one", partitions)
-	case c.table != "" && !c.isMisreadTable():
-		return keep, u.blockedError("the disk has an empty partition table (%s); if nothing on it is needed, wipe it", c.table)
-	case c.bytes == zeros:
-		return u.planFormat("it is all zeros")
-	case c.bytes == looksRandom && u.origin == disk.OriginEmpty:
-		return u.planFormat("it was made empty and holds random bytes")
-	case c.bytes == looksRandom:
-		return keep, u.blockedError("the disk holds random bytes, which may be data; if it was never used, set volume attribute %s to %q", disk.OriginKey, disk.OriginEmpty)
-	case c.bytes == superblockCopy:
-		return keep, u.damagedError()
-	default:
-		return keep, u.blockedError("the disk holds bytes that are no file system, perhaps one that is damaged; restore a snapshot, or wipe the disk if nothing on it is needed")
+// plan decides what to do with a device. What licenses a format is what was done to the disk: it is new, or a format of it was cut
+// short. What its bytes look like may only forbid one: then the error says what to do.
+func (u volumeUse) plan(c content, partitions int) (step, error) {
+	table := c.table
+	if table == "atari" && c.bytes.random { // blkid takes random bytes for an ancient table now and then
+		table = ""
 	}
+	switch {
+	case u.isCutShort(c):
+		return u.planFormat(format, "a format of it was begun and not finished")
+	case c.isReady() && u.fsType != "" && u.fsType != c.fsType:
+		return keep, u.blockedError("the disk holds %s, and the volume is to be %s; set fsType to %s, or make a new volume", c.fsType, u.fsType, c.fsType)
+	case c.isReady():
+		return keep, nil
+	case c.super.unfinished:
+		return keep, u.blockedError("the disk holds an %s whose mkfs was cut short, and not by this driver; %s", c.super.fsType, untouched)
+	case c.fsType == "jbd" && len(c.bytes.copies) > 0, c.fsType == "" && table == "" && len(c.bytes.copies) > 0: // jbd: what blkid takes an ext superblock for in which one bit is wrong
+		return keep, u.blockedError("the head of the disk's file system is damaged, and a copy of its superblock is left; take a snapshot of the disk, then repair it by hand (e2fsck -b, xfs_repair), or restore a snapshot; %s", untouched)
+	case c.fsType != "":
+		return keep, u.blockedError("the disk holds %s, which is none of %s; %s", c.fsType, strings.Join(disk.Filesystems(), ", "), untouched)
+	case table != "" && partitions == 1:
+		return partition, nil
+	case table != "" && partitions > 1:
+		return keep, u.blockedError("the disk has %d partitions, and it can't be told which is the volume; allowed is one", partitions)
+	case table != "":
+		return keep, u.blockedError("the disk has a partition table (%s), and the kernel shows no partition of it, be it empty, damaged or for sectors of another size; %s", table, untouched)
+	case !c.bytes.zeros && !c.bytes.random:
+		return keep, u.blockedError("the disk holds bytes that are no file system that is known, perhaps one that is damaged, or data of a block volume; restore a snapshot, or use it as a block volume; %s", untouched)
+	case u.history == disk.HistoryNew:
+		return u.planFormat(format, "it is new")
+	case c.bytes.random:
+		return keep, u.blockedError("the disk holds random bytes, which may be encrypted data, and it was attached before; %s", untouched)
+	}
+	return u.planFormat(readAll, "its beginning, its end and samples are zeros")
 }
 
-// isMisreadTable says whether a partition table is none: blkid takes random bytes for
-// an ancient one now and then.
-func (c content) isMisreadTable() bool { return c.table == "atari" && c.bytes == looksRandom }
+// untouched ends the errors of disks that may hold data.
+const untouched = "nothing was written to it"
+
+// isCutShort says whether a format of this disk was cut short and can be done again: its mark is there, nobody has mounted what was
+// made since, and there is nothing but what such a format leaves. A snapshot carries the mark to other disks, which it doesn't name.
+func (u volumeUse) isCutShort(c content) bool {
+	isOurs := func(id [16]byte) bool { return c.mark.uuid == uuid.Nil || id == c.mark.uuid }
+	switch {
+	case c.mark.serial != u.serial || c.mark.fsType != u.newFSType():
+		return false
+	case c.super.fsType != "" && (c.super.whole && c.super.mounted && !c.super.unfinished || !isOurs(c.super.uuid)):
+		return false
+	case !slices.Contains([]string{"", c.mark.fsType, "jbd"}, c.fsType) || c.table != "" || c.bytes.elsewhere:
+		return false
+	}
+	return !slices.ContainsFunc(c.bytes.copies, func(id [16]byte) bool { return !isOurs(id) })
+}
 
 // planFormat decides to format, unless there is a reason not to write.
-func (u volumeUse) planFormat(why string) (step, error) {
+func (u volumeUse) planFormat(next step, why string) (step, error) {
 	switch {
 	case u.readOnly:
 		return keep, u.blockedError("the disk has no file system (%s), and none is made as the node may not write to it; use the volume for writing once", why)
 	case u.origin == disk.OriginSnapshot || u.origin == disk.OriginVolume:
 		return keep, u.blockedError("the disk was made from a %s and has no file system (%s); what is restored is never formatted; use it as a block volume", u.origin, why)
 	}
-	return format, nil
+	return next, nil
 }
 
-// damagedError is the error of a disk on which there was a file system.
-func (u volumeUse) damagedError() error {
-	return u.blockedError("the head of the disk's file system is damaged and a copy of it is left; repair it (e2fsck -b, xfs_repair) or restore a snapshot")
-}
+// newFSType is the file system that a format makes.
+func (u volumeUse) newFSType() string { return cmp.Or(u.fsType, defaultFSType) }
 
 // blockedError is the error of a disk whose state somebody has to change.
 func (u volumeUse) blockedError(text string, args ...any) error {

@@ -78,8 +78,8 @@ func (r *rig) hang(at string, silent bool, ended func()) *atomic.Int64 {
 // The kubelet asks for statistics once a minute, and the kernel keeps each thread that waits for a disk that hangs (D9).
 func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	r := newRig(t)
-	v := r.volume(r.attach("s1", 1))
-	name := filepath.Base(r.attach("s2", 1).loop)
+	m := r.attach("s1", 1)
+	v, name := r.volume(m), filepath.Base(m.loop)
 	r.ok(os.MkdirAll(r.target("a"), 0o750))
 	stats := func() error {
 		_, err := r.stats(v, r.target("a"))
@@ -87,12 +87,12 @@ func TestAFileSystemThatHangsCostsOneThread(t *testing.T) {
 	}
 	waiting := r.hang(v.staging, false, func() { _ = stats() })
 	r.ok(unix.Mount(v.staging, r.target("a"), "", unix.MS_BIND, ""))
-	m, _, err := r.server.mounts.at(v.staging)
+	hung, _, err := r.server.mounts.at(v.staging)
 	r.ok(err)
 	r.server.devices.sys = t.TempDir() // shows that the device is there
 	r.ok(os.MkdirAll(filepath.Join(r.server.devices.sys, "devices/block", name), 0o755))
 	r.ok(os.MkdirAll(filepath.Join(r.server.devices.sys, "dev/block"), 0o755))
-	r.ok(os.Symlink("../../devices/block/"+name, filepath.Join(r.server.devices.sys, "dev/block", fmt.Sprintf("%d:%d", m.Major, m.Minor))))
+	r.ok(os.Symlink("../../devices/block/"+name, filepath.Join(r.server.devices.sys, "dev/block", fmt.Sprintf("%d:%d", hung.Major, hung.Minor))))
 
 	const calls = 20
 	ended := make(chan error, 2*calls)

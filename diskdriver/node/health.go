@@ -3,9 +3,12 @@ package node
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -14,6 +17,7 @@ import (
 const (
 	notMounted     = "NotMounted"         // its mount was lost
 	deviceGone     = "DeviceGone"         // the disk was taken from under its mount
+	anotherDevice  = "AnotherDevice"      // another disk's device is there
 	turnedReadOnly = "FileSystemReadOnly" // the kernel stopped writing after an error
 	unreadable     = "Unreadable"         // the file system doesn't answer
 )
@@ -58,11 +62,12 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
 	case gone:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
+	case s.devices.isOther(at.number, volume):
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, anotherDevice, "the device at %s is not the volume's", path), nil
 	case at.block:
 		return nil, nil
 	}
 	measured, err := s.probes.measure(ctx, disk.ID(volume), at.number, at.path)
-	options := at.mount.SuperOptions // the kernel's own, whatever the mount was asked to be
 	switch {
 	case disk.KindOf(err) == disk.Unreachable:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
@@ -70,14 +75,54 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 		return nil, err
 	case measured.complaint() != "":
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, measured.complaint()), nil
-	case slices.Contains(options, "emergency_ro") || slices.Contains(options, "ro") && !slices.Contains(at.mount.MountOptions, "ro"):
-		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the kernel has made the file system at %s read-only after an error", path), nil
+	}
+	if why := turnedReadOnlyBy(at.mount); why != "" {
+		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the file system at %s %s", path, why), nil
 	}
 	return nil, nil
 }
 
+// turnedReadOnlyBy says why the kernel takes no more writes to a file system that was mounted for writing; empty if it does.
+func turnedReadOnlyBy(m mount.MountInfo) string {
+	options := m.SuperOptions // the kernel's own, whatever the mount was asked to be
+	switch {
+	case slices.Contains(options, "shutdown"):
+		return "was shut down after an error"
+	case slices.Contains(options, "emergency_ro"), slices.Contains(options, "ro") && !slices.Contains(m.MountOptions, "ro"):
+		return "was made read-only by the kernel after an error"
+	}
+	return ""
+}
+
 func problem(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {
 	return &csi.VolumeHealth_VolumeHealthEntry{Status: status, Reason: reason, Message: fmt.Sprintf(message, args...)}
+}
+
+// isOther says whether a device number is that of a disk with a serial number that isn't a volume's.
+func (ds devices) isOther(number uint64, volume string) bool {
+	whole, _, err := ds.byNumber(number)
+	if err != nil {
+		return false
+	}
+	serial := ds.serialOf(whole)
+	return serial != "" && serial != serialOf(disk.ID(volume))
+}
+
+// serialOf returns the serial number of a disk; empty if the node doesn't show it.
+func (ds devices) serialOf(d device) string {
+	if serial := ds.serial(d.name()); serial != "" {
+		return serial
+	}
+	for _, link := range links {
+		prefix := filepath.Join(ds.dev, "disk/by-id", strings.TrimSuffix(link, "%s"))
+		paths, _ := filepath.Glob(prefix + "*")
+		for _, path := range paths {
+			if target, err := filepath.EvalSymlinks(path); err == nil && target == d.path {
+				return strings.TrimPrefix(path, prefix)
+			}
+		}
+	}
+	return ""
 }
 
 // isGone says whether the node has no device with a number any more.

@@ -1,10 +1,11 @@
 // Package node is the CSI Node service for ECS disks on Linux: it finds the
-// device of a disk, formats what is provably blank, mounts, grows and measures
-// it. It calls no cloud: what a disk is comes with the request, what the node
-// is from whoever implements Facts.
+// device of a disk, formats it if it is new, mounts, grows and measures
+// it. It calls no cloud: what a disk is and what was done to it comes with the
+// request, what the node is from whoever implements Facts.
 //
-// Everything it does is idempotent and decided by what the node shows, not by
-// what the process remembers, so that it may be killed at any instant.
+// Everything it does is idempotent and decided by what the node shows and has
+// recorded, not by what the process remembers, so that it may be killed at any
+// instant. What licenses each write to a disk stands in docs/node.md.
 package node
 
 import (
@@ -13,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/klog/v2"
 	mount "k8s.io/mount-utils"
 )
 
@@ -31,6 +33,8 @@ type Config struct {
 	Dev, Sys string
 	// Facts tells who and where the node is. Required.
 	Facts Facts
+	// BlankCheck bounds the check that a disk which may have been used is blank.
+	BlankCheck BlankCheck
 }
 
 // Server answers the CSI Node service. Its errors are disk.Errors, except for
@@ -42,7 +46,9 @@ type Server struct {
 	paths   paths
 	devices devices
 	mounts  mounts
-	marks   formatMarkers
+	plugin  string // the directory of the driver's plugin below the kubelet's
+	records records
+	blanks  blankChecks
 	stalls  stalls
 	probes  probes
 	// unmounted is the device of each volume that was unmounted, until nobody holds it:
@@ -67,12 +73,19 @@ func New(config Config) (*Server, error) {
 	if config.Driver == "" || config.Facts == nil {
 		return nil, fmt.Errorf("the name of the driver and the facts of the node are required")
 	}
-	return &Server{
+	plugin := filepath.Join(config.KubeletDir, "plugins", config.Driver)
+	s := &Server{
 		driver:  config.Driver,
 		facts:   config.Facts,
 		paths:   paths{kubelet: config.KubeletDir},
 		devices: devices{dev: config.Dev, sys: config.Sys},
 		mounts:  mounts{mounter: mount.New(""), kubelet: config.KubeletDir},
-		marks:   formatMarkers{dir: filepath.Join(config.KubeletDir, "plugins", config.Driver, "formatting")},
-	}, nil
+		plugin:  plugin,
+		records: records{dir: filepath.Join(plugin, "records")},
+		blanks:  blankChecks{BlankCheck: config.BlankCheck},
+	}
+	if err := s.records.begin(); err != nil {
+		klog.ErrorS(err, "The node keeps no records, so no disk counts as new", "directory", s.records.dir)
+	}
+	return s, nil
 }

@@ -30,12 +30,14 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.stage(ctx, u, staging)
+	err = s.withDevice(ctx, u, target, func(whole device) error {
+		d, err := s.stage(ctx, u, whole, staging)
+		if err != nil {
+			return err
+		}
+		return s.publish(publication{volumeUse: u, device: d, staging: staging, target: target, readOnly: u.readOnly || req.GetReadonly()})
+	})
 	if err != nil {
-		return nil, err
-	}
-	p := publication{volumeUse: u, device: d, staging: staging, target: target, readOnly: u.readOnly || req.GetReadonly()}
-	if err := s.publish(p); err != nil {
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
@@ -116,6 +118,9 @@ func (s *Server) publishFileSystem(p publication) error {
 	if err := os.Mkdir(p.target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return hostError("make the target", err)
 	}
+	if err := s.checkOwn("target_path", p.target, string(p.volume)); err != nil { // its files couldn't be seen, nor the directory be removed
+		return err
+	}
 	options := []string{"bind"}
 	if p.readOnly {
 		options = append(options, "ro")
@@ -161,10 +166,13 @@ func (s *Server) undoBind(p publication, err error) error {
 // NodeUnpublishVolume takes a volume away from a Pod (CSI spec,
 // NodeUnpublishVolume). What isn't published is success.
 func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	if err := checkVolumeID(req.GetVolumeId()); err != nil {
+		return nil, err
 	}
 	target, err := s.paths.resolveIfPresent("target_path", req.GetTargetPath())
+	if err == nil && target != "" {
+		err = s.checkOwn("target_path", target, req.GetVolumeId())
+	}
 	if err == nil && target != "" {
 		err = s.mounts.unmountAndRemove(target)
 	}
@@ -172,4 +180,35 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVo
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// checkOwn refuses to take away what this driver has not made of a volume: another volume's mount, a directory with files, a file with
+// content.
+func (s *Server) checkOwn(field, path, volume string) error {
+	m, mounted, err := s.mounts.at(path)
+	if err != nil {
+		return err
+	}
+	number, block := blockAt(path)
+	if mounted && !block {
+		number = numberOf(m)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case mounted && s.devices.isOther(number, volume):
+		return disk.Errorf(disk.Invalid, "%s %q has another disk than %s: nothing was unmounted", field, path, volume)
+	case mounted, errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at %s: %w", field, err)
+	case info.Mode().IsRegular() && info.Size() == 0:
+		return nil
+	case !info.IsDir():
+		return disk.Errorf(disk.Blocked, "%s %q is a file that the driver didn't make; it is left there", field, path)
+	}
+	files, err := os.ReadDir(path)
+	if err == nil && len(files) > 0 {
+		return disk.Errorf(disk.Blocked, "%s %q is a directory that nothing is mounted at, and holds %d files; it is left there: move them elsewhere", field, path, len(files))
+	}
+	return err
 }

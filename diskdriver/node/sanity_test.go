@@ -117,7 +117,7 @@ func sanityDriver(t *testing.T, kubelet, dev, bodyDir string) *diskdriver.Driver
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := node.New(node.Config{Driver: diskdriver.DefaultName, KubeletDir: kubelet, Dev: dev, Facts: sanityFacts{}})
+	server, err := node.New(node.Config{Driver: diskdriver.DefaultName, KubeletDir: kubelet, Dev: dev, Facts: sanityFacts{}, BlankCheck: node.BlankCheck{Limit: node.DefaultBlankCheckLimit}})
 	if err != nil {
 		t.Fatal(err)
 	}

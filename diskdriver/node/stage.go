@@ -3,10 +3,13 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
+	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -23,19 +26,44 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.stage(ctx, u, staging); err != nil {
+	err = s.withDevice(ctx, u, staging, func(whole device) error {
+		_, err := s.stage(ctx, u, whole, staging)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-// stage makes sure that a volume is staged, and returns its device: the
-// partition, if its file system is in one.
-func (s *Server) stage(ctx context.Context, u volumeUse, staging string) (device, error) {
+// withDevice finds the device of a disk, and holds it while it is used: from before it is looked at until it is mounted or bound at a
+// path, the kernel gives its name and number to no other disk. What was bound or mounted of a device that turns out not to be the
+// disk's any more is taken away again.
+func (s *Server) withDevice(ctx context.Context, u volumeUse, at string, use func(whole device) error) error {
 	whole, err := s.devices.find(ctx, u.serial)
 	if err != nil {
-		return device{}, err
+		return err
 	}
+	hold, err := s.devices.hold(u.serial, whole)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = hold.Close() }()
+	if err = use(whole); err != nil {
+		if whole.isGone() {
+			err = u.errorf(disk.Pending, "%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)
+		}
+		return err
+	}
+	if err := s.devices.confirm(u.serial, whole); err != nil {
+		return errors.Join(err, s.mounts.unmount(at))
+	}
+	return nil
+}
+
+// stage makes sure that a volume is staged, and returns its device: the
+// partition, if its file system is in one.
+func (s *Server) stage(ctx context.Context, u volumeUse, whole device, staging string) (device, error) {
 	parts, err := s.devices.partitions(whole)
 	if err == nil {
 		err = whole.checkSize(u.size)
@@ -43,24 +71,17 @@ func (s *Server) stage(ctx context.Context, u volumeUse, staging string) (device
 	if err == nil {
 		err = s.devices.checkHost(whole, parts, s.paths.kubelet)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return device{}, err
-	}
-	d, err := s.stageDevice(ctx, u, whole, parts, staging)
-	if err != nil && whole.isGone() {
-		err = u.errorf(disk.Pending, "%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)
-	}
-	return d, err
-}
-
-// stageDevice makes sure that a volume is staged with a device that is its own.
-func (s *Server) stageDevice(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, error) {
-	if u.block {
+	case u.block:
 		return whole, s.stageBlock(u, whole, staging)
 	}
-	if d, staged, err := s.staged(u, append(parts, whole), staging); err != nil {
+	d, staged, err := s.staged(ctx, u, append(parts, whole), staging)
+	switch {
+	case err != nil:
 		return d, err
-	} else if staged {
+	case staged:
 		return d, s.growStaged(ctx, u, d, staging)
 	}
 	return s.stageFileSystem(ctx, u, whole, parts, staging)
@@ -73,25 +94,50 @@ func (s *Server) stageBlock(u volumeUse, d device, staging string) error {
 	if err != nil || len(uses) > 0 {
 		return err
 	}
-	if err := d.checkUnused(); err != nil {
+	if err := s.checkUnused(d); err != nil {
+		return err
+	}
+	if err := s.record(u); err != nil {
 		return err
 	}
 	return d.setReadOnly(u.readOnly)
 }
 
-// staged says whether the volume is staged, and with which of its devices.
-// Another device at that place is an error.
-func (s *Server) staged(u volumeUse, devices []device, staging string) (device, bool, error) {
+// record records that a new disk is used from now on. Of any other the CO says so.
+func (s *Server) record(u volumeUse) error {
+	if u.history != disk.HistoryNew || u.readOnly {
+		return nil
+	}
+	return s.records.note(u.serial)
+}
+
+// staged says whether the volume is staged, and with which of its devices. A dead mount, or one of a device that isn't the volume's,
+// is taken away if nobody uses it, for nobody could.
+func (s *Server) staged(ctx context.Context, u volumeUse, devices []device, staging string) (device, bool, error) {
 	m, mounted, err := s.mounts.at(staging)
 	if err != nil || !mounted {
 		return device{}, false, err
 	}
 	at := slices.IndexFunc(devices, func(d device) bool { return d.number == numberOf(m) })
-	if at < 0 {
-		return device{}, false, u.blockedError("%s is mounted at %s, which is not the volume's device; unmount it", m.Source, staging)
+	broken := fmt.Sprintf("%s is mounted at %s, which is not the volume's device", m.Source, staging)
+	if at >= 0 {
+		if broken, err = s.broken(ctx, u.volume, m); err != nil {
+			return device{}, false, err
+		}
 	}
 	readOnly := slices.Contains(m.MountOptions, "ro")
+	if broken == "" && readOnly && !u.readOnly { // a try that was cut short
+		uses, err := s.mounts.uses(numberOf(m), staging)
+		if err != nil {
+			return device{}, false, err
+		}
+		if len(uses) == 0 {
+			broken = "the file system is mounted read-only"
+		}
+	}
 	switch {
+	case broken != "":
+		return device{}, false, s.clear(u, m, broken)
 	case u.fsType != "" && m.FsType != u.fsType:
 		return device{}, false, u.errorf(disk.Mismatch, "the volume is staged as %s; asked for is %s", m.FsType, u.fsType)
 	case readOnly != u.readOnly:
@@ -100,9 +146,37 @@ func (s *Server) staged(u volumeUse, devices []device, staging string) (device, 
 	return devices[at], true, nil
 }
 
+// broken says what is wrong with a mounted file system, so that it is of no use to anybody; empty if nothing is.
+func (s *Server) broken(ctx context.Context, volume disk.ID, m mount.MountInfo) (string, error) {
+	if why := turnedReadOnlyBy(m); why != "" {
+		return fmt.Sprintf("the file system at %s %s", m.MountPoint, why), nil
+	}
+	measured, err := s.probes.measure(ctx, volume, numberOf(m), m.MountPoint)
+	if err != nil || measured.complaint() == "" {
+		return "", err
+	}
+	return fmt.Sprintf("the file system at %s %s", m.MountPoint, measured.complaint()), nil
+}
+
+// clear takes away a mount that is broken, unless a Pod has the volume.
+func (s *Server) clear(u volumeUse, m mount.MountInfo, why string) error {
+	uses, err := s.mounts.uses(numberOf(m), m.MountPoint)
+	switch {
+	case err != nil:
+		return err
+	case len(uses) > 0:
+		return u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted anew", why, uses)
+	}
+	klog.InfoS("A mount that nobody uses is taken away, and the volume mounted anew", "volume", u.volume, "why", why)
+	return s.mounts.unmount(m.MountPoint)
+}
+
 // stageFileSystem mounts the file system of a volume, after what it takes.
 func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, error) {
 	d, fsType, err := s.prepare(ctx, u, whole, parts, staging)
+	if err == nil {
+		err = s.record(u)
+	}
 	if err != nil {
 		return d, err
 	}
@@ -165,47 +239,45 @@ func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts [
 			return d, "", err
 		}
 		if slices.ContainsFunc(uses, func(p mountPoint) bool { return !p.device }) {
-			c, err := probe(ctx, d.path)
+			c, err := look(ctx, d)
 			return d, c.fsType, err
 		}
 		if len(uses) > 0 {
 			return d, "", u.errorf(disk.InUse, "%s is published as a block volume at %v", d.path, uses)
 		}
 	}
-	if err := whole.checkUnused(); err != nil {
+	if err := s.checkUnused(whole); err != nil {
 		return whole, "", err
 	}
 	if err := whole.setReadOnly(u.readOnly); err != nil {
 		return whole, "", err
 	}
-	return s.choose(ctx, u, whole, parts)
+	return s.choose(ctx, u, whole, parts, staging)
 }
 
 // choose looks at what is on the device, and takes the step that this calls for.
-func (s *Server) choose(ctx context.Context, u volumeUse, d device, parts []device) (device, string, error) {
-	hold, err := s.devices.hold(u.serial, d)
+func (s *Server) choose(ctx context.Context, u volumeUse, d device, parts []device, staging string) (device, string, error) {
+	c, err := s.inspect(ctx, u, d)
 	if err != nil {
 		return d, "", err
 	}
-	defer func() { _ = hold.Close() }()
-	c, err := inspect(ctx, d)
-	if err != nil {
-		return d, "", err
+	if s.records.has(u.serial) || !s.records.cover(u.attached) {
+		u.history = disk.HistoryInUse
 	}
-	next, err := u.plan(c, len(parts), s.marks.isSet(u))
+	next, err := u.plan(c, len(parts))
+	if err == nil && next == readAll {
+		err = s.blanks.isBlank(ctx, u, d)
+		next = format
+	}
 	switch {
 	case err != nil:
 		return d, "", err
 	case next == partition:
 		return s.choosePartition(ctx, u, parts[0])
 	case next == format:
-		fsType, err := s.format(ctx, u, d)
-		return d, fsType, err
+		return d, u.newFSType(), s.format(ctx, u, d, staging)
 	}
-	if err := s.marks.clear(u.serial); err != nil {
-		return d, "", err
-	}
-	return d, c.fsType, check(ctx, u, d, c.fsType)
+	return d, c.fsType, s.repair(ctx, u, d, c.super)
 }
 
 // choosePartition takes the file system of the only partition. A partition is
@@ -214,17 +286,34 @@ func (s *Server) choosePartition(ctx context.Context, u volumeUse, d device) (de
 	if err := d.setReadOnly(u.readOnly); err != nil {
 		return d, "", err
 	}
-	c, err := probe(ctx, d.path)
+	c, err := look(ctx, d)
 	if err != nil {
 		return d, "", err
 	}
-	if !slices.Contains(disk.Filesystems(), c.fsType) {
-		return d, "", u.blockedError("the disk's only partition holds no file system that is allowed but %q; format it by hand, or wipe the disk if nothing on it is needed", c.fsType)
+	if !c.isReady() {
+		return d, "", u.blockedError("the disk's only partition holds no file system that is allowed but %q; format the partition by hand if it was never used; %s", c.fsType, untouched)
 	}
-	if _, err := u.plan(c, 0, false); err != nil {
+	if _, err := u.plan(c, 0); err != nil {
 		return d, "", err
 	}
-	return d, c.fsType, check(ctx, u, d, c.fsType)
+	return d, c.fsType, s.repair(ctx, u, d, c.super)
+}
+
+// tryMount has the kernel look at an ext file system while it can't write to the device: what it finds damaged when it mounts one for
+// writing it notes on the disk. One whose journal has to be replayed can't be judged that way.
+func (s *Server) tryMount(u volumeUse, d device, fsType, staging string) (err error) {
+	head, err := d.read(0, superblockSize)
+	if err != nil || u.readOnly || fsType == "xfs" || parseSuperblock(head).journaled {
+		return err
+	}
+	if err := d.setReadOnly(true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.setReadOnly(false)) }()
+	if err := s.mounts.mounter.Mount(d.path, staging, fsType, []string{"ro"}); err != nil {
+		return err
+	}
+	return s.mounts.unmount(staging)
 }
 
 // mountFileSystem mounts a file system at the staging path. Two copies of one xfs
@@ -237,12 +326,17 @@ func (s *Server) mountFileSystem(u volumeUse, d device, fsType, staging string) 
 	if fsType == "xfs" && !slices.Contains(options, "nouuid") {
 		options = append(options, "nouuid")
 	}
-	err := s.mounts.mounter.Mount(d.path, staging, fsType, options)
+	err := s.tryMount(u, d, fsType, staging)
 	if err == nil {
-		return nil
+		err = s.mounts.mounter.Mount(d.path, staging, fsType, options)
 	}
-	if u.readOnly {
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "nput/output error"), strings.Contains(err.Error(), "can't read superblock"):
+		return u.blockedError("mount %s: %w; the disk can't be read: that is an error of the disk or of the way to it, or of what is on it; see the kernel's log (dmesg) and the disk's events in ECS first", d.path, err)
+	case u.readOnly:
 		return u.blockedError("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
 	}
-	return u.blockedError("mount %s: %w; if its file system is damaged, repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
+	return u.blockedError("mount %s: %w; the kernel's log (dmesg) says what it finds wrong with the file system. Take a snapshot of the disk, then repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -29,11 +30,10 @@ func (r *rig) instead(program, script string) {
 func TestDeviceThatLeavesDuringStageIsAwaitedAgain(t *testing.T) {
 	r, m := newRigWithDisk(t)
 	v := r.volume(m)
-	checkUnchanged, path := m.unchanged(), os.Getenv("PATH")
+	path := os.Getenv("PATH")
 	r.instead("mkfs.ext4", "mv "+m.loop+" "+m.loop+".gone; exec $REAL \"$@\"")
 	r.refused(r.stage(v), disk.Pending, "left the node while the volume was staged")
 	r.ok(os.Rename(m.loop+".gone", m.loop))
-	checkUnchanged()
 	t.Setenv("PATH", path)
 	r.published(m)
 }
@@ -61,13 +61,58 @@ func TestAFullOrReadOnlyHostIsNamed(t *testing.T) {
 	}
 }
 
+// What e2fsck can't repair without asking is as it was before, whatever e2fsck wrote until it gave up (tytso/e2fsprogs#72).
 func TestWhatCannotBeMendedIsLeftToPeople(t *testing.T) {
-	r, m := newRigWithDisk(t)
-	r.sh("mkfs.ext4", "-q", m.loop)
-	for _, damage := range []string{"clri <2>", "set_super_value state 0"} { // the root directory
-		r.sh("debugfs", "-w", "-R", damage, m.loop)
+	for name, damage := range map[string]func(r *rig, m *testDisk){
+		"the root directory":        func(r *rig, m *testDisk) { r.sh("debugfs", "-w", "-R", "clri <2>", m.loop) },
+		"a bit of group descriptor": func(_ *rig, m *testDisk) { m.invert(4096 + 8) },
+		"all group descriptors":     func(_ *rig, m *testDisk) { m.write(4096, make([]byte, 4096)) },
+	} {
+		for state, want := range map[string]string{"0": "repair it by hand (e2fsck, xfs_repair), or restore a snapshot", "1": "repair it by hand (e2fsck, xfs_repair), or restore a snapshot", "2": "was put back. Take a snapshot of the disk, then repair it by hand"} {
+			t.Run(name+" state "+state, func(t *testing.T) {
+				r, m := newRigWithDisk(t)
+				used("ext4")(r, m)
+				r.sh("debugfs", "-w", "-R", "set_super_value state "+state, m.loop)
+				damage(r, m)
+				m.refusesStage(r.volume(m), disk.Blocked, want)
+				if left, _ := filepath.Glob(filepath.Join(r.server.plugin, "undo", "*")); len(left) > 0 {
+					t.Errorf("left is %v", left)
+				}
+			})
+		}
 	}
-	r.refused(r.stage(r.volume(m)), disk.Blocked, "repair it by hand, or restore a snapshot")
+}
+
+// A plugin that ends while e2fsck runs finds what e2fsck has overwritten, and puts it back.
+func TestARepairWhoseEndNobodySawIsUndone(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	used("ext4")(r, m)
+	r.sh("debugfs", "-w", "-R", "set_super_value state 2", m.loop)
+	m.invert(4096 + 8)
+	v := r.volume(m)
+	u, err := parseVolumeUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	r.ok(err)
+	undo, err := r.server.undoFile(u)
+	r.ok(err)
+	r.ok(os.MkdirAll(filepath.Dir(undo), 0o700))
+	defer m.unchanged()()
+	if out, err := exec.Command("e2fsck", "-p", "-z", undo, m.loop).CombinedOutput(); err == nil {
+		t.Fatalf("e2fsck can repair it: %s", out)
+	}
+	r.sh("debugfs", "-w", "-R", "set_super_value state 2", m.loop)
+	r.restart()
+	r.refused(r.stage(v), disk.Blocked, "was put back")
+}
+
+func TestARepairNeedsRoomToBeUndone(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	used("ext4")(r, m)
+	r.sh("debugfs", "-w", "-R", "set_super_value state 2", m.loop)
+	v := r.volume(m)
+	r.sh("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", r.server.plugin)
+	m.refusesStage(v, disk.Blocked, "make room on the node")
+	r.ok(unix.Unmount(r.server.plugin, 0))
+	r.ok(r.stage(v))
 }
 
 func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
@@ -76,11 +121,11 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 		offset        int64
 		want          string
 	}{
-		{"ext4", "number of inodes", 1024, "e2fsck can't read the file system"},
-		{"ext4", "features", 1120, "head of the disk's file system is damaged"},
-		{"ext4", "magic number", 1080, "head of the disk's file system is damaged"},
-		{"xfs", "number of blocks", 8, "head of the disk's file system is damaged"},
-		{"xfs", "checksum", 224, "if its file system is damaged, repair it by hand"},
+		{"ext4", "number of inodes", 1024, "the kernel's log (dmesg) says what it finds wrong"},
+		{"ext4", "features", 1120, "the head of the disk's file system is damaged"},
+		{"ext4", "magic number", 1080, "the head of the disk's file system is damaged"},
+		{"xfs", "number of blocks", 8, "the head of the disk's file system is damaged"},
+		{"xfs", "checksum", 224, "the kernel's log (dmesg) says what it finds wrong"},
 	} {
 		t.Run(row.fsType+" "+row.field, func(t *testing.T) {
 			r, m := newRigWithDisk(t)
@@ -91,19 +136,22 @@ func TestADamagedSuperblockIsLeftToPeople(t *testing.T) {
 	}
 }
 
-func TestFilesystemIsCheckedBeforeItsFirstWrite(t *testing.T) {
+func TestFilesystemIsCheckedIfTheKernelFoundErrors(t *testing.T) {
 	for _, row := range []struct {
 		name    string
+		state   string // s_state of the superblock
 		change  func(*testVolume)
 		checked bool
 	}{
-		{"for writing", func(*testVolume) {}, true},
-		{"told not to", func(w *testVolume) { w.context[disk.UncheckedKey] = "true" }, false},
-		{"for reading", readOnlyNode, false},
+		{"errors, for writing", "2", func(*testVolume) {}, true},
+		{"errors, told not to", "2", func(w *testVolume) { w.context[disk.UncheckedKey] = "true" }, false},
+		{"errors, for reading", "2", readOnlyNode, false},
+		{"not unmounted", "0", func(*testVolume) {}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r, m := newRigWithDisk(t)
 			r.sh("mkfs.ext4", "-q", m.loop)
+			r.sh("debugfs", "-w", "-R", "set_super_value state "+row.state, m.loop)
 			called := filepath.Join(t.TempDir(), "called")
 			r.instead("e2fsck", "touch "+called+"; exec $REAL \"$@\"")
 			r.ok(r.stage(r.volume(m, row.change)))

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -19,10 +18,11 @@ import (
 // NodeUnstageVolume). It is OK when nothing on the node holds the device any
 // more, for the disk is detached next. What isn't staged is OK.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, disk.Errorf(disk.Invalid, "volume_id is missing")
+	if err := checkVolumeID(req.GetVolumeId()); err != nil {
+		return nil, err
 	}
 	volume := disk.ID(req.GetVolumeId())
+	s.blanks.forget(serialOf(volume))
 	staging, err := s.paths.resolveIfPresent("staging_target_path", req.GetStagingTargetPath())
 	if err == nil && staging != "" {
 		err = s.unstage(volume, staging)
@@ -45,6 +45,9 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if !mounted {
 		return s.unstageBlock(volume, staging)
 	}
+	if s.devices.isOther(numberOf(m), string(volume)) {
+		return disk.Errorf(disk.Invalid, "staging_target_path %q has another disk than %s: nothing was unmounted", staging, volume)
+	}
 	uses, err := s.mounts.uses(numberOf(m), staging)
 	if err != nil {
 		return err
@@ -63,6 +66,13 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 // bound when it staged a block volume. The kubelet removes the staging path
 // next, which has to be empty. What isn't that bind is left alone.
 func (s *Server) unstageBlock(volume disk.ID, staging string) error {
+	if d, found, err := s.devices.findOnce(serialOf(volume)); err != nil {
+		return err
+	} else if found {
+		if err := s.checkUnpublishedBlock(volume, d.number, staging); err != nil {
+			return err
+		}
+	}
 	at := filepath.Join(staging, string(volume))
 	for {
 		_, mounted, err := s.mounts.at(at)
@@ -135,7 +145,7 @@ func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging strin
 		return err
 	}
 	if _, known := s.unmounted.Load(volume); !known && !parseMountPoint(root, staging).staged {
-		if d, found, err := s.devices.findOnce(strings.TrimPrefix(string(volume), "d-")); err == nil && found {
+		if d, found, err := s.devices.findOnce(serialOf(volume)); err == nil && found {
 			s.unmounted.Store(volume, d)
 		}
 	}
@@ -144,7 +154,7 @@ func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging strin
 		return nil
 	}
 	return poll(ctx, func() (bool, error) {
-		err := d.(device).released()
+		err := s.released(d.(device))
 		if err == nil {
 			s.unmounted.Delete(volume)
 		}
@@ -153,11 +163,11 @@ func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging strin
 }
 
 // released says whether nobody holds a device, or it has left the node.
-func (d device) released() error {
+func (s *Server) released(d device) error {
 	if number, is := blockAt(d.path); !is || number != d.number {
 		return nil
 	}
-	err := d.checkUnused()
+	err := s.checkUnused(d)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) {
 		return nil
 	}

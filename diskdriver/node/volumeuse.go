@@ -22,10 +22,11 @@ type volumeUse struct {
 	block     bool
 	fsType    string // the file system asked for; empty: the one that is there, or ext4
 	options   []string
-	mkfs      []string
+	mkfsWords []string
 	features  disk.XFSFeatures
 	unchecked bool // no file system check before it is mounted
 	origin    disk.Origin
+	history   disk.History
 }
 
 // volumeRequest is what the requests to stage and to publish have in common.
@@ -48,16 +49,19 @@ func parseVolumeUse(req volumeRequest) (volumeUse, error) {
 		block:     capability.GetBlock() != nil,
 		fsType:    capability.GetMount().GetFsType(),
 		options:   capability.GetMount().GetMountFlags(),
-		mkfs:      strings.Fields(req.GetVolumeContext()[disk.MkfsOptionsKey]),
+		mkfsWords: strings.Fields(req.GetVolumeContext()[disk.MkfsOptionsKey]),
 		unchecked: req.GetVolumeContext()[disk.UncheckedKey] == "true",
 		origin:    disk.Origin(req.GetVolumeContext()[disk.OriginKey]),
+		history:   disk.History(req.GetPublishContext()[disk.HistoryKey]),
 	}
 	if u.fsType == "" {
 		u.fsType = req.GetVolumeContext()[disk.FilesystemKey]
 	}
+	of, named := req.GetPublishContext()[disk.VolumeKey]
+	if err := checkVolumeID(req.GetVolumeId()); err != nil {
+		return u, err
+	}
 	switch {
-	case u.volume == "":
-		return u, disk.Errorf(disk.Invalid, "volume_id is missing")
 	case capability == nil:
 		return u, disk.Errorf(disk.Invalid, "volume_capability is missing")
 	case capability.GetBlock() == nil && capability.GetMount() == nil:
@@ -68,8 +72,12 @@ func parseVolumeUse(req volumeRequest) (volumeUse, error) {
 		return u, disk.Errorf(disk.Invalid, "volume_capability.access_mode: %s of a file system is not allowed, for it would be destroyed; it is allowed of a block volume", capability.GetAccessMode().GetMode())
 	case u.serial == "":
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is missing, so the device of the disk can't be told from others; the driver's controller sets it when it attaches the disk", disk.SerialKey)
-	case strings.ContainsAny(u.serial, "/*?[") || len(u.serial) > 64:
+	case strings.ContainsAny(u.serial, "/*?[") || u.serial == "." || u.serial == ".." || len(u.serial) > 64:
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no serial number", disk.SerialKey, u.serial)
+	case named && of != req.GetVolumeId():
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and volume_id is %q: the context is of another volume, as of a VolumeAttachment that outlived its PersistentVolume; delete that VolumeAttachment, so that the volume is published again", disk.VolumeKey, of, u.volume)
+	case !named && u.serial != serialOf(u.volume):
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and the serial number of disk %s is %q: the context is of another volume; delete its VolumeAttachment, so that the volume is published again", disk.SerialKey, u.serial, u.volume, serialOf(u.volume))
 	case u.fsType != "" && !slices.Contains(disk.Filesystems(), u.fsType):
 		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.fsType, strings.Join(disk.Filesystems(), ", "))
 	}
@@ -88,6 +96,20 @@ func parseVolumeUse(req volumeRequest) (volumeUse, error) {
 		u.readOnly = true
 	}
 	return u, checkOptions(u.options)
+}
+
+// serialOf returns the serial number that ECS gives a disk: its ID without d- (ECS, DescribeDisks, SerialNumber).
+func serialOf(id disk.ID) string { return strings.TrimPrefix(string(id), "d-") }
+
+// checkVolumeID refuses what can't be a disk's ID, and would be part of a path.
+func checkVolumeID(id string) error {
+	switch {
+	case id == "":
+		return disk.Errorf(disk.Invalid, "volume_id is missing")
+	case strings.Contains(id, "/") || id == "." || id == "..":
+		return disk.Errorf(disk.Invalid, "volume_id: %q is not allowed: allowed is the ID of a disk, such as d-bp1a2b3c4d5e6f7g8h9i", id)
+	}
+	return nil
 }
 
 // isReader says whether a mode lets nobody write.

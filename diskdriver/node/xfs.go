@@ -21,9 +21,9 @@ var lts419 = []xfsFeature{
 // mkfsArgs are the options of mkfs that the volume asks for.
 func (u volumeUse) mkfsArgs(fsType string) []string {
 	if fsType != "xfs" {
-		return u.mkfs
+		return u.mkfsWords
 	}
-	return append(xfsOptions(u.features, u.mkfs), u.mkfs...)
+	return append(xfsOptions(u.features, u.mkfsWords), u.mkfsWords...)
 }
 
 // xfsOptions returns the options of mkfs.xfs for some features, but for those

@@ -215,7 +215,7 @@ var rules = map[string]rule{
 	},
 	"diskdriver/node": {
 		allowed: []string{module + "/diskdriver/disk", csiSpec, grpc, klog,
-			"k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys", "golang.org/x/sync"},
+			"k8s.io/mount-utils", "k8s.io/kubelet", "k8s.io/utils", "golang.org/x/sys", "golang.org/x/sync", "github.com/google/uuid"},
 		unreached: []string{module + "/diskdriver/ecs", module + "/ecssim", clientGo, ecsSDK},
 	},
 	"ecssim":        {},

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// The defaults of BlankCheck.
+const (
+	DefaultBlankCheckLimit = 100 * disk.BytesPerGiB
+	defaultBlankCheckRate  = 100 << 20
+)
+
+// BlankCheck bounds the check that every byte of a disk is zero, which lets a disk be formatted whose history doesn't.
+type BlankCheck struct {
+	Limit int64 // bytes of the largest disk that is read; 0: none is
+	Rate  int64 // bytes a second at most; 0 stands for 100 MiB
+}
+
+// blankChecks read whole disks in the background, for the next call to go on with.
+type blankChecks struct {
+	BlankCheck
+	mu      sync.Mutex
+	running map[string]*blankCheck // by serial number
+}
+
+// blankCheck is one disk that is read from its beginning to its end.
+type blankCheck struct {
+	device device
+	stop   context.CancelFunc
+	done   atomic.Int64 // bytes that are known to be zero
+	ended  chan struct{}
+	err    error // once it has ended; nil if all is zero
+}
+
+// isBlank says whether every byte of a disk is zero. Pending: it is being read, and the same call later goes on with that. Blocked: it
+// is too large to be read, can't be read or holds something.
+func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error {
+	if d.size > b.Limit {
+		return u.blockedError("the disk was attached before, or the driver didn't make it empty, so it may hold data though it looks blank; "+
+			"disks of at most %d GiB are read to their end to make sure (--blank-check-limit), and this one has %d GiB; "+
+			"if it was never used, make a file system on it by hand, or make a new volume; %s", b.Limit/disk.BytesPerGiB, d.size/disk.BytesPerGiB, untouched)
+	}
+	check := b.begin(u.serial, d)
+	err := poll(ctx, func() (bool, error) {
+		select {
+		case <-check.ended:
+			return true, check.err
+		default:
+			return false, u.errorf(disk.Pending, "the disk was attached before, or the driver didn't make it empty, so all of it is read before it is formatted; %d of %d MiB are zeros so far", check.done.Load()>>20, d.size>>20)
+		}
+	})
+	if disk.KindOf(err) != disk.Pending && ctx.Err() == nil {
+		b.forget(u.serial)
+	}
+	return err
+}
+
+// begin begins to read a disk, or returns the check of it that has begun.
+func (b *blankChecks) begin(serial string, d device) *blankCheck {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if check := b.running[serial]; check != nil && check.device == d {
+		return check
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	check := &blankCheck{device: d, stop: stop, ended: make(chan struct{})}
+	if before := b.running[serial]; before != nil {
+		before.stop()
+	}
+	if b.running == nil {
+		b.running = map[string]*blankCheck{}
+	}
+	b.running[serial] = check
+	go func() {
+		defer close(check.ended)
+		check.err = check.run(ctx, b.Rate)
+	}()
+	return check
+}
+
+// forget ends the check of a disk, if there is one, and waits until the device is let go.
+func (b *blankChecks) forget(serial string) {
+	b.mu.Lock()
+	check := b.running[serial]
+	delete(b.running, serial)
+	b.mu.Unlock()
+	if check != nil {
+		check.stop()
+		<-check.ended
+	}
+}
+
+// run reads the device past the page cache, at a rate in bytes a second.
+func (c *blankCheck) run(ctx context.Context, rate int64) error {
+	f, err := os.OpenFile(c.device.path, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return fmt.Errorf("open the device: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	const chunk = 1 << 20
+	if rate == 0 {
+		rate = defaultBlankCheckRate
+	}
+	pause := time.NewTicker(max(time.Second*chunk/time.Duration(rate), time.Microsecond))
+	defer pause.Stop()
+	content := aligned(chunk)
+	for at := int64(0); at < c.device.size; at += chunk {
+		n, err := f.ReadAt(content, at)
+		switch {
+		case err != nil && !errors.Is(err, io.EOF):
+			return c.device.readError(at, err)
+		case !isZero(content[:n]):
+			return disk.Errorf(disk.Blocked, "the disk has no file system that is known, and holds data, the first of it in the MiB at byte %d; restore a snapshot, or use it as a block volume; %s", at, untouched)
+		}
+		c.done.Store(at + int64(n))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
+	}
+	return nil
+}
+
+// aligned returns memory that the kernel can read into past the page cache.
+func aligned(n int) []byte {
+	const alignment = 4 << 10
+	memory := make([]byte, n+alignment)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (alignment - 1) //nolint:gosec // only the address is looked at
+	return memory[skip : skip+n]
+}

@@ -1,0 +1,301 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
+)
+
+// A disk that may have been used is formatted only if every byte of it is zero, which a call finds out a little at a time.
+func TestADiskThatMayBeUsedIsReadToItsEnd(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.volume(m, usedBefore)
+	m.write(m.size/2+4097, []byte{1}) // between two samples
+	m.refusesStage(v, disk.Blocked, "holds data, the first of it in the MiB at byte 536870912")
+	m.write(m.size/2+4097, []byte{0})
+	r.ok(r.stage(v))
+}
+
+func TestALargeDiskThatMayBeUsedIsRefused(t *testing.T) {
+	r := newRig(t)
+	m := r.attach("s1", 21)
+	m.refusesStage(r.volume(m, usedBefore), disk.Blocked, "disks of at most 20 GiB are read to their end to make sure (--blank-check-limit), and this one has 21 GiB")
+	r.ok(r.stage(r.volume(m)))
+}
+
+// What is read is let go when the volume is unstaged, so that the disk can be detached.
+func TestAnUnstageEndsTheCheckOfADisk(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	r.server.blanks.Rate = 1 << 20
+	v := r.volume(m, usedBefore)
+	ctx, cancel := context.WithTimeout(t.Context(), margin+100*time.Millisecond)
+	defer cancel()
+	_, err := r.server.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+		VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, StagingTargetPath: v.staging, VolumeCapability: v.capability,
+	})
+	r.refused(err, disk.Pending, "of 1024 MiB are zeros so far")
+	r.ok(r.unstage(v))
+	if n := len(r.server.blanks.running); n > 0 {
+		t.Errorf("%d disks are read", n)
+	}
+}
+
+// The node records that a disk is used before the disk is mounted or bound, for as long as a VolumeAttachment may say that it is new.
+func TestADiskIsRecordedBeforeItsFirstUse(t *testing.T) {
+	for name, access := range map[string]func(*testVolume){"mount": func(*testVolume) {}, "block": asBlock} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			v := r.volume(m, access)
+			r.ok(r.stage(v))
+			r.restart()
+			if !r.server.records.has("s1") {
+				t.Error("there is no record")
+			}
+		})
+	}
+}
+
+// A block volume whose disk comes back as a file system, in the same attachment, is not formatted over its bytes.
+func TestABlockVolumeThatComesBackIsNotFormatted(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.volume(m)
+	block := v
+	asBlock(&block)
+	r.ok(r.stage(block))
+	m.write(m.size/3+4096, []byte("a row")) // where no sample is taken
+	r.ok(r.unstage(block))
+	m.refusesStage(v, disk.Blocked, "holds data")
+}
+
+func TestRecordsKnowHowFarTheyGoBack(t *testing.T) {
+	r := records{dir: filepath.Join(t.TempDir(), "records")}
+	if err := r.begin(); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := r.begun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	minute := begun.Truncate(time.Minute)
+	for _, row := range []struct {
+		name, attached string
+		want           bool
+	}{
+		{"just now", begun.Add(time.Second).Format(time.RFC3339), true},
+		{"in the same minute, to the minute", minute.Format("2006-01-02T15:04Z"), true},
+		{"a minute before, to the minute", minute.Add(-time.Minute).Format("2006-01-02T15:04Z"), false},
+		{"two minutes before", begun.Add(-2 * time.Minute).Format(time.RFC3339), false},
+		{"not said", "", false},
+		{"no time", "yesterday", false},
+	} {
+		if got := r.cover(row.attached); got != row.want {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+	if err := writeDurably(r.since(), begun.Add(-10*rememberedFor).Format(time.RFC3339Nano)); err != nil {
+		t.Fatal(err)
+	}
+	if r.cover(begun.Add(-rememberedFor - time.Hour).Format(time.RFC3339)) {
+		t.Error("records of an attachment are believed that may have been dropped")
+	}
+}
+
+// The version before noted on the node that a format began: an upgrade in its middle does it again.
+func TestAFormatThatAnUpgradeCutShortIsDoneAgain(t *testing.T) {
+	for name, attached := range map[string]string{"of this attachment": "2026-11-24T10:00:00Z", "of an earlier one": "2026-11-23T10:00:00Z"} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			interrupted := fillings["interrupted mkfs.ext4"]
+			interrupted.fill(r, m)
+			v := r.volume(m, usedBefore, func(v *testVolume) { v.publish[disk.AttachedKey] = "2026-11-24T10:00:00Z" })
+			note := filepath.Join(r.server.plugin, "formatting", "s1")
+			r.ok(os.MkdirAll(filepath.Dir(note), 0o700))
+			r.put(note, "d-s1\n"+attached+"\n")
+			if attached != v.publish[disk.AttachedKey] {
+				m.refusesStage(v, disk.Blocked, "a copy of its superblock is left")
+				return
+			}
+			r.ok(r.stage(v))
+			r.isEmpty(filepath.Dir(note))
+		})
+	}
+}
+
+// A context that names another volume, or has the serial number of another disk, is of a VolumeAttachment that outlived its volume.
+func TestAContextOfAnotherVolumeIsRefused(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	other := r.attach("s2", 1)
+	defer other.unchanged()()
+	for name, publish := range map[string]map[string]string{
+		"of now":         {disk.VolumeKey: "d-s2", disk.SerialKey: "s2"},
+		"named only":     {disk.VolumeKey: "d-s2", disk.SerialKey: "s1"},
+		"of version 0.1": {disk.SerialKey: "s2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := r.volume(m)
+			v.publish = publish
+			m.refusesStage(v, disk.Invalid, "the context is of another volume")
+			r.refused(r.publish(v, "a"), disk.Invalid, "the context is of another volume")
+		})
+	}
+}
+
+// A file system that died under its mount is no use to the next Pod: it is mounted anew, or the error says who has it.
+func TestADeadFileSystemIsNotHandedOn(t *testing.T) {
+	onEach(t, []string{"ext4", "xfs"}, func(r *rig, m *testDisk, fsType string) {
+		v := r.written(m, fsType)
+		r.sh("sync", "-f", v.staging)
+		r.shutDown(v.staging)
+		r.ok(r.publish(v, "a"))
+		r.holds(filepath.Join(r.target("a"), "file"), "kept")
+		r.put(filepath.Join(r.target("a"), "more"), "kept")
+		r.sh("sync", "-f", v.staging)
+		r.shutDown(v.staging)
+		r.isUnhealthy(v, "FileSystemReadOnly", "Unreadable")
+		for name, err := range map[string]error{"publish": r.publish(v, "b"), "stage": r.stage(v)} {
+			if disk.KindOf(err) != disk.Blocked || !strings.Contains(err.Error(), "pods/a") {
+				r.t.Errorf("%s: %v", name, err)
+			}
+		}
+		r.ok(r.unpublish(v, "a"))
+		r.ok(r.publish(v, "b"))
+		r.holds(filepath.Join(r.target("b"), "more"), "kept")
+	})
+}
+
+// shutDown has the kernel end a file system as after an error that it can't go on from (Linux, EXT4_IOC_SHUTDOWN).
+func (r *rig) shutDown(at string) {
+	r.t.Helper()
+	dir, err := os.Open(at)
+	r.ok(err)
+	defer func() { _ = dir.Close() }()
+	const shutDown, withoutFlush = 0x8004587d, 2
+	r.ok(unix.IoctlSetPointerInt(int(dir.Fd()), shutDown, withoutFlush))
+}
+
+// isUnhealthy wants a volume of Pod a to have one of some problems.
+func (r *rig) isUnhealthy(v testVolume, reasons ...string) {
+	r.t.Helper()
+	answer, err := r.server.NodeGetVolumeHealth(r.t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.volume, StagingTargetPath: v.staging, VolumePublishPath: v.target("a")})
+	r.ok(err)
+	for _, found := range answer.GetVolumeHealth().GetHealthStatuses() {
+		for _, reason := range reasons {
+			if found.GetReason() == reason {
+				return
+			}
+		}
+	}
+	r.t.Errorf("the health is %v, want one of %v", answer.GetVolumeHealth().GetHealthStatuses(), reasons)
+}
+
+// A staging mount of another device is of a disk that left and came back, or of another one: nobody can use it as the volume.
+func TestAStagingMountOfAnotherDeviceIsReplaced(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	other := r.attach("s2", 1)
+	used("ext4")(r, other)
+	v := r.written(m, "ext4")
+	r.ok(r.unstage(v))
+	r.sh("mount", other.loop, v.staging)
+	r.isUnhealthy(v, "AnotherDevice")
+	r.ok(r.publish(v, "a"))
+	r.holds(filepath.Join(r.target("a"), "file"), "kept")
+	r.ok(r.unpublish(v, "a"))
+	r.ok(r.unstage(v))
+
+	r.sh("mount", other.loop, v.staging)
+	r.ok(os.MkdirAll(r.target("b"), 0o750))
+	r.sh("mount", "--bind", v.staging, r.target("b"))
+	r.refused(r.stage(v), disk.Blocked, "pods/b")
+}
+
+// A process that is killed while it tries whether a file system can be mounted leaves it mounted read-only.
+func TestATryThatWasCutShortIsMountedForWriting(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.written(m, "ext4")
+	r.ok(r.unstage(v))
+	r.sh("blockdev", "--setro", m.loop)
+	r.sh("mount", "-o", "ro", m.loop, v.staging)
+	r.restart()
+	r.ok(r.publish(v, "a"))
+	r.holds(filepath.Join(r.target("a"), "file"), "kept")
+	r.put(filepath.Join(r.target("a"), "more"), "kept")
+}
+
+// Another disk may take the device's name while the volume is mounted or bound: then it is not handed to the Pod.
+func TestADeviceThatIsSwappedIsNotHandedOn(t *testing.T) {
+	for name, access := range map[string]func(*testVolume){"mount": func(*testVolume) {}, "block": asBlock} {
+		t.Run(name, func(t *testing.T) {
+			r, m := newRigWithDisk(t)
+			other := r.attach("s2", 1)
+			used("ext4")(r, m)
+			v := r.volume(m, access)
+			link := filepath.Join(r.dev, "disk/by-id/virtio-s1")
+			r.ok(r.stage(v))
+			r.instead("mount", "$REAL \"$@\" && ln -sfn ../../"+filepath.Base(other.loop)+" "+link)
+			r.refused(r.publish(v, "a"), disk.Pending, "is not the disk with serial number s1 any more")
+			if _, mounted, err := r.server.mounts.at(r.target("a")); err != nil || mounted {
+				t.Errorf("it is mounted: %v, %v", mounted, err)
+			}
+		})
+	}
+}
+
+func TestAnUnstageOfABlockVolumeThatAPodHasIsRefused(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.published(m, asBlock)
+	r.restart()
+	r.refused(r.unstage(v), disk.InUse, "published still")
+	r.ok(r.unpublish(v, "a"))
+	r.ok(r.unstage(v))
+}
+
+// What the driver hasn't made of the volume stays, and the error names it.
+func TestOnlyWhatTheDriverMadeIsTakenAway(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.published(m)
+	r.put(filepath.Join(r.target("a"), "file"), "kept")
+	other := r.volume(r.attach("s2", 1))
+	other.staging = v.staging
+	r.refused(r.unstage(other), disk.Invalid, "has another disk than d-s2")
+	r.refused(r.unpublish(other, "a"), disk.Invalid, "has another disk than d-s2")
+	r.holds(filepath.Join(r.target("a"), "file"), "kept")
+
+	r.put(r.target("file"), "of somebody else")
+	r.refused(r.unpublish(v, "file"), disk.Blocked, "is a file that the driver didn't make")
+	r.holds(r.target("file"), "of somebody else")
+	r.ok(os.MkdirAll(r.target("dir"), 0o750))
+	r.put(filepath.Join(r.target("dir"), "file"), "of somebody else")
+	r.refused(r.unpublish(v, "dir"), disk.Blocked, "holds 1 files")
+	r.refused(r.publish(v, "dir"), disk.Blocked, "holds 1 files")
+	r.holds(filepath.Join(r.target("dir"), "file"), "of somebody else")
+
+	r.put(filepath.Join(r.kubelet, "x"), "")
+	for _, id := range []string{"../x", "a/b", "..", "."} {
+		bad := v
+		bad.volume = id
+		for name, err := range map[string]error{"stage": r.stage(bad), "publish": r.publish(bad, "a"), "unpublish": r.unpublish(bad, "a"), "unstage": r.unstage(bad)} {
+			if disk.KindOf(err) != disk.Invalid || !strings.Contains(err.Error(), "volume_id") {
+				t.Errorf("%s of %q: %v", name, id, err)
+			}
+		}
+	}
+	r.holds(filepath.Join(r.kubelet, "x"), "")
+}
+
+// The error of a device that is in use says by what.
+func TestWhoUsesADeviceIsNamed(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	r.sh("mkfs.ext4", "-q", m.loop)
+	elsewhere := t.TempDir()
+	r.sh("mount", m.loop, elsewhere)
+	defer func() { r.ok(unix.Unmount(elsewhere, 0)) }()
+	r.refused(r.stage(r.volume(m)), disk.InUse, "a mount at "+elsewhere)
+}

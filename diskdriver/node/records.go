@@ -1,0 +1,122 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// records say which disks this node has used. They outlive the process and the node's power: they lie below the plugin's directory.
+type records struct {
+	dir string
+}
+
+// rememberedFor is how long a record is kept. Of attachments that are older the node knows nothing.
+const rememberedFor = 7 * 24 * time.Hour
+
+func (r records) used() string              { return filepath.Join(r.dir, "used") }
+func (r records) path(serial string) string { return filepath.Join(r.used(), serial) }
+func (r records) since() string             { return filepath.Join(r.dir, "since") }
+
+// begin notes since when the node keeps records, unless it does already, and drops the old ones.
+func (r records) begin() error {
+	if err := os.MkdirAll(r.used(), 0o700); err != nil {
+		return hostError("make the directory of the node's records", err)
+	}
+	if _, err := r.begun(); err != nil {
+		if err := writeDurably(r.since(), time.Now().UTC().Format(time.RFC3339Nano)); err != nil {
+			return hostError("note since when the node keeps records", err)
+		}
+	}
+	entries, err := os.ReadDir(r.used())
+	if err != nil {
+		return fmt.Errorf("list the node's records: %w", err)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > 2*rememberedFor {
+			if err := os.Remove(r.path(entry.Name())); err != nil {
+				klog.ErrorS(err, "An old record of a disk is left", "serial", entry.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// begun returns since when the node keeps records.
+func (r records) begun() (time.Time, error) {
+	text, err := os.ReadFile(r.since())
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Parse(time.RFC3339Nano, string(text))
+}
+
+// note records that a disk is used on this node. It is on the node's disk when it returns.
+func (r records) note(serial string) error {
+	if _, err := os.Lstat(r.path(serial)); err == nil {
+		return nil
+	}
+	err := os.MkdirAll(r.used(), 0o700)
+	if err == nil {
+		err = writeDurably(r.path(serial), "")
+	}
+	if err != nil {
+		return hostError("record that the disk is used on this node", err)
+	}
+	return nil
+}
+
+// has says whether the node has recorded that it uses a disk. What can't be read counts as a record.
+func (r records) has(serial string) bool {
+	_, err := os.Lstat(r.path(serial))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// cover says whether the node has kept records since a disk was attached, at a time of ECS's. It hasn't if it was set up anew since.
+func (r records) cover(attached string) bool {
+	at, granularity, ok := timeOfECS(attached)
+	begun, err := r.begun()
+	if old := time.Now().Add(-rememberedFor); begun.Before(old) {
+		begun = old
+	}
+	return ok && err == nil && !at.Add(granularity).Before(begun)
+}
+
+// timeOfECS reads a time that ECS shows to the second or, as the page of DescribeDisks has it, to the minute.
+func timeOfECS(text string) (at time.Time, granularity time.Duration, ok bool) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil && at.Second() != 0 {
+		return at, time.Second, true
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04Z"} {
+		if at, err := time.Parse(form, text); err == nil {
+			return at, time.Minute, true
+		}
+	}
+	return time.Time{}, 0, false
+}
+
+// writeDurably writes a file whose content and name are on the disk when it returns.
+func writeDurably(path, content string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes sure that what was made in a directory is on the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

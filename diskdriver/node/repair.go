@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// undoLimit is how many bytes a repair may overwrite.
+	undoLimit = 1 << 30
+	// fsckCorrected is how e2fsck ends if all that it has found is corrected (its manual page).
+	fsckCorrected = 1
+)
+
+// repair has e2fsck repair what it can repair without asking, if the kernel has noted errors in the file system. Else the kernel itself
+// judges: it replays the journal, and mounts no file system that it finds damaged. What e2fsck overwrites is kept on the node, and put
+// back if the file system can't be repaired that way. xfs is never repaired.
+func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superblock) error {
+	undo, err := s.undoFile(u)
+	if err == nil {
+		err = playBack(ctx, u, d, super, undo)
+	}
+	if err != nil {
+		return err
+	}
+	if u.unchecked || u.readOnly || super.fsType == "xfs" || !super.hasErrors {
+		return nil
+	}
+	if err := checkRoom(u, filepath.Dir(undo), undoLimit, "the kernel has noted errors in the file system"); err != nil {
+		return err
+	}
+	out, err := fsck(ctx, d, undo)
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case err == nil, errors.As(err, &exit) && exit.ExitCode() == fsckCorrected:
+		klog.InfoS("A file system with errors was repaired", "volume", u.volume, "device", d.path, "output", out)
+		return removeUndo(undo)
+	case !errors.As(err, &exit):
+		return fmt.Errorf("run e2fsck: %w", err)
+	}
+	if err := undoAll(ctx, u, d, undo); err != nil {
+		return err
+	}
+	if strings.Contains(out, "Input/output error") || strings.Contains(out, "short read") || strings.Contains(out, "Error reading block") {
+		return u.blockedError("the disk can't be read: e2fsck of %s: %s. That is an error of the disk or of the way to it, not of what is on it: %s", d.path, out, untouched)
+	}
+	return u.blockedError("the kernel has noted errors in the file system, and e2fsck can't repair it by itself: %s; what it wrote to %s was put back. Take a snapshot of the disk, then repair it by hand, or restore a snapshot", out, d.path)
+}
+
+// fsck runs e2fsck, which copies what it overwrites to a file first, and returns what it prints.
+func fsck(ctx context.Context, d device, undo string) (string, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", "-p", "-z", undo, d.path)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	limit := unix.Rlimit{Cur: undoLimit, Max: undoLimit}
+	if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+		klog.ErrorS(err, "The size of the undo file has no bound", "file", undo)
+	}
+	err := cmd.Wait()
+	return oneLine([]byte(out.String())), err
+}
+
+// undoFile returns where what a repair overwrites is kept. It is of one attachment, for what it holds is wrong once the disk was
+// elsewhere: what is left of earlier ones goes.
+func (s *Server) undoFile(u volumeUse) (string, error) {
+	at, _, _ := timeOfECS(u.attached)
+	dir := filepath.Join(s.plugin, "undo")
+	undo := filepath.Join(dir, fmt.Sprintf("%s.%d.e2undo", u.serial, at.Unix()))
+	left, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("look for what repairs have left: %w", err)
+	}
+	for _, file := range left {
+		if strings.HasPrefix(file.Name(), u.serial+".") && file.Name() != filepath.Base(undo) {
+			if err := removeUndo(filepath.Join(dir, file.Name())); err != nil {
+				return "", err
+			}
+		}
+	}
+	return undo, nil
+}
+
+// playBack puts back what an earlier process's repair has overwritten, unless that left the file system sound. What e2fsck was killed
+// over can't be put back: e2fsck begins again.
+func playBack(ctx context.Context, u volumeUse, d device, super superblock, undo string) error {
+	f, err := os.Open(undo)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for what a repair has overwritten: %w", err)
+	}
+	head := make([]byte, 48)
+	_, err = io.ReadFull(f, head)
+	_ = f.Close()
+	const finished = 1 // the state in the header of an undo file (e2fsprogs, lib/ext2fs/undo_io.c)
+	if u.readOnly || super.whole && !super.hasErrors || err != nil || binary.LittleEndian.Uint32(head[44:])&finished == 0 {
+		return removeUndo(undo)
+	}
+	return undoAll(ctx, u, d, undo)
+}
+
+// undoAll puts back what a repair has overwritten.
+func undoAll(ctx context.Context, u volumeUse, d device, undo string) error {
+	if _, err := os.Lstat(undo); errors.Is(err, os.ErrNotExist) {
+		return nil // it has overwritten nothing
+	}
+	if out, err := exec.CommandContext(context.WithoutCancel(ctx), "e2undo", undo, d.path).CombinedOutput(); err != nil {
+		return u.blockedError("e2undo %s %s, to put back what a repair has overwritten: %w: %s; take a snapshot of the disk before anything else", undo, d.path, err, oneLine(out))
+	}
+	return removeUndo(undo)
+}
+
+func removeUndo(undo string) error {
+	if err := os.Remove(undo); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove what a repair could be undone with: %w", err)
+	}
+	return nil
+}
+
+// checkRoom refuses what takes room on the node that isn't there.
+func checkRoom(u volumeUse, dir string, need int64, why string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return hostError("make a directory of the plugin", err)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return fmt.Errorf("look for room on the node: %w", err)
+	}
+	if free := int64(stat.Bavail) * stat.Bsize; free < need {
+		return u.blockedError("%s, and %s has %d MiB of the %d that may be needed; make room on the node; %s", why, dir, free>>20, need>>20, untouched)
+	}
+	return nil
+}
