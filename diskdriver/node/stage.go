@@ -112,7 +112,7 @@ func (s *Server) record(u volumeUse) error {
 }
 
 // staged says whether the volume is staged, and with which of its devices. A dead mount, or one of a device that isn't the volume's,
-// is taken away if nobody uses it, for nobody could.
+// is unmounted if nobody uses it, for nobody could.
 func (s *Server) staged(ctx context.Context, u volumeUse, devices []device, staging string) (device, bool, error) {
 	m, mounted, err := s.mounts.at(staging)
 	if err != nil || !mounted {
@@ -158,16 +158,16 @@ func (s *Server) broken(ctx context.Context, volume disk.ID, m mount.MountInfo) 
 	return fmt.Sprintf("the file system at %s %s", m.MountPoint, measured.complaint()), nil
 }
 
-// clear takes away a mount that is broken, unless a Pod has the volume.
+// clear unmounts what is broken, unless a Pod has the volume.
 func (s *Server) clear(u volumeUse, m mount.MountInfo, why string) error {
 	uses, err := s.mounts.uses(numberOf(m), m.MountPoint)
 	switch {
 	case err != nil:
 		return err
 	case len(uses) > 0:
-		return u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted anew", why, uses)
+		return u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted again", why, uses)
 	}
-	klog.InfoS("A mount that nobody uses is taken away, and the volume mounted anew", "volume", u.volume, "why", why)
+	klog.InfoS("A mount that nobody uses is unmounted, and the volume mounted again", "volume", u.volume, "why", why)
 	return s.mounts.unmount(m.MountPoint)
 }
 
