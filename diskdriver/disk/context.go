@@ -30,7 +30,7 @@ const (
 // The volume context: what the node needs to know of a volume's class and birth.
 const (
 	FilesystemKey  = "fsType"      // for a volume whose capability names no file system
-	MkfsOptionsKey = "mkfsOptions" // words that are added to the call of mkfs
+	MkfsOptionsKey = "mkfsOptions" // options of mkfs, which the node reads as MkfsOptions
 	UncheckedKey   = "omitfsck"    // "true" if the file system is not checked before it is mounted
 	OriginKey      = "origin"      // an Origin
 	XFSFeaturesKey = "xfsFeatures" // an XFSFeatures; absent: XFSLTS419

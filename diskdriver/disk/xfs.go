@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,3 +30,26 @@ func ParseXFSFeatures(value string) (XFSFeatures, error) {
 
 // AllXFSFeatures returns the names of the features that can be chosen.
 func AllXFSFeatures() []string { return []string{string(XFSLTS419), string(XFSLatest)} }
+
+// lts419 are the features of Linux 4.19 (xfsprogs, mkfs/lts_4.19.conf). The file itself can't be used: mkfs.xfs 6.1 refuses it for
+// nrext64, which stands in the wrong section.
+var lts419 = []mkfsSetting{
+	{"-m", "crc", "1", true}, {"-m", "finobt", "1", true}, {"-m", "bigtime", "0", true}, {"-m", "inobtcount", "0", true},
+	{"-m", "reflink", "0", true}, {"-m", "rmapbt", "0", true}, {"-i", "sparse", "1", true}, {"-i", "nrext64", "0", true},
+}
+
+// WithFeatures returns options of mkfs.xfs with those of some features added, but for what the options set themselves. An xfs
+// without checksums can have none of the features.
+func (o MkfsOptions) WithFeatures(features XFSFeatures) MkfsOptions {
+	if features == XFSLatest || slices.Contains(o.settings, mkfsSetting{"-m", "crc", "0", true}) {
+		return o
+	}
+	var added []mkfsSetting
+	for _, s := range lts419 {
+		if !o.has(s.flag, s.name) {
+			added = append(added, s)
+		}
+	}
+	o.settings = slices.Concat(added, o.settings)
+	return o
+}
