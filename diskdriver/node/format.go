@@ -14,12 +14,11 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// formats is how each file system is made by default: nothing of what is there is needed, nothing is discarded, for that would take
-// the mark off the disk, and root needs no share of a volume.
+// formats is how each file system is made by default: nothing of what is there is needed, and root needs no share of a volume.
 var formats = map[string][]string{
-	"ext3": {"mkfs.ext3", "-F", "-m0", "-E", "nodiscard"},
-	"ext4": {"mkfs.ext4", "-F", "-m0", "-E", "nodiscard"},
-	"xfs":  {"mkfs.xfs", "-f", "-K"},
+	"ext3": {"mkfs.ext3", "-F", "-m0"},
+	"ext4": {"mkfs.ext4", "-F", "-m0"},
+	"xfs":  {"mkfs.xfs", "-f"},
 }
 
 // uuidOption is how mkfs is told the UUID of the file system.
@@ -30,13 +29,11 @@ func uuidOption(fsType string, id uuid.UUID) []string {
 	return []string{"-U", id.String()}
 }
 
-// mkfs is the call that makes the file system of a mark at a path.
-func (u volumeUse) mkfs(m formatMark, path string) []string {
-	return slices.Concat(formats[m.fsType], uuidOption(m.fsType, m.uuid), u.mkfsArgs(m.fsType), []string{path})
+// mkfs is the call that makes the file system of a mark at a path. Nothing is discarded, for that would take the mark off the disk.
+func (s *Server) mkfs(u volumeUse, m formatMark, path string) ([]string, error) {
+	options, err := u.mkfsArgs(m.fsType, s.allowed)
+	return slices.Concat(formats[m.fsType], uuidOption(m.fsType, m.uuid), options, []string{path}), err
 }
-
-// roomToRehearse is what a format writes at most: half of a GiB on the largest disk, and for xfs a log of 2 GiB.
-const roomToRehearse = 3 << 30
 
 // rehearse makes the file system of a mark in a file as large as the device, and returns the file: what a format that was cut short
 // has left on a disk is part of that. Without a mark there is none.
@@ -44,16 +41,17 @@ func (s *Server) rehearse(ctx context.Context, u volumeUse, d device, m formatMa
 	if formats[m.fsType] == nil {
 		return nil, nil
 	}
-	if err := checkRoom(u, s.plugin, roomToRehearse, "a format of the disk was cut short"); err != nil {
+	const logOfXFS = 2 << 30
+	need := min(d.size/1024+64<<20, logOfXFS+1<<30) // measured of disks from 20 GiB to 32 TiB, with as much to spare
+	if err := checkRoom(u, s.plugin, need, "a format of the disk was cut short"); err != nil {
 		return nil, err
 	}
 	f, err := os.CreateTemp(s.plugin, "format-")
 	if err != nil {
 		return nil, hostError("make a file to see what a format writes", err)
 	}
-	err = errors.Join(f.Truncate(d.size), os.Chmod(f.Name(), 0o600))
-	if err == nil {
-		args := u.mkfs(m, f.Name())
+	args, err := s.mkfs(u, m, f.Name())
+	if err = errors.Join(err, f.Truncate(d.size)); err == nil {
 		if out, failed := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); failed != nil {
 			err = u.errorf(disk.Unexpected, "%v: %w: %s", args, failed, oneLine(out))
 		}
@@ -69,7 +67,10 @@ func (s *Server) rehearse(ctx context.Context, u volumeUse, d device, m formatMa
 func (s *Server) format(ctx context.Context, u volumeUse, d device, staging string) error {
 	fsType := u.newFSType()
 	mark := formatMark{serial: u.serial, fsType: fsType, uuid: uuid.New()}
-	args := u.mkfs(mark, d.path)
+	args, err := s.mkfs(u, mark, d.path)
+	if err != nil {
+		return err
+	}
 	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", fsType, "args", args)
 	if err := d.writeMark(mark); err != nil {
 		return err

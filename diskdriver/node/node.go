@@ -16,6 +16,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
 	mount "k8s.io/mount-utils"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 // DefaultKubeletDir is the kubelet's root directory (its flag --root-dir).
@@ -31,6 +33,8 @@ type Config struct {
 	// Dev and Sys are where the node's device nodes and its sysfs are; empty
 	// stands for /dev and /sys.
 	Dev, Sys string
+	// Allowed are options of mkfs and mount that the operator allows.
+	Allowed disk.AllowedOptions
 	// Facts tells who and where the node is. Required.
 	Facts Facts
 	// BlankCheck bounds the check that a disk which may have been used is blank.
@@ -43,6 +47,7 @@ type Server struct {
 	csi.UnimplementedNodeServer
 	driver  string
 	facts   Facts
+	allowed disk.AllowedOptions
 	paths   paths
 	devices devices
 	mounts  mounts
@@ -77,6 +82,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		driver:  config.Driver,
 		facts:   config.Facts,
+		allowed: config.Allowed,
 		paths:   paths{kubelet: config.KubeletDir},
 		devices: devices{dev: config.Dev, sys: config.Sys},
 		mounts:  mounts{mounter: mount.New(""), kubelet: config.KubeletDir},

@@ -15,7 +15,7 @@ import (
 // NodePublishVolume gives a staged volume to a Pod (CSI spec,
 // NodePublishVolume). A staging mount that was lost is made again.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	u, err := parseVolumeUse(req)
+	u, err := parseVolumeUse(req, s.allowed)
 	if err != nil {
 		return nil, err
 	}

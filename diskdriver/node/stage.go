@@ -18,7 +18,7 @@ import (
 // mounts its file system, which it makes if the disk is provably blank (CSI
 // spec, NodeStageVolume).
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	u, err := parseVolumeUse(req)
+	u, err := parseVolumeUse(req, s.allowed)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func TestARepairWhoseEndNobodySawIsUndone(t *testing.T) {
 	r.sh("debugfs", "-w", "-R", "set_super_value state 2", m.loop)
 	m.invert(4096 + 8)
 	v := r.volume(m)
-	u, err := parseVolumeUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability})
+	u, err := parseVolumeUse(&csi.NodeStageVolumeRequest{VolumeId: v.volume, PublishContext: v.publish, VolumeContext: v.context, VolumeCapability: v.capability}, disk.AllowedOptions{})
 	r.ok(err)
 	undo, err := r.server.undoFile(u)
 	r.ok(err)

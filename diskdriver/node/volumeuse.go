@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -22,7 +22,7 @@ type volumeUse struct {
 	block     bool
 	fsType    string // the file system asked for; empty: the one that is there, or ext4
 	options   []string
-	mkfsWords []string
+	mkfs      string // options of mkfs, as the volume's class had them
 	features  disk.XFSFeatures
 	unchecked bool // no file system check before it is mounted
 	origin    disk.Origin
@@ -38,7 +38,7 @@ type volumeRequest interface {
 }
 
 // parseVolumeUse reads a request; its error names the field that is wrong.
-func parseVolumeUse(req volumeRequest) (volumeUse, error) {
+func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, error) {
 	capability := req.GetVolumeCapability()
 	u := volumeUse{
 		volume:    disk.ID(req.GetVolumeId()),
@@ -49,7 +49,7 @@ func parseVolumeUse(req volumeRequest) (volumeUse, error) {
 		block:     capability.GetBlock() != nil,
 		fsType:    capability.GetMount().GetFsType(),
 		options:   capability.GetMount().GetMountFlags(),
-		mkfsWords: strings.Fields(req.GetVolumeContext()[disk.MkfsOptionsKey]),
+		mkfs:      req.GetVolumeContext()[disk.MkfsOptionsKey],
 		unchecked: req.GetVolumeContext()[disk.UncheckedKey] == "true",
 		origin:    disk.Origin(req.GetVolumeContext()[disk.OriginKey]),
 		history:   disk.History(req.GetPublishContext()[disk.HistoryKey]),
@@ -95,7 +95,7 @@ func parseVolumeUse(req volumeRequest) (volumeUse, error) {
 	if slices.Contains(u.options, "ro") {
 		u.readOnly = true
 	}
-	return u, checkOptions(u.options)
+	return u, u.checkOptions(allowed)
 }
 
 // serialOf returns the serial number that ECS gives a disk: its ID without d- (ECS, DescribeDisks, SerialNumber).
@@ -122,37 +122,31 @@ func isSharedWriter(mode csi.VolumeCapability_AccessMode_Mode) bool {
 	return mode == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER || mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 }
 
-// forbiddenOptions would make another mount than the one of the disk. One that
-// ends in = or - is refused with whatever follows.
-var forbiddenOptions = []string{"bind", "rbind", "move", "remount", "loop", "loop=", "offset=", "sizelimit=", "X-", "x-", "helper="}
-
-// checkOptions refuses a mount option that is several, or that says where to
-// mount instead of how. A comma inside of quotes is part of the option, as in
-// an SELinux context.
-func checkOptions(options []string) error {
-	for i, option := range options {
-		if option == "" || hasSeparator(option) {
-			return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %q is not allowed: allowed is one option, with no comma, space or line break", i, option)
+// checkOptions refuses mount options that no volume may have, and warns of those that no new volume may have.
+func (u volumeUse) checkOptions(allowed disk.AllowedOptions) error {
+	for i, option := range u.options {
+		if err := disk.BarMountOption(option, allowed); err != nil {
+			return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %w", i, err)
 		}
-		for _, barred := range forbiddenOptions {
-			if option == barred || (strings.HasSuffix(barred, "=") || strings.HasSuffix(barred, "-")) && strings.HasPrefix(option, barred) {
-				return disk.Errorf(disk.Invalid, "volume_capability.mount.mount_flags[%d]: %q is not allowed: the driver says what is mounted where", i, option)
-			}
+		if err := disk.CheckMountOption(u.fsType, option, allowed); err != nil {
+			klog.InfoS("A volume has a mount option that new volumes may not have", "volume", u.volume, "index", i, "reason", err)
 		}
 	}
 	return nil
 }
 
-// hasSeparator says whether an option has a separator outside of quotes.
-func hasSeparator(option string) bool {
-	quoted := false
-	for _, r := range option {
-		switch {
-		case r == '"':
-			quoted = !quoted
-		case unicode.IsControl(r), unicode.IsSpace(r), r == ',' && !quoted:
-			return true
-		}
+// mkfsArgs are the options of mkfs that the volume asks for, and those that every format has. It refuses what names a file or a
+// device, and warns of options that no new volume may have.
+func (u volumeUse) mkfsArgs(fsType string, allowed disk.AllowedOptions) ([]string, error) {
+	options, unlisted, err := disk.ReadMkfsOptions(fsType, u.mkfs, allowed)
+	if err != nil {
+		return nil, disk.Errorf(disk.Invalid, "volume_context[%q]: %w", disk.MkfsOptionsKey, err)
 	}
-	return quoted
+	for _, err := range unlisted {
+		klog.InfoS("A volume has an option of mkfs that new volumes may not have", "volume", u.volume, "reason", err)
+	}
+	if fsType == "xfs" {
+		options = options.WithFeatures(u.features)
+	}
+	return options.WithoutDiscard().Words(), nil
 }

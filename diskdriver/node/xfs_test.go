@@ -3,7 +3,6 @@ package node
 import (
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,10 +20,6 @@ func (r *rig) features(m *testDisk) string {
 
 // Linux 4.19 is the oldest that a node runs; it mounts no xfs with a feature that it doesn't know (D7).
 func TestAnXFSHasTheFeaturesThatItsKernelsKnow(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "options")
-	if err := os.WriteFile(file, []byte("[metadata]\nbigtime=0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, row := range []struct {
 		name         string
 		has, lacks   string
@@ -35,7 +30,6 @@ func TestAnXFSHasTheFeaturesThatItsKernelsKnow(t *testing.T) {
 		{name: "latest", xfs: "latest", has: "V5 FINOBT SPARSE_INODES REFLINK INOBTCNT BIGTIME"},
 		{name: "one is asked for", options: "-m reflink=1 -i size=1024", has: "REFLINK SPARSE_INODES", lacks: "INOBTCNT BIGTIME"},
 		{name: "two in one word", options: "-mreflink=1,bigtime=1", has: "REFLINK BIGTIME", lacks: "INOBTCNT"},
-		{name: "of a file", options: "-c options=" + file, has: "REFLINK INOBTCNT", lacks: "BIGTIME"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r, m := newRigWithDisk(t)
@@ -56,13 +50,6 @@ func TestAnXFSHasTheFeaturesThatItsKernelsKnow(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// An xfs without checksums can have none of the features.
-func TestAnXFSWithoutChecksumsIsLeftToItsOptions(t *testing.T) {
-	if got := xfsOptions(disk.XFSLTS419, []string{"-L", "label", "-m", "crc=0"}); len(got) > 0 {
-		t.Errorf("added is %v", got)
 	}
 }
 
@@ -88,7 +75,7 @@ func TestXFSFeaturesAreThoseOfXfsprogs(t *testing.T) {
 	for _, found := range setting.FindAllStringSubmatch(string(text), -1) {
 		want[found[1]] = found[2]
 	}
-	for _, word := range xfsOptions(disk.XFSLTS419, nil) {
+	for _, word := range (disk.MkfsOptions{}).WithFeatures(disk.XFSLTS419).Words() {
 		for _, one := range strings.Split(word, ",") {
 			if found := setting.FindStringSubmatch(one); found != nil {
 				got[found[1]] = found[2]
