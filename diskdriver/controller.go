@@ -46,6 +46,7 @@ func newController(config Config, ecs ECS, attachments *attachment.Table) *contr
 	taker := snapshot.NewTaker(ecs, config.ExtraTags)
 	volumes := volume.NewController(volume.Config{
 		Region: config.Region, ClusterID: config.ClusterID, TopologyKey: config.TopologyKey, Unknown: config.Unknown, ExtraTags: config.ExtraTags,
+		Allowed: config.Allowed,
 		IsFinal: func(ctx context.Context, err error) bool { return isFinal(codeOf(ctx, err)) },
 	}, ecs, ecs, taker, all)
 	snapshots := snapshot.Config{

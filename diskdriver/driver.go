@@ -50,6 +50,8 @@ type Config struct {
 	// ExtraTags are put on every disk and snapshot, unless its class or claim says
 	// otherwise of a key.
 	ExtraTags disk.Tags
+	// Allowed are options of mkfs and mount that the operator allows.
+	Allowed disk.AllowedOptions
 	// Accounts opens the accounts that requests name by their secrets; nil
 	// refuses requests with secrets.
 	Accounts Accounts

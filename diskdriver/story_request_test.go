@@ -21,7 +21,8 @@ import (
 //	key=private|well-known  the only key of the terms
 //	term=KEY:VALUE,KEY:VALUE   a requisite term as it is
 //	takes=cloud_essd,...    labels of the selected node, in the first preferred term
-//	fs=xfs mode=... block access (none) timeout=10s
+//	fs=xfs mount=noatime mount=... mode=... block access (none) timeout=10s
+//	mkfs=-m+1               parameter mkfsOptions, with + for spaces
 //	mutable.NAME=VALUE
 //	anything else           a parameter of the class
 func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequest {
@@ -59,7 +60,9 @@ func (s *story) createRequest(name string, words []string) *csi.CreateVolumeRequ
 			terms = append(terms, &csi.Topology{Segments: segments})
 		case "takes":
 			takes = strings.Split(value, ",")
-		case "fs", "mode", "block", "access", "timeout", "ro", "upstream": // read elsewhere
+		case "mkfs":
+			req.Parameters["mkfsOptions"] = strings.ReplaceAll(value, "+", " ")
+		case "fs", "mount", "mode", "block", "access", "timeout", "ro", "upstream": // read elsewhere
 		case "source":
 			req.VolumeContentSource = contentSource(value)
 		default:
@@ -160,6 +163,8 @@ func (s *story) capability(words []string) *csi.VolumeCapability {
 		switch key {
 		case "fs":
 			mount.Mount.FsType = value
+		case "mount":
+			mount.Mount.MountFlags = append(mount.Mount.MountFlags, value)
 		case "block":
 			vc.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 		case "access":

@@ -46,7 +46,7 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 	}
 	self := nodefacts.NewSelf(client, o.nodeName, o.driverName, nodefacts.Limits{Volumes: o.volumeLimit, Reserved: o.reserved})
 	server, err := node.New(node.Config{
-		Driver: o.driverName, KubeletDir: o.kubeletDir, Facts: self,
+		Driver: o.driverName, KubeletDir: o.kubeletDir, Allowed: o.allowed, Facts: self,
 		BlankCheck: node.BlankCheck{Limit: int64(o.blankCheckLimit) * disk.BytesPerGiB},
 	})
 	if err != nil {

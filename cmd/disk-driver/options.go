@@ -47,6 +47,9 @@ type options struct {
 	unknownParameters string
 	pvTopologyKey     string
 	extraTags         map[string]string
+	allowMkfs         []string
+	allowMount        []string
+	allowed           disk.AllowedOptions // what allowMkfs and allowMount say
 	forceRegional     bool
 	mostWaiting       int
 	nodeFacts         bool
@@ -84,6 +87,8 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.unknownParameters, "unknown-parameters", string(params.Refuse), "what to do with an unknown StorageClass parameter: refuse or warn")
 	flags.StringVar(&o.pvTopologyKey, "pv-topology-key", topology.WellKnownZoneKey, "node label with which a zonal PersistentVolume names its zone: "+topology.WellKnownZoneKey+" or "+topology.ZoneKey)
 	flags.StringToStringVar(&o.extraTags, "extra-tags", nil, "tags of every disk and snapshot, key=value[,key=value]; a tag with the same key of the class or the claim overrides it; not the driver's own tags (docs/volumes.md)")
+	flags.StringArrayVar(&o.allowMkfs, "allow-mkfs-option", nil, `option that the parameter mkfsOptions of classes may have beyond those of docs/parameters.md, such as "-E packed_meta_blocks", "-O mmp" or "-g"; with a value, such as "-U random", that one alone. It is passed to mkfs as a class has it, so make sure that it does no harm. None can name a file, a directory or a device. Repeat the flag for several, and set it for the controller and all nodes`)
+	flags.StringArrayVar(&o.allowMount, "allow-mount-option", nil, `mount option that volumes may have beyond those of docs/parameters.md, such as norecovery; with a value, such as errors=panic, that one alone. It is passed to mount as a class has it, so make sure that it does no harm. None can name a file or a device, or mount something else. Repeat the flag for several, and set it for the controller and all nodes`)
 	flags.BoolVar(&o.forceRegional, "force-attach-regional", false, "let a publish detach a regional disk from a node in another zone that still has it, for example when a zone has failed; only for clusters that fence such nodes")
 	flags.IntVar(&o.mostWaiting, "max-waiting-calls", 0, "how many publishes, and how many unpublishes, may wait in the driver at a time, so that neither kind takes all of csi-attacher's --worker-threads: a further one is answered with Aborted at once, and from half of it on they wait for shorter times; 0: no limit")
 	flags.BoolVar(&o.nodeFacts, "node-facts", true, "publish which disks each node can attach, and how many (docs/node-facts.md); without an API server nothing is published")
@@ -175,6 +180,10 @@ func (o *options) validate() error {
 	if err := disk.CheckExtra(o.extraTags); err != nil {
 		return fmt.Errorf("--extra-tags: %w", err)
 	}
+	var err error
+	if o.allowed, err = disk.ParseAllowedOptions(o.allowMkfs, o.allowMount); err != nil {
+		return err
+	}
 	return o.log.Validate()
 }
 
@@ -218,6 +227,7 @@ func (o *options) driver(accounts diskdriver.Accounts, registry prometheus.Regis
 		TopologyKey:   o.pvTopologyKey,
 		ForceRegional: o.forceRegional, MostWaiting: attachment.Limit(o.mostWaiting),
 		ExtraTags:  o.extraTags,
+		Allowed:    o.allowed,
 		Accounts:   accounts,
 		Registerer: registry,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
@@ -36,6 +37,13 @@ func TestFlagsAreTaken(t *testing.T) {
 	}
 	if s := o.sources(nil); s.Directory != "/keys" || s.Files != (credentials.FileNames{ID: "ak", Secret: "sk", Token: "token"}) || s.Region != "cn-hangzhou" || s.STSEndpoint != "http://127.0.0.1:2" || s.MetadataEndpoint != "http://127.0.0.1:3" {
 		t.Errorf("sources %+v", s)
+	}
+	allowed := parsed(t, "--allow-mkfs-option=-E packed_meta_blocks", "--allow-mkfs-option", "-g", "--allow-mount-option=norecovery").driver(nil, nil).Allowed
+	if _, err := disk.ParseMkfsOptions("ext4", "-E packed_meta_blocks=1 -g 8192", allowed); err != nil {
+		t.Error(err)
+	}
+	if err := disk.CheckMountOption("ext4", "norecovery", allowed); err != nil {
+		t.Error(err)
 	}
 	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" {
 		t.Errorf("ECS config %+v", client)
@@ -94,6 +102,9 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{append(good, "--extra-tags=link=http://x"), "neither can hold http:// or https://"},
 		{append(good, "--extra-tags=team="+strings.Repeat("x", 129)), "at most 128 characters"},
 		{append(good, "--extra-tags=a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10,k=11"), "--extra-tags: 11 tags; at most 10 are allowed"},
+		{append(good, "--allow-mkfs-option=-z undo"), `--allow-mkfs-option="-z undo" is not allowed: no option may name a file`},
+		{append(good, "--allow-mkfs-option=-E a,b"), `--allow-mkfs-option="-E a,b" is not allowed: allowed is a flag, or a flag and one setting`},
+		{append(good, "--allow-mount-option=norecovery", "--allow-mount-option=logdev"), `--allow-mount-option="logdev" is not allowed: no option may name a file or a device`},
 		{append(good, "--http-endpoint=8080"), "--http-endpoint=8080 is not allowed"},
 		{append(good, "--shutdown-grace-period=-1s"), "--shutdown-grace-period=-1s is not allowed"},
 		{append(good, "now"), `argument "now" is not allowed`},

@@ -102,3 +102,16 @@ func Filesystem(capabilities []*csi.VolumeCapability, parameter string) (string,
 	}
 	return cmp.Or(filesystem, defaultFilesystem), nil
 }
+
+// CheckMountOptions refuses mount options that no new volume may have: Invalid. Old volumes are published with theirs; the node
+// refuses those that no volume may have.
+func CheckMountOptions(capabilities []*csi.VolumeCapability, filesystem string, allowed disk.AllowedOptions) error {
+	for i, vc := range capabilities {
+		for j, option := range vc.GetMount().GetMountFlags() {
+			if err := disk.CheckMountOption(filesystem, option, allowed); err != nil {
+				return disk.Errorf(disk.Invalid, "volume_capabilities[%d].mount.mount_flags[%d], of the class's mountOptions: %w", i, j, err)
+			}
+		}
+	}
+	return nil
+}

@@ -19,26 +19,27 @@ var (
 	mountEntryForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+(=[^ ,"/]+)?$`)
 )
 
-// ParseAllowedOptions understands entries such as "-E packed_meta_blocks", "-O mmp" or "-g" for mkfs, and such as "norecovery" for
-// mount. An entry without a value allows all of them. The error names the entry.
+// ParseAllowedOptions understands entries such as "-E packed_meta_blocks", "-O mmp" or "-g" of the flag --allow-mkfs-option, and
+// such as "norecovery" of the flag --allow-mount-option. An entry without a value allows all of them. The error names the flag and the
+// entry.
 func ParseAllowedOptions(mkfs, mount []string) (AllowedOptions, error) {
 	var a AllowedOptions
 	for _, entry := range mkfs {
 		if !mkfsEntryForm.MatchString(entry) {
-			return a, fmt.Errorf("option of mkfs %q: allowed is a flag, or a flag and one setting without a comma or a slash, such as %q", entry, "-E packed_meta_blocks")
+			return a, fmt.Errorf("--allow-mkfs-option=%q is not allowed: allowed is a flag, or a flag and one setting without a comma or a slash, such as %q", entry, "-E packed_meta_blocks")
 		}
 		flag, text, _ := strings.Cut(entry, " ")
 		if !namesNoFile(flag, text) {
-			return a, fmt.Errorf("option of mkfs %q: no option may name a file, a directory or a device", entry)
+			return a, fmt.Errorf("--allow-mkfs-option=%q is not allowed: no option may name a file, a directory or a device", entry)
 		}
 		a.mkfs = append(a.mkfs, mkfsSetting{flag: flag, value: text})
 	}
 	for _, entry := range mount {
 		if !mountEntryForm.MatchString(entry) {
-			return a, fmt.Errorf("option of mount %q: allowed is a name, or a name and a value without a comma or a slash, such as %q", entry, "norecovery")
+			return a, fmt.Errorf("--allow-mount-option=%q is not allowed: allowed is a name, or a name and a value without a comma or a slash, such as %q", entry, "norecovery")
 		}
 		if isBarredMount(entry) {
-			return a, fmt.Errorf("option of mount %q: no option may name a file or a device, or mount something else", entry)
+			return a, fmt.Errorf("--allow-mount-option=%q is not allowed: no option may name a file or a device, or mount something else", entry)
 		}
 		a.mount = append(a.mount, entry)
 	}

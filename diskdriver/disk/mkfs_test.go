@@ -156,12 +156,12 @@ func TestWhatNamesAFileCanNotBeAllowed(t *testing.T) {
 		"", "E", "-E a,b", "-E a b", "-E  a", "-z", "-z undo", "-d name=x", "-l logdev", "-l logdev=vdb", "-J device", "-p",
 		"-E a=/dev/vdb", "--E", "-é",
 	} {
-		if _, err := ParseAllowedOptions([]string{entry}, nil); err == nil || !strings.Contains(err.Error(), "option of mkfs \""+entry+"\"") {
+		if _, err := ParseAllowedOptions([]string{entry}, nil); err == nil || !strings.Contains(err.Error(), "--allow-mkfs-option=\""+entry+"\" is not allowed") {
 			t.Errorf("%q: %v", entry, err)
 		}
 	}
 	for _, entry := range []string{"", "a,b", "a b", "a=/dev/vdb", "logdev", "rtdev=vdb", "loop", "offset=1", "bind", "x-mount.mkdir", "X-mount.subdir=a", "remount", `a="b"`} {
-		if _, err := ParseAllowedOptions(nil, []string{entry}); err == nil || !strings.Contains(err.Error(), "option of mount ") {
+		if _, err := ParseAllowedOptions(nil, []string{entry}); err == nil || !strings.Contains(err.Error(), "--allow-mount-option=") {
 			t.Errorf("%q: %v", entry, err)
 		}
 	}

@@ -25,15 +25,23 @@ func (o Option) Flag() string { return o.flag }
 // Name returns the name of the setting in the flag's list, or of the option of mount; empty if the flag is no list.
 func (o Option) Name() string { return o.name }
 
-// Values says which values are allowed; empty if the option takes none.
+// Values says which values are allowed.
 func (o Option) Values() string {
 	switch {
+	case o.idle:
+		return "no effect: the driver formats by force, with an internal log, and never discards"
 	case o.takes == nil:
-		return ""
+		return "no value"
 	case o.absent != "":
 		return o.takes.String() + ", or no value"
 	}
 	return o.takes.String()
+}
+
+// Words returns the values that are allowed, if they are a list of words.
+func (o Option) Words() []string {
+	words, _ := o.takes.(oneOf)
+	return slices.Clone(words)
 }
 
 // Pattern is a regular expression (RE2) that matches the option's name and value in each way that is allowed.

@@ -17,6 +17,8 @@ const (
 	someTypes = "types of the table below, separated by commas; or `available`"
 	oneType   = "one type of the table below"
 
+	someMkfsOptions = "[options of the list below](#options-of-mkfs), separated by spaces"
+
 	someLevels = "`PL0` to `PL3`, separated by commas"
 	oneLevel   = "one of `PL0` to `PL3`"
 
@@ -67,7 +69,7 @@ var classKeys = keyTable[Class]{
 	"mkfsOptions": {
 		set: text(func(p *Class) *string { return &p.MkfsOptions }), use: use{
 			means:  "Options of mkfs, passed to the node in the volume's attributes.",
-			values: "text", without: "none", rule: "CSI, volume_context",
+			values: someMkfsOptions, without: "none", rule: "CSI, volume_context",
 		},
 	},
 	"xfsFeatures": {

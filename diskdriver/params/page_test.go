@@ -1,6 +1,7 @@
 package params
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ func TestTheParametersPageIsCurrent(t *testing.T) {
 
 // TestTheChineseParametersPageIsCurrent holds docs/zh/parameters.md against the same tables, and testdata/zh.yaml.
 func TestTheChineseParametersPageIsCurrent(t *testing.T) {
-	golden.ChinesePage(t, "../../docs/zh/parameters.md", parametersText(), "testdata/zh.yaml", "Rule")
+	golden.ChinesePage(t, "../../docs/zh/parameters.md", parametersText(), "testdata/zh.yaml", "Rule", "File systems")
 }
 
 func TestEveryParameterSaysWhatItMeans(t *testing.T) {
@@ -72,7 +73,87 @@ func parametersText() string {
 		section("VolumeAttributesClass", "At creation these override the StorageClass. A change of an existing volume is first tested with a dry run in ECS, so that a\nrefused change has no effect.", mutableKeys) +
 		section("VolumeSnapshotClass", "", snapshotKeys) +
 		section("VolumeGroupSnapshotClass", "", groupKeys) +
+		mkfsOptionsIntro + optionRows(mkfsOptions()) +
+		mountOptionsIntro + optionRows(disk.MountOptions()) +
 		typesSection()
+}
+
+const mkfsOptionsIntro = `
+## Options of mkfs
+
+` + "`mkfsOptions`" + ` has options as on the command line of mkfs, such as ` + "`-O project,quota -m 1`" + `. The driver reads each of them, checks its value and
+makes a new command line. Options that are not in the table are refused, and so is an option of another file system: no disk is created,
+and the error names the option and what is allowed. A number whose range has ` + "`k`, `m`, `g` or `t`" + ` may end in one of these.
+
+Nothing may name a file, a directory or a device. The node plugin refuses to format with such options for volumes that are older than
+this list, too; with other options it formats them, and logs a warning. disk-driver's flag ` + "`--allow-mkfs-option`" + ` (chart:
+` + "`allowMkfsOptions`" + `) allows more, such as ` + "`-E packed_meta_blocks`" + `. These are passed to mkfs unchecked.
+`
+
+const mountOptionsIntro = `
+## Mount options
+
+A StorageClass has these in its field ` + "`mountOptions`" + `, each as an element of its own. Others are refused when a volume is created.
+
+No option may name a file or a device, mount something else than the disk as a whole, or let an error stop the node: ` + "`logdev`, `rtdev`,\n`journal_path`, `usrjquota`, `grpjquota`, `loop`, `offset`, `bind`, `remount`, `sb`, `errors=panic`, `abort`" + ` and similar ones. The node plugin refuses them
+for volumes that are older than this list, too; it mounts with other options, and logs a warning. disk-driver's flag
+` + "`--allow-mount-option`" + ` (chart: ` + "`allowMountOptions`" + `) allows more, such as ` + "`norecovery`" + `, and ` + "`errors=panic`" + `. These are passed to mount
+unchecked. Whether a kernel takes an option depends on its version and configuration.
+`
+
+// mkfsOptions are the options of mkfs of all file systems.
+func mkfsOptions() (all []disk.Option) {
+	seen := map[string]bool{}
+	for _, filesystem := range []string{"ext4", "ext3", "xfs"} {
+		for _, o := range disk.MkfsOptionsOf(filesystem) {
+			if key := filesystemsOf(o) + o.Flag() + o.Name(); !seen[key] {
+				seen[key] = true
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+func filesystemsOf(o disk.Option) string {
+	return strings.Join(slices.DeleteFunc(disk.Filesystems(), func(f string) bool { return !o.Has(f) }), ", ")
+}
+
+// optionRows is a table of options, with one row for all that differ in nothing but their names.
+func optionRows(options []disk.Option) string {
+	type kind struct{ filesystems, flag, values string }
+	var kinds []kind
+	names := map[kind][]string{}
+	for _, o := range options {
+		plain, off := strings.CutPrefix(o.Name(), "^")
+		if off {
+			continue
+		}
+		values := o.Values()
+		for _, word := range o.Words() {
+			values = strings.Replace(values, word, "`"+word+"`", 1)
+		}
+		if slices.ContainsFunc(options, func(other disk.Option) bool { return other.Flag() == o.Flag() && other.Name() == "^"+plain }) {
+			values = "no value; with `^` before it the feature is switched off"
+		}
+		k := kind{filesystemsOf(o), o.Flag(), values}
+		if names[k] == nil {
+			kinds = append(kinds, k)
+		}
+		names[k] = append(names[k], "`"+strings.TrimSpace(o.Flag()+" "+plain)+"`")
+	}
+	rank := func(k kind) int {
+		return slices.IndexFunc([]string{"ext3, ext4, xfs", "ext", ""}, func(prefix string) bool { return strings.HasPrefix(k.filesystems, prefix) })
+	}
+	slices.SortStableFunc(kinds, func(a, b kind) int {
+		return cmp.Or(rank(a)-rank(b), strings.Compare(strings.ToLower(a.flag), strings.ToLower(b.flag)))
+	})
+	var lines []string
+	for _, k := range kinds {
+		slices.Sort(names[k])
+		lines = append(lines, row(strings.Join(names[k], ", "), k.filesystems, k.values))
+	}
+	return rows("", lines, "Option", "File systems", "Values")
 }
 
 // section has a table for each fate that a parameter can have.

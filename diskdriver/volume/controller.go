@@ -20,6 +20,7 @@ type Config struct {
 	TopologyKey string         // under which a PersistentVolume names its zone, if the requirement has it
 	Unknown     params.Unknown // what to do with an unknown parameter of a class
 	ExtraTags   disk.Tags      // of every disk, unless its class says otherwise of a key
+	Allowed     disk.AllowedOptions
 	// IsFinal says whether callers take the error of a create for the end of it.
 	IsFinal func(context.Context, error) bool
 }

@@ -188,7 +188,10 @@ func (c *creator) parameters(req *csi.CreateVolumeRequest) (params.Class, error)
 	if err := disk.CheckRoom("diskTags", class.Tags, c.config.ExtraTags); err != nil {
 		return class, err
 	}
-	return class, capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach)
+	if err := capability.Shareable(req.GetVolumeCapabilities(), class.MultiAttach); err != nil {
+		return class, err
+	}
+	return c.config.withOptions(class, req.GetVolumeCapabilities())
 }
 
 // size is the capacity in GiB, with room for the file system.
