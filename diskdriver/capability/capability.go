@@ -107,6 +107,9 @@ func Filesystem(capabilities []*csi.VolumeCapability, parameter string) (string,
 // refuses those that no volume may have.
 func CheckMountOptions(capabilities []*csi.VolumeCapability, filesystem string, allowed disk.AllowedOptions) error {
 	for i, vc := range capabilities {
+		if n := len(vc.GetMount().GetMountFlags()); n > disk.MostMountOptions {
+			return disk.Errorf(disk.Invalid, "volume_capabilities[%d].mount.mount_flags, of the class's mountOptions: %d options; at most %d are allowed", i, n, disk.MostMountOptions)
+		}
 		for j, option := range vc.GetMount().GetMountFlags() {
 			if err := disk.CheckMountOption(filesystem, option, allowed); err != nil {
 				return disk.Errorf(disk.Invalid, "volume_capabilities[%d].mount.mount_flags[%d], of the class's mountOptions: %w", i, j, err)

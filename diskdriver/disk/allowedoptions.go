@@ -15,8 +15,8 @@ type AllowedOptions struct {
 }
 
 var (
-	mkfsEntryForm  = regexp.MustCompile(`^-[A-Za-z]( [^ ,/]+)?$`)
-	mountEntryForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+(=[^ ,"/]+)?$`)
+	mkfsEntryForm  = regexp.MustCompile(`^-[A-Za-z]( [A-Za-z0-9_.:^=+-]+)?$`)
+	mountEntryForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:+-]+)?$`)
 )
 
 // ParseAllowedOptions understands entries such as "-E packed_meta_blocks", "-O mmp" or "-g" of the flag --allow-mkfs-option, and
@@ -26,7 +26,7 @@ func ParseAllowedOptions(mkfs, mount []string) (AllowedOptions, error) {
 	var a AllowedOptions
 	for _, entry := range mkfs {
 		if !mkfsEntryForm.MatchString(entry) {
-			return a, fmt.Errorf("--allow-mkfs-option=%q is not allowed: allowed is a flag, or a flag and one setting without a comma or a slash, such as %q", entry, "-E packed_meta_blocks")
+			return a, fmt.Errorf("--allow-mkfs-option=%q is not allowed: allowed is a flag, or a flag and one setting of letters, digits and _.:^=+-, such as %q", entry, "-E packed_meta_blocks")
 		}
 		flag, text, _ := strings.Cut(entry, " ")
 		if !namesNoFile(flag, text) {
@@ -36,7 +36,7 @@ func ParseAllowedOptions(mkfs, mount []string) (AllowedOptions, error) {
 	}
 	for _, entry := range mount {
 		if !mountEntryForm.MatchString(entry) {
-			return a, fmt.Errorf("--allow-mount-option=%q is not allowed: allowed is a name, or a name and a value without a comma or a slash, such as %q", entry, "norecovery")
+			return a, fmt.Errorf("--allow-mount-option=%q is not allowed: allowed is a name, or a name and a value of letters, digits and _.:+-, such as %q", entry, "norecovery")
 		}
 		if isBarredMount(entry) {
 			return a, fmt.Errorf("--allow-mount-option=%q is not allowed: no option may name a file or a device, or mount something else", entry)

@@ -29,9 +29,15 @@ func (s mkfsSetting) text() string {
 	return s.name + s.value
 }
 
+// LongestMkfsOptions is how long the options of mkfs of a class may be, in bytes.
+const LongestMkfsOptions = 1000
+
 // ParseMkfsOptions understands a class's options of mkfs: words between spaces, as on a command line. Options that are neither on the
 // list nor allowed by the operator are Invalid; the error names the option, its value and what is allowed.
 func ParseMkfsOptions(filesystem, text string, allowed AllowedOptions) (MkfsOptions, error) {
+	if len(text) > LongestMkfsOptions {
+		return MkfsOptions{}, Errorf(Invalid, "%s is not allowed: it has %d characters, and up to %d are allowed", quoted(text), len(text), LongestMkfsOptions)
+	}
 	options, unlisted, err := ReadMkfsOptions(filesystem, text, allowed)
 	if err == nil && len(unlisted) > 0 {
 		err = unlisted[0]

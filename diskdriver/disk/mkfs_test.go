@@ -79,6 +79,16 @@ func TestOptionsThatMkfsMayNotGetAreRefused(t *testing.T) {
 	}
 }
 
+func TestOptionsOfMkfsHaveABound(t *testing.T) {
+	long := strings.Repeat(" ", LongestMkfsOptions-4) + "-m 1"
+	if got, err := ParseMkfsOptions("ext4", long, AllowedOptions{}); err != nil || got.String() != "-m 1" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := ParseMkfsOptions("ext4", long+" ", AllowedOptions{}); KindOf(err) != Invalid || !strings.Contains(err.Error(), "it has 1001 characters, and up to 1000 are allowed") {
+		t.Error(err)
+	}
+}
+
 func TestOldVolumesKeepOptionsThatNameNoFile(t *testing.T) {
 	for _, row := range barredTexts {
 		if got, _, err := ReadMkfsOptions(row.filesystem, row.text, AllowedOptions{}); KindOf(err) != Invalid || !strings.Contains(err.Error(), row.want) {

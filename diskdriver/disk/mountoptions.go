@@ -108,11 +108,23 @@ func hasSeparator(option string) bool {
 	return strings.ContainsAny(option, `,"'\`) || strings.ContainsFunc(option, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })
 }
 
+// LongestMountOption and MostMountOptions are how long an option of mount of a new volume may be, in bytes, and how many there may be.
+const (
+	LongestMountOption = 256
+	MostMountOptions   = 50
+)
+
 // CheckMountOption refuses, Invalid, what BarMountOption does, and every option that is neither on the list for the file system nor
 // allowed by the operator. The error names the option and what is allowed. An empty file system stands for any.
 func CheckMountOption(filesystem, option string, allowed AllowedOptions) error {
-	if err := BarMountOption(option, allowed); err != nil || allowed.hasMount(option) {
+	if err := BarMountOption(option, allowed); err != nil {
 		return err
+	}
+	if len(option) > LongestMountOption {
+		return Errorf(Invalid, "%s is not allowed: it has %d characters, and up to %d are allowed", quoted(option), len(option), LongestMountOption)
+	}
+	if allowed.hasMount(option) {
+		return nil
 	}
 	name, value, given := strings.Cut(option, "=")
 	o, known := mountOption(filesystem, name)

@@ -54,6 +54,7 @@ func TestUnknownOptionsOfMountAreForOldVolumes(t *testing.T) {
 		"norecovery": "is not allowed for ext4; allowed are the options that docs/parameters.md lists, and those of --allow-mount-option", "no_such_option": "is not allowed",
 		"inode64": "is not allowed for ext4", "noatime=1": "noatime takes no value", "commit=x": "allowed: a whole number from 0 to 86400", "commit": "is not allowed",
 		"data=nonsense": "allowed: journal, ordered, writeback", "barrier=2": "allowed: 0, 1, or no value", "shared": "is not allowed",
+		"commit=" + strings.Repeat("0", 300): "it has 307 characters, and up to 256 are allowed",
 	} {
 		if err := BarMountOption(option, AllowedOptions{}); err != nil {
 			t.Errorf("%s: %v", option, err)

@@ -68,9 +68,9 @@ func (n number) parse(word string) (uint64, bool) {
 
 func (n number) pattern() string {
 	if n.unit {
-		return "[0-9]{1,20}[kmgtKMGT]?"
+		return "[0-9]+[kmgtKMGT]?"
 	}
-	return "[0-9]{1,20}"
+	return "[0-9]+"
 }
 
 func (n number) String() string {

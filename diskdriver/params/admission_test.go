@@ -2,6 +2,7 @@ package params
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,8 @@ type admission struct {
 	Group    string          `json:"group"`
 	Versions []string        `json:"versions"`
 	Resource string          `json:"resource"`
-	Driver   string          `json:"driver"` // the field that names the driver
+	Driver   string          `json:"driver"`           // the field that names the driver
+	Fields   []string        `json:"fields,omitempty"` // those with rules beside the parameters, each a list of texts
 	Unknown  admissionRule   `json:"unknown"`
 	Rules    []admissionRule `json:"rules"`
 }
@@ -32,6 +34,8 @@ type admissionRule struct {
 	Expression string            `json:"expression"`
 	Message    string            `json:"message"`
 	Refuses    map[string]string `json:"refuses"`
+	// RefusesMounts are mountOptions that break it, and no other.
+	RefusesMounts []string `json:"refusesMounts,omitempty"`
 }
 
 // TestTheAdmissionRulesPageIsCurrent holds the rules of the chart's
@@ -47,18 +51,27 @@ func TestTheAdmissionRulesPageIsCurrent(t *testing.T) {
 
 // What the API server is told to refuse is what the driver would.
 func TestWhatAdmissionRefusesTheDriverRefuses(t *testing.T) {
-	parse := map[string]func(map[string]string) error{
-		"StorageClass": func(p map[string]string) error { _, err := Parse(p, nil, Refuse); return err },
-		"VolumeAttributesClass": func(p map[string]string) error {
-			_, err := ParseChange(p)
+	parse := map[string]func(admissionRule) error{
+		"StorageClass": func(r admissionRule) error {
+			class, err := Parse(r.Refuses, nil, Refuse)
+			if err == nil {
+				_, err = class.MkfsOptionsFor(class.Filesystem, disk.AllowedOptions{})
+			}
+			for _, option := range r.RefusesMounts {
+				err = errors.Join(err, disk.CheckMountOption(class.Filesystem, option, disk.AllowedOptions{}))
+			}
 			return err
 		},
-		"VolumeSnapshotClass":      func(p map[string]string) error { _, err := ParseSnapshotClass(p, Refuse); return err },
-		"VolumeGroupSnapshotClass": func(p map[string]string) error { _, err := ParseGroupClass(p, Refuse); return err },
+		"VolumeAttributesClass": func(r admissionRule) error {
+			_, err := ParseChange(r.Refuses)
+			return err
+		},
+		"VolumeSnapshotClass":      func(r admissionRule) error { _, err := ParseSnapshotClass(r.Refuses, Refuse); return err },
+		"VolumeGroupSnapshotClass": func(r admissionRule) error { _, err := ParseGroupClass(r.Refuses, Refuse); return err },
 	}
 	for _, a := range admissions() {
 		for _, rule := range append(a.Rules, a.Unknown) {
-			err := parse[a.Kind](rule.Refuses)
+			err := parse[a.Kind](rule)
 			if err == nil || disk.KindOf(err) != disk.Invalid {
 				t.Errorf("%s: the driver takes %v, which the rule %q refuses: %v", a.Kind, rule.Refuses, rule.Message, err)
 			}
@@ -76,10 +89,10 @@ func admissions() []admission {
 	}
 	snapshot, group := "snapshot.storage.k8s.io", "groupsnapshot.storage.k8s.io"
 	return []admission{
-		{"StorageClass", "storage.k8s.io", []string{"v1"}, "storageclasses", "provisioner", unknownRule(classKeys), append(rulesOf(classKeys), needsEncrypted)},
-		{"VolumeAttributesClass", "storage.k8s.io", []string{"v1", "v1beta1"}, "volumeattributesclasses", "driverName", unknownRule(mutableKeys), rulesOf(mutableKeys)},
-		{"VolumeSnapshotClass", snapshot, []string{"v1"}, "volumesnapshotclasses", "driver", unknownRule(snapshotKeys), rulesOf(snapshotKeys)},
-		{"VolumeGroupSnapshotClass", group, []string{"v1", "v1beta1", "v1beta2"}, "volumegroupsnapshotclasses", "driver", unknownRule(groupKeys), rulesOf(groupKeys)},
+		{"StorageClass", "storage.k8s.io", []string{"v1"}, "storageclasses", "provisioner", []string{"mountOptions"}, unknownRule(classKeys), append(rulesOf(classKeys), needsEncrypted, mountRule())},
+		{"VolumeAttributesClass", "storage.k8s.io", []string{"v1", "v1beta1"}, "volumeattributesclasses", "driverName", nil, unknownRule(mutableKeys), rulesOf(mutableKeys)},
+		{"VolumeSnapshotClass", snapshot, []string{"v1"}, "volumesnapshotclasses", "driver", nil, unknownRule(snapshotKeys), rulesOf(snapshotKeys)},
+		{"VolumeGroupSnapshotClass", group, []string{"v1", "v1beta1", "v1beta2"}, "volumegroupsnapshotclasses", "driver", nil, unknownRule(groupKeys), rulesOf(groupKeys)},
 	}
 }
 
@@ -157,6 +170,8 @@ func rulesOf[P any](table keyTable[P]) []admissionRule {
 			add(words.cel(), "ntfs", "allowed are "+k.values)
 		case k.values == strings.Join(disk.AllXFSFeatures(), ", "):
 			add(words.cel(), "lts_2.6", "allowed are "+k.values)
+		case k.values == someMkfsOptions:
+			add(mkfsRule(), "-l logdev=/dev/vdb,size=64m", "allowed are the options of mkfs that docs/parameters.md of topodisk lists, for the file system of the class")
 		case k.values == iopsRange:
 			add("VALUE.matches('^[+]?[0-9]{1,18}$')", "-1", "allowed is a whole number from 0")
 		case k.values == "zones, separated by commas":

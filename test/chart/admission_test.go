@@ -23,8 +23,9 @@ import (
 
 // rule is a rule of files/admission.json.
 type rule struct {
-	Message string
-	Refuses map[string]string
+	Message       string
+	Refuses       map[string]string
+	RefusesMounts []string
 }
 
 // judge is one rendered policy, compiled as the API server compiles it.
@@ -151,6 +152,20 @@ func classOf(kind, driver string, parameters map[string]string) *unstructured.Un
 	return &unstructured.Unstructured{Object: object}
 }
 
+// withMounts returns a class with mountOptions.
+func withMounts(class *unstructured.Unstructured, options ...string) *unstructured.Unstructured {
+	if len(options) == 0 {
+		return class
+	}
+	var list []any
+	for _, option := range options {
+		list = append(list, option)
+	}
+	class = class.DeepCopy()
+	class.Object["mountOptions"] = list
+	return class
+}
+
 const ourDriver = "diskplugin.csi.alibabacloud.com"
 
 func TestAdmissionRefusesWhatTheDriverRefuses(t *testing.T) {
@@ -160,13 +175,13 @@ func TestAdmissionRefusesWhatTheDriverRefuses(t *testing.T) {
 	}
 	for kind, j := range all {
 		for _, example := range j.examples {
-			if broken := j.refuses(t, classOf(kind, ourDriver, example.Refuses), nil); !slices.Equal(broken, []string{example.Message}) {
+			wrong := withMounts(classOf(kind, ourDriver, example.Refuses), example.RefusesMounts...)
+			if broken := j.refuses(t, wrong, nil); !slices.Equal(broken, []string{example.Message}) {
 				t.Errorf("%s with %v breaks %q, want %q alone", kind, example.Refuses, broken, example.Message)
 			}
-			if broken := j.refuses(t, classOf(kind, "nas.example.com", example.Refuses), nil); broken != nil {
+			if broken := j.refuses(t, withMounts(classOf(kind, "nas.example.com", example.Refuses), example.RefusesMounts...), nil); broken != nil {
 				t.Errorf("%s of another driver is refused: %q", kind, broken)
 			}
-			wrong := classOf(kind, ourDriver, example.Refuses)
 			labelled := wrong.DeepCopy()
 			labelled.SetLabels(map[string]string{"a": "b"})
 			if broken := j.refuses(t, labelled, wrong); broken != nil {
@@ -231,6 +246,70 @@ func TestAdmissionGoesByUnknownParameters(t *testing.T) {
 	for _, b := range decode[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, preset(t, "full", ""), "ValidatingAdmissionPolicyBinding") {
 		if fmt.Sprint(b.Spec.ValidationActions) != "[Warn]" {
 			t.Errorf("%s: actions %v", b.Name, b.Spec.ValidationActions)
+		}
+	}
+}
+
+// refusesOptions says whether a StorageClass with options of mkfs and mount is refused.
+func (j judge) refusesOptions(t *testing.T, filesystem, mkfs string, mount ...string) bool {
+	t.Helper()
+	parameters := map[string]string{"mkfsOptions": mkfs}
+	if filesystem != "" {
+		parameters["csi.storage.k8s.io/fstype"] = filesystem
+	}
+	return j.refuses(t, withMounts(classOf("StorageClass", ourDriver, parameters), mount...), nil) != nil
+}
+
+func TestAdmissionRefusesOptionsThatNameDevices(t *testing.T) {
+	j := judges(t, preset(t, "minimal", "{admissionPolicy: {enabled: true}}"))["StorageClass"]
+	for _, mkfs := range []string{
+		"-l logdev=/dev/vdx,size=64m", "-l logdev=vdx", "-llogdev=vdx", "-d name=vdx", "-d /var/lib/kubelet/pods", "-d pods", "-c options=/tmp/x", "-c options=x", "-p proto",
+		"-J device=/dev/vdx", "-J device=LABEL=x", "-r rtdev=/dev/vdx", "-z undo", "-l blocks", "-e panic", "-U random", "-O journal_dev", "-O ^has_journal", "/dev/vdx", "-m 1 vdx",
+		"-q -- vdx", "-E packed_meta_blocks=1", strings.Repeat(" ", 300000) + "-m 1",
+	} {
+		for _, filesystem := range []string{"", "ext3", "ext4", "xfs"} {
+			if !j.refusesOptions(t, filesystem, mkfs) {
+				t.Errorf("%s %.40q is taken", filesystem, mkfs)
+			}
+		}
+	}
+	for _, option := range []string{
+		"logdev=/dev/vdx", "rtdev=vdx", "journal_path=/dev/vdx", "errors=panic", "abort", "loop", "offset=1", "bind", "remount", "X-mount.mkdir", "no_such_option", "noatime,logdev=vdx",
+		`context="a:b:c:s0,logdev=/dev/vdx,c1"`, strings.Repeat("a", 300000),
+	} {
+		if !j.refusesOptions(t, "", "", "noatime", option) {
+			t.Errorf("%.40q is taken", option)
+		}
+	}
+	for filesystem, mkfs := range map[string]string{"ext4": "-F -m0 -O project,quota -E lazy_itable_init=0,stride=4", "xfs": "-f -K -m reflink=1 -d su=64k,sw=4", "": "-i size=1024 -L data", "ext3": "-I 256"} {
+		if j.refusesOptions(t, filesystem, mkfs, "noatime", "discard", "data=ordered", "barrier=0", "logbsize=256k", `context="system_u:object_r:container_file_t:s0:c1,c2"`) {
+			t.Errorf("%s %s is refused", filesystem, mkfs)
+		}
+	}
+	if !j.refusesOptions(t, "xfs", "-O quota") || !j.refusesOptions(t, "ext4", "-d su=64k") {
+		t.Error("options of another file system are taken")
+	}
+	old, changed := classOf("StorageClass", ourDriver, nil), withMounts(classOf("StorageClass", ourDriver, nil), "logdev=/dev/vdx")
+	if broken := j.refuses(t, changed, old); len(broken) != 1 {
+		t.Errorf("mountOptions that are changed break %q", broken)
+	}
+}
+
+func TestAdmissionTakesWhatTheOperatorAllows(t *testing.T) {
+	j := judges(t, preset(t, "minimal", "{admissionPolicy: {enabled: true}, allowMkfsOptions: [-E packed_meta_blocks, -g, -O ^has_journal, -D, -U random, -E num=1], allowMountOptions: [norecovery, jqfmt=vfsv1, errors=panic]}"))["StorageClass"]
+	for _, mkfs := range []string{"-E packed_meta_blocks=1,stride=4", "-E stride=4,packed_meta_blocks", "-g 8192 -m 1", "-qg8192", "-O quota,^has_journal", "-D -m 1", "-qD", "-U random", "-E num=1"} {
+		if j.refusesOptions(t, "ext4", mkfs) {
+			t.Errorf("%s is refused", mkfs)
+		}
+	}
+	for _, mkfs := range []string{"-E packed_meta_blocks=/dev/vdx", "-g /dev/vdx", "-E offset=1", "-D vdx", "-U time", "-E num=2", "-d pods", "-z undo", "-O none"} {
+		if !j.refusesOptions(t, "ext4", mkfs) {
+			t.Errorf("%s is taken", mkfs)
+		}
+	}
+	for option, refused := range map[string]bool{"norecovery": false, "jqfmt=vfsv1": false, "jqfmt=vfsv0": true, "errors=panic": false, "abort": true, "norecovery=/dev/vdx": true, "norecoveries": true} {
+		if j.refusesOptions(t, "ext4", "", option) != refused {
+			t.Errorf("%s: refused is %v", option, !refused)
 		}
 	}
 }

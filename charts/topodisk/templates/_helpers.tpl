@@ -338,3 +338,43 @@ volumeLifecycleModes: [Persistent]
 No disk can be used with it: attachRequired is {{ .attachRequired }} and volumeLifecycleModes {{ toJson .volumeLifecycleModes }}, topodisk needs true and ["Persistent"], and neither can be changed
 {{- end -}}
 {{- end -}}
+
+{{/*
+Flags of disk-driver for options of mkfs and mount that the operator allows.
+*/}}
+{{- define "topodisk.allowFlags" -}}
+{{- range .Values.allowMkfsOptions }}
+- {{ printf "--allow-mkfs-option=%s" . | quote }}
+{{- end }}
+{{- range .Values.allowMountOptions }}
+- {{ printf "--allow-mount-option=%s" . | quote }}
+{{- end }}
+{{- end }}
+
+{{/*
+An expression of files/admission.json, with what the operator allows in place of its marks: <item -E> in the list of a flag,
+<flag -D> for a flag without a value, <value -g> for one with a value, and <mount>.
+*/}}
+{{- define "topodisk.admissionExpression" -}}
+{{- $expression := index . 1 -}}
+{{- $space := `\s\p{Z}\x{0b}\x{85}` -}}
+{{- range (index . 0).Values.allowMkfsOptions -}}
+{{- $flag := substr 0 2 . -}}
+{{- $text := trimPrefix $flag . | trim -}}
+{{- $item := ternary (printf "[^,/%s]+" $space) (regexQuoteMeta $text) (empty $text) -}}
+{{- if and $text (not (contains "=" $text)) -}}
+{{- $item = printf "%s(?:=[^,/%s]*)?" $item $space -}}
+{{- end -}}
+{{- $option := printf "|-[fFjKqv]*%s" (trimPrefix "-" $flag) -}}
+{{- $value := ternary (printf "[^/%s]+" $space) (regexQuoteMeta $text) (empty $text) -}}
+{{- $item = printf "|%s<item %s>" $item $flag -}}
+{{- $value = printf "%s[%s]*%s<value %s>" $option $space $value $flag -}}
+{{- $expression = $expression | replace (printf "<item %s>" $flag) $item | replace (printf "<value %s>" $flag) $value -}}
+{{- $expression = $expression | replace (printf "<flag %s>" $flag) (printf "%s[fFjKqv]*<flag %s>" $option $flag) -}}
+{{- end -}}
+{{- range (index . 0).Values.allowMountOptions -}}
+{{- $option := printf "|%s%s" (regexQuoteMeta .) (ternary "" (printf "(?:=[^,/\"%s]*)?" $space) (contains "=" .)) -}}
+{{- $expression = replace "<mount>" (printf "%s<mount>" $option) $expression -}}
+{{- end -}}
+{{- regexReplaceAllLiteral "<(item|flag|value) -[A-Za-z]>|<mount>" $expression "" -}}
+{{- end }}

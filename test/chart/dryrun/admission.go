@@ -27,12 +27,13 @@ type policy struct {
 }
 
 type policyRule struct {
-	Message string
-	Refuses map[string]string
+	Message       string
+	Refuses       map[string]string
+	RefusesMounts []string
 }
 
-// class is a class of the kind with these parameters.
-func (p policy) class(driver string, parameters map[string]string) *unstructured.Unstructured {
+// class is a class of the kind with these parameters and mount options.
+func (p policy) class(driver string, parameters map[string]string, mountOptions ...string) *unstructured.Unstructured {
 	values := map[string]any{}
 	for key, value := range parameters {
 		values[key] = value
@@ -42,6 +43,13 @@ func (p policy) class(driver string, parameters map[string]string) *unstructured
 	}
 	if strings.Contains(p.Kind, "Snapshot") {
 		object["deletionPolicy"] = "Delete"
+	}
+	if len(mountOptions) > 0 {
+		var options []any
+		for _, option := range mountOptions {
+			options = append(options, option)
+		}
+		object["mountOptions"] = options
 	}
 	return &unstructured.Unstructured{Object: object}
 }
@@ -60,8 +68,8 @@ func tryAdmission(ctx context.Context, server *server, repo string, r *report) e
 	defer func() { _ = remove(context.WithoutCancel(ctx)) }()
 	for _, p := range policies {
 		for _, rule := range append(p.Rules, p.Unknown) {
-			err := server.offer(ctx, p.class(driverName, rule.Refuses))
-			what := fmt.Sprintf("%s with %v refused", p.Kind, rule.Refuses)
+			err := server.offer(ctx, p.class(driverName, rule.Refuses, rule.RefusesMounts...))
+			what := fmt.Sprintf("%s with %v %v refused", p.Kind, rule.Refuses, rule.RefusesMounts)
 			switch {
 			case err == nil:
 				err = fmt.Errorf("it is accepted")
