@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/params"
@@ -32,8 +34,8 @@ func findRefused(f *Facts, p *Plan) (read, refused int) {
 	}
 	for i := range f.Classes {
 		if class := &f.Classes[i]; class.Provisioner == f.Driver {
-			parsed, err := params.Parse(withoutProvisioners(class.Parameters), nil, params.Refuse)
-			say("StorageClass", class.Name, err, parsed.Warnings)
+			warnings, err := refusedClass(class)
+			say("StorageClass", class.Name, err, warnings)
 		}
 	}
 	for i := range f.Attributes {
@@ -79,6 +81,24 @@ func namesSecret(key string) bool {
 	return strings.HasPrefix(key, "csi.storage.k8s.io/") && slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(key, end) })
 }
 
+// refusedClass returns why no volume could be made of a StorageClass; nil if one could. What the operator of topodisk allows beyond the
+// lists of options isn't known here.
+func refusedClass(class *storagev1.StorageClass) (warnings []string, err error) {
+	parsed, err := params.Parse(withoutProvisioners(class.Parameters), nil, params.Refuse)
+	if err != nil {
+		return parsed.Warnings, err
+	}
+	if _, err := parsed.MkfsOptionsFor(parsed.Filesystem, disk.AllowedOptions{}); err != nil {
+		return parsed.Warnings, err
+	}
+	for i, option := range class.MountOptions {
+		if err := disk.CheckMountOption(parsed.Filesystem, option, disk.AllowedOptions{}); err != nil {
+			return parsed.Warnings, fmt.Errorf("mountOptions[%d]: %w", i, err)
+		}
+	}
+	return parsed.Warnings, nil
+}
+
 func refusedSnapshotClass(class *SnapshotClass) (warnings []string, err error) {
 	if class.Malformed != "" {
 		return nil, errors.New(class.Malformed)
@@ -94,7 +114,8 @@ func refusedSnapshotClass(class *SnapshotClass) (warnings []string, err error) {
 var diskForm = regexp.MustCompile(`^d-[0-9a-z]+$`)
 
 // refusedVolume returns why a volume couldn't be used; nil if nothing is known to speak against it. What a volume's attributes say beyond
-// what the driver knows is passed over, so nothing in them is refused.
+// what the driver knows is passed over, so nothing in them is refused; and so are mount options that new volumes may not have, unless
+// no volume may have them.
 func refusedVolume(volume *corev1.PersistentVolume) error {
 	source := volume.Spec.CSI
 	if !diskForm.MatchString(source.VolumeHandle) {
@@ -107,6 +128,11 @@ func refusedVolume(volume *corev1.PersistentVolume) error {
 	if mounted && slices.Contains(volume.Spec.AccessModes, corev1.ReadWriteMany) {
 		return errors.New("spec.accessModes has ReadWriteMany for a file system, which two nodes that write would destroy; " +
 			"allowed are ReadWriteOnce, ReadWriteOncePod and ReadOnlyMany")
+	}
+	for i, option := range volume.Spec.MountOptions {
+		if err := disk.BarMountOption(option, disk.AllowedOptions{}); mounted && err != nil {
+			return fmt.Errorf("spec.mountOptions[%d]: %w", i, err)
+		}
 	}
 	return nil
 }
@@ -137,6 +163,11 @@ func notesOn(volume *corev1.PersistentVolume) []string {
 	}
 	if by := volume.Annotations["pv.kubernetes.io/provisioned-by"]; by != volume.Spec.CSI.Driver {
 		notes = append(notes, "made by hand: its disk may lack the tag of the cluster, which the RAM policy asks for")
+	}
+	options := volume.Spec.CSI.VolumeAttributes[disk.MkfsOptionsKey]
+	if _, _, err := disk.ReadMkfsOptions(cmp.Or(volume.Spec.CSI.FSType, "ext4"), options, disk.AllowedOptions{}); err != nil {
+		notes = append(notes, fmt.Sprintf("spec.csi.volumeAttributes[%s]: %v; an empty disk isn't formatted with it, a disk with a file system is mounted",
+			disk.MkfsOptionsKey, err))
 	}
 	terms := affinityTerms(volume)
 	if len(terms) == 0 {

@@ -20,6 +20,11 @@ func oldClass(name, driver string, parameters map[string]string) storagev1.Stora
 	return storagev1.StorageClass{ObjectMeta: named(name), Provisioner: driver, Parameters: parameters}
 }
 
+func withMountOptions(class storagev1.StorageClass, options ...string) storagev1.StorageClass {
+	class.MountOptions = options
+	return class
+}
+
 // oldVolume is a PersistentVolume as the driver before topodisk made it.
 func oldVolume(name, handle string, change func(*corev1.PersistentVolume)) corev1.PersistentVolume {
 	v := corev1.PersistentVolume{ObjectMeta: named(name), Spec: corev1.PersistentVolumeSpec{
@@ -81,6 +86,11 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 		oldClass("misspelt", diskdriver.DefaultName, map[string]string{"type": "cloud_esd"}),
 		oldClass("truth", diskdriver.DefaultName, map[string]string{"encrypted": "perhaps"}),
 		oldClass("cache", diskdriver.DefaultName, map[string]string{"dataCacheSize": "10Gi"}),
+		oldClass("quota", diskdriver.DefaultName, map[string]string{"mkfsOptions": "-F -m 1 -O project,quota", "csi.storage.k8s.io/fstype": "ext4"}),
+		oldClass("log", diskdriver.DefaultName, map[string]string{"mkfsOptions": "-l logdev=/dev/vdx", "fsType": "xfs"}),
+		oldClass("other-options", diskdriver.DefaultName, map[string]string{"mkfsOptions": "-O quota", "fsType": "xfs"}),
+		withMountOptions(oldClass("mount", diskdriver.DefaultName, nil), "noatime", "norecovery"),
+		withMountOptions(oldClass("good-mount", diskdriver.DefaultName, nil), "noatime", "barrier=0", "logbsize=256k"),
 		oldClass("of-another", "nas.example.com", map[string]string{"type": "anything"}),
 	}
 	f.Attributes = []storagev1.VolumeAttributesClass{{ObjectMeta: named("fast"), DriverName: diskdriver.DefaultName, Parameters: map[string]string{"performanceLevel": "PL9"}}}
@@ -106,12 +116,19 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 			v.Annotations = nil
 		}),
 		oldVolume("d-serial", "d-serial", nil),
+		oldVolume("d-logdev", "d-logdev", func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"noatime", "logdev=/dev/vdx"} }),
+		oldVolume("d-norecovery", "d-norecovery", func(v *corev1.PersistentVolume) {
+			v.Spec.MountOptions, v.Spec.CSI.VolumeAttributes["mkfsOptions"] = []string{"norecovery"}, "-U random"
+		}),
+		oldVolume("d-copied", "d-copied", func(v *corev1.PersistentVolume) {
+			v.Spec.CSI.VolumeAttributes["mkfsOptions"] = "-d /var/lib/kubelet/pods"
+		}),
 		oldVolume("d-none", "d-none", nil),
 	}
 	f.Attachments = []storagev1.VolumeAttachment{attachment("csi-1", "d-serial", map[string]string{"serialNumber": "serial"}), attachment("csi-2", "d-none", nil)}
 	p := &Plan{}
 	read, refused := findRefused(f, p)
-	if read != 18 || refused != 11 {
+	if read != 26 || refused != 15 {
 		t.Errorf("%d objects read, %d refused", read, refused)
 	}
 	text := textOf(t, &Plan{Summary: "x", Findings: p.Findings})
@@ -119,6 +136,9 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 		"StorageClass misspelt: refused: ", `"cloud_esd"`, "StorageClass truth: refused: ", "encrypted", "StorageClass cache: refused: ", "dataCacheSize",
 		"VolumeAttributesClass fast: refused: ", "VolumeSnapshotClass ever: refused: ", "VolumeSnapshotClass odd: refused: parameters: 7", "VolumeGroupSnapshotClass group: refused: ",
 		"PersistentVolume no-disk: refused: ", "PersistentVolume d-ntfs: refused: ", "PersistentVolume d-shared: refused: ", "PersistentVolume d-none: refused: its disk seems to have no serial number",
+		`StorageClass log: refused: parameter mkfsOptions: option -l of mkfs.xfs: "logdev=/dev/vdx" is not allowed`, "StorageClass other-options: refused: parameter mkfsOptions: ",
+		`StorageClass mount: refused: mountOptions[1]: "norecovery" is not allowed`, `PersistentVolume d-logdev: refused: spec.mountOptions[1]: "logdev=/dev/vdx" is not allowed`,
+		`PersistentVolume d-copied: note: spec.csi.volumeAttributes[mkfsOptions]: option -d of mkfs.ext4: "/var/lib/kubelet/pods" is not allowed`,
 		"PersistentVolume d-good: note: node affinity by topology.diskplugin.csi.alibabacloud.com/zone",
 		"PersistentVolume d-anywhere: note: no node affinity", "PersistentVolume d-tied: note: node affinity by alibabacloud.com/ecs-instance-id",
 		"PersistentVolume d-old: note: older than June 2020", "PersistentVolume d-old: note: made by hand",
@@ -127,12 +147,12 @@ func TestWhatWouldBeRefusedIsNamedAndNothingElse(t *testing.T) {
 			t.Errorf("not found: %s", want)
 		}
 	}
-	for _, not := range []string{"StorageClass good", "of-another", "Class week", "d-serial: refused"} {
+	for _, not := range []string{"StorageClass good", "of-another", "Class week", "d-serial: refused", "StorageClass quota", "good-mount", "d-norecovery: refused", "d-copied: refused", "d-norecovery: note: spec"} {
 		if strings.Contains(lines(p), not) {
 			t.Errorf("found: %s", not)
 		}
 	}
-	if !strings.Contains(text, "d-good, no-disk, d-ntfs, d-shared, d-old and 2 more ") {
+	if !strings.Contains(text, "d-good, no-disk, d-ntfs, d-shared, d-old and 5 more ") {
 		t.Errorf("volumes of one note are not in one line:\n%s", text)
 	}
 	if t.Failed() {
