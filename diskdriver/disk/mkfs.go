@@ -29,14 +29,21 @@ func (s mkfsSetting) text() string {
 	return s.name + s.value
 }
 
-// LongestMkfsOptions is how long the options of mkfs of a class may be, in bytes.
-const LongestMkfsOptions = 1000
+// LongestMkfsOptions is how long the options of mkfs of a class may be, in bytes; those of an old volume may be longer.
+const (
+	LongestMkfsOptions = 1000
+	longestOldOptions  = 10 * LongestMkfsOptions
+)
+
+func tooLongError(text string, most int) error {
+	return Errorf(Invalid, "%s is not allowed: it has %d characters, and up to %d are allowed", quoted(text), len(text), most)
+}
 
 // ParseMkfsOptions understands a class's options of mkfs: words between spaces, as on a command line. Options that are neither on the
 // list nor allowed by the operator are Invalid; the error names the option, its value and what is allowed.
 func ParseMkfsOptions(filesystem, text string, allowed AllowedOptions) (MkfsOptions, error) {
 	if len(text) > LongestMkfsOptions {
-		return MkfsOptions{}, Errorf(Invalid, "%s is not allowed: it has %d characters, and up to %d are allowed", quoted(text), len(text), LongestMkfsOptions)
+		return MkfsOptions{}, tooLongError(text, LongestMkfsOptions)
 	}
 	options, unlisted, err := ReadMkfsOptions(filesystem, text, allowed)
 	if err == nil && len(unlisted) > 0 {
@@ -54,15 +61,18 @@ func ParseMkfsOptions(filesystem, text string, allowed AllowedOptions) (MkfsOpti
 func ReadMkfsOptions(filesystem, text string, allowed AllowedOptions) (options MkfsOptions, unlisted []error, err error) {
 	p := programs[filesystem]
 	settings, err := p.split(text)
+	if err == nil && len(text) > longestOldOptions {
+		err = tooLongError(text, longestOldOptions)
+	}
 	if err != nil {
 		return MkfsOptions{}, nil, err
 	}
 	options.filesystem = filesystem
 	for _, s := range settings {
-		canonical, idle, refusal := p.judge(s, allowed)
 		if p.isBarred(s, allowed) {
 			return MkfsOptions{}, nil, p.barredError(s)
 		}
+		canonical, idle, refusal := p.judge(s, allowed)
 		if refusal != nil {
 			unlisted = append(unlisted, refusal)
 		}
@@ -179,7 +189,7 @@ func (o *MkfsOptions) set(s mkfsSetting) {
 	same := func(other mkfsSetting) bool {
 		return other.flag == s.flag && strings.TrimPrefix(other.name, "^") == strings.TrimPrefix(s.name, "^")
 	}
-	o.settings = append(slices.DeleteFunc(slices.Clone(o.settings), same), s)
+	o.settings = append(slices.DeleteFunc(o.settings, same), s)
 }
 
 // has says whether the options set something.
@@ -193,6 +203,7 @@ func (o MkfsOptions) WithoutDiscard() MkfsOptions {
 	if o.filesystem == "xfs" {
 		keep = mkfsSetting{flag: "-K"}
 	}
+	o.settings = slices.Clone(o.settings)
 	o.set(keep)
 	return o
 }

@@ -87,6 +87,12 @@ func TestOptionsOfMkfsHaveABound(t *testing.T) {
 	if _, err := ParseMkfsOptions("ext4", long+" ", AllowedOptions{}); KindOf(err) != Invalid || !strings.Contains(err.Error(), "it has 1001 characters, and up to 1000 are allowed") {
 		t.Error(err)
 	}
+	if got, _, err := ReadMkfsOptions("ext4", long+" ", AllowedOptions{}); err != nil || got.String() != "-m 1" {
+		t.Errorf("of an old volume got %q, %v", got, err)
+	}
+	if _, _, err := ReadMkfsOptions("ext4", "-E "+strings.Repeat("a,", 100000), AllowedOptions{}); KindOf(err) != Invalid || len(err.Error()) > 300 {
+		t.Errorf("of an old volume got %v", err)
+	}
 }
 
 func TestOldVolumesKeepOptionsThatNameNoFile(t *testing.T) {

@@ -121,7 +121,7 @@ func CheckMountOption(filesystem, option string, allowed AllowedOptions) error {
 		return err
 	}
 	if len(option) > LongestMountOption {
-		return Errorf(Invalid, "%s is not allowed: it has %d characters, and up to %d are allowed", quoted(option), len(option), LongestMountOption)
+		return tooLongError(option, LongestMountOption)
 	}
 	if allowed.hasMount(option) {
 		return nil
