@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 	mount "k8s.io/mount-utils"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -31,7 +28,11 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	}
 	size, err := whole.awaitSize(ctx, req.GetCapacityRange().GetRequiredBytes())
 	if err == nil && !at.block {
-		err = s.expand(ctx, disk.ID(req.GetVolumeId()), at.path, whole, part)
+		d := whole
+		if part != nil {
+			d = *part
+		}
+		err = s.expand(ctx, disk.ID(req.GetVolumeId()), d, s.stagedAt(at, req.GetStagingTargetPath()))
 	}
 	if err != nil {
 		return nil, err
@@ -71,6 +72,22 @@ func (s *Server) volumeAt(field, path, volume string) (volumePath, error) {
 	return volumePath{path: real, number: numberOf(m), mount: m}, err
 }
 
+// stagedAt returns where a published volume is staged, which may be written to where a
+// Pod's mount is for reading; its own path if it is staged elsewhere.
+func (s *Server) stagedAt(at volumePath, staging string) string {
+	if staging == "" {
+		return at.path
+	}
+	real, err := s.paths.resolve("staging_target_path", staging)
+	if err != nil {
+		return at.path
+	}
+	if m, mounted, err := s.mounts.at(real); err != nil || !mounted || numberOf(m) != at.number {
+		return at.path
+	}
+	return real
+}
+
 // byNumber returns the disk with a device number, and its partition if the
 // number is that of one.
 func (ds devices) byNumber(number uint64) (whole device, part *device, err error) {
@@ -104,69 +121,18 @@ func (d device) awaitSize(ctx context.Context, required int64) (size int64, err 
 	return size, err
 }
 
-// expand grows what is on the device: first the partition, then the file
-// system. What is mounted read-only is left as it is.
-func (s *Server) expand(ctx context.Context, volume disk.ID, at string, whole device, part *device) error {
-	d := whole
-	if part != nil {
-		if err := growPartition(ctx, whole, *part); err != nil {
-			return err
-		}
-		d = *part
-	}
+// expand lets the file system that is mounted at a path fill its disk. One of a disk
+// that is for reading is left as it is.
+func (s *Server) expand(ctx context.Context, volume disk.ID, d device, at string) error {
 	if readOnly, err := d.isReadOnly(); err != nil || readOnly {
 		return err
 	}
-	return s.growFileSystem(volume, d, at)
-}
-
-// growFileSystem lets a mounted file system fill its device.
-func (s *Server) growFileSystem(volume disk.ID, d device, at string) error {
-	if _, err := mount.NewResizeFs(utilexec.New()).Resize(d.path, at); err != nil {
-		return &disk.Error{Disk: volume, Kind: disk.Unexpected, Err: fmt.Errorf("grow the file system: %w", err)}
-	}
-	return nil
-}
-
-// isFilled says whether the file system on a device is as large as the device, by
-// its superblock.
-func (d device) isFilled() (bool, error) {
-	head, err := d.read(0, superblockSize)
-	if err != nil {
-		return false, err
-	}
-	super := parseSuperblock(head)
-	return super.size+super.block > d.size, nil
-}
-
-// growOffline lets an ext file system fill its device while it isn't mounted.
-// Not every kernel lets the node do it while it is.
-func growOffline(ctx context.Context, u volumeUse, d device, fsType string) error {
-	if fsType == "xfs" {
-		return disk.Errorf(disk.Unexpected, "xfs can't grow while it isn't mounted")
-	}
-	// It was unmounted just now, so its journal is empty, and what e2fsck finds without writing is all there is to find.
-	for _, command := range [][]string{{"e2fsck", "-f", "-n"}, {"resize2fs", "-f"}} {
-		out, err := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:], d.path)...).CombinedOutput()
-		if err != nil {
-			return u.errorf(disk.Unexpected, "%s %s: %w: %s", strings.Join(command, " "), d.path, err, oneLine(out))
-		}
-	}
-	return nil
-}
-
-// growPartition lets a partition fill its disk, and tells the kernel.
-func growPartition(ctx context.Context, whole, part device) error {
-	number := strings.TrimLeft(strings.TrimPrefix(part.name(), whole.name()), "p")
-	ctx = context.WithoutCancel(ctx)
-	sfdisk := exec.CommandContext(ctx, "sfdisk", "--no-reread", "--no-tell-kernel", "-N", number, whole.path)
-	sfdisk.Stdin = strings.NewReader(", +\n")
-	out, err := sfdisk.CombinedOutput()
+	u := volumeUse{volume: volume}
+	e, err := s.grow(ctx, volume, d.number, at)
+	s.noteGrowth(u, e, err)
 	if err == nil {
-		out, err = exec.CommandContext(ctx, "partx", "--update", "--nr", number, whole.path).CombinedOutput()
+		return nil
 	}
-	if err != nil {
-		return disk.Errorf(disk.Unexpected, "grow partition %s of %s: %w: %s", number, whole.path, err, oneLine(out))
-	}
-	return nil
+	// At FailedPrecondition the kubelet lets the Pod start, and asks again when the volume is mounted next.
+	return u.errorf(disk.Blocked, "the volume is used at its old size: %w", err)
 }

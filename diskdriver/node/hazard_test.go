@@ -55,8 +55,14 @@ func TestRandomBytesOfANewDiskAreNoTable(t *testing.T) {
 // partition makes a partition table with partitions on a disk.
 func (r *rig) partition(m *testDisk, parts ...string) {
 	r.t.Helper()
+	r.partitionAs("gpt", m, parts...)
+}
+
+// partitionAs makes a partition table of a type.
+func (r *rig) partitionAs(label string, m *testDisk, parts ...string) {
+	r.t.Helper()
 	need.Has(r.t, need.Program("sfdisk"))
-	script := "label: gpt\n" + strings.Join(parts, "\n") + "\n"
+	script := "label: " + label + "\n" + strings.Join(parts, "\n") + "\n"
 	file := filepath.Join(r.t.TempDir(), "table")
 	r.put(file, script)
 	r.sh("sh", "-c", "sfdisk --quiet "+m.loop+" <"+file)

@@ -79,6 +79,9 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 	if why := turnedReadOnlyBy(at.mount); why != "" {
 		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the file system at %s %s", path, why), nil
 	}
+	if s.isShort(disk.ID(volume), at, measured) { // usable, but not as it should be: that is what DEGRADED says
+		return problem(csi.VolumeHealthErrorType_DEGRADED, fileSystemNotGrown, "%s", measured.extent.sizes()), nil
+	}
 	return nil, nil
 }
 

@@ -114,9 +114,12 @@ func TestAFileSystemThatCanNotGrowYetIsPublished(t *testing.T) {
 	v := r.written(m, "ext4")
 	r.ok(r.publish(v, "a"))
 	m.grow(2)
+	r.instead("resize2fs", "exit 1")
 	r.ok(r.publish(v, "b"))
 	r.holds(filepath.Join(r.target("b"), "file"), "kept")
 	r.ok(r.stage(v))
+	_, err := r.expand(v)
+	r.refused(err, disk.Blocked, "delete the Pods that use the volume, and it grows before the next one starts")
 }
 
 // A process that is killed after it has unmounted a volume does not remember its device.

@@ -39,6 +39,8 @@ type Config struct {
 	Facts Facts
 	// BlankCheck bounds the check that a disk which may have been used is blank.
 	BlankCheck BlankCheck
+	// Events tells the owners of volumes what is no error. Nil: they aren't told.
+	Events Events
 }
 
 // Server answers the CSI Node service. Its errors are disk.Errors, except for
@@ -56,6 +58,8 @@ type Server struct {
 	blanks  blankChecks
 	stalls  stalls
 	probes  probes
+	events  Events
+	ungrown ungrown
 	// unmounted is the device of each volume that was unmounted, until nobody holds it:
 	// another mount namespace may still have the mount, as of a container that was made
 	// while it was there.
@@ -79,6 +83,9 @@ func New(config Config) (*Server, error) {
 		return nil, fmt.Errorf("the name of the driver and the facts of the node are required")
 	}
 	plugin := filepath.Join(config.KubeletDir, "plugins", config.Driver)
+	if config.Events == nil {
+		config.Events = noEvents{}
+	}
 	s := &Server{
 		driver:  config.Driver,
 		facts:   config.Facts,
@@ -89,7 +96,10 @@ func New(config Config) (*Server, error) {
 		plugin:  plugin,
 		records: records{dir: filepath.Join(plugin, "records")},
 		blanks:  blankChecks{BlankCheck: config.BlankCheck},
+		events:  config.Events,
+		ungrown: ungrown{volumes: map[disk.ID]inVain{}},
 	}
+	s.probes.extent = func(device uint64, at string) (extent, error) { return s.devices.extent(device, at) }
 	if err := s.records.begin(); err != nil {
 		klog.ErrorS(err, "The node keeps no records, so no disk counts as new", "directory", s.records.dir)
 	}

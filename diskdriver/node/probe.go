@@ -23,6 +23,8 @@ type measurement struct {
 	stat     unix.Statfs_t
 	numbers  error // of the numbers in stat
 	contents error // of reading one entry of its root directory
+	extent   extent
+	extents  error // of the extent
 }
 
 // complaint says what is wrong with a file system; empty if nothing is.
@@ -39,12 +41,21 @@ func (m measurement) complaint() string {
 // probes measures file systems. The kernel keeps the thread that asks one whose
 // disk hangs for as long as it hangs, so each is asked by one thread at a time,
 // and whoever asks meanwhile waits for the same answer.
-type probes struct{ inFlight singleflight.Group }
+type probes struct {
+	inFlight singleflight.Group
+	extent   func(device uint64, at string) (extent, error)
+}
 
 // measure measures the file system that is mounted at a path. No answer in time
 // is Unreachable.
 func (p *probes) measure(ctx context.Context, volume disk.ID, device uint64, at string) (measurement, error) {
-	answer := p.inFlight.DoChan(fmt.Sprintf("%s %d", volume, device), func() (any, error) { return measureFileSystem(at), nil })
+	answer := p.inFlight.DoChan(fmt.Sprintf("%s %d", volume, device), func() (any, error) {
+		m := measureFileSystem(at)
+		if m.complaint() == "" {
+			m.extent, m.extents = p.extent(device, at)
+		}
+		return m, nil
+	})
 	limit := time.NewTimer(answersWithin)
 	defer limit.Stop()
 	select {

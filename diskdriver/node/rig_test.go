@@ -117,7 +117,13 @@ func (r *rig) sh(name string, args ...string) string {
 // attach attaches a disk of so many GiB, all zeros.
 func (r *rig) attach(serial string, gib int64) *testDisk {
 	r.t.Helper()
-	m := &testDisk{rig: r, serial: serial, file: filepath.Join(r.t.TempDir(), "body"), size: gib << 30}
+	return r.attachIn(r.t.TempDir(), serial, gib)
+}
+
+// attachIn attaches a disk whose body is a file in a directory.
+func (r *rig) attachIn(dir, serial string, gib int64) *testDisk {
+	r.t.Helper()
+	m := &testDisk{rig: r, serial: serial, file: filepath.Join(dir, "body"), size: gib << 30}
 	m.truncate(m.size)
 	host := r.sh("losetup", "--find", "--show", "--partscan", m.file)
 	r.t.Cleanup(func() { r.unmountAll(); r.sh("losetup", "--detach", host) })
@@ -378,7 +384,9 @@ func (r *rig) unstage(w testVolume) error {
 func (r *rig) expand(w testVolume) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: w.volume, VolumePath: w.target("a"), CapacityRange: &csi.CapacityRange{RequiredBytes: 2 << 30}})
+	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
+		VolumeId: w.volume, VolumePath: w.target("a"), StagingTargetPath: w.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 << 30},
+	})
 	return answer.GetCapacityBytes(), err
 }
 

@@ -186,42 +186,26 @@ func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device,
 	return d, s.growStaged(ctx, u, d, staging)
 }
 
-// growStaged lets the file system of a staged volume fill its device: what was
-// restored from a smaller disk is as small. A call before this one may have been
-// cut short between the mount and the growth.
+// growStaged lets the file system of a staged volume fill its disk: what was restored
+// from a smaller disk is as small, and a call before this one may have been cut short
+// between the mount and the growth. One that can't grow stays mounted as it is.
 //
-// Not every kernel lets a mounted file system grow. One that Pods have is left as it
-// is: they can work, and NodeExpandVolume says why it doesn't grow.
+// Not every kernel lets a mounted file system grow, so one that nobody uses yet is
+// unmounted for it.
 func (s *Server) growStaged(ctx context.Context, u volumeUse, d device, staging string) error {
 	if u.readOnly {
 		return nil
 	}
-	if filled, err := d.isFilled(); err != nil || filled {
-		return err
+	e, short := s.grow(ctx, u.volume, d.number, staging)
+	if short != nil && s.mayUnmount(u, e, staging) {
+		var err error
+		if short, err = s.growUnmounted(ctx, u, e, staging); err != nil {
+			s.ungrown.remove(u.volume)
+			return err
+		}
 	}
-	online := s.growFileSystem(u.volume, d, staging)
-	if online == nil {
-		return nil
-	}
-	uses, err := s.mounts.uses(d.number, staging)
-	if err != nil {
-		return u.maybeMountedError(online, err)
-	}
-	if len(uses) > 0 {
-		klog.ErrorS(online, "The file system is smaller than its device and can't grow while Pods have it", "volume", u.volume, "at", uses)
-		return nil
-	}
-	m, _, err := s.mounts.at(staging)
-	if err == nil {
-		err = s.mounts.unmount(staging)
-	}
-	if err != nil {
-		return u.maybeMountedError(online, err)
-	}
-	if err := growOffline(ctx, u, d, m.FsType); err != nil {
-		return errors.Join(online, err)
-	}
-	return s.mountFileSystem(u, d, m.FsType, staging)
+	s.noteGrowth(u, e, short)
+	return nil
 }
 
 // maybeMountedError is the error of a volume that may be mounted after a clean-up

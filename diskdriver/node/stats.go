@@ -31,6 +31,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil {
 		return nil, fmt.Errorf("measure the file system at %s: %w", at.path, err)
 	}
+	s.isShort(disk.ID(req.GetVolumeId()), at, measured)
 	stat := measured.stat
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
 		{

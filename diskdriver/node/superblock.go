@@ -15,6 +15,7 @@ type superblock struct {
 	uuid   [16]byte
 	size   int64 // bytes that the file system takes
 	block  int64 // bytes of one of its blocks
+	limit  int64 // bytes of as many blocks as it has numbers for; 0: more than any disk has
 	// whole says that the superblock contradicts neither itself nor its checksum.
 	whole bool
 	// unfinished says that mkfs has not come to its end.
@@ -80,6 +81,8 @@ func parseExt(head []byte) superblock {
 	blocks := uint64(le.Uint32(head[0x4:]))
 	if incompat&ext64Bit != 0 {
 		blocks |= uint64(le.Uint32(head[0x150:])) << 32
+	} else {
+		s.limit = s.block << 32
 	}
 	s.size = s.block * int64(blocks)
 	const hasErrors, needsRecovery = 2, 4 // s_state, s_feature_incompat

@@ -28,6 +28,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		err = s.unstage(volume, staging)
 	}
 	if err == nil {
+		s.ungrown.remove(volume)
 		err = s.awaitRelease(ctx, volume, req.GetStagingTargetPath())
 	}
 	if err != nil {

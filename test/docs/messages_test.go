@@ -32,6 +32,7 @@ var said = map[string]string{
 	"held back because ECS throttles":                  "diskdriver/ecs/ratelimit/*.go",
 	"it may have been made before":                     "diskdriver/testdata/*.txt",
 	"ECSDoesNotAnswer":                                 "cmd/disk-driver/*.go",
+	"FileSystemNotGrown":                               "diskdriver/node/*.go",
 	"VolumeKept":                                       "provisioner/deletion/*.go",
 	"nothing is provisioned or deleted yet":            "provisioner/*.go",
 	"ProvisioningTied":                                 "provisioner/*.go",
