@@ -20,7 +20,11 @@ import (
 )
 
 // *nodefacts.Self is what the node plugin knows of its node by.
-var _ node.Facts = (*nodefacts.Self)(nil)
+var (
+	_ node.Facts  = (*nodefacts.Self)(nil)
+	_ claims      = (*nodefacts.Self)(nil)
+	_ node.Events = (*claimEvents)(nil)
+)
 
 // askAgain is how often the node plugin asks for what it needs to register.
 const askAgain = 5 * time.Second
@@ -28,6 +32,7 @@ const askAgain = 5 * time.Second
 // nodePlugin is what serves a node: it calls no cloud and holds no credentials.
 type nodePlugin struct {
 	self         *nodefacts.Self
+	events       *claimEvents
 	server       *node.Server
 	registration *node.Registration
 }
@@ -45,14 +50,15 @@ func newNodePlugin(o *options) (*nodePlugin, error) {
 		return nil, fmt.Errorf("--endpoint=%s: the directory of the socket: %w", o.endpoint, err)
 	}
 	self := nodefacts.NewSelf(client, o.nodeName, o.driverName, nodefacts.Limits{Volumes: o.volumeLimit, Reserved: o.reserved})
+	events := newClaimEvents(client, o.nodeName, self)
 	server, err := node.New(node.Config{
-		Driver: o.driverName, KubeletDir: o.kubeletDir, Allowed: o.allowed, Facts: self,
+		Driver: o.driverName, KubeletDir: o.kubeletDir, Allowed: o.allowed, Facts: self, Events: events,
 		BlankCheck: node.BlankCheck{Limit: int64(o.blankCheckLimit) * disk.BytesPerGiB},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-dir=%s: %w", o.kubeletDir, err)
 	}
-	return &nodePlugin{self: self, server: server, registration: node.NewRegistration(o.driverName, o.kubeletDir, socket)}, nil
+	return &nodePlugin{self: self, events: events, server: server, registration: node.NewRegistration(o.driverName, o.kubeletDir, socket)}, nil
 }
 
 // run makes the driver known to the kubelet, once all is known that the kubelet
@@ -64,6 +70,7 @@ func (p *nodePlugin) run(ctx context.Context) error {
 	defer background.Wait()
 	defer stop()
 	background.Go(func() { p.self.Untaint(ctx) })
+	background.Go(func() { p.events.run(ctx) })
 	know := func() error {
 		_, err := p.server.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 		return err
@@ -80,6 +87,25 @@ func (p *nodePlugin) registered() error {
 		return nil
 	}
 	return errors.New("the driver is not registered yet; the log says what it waits for")
+}
+
+// metrics are those of a node.
+func (p *nodePlugin) metrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_node_registered",
+			Help: "1 if the kubelet has registered the driver, else 0.",
+		}, func() float64 {
+			if p.registered() != nil {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "topodisk_filesystems_not_grown",
+			Help: "Volumes of the node whose file systems don't fill their disks.",
+		}, func() float64 { return float64(p.server.NotGrown()) }),
+	}
 }
 
 // depart returns a context that ends later than ctx, if the node is being
@@ -125,15 +151,7 @@ func serve(ctx context.Context, o *options, registry *prometheus.Registry, drive
 	}
 	defer func() { _ = pages.Close() }()
 	if plugin != nil {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "topodisk_node_registered",
-			Help: "1 if the kubelet has registered the driver, else 0.",
-		}, func() float64 {
-			if plugin.registered() != nil {
-				return 0
-			}
-			return 1
-		}))
+		registry.MustRegister(plugin.metrics()...)
 	}
 	listener, err := diskdriver.Listen(o.endpoint)
 	if err != nil {

@@ -87,6 +87,8 @@ var rows = []row{
 			"VolumeAttachments that wait for a worker of csi-attacher, attaches and detaches in one queue. Those that wait between two retries are not among them."},
 		{"Wait in the queue of csi-attacher", "s", [][2]string{{`histogram_quantile(0.99, sum by (le) (rate(workqueue_queue_duration_seconds_bucket{name="csi-attacher-va"}[5m])))`, "p99"}},
 			"How long VolumeAttachments wait for a worker of csi-attacher. Above a few seconds every attach is late: too many volumes can't be attached or detached."},
+		{"File systems smaller than their disks", "short", [][2]string{{"sum(topodisk_filesystems_not_grown)", "volumes"}},
+			"Mounted volumes whose file systems the nodes can't grow. An event FileSystemNotGrown on the claim says why."},
 	}},
 	{"ECS", []panel{
 		{"Ready", "short", [][2]string{{"topodisk_driver_ready", "{{pod}}"}},

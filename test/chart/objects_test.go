@@ -469,7 +469,7 @@ func TestAccountsMayDoWhatTheyNeedAndNoMore(t *testing.T) {
 			"coordination.k8s.io/leases[external-resizer-diskplugin-csi-alibabacloud-com]: get update",
 		},
 		"topodisk-node": {
-			"/nodes[]: get list watch patch",
+			"/events[]: create patch", "/nodes[]: get list watch patch", "/persistentvolumes[]: get",
 			"storage.k8s.io/csinodes[]: list watch",
 			"storage.k8s.io/volumeattachments[]: get",
 		},

@@ -21,9 +21,10 @@ var accounts = map[string]map[string]string{
 
 // Why no step here needs a permission.
 const (
-	again   = "an event that is said again"
-	soldOut = "a zone that has sold out"
-	waiting = "a claim that waits for what it names"
+	again    = "an event that is said again"
+	soldOut  = "a zone that has sold out"
+	waiting  = "a claim that waits for what it names"
+	notGrown = "a file system that can't grow"
 )
 
 // rare are the permissions that no step here needs, but for lists beside watches.
@@ -47,6 +48,9 @@ var rare = map[string]map[string]string{
 		"topodisk-snapshotter: patch volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io": "a group that cannot be cut",
 	},
 	"topodisk-node": {
+		"topodisk-node: create events":                        notGrown,
+		"topodisk-node: get persistentvolumes":                notGrown,
+		"topodisk-node: patch events":                         again,
 		"topodisk-node: get volumeattachments.storage.k8s.io": "a volume on its way to or from a node while its kubelet asks how many it takes",
 	},
 }
