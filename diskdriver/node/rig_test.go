@@ -67,11 +67,16 @@ func onEach(t *testing.T, fsTypes []string, test func(r *rig, m *testDisk, fsTyp
 
 // restart is the process killed and started again: it knows nothing.
 func (r *rig) restart() {
-	server, err := New(Config{Driver: "disk.example.com", KubeletDir: r.kubelet, Dev: r.dev, Facts: noFacts{}, BlankCheck: BlankCheck{Limit: 20 << 30, Rate: 8 << 30}})
+	server, err := New(rigConfig(r.kubelet, r.dev))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.server = server
+}
+
+// rigConfig is what a Server of a rig works with.
+func rigConfig(kubelet, dev string) Config {
+	return Config{Driver: "disk.example.com", KubeletDir: kubelet, Dev: dev, Facts: noFacts{}, BlankCheck: BlankCheck{Limit: 20 << 30, Rate: 8 << 30}}
 }
 
 type noFacts struct{}
@@ -314,10 +319,14 @@ func origin(o disk.Origin) func(*testVolume) {
 func (r *rig) stage(w testVolume) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	_, err := r.server.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
-	})
+	_, err := r.server.NodeStageVolume(ctx, w.stageRequest())
 	return err
+}
+
+func (w testVolume) stageRequest() *csi.NodeStageVolumeRequest {
+	return &csi.NodeStageVolumeRequest{
+		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
+	}
 }
 
 // refusesStage wants a volume not to be staged, and no byte of the disk to change.
@@ -361,33 +370,47 @@ func (r *rig) target(pod string) string { return filepath.Join(r.directory("pods
 func (r *rig) publish(w testVolume, pod string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	_, err := r.server.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
-		TargetPath: w.target(pod), Readonly: w.readOnly,
-	})
+	_, err := r.server.NodePublishVolume(ctx, w.publishRequest(pod))
 	return err
 }
 
+func (w testVolume) publishRequest(pod string) *csi.NodePublishVolumeRequest {
+	return &csi.NodePublishVolumeRequest{
+		VolumeId: w.volume, PublishContext: w.publish, VolumeContext: w.context, StagingTargetPath: w.staging, VolumeCapability: w.capability,
+		TargetPath: w.target(pod), Readonly: w.readOnly,
+	}
+}
+
 func (r *rig) unpublish(w testVolume, pod string) error {
-	_, err := r.server.NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: w.volume, TargetPath: w.target(pod)})
+	_, err := r.server.NodeUnpublishVolume(context.Background(), w.unpublishRequest(pod))
 	return err
+}
+
+func (w testVolume) unpublishRequest(pod string) *csi.NodeUnpublishVolumeRequest {
+	return &csi.NodeUnpublishVolumeRequest{VolumeId: w.volume, TargetPath: w.target(pod)}
 }
 
 func (r *rig) unstage(w testVolume) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	_, err := r.server.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: w.volume, StagingTargetPath: w.staging})
+	_, err := r.server.NodeUnstageVolume(ctx, w.unstageRequest())
 	return err
+}
+
+func (w testVolume) unstageRequest() *csi.NodeUnstageVolumeRequest {
+	return &csi.NodeUnstageVolumeRequest{VolumeId: w.volume, StagingTargetPath: w.staging}
 }
 
 // expand has a volume of Pod a grow to 2 GiB.
 func (r *rig) expand(w testVolume) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	answer, err := r.server.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
-		VolumeId: w.volume, VolumePath: w.target("a"), StagingTargetPath: w.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 << 30},
-	})
+	answer, err := r.server.NodeExpandVolume(ctx, w.expandRequest())
 	return answer.GetCapacityBytes(), err
+}
+
+func (w testVolume) expandRequest() *csi.NodeExpandVolumeRequest {
+	return &csi.NodeExpandVolumeRequest{VolumeId: w.volume, VolumePath: w.target("a"), StagingTargetPath: w.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 << 30}}
 }
 
 // expands wants a volume of Pod a to grow to 2 GiB.
