@@ -105,6 +105,7 @@ type testDisk struct {
 	serial, file string
 	loop         string // its own device node, below the rig's dev
 	size         int64
+	body         *body // nil unless its body can fail
 }
 
 func (r *rig) sh(name string, args ...string) string {
@@ -130,14 +131,20 @@ func (r *rig) attachIn(dir, serial string, gib int64) *testDisk {
 	r.t.Helper()
 	m := &testDisk{rig: r, serial: serial, file: filepath.Join(dir, "body"), size: gib << 30}
 	m.truncate(m.size)
-	host := r.sh("losetup", "--find", "--show", "--partscan", m.file)
+	m.connect(m.file)
+	return m
+}
+
+// connect makes the disk's device, whose bytes are a file's, and returns the host's node of it. The options are losetup's.
+func (m *testDisk) connect(file string, options ...string) (host string) {
+	r := m.rig
+	r.t.Helper()
+	host = r.sh("losetup", append([]string{"--find", "--show", "--partscan", file}, options...)...)
 	r.t.Cleanup(func() { r.unmountAll(); r.sh("losetup", "--detach", host) })
 	r.sh("blockdev", "--setrw", host) // the kernel keeps what the last disk in the drive was
 	m.loop = m.node(host)
-	if err := os.Symlink("../../"+filepath.Base(m.loop), filepath.Join(r.dev, "disk/by-id", "virtio-"+serial)); err != nil {
-		r.t.Fatal(err)
-	}
-	return m
+	r.ok(os.Symlink("../../"+filepath.Base(m.loop), filepath.Join(r.dev, "disk/by-id", "virtio-"+m.serial)))
+	return host
 }
 
 // node makes the device node of a host's device on the rig.
@@ -166,8 +173,12 @@ func (m *testDisk) truncate(size int64) {
 
 // grow is ECS making the disk larger while it is attached.
 func (m *testDisk) grow(gib int64) {
-	m.truncate(gib << 30)
 	m.size = gib << 30
+	if m.body == nil {
+		m.truncate(m.size)
+	} else {
+		m.rig.ok(unix.Truncate(m.body.path, m.size))
+	}
 	m.rig.sh("losetup", "--set-capacity", m.loop)
 }
 

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,9 +25,6 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// long has `make test-long` run what takes minutes.
-var long = flag.Bool("long", false, "also run the conformance suite")
-
 const sanityNode = "i-sanity"
 
 // sanityFacts is a node that takes 16 volumes.
@@ -45,7 +41,7 @@ func (sanityFacts) Node(context.Context, []string) (disk.Node, error) {
 // skipped. It takes three minutes,
 // nearly all of which it waits for ECS.
 func TestSanity(t *testing.T) {
-	if !*long {
+	if !*node.Long {
 		t.Skip("it waits for ECS for three minutes; `make test-long` runs it")
 	}
 	need.Has(t, need.Mounts, need.LoopDevices, need.FileSystem("ext4"), need.FileSystem("xfs"))
