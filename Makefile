@@ -44,11 +44,12 @@ test-fresh: ## run make test as on a fresh Debian with nothing but Go, git and m
 test-foreign: build ## have clients that are not ours judge the programs in bin/: csi-sanity, the SDKs for Node.js and Go, a load of 64 clients (four minutes; root for the node)
 	$(GO) test -tags foreign -count 1 -timeout 20m -v ./test/foreign
 
-test-long: ## run what is too long for `make test`: 50 000 random steps and 2 000 000 walks of a name, 100 000 of a claim (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes and 400 losses of power, the simulator's memory (10 minutes)
+test-long: ## run what is too long for `make test`: 50 000 random steps and 2 000 000 walks of a name, 100 000 of a claim (SEED=n for others), csi-sanity and stories under every misbehaviour, cloud-check against simulators that differ, as root csi-sanity with nodes, 400 losses of power and 500 kills of the node plugin, the simulator's memory (a quarter of an hour)
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestCreationModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestRecordModel ./diskdriver/creation -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestModel ./provisioner/attempt -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run 'TestSanity|TestPowerLoss|TestKilledTest' ./diskdriver/node -args -long -seed $(SEED)
+	$(GO) test -count=1 -timeout 30m -v -run TestKilledPlugin ./diskdriver/node -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestPlanted ./test/cloudcheck -args -seeds 5
 	$(GO) test -count=1 -timeout 10m -run TestMemoryComesBack ./cmd/ecs-simulator -args -long
 	$(GO) test -count=1 -timeout 10m -run '^$$' -bench LifecycleMemory -benchtime 1x ./ecssim

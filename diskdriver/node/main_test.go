@@ -21,6 +21,7 @@ const helperKey = "TOPODISK_NODE_TEST_HELPER"
 // helpers are what it may do; each ends the process.
 var helpers = map[string]func(args []string) error{
 	"sweeper": sweep,
+	"plugin":  bePlugin,
 }
 
 func TestMain(m *testing.M) {
