@@ -70,6 +70,36 @@ func (r records) note(serial string) error {
 	return nil
 }
 
+// growth is where it stands that a file system is being grown while it isn't mounted.
+func (r records) growth(serial string) string { return filepath.Join(r.dir, "growing", serial) }
+
+// noteGrowth records that in an attachment of a disk its file system is being grown while it isn't mounted. A crash in the middle leaves
+// it as no kernel mounts it.
+func (r records) noteGrowth(u volumeUse) error {
+	err := os.MkdirAll(filepath.Dir(r.growth(u.serial)), 0o700)
+	if err == nil {
+		err = writeDurably(r.growth(u.serial), u.attached)
+	}
+	if err != nil {
+		return hostError("record that the file system is being grown", err)
+	}
+	return nil
+}
+
+// isGrowing says whether such a growth was cut short in this attachment of the disk.
+func (r records) isGrowing(u volumeUse) bool {
+	attached, err := os.ReadFile(r.growth(u.serial))
+	return err == nil && string(attached) == u.attached
+}
+
+// endGrowth takes the record of a growth back.
+func (r records) endGrowth(serial string) error {
+	if err := os.Remove(r.growth(serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the record of a growth: %w", err)
+	}
+	return nil
+}
+
 // has says whether the node has recorded that it uses a disk. What can't be read counts as a record.
 func (r records) has(serial string) bool {
 	_, err := os.Lstat(r.path(serial))

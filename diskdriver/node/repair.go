@@ -22,7 +22,8 @@ const (
 	fsckCorrected = 1
 )
 
-// repair has e2fsck repair what it can repair without asking, if the kernel has noted errors in the file system. Else the kernel itself
+// repair has e2fsck repair what it can repair without asking, if the kernel has noted errors in the file system, and what a growth of this
+// node's that was cut short has left. Else the kernel itself
 // judges: it replays the journal, and mounts no file system that it finds damaged. What e2fsck overwrites is kept on the node, and put
 // back if the file system can't be repaired that way. xfs is never repaired.
 func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superblock) error {
@@ -33,18 +34,19 @@ func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superb
 	if err != nil {
 		return err
 	}
-	if u.unchecked || u.readOnly || super.fsType == "xfs" || !super.hasErrors {
+	growing := s.records.isGrowing(u)
+	if u.readOnly || super.fsType == "xfs" || !growing && (u.unchecked || !super.hasErrors) {
 		return nil
 	}
 	if err := checkRoom(u, filepath.Dir(undo), undoLimit, "the kernel has noted errors in the file system"); err != nil {
 		return err
 	}
-	out, err := fsck(ctx, d, undo)
+	out, err := fsck(ctx, d, undo, growing)
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case err == nil, errors.As(err, &exit) && exit.ExitCode() == fsckCorrected:
-		klog.InfoS("A file system with errors was repaired", "volume", u.volume, "device", d.path, "output", out)
-		return removeUndo(undo)
+		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "growthCutShort", growing, "output", out)
+		return errors.Join(removeUndo(undo), s.records.endGrowth(u.serial))
 	case !errors.As(err, &exit):
 		return fmt.Errorf("run e2fsck: %w", err)
 	}
@@ -57,9 +59,14 @@ func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superb
 	return u.blockedError("the kernel has noted errors in the file system, and e2fsck can't repair it by itself: %s; what it wrote to %s was put back. Take a snapshot of the disk, then repair it by hand, or restore a snapshot", out, d.path)
 }
 
-// fsck runs e2fsck, which copies what it overwrites to a file first, and returns what it prints.
-func fsck(ctx context.Context, d device, undo string) (string, error) {
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", "-p", "-z", undo, d.path)
+// fsck runs e2fsck, which copies what it overwrites to a file first, and returns what it prints. What a growth that was cut short has left
+// it mends as it thinks best, which is known to be right; of anything else it asks for nothing and gives up in doubt.
+func fsck(ctx context.Context, d device, undo string, growing bool) (string, error) {
+	args := []string{"-p"}
+	if growing {
+		args = []string{"-f", "-y"}
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", append(args, "-z", undo, d.path)...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
