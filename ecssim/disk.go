@@ -134,6 +134,7 @@ type DiskState struct {
 	Source           string            `json:"source,omitempty"` // ID of the snapshot that it was made from
 	Created          time.Time         `json:"created"`
 	Tags             map[string]string `json:"tags,omitempty"`
+	Detached         time.Time         `json:"detached,omitzero"` // when it was detached last
 	// Attachments has an entry for each instance that the disk is attached
 	// to, being attached to, or being detached from.
 	Attachments []AttachmentState `json:"attachments,omitempty"`
@@ -181,6 +182,6 @@ func (d *disk) export() DiskState {
 	return DiskState{
 		Source: source, ID: d.id, Zone: d.zone, Category: d.category, PerformanceLevel: d.level, Size: d.size,
 		Status: d.state(), Name: d.name, ClientToken: d.token, Encrypted: d.encrypted,
-		MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current), Attachments: attachments,
+		MultiAttach: d.multiAttach, Created: d.created, Tags: maps.Clone(d.tags.current), Detached: d.detached, Attachments: attachments,
 	}
 }

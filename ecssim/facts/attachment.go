@@ -109,6 +109,18 @@ func attachmentFacts() []Fact {
 				p.differs("disk %v", d)
 			}
 		}),
+		one("DetachDisk", "a disk has a DetachedTime from its first detach on, and keeps it when it is attached again", page+" of DescribeDisks, which doesn't say for how long", Instance, func(p *Probe) {
+			id := p.attached()
+			if at := p.show(id).text("DetachedTime"); at != "" {
+				p.differs("attached for the first time: detached at %q", at)
+			}
+			p.detach(id)
+			at := p.await(id, "Available").text("DetachedTime")
+			p.attach(id)
+			if again := p.await(id, "In_use").text("DetachedTime"); at == "" || again != at {
+				p.differs("detached at %q, and attached again at %q", at, again)
+			}
+		}),
 		several("DetachDisk", "the Attachments of a disk that is Detaching", "API page of DescribeDisks: InstanceId and Device are there for In_use and Detaching; "+seen+": not always", Instance, func(p *Probe) string {
 			return p.shownWhile("Detaching", p.detach, func() string { return p.attached() })
 		},
