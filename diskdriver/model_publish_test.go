@@ -1,6 +1,7 @@
 package diskdriver
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
 func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
@@ -26,9 +29,10 @@ func (v *modelVolume) publish(w *world, node string, readOnly bool) *call {
 	v.bonds[node] = now
 	blind := w.blind()
 	req := &csi.ControllerPublishVolumeRequest{VolumeId: v.id, NodeId: node, Readonly: readOnly, VolumeCapability: w.capability(v.words)}
-	return &call{method: "ControllerPublishVolume", req: req, ended: func(w *world, _ any, err error) error {
+	return &call{method: "ControllerPublishVolume", req: req, ended: func(w *world, answer any, err error) error {
 		if err == nil {
-			return v.published(w, node, before, readOnly, blind)
+			history := disk.History(answer.(*csi.ControllerPublishVolumeResponse).GetPublishContext()[disk.HistoryKey])
+			return errors.Join(v.published(w, node, before, readOnly, blind), v.told(w, history))
 		}
 		if open(err) {
 			return nil
@@ -66,6 +70,59 @@ func (v *modelVolume) published(w *world, node string, before bond, readOnly, bl
 	}
 	v.bonds[node] = now
 	return nil
+}
+
+// told holds what the driver says of a volume's history against ECS: it is new as long as its disk is where it was attached first. Of a disk
+// for several nodes, or of several zones, it may not know that.
+func (v *modelVolume) told(w *world, history disk.History) error {
+	d, _ := v.disk(w)
+	released := !d.Detached.IsZero()
+	empty := v.source() == "" && !d.MultiAttach && d.Zone != ""
+	switch {
+	case history != disk.HistoryNew && history != disk.HistoryInUse:
+		return fmt.Errorf("the volume's state is %q", history)
+	case history == disk.HistoryNew && (released || v.source() != ""):
+		return fmt.Errorf("the volume is new, and was made from something or detached at %s", d.Detached)
+	case history == disk.HistoryInUse && empty && !released:
+		return fmt.Errorf("the volume is in use, and was never detached")
+	}
+	return nil
+}
+
+// takeByHand detaches a volume's disk by hand from the node that has it, and attaches it again; if none has it, it is the other way round. What
+// is done by hand the driver only knows from reads, so it is done when nothing is open, and reads don't lag behind it.
+func (w *world) takeByHand(v *modelVolume) error {
+	if err := w.peace(); err != nil {
+		return err
+	}
+	time.Sleep(time.Minute) // until nodes and disks are ready
+	d, there := v.disk(w)
+	if !there || v.phase != present || d.MultiAttach || d.Status != "Available" && d.Status != "In_use" {
+		return nil
+	}
+	node, held := "i-a1", false
+	if d.Zone == "cn-hangzhou-b" {
+		node = "i-b1"
+	}
+	for n, b := range v.bonds {
+		node, held = n, b.is == on
+	}
+	does := []string{"attach", "detach"}
+	if held {
+		does = []string{"detach", "attach"}
+	}
+	for _, what := range does {
+		if err := w.byHand(what, disk.ID(v.id), node); err != nil { // ECS says why it can't be so
+			w.told = append(w.told, fmt.Sprintf("  %s: %v", what, err))
+			break
+		}
+	}
+	if b, ok := v.bonds[node]; ok {
+		b.is, b.last = unsure, "publish"
+		v.bonds[node] = b
+	}
+	time.Sleep(newLease)
+	return w.peace()
 }
 
 // mayRefuse says whether there is a reason not to publish a volume.

@@ -17,6 +17,7 @@ import (
 //	failover DURATION CALL | CALL...   it dies, and the other replica takes over
 //	handover DURATION CALL | CALL...   the other replica takes over, and what the first sent last arrives late
 //	fault..., instance..., stock..., advance...   as in stories
+//	by-hand VOLUME            peace, and then somebody takes its disk from its node and gives it back
 //	peace                     ECS is well again, and what is open is ended
 //
 // A call is a command of stories on volumes v0, v1..., snapshots s0... and groups
@@ -55,7 +56,8 @@ type generator struct {
 	*rand.Rand
 	there  map[string]bool
 	on     map[string]string // node by volume
-	follow []string          // the next calls: about what was under way when another replica took over
+	peaces int
+	follow []string // the next calls: about what was under way when another replica took over
 }
 
 // randomSteps makes up a walk: the same one for the same seed.
@@ -97,7 +99,8 @@ func (g *generator) step() (string, int) {
 	}
 	switch n := g.IntN(100); {
 	case n < 4:
-		return "peace", 1
+		g.peaces++
+		return []string{"peace", fmt.Sprintf("by-hand v%d", g.peaces/2%len(walkVolumes))}[g.peaces%2], 1
 	case n < 15:
 		return g.fault(), 1
 	case n < 18:

@@ -222,6 +222,8 @@ func (w *world) take(step string) error {
 	switch verb {
 	case "peace":
 		return w.peace()
+	case "by-hand":
+		return errors.Join(w.takeByHand(w.model.volumes[rest]), w.check())
 	case "crash", "failover", "handover":
 		after, calls, _ := strings.Cut(rest, " ")
 		d, err := time.ParseDuration(after)

@@ -14,13 +14,13 @@ import (
 // ControllerPublishVolume attaches a disk to a node (CSI spec,
 // ControllerPublishVolume). It is OK only when ECS shows the attachment. A disk
 // that another node has is left there: FailedPrecondition, which names it. That a node must not write
-// is told to it in the publish context, and kept there.
+// is told to it in the publish context, and kept there, as are the volume that it is of, and whether this is its first attachment.
 func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := checkPublish(req); err != nil {
 		return nil, err
 	}
 	node := disk.InstanceID(req.GetNodeId())
-	d, err := c.attacher.Publish(ctx, attachment.Publication{
+	d, was, err := c.attacher.Publish(ctx, attachment.Publication{
 		Disk:     disk.ID(req.GetVolumeId()),
 		Instance: node,
 		Known:    c.config.known(node),
@@ -34,7 +34,9 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	if err != nil {
 		return nil, err
 	}
-	about := map[string]string{disk.SerialKey: d.Serial, disk.SizeKey: strconv.FormatInt(d.Size.Bytes(), 10)}
+	about := map[string]string{
+		disk.VolumeKey: string(d.ID), disk.SerialKey: d.Serial, disk.SizeKey: strconv.FormatInt(d.Size.Bytes(), 10), disk.HistoryKey: string(was),
+	}
 	if since := d.AttachedSince(node); since != "" {
 		about[disk.AttachedKey] = since
 	}

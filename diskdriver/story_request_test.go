@@ -1,13 +1,17 @@
 package diskdriver
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/topodisk/topodisk/diskdriver/attachment"
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/ecssim"
 	"github.com/topodisk/topodisk/topology"
@@ -146,6 +150,26 @@ func (s *story) instance(id, state string) error {
 	}
 	status := strings.ToUpper(state[:1]) + state[1:]
 	return s.sim.SetInstance(id, ecssim.InstanceChange{Status: &status})
+}
+
+// byHand changes a disk without the driver.
+func (s *story) byHand(what string, id disk.ID, with string) error {
+	client, err := ecs.NewClient(ecs.Config{Region: s.config.Region, ClusterID: cluster, Credentials: s, Transport: s.sim})
+	s.must(err)
+	node := disk.InstanceID(with)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
+	defer cancel()
+	switch what {
+	case "attach":
+		_, err = client.Attach(ctx, node, id, false, attachment.NewRecord(node, disk.Disk{State: disk.Available}).Attached)
+	case "detach":
+		_, err = client.Detach(ctx, node, id, attachment.NewRecord(node, disk.Disk{}).Detached)
+	case "untag":
+		err = client.Untag(ctx, id, []string{with})
+	default:
+		s.t.Fatalf("nobody does %q by hand", what)
+	}
+	return err
 }
 
 func capacityOf(req *csi.CreateVolumeRequest) *csi.CapacityRange {

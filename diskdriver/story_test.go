@@ -52,6 +52,7 @@ const cluster = "c1"
 //	publish and unpublish with & at the end: the next command comes while the call waits
 //	await                   what has become of these calls, in their order, and when they failed; until then reads are left out
 //	instance ID running|stopped|gone
+//	by-hand attach|detach ID NODE, by-hand untag ID KEY   what somebody does in the console, to its end
 //	unstick ID              what a fault holds up comes to its end
 //	known ID key=value...   what the driver is told of an instance: zone, type, takes, refuses
 //	stock ZONE CATEGORY N   sold out at 0
@@ -135,11 +136,14 @@ func folded(lines []string) []string {
 	return all
 }
 
-// requestIDs are hidden.
-var requestIDs = regexp.MustCompile(`[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`)
+// requestIDs and the nonces of tags are hidden.
+var (
+	requestIDs = regexp.MustCompile(`[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`)
+	nonces     = regexp.MustCompile(`in-use-[A-Z2-7]{26}`)
+)
 
 func plain(line string) string {
-	return requestIDs.ReplaceAllString(plainIDs(line), "R")
+	return nonces.ReplaceAllString(requestIDs.ReplaceAllString(plainIDs(line), "R"), "in-use-N")
 }
 
 // story is a simulated ECS and the driver's process of the moment.
@@ -188,6 +192,8 @@ func (s *story) do(words []string) string {
 		answer = s.call("ControllerExpandVolume", s.expandRequest(rest), rest...)
 	case "instance":
 		s.must(s.instance(rest[0], rest[1]))
+	case "by-hand":
+		s.must(s.byHand(rest[0], disk.ID(s.id(rest[1])), rest[2]))
 	case "known":
 		s.learn(disk.InstanceID(rest[0]), rest[1:])
 	case "get":

@@ -37,7 +37,7 @@ type Instances interface {
 
 // Tags changes the tags of disks.
 type Tags interface {
-	// Tag sets tags of a disk, over others of the same keys.
+	// Tag sets tags of a disk, over others of the same keys. Without tags it does nothing.
 	Tag(ctx context.Context, id disk.ID, tags disk.Tags) error
 
 	// Untag removes tags from a disk. Removal of an absent tag isn't an error,

@@ -48,6 +48,11 @@ type Record struct {
 	first, last time.Time // the same, or when the look of it changed; and when it was asked for last
 	shown       bool      // the first read of the last such call showed it attached
 
+	// The value of disk.HistoryTag that this process has set, and when.
+	inUse    string
+	marked   time.Time
+	unmarked time.Time // when it was last asked to take the disk from the instance
+
 	// The call that attaches or detaches the disk.
 	before  *disk.Disk // a look at the disk as it was before the call had its effect
 	begun   bool       // ECS was seen at work on it

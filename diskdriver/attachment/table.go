@@ -103,6 +103,51 @@ func (t *Table) phase(id disk.ID, instance disk.InstanceID) phase {
 	return t.view(id).own(instance)
 }
 
+// join notes that a look, behind which reads don't lag (view.hides), shows a disk on an instance, and takes the mark of the process before
+// for one of this process if it was that which has attached the disk.
+func (t *Table) join(d disk.Disk, instance disk.InstanceID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, now := t.record(d.ID, instance), time.Now()
+	if t.view(d.ID).own(instance) == unknown && isInUse(d) {
+		r.inUse, r.marked = d.Tags[disk.HistoryTag], now
+	}
+	r.become(attached, now)
+}
+
+// mark notes that this process has set disk.HistoryTag of a disk that it is about to attach to an instance.
+func (t *Table) mark(id disk.ID, instance disk.InstanceID, inUse string) {
+	t.change(id, instance, func(r *Record, now time.Time) { r.inUse, r.marked = inUse, now })
+}
+
+// unmark notes that the next attachment of a disk to an instance, or to any if none is named, needs a mark of its own.
+func (t *Table) unmark(id disk.ID, instance disk.InstanceID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for other, r := range t.disks[id] {
+		if instance == "" || other == instance {
+			r.unmarked = time.Now()
+		}
+	}
+}
+
+// marked returns what this process has set disk.HistoryTag of a disk to, since it was activated and since it was last asked to take the
+// disk from an instance, and whether that is so short a time ago that reads may not show it; empty: nothing.
+func (t *Table) marked(id disk.ID, instance disk.InstanceID) (inUse string, hidden bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, last := time.Now(), &Record{}
+	for _, r := range t.disks[id] {
+		if r.marked.After(last.marked) && !r.marked.Before(t.activated) {
+			last = r
+		}
+	}
+	if !last.marked.After(t.record(id, instance).unmarked) {
+		return "", false
+	}
+	return last.inUse, now.Sub(last.marked) < lag
+}
+
 // untilShown is how long it takes until reads show what other replicas have done to a disk and an instance.
 func (t *Table) untilShown(id disk.ID, instance disk.InstanceID) time.Duration {
 	t.mu.Lock()

@@ -14,6 +14,7 @@ import (
 // disk doesn't exist.
 func (a *Attacher) Unpublish(ctx context.Context, id disk.ID, instance disk.InstanceID) error {
 	defer a.table.begin(id, instance, detached)()
+	a.table.unmark(id, instance)
 	ctx, leave, err := a.table.admit(ctx, detached)
 	if err != nil {
 		return err

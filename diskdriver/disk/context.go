@@ -18,7 +18,7 @@ const (
 )
 
 // History says whether a disk can hold data, by what was done to it and not by its bytes. It is kept in the tag HistoryTag. A disk
-// without the tag counts as HistoryInUse.
+// without the tag counts as HistoryInUse. In the tag of a disk, HistoryInUse has a nonce after it (InUseMark).
 type History string
 
 // The histories.
@@ -26,6 +26,9 @@ const (
 	HistoryNew   History = "new"    // made empty, and never published
 	HistoryInUse History = "in-use" // published at least once, or not made empty
 )
+
+// InUseMark returns HistoryInUse as the value of HistoryTag. A read that shows the nonce is later than the call that set it.
+func InUseMark(nonce string) string { return string(HistoryInUse) + "-" + nonce }
 
 // The volume context: what the node needs to know of a volume's class and birth.
 const (

@@ -5,6 +5,7 @@ package disk
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -85,6 +86,16 @@ func (d Disk) AttachedSince(instance InstanceID) string {
 		}
 	}
 	return ""
+}
+
+// FirstAttachment says whether a read proves that the attachment to an instance is the first that the disk ever had, and that the driver
+// made it: the disk was made empty, its tag HistoryTag turned from HistoryNew to HistoryInUse before, and no instance has let go of it.
+// Turned is that the same publish turned the tag and took the disk from nobody: of a regional disk nothing less is proof, for ECS need not
+// show when it was taken from an instance by force. Of a disk for several instances there is none.
+func (d Disk) FirstAttachment(instance InstanceID, turned bool) bool {
+	recorded := strings.HasPrefix(d.Tags[HistoryTag], string(HistoryInUse)) && d.SnapshotID == "" && (turned || !d.Category.Regional())
+	alone := !d.MultiAttach && len(d.Attachments) == 1 && d.AttachedSince(instance) != ""
+	return recorded && alone && d.Released == ""
 }
 
 // Unwritten says whether nobody can have written to the disk, for it was never

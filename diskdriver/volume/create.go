@@ -78,6 +78,9 @@ func (c *creator) create(ctx context.Context, req *csi.CreateVolumeRequest) (*cs
 		return nil, err
 	}
 	from.into(&o, want)
+	if o.spec.Origin() == disk.OriginEmpty {
+		o.spec.Tags[disk.HistoryTag] = string(disk.HistoryNew)
+	}
 	made, err := c.volumeOf(ctx, o)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-// Package lifecycle knows how fast the lives of disks could have been in ECS: created, attached, resized, detached and deleted.
+// Package lifecycle knows how fast the lives of disks could have been in ECS: created, tagged by a driver that records its first attach,
+// attached, resized, detached and deleted.
 package lifecycle
 
 import (
@@ -10,8 +11,8 @@ import (
 // steps is how long ECS took for each call of one disk's lifecycle until all of it was over: until the reply, or until the
 // change was done that goes on after it.
 type steps struct {
-	instance                               string
-	create, attach, resize, detach, remove time.Duration
+	instance                                    string
+	create, tag, attach, resize, detach, remove time.Duration
 }
 
 // alone is the shortest time of a lifecycle, with one read to see that the attach is over and one for the detach.
@@ -20,7 +21,7 @@ func (s steps) alone(read time.Duration) time.Duration {
 }
 
 func (s steps) untilDetach(read time.Duration) time.Duration {
-	return s.create + s.attach + read + s.resize
+	return s.create + s.tag + s.attach + read + s.resize
 }
 
 // Limit is the shortest time in which a driver that knows everything could have run the lifecycles: the longest of what
@@ -45,10 +46,10 @@ func Limit(calls []ecssim.Call, serial bool) time.Duration {
 
 // queueLimit is the shortest time of the lifecycles on one instance.
 func queueLimit(all []steps, read time.Duration, serial bool) time.Duration {
-	first, ready, last := all[0].create, all[0].untilDetach(read), all[0].remove
+	first, ready, last := all[0].create+all[0].tag, all[0].untilDetach(read), all[0].remove
 	var attaches, detaches time.Duration
 	for _, s := range all {
-		first, ready, last = min(first, s.create), min(ready, s.untilDetach(read)), min(last, s.remove)
+		first, ready, last = min(first, s.create+s.tag), min(ready, s.untilDetach(read)), min(last, s.remove)
 		attaches += s.attach + read
 		detaches += s.detach
 	}
@@ -85,6 +86,8 @@ func stepsOf(calls []ecssim.Call) map[string]*steps {
 		switch c.Action {
 		case "CreateDisk":
 			s.create = all
+		case "TagResources":
+			s.tag = all
 		case "AttachDisk":
 			s.attach, s.instance = all, c.Params["InstanceId"]
 		case "ResizeDisk":
