@@ -197,13 +197,17 @@ func (c *creator) parameters(req *csi.CreateVolumeRequest) (params.Class, error)
 	return c.config.withOptions(class, req.GetVolumeCapabilities())
 }
 
-// size is the capacity in GiB, with room for the file system.
+// size is the capacity in GiB, with room for the file system, and not more than it can have.
 func size(req *csi.CreateVolumeRequest, class params.Class) (disk.Wanted, error) {
 	filesystem, err := capability.Filesystem(req.GetVolumeCapabilities(), class.Filesystem)
 	if err != nil {
 		return disk.Wanted{}, err
 	}
-	return class.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem)
+	want, err := class.Want(req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), filesystem)
+	if err != nil {
+		return want, err
+	}
+	return want, disk.CheckFormat(want.Least, filesystem, class.MkfsOptions)
 }
 
 // zones lays out what to try: the class's disk types in the zones allowed.

@@ -24,6 +24,9 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
+	if err := disk.CheckGrowth(want.Least, req.GetVolumeCapability().GetMount().GetFsType()); err != nil {
+		return nil, err
+	}
 	d, err := c.ecs.GetCached(ctx, disk.ID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
