@@ -48,7 +48,7 @@ test-long: ## run what is too long for `make test`: 50 000 random steps and 2 00
 	$(GO) test -count=1 -timeout 30m -run 'TestModel|TestCreationModel|TestSanity|TestStories|TestNoAnswer' ./diskdriver -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestRecordModel ./diskdriver/creation -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestModel ./provisioner/attempt -args -long -seed $(SEED)
-	$(GO) test -count=1 -timeout 30m -run 'TestSanity|TestPowerLoss|TestKilledTest' ./diskdriver/node -args -long -seed $(SEED)
+	$(GO) test -count=1 -timeout 30m -run 'TestSanity|TestPowerLoss|TestKilledTest|TestHangingDisk' ./diskdriver/node -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -v -run TestKilledPlugin ./diskdriver/node -args -long -seed $(SEED)
 	$(GO) test -count=1 -timeout 30m -run TestPlanted ./test/cloudcheck -args -seeds 5
 	$(GO) test -count=1 -timeout 10m -run TestMemoryComesBack ./cmd/ecs-simulator -args -long
