@@ -132,6 +132,12 @@ func (d device) readError(at int64, err error) error {
 		"nothing was written to it; see the kernel's log (dmesg) and the disk's events in ECS", d.path, at, err)
 }
 
+// isUnreadable says whether places of a device can't be read, among those that are spread over it.
+func (d device) isUnreadable() bool {
+	_, err := scan(context.Background(), d, nil)
+	return errors.Is(err, unix.EIO)
+}
+
 // rawContent is how the bytes of a device look where a file system, a partition table or a copy of either would be, and in places
 // spread all over it. Nothing of it licenses a format: it may forbid one.
 type rawContent struct {

@@ -206,7 +206,7 @@ func (s *Server) growUnmounted(ctx context.Context, u volumeUse, e extent, stagi
 	if _, short = run(ctx, "", "e2fsck", "-f", "-n", e.device().path); short != nil {
 		short = fmt.Errorf("%w; take a snapshot of the disk, and repair the file system by hand", short)
 	} else {
-		_, short = run(ctx, "", "resize2fs", "-f", e.device().path) // without -f it asks for an e2fsck that writes
+		short = s.resizeUnmounted(ctx, u, e.device())
 	}
 	if short != nil {
 		short = e.short(short)
@@ -286,4 +286,19 @@ func brief(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:end], "") + " ... " + strings.ToValidUTF8(text[len(text)-end:], "")
+}
+
+// resizeUnmounted has resize2fs grow a file system that isn't mounted. The node records it for as long as a crash would leave what no
+// kernel mounts.
+func (s *Server) resizeUnmounted(ctx context.Context, u volumeUse, d device) error {
+	if err := s.records.noteGrowth(u); err != nil {
+		return err
+	}
+	if _, err := run(ctx, "", "resize2fs", "-f", d.path); err != nil { // without -f it asks for an e2fsck that writes
+		return err
+	}
+	if err := d.sync(); err != nil {
+		return err
+	}
+	return s.records.endGrowth(u.serial)
 }

@@ -1,14 +1,10 @@
 package node
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 var (
@@ -92,85 +88,4 @@ func TestWriteErrorOfFormatIsSaidToBeOne(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The kubelet asks again when a call takes too long, and the kernel keeps each thread that waits for a disk.
-func TestHangingDiskCostsFewThreads(t *testing.T) {
-	rows := []struct {
-		fsType, name string
-		of           operation
-	}{{"ext4", "reads", reads}, {"xfs", "writes", writes | flushes}, {"xfs", "reads", reads}, {"ext4", "writes", writes | flushes}}
-	if !*Long {
-		rows = rows[:2]
-	}
-	for _, row := range rows {
-		t.Run(row.fsType+" "+row.name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.attachBody("s1", 1)
-			v := r.written(m, row.fsType)
-			r.ok(r.unstage(v))
-			m.sum()
-			end := m.body.hangs(row.of, 0, m.size)
-			const calls, deadline = 3, 1500 * time.Millisecond
-			answers, waiting := make(chan error, calls), calls
-			for range calls {
-				go func() {
-					ctx, cancel := context.WithTimeout(context.Background(), deadline)
-					defer cancel()
-					_, err := r.server.NodeStageVolume(ctx, v.stageRequest())
-					answers <- err
-				}()
-				select {
-				case err := <-answers:
-					waiting--
-					if err == nil {
-						t.Error("it is staged")
-					}
-				case <-time.After(deadline + time.Second):
-					t.Errorf("NodeStageVolume goes on a second after its deadline of %s", deadline)
-				}
-			}
-			if stuck := stuckTasks(); len(stuck) > 2 {
-				t.Errorf("%d threads wait for the disk: %v", len(stuck), stuck)
-			}
-			end()
-			for range waiting {
-				<-answers
-			}
-			r.ok(eventually(10*time.Second, func() error { return r.stage(v) }))
-			r.holds(filepath.Join(v.staging, "file"), "kept")
-		})
-	}
-}
-
-// stuckTasks are the threads of this process and of the programs that it runs that the kernel has wait for a device.
-func stuckTasks() (stuck []string) {
-	family := map[string]bool{fmt.Sprint(os.Getpid()): true}
-	for grown := true; grown; {
-		grown = false
-		all, _ := filepath.Glob("/proc/[0-9]*/stat")
-		for _, path := range all {
-			pid := filepath.Base(filepath.Dir(path))
-			if fields := statOf(path); len(fields) > 1 && family[fields[1]] && !family[pid] {
-				family[pid], grown = true, true
-			}
-		}
-	}
-	for pid := range family {
-		all, _ := filepath.Glob("/proc/" + pid + "/task/*/stat")
-		for _, path := range all {
-			if fields := statOf(path); len(fields) > 0 && fields[0] == "D" {
-				name, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "comm"))
-				stuck = append(stuck, strings.TrimSpace(string(name)))
-			}
-		}
-	}
-	return stuck
-}
-
-// statOf returns the fields of a thread's status from its state on (man proc, /proc/pid/stat).
-func statOf(path string) []string {
-	content, _ := os.ReadFile(path)
-	_, fields, _ := strings.Cut(string(content), ") ")
-	return strings.Fields(fields)
 }

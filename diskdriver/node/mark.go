@@ -53,6 +53,15 @@ func (d device) writeAt(content []byte, at int64) error {
 	return nil
 }
 
+// sync waits until what was written to a device is there for good.
+func (d device) sync() error {
+	f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open the device: %w", err)
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // parseMark reads a mark; what is none has no serial number.
 func parseMark(text []byte) (m formatMark) {
 	words, is := strings.CutPrefix(string(bytes.TrimRight(text, "\x00")), markBegin)

@@ -117,7 +117,11 @@ func playBack(ctx context.Context, u volumeUse, d device, super superblock, undo
 	if u.readOnly || super.whole && !super.hasErrors || err != nil || binary.LittleEndian.Uint32(head[44:])&finished == 0 {
 		return removeUndo(undo)
 	}
-	return undoAll(ctx, u, d, undo)
+	if err := undoAll(ctx, u, d, undo); err != nil { // e2undo writes nothing to a file system that was written to since
+		klog.ErrorS(err, "What an earlier repair has overwritten is not put back", "volume", u.volume, "device", d.path)
+		return removeUndo(undo)
+	}
+	return nil
 }
 
 // undoAll puts back what a repair has overwritten.

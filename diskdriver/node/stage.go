@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	mount "k8s.io/mount-utils"
 
@@ -317,8 +318,8 @@ func (s *Server) mountFileSystem(u volumeUse, d device, fsType, staging string) 
 	switch {
 	case err == nil:
 		return nil
-	case strings.Contains(err.Error(), "nput/output error"), strings.Contains(err.Error(), "can't read superblock"):
-		return u.blockedError("mount %s: %w; the disk can't be read: that is an error of the disk or of the way to it, or of what is on it; see the kernel's log (dmesg) and the disk's events in ECS first", d.path, err)
+	case strings.Contains(err.Error(), unix.EIO.Error()), d.isUnreadable():
+		return u.blockedError("mount %s: %w; parts of the disk can't be read. That is an I/O error of the disk or of the way to it; see the kernel's log (dmesg) and the disk's events in ECS", d.path, err)
 	case u.readOnly:
 		return u.blockedError("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
 	}
