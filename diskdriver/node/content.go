@@ -41,7 +41,7 @@ func (s *Server) inspect(ctx context.Context, u volumeUse, d device) (content, e
 	if err != nil {
 		return c, err
 	}
-	text, err := d.read(d.size-markFromEnd, markSize)
+	text, err := d.read(d.size - markFromEnd)
 	if err != nil {
 		return c, err
 	}
@@ -64,7 +64,7 @@ func (s *Server) inspect(ctx context.Context, u volumeUse, d device) (content, e
 
 // look says which file system or table is on a device.
 func look(ctx context.Context, d device) (c content, err error) {
-	head, err := d.read(0, superblockSize)
+	head, err := d.read(0)
 	if err != nil {
 		return c, err
 	}
@@ -109,14 +109,14 @@ func probe(ctx context.Context, path string) (fsType, table string, err error) {
 	return fsType, table, nil
 }
 
-// read reads bytes of a device. What can't be read is Blocked, and not taken for damage of what is on it.
-func (d device) read(at int64, n int) ([]byte, error) {
+// read reads a block of a device. What can't be read is Blocked, and not taken for damage of what is on it.
+func (d device) read(at int64) ([]byte, error) {
 	f, err := os.Open(d.path)
 	if err != nil {
 		return nil, fmt.Errorf("open the device: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	content := make([]byte, n)
+	content := make([]byte, piece)
 	if _, err := f.ReadAt(content, max(at, 0)); err != nil && !errors.Is(err, io.EOF) {
 		return nil, d.readError(at, err)
 	}

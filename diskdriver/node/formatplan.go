@@ -40,7 +40,7 @@ func (u volumeUse) plan(c content, partitions int) (step, error) {
 		return keep, nil
 	case c.super.unfinished:
 		return keep, u.blockedError("the disk holds an %s whose mkfs was cut short, and not by this driver; %s", c.super.fsType, untouched)
-	case c.fsType == "jbd" && len(c.bytes.copies) > 0, c.fsType == "" && table == "" && len(c.bytes.copies) > 0: // jbd: what blkid takes an ext superblock for in which one bit is wrong
+	case len(c.bytes.copies) > 0 && table == "" && (c.fsType == "" || c.fsType == "jbd"): // jbd is what blkid takes a superblock of ext for with a wrong bit
 		return keep, u.blockedError("the head of the disk's file system is damaged, and a copy of its superblock is left; take a snapshot of the disk, then repair it by hand (e2fsck -b, xfs_repair), or restore a snapshot; %s", untouched)
 	case c.fsType != "":
 		return keep, u.blockedError("the disk holds %s, which is none of %s; %s", c.fsType, strings.Join(disk.Filesystems(), ", "), untouched)

@@ -101,7 +101,7 @@ func (ds devices) startOf(part device) (int64, error) {
 // measure reads how large the file system is that is mounted at a path: ext by its
 // superblock; xfs by what the kernel says, for it writes the superblock later.
 func (e *extent) measure(at string) error {
-	head, err := e.device().read(0, superblockSize)
+	head, err := e.device().read(0)
 	if err != nil {
 		return err
 	}

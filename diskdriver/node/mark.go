@@ -23,7 +23,7 @@ const (
 	// markFromEnd is how far before the end of the disk the mark lies: mkfs of ext writes to the last 64 KiB, mkfs.xfs to the last 128,
 	// and both leave the MiB before alone.
 	markFromEnd = 512 << 10
-	markSize    = 4 << 10
+	markSize    = piece
 	markBegin   = "topodisk: a file system is being made on this disk\n"
 )
 

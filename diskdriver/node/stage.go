@@ -287,7 +287,7 @@ func (s *Server) choosePartition(ctx context.Context, u volumeUse, d device) (de
 // tryMount has the kernel look at an ext file system while it can't write to the device: what it finds damaged when it mounts one for
 // writing it notes on the disk. One whose journal has to be replayed can't be judged that way.
 func (s *Server) tryMount(u volumeUse, d device, fsType, staging string) (err error) {
-	head, err := d.read(0, superblockSize)
+	head, err := d.read(0)
 	if err != nil || u.readOnly || fsType == "xfs" || parseSuperblock(head).journaled {
 		return err
 	}

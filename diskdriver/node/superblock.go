@@ -7,7 +7,7 @@ import (
 )
 
 // superblockSize is how many bytes at the head of a device hold the superblock of ext, at 1024, or of xfs, at 0.
-const superblockSize = 4 << 10
+const superblockSize = piece
 
 // superblock is what the superblock of a file system says (Linux, Documentation/filesystems/ext4/super.rst; fs/xfs/libxfs/xfs_format.h).
 type superblock struct {
