@@ -254,6 +254,7 @@ func matrixRow(t *testing.T, content filling, columns, wants []string) {
 	need.Has(t, need.Programs("mkfs.xfs", "sfdisk")...)
 	gib := max(content.gib, 1)
 	fsType := cmp.Or(content.fsType, "ext4")
+	need.Has(t, need.FileSystem(fsType))
 	plain, marked := r.attach("s0", gib), r.attach("marked", gib)
 	marked.mark("marked", fsType)
 	for _, m := range []*testDisk{plain, marked} {
