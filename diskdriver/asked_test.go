@@ -97,7 +97,7 @@ func TestWhatAClassSaysIsAskedOfECS(t *testing.T) {
 		{volume + "type=cloud_regional_disk_auto", "CreateDisk", map[string]string{"DiskCategory": "cloud_regional_disk_auto", "ZoneId": ""}},
 		{volume + "type=cloud_essd diskTags=team:web,stage:test diskTags/team=db", "CreateDisk", map[string]string{"DiskCategory": "cloud_essd", "tag team": "db", "tag stage": "test"}},
 		{volume + "type=cloud_essd mutable.type=cloud_auto mutable.provisionedIops=500 mutable.diskTags/team=db", "CreateDisk", map[string]string{"DiskCategory": "cloud_auto", "ProvisionedIops": "500", "tag team": "db"}},
-		{volume + "type=cloud_essd source=s-1", "CreateDisk", map[string]string{"DiskCategory": "cloud_essd", "SnapshotId": fullID("s-1")}},
+		{volume + "type=cloud_essd source=s-1", "CreateDisk", map[string]string{"DiskCategory": "cloud_essd", "SnapshotId": fullID("s-1"), "tag topodisk.io/state": ""}},
 		{"snapshot new d-1 retentionDays=7", "CreateSnapshot", map[string]string{"RetentionDays": "7"}},
 		{"snapshot new d-1 resourceGroupId=rg-1 snapshotTags/team=web", "CreateSnapshot", map[string]string{"ResourceGroupId": "rg-1", "tag team": "web"}},
 		{"group new d-1 resourceGroupId=rg-1 snapshotTags/team=web", "CreateSnapshotGroup", map[string]string{"ResourceGroupId": "rg-1", "tag team": "web"}},
@@ -110,7 +110,7 @@ func TestWhatAClassSaysIsAskedOfECS(t *testing.T) {
 				want := map[string]string{"RegionId": "cn-hangzhou"}
 				switch test.action {
 				case "CreateDisk":
-					maps.Copy(want, map[string]string{"ZoneId": "cn-hangzhou-a", "Size": "20", "DiskName": "new", "ClientToken": "n:new", "tag csi.alibabacloud.com/volume-name": "new"})
+					maps.Copy(want, map[string]string{"ZoneId": "cn-hangzhou-a", "Size": "20", "DiskName": "new", "ClientToken": "n:new", "tag csi.alibabacloud.com/volume-name": "new", "tag topodisk.io/state": "new"})
 				case "CreateSnapshot":
 					maps.Copy(want, map[string]string{"DiskId": fullID("d-1"), "SnapshotName": "new", "ClientToken": "n:new", "tag csi.alibabacloud.com/snapshot-name": "new"})
 				case "CreateSnapshotGroup":
