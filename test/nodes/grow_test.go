@@ -23,9 +23,9 @@ func TestGrowsWhileItIsUsed(t *testing.T) {
 			sum := s.write("app", "/data/file", 50)
 			s.grow("data", "30Gi")
 			if filesystem == "ext4" && !s.growsExt4() {
-				s.Log("this kernel refuses to grow a mounted ext4 file system (no CAP_SYS_RESOURCE): it has to say so, and the next Pod has to find it grown")
+				s.Log("this kernel refuses to grow a mounted ext4 file system (no CAP_SYS_RESOURCE): the claim has to say so, and the next Pod has to find it grown")
 				s.WaitFor("the refusal is an event", soon, func(context.Context) (bool, error) {
-					return s.says("app", "Permission denied to resize filesystem")
+					return s.says("data", "Permission denied to resize filesystem")
 				})
 				s.holds("app", "/data/file", sum)
 				s.remove("app")
