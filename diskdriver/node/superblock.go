@@ -6,9 +6,6 @@ import (
 	"hash/crc32"
 )
 
-// superblockSize is how many bytes at the head of a device hold the superblock of ext, at 1024, or of xfs, at 0.
-const superblockSize = piece
-
 // superblock is what the superblock of a file system says (Linux, Documentation/filesystems/ext4/super.rst; fs/xfs/libxfs/xfs_format.h).
 type superblock struct {
 	fsType string // ext2, ext3, ext4 or xfs
@@ -28,7 +25,7 @@ type superblock struct {
 	hasErrors bool
 }
 
-// parseSuperblock reads the superblock at the head of a device, of superblockSize bytes; the zero superblock if there is none.
+// parseSuperblock reads the superblock in the first block of a device, of xfs at 0 or of ext at 1024; the zero superblock if there is none.
 func parseSuperblock(head []byte) superblock {
 	switch {
 	case isXFS(head):
