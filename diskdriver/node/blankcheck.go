@@ -19,13 +19,16 @@ import (
 // The defaults of BlankCheck.
 const (
 	DefaultBlankCheckLimit = 100 * disk.BytesPerGiB
-	defaultBlankCheckRate  = 100 << 20
+	defaultBlankCheckRate  = 256 << 20
 )
+
+// longestCheck is how long a call waits for a check, if it has the time: the kubelet gives it two minutes.
+const longestCheck = 2 * time.Minute
 
 // BlankCheck bounds the check that every byte of a disk is zero, which lets a disk be formatted whose history doesn't.
 type BlankCheck struct {
 	Limit int64 // bytes of the largest disk that is read; 0: none is
-	Rate  int64 // bytes a second at most; 0 stands for 100 MiB
+	Rate  int64 // bytes a second at most; 0 stands for 256 MiB
 }
 
 // blankChecks read whole disks in the background, for the next call to go on with.
@@ -53,7 +56,7 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 			"if it was never used, make a file system on it by hand, or make a new volume; %s", b.Limit/disk.BytesPerGiB, d.size/disk.BytesPerGiB, untouched)
 	}
 	check := b.begin(u.serial, d)
-	err := poll(ctx, func() (bool, error) {
+	err := pollFor(ctx, longestCheck, func() (bool, error) {
 		select {
 		case <-check.ended:
 			return true, check.err

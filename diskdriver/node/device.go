@@ -69,7 +69,12 @@ func (ds devices) find(ctx context.Context, serial string) (device, error) {
 // poll looks until it is done or shortly before the deadline, and returns the error
 // of its last look.
 func poll(ctx context.Context, look func() (done bool, err error)) error {
-	limit := time.Now().Add(findTimeout)
+	return pollFor(ctx, findTimeout, look)
+}
+
+// pollFor is poll for some time at most.
+func pollFor(ctx context.Context, longest time.Duration, look func() (done bool, err error)) error {
+	limit := time.Now().Add(longest)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-margin).Before(limit) {
 		limit = deadline.Add(-margin)
 	}
