@@ -20,13 +20,11 @@ import (
 	"github.com/topodisk/topodisk/topology"
 )
 
-// promptly is how long the driver may take to hear of a claim or a deletion once what it lacked is there.
-const promptly = time.Second
-
 // onlyEvents have the provisioner try nothing again unless something has happened.
 var onlyEvents = []string{"--retry-interval-start=1h", "--retry-interval-max=1h", "--node-grace=1h"}
 
-func TestWhatAClaimOrADeletionLacksWakesItWithinASecond(t *testing.T) {
+// Nothing is tried a second time within the hour, so a call that comes at all comes of what was lacking.
+func TestWhatAClaimOrADeletionLacksWakesIt(t *testing.T) {
 	parent := newScene(t)
 	parent.restartProvisioner(onlyEvents...)
 	for n, c := range []struct {
@@ -55,12 +53,8 @@ func TestWhatAClaimOrADeletionLacksWakesItWithinASecond(t *testing.T) {
 			begin := time.Now()
 			s.Must(comes())
 			s.Must(s.reach(s.Context(), h))
-			took := time.Since(begin)
+			t.Logf("%s after %s", c.call, time.Since(begin).Round(time.Millisecond))
 			h.release(pass)
-			t.Logf("%s after %s", c.call, took.Round(time.Millisecond))
-			if took > promptly {
-				t.Errorf("the driver was called after %s, want %s at most", took, promptly)
-			}
 			if c.call == "CreateVolume" {
 				s.bound(name)
 			}
