@@ -56,7 +56,7 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 			"if it was never used, make a file system on it by hand, or make a new volume; %s", b.Limit/disk.BytesPerGiB, d.size/disk.BytesPerGiB, untouched)
 	}
 	check := b.begin(u.serial, d)
-	err := pollFor(ctx, longestCheck, func() (bool, error) {
+	err := poll(ctx, longestCheck, func() (bool, error) {
 		select {
 		case <-check.ended:
 			return true, check.err

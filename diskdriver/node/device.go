@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,9 +28,11 @@ const (
 	margin = time.Second
 )
 
-// links are the names that udev gives to the disk with a serial number, by way
-// of virtio and of NVMe.
-var links = []string{"virtio-%s", "nvme-Alibaba_Cloud_Elastic_Block_Storage_%s"}
+// links are how the names begin that udev gives to a disk, by way of virtio and of NVMe; its serial number follows.
+var links = []string{"virtio-", "nvme-Alibaba_Cloud_Elastic_Block_Storage_"}
+
+// partOf is how udev ends the name of a partition.
+var partOf = regexp.MustCompile(`-part\d+$`)
 
 // cloudModel is the model of a cloud disk that is attached by way of NVMe. One
 // that is attached by way of virtio shows none.
@@ -56,7 +57,7 @@ func (d device) name() string { return filepath.Base(d.path) }
 // looked for until shortly before the deadline.
 func (ds devices) find(ctx context.Context, serial string) (device, error) {
 	var d device
-	err := poll(ctx, func() (found bool, err error) {
+	err := poll(ctx, findTimeout, func() (found bool, err error) {
 		d, found, err = ds.findOnce(serial)
 		if err != nil || found {
 			return true, err
@@ -66,14 +67,8 @@ func (ds devices) find(ctx context.Context, serial string) (device, error) {
 	return d, err
 }
 
-// poll looks until it is done or shortly before the deadline, and returns the error
-// of its last look.
-func poll(ctx context.Context, look func() (done bool, err error)) error {
-	return pollFor(ctx, findTimeout, look)
-}
-
-// pollFor is poll for some time at most.
-func pollFor(ctx context.Context, longest time.Duration, look func() (done bool, err error)) error {
+// poll looks until it is done, for some time at most or until shortly before the deadline, and returns the error of its last look.
+func poll(ctx context.Context, longest time.Duration, look func() (done bool, err error)) error {
 	limit := time.Now().Add(longest)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-margin).Before(limit) {
 		limit = deadline.Add(-margin)
@@ -114,65 +109,63 @@ func (ds devices) confirm(serial string, d device) error {
 	return err
 }
 
-// findOnce looks once. A link that leads to a disk with another serial number is
-// one that udev has yet to take away.
+// findOnce looks once.
 func (ds devices) findOnce(serial string) (device, bool, error) {
-	nodes, err := ds.nodes(serial)
-	if err != nil || len(nodes) == 0 {
+	found, err := ds.withSerial(serial)
+	if err != nil || len(found) == 0 {
 		return device{}, false, err
 	}
-	if len(nodes) > 1 {
-		return device{}, false, disk.Errorf(disk.Blocked, "devices %s all have serial number %s, so the right one can't be told; detach the one that isn't the disk's", strings.Join(nodes, ", "), serial)
+	if len(found) > 1 {
+		return device{}, false, disk.Errorf(disk.Blocked, "devices %s all have serial number %s, so the right one can't be told; detach the one that isn't the disk's", strings.Join(found, ", "), serial)
 	}
-	d, err := open(nodes[0])
+	d, err := open(found[0])
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOMEDIUM) || err == nil && d.size == 0 {
 		return device{}, false, nil // it comes or goes just now
 	}
 	return d, err == nil, err
 }
 
-// nodes returns the device nodes of the disks with a serial number.
-func (ds devices) nodes(serial string) ([]string, error) {
-	var nodes []string
-	for _, link := range links {
-		target, err := filepath.EvalSymlinks(filepath.Join(ds.dev, "disk/by-id", fmt.Sprintf(link, serial)))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("follow the link of serial number %s: %w", serial, err)
-		}
-		if shown := ds.serial(filepath.Base(target)); (shown == "" || shown == serial) && !slices.Contains(nodes, target) {
-			nodes = append(nodes, target)
+// withSerial returns the paths of the disks with a serial number.
+func (ds devices) withSerial(serial string) (paths []string, err error) {
+	all, err := ds.identities()
+	for _, i := range all {
+		if i.serial == serial {
+			paths = append(paths, filepath.Join(ds.dev, i.name))
 		}
 	}
-	names, err := ds.disks()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		node := filepath.Join(ds.dev, name)
-		if ds.serial(name) == serial && !slices.Contains(nodes, node) {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes, nil
+	return paths, err
 }
 
-// disks returns the kernel's names of all disks, without partitions and without
-// the hidden ones that stand for a path to an NVMe disk.
-func (ds devices) disks() ([]string, error) {
+// identity is a disk's name to the kernel, such as vdb, and a serial number of it.
+type identity struct{ name, serial string }
+
+// identities returns the disks of the node with the serial numbers that the kernel shows, and those that udev's links say of disks of
+// which the kernel shows none: another link is one that udev has yet to remove. Without the hidden disks that stand for a path to an
+// NVMe disk.
+func (ds devices) identities() (all []identity, err error) {
 	entries, err := os.ReadDir(filepath.Join(ds.sys, "block"))
 	if err != nil {
 		return nil, fmt.Errorf("list the disks of the node: %w", err)
 	}
-	var names []string
 	for _, entry := range entries {
-		if ds.attribute(entry.Name(), "hidden") != "1" {
-			names = append(names, entry.Name())
+		if serial := ds.serial(entry.Name()); serial != "" && ds.attribute(entry.Name(), "hidden") != "1" {
+			all = append(all, identity{entry.Name(), serial})
 		}
 	}
-	return names, nil
+	for _, prefix := range links {
+		paths, err := filepath.Glob(filepath.Join(ds.dev, "disk/by-id", prefix+"*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			target, err := filepath.EvalSymlinks(path)
+			i := identity{filepath.Base(target), strings.TrimPrefix(filepath.Base(path), prefix)}
+			if err == nil && !partOf.MatchString(path) && ds.serial(i.name) == "" && !slices.Contains(all, i) {
+				all = append(all, i)
+			}
+		}
+	}
+	return all, nil
 }
 
 // attribute returns what the kernel shows of a disk; empty if it shows nothing.
@@ -197,36 +190,16 @@ func (ds devices) serial(name string) string {
 
 // serials returns the serial numbers of the cloud disks that the node sees, but
 // that of the host's own disk.
-func (ds devices) serials(kubelet string) ([]string, error) {
-	found := map[string]string{} // by kernel name
-	for _, link := range links {
-		prefix := strings.TrimSuffix(link, "%s")
-		paths, err := filepath.Glob(filepath.Join(ds.dev, "disk/by-id", prefix+"*"))
-		if err != nil {
-			return nil, err
-		}
-		for _, path := range paths {
-			serial := strings.TrimPrefix(filepath.Base(path), prefix)
-			if target, err := filepath.EvalSymlinks(path); err == nil && !partOf.MatchString(serial) {
-				found[filepath.Base(target)] = serial
-			}
+func (ds devices) serials(kubelet string) (serials []string, err error) {
+	all, err := ds.identities()
+	for _, i := range all {
+		if ds.isCloudDisk(i.name, kubelet) {
+			serials = append(serials, i.serial)
 		}
 	}
-	names, err := ds.disks()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if serial := ds.serial(name); serial != "" {
-			found[name] = serial
-		}
-	}
-	maps.DeleteFunc(found, func(name, _ string) bool { return !ds.isCloudDisk(name, kubelet) })
-	return slices.Sorted(maps.Values(found)), nil
+	slices.Sort(serials)
+	return slices.Compact(serials), err
 }
-
-// partOf is how udev marks the link to a partition.
-var partOf = regexp.MustCompile(`-part\d+$`)
 
 // isCloudDisk says whether a disk is neither part of the instance, such as a local
 // SSD, nor the host's own.
@@ -255,10 +228,42 @@ func open(path string) (device, error) {
 	return device{path: path, number: number, size: size}, nil
 }
 
-// isGone says whether a device that was open once is there no more.
-func (d device) isGone() bool {
-	now, err := open(d.path)
-	return err != nil || now.number != d.number || now.size == 0
+// byNumber returns the disk with a device number, and the device itself: the disk, or a partition of it.
+func (ds devices) byNumber(number uint64) (whole, d device, err error) {
+	dir, err := filepath.EvalSymlinks(ds.shown(number))
+	if err == nil {
+		d, err = open(filepath.Join(ds.dev, filepath.Base(dir)))
+	}
+	whole = d
+	if parent := filepath.Base(filepath.Dir(dir)); err == nil && parent != "block" {
+		whole, err = open(filepath.Join(ds.dev, parent))
+	}
+	if err != nil {
+		return whole, d, fmt.Errorf("look for the device with number %d:%d: %w", unix.Major(number), unix.Minor(number), err)
+	}
+	return whole, d, nil
+}
+
+// shown is where the kernel shows the device with a number.
+func (ds devices) shown(number uint64) string {
+	return filepath.Join(ds.sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))
+}
+
+// isGone says whether the node has no device with a number any more.
+func (ds devices) isGone(number uint64) bool {
+	_, d, err := ds.byNumber(number)
+	return err != nil || d.size == 0
+}
+
+// isOther says whether a device number is that of a disk with a serial number that isn't a volume's.
+func (ds devices) isOther(number uint64, volume disk.ID) bool {
+	whole, _, err := ds.byNumber(number)
+	all, failed := ds.identities()
+	if err != nil || failed != nil {
+		return false
+	}
+	all = slices.DeleteFunc(all, func(i identity) bool { return i.name != whole.name() })
+	return len(all) > 0 && !slices.Contains(all, identity{whole.name(), serialOf(volume)})
 }
 
 // sizeOf returns the size of a block device in bytes, by seeking to its end.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -22,16 +20,12 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err != nil {
 		return nil, err
 	}
-	whole, part, err := s.devices.byNumber(at.number)
+	whole, d, err := s.devices.byNumber(at.number)
 	if err != nil {
 		return nil, err
 	}
 	size, err := whole.awaitSize(ctx, req.GetCapacityRange().GetRequiredBytes())
 	if err == nil && !at.block {
-		d := whole
-		if part != nil {
-			d = *part
-		}
 		err = s.expand(ctx, disk.ID(req.GetVolumeId()), d, s.stagedAt(at, req.GetStagingTargetPath()))
 	}
 	if err != nil {
@@ -88,28 +82,9 @@ func (s *Server) stagedAt(at volumePath, staging string) string {
 	return real
 }
 
-// byNumber returns the disk with a device number, and its partition if the
-// number is that of one.
-func (ds devices) byNumber(number uint64) (whole device, part *device, err error) {
-	link := filepath.Join(ds.sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number)))
-	dir, err := filepath.EvalSymlinks(link)
-	if err != nil {
-		return device{}, nil, fmt.Errorf("look for the device that is mounted: %w", err)
-	}
-	d, err := open(filepath.Join(ds.dev, filepath.Base(dir)))
-	if err != nil {
-		return device{}, nil, err
-	}
-	if parent := filepath.Base(filepath.Dir(dir)); parent != "block" {
-		whole, err = open(filepath.Join(ds.dev, parent))
-		return whole, &d, err
-	}
-	return d, nil, nil
-}
-
 // awaitSize waits until the node sees the device at a size, and returns its size.
 func (d device) awaitSize(ctx context.Context, required int64) (size int64, err error) {
-	err = poll(ctx, func() (bool, error) {
+	err = poll(ctx, findTimeout, func() (bool, error) {
 		if size, err = sizeOf(d.path); err != nil {
 			return true, fmt.Errorf("read the size of the device: %w", err)
 		}

@@ -27,19 +27,11 @@ const slack = disk.BytesPerGiB / 2
 // extent is how much of its disk a mounted file system takes.
 type extent struct {
 	whole device
-	part  *device // the partition that it is in, if it is in one
-	start int64   // where it begins on the disk
-	size  int64   // bytes that it has
-	limit int64   // the most that its form has numbers for; 0: more than any disk
-	xfs   bool    // and not ext
-}
-
-// device is what the file system is on.
-func (e extent) device() device {
-	if e.part != nil {
-		return *e.part
-	}
-	return e.whole
+	on    device // the disk, or the partition that it is in
+	start int64  // where it begins on the disk
+	size  int64  // bytes that it has
+	limit int64  // the most that its form has numbers for; 0: more than any disk
+	xfs   bool   // and not ext
 }
 
 // room is what the disk has for the file system.
@@ -72,11 +64,11 @@ func inGiB(bytes int64) string {
 
 // extent measures the file system of a device, which is mounted at a path.
 func (ds devices) extent(number uint64, at string) (e extent, err error) {
-	if e.whole, e.part, err = ds.byNumber(number); err != nil {
+	if e.whole, e.on, err = ds.byNumber(number); err != nil {
 		return e, err
 	}
-	if e.part != nil {
-		if e.start, err = ds.startOf(*e.part); err != nil {
+	if e.on != e.whole {
+		if e.start, err = ds.startOf(e.on); err != nil {
 			return e, err
 		}
 	}
@@ -86,12 +78,11 @@ func (ds devices) extent(number uint64, at string) (e extent, err error) {
 // startOf returns where a partition begins on its disk.
 func (ds devices) startOf(part device) (int64, error) {
 	const sector = 512 // whatever the disk's own is (Linux, Documentation/ABI/stable/sysfs-block)
-	number := fmt.Sprintf("%d:%d", unix.Major(part.number), unix.Minor(part.number))
-	text, err := os.ReadFile(filepath.Join(ds.sys, "dev/block", number, "start"))
-	if err != nil {
-		return 0, fmt.Errorf("look where %s begins: %w", part.path, err)
+	text, err := os.ReadFile(filepath.Join(ds.shown(part.number), "start"))
+	var sectors int64
+	if err == nil {
+		sectors, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	}
-	sectors, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("look where %s begins: %w", part.path, err)
 	}
@@ -101,7 +92,7 @@ func (ds devices) startOf(part device) (int64, error) {
 // measure reads how large the file system is that is mounted at a path: ext by its
 // superblock; xfs by what the kernel says, for it writes the superblock later.
 func (e *extent) measure(at string) error {
-	head, err := e.device().read(0)
+	head, err := e.on.read(0)
 	if err != nil {
 		return err
 	}
@@ -111,7 +102,7 @@ func (e *extent) measure(at string) error {
 	case e.xfs:
 		e.size, err = sizeOfXFS(at)
 	case super.fsType == "":
-		err = fmt.Errorf("%s has the superblock of neither ext nor xfs", e.device().path)
+		err = fmt.Errorf("%s has the superblock of neither ext nor xfs", e.on.path)
 	}
 	return err
 }
@@ -152,7 +143,7 @@ func (s *Server) grow(ctx context.Context, volume disk.ID, number uint64, at str
 	if err := s.ungrown.inVain(volume, e.whole.size); err != nil {
 		return e, err
 	}
-	if e.part != nil {
+	if e.on != e.whole {
 		err = growPartition(ctx, e)
 	}
 	err = cmp.Or(e.growMounted(ctx, at), err)
@@ -174,7 +165,7 @@ func (e extent) growMounted(ctx context.Context, at string) error {
 		_, err := run(ctx, "", "xfs_growfs", "-d", at)
 		return err
 	}
-	if _, err := run(ctx, "", "resize2fs", e.device().path); err != nil {
+	if _, err := run(ctx, "", "resize2fs", e.on.path); err != nil {
 		return fmt.Errorf("%w; not every kernel lets it grow while it is mounted: delete the Pods that use the volume, and it grows before the next one starts", err)
 	}
 	return nil
@@ -184,10 +175,10 @@ func (e extent) growMounted(ctx context.Context, at string) error {
 // be unmounted for it: nobody uses it, and that was not in vain since it was staged, for
 // it may take long.
 func (s *Server) mayUnmount(u volumeUse, e extent, staging string) bool {
-	if e.xfs || e.size == 0 || e.checkLimit() != nil || e.device().size-e.size < slack {
+	if e.xfs || e.size == 0 || e.checkLimit() != nil || e.on.size-e.size < slack {
 		return false
 	}
-	uses, err := s.mounts.uses(e.device().number, staging)
+	uses, err := s.mounts.uses(e.on.number, staging)
 	return err == nil && len(uses) == 0 && s.ungrown.inVain(u.volume, e.whole.size) == nil
 }
 
@@ -203,27 +194,27 @@ func (s *Server) growUnmounted(ctx context.Context, u volumeUse, e extent, stagi
 		return err, nil // it is mounted still
 	}
 	// Its journal is empty now, so e2fsck finds what is wrong without writing.
-	if _, short = run(ctx, "", "e2fsck", "-f", "-n", e.device().path); short != nil {
+	if _, short = run(ctx, "", "e2fsck", "-f", "-n", e.on.path); short != nil {
 		short = fmt.Errorf("%w; take a snapshot of the disk, and repair the file system by hand", short)
 	} else {
-		short = s.resizeUnmounted(ctx, u, e.device())
+		short = s.resizeUnmounted(ctx, u, e.on)
 	}
 	if short != nil {
 		short = e.short(short)
 		s.ungrown.noteInVain(u.volume, e.whole.size, short)
 	}
-	return short, s.mountFileSystem(u, e.device(), m.FsType, staging)
+	return short, s.mountFileSystem(u, e.on, m.FsType, staging)
 }
 
 // growPartition lets the only partition of a disk fill it, and tells the kernel.
 func growPartition(ctx context.Context, e extent) error {
-	if e.room()-e.part.size < slack {
+	if e.room()-e.on.size < slack {
 		return nil
 	}
 	if err := checkTable(ctx, e); err != nil {
 		return err
 	}
-	number := strings.TrimLeft(strings.TrimPrefix(e.part.name(), e.whole.name()), "p")
+	number := strings.TrimLeft(strings.TrimPrefix(e.on.name(), e.whole.name()), "p")
 	_, err := run(ctx, ", +\n", "sfdisk", "--no-reread", "--no-tell-kernel", "-N", number, e.whole.path)
 	if err == nil {
 		_, err = run(ctx, "", "partx", "--update", "--nr", number, e.whole.path)

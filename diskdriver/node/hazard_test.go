@@ -197,7 +197,7 @@ func TestAWaitEndsShortlyBeforeItsDeadline(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second+margin)
 			defer cancel()
-			err := poll(ctx, func() (bool, error) {
+			err := poll(ctx, findTimeout, func() (bool, error) {
 				if time.Since(began) >= lasts {
 					return true, nil
 				}

@@ -3,9 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	mount "k8s.io/mount-utils"
@@ -62,7 +60,7 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
 	case gone:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
-	case s.devices.isOther(at.number, volume):
+	case s.devices.isOther(at.number, disk.ID(volume)):
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, anotherDevice, "the device at %s is not the volume's", path), nil
 	case at.block:
 		return nil, nil
@@ -99,37 +97,4 @@ func turnedReadOnlyBy(m mount.MountInfo) string {
 
 func problem(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {
 	return &csi.VolumeHealth_VolumeHealthEntry{Status: status, Reason: reason, Message: fmt.Sprintf(message, args...)}
-}
-
-// isOther says whether a device number is that of a disk with a serial number that isn't a volume's.
-func (ds devices) isOther(number uint64, volume string) bool {
-	whole, _, err := ds.byNumber(number)
-	if err != nil {
-		return false
-	}
-	serial := ds.serialOf(whole)
-	return serial != "" && serial != serialOf(disk.ID(volume))
-}
-
-// serialOf returns the serial number of a disk; empty if the node doesn't show it.
-func (ds devices) serialOf(d device) string {
-	if serial := ds.serial(d.name()); serial != "" {
-		return serial
-	}
-	for _, link := range links {
-		prefix := filepath.Join(ds.dev, "disk/by-id", strings.TrimSuffix(link, "%s"))
-		paths, _ := filepath.Glob(prefix + "*")
-		for _, path := range paths {
-			if target, err := filepath.EvalSymlinks(path); err == nil && target == d.path {
-				return strings.TrimPrefix(path, prefix)
-			}
-		}
-	}
-	return ""
-}
-
-// isGone says whether the node has no device with a number any more.
-func (ds devices) isGone(number uint64) bool {
-	_, _, err := ds.byNumber(number)
-	return err != nil
 }

@@ -195,7 +195,7 @@ func (s *Server) checkOwn(field, path, volume string) error {
 	}
 	info, err := os.Lstat(path)
 	switch {
-	case mounted && s.devices.isOther(number, volume):
+	case mounted && s.devices.isOther(number, disk.ID(volume)):
 		return disk.Errorf(disk.Invalid, "%s %q has another disk than %s: nothing was unmounted", field, path, volume)
 	case mounted, errors.Is(err, os.ErrNotExist):
 		return nil

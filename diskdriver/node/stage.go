@@ -51,7 +51,7 @@ func (s *Server) withDevice(ctx context.Context, u volumeUse, at string, use fun
 	}
 	defer func() { _ = hold.Close() }()
 	if err = use(whole); err != nil {
-		if whole.isGone() {
+		if s.devices.isGone(whole.number) {
 			err = u.errorf(disk.Pending, "%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)
 		}
 		return err

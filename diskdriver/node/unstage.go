@@ -46,7 +46,7 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if !mounted {
 		return s.unstageBlock(volume, staging)
 	}
-	if s.devices.isOther(numberOf(m), string(volume)) {
+	if s.devices.isOther(numberOf(m), volume) {
 		return disk.Errorf(disk.Invalid, "staging_target_path %q has another disk than %s: nothing was unmounted", staging, volume)
 	}
 	uses, err := s.mounts.uses(numberOf(m), staging)
@@ -154,7 +154,7 @@ func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging strin
 	if !known {
 		return nil
 	}
-	return poll(ctx, func() (bool, error) {
+	return poll(ctx, findTimeout, func() (bool, error) {
 		err := s.released(d.(device))
 		if err == nil {
 			s.unmounted.Delete(volume)
