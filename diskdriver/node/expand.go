@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -25,7 +24,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 		return nil, err
 	}
 	size, err := whole.awaitSize(ctx, req.GetCapacityRange().GetRequiredBytes())
-	if err == nil && !at.block {
+	if err == nil && !at.device {
 		err = s.expand(ctx, disk.ID(req.GetVolumeId()), d, s.stagedAt(at, req.GetStagingTargetPath()))
 	}
 	if err != nil {
@@ -34,52 +33,36 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
-// volumePath is where a volume is published or staged.
-type volumePath struct {
-	path   string // without symbolic links
-	number uint64 // of the device
-	block  bool
-	mount  mount.MountInfo // of the file system
-}
-
 // volumeAt looks at the path of a published or staged volume. That there is none is
 // NotFound: what is below the path belongs to the host.
-func (s *Server) volumeAt(field, path, volume string) (volumePath, error) {
+func (s *Server) volumeAt(field, path, volume string) (mountPoint, error) {
 	if volume == "" {
-		return volumePath{}, disk.Errorf(disk.Invalid, "volume_id is missing")
+		return mountPoint{}, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
 	nothing := &disk.Error{Disk: disk.ID(volume), Kind: disk.NotFound, Err: fmt.Errorf("%s %q: no volume is there", field, path)}
 	if _, err := os.Lstat(path); path != "" && errors.Is(err, os.ErrNotExist) {
-		return volumePath{}, nothing
+		return mountPoint{}, nothing
 	}
-	real, err := s.paths.resolve(field, path)
+	real, err := s.kubelet.resolve(field, path)
 	if err != nil {
-		return volumePath{}, err
-	}
-	if number, is := blockAt(real); is {
-		return volumePath{path: real, number: number, block: true}, nil
+		return mountPoint{}, err
 	}
 	m, mounted, err := s.mounts.at(real)
 	if err == nil && !mounted {
 		err = nothing
 	}
-	return volumePath{path: real, number: numberOf(m), mount: m}, err
+	return m, err
 }
 
 // stagedAt returns where a published volume is staged, which may be written to where a
 // Pod's mount is for reading; its own path if it is staged elsewhere.
-func (s *Server) stagedAt(at volumePath, staging string) string {
-	if staging == "" {
-		return at.path
+func (s *Server) stagedAt(at mountPoint, staging string) string {
+	if real, err := s.kubelet.resolve("staging_target_path", staging); err == nil {
+		if m, mounted, err := s.mounts.at(real); err == nil && mounted && m.number == at.number {
+			return real
+		}
 	}
-	real, err := s.paths.resolve("staging_target_path", staging)
-	if err != nil {
-		return at.path
-	}
-	if m, mounted, err := s.mounts.at(real); err != nil || !mounted || numberOf(m) != at.number {
-		return at.path
-	}
-	return real
+	return at.MountPoint
 }
 
 // awaitSize waits until the node sees the device at a size, and returns its size.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -56,16 +55,16 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 		return nil, err
 	}
 	switch gone := s.devices.isGone(at.number); {
-	case gone && at.block:
+	case gone && at.device:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device at %s has left the node", path), nil
 	case gone:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, deviceGone, "the device that is mounted at %s has left the node", path), nil
 	case s.devices.isOther(at.number, disk.ID(volume)):
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, anotherDevice, "the device at %s is not the volume's", path), nil
-	case at.block:
+	case at.device:
 		return nil, nil
 	}
-	measured, err := s.probes.measure(ctx, disk.ID(volume), at.number, at.path)
+	measured, err := s.probes.measure(ctx, disk.ID(volume), at)
 	switch {
 	case disk.KindOf(err) == disk.Unreachable:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
@@ -74,7 +73,7 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 	case measured.complaint() != "":
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, measured.complaint()), nil
 	}
-	if why := turnedReadOnlyBy(at.mount); why != "" {
+	if why := turnedReadOnlyBy(at); why != "" {
 		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the file system at %s %s", path, why), nil
 	}
 	if s.isShort(disk.ID(volume), at, measured) { // usable, but not as it should be: that is what DEGRADED says
@@ -84,12 +83,12 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 }
 
 // turnedReadOnlyBy says why the kernel takes no more writes to a file system that was mounted for writing; empty if it does.
-func turnedReadOnlyBy(m mount.MountInfo) string {
+func turnedReadOnlyBy(m mountPoint) string {
 	options := m.SuperOptions // the kernel's own, whatever the mount was asked to be
 	switch {
 	case slices.Contains(options, "shutdown"):
 		return "was shut down after an error"
-	case slices.Contains(options, "emergency_ro"), slices.Contains(options, "ro") && !slices.Contains(m.MountOptions, "ro"):
+	case slices.Contains(options, "emergency_ro"), slices.Contains(options, "ro") && !m.isReadOnly():
 		return "was made read-only by the kernel after an error"
 	}
 	return ""

@@ -21,7 +21,7 @@ type Facts interface {
 // spec, NodeGetInfo). Until all of it is known it is an error, so that no node
 // is taken for one without a limit.
 func (s *Server) NodeGetInfo(ctx context.Context, _ *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	serials, err := s.devices.serials(s.paths.kubelet)
+	serials, err := s.devices.serials(string(s.kubelet))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +16,21 @@ import (
 // mounts is the mount table of the node.
 type mounts struct {
 	mounter mount.Interface
-	kubelet string
+	kubelet kubeletDir
 }
+
+// mountPoint is a mount, and what it is to volumes.
+type mountPoint struct {
+	mount.MountInfo
+	number uint64 // of the device that is bound there, or whose file system is mounted
+	device bool   // the device itself is bound there, as of a block volume; if not, its file system is mounted
+}
+
+// String is the path, for a message.
+func (m mountPoint) String() string { return m.MountPoint }
+
+// isReadOnly says whether a file system is mounted for reading only.
+func (m mountPoint) isReadOnly() bool { return slices.Contains(m.MountOptions, "ro") }
 
 // table reads the mount table, in the order in which mounts were made.
 func (mounts) table() ([]mount.MountInfo, error) {
@@ -32,21 +48,36 @@ func (mounts) table() ([]mount.MountInfo, error) {
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
 
 // at returns the mount that is seen at a path, if one begins just there.
-func (m mounts) at(path string) (mount.MountInfo, bool, error) {
+func (m mounts) at(path string) (mountPoint, bool, error) {
 	all, err := m.table()
 	if err != nil {
-		return mount.MountInfo{}, false, err
+		return mountPoint{}, false, err
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].MountPoint == path {
-			return all[i], true, nil
+	for _, one := range slices.Backward(all) {
+		if one.MountPoint == path {
+			return newMountPoint(one), true, nil
 		}
 	}
-	return mount.MountInfo{}, false, nil
+	return mountPoint{}, false, nil
 }
 
 // numberOf returns the number of the device whose file system is mounted.
 func numberOf(m mount.MountInfo) uint64 { return unix.Mkdev(uint32(m.Major), uint32(m.Minor)) }
+
+// remoteFileSystems are prefixes of the types of file systems whose server may hang.
+var remoteFileSystems = []string{"nfs", "cifs", "smb", "ceph", "fuse", "9p", "lustre", "afs"}
+
+// newMountPoint looks at a mount. The root of a file system is no device that is bound, and a remote file system is not asked: a stat on
+// one whose server hangs never returns.
+func newMountPoint(m mount.MountInfo) mountPoint {
+	isRemote := slices.ContainsFunc(remoteFileSystems, func(begin string) bool { return strings.HasPrefix(m.FsType, begin) })
+	if m.Root != "/" && !isRemote {
+		if number, is := blockAt(m.MountPoint); is {
+			return mountPoint{MountInfo: m, number: number, device: true}
+		}
+	}
+	return mountPoint{MountInfo: m, number: numberOf(m)}
+}
 
 // blockAt returns the number of the block device that a path is, if it is one.
 func blockAt(path string) (uint64, bool) {
@@ -80,4 +111,80 @@ func (m mounts) unmountAndRemove(path string) error {
 		return fmt.Errorf("remove what a volume was published at: %w", err)
 	}
 	return nil
+}
+
+// uses returns where a device is in use below the kubelet's directory: its file
+// system is mounted, or the device is bound for a Pod that is on the node. A bind
+// for a Pod that has gone, or at a staging path, is not counted: the kernel knows a
+// bound device by its number alone, which another disk may have by now. Nor is what
+// belongs to the volume itself: its staging path, and a device that is bound below it.
+func (m mounts) uses(number uint64, staging string) ([]mountPoint, error) {
+	all, err := m.table()
+	if err != nil {
+		return nil, err
+	}
+	var uses []mountPoint
+	for _, one := range all {
+		if !m.kubelet.has(one.MountPoint) {
+			continue
+		}
+		use := newMountPoint(one)
+		if use.number != number || use.MountPoint == staging || use.device && below(use.MountPoint, staging) {
+			continue
+		}
+		stale, err := m.isStale(use)
+		if err != nil {
+			return nil, err
+		}
+		if !stale {
+			uses = append(uses, use)
+		}
+	}
+	return uses, nil
+}
+
+// isStale says whether a device is bound at a staging path, or for a Pod that is no
+// longer on the node.
+func (m mounts) isStale(use mountPoint) (bool, error) {
+	owner := m.kubelet.owner(use.MountPoint)
+	if !use.device || owner.pod == "" {
+		return use.device && owner.staged, nil
+	}
+	_, err := os.Lstat(filepath.Join(string(m.kubelet), "pods", owner.pod))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("look whether Pod %s is on the node: %w", owner.pod, err)
+	}
+	return err != nil, nil
+}
+
+// owner is what a path below the kubelet's root directory says of its volume; empty is what it doesn't say.
+type owner struct {
+	staged bool   // it is below where the kubelet has block volumes staged
+	pod    string // UID of the Pod that it is for
+	volume string // name of the PersistentVolume
+}
+
+// The kubelet's layout below its root directory (Kubernetes, pkg/volume/csi).
+var (
+	podDir      = regexp.MustCompile(`^pods/(?P<pod>[^/]+)(?:/volumes/kubernetes\.io~csi/(?P<volume>[^/]+)/mount)?(?:/|$)`)
+	publishedAt = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/publish/(?P<volume>[^/]+)/(?P<pod>[^/]+)$`)
+	kubeletBind = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/(?P<volume>[^/]+)/dev/(?P<pod>[^/]+)$`)
+	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
+)
+
+// owner reads a path.
+func (k kubeletDir) owner(path string) (o owner) {
+	rest, _ := filepath.Rel(string(k), path)
+	for _, form := range []*regexp.Regexp{podDir, publishedAt, stagedBelow, kubeletBind} {
+		found := form.FindStringSubmatch(rest)
+		if found == nil {
+			continue
+		}
+		if i := form.SubexpIndex("pod"); i >= 0 {
+			o.pod = found[i]
+		}
+		o.staged, o.volume = form == stagedBelow, found[form.SubexpIndex("volume")]
+		return o
+	}
+	return o
 }

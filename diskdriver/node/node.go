@@ -11,7 +11,6 @@ package node
 import (
 	"fmt"
 	"path/filepath"
-	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
@@ -50,7 +49,7 @@ type Server struct {
 	driver  string
 	facts   Facts
 	allowed disk.AllowedOptions
-	paths   paths
+	kubelet kubeletDir
 	devices devices
 	mounts  mounts
 	plugin  string // the directory of the driver's plugin below the kubelet's
@@ -60,10 +59,6 @@ type Server struct {
 	probes  probes
 	events  Events
 	ungrown ungrown
-	// unmounted is the device of each volume that was unmounted, until nobody holds it:
-	// another mount namespace may still have the mount, as of a container that was made
-	// while it was there.
-	unmounted sync.Map
 }
 
 // New returns a Server; its error names what is wrong in the Config.
@@ -86,22 +81,27 @@ func New(config Config) (*Server, error) {
 	if config.Events == nil {
 		config.Events = noEvents{}
 	}
+	records := records{dir: filepath.Join(plugin, "records")}
+	if err := records.begin(); err != nil {
+		klog.ErrorS(err, "The node keeps no records, so no disk counts as new", "directory", records.dir)
+	}
+	root, err := filepath.EvalSymlinks(config.KubeletDir)
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's root directory: %w", err)
+	}
 	s := &Server{
 		driver:  config.Driver,
 		facts:   config.Facts,
 		allowed: config.Allowed,
-		paths:   paths{kubelet: config.KubeletDir},
+		kubelet: kubeletDir(root),
 		devices: devices{dev: config.Dev, sys: config.Sys},
-		mounts:  mounts{mounter: mount.New(""), kubelet: config.KubeletDir},
+		mounts:  mounts{mounter: mount.New(""), kubelet: kubeletDir(root)},
 		plugin:  plugin,
-		records: records{dir: filepath.Join(plugin, "records")},
+		records: records,
 		blanks:  blankChecks{BlankCheck: config.BlankCheck},
 		events:  config.Events,
 		ungrown: ungrown{volumes: map[disk.ID]inVain{}},
 	}
 	s.probes.extent = func(device uint64, at string) (extent, error) { return s.devices.extent(device, at) }
-	if err := s.records.begin(); err != nil {
-		klog.ErrorS(err, "The node keeps no records, so no disk counts as new", "directory", s.records.dir)
-	}
 	return s, nil
 }

@@ -51,16 +51,16 @@ func (s *Server) grown(volume disk.ID) { s.ungrown.remove(volume) }
 // isShort says whether the file system at a path, as it was measured, doesn't fill its
 // disk, and has NotGrown count the volume: a process before this one may have mounted
 // it. One that is for reading is left as it is.
-func (s *Server) isShort(volume disk.ID, at volumePath, m measurement) bool {
+func (s *Server) isShort(volume disk.ID, at mountPoint, m measurement) bool {
 	if m.complaint() != "" || m.extents != nil {
 		return false
 	}
-	if m.extent.isFilled() || slices.Contains(at.mount.SuperOptions, "ro") {
+	if m.extent.isFilled() || slices.Contains(at.SuperOptions, "ro") {
 		s.ungrown.remove(volume)
 		return false
 	}
 	s.ungrown.add(volume)
-	if _, mounted, err := s.mounts.at(at.path); err == nil && !mounted {
+	if _, mounted, err := s.mounts.at(at.MountPoint); err == nil && !mounted {
 		s.ungrown.remove(volume) // unmounted meanwhile
 	}
 	return true

@@ -12,16 +12,16 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
-// paths says which paths of a request may be touched: those below the kubelet's
-// root directory that no symbolic link leads out of.
-type paths struct {
-	kubelet string
-}
+// kubeletDir is the kubelet's root directory, without symbolic links. Of the paths of a request only those below it are touched.
+type kubeletDir string
+
+// has says whether a path is below the directory.
+func (k kubeletDir) has(path string) bool { return below(path, string(k)) }
 
 // resolveExisting returns the real path of a directory or file that the kubelet has
 // made.
-func (p paths) resolveExisting(field, path string) (string, error) {
-	real, err := p.resolve(field, path)
+func (k kubeletDir) resolveExisting(field, path string) (string, error) {
+	real, err := k.resolve(field, path)
 	if err != nil {
 		return "", err
 	}
@@ -33,22 +33,18 @@ func (p paths) resolveExisting(field, path string) (string, error) {
 
 // resolve returns the real path of what may exist or not; the directory it is in
 // does.
-func (p paths) resolve(field, path string) (string, error) {
-	if err := p.checkForm(field, path); err != nil {
+func (k kubeletDir) resolve(field, path string) (string, error) {
+	if err := checkForm(field, path); err != nil {
 		return "", err
 	}
 	path = filepath.Clean(path)
-	root, err := filepath.EvalSymlinks(p.kubelet)
-	if err != nil {
-		return "", disk.Errorf(disk.Unexpected, "the kubelet's root directory %s: %w", p.kubelet, err)
-	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		return "", disk.Errorf(disk.Invalid, "%s %q: the directory it is in: %w", field, path, err)
 	}
 	real := filepath.Join(parent, filepath.Base(path))
-	if !below(real, root) {
-		return "", disk.Errorf(disk.Invalid, "%s %q is not allowed: allowed is a path below the kubelet's root directory %s", field, path, p.kubelet)
+	if !k.has(real) {
+		return "", disk.Errorf(disk.Invalid, "%s %q is not allowed: allowed is a path below the kubelet's root directory %s", field, path, k)
 	}
 	if info, err := os.Lstat(real); err == nil && info.Mode().Type() == os.ModeSymlink {
 		return "", disk.Errorf(disk.Invalid, "%s %q is a symbolic link; allowed is a path that leads nowhere else", field, path)
@@ -58,18 +54,18 @@ func (p paths) resolve(field, path string) (string, error) {
 
 // resolveIfPresent is resolve, but empty if there can be nothing at a path, for the
 // directory it is in doesn't exist.
-func (p paths) resolveIfPresent(field, path string) (string, error) {
-	if err := p.checkForm(field, path); err != nil {
+func (k kubeletDir) resolveIfPresent(field, path string) (string, error) {
+	if err := checkForm(field, path); err != nil {
 		return "", err
 	}
 	if _, err := os.Lstat(filepath.Dir(filepath.Clean(path))); errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
-	return p.resolve(field, path)
+	return k.resolve(field, path)
 }
 
 // checkForm refuses what is no clean absolute path.
-func (paths) checkForm(field, path string) error {
+func checkForm(field, path string) error {
 	switch {
 	case path == "":
 		return disk.Errorf(disk.Invalid, "%s is missing", field)

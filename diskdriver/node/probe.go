@@ -46,13 +46,13 @@ type probes struct {
 	extent   func(device uint64, at string) (extent, error)
 }
 
-// measure measures the file system that is mounted at a path. No answer in time
+// measure measures a mounted file system. No answer in time
 // is Unreachable.
-func (p *probes) measure(ctx context.Context, volume disk.ID, device uint64, at string) (measurement, error) {
-	answer := p.inFlight.DoChan(fmt.Sprintf("%s %d", volume, device), func() (any, error) {
-		m := measureFileSystem(at)
+func (p *probes) measure(ctx context.Context, volume disk.ID, at mountPoint) (measurement, error) {
+	answer := p.inFlight.DoChan(fmt.Sprintf("%s %d", volume, at.number), func() (any, error) {
+		m := measureFileSystem(at.MountPoint)
 		if m.complaint() == "" {
-			m.extent, m.extents = p.extent(device, at)
+			m.extent, m.extents = p.extent(at.number, at.MountPoint)
 		}
 		return m, nil
 	})

@@ -22,11 +22,11 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	if req.GetStagingTargetPath() == "" {
 		return nil, disk.Errorf(disk.Blocked, "staging_target_path is missing: a volume is staged before it is published")
 	}
-	staging, err := s.paths.resolveExisting("staging_target_path", req.GetStagingTargetPath())
+	staging, err := s.kubelet.resolveExisting("staging_target_path", req.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
 	}
-	target, err := s.paths.resolve("target_path", req.GetTargetPath())
+	target, err := s.kubelet.resolve("target_path", req.GetTargetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,9 @@ func (s *Server) others(p publication) ([]mountPoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := s.mounts.root()
-	if err != nil {
-		return nil, err
-	}
-	target := parseMountPoint(root, p.target)
-	return slices.DeleteFunc(uses, func(other mountPoint) bool {
-		return other.path == target.path || target.pod != "" && other.pod == target.pod
+	pod := s.kubelet.owner(p.target).pod
+	return slices.DeleteFunc(uses, func(use mountPoint) bool {
+		return use.MountPoint == p.target || pod != "" && s.kubelet.owner(use.MountPoint).pod == pod
 	}), nil
 }
 
@@ -94,16 +90,14 @@ func (s *Server) published(p publication) (bool, error) {
 	if err != nil || !mounted {
 		return false, err
 	}
-	number := numberOf(m)
-	readOnly := slices.Contains(m.MountOptions, "ro")
+	readOnly := m.isReadOnly()
 	if p.block {
-		number, _ = blockAt(p.target)
 		if readOnly, err = p.device.isReadOnly(); err != nil {
 			return false, err
 		}
 	}
 	switch {
-	case number != p.device.number:
+	case m.number != p.device.number || m.device != p.block:
 		return false, p.blockedError("something else is mounted at %s; unmount it", p.target)
 	case p.readOnly && !readOnly && !p.block: // bound, and the process killed before it was mounted again read-only
 		return false, s.mounts.unmount(p.target)
@@ -169,7 +163,7 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVo
 	if err := checkVolumeID(req.GetVolumeId()); err != nil {
 		return nil, err
 	}
-	target, err := s.paths.resolveIfPresent("target_path", req.GetTargetPath())
+	target, err := s.kubelet.resolveIfPresent("target_path", req.GetTargetPath())
 	if err == nil && target != "" {
 		err = s.checkOwn("target_path", target, req.GetVolumeId())
 	}
@@ -189,13 +183,9 @@ func (s *Server) checkOwn(field, path, volume string) error {
 	if err != nil {
 		return err
 	}
-	number, block := blockAt(path)
-	if mounted && !block {
-		number = numberOf(m)
-	}
 	info, err := os.Lstat(path)
 	switch {
-	case mounted && s.devices.isOther(number, disk.ID(volume)):
+	case mounted && s.devices.isOther(m.number, disk.ID(volume)):
 		return disk.Errorf(disk.Invalid, "%s %q has another disk than %s: nothing was unmounted", field, path, volume)
 	case mounted, errors.Is(err, os.ErrNotExist):
 		return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
-	mount "k8s.io/mount-utils"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -23,7 +22,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	staging, err := s.paths.resolveExisting("staging_target_path", req.GetStagingTargetPath())
+	staging, err := s.kubelet.resolveExisting("staging_target_path", req.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +69,7 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device, staging s
 		err = whole.checkSize(u.size)
 	}
 	if err == nil {
-		err = s.devices.checkHost(whole, parts, s.paths.kubelet)
+		err = s.devices.checkHost(whole, parts, string(s.kubelet))
 	}
 	switch {
 	case err != nil:
@@ -119,16 +118,16 @@ func (s *Server) staged(ctx context.Context, u volumeUse, devices []device, stag
 	if err != nil || !mounted {
 		return device{}, false, err
 	}
-	at := slices.IndexFunc(devices, func(d device) bool { return d.number == numberOf(m) })
+	at := slices.IndexFunc(devices, func(d device) bool { return !m.device && d.number == m.number })
 	broken := fmt.Sprintf("%s is mounted at %s, which is not the volume's device", m.Source, staging)
 	if at >= 0 {
 		if broken, err = s.broken(ctx, u.volume, m); err != nil {
 			return device{}, false, err
 		}
 	}
-	readOnly := slices.Contains(m.MountOptions, "ro")
+	readOnly := m.isReadOnly()
 	if broken == "" && readOnly && !u.readOnly { // a try that was cut short
-		uses, err := s.mounts.uses(numberOf(m), staging)
+		uses, err := s.mounts.uses(m.number, staging)
 		if err != nil {
 			return device{}, false, err
 		}
@@ -148,11 +147,11 @@ func (s *Server) staged(ctx context.Context, u volumeUse, devices []device, stag
 }
 
 // broken says what is wrong with a mounted file system, so that it is of no use to anybody; empty if nothing is.
-func (s *Server) broken(ctx context.Context, volume disk.ID, m mount.MountInfo) (string, error) {
+func (s *Server) broken(ctx context.Context, volume disk.ID, m mountPoint) (string, error) {
 	if why := turnedReadOnlyBy(m); why != "" {
 		return fmt.Sprintf("the file system at %s %s", m.MountPoint, why), nil
 	}
-	measured, err := s.probes.measure(ctx, volume, numberOf(m), m.MountPoint)
+	measured, err := s.probes.measure(ctx, volume, m)
 	if err != nil || measured.complaint() == "" {
 		return "", err
 	}
@@ -160,8 +159,8 @@ func (s *Server) broken(ctx context.Context, volume disk.ID, m mount.MountInfo) 
 }
 
 // clear unmounts what is broken, unless a Pod has the volume.
-func (s *Server) clear(u volumeUse, m mount.MountInfo, why string) error {
-	uses, err := s.mounts.uses(numberOf(m), m.MountPoint)
+func (s *Server) clear(u volumeUse, m mountPoint, why string) error {
+	uses, err := s.mounts.uses(m.number, m.MountPoint)
 	switch {
 	case err != nil:
 		return err

@@ -17,19 +17,19 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil {
 		return nil, err
 	}
-	if at.block {
-		size, err := sizeOf(at.path)
+	if at.device {
+		size, err := sizeOf(at.MountPoint)
 		if err != nil {
 			return nil, fmt.Errorf("measure the block volume: %w", err)
 		}
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
-	measured, err := s.probes.measure(ctx, disk.ID(req.GetVolumeId()), at.number, at.path)
+	measured, err := s.probes.measure(ctx, disk.ID(req.GetVolumeId()), at)
 	if err == nil {
 		err = measured.numbers
 	}
 	if err != nil {
-		return nil, fmt.Errorf("measure the file system at %s: %w", at.path, err)
+		return nil, fmt.Errorf("measure the file system at %s: %w", at.MountPoint, err)
 	}
 	s.isShort(disk.ID(req.GetVolumeId()), at, measured)
 	stat := measured.stat

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -23,7 +22,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	}
 	volume := disk.ID(req.GetVolumeId())
 	s.blanks.forget(serialOf(volume))
-	staging, err := s.paths.resolveIfPresent("staging_target_path", req.GetStagingTargetPath())
+	staging, err := s.kubelet.resolveIfPresent("staging_target_path", req.GetStagingTargetPath())
 	if err == nil && staging != "" {
 		err = s.unstage(volume, staging)
 	}
@@ -46,21 +45,17 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if !mounted {
 		return s.unstageBlock(volume, staging)
 	}
-	if s.devices.isOther(numberOf(m), volume) {
+	if s.devices.isOther(m.number, volume) {
 		return disk.Errorf(disk.Invalid, "staging_target_path %q has another disk than %s: nothing was unmounted", staging, volume)
 	}
-	uses, err := s.mounts.uses(numberOf(m), staging)
+	uses, err := s.mounts.uses(m.number, staging)
 	if err != nil {
 		return err
 	}
 	if err := checkUnpublished(volume, uses); err != nil {
 		return err
 	}
-	if err := s.mounts.unmount(staging); err != nil {
-		return err
-	}
-	s.unmounted.Store(volume, device{path: m.Source, number: numberOf(m)})
-	return nil
+	return s.mounts.unmount(staging)
 }
 
 // unstageBlock takes away what another driver, whose place this one has taken,
@@ -76,18 +71,17 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 	}
 	at := filepath.Join(staging, string(volume))
 	for {
-		_, mounted, err := s.mounts.at(at)
+		m, mounted, err := s.mounts.at(at)
 		if err != nil {
 			return err
 		}
 		if !mounted {
 			return removeEmpty(at)
 		}
-		number, is := blockAt(at)
-		if !is {
+		if !m.device {
 			return nil
 		}
-		if err := s.checkUnpublishedBlock(volume, number, staging); err != nil {
+		if err := s.checkUnpublishedBlock(volume, m.number, staging); err != nil {
 			return err
 		}
 		if err := s.mounts.mounter.Unmount(at); err != nil {
@@ -103,13 +97,10 @@ func (s *Server) checkUnpublishedBlock(volume disk.ID, number uint64, staging st
 	if err != nil {
 		return err
 	}
-	root, err := s.mounts.root()
-	if err != nil {
-		return err
-	}
-	own := parseMountPoint(root, staging)
-	return checkUnpublished(volume, slices.DeleteFunc(uses, func(p mountPoint) bool {
-		return !p.device || p.volume != "" && own.volume != "" && p.volume != own.volume
+	own := s.kubelet.owner(staging)
+	return checkUnpublished(volume, slices.DeleteFunc(uses, func(use mountPoint) bool {
+		other := s.kubelet.owner(use.MountPoint)
+		return !use.device || other.volume != "" && own.volume != "" && other.volume != own.volume
 	}))
 }
 
@@ -137,40 +128,24 @@ func removeEmpty(path string) error {
 	return nil
 }
 
-// awaitRelease returns when nobody holds the device of a volume any more. A process
-// before this one may have unmounted it. A block volume is the Pod's, and the host may
-// have made something of it. Held too long is an error, and the next call waits again.
+// awaitRelease returns when nobody holds the device of a volume any more: another mount namespace may still have the mount, as of a
+// container that was made while it was there. A block volume is the Pod's, and the host may have made something of it. Held too long is
+// an error, and the next call waits again.
 func (s *Server) awaitRelease(ctx context.Context, volume disk.ID, staging string) error {
-	root, err := s.mounts.root()
-	if err != nil {
-		return err
-	}
-	if _, known := s.unmounted.Load(volume); !known && !parseMountPoint(root, staging).staged {
-		if d, found, err := s.devices.findOnce(serialOf(volume)); err == nil && found {
-			s.unmounted.Store(volume, d)
-		}
-	}
-	d, known := s.unmounted.Load(volume)
-	if !known {
+	if s.kubelet.owner(staging).staged {
 		return nil
 	}
 	return poll(ctx, findTimeout, func() (bool, error) {
-		err := s.released(d.(device))
-		if err == nil {
-			s.unmounted.Delete(volume)
+		paths, _ := s.devices.withSerial(serialOf(volume))
+		for _, path := range paths {
+			d, err := open(path)
+			if err == nil {
+				err = s.checkUnused(d)
+			}
+			if disk.KindOf(err) == disk.InUse {
+				return false, err
+			} // else it is free, or has left the node
 		}
-		return disk.KindOf(err) != disk.InUse, err
+		return true, nil
 	})
-}
-
-// released says whether nobody holds a device, or it has left the node.
-func (s *Server) released(d device) error {
-	if number, is := blockAt(d.path); !is || number != d.number {
-		return nil
-	}
-	err := s.checkUnused(d)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) {
-		return nil
-	}
-	return err
 }
