@@ -1,15 +1,14 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -50,8 +49,9 @@ type blankCheck struct {
 // isBlank says whether every byte of a disk is zero. Pending: it is being read, and the same call later goes on with that. Blocked: it
 // is too large to be read, can't be read or holds something.
 func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error {
+	const why = "the disk was attached before, or the driver didn't make it empty, so "
 	if d.size > b.Limit {
-		return u.blockedError("the disk was attached before, or the driver didn't make it empty, so it may hold data though it looks blank; "+
+		return u.blockedError(why+"it may hold data though it looks blank; "+
 			"disks of at most %d GiB are read to their end to make sure (--blank-check-limit), and this one has %d GiB; "+
 			"if it was never used, make a file system on it by hand, or make a new volume; %s", b.Limit/disk.BytesPerGiB, d.size/disk.BytesPerGiB, untouched)
 	}
@@ -61,7 +61,7 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 		case <-check.ended:
 			return true, check.err
 		default:
-			return false, u.errorf(disk.Pending, "the disk was attached before, or the driver didn't make it empty, so all of it is read before it is formatted; %d of %d MiB are zeros so far", check.done.Load()>>20, d.size>>20)
+			return false, u.errorf(disk.Pending, why+"all of it is read before it is formatted; %d of %d MiB are zeros so far", check.done.Load()>>20, d.size>>20)
 		}
 	})
 	if disk.KindOf(err) != disk.Pending && ctx.Err() == nil {
@@ -74,21 +74,21 @@ func (b *blankChecks) isBlank(ctx context.Context, u volumeUse, d device) error 
 func (b *blankChecks) begin(serial string, d device) *blankCheck {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if check := b.running[serial]; check != nil && check.device == d {
+	check := b.running[serial]
+	switch {
+	case check != nil && check.device == d:
 		return check
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	check := &blankCheck{device: d, stop: stop, ended: make(chan struct{})}
-	if before := b.running[serial]; before != nil {
-		before.stop()
-	}
-	if b.running == nil {
+	case check != nil:
+		check.stop()
+	case b.running == nil:
 		b.running = map[string]*blankCheck{}
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	check = &blankCheck{device: d, stop: stop, ended: make(chan struct{})}
 	b.running[serial] = check
 	go func() {
 		defer close(check.ended)
-		check.err = check.run(ctx, b.Rate)
+		check.err = check.run(ctx, cmp.Or(b.Rate, defaultBlankCheckRate))
 	}()
 	return check
 }
@@ -109,16 +109,17 @@ func (b *blankChecks) forget(serial string) {
 func (c *blankCheck) run(ctx context.Context, rate int64) error {
 	f, err := os.OpenFile(c.device.path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
-		return fmt.Errorf("open the device: %w", err)
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	const chunk = 1 << 20
-	if rate == 0 {
-		rate = defaultBlankCheckRate
-	}
 	pause := time.NewTicker(max(time.Second*chunk/time.Duration(rate), time.Microsecond))
 	defer pause.Stop()
-	content := aligned(chunk)
+	content, err := unix.Mmap(-1, 0, chunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // aligned, as O_DIRECT needs it
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Munmap(content) }()
 	for at := int64(0); at < c.device.size; at += chunk {
 		n, err := f.ReadAt(content, at)
 		switch {
@@ -135,12 +136,4 @@ func (c *blankCheck) run(ctx context.Context, rate int64) error {
 		}
 	}
 	return nil
-}
-
-// aligned returns memory that the kernel can read into past the page cache.
-func aligned(n int) []byte {
-	const alignment = 4 << 10
-	memory := make([]byte, n+alignment)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (alignment - 1) //nolint:gosec // only the address is looked at
-	return memory[skip : skip+n]
 }

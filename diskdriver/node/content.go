@@ -24,7 +24,12 @@ type content struct {
 	table  string     // of the partitions, such as gpt
 	super  superblock // at the head; the zero superblock if there is none
 	mark   formatMark // of a format of this disk; the zero mark if there is none
-	bytes  rawContent // of what isn't a file system that is ready to be mounted
+
+	// How the bytes look of what isn't a file system that is ready to be mounted, where a file system, a partition table or a copy of
+	// either would be, and in places spread all over the device. Nothing of it licenses a format: it may forbid one.
+	zeros, random bool       // all that was looked at is zeros, or looks random
+	copies        [][16]byte // the UUIDs of file systems of whose superblock a copy is there
+	elsewhere     bool       // there are bytes where the format that was cut short writes none
 }
 
 // isReady says whether a file system that is allowed is there, from its first to its last block.
@@ -37,7 +42,7 @@ func (c content) isReady() bool {
 // A superblock that is whole and speaks of the whole device is believed whatever else the bytes look like: they may be those of a
 // file, such as an image of another file system.
 func (s *Server) inspect(ctx context.Context, u volumeUse, d device) (content, error) {
-	c, err := look(ctx, d)
+	c, err := look(d)
 	if err != nil {
 		return c, err
 	}
@@ -45,35 +50,35 @@ func (s *Server) inspect(ctx context.Context, u volumeUse, d device) (content, e
 	if err != nil {
 		return c, err
 	}
-	if c.mark = parseMark(text); c.mark.serial != u.serial {
+	c.mark = parseMark(text)
+	marked := c.mark.serial == u.serial
+	if !marked {
 		c.mark = s.markerOf01(u)
 	}
 	if c.mark == (formatMark{}) && c.isReady() {
 		return c, nil
 	}
-	expected, err := s.rehearse(ctx, u, d, c.mark)
+	expected, err := s.rehearse(u, d, c.mark)
 	if err != nil {
 		return c, err
 	}
 	defer func() { _ = expected.Close() }() // of none it does nothing
-	if c.bytes, err = scan(ctx, d, expected); err == nil && parseMark(text).serial != u.serial {
-		c.bytes.look(text)
+	if err = c.scan(ctx, d, expected); err == nil && !marked {
+		c.note(text, text)
 	}
 	return c, err
 }
 
 // look says which file system or table is on a device.
-func look(ctx context.Context, d device) (c content, err error) {
-	head, err := d.read(0)
-	if err != nil {
+func look(d device) (c content, err error) {
+	if c.super, err = d.superblock(); err != nil {
 		return c, err
 	}
-	c.super = parseSuperblock(head)
 	if c.super.whole && c.super.fills(d) && slices.Contains(disk.Filesystems(), c.super.fsType) {
 		c.fsType = c.super.fsType
 		return c, nil
 	}
-	c.fsType, c.table, err = probe(ctx, d.path)
+	c.fsType, c.table, err = probe(d.path)
 	return c, err
 }
 
@@ -84,18 +89,15 @@ const (
 )
 
 // probe asks blkid what is on a device. It doesn't believe its cache.
-func probe(ctx context.Context, path string) (fsType, table string, err error) {
-	out, err := exec.CommandContext(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", path).Output()
-	exit := (*exec.ExitError)(nil)
+func probe(path string) (fsType, table string, err error) {
+	out, err := run("", "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", path)
 	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == blkidNothing:
+	case exitCode(err) == blkidNothing:
 		return "", "", nil
-	case errors.As(err, &exit) && exit.ExitCode() == blkidAmbivalent:
+	case exitCode(err) == blkidAmbivalent:
 		return "", "", disk.Errorf(disk.Blocked, "%s holds what looks like several file systems or formats at once; wipefs --no-act %s lists them. Nothing was written to it", path, path)
-	case errors.As(err, &exit):
-		return "", "", disk.Errorf(disk.Blocked, "blkid can't tell what is on %s: %w: %s", path, err, oneLine(exit.Stderr))
 	case err != nil:
-		return "", "", fmt.Errorf("run blkid: %w", err)
+		return "", "", disk.Errorf(disk.Blocked, "blkid can't tell what is on %s: %w", path, err)
 	}
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -113,7 +115,7 @@ func probe(ctx context.Context, path string) (fsType, table string, err error) {
 func (d device) read(at int64) ([]byte, error) {
 	f, err := os.Open(d.path)
 	if err != nil {
-		return nil, fmt.Errorf("open the device: %w", err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	content := make([]byte, piece)
@@ -132,18 +134,18 @@ func (d device) readError(at int64, err error) error {
 		"nothing was written to it; see the kernel's log (dmesg) and the disk's events in ECS", d.path, at, err)
 }
 
-// isUnreadable says whether places of a device can't be read, among those that are spread over it.
-func (d device) isUnreadable() bool {
-	_, err := scan(context.Background(), d, nil)
-	return errors.Is(err, unix.EIO)
+// superblock reads the superblock at the head of a device.
+func (d device) superblock() (superblock, error) {
+	head, err := d.read(0)
+	if err != nil {
+		return superblock{}, err
+	}
+	return parseSuperblock(head), nil
 }
 
-// rawContent is how the bytes of a device look where a file system, a partition table or a copy of either would be, and in places
-// spread all over it. Nothing of it licenses a format: it may forbid one.
-type rawContent struct {
-	zeros, random bool       // all that was looked at is zeros, or looks random
-	copies        [][16]byte // the UUIDs of file systems of whose superblock a copy is there
-	elsewhere     bool       // there are bytes where the format that was cut short writes none
+// isUnreadable says whether places of a device can't be read, among those that are spread over it.
+func (d device) isUnreadable() bool {
+	return errors.Is(new(content).scan(context.Background(), d, nil), unix.EIO)
 }
 
 const (
@@ -158,62 +160,51 @@ const (
 // scan reads the beginning, the end, where copies of a superblock are, and pieces spread evenly over the device.
 //
 // If expected is given, what is there is compared with what a format writes to a file of the device's size.
-func scan(ctx context.Context, d device, expected *os.File) (rawContent, error) {
+func (c *content) scan(ctx context.Context, d device, expected *os.File) error {
 	f, err := os.Open(d.path)
 	if err != nil {
-		return rawContent{}, fmt.Errorf("open the device: %w", err)
+		return err
 	}
 	defer func() { _ = f.Close() }()
-	r := rawContent{zeros: true, random: true}
+	c.zeros, c.random = true, true
 	var mu sync.Mutex
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.SetLimit(parallel)
-	read := func(at int64, n int, note func(content []byte)) {
+	for _, p := range places(d.size) {
 		reads.Go(func() error {
-			content, beside := make([]byte, n), make([]byte, n)
-			if _, err := f.ReadAt(content, at); err != nil && !errors.Is(err, io.EOF) {
-				return d.readError(at, err)
+			there, beside := make([]byte, p.size), make([]byte, p.size)
+			if _, err := f.ReadAt(there, p.at); err != nil && !errors.Is(err, io.EOF) {
+				return d.readError(p.at, err)
 			}
 			if expected != nil {
-				if _, err := expected.ReadAt(beside, at); err != nil && !errors.Is(err, io.EOF) {
+				if _, err := expected.ReadAt(beside, p.at); err != nil && !errors.Is(err, io.EOF) {
 					return fmt.Errorf("read what a format writes: %w", err)
 				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			r.lookBeside(content, beside)
-			note(content)
+			switch {
+			case p.at == 0: // no copy
+			case isXFS(there):
+				c.copies = append(c.copies, parseXFS(there).uuid)
+			case isExt(there):
+				c.copies = append(c.copies, parseExt(there).uuid)
+			}
+			c.note(there, beside)
 			return ctx.Err()
 		})
 	}
-	for _, at := range superblockCopies(d.size) {
-		read(at, piece, func(content []byte) {
-			switch {
-			case isXFS(content):
-				r.copies = append(r.copies, [16]byte(content[32:48]))
-			case isExt(content):
-				r.copies = append(r.copies, [16]byte(content[0x68:0x78]))
-			}
-		})
-	}
-	for _, p := range places(d.size) {
-		read(p.at, p.size, func(content []byte) { r.look(content) })
-	}
-	return r, reads.Wait()
+	return reads.Wait()
 }
 
-// look notes how some bytes look.
-func (r *rawContent) look(content []byte) {
-	for p := range slices.Chunk(content, piece) {
-		r.zeros = r.zeros && isZero(p)
-		r.random = r.random && isRandom(p)
+// note notes how some bytes look, and whether there are any where others that are to be there are zeros.
+func (c *content) note(there, expected []byte) {
+	for p := range slices.Chunk(there, piece) {
+		c.zeros = c.zeros && isZero(p)
+		c.random = c.random && isRandom(p)
 	}
-}
-
-// lookBeside notes whether there are bytes where others that are to be there are zeros.
-func (r *rawContent) lookBeside(content, expected []byte) {
-	for at := 0; at < len(content); at += sector {
-		r.elsewhere = r.elsewhere || isZero(expected[at:at+sector]) && !isZero(content[at:at+sector])
+	for at := 0; at < len(there); at += sector {
+		c.elsewhere = c.elsewhere || isZero(expected[at:at+sector]) && !isZero(there[at:at+sector])
 	}
 }
 
@@ -233,6 +224,11 @@ func places(size int64) (all []place) {
 	all = append(all, place{size - tailSize, tailSize - markFromEnd}, place{end + markSize, markFromEnd - markSize})
 	for i := range int64(samples) {
 		if at := size / samples * i / piece * piece; at >= headSize && at < size-tailSize {
+			all = append(all, place{at, piece})
+		}
+	}
+	for _, at := range superblockCopies(size) {
+		if at+piece <= size-tailSize {
 			all = append(all, place{at, piece})
 		}
 	}
@@ -270,7 +266,7 @@ func superblockCopies(size int64) []int64 {
 		}
 	}
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(at int64) bool { return at+piece > size })
+	return slices.Compact(all)
 }
 
 // allocationGroups returns where xfs can have an allocation group (xfsprogs,
@@ -300,5 +296,37 @@ func allocationGroups(size int64) (all []int64) {
 	return all
 }
 
-// oneLine puts a program's output into one line.
-func oneLine(output []byte) string { return strings.Join(strings.Fields(string(output)), " ") }
+// run runs a program to its end, whatever becomes of the caller, and returns its output. The error has how all that it says begins and
+// ends.
+func run(input, program string, args ...string) ([]byte, error) {
+	command := exec.Command(program, args...)
+	var said bytes.Buffer
+	command.Stdin, command.Stderr = strings.NewReader(input), &said
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, brief(append(out, said.Bytes()...)))
+	}
+	return out, nil
+}
+
+// exitCode is how a program ended, if the error says so.
+func exitCode(err error) int {
+	exit := (*exec.ExitError)(nil)
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// oneLine puts what a program says into one line.
+func oneLine(output string) string { return strings.Join(strings.Fields(output), " ") }
+
+// brief puts what a program says into one line, and leaves the middle of a long text out.
+func brief(output []byte) string {
+	const end = 200
+	text := oneLine(string(output))
+	if len(text) <= 2*end {
+		return text
+	}
+	return strings.ToValidUTF8(text[:end], "") + " ... " + strings.ToValidUTF8(text[len(text)-end:], "")
+}

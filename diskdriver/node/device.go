@@ -87,19 +87,6 @@ func poll(ctx context.Context, longest time.Duration, look func() (done bool, er
 	}
 }
 
-// hold keeps a device open, so that the kernel gives its name and its number to no
-// other disk, and makes sure that it is still the one with the serial number.
-func (ds devices) hold(serial string, d device) (io.Closer, error) {
-	f, err := os.Open(d.path)
-	if err != nil {
-		return nil, fmt.Errorf("open the device: %w", err)
-	}
-	if err := ds.confirm(serial, d); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 // confirm makes sure that a device is still the one with a serial number.
 func (ds devices) confirm(serial string, d device) error {
 	now, found, err := ds.findOnce(serial)
@@ -215,17 +202,19 @@ func (ds devices) isCloudDisk(name, kubelet string) bool {
 	return err == nil && ds.checkHost(d, parts, kubelet) == nil
 }
 
-// open returns the device of a device node.
+// open returns the device of a device node. Its size is where it ends.
 func open(path string) (device, error) {
 	number, is := blockAt(path)
 	if !is {
 		return device{}, fmt.Errorf("%s is no block device: %w", path, fs.ErrNotExist)
 	}
-	size, err := sizeOf(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return device{}, err
 	}
-	return device{path: path, number: number, size: size}, nil
+	defer func() { _ = f.Close() }()
+	size, err := f.Seek(0, io.SeekEnd)
+	return device{path: path, number: number, size: size}, err
 }
 
 // byNumber returns the disk with a device number, and the device itself: the disk, or a partition of it.
@@ -266,35 +255,15 @@ func (ds devices) isOther(number uint64, volume disk.ID) bool {
 	return len(all) > 0 && !slices.Contains(all, identity{whole.name(), serialOf(volume)})
 }
 
-// sizeOf returns the size of a block device in bytes, by seeking to its end.
-func sizeOf(path string) (int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	return f.Seek(0, 2)
-}
-
 // partitions returns the partitions of a disk, in their order.
-func (ds devices) partitions(d device) ([]device, error) {
-	entries, err := os.ReadDir(filepath.Join(ds.sys, "block", d.name()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+func (ds devices) partitions(d device) (all []device, err error) {
+	shown, err := filepath.Glob(filepath.Join(ds.sys, "block", d.name(), "*", "partition"))
+	for _, path := range shown {
+		part, failed := open(filepath.Join(ds.dev, filepath.Base(filepath.Dir(path))))
+		all, err = append(all, part), errors.Join(err, failed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the partitions of %s: %w", d.path, err)
-	}
-	var all []device
-	for _, entry := range entries {
-		if _, err := os.Stat(filepath.Join(ds.sys, "block", d.name(), entry.Name(), "partition")); err != nil {
-			continue
-		}
-		p, err := open(d.path + strings.TrimPrefix(entry.Name(), d.name()))
-		if err != nil {
-			return nil, fmt.Errorf("open a partition of %s: %w", d.path, err)
-		}
-		all = append(all, p)
+		return nil, fmt.Errorf("look for the partitions of %s: %w", d.path, err)
 	}
 	return all, nil
 }
@@ -332,7 +301,7 @@ func (s *Server) checkUnused(d device) error {
 	case errors.Is(err, unix.EBUSY):
 		return disk.Errorf(disk.InUse, "%s is in use on this node by something other than the volume: %s", d.path, s.devices.holders(d))
 	case err != nil:
-		return fmt.Errorf("open the device: %w", err)
+		return err
 	}
 	return f.Close()
 }
@@ -368,18 +337,15 @@ func (ds devices) holders(d device) string {
 
 // setReadOnly makes the kernel refuse writes to a device, or take them.
 func (d device) setReadOnly(readOnly bool) error {
-	f, err := os.Open(d.path)
-	if err != nil {
-		return fmt.Errorf("open the device: %w", err)
-	}
-	defer func() { _ = f.Close() }()
 	value := 0
 	if readOnly {
 		value = 1
 	}
-	if is, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKROGET); err == nil && is == value {
-		return nil
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = f.Close() }()
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, value); err != nil {
 		return fmt.Errorf("set %s read-only %v: %w", d.path, readOnly, err)
 	}
@@ -390,7 +356,7 @@ func (d device) setReadOnly(readOnly bool) error {
 func (d device) isReadOnly() (bool, error) {
 	f, err := os.Open(d.path)
 	if err != nil {
-		return false, fmt.Errorf("open the device: %w", err)
+		return false, err
 	}
 	defer func() { _ = f.Close() }()
 	is, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKROGET)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -25,7 +24,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	}
 	size, err := whole.awaitSize(ctx, req.GetCapacityRange().GetRequiredBytes())
 	if err == nil && !at.device {
-		err = s.expand(ctx, disk.ID(req.GetVolumeId()), d, s.stagedAt(at, req.GetStagingTargetPath()))
+		err = s.expand(disk.ID(req.GetVolumeId()), d, s.stagedAt(at, req.GetStagingTargetPath()))
 	}
 	if err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func (s *Server) volumeAt(field, path, volume string) (mountPoint, error) {
 	if volume == "" {
 		return mountPoint{}, disk.Errorf(disk.Invalid, "volume_id is missing")
 	}
-	nothing := &disk.Error{Disk: disk.ID(volume), Kind: disk.NotFound, Err: fmt.Errorf("%s %q: no volume is there", field, path)}
+	nothing := volumeErrorf(disk.ID(volume), disk.NotFound, "%s %q: no volume is there", field, path)
 	if _, err := os.Lstat(path); path != "" && errors.Is(err, os.ErrNotExist) {
 		return mountPoint{}, nothing
 	}
@@ -68,29 +67,26 @@ func (s *Server) stagedAt(at mountPoint, staging string) string {
 // awaitSize waits until the node sees the device at a size, and returns its size.
 func (d device) awaitSize(ctx context.Context, required int64) (size int64, err error) {
 	err = poll(ctx, findTimeout, func() (bool, error) {
-		if size, err = sizeOf(d.path); err != nil {
-			return true, fmt.Errorf("read the size of the device: %w", err)
+		d, err = open(d.path)
+		if err != nil || d.size >= required {
+			return true, err
 		}
-		if size >= required {
-			return true, nil
-		}
-		return false, disk.Errorf(disk.Pending, "%s has %d bytes; asked for are %d, which the node doesn't see yet", d.path, size, required)
+		return false, disk.Errorf(disk.Pending, "%s has %d bytes; asked for are %d, which the node doesn't see yet", d.path, d.size, required)
 	})
-	return size, err
+	return d.size, err
 }
 
 // expand lets the file system that is mounted at a path fill its disk. One of a disk
 // that is for reading is left as it is.
-func (s *Server) expand(ctx context.Context, volume disk.ID, d device, at string) error {
+func (s *Server) expand(volume disk.ID, d device, at string) error {
 	if readOnly, err := d.isReadOnly(); err != nil || readOnly {
 		return err
 	}
-	u := volumeUse{volume: volume}
-	e, err := s.grow(ctx, volume, d.number, at)
-	s.noteGrowth(u, e, err)
+	e, err := s.grow(volume, d.number, at)
+	s.noteGrowth(volume, e, err)
 	if err == nil {
 		return nil
 	}
 	// At FailedPrecondition the kubelet lets the Pod start, and asks again when the volume is mounted next.
-	return u.errorf(disk.Blocked, "the volume is used at its old size: %w", err)
+	return volumeErrorf(volume, disk.Blocked, "the volume is used at its old size: %w", err)
 }

@@ -1,10 +1,10 @@
 package node
 
 import (
-	"context"
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -21,23 +21,49 @@ var formats = map[string][]string{
 	"xfs":  {"mkfs.xfs", "-f"},
 }
 
-// uuidOption is how mkfs is told the UUID of the file system.
-func uuidOption(fsType string, id uuid.UUID) []string {
-	if fsType == "xfs" {
-		return []string{"-m", "uuid=" + id.String()}
+// format makes the file system, and proves that it can be mounted. Until then its mark is on the disk, so that a format that is cut
+// short is done again. It isn't cut short when its caller gives up: a large disk would never be done.
+func (s *Server) format(u volumeUse, d device) error {
+	mark := formatMark{serial: u.serial, fsType: u.newFSType(), uuid: uuid.New()}
+	call, err := s.mkfs(u, mark, d.path)
+	if err != nil {
+		return err
 	}
-	return []string{"-U", id.String()}
+	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", mark.fsType, "args", call)
+	if err := d.writeAt(mark.text(), d.size-markFromEnd); err != nil {
+		return err
+	}
+	if err := s.records.note(u.serial); err != nil {
+		return errors.Join(err, d.eraseMark())
+	}
+	if _, err := run("", call[0], call[1:]...); err != nil {
+		return u.errorf(disk.Unexpected, "%w", err)
+	}
+	if err := s.tryMount(u, d, mark.fsType); err != nil {
+		return fmt.Errorf("mount the file system that was just made: %w", err)
+	}
+	if err := d.eraseMark(); err != nil {
+		return err
+	}
+	if err := remove(s.formatting01(u)); err != nil {
+		klog.ErrorS(err, "What an earlier version noted of a format is left", "volume", u.volume)
+	}
+	return nil
 }
 
 // mkfs is the call that makes the file system of a mark at a path. Nothing is discarded, for that would take the mark off the disk.
 func (s *Server) mkfs(u volumeUse, m formatMark, path string) ([]string, error) {
+	named := []string{"-U", m.uuid.String()}
+	if m.fsType == "xfs" {
+		named = []string{"-m", "uuid=" + m.uuid.String()}
+	}
 	options, err := u.mkfsArgs(m.fsType, s.allowed)
-	return slices.Concat(formats[m.fsType], uuidOption(m.fsType, m.uuid), options, []string{path}), err
+	return slices.Concat(formats[m.fsType], named, options, []string{path}), err
 }
 
 // rehearse makes the file system of a mark in a file as large as the device, and returns the file: what a format that was cut short
 // has left on a disk is part of that. Without a mark there is none.
-func (s *Server) rehearse(ctx context.Context, u volumeUse, d device, m formatMark) (*os.File, error) {
+func (s *Server) rehearse(u volumeUse, d device, m formatMark) (*os.File, error) {
 	if formats[m.fsType] == nil {
 		return nil, nil
 	}
@@ -50,11 +76,9 @@ func (s *Server) rehearse(ctx context.Context, u volumeUse, d device, m formatMa
 	if err != nil {
 		return nil, hostError("make a file to see what a format writes", err)
 	}
-	args, err := s.mkfs(u, m, f.Name())
+	call, err := s.mkfs(u, m, f.Name())
 	if err = errors.Join(err, f.Truncate(d.size)); err == nil {
-		if out, failed := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); failed != nil {
-			err = u.errorf(disk.Unexpected, "%v: %w: %s", args, failed, oneLine(out))
-		}
+		_, err = run("", call[0], call[1:]...)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil { // it lasts until it is closed
 		return nil, errors.Join(err, f.Close())
@@ -62,38 +86,68 @@ func (s *Server) rehearse(ctx context.Context, u volumeUse, d device, m formatMa
 	return f, nil
 }
 
-// format makes the file system, and proves that it can be mounted. Until then its mark is on the disk, so that a format that is cut
-// short is done again. It isn't cut short when its caller gives up: a large disk would never be done.
-func (s *Server) format(ctx context.Context, u volumeUse, d device, staging string) error {
-	fsType := u.newFSType()
-	mark := formatMark{serial: u.serial, fsType: fsType, uuid: uuid.New()}
-	args, err := s.mkfs(u, mark, d.path)
+// formatMark is what a format writes on its disk before it begins. It stays until the file system was mounted, so that a format that
+// was cut short is known as one by any node, and is done again.
+type formatMark struct {
+	serial string
+	fsType string
+	uuid   uuid.UUID // of the file system that is made; zero if that wasn't noted
+}
+
+const (
+	// markFromEnd is how far before the end of the disk the mark lies: mkfs of ext writes to the last 64 KiB, mkfs.xfs to the last 128,
+	// and both leave the MiB before alone.
+	markFromEnd = 512 << 10
+	markSize    = piece
+	markForm    = "topodisk: a file system is being made on this disk\nserial %s\nfsType %s\nuuid %s\n"
+)
+
+// text is what the mark says, as long as its place.
+func (m formatMark) text() []byte {
+	text := make([]byte, markSize)
+	copy(text, fmt.Sprintf(markForm, m.serial, m.fsType, m.uuid))
+	return text
+}
+
+// parseMark reads a mark; what is none has no serial number.
+func parseMark(text []byte) (m formatMark) {
+	var id string
+	if _, err := fmt.Sscanf(string(bytes.TrimRight(text, "\x00")), markForm, &m.serial, &m.fsType, &id); err != nil {
+		return formatMark{}
+	}
+	var err error
+	if m.uuid, err = uuid.Parse(id); err != nil {
+		return formatMark{}
+	}
+	return m
+}
+
+// eraseMark takes the mark off a disk; it is off for good when it returns.
+func (d device) eraseMark() error { return d.writeAt(make([]byte, markSize), d.size-markFromEnd) }
+
+// writeAt writes to a device; all that was written to it is there for good when it returns.
+func (d device) writeAt(content []byte, at int64) error {
+	f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	klog.InfoS("Making a file system", "volume", u.volume, "device", d.path, "fsType", fsType, "args", args)
-	if err := d.writeMark(mark); err != nil {
-		return err
+	_, err = f.WriteAt(content, at)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// sync waits until what was written to a device is there for good.
+func (d device) sync() error { return d.writeAt(nil, 0) }
+
+// formatting01 is where the version before this one noted on the node, instead of on the disk, that a format began.
+func (s *Server) formatting01(u volumeUse) string {
+	return filepath.Join(s.plugin, "formatting", u.serial)
+}
+
+// markerOf01 returns the mark that the version before this one has left if a format of this attachment was cut short by the upgrade.
+func (s *Server) markerOf01(u volumeUse) formatMark {
+	content, err := os.ReadFile(s.formatting01(u))
+	if err != nil || u.attached == "" || string(content) != string(u.volume)+"\n"+u.attached+"\n" {
+		return formatMark{}
 	}
-	if err := s.records.note(u.serial); err != nil {
-		return errors.Join(err, d.eraseMark())
-	}
-	out, err := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		return u.errorf(disk.Unexpected, "%v: %w: %s", args, err, oneLine(out))
-	}
-	// Mounted for reading it takes no write that the mark on it would put in doubt.
-	if err := s.mounts.mounter.Mount(d.path, staging, fsType, []string{"ro"}); err != nil {
-		return u.errorf(disk.Unexpected, "mount the file system that was just made: %w", err)
-	}
-	if err := s.mounts.unmount(staging); err != nil {
-		return u.maybeMountedError(err, nil)
-	}
-	if err := d.eraseMark(); err != nil {
-		return err
-	}
-	if err := os.Remove(filepath.Join(s.plugin, "formatting", u.serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		klog.ErrorS(err, "What an earlier version noted of a format is left", "volume", u.volume)
-	}
-	return nil
+	return formatMark{serial: u.serial, fsType: u.newFSType()}
 }

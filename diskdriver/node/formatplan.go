@@ -28,7 +28,7 @@ const (
 // short. What its bytes look like may only forbid one: then the error says what to do.
 func (u volumeUse) plan(c content, partitions int) (step, error) {
 	table := c.table
-	if table == "atari" && c.bytes.random { // blkid takes random bytes for an ancient table now and then
+	if table == "atari" && c.random { // blkid takes random bytes for an ancient table now and then
 		table = ""
 	}
 	switch {
@@ -40,7 +40,7 @@ func (u volumeUse) plan(c content, partitions int) (step, error) {
 		return keep, nil
 	case c.super.unfinished:
 		return keep, u.blockedError("the disk holds an %s whose mkfs was cut short, and not by this driver; %s", c.super.fsType, untouched)
-	case len(c.bytes.copies) > 0 && table == "" && (c.fsType == "" || c.fsType == "jbd"): // jbd is what blkid takes a superblock of ext for with a wrong bit
+	case len(c.copies) > 0 && table == "" && (c.fsType == "" || c.fsType == "jbd"): // jbd is what blkid takes a superblock of ext for with a wrong bit
 		return keep, u.blockedError("the head of the disk's file system is damaged, and a copy of its superblock is left; take a snapshot of the disk, then repair it by hand (e2fsck -b, xfs_repair), or restore a snapshot; %s", untouched)
 	case c.fsType != "":
 		return keep, u.blockedError("the disk holds %s, which is none of %s; %s", c.fsType, strings.Join(disk.Filesystems(), ", "), untouched)
@@ -50,11 +50,11 @@ func (u volumeUse) plan(c content, partitions int) (step, error) {
 		return keep, u.blockedError("the disk has %d partitions, and it can't be told which is the volume; allowed is one", partitions)
 	case table != "":
 		return keep, u.blockedError("the disk has a partition table (%s), and the kernel shows no partition of it, be it empty, damaged or for sectors of another size; %s", table, untouched)
-	case !c.bytes.zeros && !c.bytes.random:
+	case !c.zeros && !c.random:
 		return keep, u.blockedError("the disk holds bytes that are no file system that is known, perhaps one that is damaged, or data of a block volume; restore a snapshot, or use it as a block volume; %s", untouched)
 	case u.history == disk.HistoryNew:
 		return u.planFormat(format, "it is new")
-	case c.bytes.random:
+	case c.random:
 		return keep, u.blockedError("the disk holds random bytes, which may be encrypted data, and it was attached before; %s", untouched)
 	}
 	return u.planFormat(readAll, "its beginning, its end and samples are zeros")
@@ -72,10 +72,10 @@ func (u volumeUse) isCutShort(c content) bool {
 		return false
 	case c.super.fsType != "" && (c.super.whole && c.super.mounted && !c.super.unfinished || !isOurs(c.super.uuid)):
 		return false
-	case !slices.Contains([]string{"", c.mark.fsType, "jbd"}, c.fsType) || c.table != "" || c.bytes.elsewhere:
+	case !slices.Contains([]string{"", c.mark.fsType, "jbd"}, c.fsType) || c.table != "" || c.elsewhere:
 		return false
 	}
-	return !slices.ContainsFunc(c.bytes.copies, func(id [16]byte) bool { return !isOurs(id) })
+	return !slices.ContainsFunc(c.copies, func(id [16]byte) bool { return !isOurs(id) })
 }
 
 // planFormat decides to format, unless there is a reason not to write.
@@ -99,5 +99,10 @@ func (u volumeUse) blockedError(text string, args ...any) error {
 
 // errorf is an error of the volume.
 func (u volumeUse) errorf(kind disk.Kind, text string, args ...any) error {
-	return &disk.Error{Disk: u.volume, Kind: kind, Err: fmt.Errorf(text, args...)}
+	return volumeErrorf(u.volume, kind, text, args...)
+}
+
+// volumeErrorf is an error of a volume.
+func volumeErrorf(volume disk.ID, kind disk.Kind, text string, args ...any) error {
+	return &disk.Error{Disk: volume, Kind: kind, Err: fmt.Errorf(text, args...)}
 }

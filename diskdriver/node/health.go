@@ -64,34 +64,40 @@ func (s *Server) problemAt(ctx context.Context, field, path, volume string) (*cs
 	case at.device:
 		return nil, nil
 	}
-	measured, err := s.probes.measure(ctx, disk.ID(volume), at)
+	measured, err := s.measure(ctx, disk.ID(volume), at)
 	switch {
 	case disk.KindOf(err) == disk.Unreachable:
 		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "%v", err), nil
 	case err != nil:
 		return nil, err
-	case measured.complaint() != "":
-		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, unreadable, "the file system at %s %s", path, measured.complaint()), nil
 	}
-	if why := turnedReadOnlyBy(at); why != "" {
-		return problem(csi.VolumeHealthErrorType_DEGRADED, turnedReadOnly, "the file system at %s %s", path, why), nil
-	}
-	if s.isShort(disk.ID(volume), at, measured) { // usable, but not as it should be: that is what DEGRADED says
+	switch reason, what := measured.illness(at); {
+	case reason == unreadable:
+		return problem(csi.VolumeHealthErrorType_INACCESSIBLE, reason, "%s", what), nil
+	case reason != "":
+		return problem(csi.VolumeHealthErrorType_DEGRADED, reason, "%s", what), nil
+	case s.isShort(disk.ID(volume), at, measured): // usable, but not as it should be: that is what DEGRADED says
 		return problem(csi.VolumeHealthErrorType_DEGRADED, fileSystemNotGrown, "%s", measured.extent.sizes()), nil
 	}
 	return nil, nil
 }
 
-// turnedReadOnlyBy says why the kernel takes no more writes to a file system that was mounted for writing; empty if it does.
-func turnedReadOnlyBy(m mountPoint) string {
-	options := m.SuperOptions // the kernel's own, whatever the mount was asked to be
+// illness says what is wrong with a mounted file system, so that it is of no use to anybody, and for which reason; nothing if it is sound.
+func (m measurement) illness(at mountPoint) (reason, what string) {
+	options := at.SuperOptions // the kernel's own, whatever the mount was asked to be
 	switch {
+	case m.numbers != nil:
+		reason, what = unreadable, fmt.Sprintf("doesn't answer: %v", m.numbers)
+	case m.contents != nil:
+		reason, what = unreadable, fmt.Sprintf("can't be read: %v", m.contents)
 	case slices.Contains(options, "shutdown"):
-		return "was shut down after an error"
-	case slices.Contains(options, "emergency_ro"), slices.Contains(options, "ro") && !m.isReadOnly():
-		return "was made read-only by the kernel after an error"
+		reason, what = turnedReadOnly, "was shut down after an error"
+	case slices.Contains(options, "emergency_ro"), slices.Contains(options, "ro") && !at.isReadOnly():
+		reason, what = turnedReadOnly, "was made read-only by the kernel after an error"
+	default:
+		return "", ""
 	}
-	return ""
+	return reason, fmt.Sprintf("the file system at %s %s", at.MountPoint, what)
 }
 
 func problem(status csi.VolumeHealthErrorType, reason, message string, args ...any) *csi.VolumeHealth_VolumeHealthEntry {

@@ -14,13 +14,28 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
 
+// elsewhere is between two samples of a disk of 1 GiB, and where no copy of a superblock is.
+const elsewhere = 700<<20 + 600<<10
+
+// No place that is looked at is that of a format's mark, which is looked at by itself.
+func TestTheMarkIsInNoPlaceThatIsLookedAt(t *testing.T) {
+	for gib := int64(1); gib <= 64<<10; gib *= 2 {
+		size := gib << 30
+		for _, p := range places(size) {
+			if mark := size - markFromEnd; p.at < mark+markSize && mark < p.at+int64(p.size) || p.at+int64(p.size) > size {
+				t.Errorf("of %d GiB, %d bytes at %d are looked at", gib, p.size, p.at)
+			}
+		}
+	}
+}
+
 // A disk that may have been used is formatted only if every byte of it is zero, which a call finds out a little at a time.
 func TestADiskThatMayBeUsedIsReadToItsEnd(t *testing.T) {
 	r, m := newRigWithDisk(t)
 	v := r.volume(m, usedBefore)
-	m.write(m.size/2+4097, []byte{1}) // between two samples
-	m.refusesStage(v, disk.Blocked, "holds data, the first of it in the MiB at byte 536870912")
-	m.write(m.size/2+4097, []byte{0})
+	m.write(elsewhere, []byte{1})
+	m.refusesStage(v, disk.Blocked, "holds data, the first of it in the MiB at byte 734003200")
+	m.write(elsewhere, []byte{0})
 	r.ok(r.stage(v))
 }
 
@@ -70,7 +85,7 @@ func TestABlockVolumeThatComesBackIsNotFormatted(t *testing.T) {
 	block := v
 	asBlock(&block)
 	r.ok(r.stage(block))
-	m.write(m.size/3+4096, []byte("a row")) // where no sample is taken
+	m.write(elsewhere, []byte("a row"))
 	r.ok(r.unstage(block))
 	m.refusesStage(v, disk.Blocked, "holds data")
 }

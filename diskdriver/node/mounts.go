@@ -107,10 +107,7 @@ func (m mounts) unmountAndRemove(path string) error {
 	if err := m.unmount(path); err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove what a volume was published at: %w", err)
-	}
-	return nil
+	return remove(path)
 }
 
 // uses returns where a device is in use below the kubelet's directory: its file
@@ -125,7 +122,7 @@ func (m mounts) uses(number uint64, staging string) ([]mountPoint, error) {
 	}
 	var uses []mountPoint
 	for _, one := range all {
-		if !m.kubelet.has(one.MountPoint) {
+		if !below(one.MountPoint, string(m.kubelet)) {
 			continue
 		}
 		use := newMountPoint(one)

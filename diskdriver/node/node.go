@@ -9,10 +9,14 @@
 package node
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/klog/v2"
 	mount "k8s.io/mount-utils"
 
@@ -46,41 +50,33 @@ type Config struct {
 // those of a context that ended.
 type Server struct {
 	csi.UnimplementedNodeServer
-	driver  string
-	facts   Facts
-	allowed disk.AllowedOptions
-	kubelet kubeletDir
-	devices devices
-	mounts  mounts
-	plugin  string // the directory of the driver's plugin below the kubelet's
-	records records
-	blanks  blankChecks
-	stalls  stalls
-	probes  probes
-	events  Events
-	ungrown ungrown
+	driver    string
+	facts     Facts
+	allowed   disk.AllowedOptions
+	kubelet   kubeletDir
+	devices   devices
+	mounts    mounts
+	plugin    string // the directory of the driver's plugin below the kubelet's
+	records   records
+	blanks    blankChecks
+	stalls    stalls
+	events    Events
+	measuring singleflight.Group // measurements by volume and device
+	ungrown   sync.Map           // inVain by disk.ID: the mounted volumes whose file systems don't fill their disks
 }
 
 // New returns a Server; its error names what is wrong in the Config.
 func New(config Config) (*Server, error) {
-	for _, d := range []struct {
-		path     *string
-		fallback string
-	}{{&config.KubeletDir, DefaultKubeletDir}, {&config.Dev, "/dev"}, {&config.Sys, "/sys"}} {
-		if *d.path == "" {
-			*d.path = d.fallback
-		}
-		if !filepath.IsAbs(*d.path) || filepath.Clean(*d.path) != *d.path {
-			return nil, fmt.Errorf("directory %q: allowed is a clean absolute path, such as %s", *d.path, d.fallback)
+	config.KubeletDir, config.Dev, config.Sys = cmp.Or(config.KubeletDir, DefaultKubeletDir), cmp.Or(config.Dev, "/dev"), cmp.Or(config.Sys, "/sys")
+	for _, dir := range []string{config.KubeletDir, config.Dev, config.Sys} {
+		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+			return nil, fmt.Errorf("directory %q: allowed is a clean absolute path, such as %s", dir, DefaultKubeletDir)
 		}
 	}
 	if config.Driver == "" || config.Facts == nil {
 		return nil, fmt.Errorf("the name of the driver and the facts of the node are required")
 	}
 	plugin := filepath.Join(config.KubeletDir, "plugins", config.Driver)
-	if config.Events == nil {
-		config.Events = noEvents{}
-	}
 	records := records{dir: filepath.Join(plugin, "records")}
 	if err := records.begin(); err != nil {
 		klog.ErrorS(err, "The node keeps no records, so no disk counts as new", "directory", records.dir)
@@ -89,7 +85,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubelet's root directory: %w", err)
 	}
-	s := &Server{
+	return &Server{
 		driver:  config.Driver,
 		facts:   config.Facts,
 		allowed: config.Allowed,
@@ -100,8 +96,59 @@ func New(config Config) (*Server, error) {
 		records: records,
 		blanks:  blankChecks{BlankCheck: config.BlankCheck},
 		events:  config.Events,
-		ungrown: ungrown{volumes: map[disk.ID]inVain{}},
+	}, nil
+}
+
+// Facts tells what only others than the node's Linux know.
+type Facts interface {
+	// Node returns who and where the node is and how many disks of the driver
+	// it takes besides those that it sees and that are not the driver's, given
+	// the serial numbers of the disks that the node sees. As long as something
+	// isn't known, the error says what, and who knows it.
+	Node(ctx context.Context, serials []string) (disk.Node, error)
+}
+
+// Events tells the owner of a volume what no call can answer as an error, because the
+// volume is of use.
+type Events interface {
+	// Warn returns at once and never fails. It says the same of a volume at most once
+	// an hour.
+	Warn(volume disk.ID, reason, message string)
+}
+
+// NodeGetInfo says who and where the node is and how many volumes it takes (CSI
+// spec, NodeGetInfo). Until all of it is known it is an error, so that no node
+// is taken for one without a limit.
+func (s *Server) NodeGetInfo(ctx context.Context, _ *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	serials, err := s.devices.serials(string(s.kubelet))
+	if err != nil {
+		return nil, err
 	}
-	s.probes.extent = func(device uint64, at string) (extent, error) { return s.devices.extent(device, at) }
-	return s, nil
+	about, err := s.facts.Node(ctx, serials)
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeGetInfoResponse{
+		NodeId:             string(about.ID),
+		MaxVolumesPerNode:  about.MaxVolumes,
+		AccessibleTopology: &csi.Topology{Segments: about.Segments},
+	}, nil
+}
+
+// NodeGetCapabilities says what the Server can do.
+func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	response := &csi.NodeGetCapabilitiesResponse{}
+	for _, t := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
+		})
+	}
+	return response, nil
 }

@@ -16,143 +16,132 @@ import (
 // NodePublishVolume). A staging mount that was lost is made again.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	u, err := parseVolumeUse(req, s.allowed)
-	if err != nil {
-		return nil, err
+	if err == nil && req.GetStagingTargetPath() == "" {
+		err = disk.Errorf(disk.Blocked, "staging_target_path is missing: a volume is staged before it is published")
 	}
-	if req.GetStagingTargetPath() == "" {
-		return nil, disk.Errorf(disk.Blocked, "staging_target_path is missing: a volume is staged before it is published")
+	if err == nil {
+		u.staging, err = s.kubelet.resolveExisting("staging_target_path", req.GetStagingTargetPath())
 	}
-	staging, err := s.kubelet.resolveExisting("staging_target_path", req.GetStagingTargetPath())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		u.target, err = s.kubelet.resolve("target_path", req.GetTargetPath())
 	}
-	target, err := s.kubelet.resolve("target_path", req.GetTargetPath())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		u.forReads = u.readOnly || req.GetReadonly()
+		err = s.withDevice(ctx, u, func(whole device) error {
+			d, err := s.stage(ctx, u, whole)
+			if err != nil {
+				return err
+			}
+			return s.publish(u, d)
+		})
 	}
-	err = s.withDevice(ctx, u, target, func(whole device) error {
-		d, err := s.stage(ctx, u, whole, staging)
-		if err != nil {
-			return err
-		}
-		return s.publish(publication{volumeUse: u, device: d, staging: staging, target: target, readOnly: u.readOnly || req.GetReadonly()})
-	})
 	if err != nil {
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// publication is a volume's place in one Pod.
-type publication struct {
-	volumeUse
-	device          device
-	staging, target string
-	readOnly        bool // for this Pod
-}
-
 // publish mounts the volume at its target, unless it is there already.
-func (s *Server) publish(p publication) error {
-	others, err := s.others(p)
+func (s *Server) publish(u volumeUse, d device) error {
+	others, err := s.others(u, d)
 	if err != nil {
 		return err
 	}
-	if p.singlePod && len(others) > 0 {
-		return p.blockedError("the volume is for one Pod at a time and is published already at %v", others)
+	if u.singlePod && len(others) > 0 {
+		return u.blockedError("the volume is for one Pod at a time and is published already at %v", others)
 	}
-	done, err := s.published(p)
+	done, err := s.isAtTarget(u, d)
 	if err != nil || done {
 		return err
 	}
-	if p.block {
-		return s.publishBlock(p, len(others) > 0)
+	if u.block {
+		return s.publishBlock(u, d, len(others) > 0)
 	}
-	return s.publishFileSystem(p)
+	return s.publishFileSystem(u)
 }
 
 // others returns where other Pods have the volume. The kubelet binds a volume further,
 // for the Pod's own subPaths and devices.
-func (s *Server) others(p publication) ([]mountPoint, error) {
-	uses, err := s.mounts.uses(p.device.number, p.staging)
+func (s *Server) others(u volumeUse, d device) ([]mountPoint, error) {
+	uses, err := s.mounts.uses(d.number, u.staging)
 	if err != nil {
 		return nil, err
 	}
-	pod := s.kubelet.owner(p.target).pod
+	pod := s.kubelet.owner(u.target).pod
 	return slices.DeleteFunc(uses, func(use mountPoint) bool {
-		return use.MountPoint == p.target || pod != "" && s.kubelet.owner(use.MountPoint).pod == pod
+		return use.MountPoint == u.target || pod != "" && s.kubelet.owner(use.MountPoint).pod == pod
 	}), nil
 }
 
-// published says whether the volume is at its target as asked for. Something
+// isAtTarget says whether the volume is at its target as asked for. Something
 // else there is an error.
-func (s *Server) published(p publication) (bool, error) {
-	m, mounted, err := s.mounts.at(p.target)
+func (s *Server) isAtTarget(u volumeUse, d device) (bool, error) {
+	m, mounted, err := s.mounts.at(u.target)
 	if err != nil || !mounted {
 		return false, err
 	}
 	readOnly := m.isReadOnly()
-	if p.block {
-		if readOnly, err = p.device.isReadOnly(); err != nil {
+	if u.block {
+		if readOnly, err = d.isReadOnly(); err != nil {
 			return false, err
 		}
 	}
 	switch {
-	case m.number != p.device.number || m.device != p.block:
-		return false, p.blockedError("something else is mounted at %s; unmount it", p.target)
-	case p.readOnly && !readOnly && !p.block: // bound, and the process killed before it was mounted again read-only
-		return false, s.mounts.unmount(p.target)
-	case readOnly != p.readOnly:
-		return false, p.errorf(disk.Mismatch, "the volume is published at %s with read-only %v; asked for is %v", p.target, readOnly, p.readOnly)
+	case m.number != d.number || m.device != u.block:
+		return false, u.blockedError("something else is mounted at %s; unmount it", u.target)
+	case u.forReads && !readOnly && !u.block: // bound, and the process killed before it was mounted again read-only
+		return false, s.mounts.unmount(u.target)
+	case readOnly != u.forReads:
+		return false, u.errorf(disk.Mismatch, "the volume is published at %s with read-only %v; asked for is %v", u.target, readOnly, u.forReads)
 	}
 	return true, nil
 }
 
 // publishFileSystem binds the staged file system to the target.
-func (s *Server) publishFileSystem(p publication) error {
-	if err := os.Mkdir(p.target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+func (s *Server) publishFileSystem(u volumeUse) error {
+	if err := os.Mkdir(u.target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return hostError("make the target", err)
 	}
-	if err := s.checkOwn("target_path", p.target, string(p.volume)); err != nil { // its files couldn't be seen, nor the directory be removed
+	if err := s.checkOwn("target_path", u.target, string(u.volume)); err != nil { // its files couldn't be seen, nor the directory be removed
 		return err
 	}
-	options := []string{"bind"}
-	if p.readOnly {
-		options = append(options, "ro")
+	var options []string
+	if u.forReads {
+		options = []string{"ro"}
 	}
-	if err := s.mounts.mounter.Mount(p.staging, p.target, "", options); err != nil {
-		return s.undoBind(p, fmt.Errorf("bind %s to %s: %w", p.staging, p.target, err))
-	}
-	return nil
+	return s.bind(u, u.staging, options...)
 }
 
 // publishBlock binds the device to the target. Whether it may be written to is
 // a property of the device, so all Pods that have it share it.
-func (s *Server) publishBlock(p publication, shared bool) error {
-	readOnly, err := p.device.isReadOnly()
+func (s *Server) publishBlock(u volumeUse, d device, shared bool) error {
+	readOnly, err := d.isReadOnly()
 	if err != nil {
 		return err
 	}
-	if shared && readOnly != p.readOnly {
-		return p.blockedError("another Pod of this node has the block volume with read-only %v; all Pods of a node have it the same way", readOnly)
+	if shared && readOnly != u.forReads {
+		return u.blockedError("another Pod of this node has the block volume with read-only %v; all Pods of a node have it the same way", readOnly)
 	}
-	if err := p.device.setReadOnly(p.readOnly); err != nil {
+	if err := d.setReadOnly(u.forReads); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(p.target, os.O_CREATE|os.O_RDONLY, 0o660)
+	f, err := os.OpenFile(u.target, os.O_CREATE|os.O_RDONLY, 0o660)
 	if err != nil {
 		return hostError("make the target", err)
 	}
 	_ = f.Close()
-	if err := s.mounts.mounter.Mount(p.device.path, p.target, "", []string{"bind"}); err != nil {
-		return s.undoBind(p, fmt.Errorf("bind %s to %s: %w", p.device.path, p.target, err))
-	}
-	return nil
+	return s.bind(u, d.path)
 }
 
-// undoBind takes away what a bind that has failed may have left.
-func (s *Server) undoBind(p publication, err error) error {
-	if left := s.mounts.unmountAndRemove(p.target); left != nil {
-		return p.maybeMountedError(err, left)
+// bind binds a path to the target, and takes away what a bind that has failed may have left.
+func (s *Server) bind(u volumeUse, from string, options ...string) error {
+	err := s.mounts.mounter.Mount(from, u.target, "", append(options, "bind"))
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("bind %s to %s: %w", from, u.target, err)
+	if left := s.mounts.unmountAndRemove(u.target); left != nil {
+		return u.maybeMountedError(errors.Join(err, left))
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// records say which disks this node has used. They outlive the process and the node's power: they lie below the plugin's directory.
+// records say what this node did with disks. They outlive the process and the node's power: they lie below the plugin's directory.
 type records struct {
 	dir string
 }
@@ -18,32 +17,26 @@ type records struct {
 // rememberedFor is how long a record is kept. Of attachments that are older the node knows nothing.
 const rememberedFor = 7 * 24 * time.Hour
 
-func (r records) used() string              { return filepath.Join(r.dir, "used") }
-func (r records) path(serial string) string { return filepath.Join(r.used(), serial) }
-func (r records) since() string             { return filepath.Join(r.dir, "since") }
+func (r records) since() string               { return filepath.Join(r.dir, "since") }
+func (r records) used(serial string) string   { return filepath.Join(r.dir, "used", serial) }
+func (r records) growth(serial string) string { return filepath.Join(r.dir, "growing", serial) }
 
 // begin notes since when the node keeps records, unless it does already, and drops the old ones.
 func (r records) begin() error {
-	if err := os.MkdirAll(r.used(), 0o700); err != nil {
-		return hostError("make the directory of the node's records", err)
-	}
 	if _, err := r.begun(); err != nil {
 		if err := writeDurably(r.since(), time.Now().UTC().Format(time.RFC3339Nano)); err != nil {
 			return hostError("note since when the node keeps records", err)
 		}
 	}
-	entries, err := os.ReadDir(r.used())
-	if err != nil {
-		return fmt.Errorf("list the node's records: %w", err)
-	}
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > 2*rememberedFor {
-			if err := os.Remove(r.path(entry.Name())); err != nil {
-				klog.ErrorS(err, "An old record of a disk is left", "serial", entry.Name())
+	all, err := filepath.Glob(r.used("*"))
+	for _, record := range all {
+		if info, err := os.Lstat(record); err == nil && time.Since(info.ModTime()) > 2*rememberedFor {
+			if err := remove(record); err != nil {
+				klog.ErrorS(err, "An old record of a disk is left")
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 // begun returns since when the node keeps records.
@@ -57,33 +50,22 @@ func (r records) begun() (time.Time, error) {
 
 // note records that a disk is used on this node. It is on the node's disk when it returns.
 func (r records) note(serial string) error {
-	if _, err := os.Lstat(r.path(serial)); err == nil {
+	if _, err := os.Lstat(r.used(serial)); err == nil {
 		return nil
 	}
-	err := os.MkdirAll(r.used(), 0o700)
-	if err == nil {
-		err = writeDurably(r.path(serial), "")
-	}
-	if err != nil {
-		return hostError("record that the disk is used on this node", err)
-	}
-	return nil
+	return hostError("record that the disk is used on this node", writeDurably(r.used(serial), ""))
 }
 
-// growth is where it stands that a file system is being grown while it isn't mounted.
-func (r records) growth(serial string) string { return filepath.Join(r.dir, "growing", serial) }
+// has says whether the node has recorded that it uses a disk. What can't be read counts as a record.
+func (r records) has(serial string) bool {
+	_, err := os.Lstat(r.used(serial))
+	return !errors.Is(err, os.ErrNotExist)
+}
 
 // noteGrowth records that in an attachment of a disk its file system is being grown while it isn't mounted. A crash in the middle leaves
 // it as no kernel mounts it.
 func (r records) noteGrowth(u volumeUse) error {
-	err := os.MkdirAll(filepath.Dir(r.growth(u.serial)), 0o700)
-	if err == nil {
-		err = writeDurably(r.growth(u.serial), u.attached)
-	}
-	if err != nil {
-		return hostError("record that the file system is being grown", err)
-	}
-	return nil
+	return hostError("record that the file system is being grown", writeDurably(r.growth(u.serial), u.attached))
 }
 
 // isGrowing says whether such a growth was cut short in this attachment of the disk.
@@ -93,18 +75,7 @@ func (r records) isGrowing(u volumeUse) bool {
 }
 
 // endGrowth takes the record of a growth back.
-func (r records) endGrowth(serial string) error {
-	if err := os.Remove(r.growth(serial)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the record of a growth: %w", err)
-	}
-	return nil
-}
-
-// has says whether the node has recorded that it uses a disk. What can't be read counts as a record.
-func (r records) has(serial string) bool {
-	_, err := os.Lstat(r.path(serial))
-	return !errors.Is(err, os.ErrNotExist)
-}
+func (r records) endGrowth(u volumeUse) error { return remove(r.growth(u.serial)) }
 
 // cover says whether the node has kept records since a disk was attached, at a time of ECS's. It hasn't if it was set up anew since.
 func (r records) cover(attached string) bool {
@@ -129,8 +100,11 @@ func timeOfECS(text string) (at time.Time, granularity time.Duration, ok bool) {
 	return time.Time{}, 0, false
 }
 
-// writeDurably writes a file whose content and name are on the disk when it returns.
+// writeDurably writes a file whose content and name are on the disk when it returns, and makes its directory.
 func writeDurably(path, content string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -139,14 +113,17 @@ func writeDurably(path, content string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes sure that what was made in a directory is on the disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// remove removes a file or an empty directory. Nothing there is success.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -70,7 +71,7 @@ const socketCheckInterval = time.Second
 // somebody starts it again, the kubelet calls that one; once its socket has gone the
 // driver is registered anew. Registered tells which of both it is.
 func (r *Registration) Run(ctx context.Context) error {
-	if err := os.Remove(r.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := remove(r.socket); err != nil {
 		return fmt.Errorf("remove an old registration socket: %w", err)
 	}
 	for again := false; ; again = true {
@@ -102,20 +103,16 @@ func (r *Registration) serve(ctx context.Context) error {
 	}
 	server := grpc.NewServer()
 	registration.RegisterRegistrationServer(server, r)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	checked := make(chan struct{})
 	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		defer close(checked)
+	var watch sync.WaitGroup
+	watch.Go(func() {
 		r.awaitLoss(watching, own)
 		server.Stop()
-	}()
-	err = <-served
+	})
+	err = server.Serve(listener)
 	stop()
-	<-checked
-	if ctx.Err() != nil && errors.Is(err, grpc.ErrServerStopped) { // the context ended before
+	watch.Wait()
+	if errors.Is(err, grpc.ErrServerStopped) { // it was to end before it began
 		err = nil
 	}
 	if now, gone := os.Lstat(r.socket); gone == nil && os.SameFile(now, own) {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,13 +22,12 @@ const (
 )
 
 // repair has e2fsck repair what it can repair without asking, if the kernel has noted errors in the file system, and what a growth of this
-// node's that was cut short has left. Else the kernel itself
-// judges: it replays the journal, and mounts no file system that it finds damaged. What e2fsck overwrites is kept on the node, and put
-// back if the file system can't be repaired that way. xfs is never repaired.
-func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superblock) error {
+// node's that was cut short has left. Else the kernel itself judges: it replays the journal, and mounts no file system that it finds
+// damaged. What e2fsck overwrites is kept on the node, and put back if the file system can't be repaired that way. xfs is never repaired.
+func (s *Server) repair(u volumeUse, d device, super superblock) error {
 	undo, err := s.undoFile(u)
 	if err == nil {
-		err = playBack(ctx, u, d, super, undo)
+		err = playBack(u, d, super, undo)
 	}
 	if err != nil {
 		return err
@@ -41,16 +39,15 @@ func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superb
 	if err := checkRoom(u, filepath.Dir(undo), undoLimit, "the kernel has noted errors in the file system"); err != nil {
 		return err
 	}
-	out, err := fsck(ctx, d, undo, growing)
-	exit := (*exec.ExitError)(nil)
+	out, err := fsck(d, undo, growing)
 	switch {
-	case err == nil, errors.As(err, &exit) && exit.ExitCode() == fsckCorrected:
+	case err == nil, exitCode(err) == fsckCorrected:
 		klog.InfoS("A file system was repaired", "volume", u.volume, "device", d.path, "growthCutShort", growing, "output", out)
-		return errors.Join(removeUndo(undo), s.records.endGrowth(u.serial))
-	case !errors.As(err, &exit):
+		return errors.Join(remove(undo), s.records.endGrowth(u))
+	case exitCode(err) == 0:
 		return fmt.Errorf("run e2fsck: %w", err)
 	}
-	if err := undoAll(ctx, u, d, undo); err != nil {
+	if err := undoAll(u, d, undo); err != nil {
 		return err
 	}
 	if strings.Contains(out, "Input/output error") || strings.Contains(out, "short read") || strings.Contains(out, "Error reading block") {
@@ -61,12 +58,12 @@ func (s *Server) repair(ctx context.Context, u volumeUse, d device, super superb
 
 // fsck runs e2fsck, which copies what it overwrites to a file first, and returns what it prints. What a growth that was cut short has left
 // it mends as it thinks best, which is known to be right; of anything else it asks for nothing and gives up in doubt.
-func fsck(ctx context.Context, d device, undo string, growing bool) (string, error) {
+func fsck(d device, undo string, growing bool) (string, error) {
 	args := []string{"-p"}
 	if growing {
 		args = []string{"-f", "-y"}
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "e2fsck", append(args, "-z", undo, d.path)...)
+	cmd := exec.Command("e2fsck", append(args, "-z", undo, d.path)...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -77,32 +74,26 @@ func fsck(ctx context.Context, d device, undo string, growing bool) (string, err
 		klog.ErrorS(err, "The size of the undo file has no bound", "file", undo)
 	}
 	err := cmd.Wait()
-	return oneLine([]byte(out.String())), err
+	return oneLine(out.String()), err
 }
 
 // undoFile returns where what a repair overwrites is kept. It is of one attachment, for what it holds is wrong once the disk was
 // elsewhere: what is left of earlier ones goes.
 func (s *Server) undoFile(u volumeUse) (string, error) {
 	at, _, _ := timeOfECS(u.attached)
-	dir := filepath.Join(s.plugin, "undo")
-	undo := filepath.Join(dir, fmt.Sprintf("%s.%d.e2undo", u.serial, at.Unix()))
-	left, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("look for what repairs have left: %w", err)
-	}
+	undo := filepath.Join(s.plugin, "undo", fmt.Sprintf("%s.%d.e2undo", u.serial, at.Unix()))
+	left, err := filepath.Glob(filepath.Join(s.plugin, "undo", u.serial+".*"))
 	for _, file := range left {
-		if strings.HasPrefix(file.Name(), u.serial+".") && file.Name() != filepath.Base(undo) {
-			if err := removeUndo(filepath.Join(dir, file.Name())); err != nil {
-				return "", err
-			}
+		if file != undo {
+			err = errors.Join(err, remove(file))
 		}
 	}
-	return undo, nil
+	return undo, err
 }
 
 // playBack puts back what an earlier process's repair has overwritten, unless that left the file system sound. What e2fsck was killed
 // over can't be put back: e2fsck begins again.
-func playBack(ctx context.Context, u volumeUse, d device, super superblock, undo string) error {
+func playBack(u volumeUse, d device, super superblock, undo string) error {
 	f, err := os.Open(undo)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -115,31 +106,24 @@ func playBack(ctx context.Context, u volumeUse, d device, super superblock, undo
 	_ = f.Close()
 	const finished = 1 // the state in the header of an undo file (e2fsprogs, lib/ext2fs/undo_io.c)
 	if u.readOnly || super.whole && !super.hasErrors || err != nil || binary.LittleEndian.Uint32(head[44:])&finished == 0 {
-		return removeUndo(undo)
+		return remove(undo)
 	}
-	if err := undoAll(ctx, u, d, undo); err != nil { // e2undo writes nothing to a file system that was written to since
+	if err := undoAll(u, d, undo); err != nil { // e2undo writes nothing to a file system that was written to since
 		klog.ErrorS(err, "What an earlier repair has overwritten is not put back", "volume", u.volume, "device", d.path)
-		return removeUndo(undo)
+		return remove(undo)
 	}
 	return nil
 }
 
 // undoAll puts back what a repair has overwritten.
-func undoAll(ctx context.Context, u volumeUse, d device, undo string) error {
+func undoAll(u volumeUse, d device, undo string) error {
 	if _, err := os.Lstat(undo); errors.Is(err, os.ErrNotExist) {
 		return nil // it has overwritten nothing
 	}
-	if out, err := exec.CommandContext(context.WithoutCancel(ctx), "e2undo", undo, d.path).CombinedOutput(); err != nil {
-		return u.blockedError("e2undo %s %s, to put back what a repair has overwritten: %w: %s; take a snapshot of the disk before anything else", undo, d.path, err, oneLine(out))
+	if _, err := run("", "e2undo", undo, d.path); err != nil {
+		return u.blockedError("put back what a repair has overwritten: %w; take a snapshot of the disk before anything else", err)
 	}
-	return removeUndo(undo)
-}
-
-func removeUndo(undo string) error {
-	if err := os.Remove(undo); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove what a repair could be undone with: %w", err)
-	}
-	return nil
+	return remove(undo)
 }
 
 // checkRoom refuses what takes room on the node that isn't there.

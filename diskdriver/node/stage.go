@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,51 +21,52 @@ import (
 // spec, NodeStageVolume).
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	u, err := parseVolumeUse(req, s.allowed)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		u.staging, err = s.kubelet.resolveExisting("staging_target_path", req.GetStagingTargetPath())
 	}
-	staging, err := s.kubelet.resolveExisting("staging_target_path", req.GetStagingTargetPath())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.withDevice(ctx, u, func(whole device) error {
+			_, err := s.stage(ctx, u, whole)
+			return err
+		})
 	}
-	err = s.withDevice(ctx, u, staging, func(whole device) error {
-		_, err := s.stage(ctx, u, whole, staging)
-		return err
-	})
 	if err != nil {
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-// withDevice finds the device of a disk, and holds it while it is used: from before it is looked at until it is mounted or bound at a
-// path, the kernel gives its name and number to no other disk. What was bound or mounted of a device that turns out not to be the
-// disk's any more is taken away again.
-func (s *Server) withDevice(ctx context.Context, u volumeUse, at string, use func(whole device) error) error {
+// withDevice finds the device of a disk, and holds it while it is used: from before it is looked at until it is mounted or bound, the
+// kernel gives its name and number to no other disk. What was bound or mounted of a device that turns out not to be the disk's any
+// more is taken away again.
+func (s *Server) withDevice(ctx context.Context, u volumeUse, use func(whole device) error) error {
 	whole, err := s.devices.find(ctx, u.serial)
 	if err != nil {
 		return err
 	}
-	hold, err := s.devices.hold(u.serial, whole)
+	held, err := os.Open(whole.path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = hold.Close() }()
-	if err = use(whole); err != nil {
+	defer func() { _ = held.Close() }()
+	if err := s.devices.confirm(u.serial, whole); err != nil {
+		return err
+	}
+	if err := use(whole); err != nil {
 		if s.devices.isGone(whole.number) {
 			err = u.errorf(disk.Pending, "%s left the node while the volume was staged, and is waited for again: %w", whole.path, err)
 		}
 		return err
 	}
 	if err := s.devices.confirm(u.serial, whole); err != nil {
-		return errors.Join(err, s.mounts.unmount(at))
+		return errors.Join(err, s.mounts.unmount(cmp.Or(u.target, u.staging)))
 	}
 	return nil
 }
 
 // stage makes sure that a volume is staged, and returns its device: the
 // partition, if its file system is in one.
-func (s *Server) stage(ctx context.Context, u volumeUse, whole device, staging string) (device, error) {
+func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, error) {
 	parts, err := s.devices.partitions(whole)
 	if err == nil {
 		err = whole.checkSize(u.size)
@@ -75,22 +78,22 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device, staging s
 	case err != nil:
 		return device{}, err
 	case u.block:
-		return whole, s.stageBlock(u, whole, staging)
+		return whole, s.stageBlock(u, whole)
 	}
-	d, staged, err := s.staged(ctx, u, append(parts, whole), staging)
-	switch {
-	case err != nil:
-		return d, err
-	case staged:
-		return d, s.growStaged(ctx, u, d, staging)
+	d, staged, err := s.staged(ctx, u, append(parts, whole))
+	if err == nil && !staged {
+		d, err = s.stageFileSystem(ctx, u, whole, parts)
 	}
-	return s.stageFileSystem(ctx, u, whole, parts, staging)
+	if err == nil && !u.readOnly {
+		err = s.fill(u, d)
+	}
+	return d, err
 }
 
 // stageBlock has nothing to do but to make sure that nobody else has the
 // device.
-func (s *Server) stageBlock(u volumeUse, d device, staging string) error {
-	uses, err := s.mounts.uses(d.number, staging)
+func (s *Server) stageBlock(u volumeUse, d device) error {
+	uses, err := s.mounts.uses(d.number, u.staging)
 	if err != nil || len(uses) > 0 {
 		return err
 	}
@@ -113,214 +116,175 @@ func (s *Server) record(u volumeUse) error {
 
 // staged says whether the volume is staged, and with which of its devices. A dead mount, or one of a device that isn't the volume's,
 // is unmounted if nobody uses it, for nobody could.
-func (s *Server) staged(ctx context.Context, u volumeUse, devices []device, staging string) (device, bool, error) {
-	m, mounted, err := s.mounts.at(staging)
+func (s *Server) staged(ctx context.Context, u volumeUse, devices []device) (device, bool, error) {
+	m, mounted, err := s.mounts.at(u.staging)
 	if err != nil || !mounted {
 		return device{}, false, err
 	}
-	at := slices.IndexFunc(devices, func(d device) bool { return !m.device && d.number == m.number })
-	broken := fmt.Sprintf("%s is mounted at %s, which is not the volume's device", m.Source, staging)
-	if at >= 0 {
-		if broken, err = s.broken(ctx, u.volume, m); err != nil {
-			return device{}, false, err
-		}
+	uses, err := s.mounts.uses(m.number, u.staging)
+	if err != nil {
+		return device{}, false, err
 	}
-	readOnly := m.isReadOnly()
-	if broken == "" && readOnly && !u.readOnly { // a try that was cut short
-		uses, err := s.mounts.uses(m.number, staging)
+	at := slices.IndexFunc(devices, func(d device) bool { return !m.device && d.number == m.number })
+	broken := fmt.Sprintf("%s is mounted at %s, which is not the volume's device", m.Source, u.staging)
+	if at >= 0 {
+		measured, err := s.measure(ctx, u.volume, m)
 		if err != nil {
 			return device{}, false, err
 		}
-		if len(uses) == 0 {
-			broken = "the file system is mounted read-only"
-		}
+		_, broken = measured.illness(m)
+	}
+	if broken == "" && m.isReadOnly() && !u.readOnly && len(uses) == 0 { // a try that was cut short
+		broken = "the file system is mounted read-only"
 	}
 	switch {
+	case broken != "" && len(uses) > 0:
+		return device{}, false, u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted again", broken, uses)
 	case broken != "":
-		return device{}, false, s.clear(u, m, broken)
+		klog.InfoS("A mount that nobody uses is unmounted, and the volume mounted again", "volume", u.volume, "why", broken)
+		return device{}, false, s.mounts.unmount(u.staging)
 	case u.fsType != "" && m.FsType != u.fsType:
 		return device{}, false, u.errorf(disk.Mismatch, "the volume is staged as %s; asked for is %s", m.FsType, u.fsType)
-	case readOnly != u.readOnly:
-		return device{}, false, u.errorf(disk.Mismatch, "the volume is staged with read-only %v; asked for is %v", readOnly, u.readOnly)
+	case m.isReadOnly() != u.readOnly:
+		return device{}, false, u.errorf(disk.Mismatch, "the volume is staged with read-only %v; asked for is %v", m.isReadOnly(), u.readOnly)
 	}
 	return devices[at], true, nil
 }
 
-// broken says what is wrong with a mounted file system, so that it is of no use to anybody; empty if nothing is.
-func (s *Server) broken(ctx context.Context, volume disk.ID, m mountPoint) (string, error) {
-	if why := turnedReadOnlyBy(m); why != "" {
-		return fmt.Sprintf("the file system at %s %s", m.MountPoint, why), nil
+// stageFileSystem mounts the file system of a volume, after what it takes, and returns the device that it is on. One that Pods have
+// mounted, though it isn't staged any more, is as it should be.
+func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device, parts []device) (device, error) {
+	d, fsType, err := s.published(u, append(parts, whole))
+	if err == nil && fsType == "" {
+		d, fsType, err = s.prepare(ctx, u, whole, parts)
 	}
-	measured, err := s.probes.measure(ctx, volume, m)
-	if err != nil || measured.complaint() == "" {
-		return "", err
-	}
-	return fmt.Sprintf("the file system at %s %s", m.MountPoint, measured.complaint()), nil
-}
-
-// clear unmounts what is broken, unless a Pod has the volume.
-func (s *Server) clear(u volumeUse, m mountPoint, why string) error {
-	uses, err := s.mounts.uses(m.number, m.MountPoint)
-	switch {
-	case err != nil:
-		return err
-	case len(uses) > 0:
-		return u.blockedError("%s, and it is in use still at %v; delete the Pods that use it, and the volume is mounted again", why, uses)
-	}
-	klog.InfoS("A mount that nobody uses is unmounted, and the volume mounted again", "volume", u.volume, "why", why)
-	return s.mounts.unmount(m.MountPoint)
-}
-
-// stageFileSystem mounts the file system of a volume, after what it takes.
-func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, error) {
-	d, fsType, err := s.prepare(ctx, u, whole, parts, staging)
 	if err == nil {
 		err = s.record(u)
 	}
-	if err != nil {
-		return d, err
+	if err == nil {
+		err = s.mountFileSystem(u, d, fsType)
 	}
-	if err := s.mountFileSystem(u, d, fsType, staging); err != nil {
-		return d, err
-	}
-	return d, s.growStaged(ctx, u, d, staging)
+	return d, err
 }
 
-// growStaged lets the file system of a staged volume fill its disk: what was restored
-// from a smaller disk is as small, and a call before this one may have been cut short
-// between the mount and the growth. One that can't grow stays mounted as it is.
-//
-// Not every kernel lets a mounted file system grow, so one that nobody uses yet is
-// unmounted for it.
-func (s *Server) growStaged(ctx context.Context, u volumeUse, d device, staging string) error {
-	if u.readOnly {
-		return nil
-	}
-	e, short := s.grow(ctx, u.volume, d.number, staging)
-	if short != nil && s.mayUnmount(u, e, staging) {
-		var err error
-		if short, err = s.growUnmounted(ctx, u, e, staging); err != nil {
-			s.ungrown.remove(u.volume)
-			return err
-		}
-	}
-	s.noteGrowth(u, e, short)
-	return nil
-}
-
-// maybeMountedError is the error of a volume that may be mounted after a clean-up
-// has failed, too: the kubelet forgets a mount after an error that is final.
-func (u volumeUse) maybeMountedError(err, cleanUp error) error {
-	return &disk.Error{Disk: u.volume, Kind: disk.Pending, Err: errors.Join(err, cleanUp)}
-}
-
-// prepare returns the device to mount with a file system on it. One that is
-// mounted below the kubelet's directory is as it should be.
-func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts []device, staging string) (device, string, error) {
-	for _, d := range append(parts, whole) {
-		uses, err := s.mounts.uses(d.number, staging)
+// published returns the device whose file system Pods have mounted, and the file system; nothing if they have none. One that a Pod has as a block volume is an error.
+func (s *Server) published(u volumeUse, devices []device) (device, string, error) {
+	for _, d := range devices {
+		uses, err := s.mounts.uses(d.number, u.staging)
 		if err != nil {
 			return d, "", err
 		}
-		if slices.ContainsFunc(uses, func(p mountPoint) bool { return !p.device }) {
-			c, err := look(ctx, d)
+		if slices.ContainsFunc(uses, func(use mountPoint) bool { return !use.device }) {
+			c, err := look(d)
 			return d, c.fsType, err
 		}
 		if len(uses) > 0 {
 			return d, "", u.errorf(disk.InUse, "%s is published as a block volume at %v", d.path, uses)
 		}
 	}
+	return device{}, "", nil
+}
+
+// prepare makes a device ready to be mounted that nobody uses, and returns it and its file system: it looks at what is there, decides
+// what that and the disk's history call for, and does it.
+func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts []device) (device, string, error) {
 	if err := s.checkUnused(whole); err != nil {
 		return whole, "", err
 	}
 	if err := whole.setReadOnly(u.readOnly); err != nil {
 		return whole, "", err
 	}
-	return s.choose(ctx, u, whole, parts, staging)
-}
-
-// choose looks at what is on the device, and takes the step that this calls for.
-func (s *Server) choose(ctx context.Context, u volumeUse, d device, parts []device, staging string) (device, string, error) {
-	c, err := s.inspect(ctx, u, d)
+	c, err := s.inspect(ctx, u, whole)
 	if err != nil {
-		return d, "", err
+		return whole, "", err
 	}
 	if s.records.has(u.serial) || !s.records.cover(u.attached) {
 		u.history = disk.HistoryInUse
 	}
 	next, err := u.plan(c, len(parts))
-	if err == nil && next == readAll {
+	if err != nil {
+		return whole, "", err
+	}
+	d := whole
+	switch next {
+	case keep:
+	case partition:
+		d = parts[0]
+		c, err = s.inspectPartition(u, d)
+	case readAll:
 		err = s.blanks.isBlank(ctx, u, d)
-		next = format
+	case format:
 	}
 	switch {
 	case err != nil:
 		return d, "", err
-	case next == partition:
-		return s.choosePartition(ctx, u, parts[0])
-	case next == format:
-		return d, u.newFSType(), s.format(ctx, u, d, staging)
+	case next == readAll, next == format:
+		return d, u.newFSType(), s.format(u, d)
 	}
-	return d, c.fsType, s.repair(ctx, u, d, c.super)
+	return d, c.fsType, s.repair(u, d, c.super)
 }
 
-// choosePartition takes the file system of the only partition. A partition is
-// never formatted: whoever made it knows what it is for.
-func (s *Server) choosePartition(ctx context.Context, u volumeUse, d device) (device, string, error) {
+// inspectPartition looks at the only partition. It is never formatted: whoever made it knows what it is for.
+func (s *Server) inspectPartition(u volumeUse, d device) (content, error) {
 	if err := d.setReadOnly(u.readOnly); err != nil {
-		return d, "", err
+		return content{}, err
 	}
-	c, err := look(ctx, d)
-	if err != nil {
-		return d, "", err
+	c, err := look(d)
+	if err == nil && !c.isReady() {
+		err = u.blockedError("the disk's only partition holds no file system that is allowed but %q; format the partition by hand if it was never used; %s", c.fsType, untouched)
 	}
-	if !c.isReady() {
-		return d, "", u.blockedError("the disk's only partition holds no file system that is allowed but %q; format the partition by hand if it was never used; %s", c.fsType, untouched)
+	if err == nil {
+		_, err = u.plan(c, 0)
 	}
-	if _, err := u.plan(c, 0); err != nil {
-		return d, "", err
-	}
-	return d, c.fsType, s.repair(ctx, u, d, c.super)
-}
-
-// tryMount has the kernel look at an ext file system while it can't write to the device: what it finds damaged when it mounts one for
-// writing it notes on the disk. One whose journal has to be replayed can't be judged that way.
-func (s *Server) tryMount(u volumeUse, d device, fsType, staging string) (err error) {
-	head, err := d.read(0)
-	if err != nil || u.readOnly || fsType == "xfs" || parseSuperblock(head).journaled {
-		return err
-	}
-	if err := d.setReadOnly(true); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.setReadOnly(false)) }()
-	if err := s.mounts.mounter.Mount(d.path, staging, fsType, []string{"ro"}); err != nil {
-		return err
-	}
-	return s.mounts.unmount(staging)
+	return c, err
 }
 
 // mountFileSystem mounts a file system at the staging path. Two copies of one xfs
 // may be mounted at the same time.
-func (s *Server) mountFileSystem(u volumeUse, d device, fsType, staging string) error {
+func (s *Server) mountFileSystem(u volumeUse, d device, fsType string) error {
 	options := slices.Clone(u.options)
-	if u.readOnly && !slices.Contains(options, "ro") {
+	if u.readOnly {
 		options = append(options, "ro")
 	}
-	if fsType == "xfs" && !slices.Contains(options, "nouuid") {
+	if fsType == "xfs" {
 		options = append(options, "nouuid")
 	}
-	err := s.tryMount(u, d, fsType, staging)
+	super, err := d.superblock()
+	if err == nil && !u.readOnly && fsType != "xfs" && !super.journaled { // one whose journal has to be replayed can't be judged without that
+		err = s.tryMount(u, d, fsType)
+	}
 	if err == nil {
-		err = s.mounts.mounter.Mount(d.path, staging, fsType, options)
+		err = s.mounts.mounter.Mount(d.path, u.staging, fsType, options)
 	}
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, disk.KindOf(err) == disk.Pending:
+		return err
 	case strings.Contains(err.Error(), unix.EIO.Error()), d.isUnreadable():
 		return u.blockedError("mount %s: %w; parts of the disk can't be read. That is an I/O error of the disk or of the way to it; see the kernel's log (dmesg) and the disk's events in ECS", d.path, err)
 	case u.readOnly:
 		return u.blockedError("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
 	}
 	return u.blockedError("mount %s: %w; the kernel's log (dmesg) says what it finds wrong with the file system. Take a snapshot of the disk, then repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
+}
+
+// tryMount has the kernel look at a file system while it can't write to the device: what it finds damaged when it mounts one for
+// writing it notes on the disk.
+func (s *Server) tryMount(u volumeUse, d device, fsType string) (err error) {
+	if err := d.setReadOnly(true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.setReadOnly(false)) }()
+	if err := s.mounts.mounter.Mount(d.path, u.staging, fsType, []string{"ro"}); err != nil {
+		return err
+	}
+	if err := s.mounts.unmount(u.staging); err != nil {
+		return u.maybeMountedError(err)
+	}
+	return nil
+}
+
+// maybeMountedError is the error of a volume that may be mounted after a clean-up
+// has failed, too: the kubelet forgets a mount after an error that is final.
+func (u volumeUse) maybeMountedError(err error) error {
+	return u.errorf(disk.Pending, "%w", err)
 }

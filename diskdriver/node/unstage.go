@@ -27,7 +27,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		err = s.unstage(volume, staging)
 	}
 	if err == nil {
-		s.ungrown.remove(volume)
+		s.ungrown.Delete(volume)
 		err = s.awaitRelease(ctx, volume, req.GetStagingTargetPath())
 	}
 	if err != nil {
@@ -48,11 +48,7 @@ func (s *Server) unstage(volume disk.ID, staging string) error {
 	if s.devices.isOther(m.number, volume) {
 		return disk.Errorf(disk.Invalid, "staging_target_path %q has another disk than %s: nothing was unmounted", staging, volume)
 	}
-	uses, err := s.mounts.uses(m.number, staging)
-	if err != nil {
-		return err
-	}
-	if err := checkUnpublished(volume, uses); err != nil {
+	if err := s.checkUnpublished(volume, m.number, staging, false); err != nil {
 		return err
 	}
 	return s.mounts.unmount(staging)
@@ -65,7 +61,7 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 	if d, found, err := s.devices.findOnce(serialOf(volume)); err != nil {
 		return err
 	} else if found {
-		if err := s.checkUnpublishedBlock(volume, d.number, staging); err != nil {
+		if err := s.checkUnpublished(volume, d.number, staging, true); err != nil {
 			return err
 		}
 	}
@@ -81,7 +77,7 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 		if !m.device {
 			return nil
 		}
-		if err := s.checkUnpublishedBlock(volume, m.number, staging); err != nil {
+		if err := s.checkUnpublished(volume, m.number, staging, true); err != nil {
 			return err
 		}
 		if err := s.mounts.mounter.Unmount(at); err != nil {
@@ -90,26 +86,23 @@ func (s *Server) unstageBlock(volume disk.ID, staging string) error {
 	}
 }
 
-// checkUnpublishedBlock refuses to unstage a block volume that a Pod has. The number
-// of its device may be another disk's by now.
-func (s *Server) checkUnpublishedBlock(volume disk.ID, number uint64, staging string) error {
+// checkUnpublished refuses to unstage a volume that a Pod has. The number of a device that is bound may be another disk's by now.
+func (s *Server) checkUnpublished(volume disk.ID, number uint64, staging string, block bool) error {
 	uses, err := s.mounts.uses(number, staging)
 	if err != nil {
 		return err
 	}
-	own := s.kubelet.owner(staging)
-	return checkUnpublished(volume, slices.DeleteFunc(uses, func(use mountPoint) bool {
-		other := s.kubelet.owner(use.MountPoint)
-		return !use.device || other.volume != "" && own.volume != "" && other.volume != own.volume
-	}))
-}
-
-// checkUnpublished refuses to unstage a volume that a Pod has.
-func checkUnpublished(volume disk.ID, uses []mountPoint) error {
-	if len(uses) == 0 {
-		return nil
+	if block {
+		own := s.kubelet.owner(staging)
+		uses = slices.DeleteFunc(uses, func(use mountPoint) bool {
+			other := s.kubelet.owner(use.MountPoint)
+			return !use.device || other.volume != "" && own.volume != "" && other.volume != own.volume
+		})
 	}
-	return &disk.Error{Disk: volume, Kind: disk.InUse, Err: fmt.Errorf("the volume is published still at %v", uses)}
+	if len(uses) > 0 {
+		return volumeErrorf(volume, disk.InUse, "the volume is published still at %v", uses)
+	}
+	return nil
 }
 
 // removeEmpty removes the file that a bind was on before the node booted, and
@@ -119,13 +112,7 @@ func removeEmpty(path string) error {
 	if errors.Is(err, os.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
 		return nil
 	}
-	if err == nil {
-		err = os.Remove(path)
-	}
-	if err != nil {
-		return fmt.Errorf("remove what a device was bound to: %w", err)
-	}
-	return nil
+	return errors.Join(err, remove(path))
 }
 
 // awaitRelease returns when nobody holds the device of a volume any more: another mount namespace may still have the mount, as of a

@@ -18,6 +18,9 @@ type volumeUse struct {
 	attached  string // when the disk was attached; empty if that wasn't said
 	size      int64  // bytes that the disk had when it was attached; 0 if that wasn't said
 	readOnly  bool   // the node must not write to the device
+	staging   string // where it is staged
+	target    string // where one Pod has it; empty: it is only staged
+	forReads  bool   // this Pod only reads
 	singlePod bool   // one Pod at a time may have it
 	block     bool
 	fsType    string // the file system asked for; empty: the one that is there, or ext4
