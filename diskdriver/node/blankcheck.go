@@ -86,9 +86,10 @@ func (b *blankChecks) begin(serial string, d device) *blankCheck {
 	ctx, stop := context.WithCancel(context.Background())
 	check = &blankCheck{device: d, stop: stop, ended: make(chan struct{})}
 	b.running[serial] = check
+	rate := cmp.Or(b.Rate, defaultBlankCheckRate)
 	go func() {
 		defer close(check.ended)
-		check.err = check.run(ctx, cmp.Or(b.Rate, defaultBlankCheckRate))
+		check.err = check.run(ctx, rate)
 	}()
 	return check
 }

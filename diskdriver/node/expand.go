@@ -82,7 +82,7 @@ func (s *Server) expand(volume disk.ID, d device, at string) error {
 	if readOnly, err := d.isReadOnly(); err != nil || readOnly {
 		return err
 	}
-	e, err := s.grow(volume, d.number, at)
+	e, err, _ := s.grow(volumeUse{volume: volume}, d.number, at)
 	s.noteGrowth(volume, e, err)
 	if err == nil {
 		return nil

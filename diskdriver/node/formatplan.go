@@ -2,7 +2,6 @@ package node
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -91,18 +90,3 @@ func (u volumeUse) planFormat(next step, why string) (step, error) {
 
 // newFSType is the file system that a format makes.
 func (u volumeUse) newFSType() string { return cmp.Or(u.fsType, defaultFSType) }
-
-// blockedError is the error of a disk whose state somebody has to change.
-func (u volumeUse) blockedError(text string, args ...any) error {
-	return u.errorf(disk.Blocked, text, args...)
-}
-
-// errorf is an error of the volume.
-func (u volumeUse) errorf(kind disk.Kind, text string, args ...any) error {
-	return volumeErrorf(u.volume, kind, text, args...)
-}
-
-// volumeErrorf is an error of a volume.
-func volumeErrorf(volume disk.ID, kind disk.Kind, text string, args ...any) error {
-	return &disk.Error{Disk: volume, Kind: kind, Err: fmt.Errorf(text, args...)}
-}

@@ -5,15 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
@@ -26,30 +20,28 @@ import (
 // Not every kernel lets a mounted file system grow, so one that nobody uses yet is
 // unmounted for it.
 func (s *Server) fill(u volumeUse, d device) error {
-	e, short := s.grow(u.volume, d.number, u.staging)
-	if short != nil && s.mayUnmount(u, e) {
-		var err error
-		if short, err = s.growUnmounted(u, e); err != nil {
-			s.ungrown.Delete(u.volume)
-			return err
-		}
+	e, short, lost := s.grow(u, d.number, u.staging)
+	if lost != nil {
+		s.ungrown.Delete(u.volume)
+		return lost
 	}
 	s.noteGrowth(u.volume, e, short)
 	return nil
 }
 
-// grow lets a mounted file system, and the partition that it is in, fill its disk. If
-// it doesn't, the error says why and what to do; the file system is of use as it is.
-func (s *Server) grow(volume disk.ID, number uint64, at string) (extent, error) {
+// grow lets the file system that is mounted at a path, and the partition that it is in, fill its disk. If
+// it doesn't, the first error says why and what to do; the file system is of use as it is. The other is why it isn't mounted any more:
+// one that nobody uses and that doesn't grow where it is staged is unmounted for it, once since it was staged, for that may take long.
+func (s *Server) grow(u volumeUse, number uint64, at string) (e extent, short, lost error) {
 	e, err := s.devices.extent(number, at)
 	if err != nil || e.isFilled() {
-		return e, err
+		return e, err, nil
 	}
-	if err := e.checkLimit(); err != nil {
-		return e, e.short(err)
+	if e.limit > 0 && e.room() > e.limit {
+		return e, e.short(fmt.Errorf("without the feature 64bit it has at most %s; copy its files to a new volume to have more", inGiB(e.limit))), nil
 	}
-	if why := s.inVain(volume, e); why != nil {
-		return e, why
+	if tried, _ := s.ungrown.Load(u.volume); tried != nil && tried.(inVain).size == e.whole.size {
+		return e, tried.(inVain).why, nil
 	}
 	if e.on != e.whole {
 		err = growPartition(e)
@@ -61,10 +53,16 @@ func (s *Server) grow(volume disk.ID, number uint64, at string) (extent, error) 
 	if err == nil && !e.isFilled() {
 		err = errors.New("the programs that let it grow have ended without an error")
 	}
-	if err != nil {
-		return e, e.short(err)
+	if err == nil {
+		return e, nil, nil
 	}
-	return e, nil
+	if at == u.staging && !e.xfs && e.on.size-e.size >= slack {
+		if uses, failed := s.mounts.uses(number, at); failed == nil && len(uses) == 0 {
+			short, lost = s.growUnmounted(u, e)
+			return e, short, lost
+		}
+	}
+	return e, e.short(err), nil
 }
 
 // growPartition lets the only partition of a disk fill it, and tells the kernel.
@@ -129,17 +127,6 @@ func (e extent) growMounted(at string) error {
 	return nil
 }
 
-// mayUnmount says whether an ext file system that has not grown while it is mounted may
-// be unmounted for it: nobody uses it, and that was not in vain since it was staged, for
-// it may take long.
-func (s *Server) mayUnmount(u volumeUse, e extent) bool {
-	if e.xfs || e.size == 0 || e.checkLimit() != nil || e.on.size-e.size < slack {
-		return false
-	}
-	uses, err := s.mounts.uses(e.on.number, u.staging)
-	return err == nil && len(uses) == 0 && s.inVain(u.volume, e) == nil
-}
-
 // growUnmounted takes away the mount of an ext file system that nobody uses, lets it
 // fill its device, and mounts it again. The one error is why it doesn't fill it, the
 // other why it isn't mounted any more.
@@ -179,105 +166,6 @@ func (s *Server) resizeUnmounted(u volumeUse, d device) error {
 	return s.records.endGrowth(u)
 }
 
-// slack is what a file system may leave of its disk: a last group of blocks that is
-// too small to be one, the ends of a partition table. A disk grows by whole GiB.
-const slack = disk.BytesPerGiB / 2
-
-// extent is how much of its disk a mounted file system takes.
-type extent struct {
-	whole device
-	on    device // the disk, or the partition that it is in
-	start int64  // where it begins on the disk
-	size  int64  // bytes that it has
-	limit int64  // the most that its form has numbers for; 0: more than any disk
-	xfs   bool   // and not ext
-}
-
-// extent measures the file system of a device, which is mounted at a path: ext by its
-// superblock; xfs by what the kernel says, for it writes the superblock later.
-func (ds devices) extent(number uint64, at string) (e extent, err error) {
-	if e.whole, e.on, err = ds.byNumber(number); err != nil {
-		return e, err
-	}
-	if e.on != e.whole {
-		if e.start, err = ds.startOf(e.on); err != nil {
-			return e, err
-		}
-	}
-	super, err := e.on.superblock()
-	e.size, e.limit, e.xfs = super.size, super.limit, super.fsType == "xfs"
-	switch {
-	case err != nil:
-	case e.xfs:
-		e.size, err = sizeOfXFS(at)
-	case super.fsType == "":
-		err = fmt.Errorf("%s has the superblock of neither ext nor xfs", e.on.path)
-	}
-	return e, err
-}
-
-// startOf returns where a partition begins on its disk.
-func (ds devices) startOf(part device) (int64, error) {
-	const sector = 512 // whatever the disk's own is (Linux, Documentation/ABI/stable/sysfs-block)
-	text, err := os.ReadFile(filepath.Join(ds.shown(part.number), "start"))
-	var sectors int64
-	if err == nil {
-		sectors, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("look where %s begins: %w", part.path, err)
-	}
-	return sectors * sector, nil
-}
-
-// sizeOfXFS returns how large the xfs is that is mounted at a path, as the kernel says (Linux, struct xfs_fsop_geom_v1).
-func sizeOfXFS(at string) (int64, error) {
-	f, err := os.Open(at)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	var geometry struct {
-		block  uint32
-		_      [7]uint32
-		blocks uint64
-		_      [9]uint64
-	}
-	const getGeometry = 2<<30 | unsafe.Sizeof(geometry)<<16 | 'X'<<8 | 100 // XFS_IOC_FSGEOMETRY_V1
-	if _, _, failed := unix.Syscall(unix.SYS_IOCTL, f.Fd(), getGeometry, uintptr(unsafe.Pointer(&geometry))); failed != 0 {
-		return 0, fmt.Errorf("ask xfs for its size: %w", failed)
-	}
-	return int64(geometry.block) * int64(geometry.blocks), nil
-}
-
-// room is what the disk has for the file system.
-func (e extent) room() int64 { return e.whole.size - e.start }
-
-// isFilled says whether the file system takes all that its disk has for it.
-func (e extent) isFilled() bool { return e.room()-e.size < slack }
-
-// sizes says how large the file system and its disk are.
-func (e extent) sizes() string {
-	return fmt.Sprintf("the file system has %s of the %s of its disk", inGiB(e.size), inGiB(e.whole.size))
-}
-
-// short is why the file system doesn't fill its disk.
-func (e extent) short(why error) error { return fmt.Errorf("%s: %w", e.sizes(), why) }
-
-// checkLimit refuses to have a file system fill its disk that can't number so many
-// blocks, and never will.
-func (e extent) checkLimit() error {
-	if e.limit == 0 || e.room() <= e.limit {
-		return nil
-	}
-	return fmt.Errorf("without the feature 64bit it has at most %s; copy its files to a new volume to have more", inGiB(e.limit))
-}
-
-// inGiB is a number of bytes for people.
-func inGiB(bytes int64) string {
-	return strconv.FormatFloat(math.Round(10*float64(bytes)/disk.BytesPerGiB)/10, 'f', -1, 64) + " GiB"
-}
-
 // fileSystemNotGrown is the reason of an event, and of NodeGetVolumeHealth, of a volume
 // whose file system doesn't fill its disk.
 const fileSystemNotGrown = "FileSystemNotGrown"
@@ -287,14 +175,6 @@ const fileSystemNotGrown = "FileSystemNotGrown"
 type inVain struct {
 	size int64
 	why  error
-}
-
-// inVain returns why unmounting a file system did not let it fill its disk.
-func (s *Server) inVain(volume disk.ID, e extent) error {
-	if tried, _ := s.ungrown.Load(volume); tried != nil && tried.(inVain).size == e.whole.size {
-		return tried.(inVain).why
-	}
-	return nil
 }
 
 // noteGrowth says what came of letting the file system of a volume fill its disk: it is used all the same.

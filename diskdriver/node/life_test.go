@@ -42,6 +42,16 @@ func TestALostStagingMountIsMadeAgain(t *testing.T) {
 	r.holds(filepath.Join(r.target("a"), "file"), "kept")
 }
 
+// A device that a Pod writes to is not made read-only to try whether its file system can be mounted.
+func TestALostStagingMountIsMadeAgainUnderAPod(t *testing.T) {
+	r, m := newRigWithDisk(t)
+	v := r.published(m, withMkfsOptions("-O ^has_journal"))
+	r.ok(unix.Unmount(v.staging, 0))
+	r.ok(r.publish(v, "b"))
+	r.put(filepath.Join(r.target("a"), "file"), "kept")
+	r.holds(filepath.Join(r.target("b"), "file"), "kept")
+}
+
 func TestOnlyOnePodAtATimeHasAVolumeOfASingleWriter(t *testing.T) {
 	for name, access := range map[string]func(*testVolume){"mount": func(*testVolume) {}, "block": asBlock} {
 		t.Run(name, func(t *testing.T) {

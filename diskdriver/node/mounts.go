@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -152,36 +151,4 @@ func (m mounts) isStale(use mountPoint) (bool, error) {
 		return false, fmt.Errorf("look whether Pod %s is on the node: %w", owner.pod, err)
 	}
 	return err != nil, nil
-}
-
-// owner is what a path below the kubelet's root directory says of its volume; empty is what it doesn't say.
-type owner struct {
-	staged bool   // it is below where the kubelet has block volumes staged
-	pod    string // UID of the Pod that it is for
-	volume string // name of the PersistentVolume
-}
-
-// The kubelet's layout below its root directory (Kubernetes, pkg/volume/csi).
-var (
-	podDir      = regexp.MustCompile(`^pods/(?P<pod>[^/]+)(?:/volumes/kubernetes\.io~csi/(?P<volume>[^/]+)/mount)?(?:/|$)`)
-	publishedAt = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/publish/(?P<volume>[^/]+)/(?P<pod>[^/]+)$`)
-	kubeletBind = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/(?P<volume>[^/]+)/dev/(?P<pod>[^/]+)$`)
-	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
-)
-
-// owner reads a path.
-func (k kubeletDir) owner(path string) (o owner) {
-	rest, _ := filepath.Rel(string(k), path)
-	for _, form := range []*regexp.Regexp{podDir, publishedAt, stagedBelow, kubeletBind} {
-		found := form.FindStringSubmatch(rest)
-		if found == nil {
-			continue
-		}
-		if i := form.SubexpIndex("pod"); i >= 0 {
-			o.pod = found[i]
-		}
-		o.staged, o.volume = form == stagedBelow, found[form.SubexpIndex("volume")]
-		return o
-	}
-	return o
 }

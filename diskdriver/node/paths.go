@@ -2,12 +2,10 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 )
@@ -62,18 +60,39 @@ func (k kubeletDir) resolveIfPresent(field, path string) (string, error) {
 	return real, err
 }
 
-// hostError is the error of writing to the host's own file system.
-func hostError(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EDQUOT) {
-		return disk.Errorf(disk.Blocked, "%s: %w: this node's own file system takes no more; give it space, or make it writable", doing, err)
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}
-
 // below says whether a path is inside of a directory.
 func below(path, dir string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// owner is what a path below the kubelet's root directory says of its volume; empty is what it doesn't say.
+type owner struct {
+	staged bool   // it is below where the kubelet has block volumes staged
+	pod    string // UID of the Pod that it is for
+	volume string // name of the PersistentVolume
+}
+
+// The kubelet's layout below its root directory (Kubernetes, pkg/volume/csi).
+var (
+	podDir      = regexp.MustCompile(`^pods/(?P<pod>[^/]+)(?:/volumes/kubernetes\.io~csi/(?P<volume>[^/]+)/mount)?(?:/|$)`)
+	publishedAt = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/publish/(?P<volume>[^/]+)/(?P<pod>[^/]+)$`)
+	kubeletBind = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/(?P<volume>[^/]+)/dev/(?P<pod>[^/]+)$`)
+	stagedBelow = regexp.MustCompile(`^plugins/kubernetes\.io/csi/volumeDevices/staging/(?P<volume>[^/]+)(?:/|$)`)
+)
+
+// owner reads a path.
+func (k kubeletDir) owner(path string) (o owner) {
+	rest, _ := filepath.Rel(string(k), path)
+	for _, form := range []*regexp.Regexp{podDir, publishedAt, stagedBelow, kubeletBind} {
+		found := form.FindStringSubmatch(rest)
+		if found == nil {
+			continue
+		}
+		if i := form.SubexpIndex("pod"); i >= 0 {
+			o.pod = found[i]
+		}
+		o.staged, o.volume = form == stagedBelow, found[form.SubexpIndex("volume")]
+		return o
+	}
+	return o
 }

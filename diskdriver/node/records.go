@@ -99,31 +99,3 @@ func timeOfECS(text string) (at time.Time, granularity time.Duration, ok bool) {
 	}
 	return time.Time{}, 0, false
 }
-
-// writeDurably writes a file whose content and name are on the disk when it returns, and makes its directory.
-func writeDurably(path, content string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// remove removes a file or an empty directory. Nothing there is success.
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}

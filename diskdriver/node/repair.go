@@ -125,18 +125,3 @@ func undoAll(u volumeUse, d device, undo string) error {
 	}
 	return remove(undo)
 }
-
-// checkRoom refuses what takes room on the node that isn't there.
-func checkRoom(u volumeUse, dir string, need int64, why string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return hostError("make a directory of the plugin", err)
-	}
-	var stat unix.Statfs_t
-	if err := unix.Statfs(dir, &stat); err != nil {
-		return fmt.Errorf("look for room on the node: %w", err)
-	}
-	if free := int64(stat.Bavail) * stat.Bsize; free < need {
-		return u.blockedError("%s, and %s has %d MiB of the %d that may be needed; make room on the node; %s", why, dir, free>>20, need>>20, untouched)
-	}
-	return nil
-}

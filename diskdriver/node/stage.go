@@ -174,9 +174,8 @@ func (s *Server) published(u volumeUse, devices []device) (device, string, error
 		if err != nil {
 			return d, "", err
 		}
-		if slices.ContainsFunc(uses, func(use mountPoint) bool { return !use.device }) {
-			c, err := look(d)
-			return d, c.fsType, err
+		if at := slices.IndexFunc(uses, func(use mountPoint) bool { return !use.device }); at >= 0 {
+			return d, uses[at].FsType, nil
 		}
 		if len(uses) > 0 {
 			return d, "", u.errorf(disk.InUse, "%s is published as a block volume at %v", d.path, uses)
@@ -221,7 +220,11 @@ func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts [
 	case next == readAll, next == format:
 		return d, u.newFSType(), s.format(u, d)
 	}
-	return d, c.fsType, s.repair(u, d, c.super)
+	err = s.repair(u, d, c.super)
+	if err == nil && !u.readOnly && c.fsType != "xfs" {
+		err = s.tryMount(u, d, c.fsType)
+	}
+	return d, c.fsType, err
 }
 
 // inspectPartition looks at the only partition. It is never formatted: whoever made it knows what it is for.
@@ -239,8 +242,27 @@ func (s *Server) inspectPartition(u volumeUse, d device) (content, error) {
 	return c, err
 }
 
-// mountFileSystem mounts a file system at the staging path. Two copies of one xfs
-// may be mounted at the same time.
+// tryMount has the kernel look at a file system while it can't write to the device: what it finds damaged when it mounts one for
+// writing it notes on the disk. One whose journal has to be replayed can't be judged that way.
+func (s *Server) tryMount(u volumeUse, d device, fsType string) (err error) {
+	super, err := d.superblock()
+	if err != nil || super.journaled {
+		return err
+	}
+	if err := d.setReadOnly(true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.setReadOnly(false)) }()
+	if err := s.mount(u, d, fsType, "ro"); err != nil {
+		return err
+	}
+	if err := s.mounts.unmount(u.staging); err != nil {
+		return u.maybeMountedError(err)
+	}
+	return nil
+}
+
+// mountFileSystem mounts a file system as the volume asks for. Two copies of one xfs may be mounted at the same time.
 func (s *Server) mountFileSystem(u volumeUse, d device, fsType string) error {
 	options := slices.Clone(u.options)
 	if u.readOnly {
@@ -249,38 +271,21 @@ func (s *Server) mountFileSystem(u volumeUse, d device, fsType string) error {
 	if fsType == "xfs" {
 		options = append(options, "nouuid")
 	}
-	super, err := d.superblock()
-	if err == nil && !u.readOnly && fsType != "xfs" && !super.journaled { // one whose journal has to be replayed can't be judged without that
-		err = s.tryMount(u, d, fsType)
-	}
-	if err == nil {
-		err = s.mounts.mounter.Mount(d.path, u.staging, fsType, options)
-	}
+	return s.mount(u, d, fsType, options...)
+}
+
+// mount mounts a file system at the staging path.
+func (s *Server) mount(u volumeUse, d device, fsType string, options ...string) error {
+	err := s.mounts.mounter.Mount(d.path, u.staging, fsType, options)
 	switch {
-	case err == nil, disk.KindOf(err) == disk.Pending:
-		return err
+	case err == nil:
+		return nil
 	case strings.Contains(err.Error(), unix.EIO.Error()), d.isUnreadable():
 		return u.blockedError("mount %s: %w; parts of the disk can't be read. That is an I/O error of the disk or of the way to it; see the kernel's log (dmesg) and the disk's events in ECS", d.path, err)
 	case u.readOnly:
 		return u.blockedError("mount %s read-only: %w; if its journal has to be replayed, use the volume for writing once", d.path, err)
 	}
 	return u.blockedError("mount %s: %w; the kernel's log (dmesg) says what it finds wrong with the file system. Take a snapshot of the disk, then repair it by hand (e2fsck, xfs_repair), or restore a snapshot", d.path, err)
-}
-
-// tryMount has the kernel look at a file system while it can't write to the device: what it finds damaged when it mounts one for
-// writing it notes on the disk.
-func (s *Server) tryMount(u volumeUse, d device, fsType string) (err error) {
-	if err := d.setReadOnly(true); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.setReadOnly(false)) }()
-	if err := s.mounts.mounter.Mount(d.path, u.staging, fsType, []string{"ro"}); err != nil {
-		return err
-	}
-	if err := s.mounts.unmount(u.staging); err != nil {
-		return u.maybeMountedError(err)
-	}
-	return nil
 }
 
 // maybeMountedError is the error of a volume that may be mounted after a clean-up

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +100,21 @@ func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, 
 		u.readOnly = true
 	}
 	return u, u.checkOptions(allowed)
+}
+
+// blockedError is the error of a disk whose state somebody has to change.
+func (u volumeUse) blockedError(text string, args ...any) error {
+	return u.errorf(disk.Blocked, text, args...)
+}
+
+// errorf is an error of the volume.
+func (u volumeUse) errorf(kind disk.Kind, text string, args ...any) error {
+	return volumeErrorf(u.volume, kind, text, args...)
+}
+
+// volumeErrorf is an error of a volume.
+func volumeErrorf(volume disk.ID, kind disk.Kind, text string, args ...any) error {
+	return &disk.Error{Disk: volume, Kind: kind, Err: fmt.Errorf(text, args...)}
 }
 
 // serialOf returns the serial number that ECS gives a disk: its ID without d- (ECS, DescribeDisks, SerialNumber).
