@@ -75,13 +75,11 @@ func (b *blankChecks) begin(serial string, d device) *blankCheck {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	check := b.running[serial]
-	switch {
-	case check != nil && check.device == d:
+	if check != nil && check.device == d {
 		return check
-	case check != nil:
+	}
+	if check != nil {
 		check.stop()
-	case b.running == nil:
-		b.running = map[string]*blankCheck{}
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	check = &blankCheck{device: d, stop: stop, ended: make(chan struct{})}

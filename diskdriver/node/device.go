@@ -177,10 +177,10 @@ func (ds devices) serial(name string) string {
 
 // serials returns the serial numbers of the cloud disks that the node sees, but
 // that of the host's own disk.
-func (ds devices) serials(kubelet string) (serials []string, err error) {
-	all, err := ds.identities()
+func (s *Server) serials() (serials []string, err error) {
+	all, err := s.devices.identities()
 	for _, i := range all {
-		if ds.isCloudDisk(i.name, kubelet) {
+		if s.isCloudDisk(i.name) {
 			serials = append(serials, i.serial)
 		}
 	}
@@ -190,16 +190,16 @@ func (ds devices) serials(kubelet string) (serials []string, err error) {
 
 // isCloudDisk says whether a disk is neither part of the instance, such as a local
 // SSD, nor the host's own.
-func (ds devices) isCloudDisk(name, kubelet string) bool {
-	if model := ds.attribute(name, "device/model"); model != "" && model != cloudModel {
+func (s *Server) isCloudDisk(name string) bool {
+	if model := s.devices.attribute(name, "device/model"); model != "" && model != cloudModel {
 		return false
 	}
-	d, err := open(filepath.Join(ds.dev, name))
+	d, err := open(filepath.Join(s.devices.dev, name))
 	if err != nil {
 		return false
 	}
-	parts, err := ds.partitions(d)
-	return err == nil && ds.checkHost(d, parts, kubelet) == nil
+	parts, err := s.devices.partitions(d)
+	return err == nil && s.checkHost(d, parts) == nil
 }
 
 // open returns the device of a device node. Its size is where it ends.
@@ -278,8 +278,8 @@ func (d device) checkSize(attached int64) error {
 }
 
 // checkHost refuses the host's own disk.
-func (ds devices) checkHost(d device, parts []device, kubelet string) error {
-	for _, dir := range []string{"/", kubelet} {
+func (s *Server) checkHost(d device, parts []device) error {
+	for _, dir := range []string{"/", string(s.kubelet)} {
 		var stat unix.Stat_t
 		if err := unix.Stat(dir, &stat); err != nil {
 			return fmt.Errorf("look at %s: %w", dir, err)

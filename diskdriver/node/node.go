@@ -94,7 +94,7 @@ func New(config Config) (*Server, error) {
 		mounts:  mounts{mounter: mount.New(""), kubelet: kubeletDir(root)},
 		plugin:  plugin,
 		records: records,
-		blanks:  blankChecks{BlankCheck: config.BlankCheck},
+		blanks:  blankChecks{BlankCheck: config.BlankCheck, running: map[string]*blankCheck{}},
 		events:  config.Events,
 	}, nil
 }
@@ -120,7 +120,7 @@ type Events interface {
 // spec, NodeGetInfo). Until all of it is known it is an error, so that no node
 // is taken for one without a limit.
 func (s *Server) NodeGetInfo(ctx context.Context, _ *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	serials, err := s.devices.serials(string(s.kubelet))
+	serials, err := s.serials()
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func TestAHiddenNVMePathIsNoSecondDisk(t *testing.T) {
 	if at, _, err := r.server.mounts.at(v.staging); err != nil || filepath.Base(at.Source) != "nvme0n1" {
 		t.Errorf("staged is %s, %v", at.Source, err)
 	}
-	serials, err := r.server.devices.serials(r.kubelet)
+	serials, err := r.server.serials()
 	if err != nil || !slices.Equal(serials, []string{"s1"}) {
 		t.Errorf("the node sees %v, %v", serials, err)
 	}
@@ -73,7 +73,7 @@ func TestALocalSSDIsNoCloudDisk(t *testing.T) {
 	}
 	// udev links local disks, too.
 	r.ok(os.Symlink("../../nvme1n1", filepath.Join(r.dev, "disk/by-id/virtio-local-1")))
-	serials, err := r.server.devices.serials(r.kubelet)
+	serials, err := r.server.serials()
 	if err != nil || !slices.Equal(serials, []string{"cloud", "virtio"}) {
 		t.Errorf("the cloud disks are %v, %v; want cloud and virtio", serials, err)
 	}

@@ -26,7 +26,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 		u.target, err = s.kubelet.resolve("target_path", req.GetTargetPath())
 	}
 	if err == nil {
-		u.forReads = u.readOnly || req.GetReadonly()
+		u.podReads = u.readOnly || req.GetReadonly()
 		err = s.withDevice(ctx, u, func(whole device) error {
 			d, err := s.stage(ctx, u, whole)
 			if err != nil {
@@ -89,10 +89,10 @@ func (s *Server) isAtTarget(u volumeUse, d device) (bool, error) {
 	switch {
 	case m.number != d.number || m.device != u.block:
 		return false, u.blockedError("something else is mounted at %s; unmount it", u.target)
-	case u.forReads && !readOnly && !u.block: // bound, and the process killed before it was mounted again read-only
+	case u.podReads && !readOnly && !u.block: // bound, and the process killed before it was mounted again read-only
 		return false, s.mounts.unmount(u.target)
-	case readOnly != u.forReads:
-		return false, u.errorf(disk.Mismatch, "the volume is published at %s with read-only %v; asked for is %v", u.target, readOnly, u.forReads)
+	case readOnly != u.podReads:
+		return false, u.errorf(disk.Mismatch, "the volume is published at %s with read-only %v; asked for is %v", u.target, readOnly, u.podReads)
 	}
 	return true, nil
 }
@@ -106,7 +106,7 @@ func (s *Server) publishFileSystem(u volumeUse) error {
 		return err
 	}
 	var options []string
-	if u.forReads {
+	if u.podReads {
 		options = []string{"ro"}
 	}
 	return s.bind(u, u.staging, options...)
@@ -119,10 +119,10 @@ func (s *Server) publishBlock(u volumeUse, d device, shared bool) error {
 	if err != nil {
 		return err
 	}
-	if shared && readOnly != u.forReads {
+	if shared && readOnly != u.podReads {
 		return u.blockedError("another Pod of this node has the block volume with read-only %v; all Pods of a node have it the same way", readOnly)
 	}
-	if err := d.setReadOnly(u.forReads); err != nil {
+	if err := d.setReadOnly(u.podReads); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(u.target, os.O_CREATE|os.O_RDONLY, 0o660)

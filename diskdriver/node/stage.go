@@ -72,7 +72,7 @@ func (s *Server) stage(ctx context.Context, u volumeUse, whole device) (device, 
 		err = whole.checkSize(u.size)
 	}
 	if err == nil {
-		err = s.devices.checkHost(whole, parts, string(s.kubelet))
+		err = s.checkHost(whole, parts)
 	}
 	switch {
 	case err != nil:
@@ -167,7 +167,8 @@ func (s *Server) stageFileSystem(ctx context.Context, u volumeUse, whole device,
 	return d, err
 }
 
-// published returns the device whose file system Pods have mounted, and the file system; nothing if they have none. One that a Pod has as a block volume is an error.
+// published returns the device whose file system Pods have mounted, and the file system; nothing if they have none. One that a Pod has as
+// a block volume is an error.
 func (s *Server) published(u volumeUse, devices []device) (device, string, error) {
 	for _, d := range devices {
 		uses, err := s.mounts.uses(d.number, u.staging)
@@ -206,19 +207,20 @@ func (s *Server) prepare(ctx context.Context, u volumeUse, whole device, parts [
 	}
 	d := whole
 	switch next {
-	case keep:
+	case readAll, format:
+		if next == readAll {
+			err = s.blanks.isBlank(ctx, u, d)
+		}
+		if err == nil {
+			err = s.format(u, d)
+		}
+		return d, u.newFSType(), err
 	case partition:
 		d = parts[0]
-		c, err = s.inspectPartition(u, d)
-	case readAll:
-		err = s.blanks.isBlank(ctx, u, d)
-	case format:
-	}
-	switch {
-	case err != nil:
-		return d, "", err
-	case next == readAll, next == format:
-		return d, u.newFSType(), s.format(u, d)
+		if c, err = s.inspectPartition(u, d); err != nil {
+			return d, "", err
+		}
+	case keep:
 	}
 	err = s.repair(u, d, c.super)
 	if err == nil && !u.readOnly && c.fsType != "xfs" {

@@ -30,7 +30,7 @@ const hangsAfter = 30 * time.Second
 // in this call and in earlier ones over half a minute, and completed none. One
 // that nobody asks for anything is taken to be sound.
 func (s *Server) NodeGetStorageHealth(context.Context, *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
-	serials, err := s.devices.serials(string(s.kubelet))
+	serials, err := s.serials()
 	if err != nil {
 		return nil, err
 	}

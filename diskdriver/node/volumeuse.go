@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,7 +22,7 @@ type volumeUse struct {
 	readOnly  bool   // the node must not write to the device
 	staging   string // where it is staged
 	target    string // where one Pod has it; empty: it is only staged
-	forReads  bool   // this Pod only reads
+	podReads  bool   // and it only reads
 	singlePod bool   // one Pod at a time may have it
 	block     bool
 	fsType    string // the file system asked for; empty: the one that is there, or ext4
@@ -43,25 +44,23 @@ type volumeRequest interface {
 
 // parseVolumeUse reads a request; its error names the field that is wrong.
 func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, error) {
-	capability := req.GetVolumeCapability()
+	capability, publish, context := req.GetVolumeCapability(), req.GetPublishContext(), req.GetVolumeContext()
+	mode, options := capability.GetAccessMode().GetMode(), capability.GetMount().GetMountFlags()
 	u := volumeUse{
 		volume:    disk.ID(req.GetVolumeId()),
-		serial:    req.GetPublishContext()[disk.SerialKey],
-		attached:  req.GetPublishContext()[disk.AttachedKey],
-		readOnly:  req.GetPublishContext()[disk.ReadOnlyKey] == "true" || isReader(capability.GetAccessMode().GetMode()),
-		singlePod: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		serial:    publish[disk.SerialKey],
+		attached:  publish[disk.AttachedKey],
+		readOnly:  publish[disk.ReadOnlyKey] == "true" || isReader(mode) || slices.Contains(options, "ro"),
+		singlePod: mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		block:     capability.GetBlock() != nil,
-		fsType:    capability.GetMount().GetFsType(),
-		options:   capability.GetMount().GetMountFlags(),
-		mkfs:      req.GetVolumeContext()[disk.MkfsOptionsKey],
-		unchecked: req.GetVolumeContext()[disk.UncheckedKey] == "true",
-		origin:    disk.Origin(req.GetVolumeContext()[disk.OriginKey]),
-		history:   disk.History(req.GetPublishContext()[disk.HistoryKey]),
+		fsType:    cmp.Or(capability.GetMount().GetFsType(), context[disk.FilesystemKey]),
+		options:   options,
+		mkfs:      context[disk.MkfsOptionsKey],
+		unchecked: context[disk.UncheckedKey] == "true",
+		origin:    disk.Origin(context[disk.OriginKey]),
+		history:   disk.History(publish[disk.HistoryKey]),
 	}
-	if u.fsType == "" {
-		u.fsType = req.GetVolumeContext()[disk.FilesystemKey]
-	}
-	of, named := req.GetPublishContext()[disk.VolumeKey]
+	of, named := publish[disk.VolumeKey]
 	if err := checkVolumeID(req.GetVolumeId()); err != nil {
 		return u, err
 	}
@@ -70,10 +69,10 @@ func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, 
 		return u, disk.Errorf(disk.Invalid, "volume_capability is missing")
 	case capability.GetBlock() == nil && capability.GetMount() == nil:
 		return u, disk.Errorf(disk.Invalid, "volume_capability.access_type is missing; allowed are mount and block")
-	case capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_UNKNOWN:
+	case mode == csi.VolumeCapability_AccessMode_UNKNOWN:
 		return u, disk.Errorf(disk.Invalid, "volume_capability.access_mode is missing")
-	case !u.block && isSharedWriter(capability.GetAccessMode().GetMode()):
-		return u, disk.Errorf(disk.Invalid, "volume_capability.access_mode: %s of a file system is not allowed, for it would be destroyed; it is allowed of a block volume", capability.GetAccessMode().GetMode())
+	case !u.block && isSharedWriter(mode):
+		return u, disk.Errorf(disk.Invalid, "volume_capability.access_mode: %s of a file system is not allowed, for it would be destroyed; it is allowed of a block volume", mode)
 	case u.serial == "":
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is missing, so the device of the disk can't be told from others; the driver's controller sets it when it attaches the disk", disk.SerialKey)
 	case strings.ContainsAny(u.serial, "/*?[") || u.serial == "." || u.serial == ".." || len(u.serial) > 64:
@@ -86,18 +85,11 @@ func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, 
 		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.fsType, strings.Join(disk.Filesystems(), ", "))
 	}
 	var err error
-	if u.features, err = disk.ParseXFSFeatures(req.GetVolumeContext()[disk.XFSFeaturesKey]); err != nil {
-		return u, disk.Errorf(disk.Invalid, "volume_context[%q]: %q is not allowed; %w", disk.XFSFeaturesKey, req.GetVolumeContext()[disk.XFSFeaturesKey], err)
+	if u.features, err = disk.ParseXFSFeatures(context[disk.XFSFeaturesKey]); err != nil {
+		return u, disk.Errorf(disk.Invalid, "volume_context[%q]: %q is not allowed; %w", disk.XFSFeaturesKey, context[disk.XFSFeaturesKey], err)
 	}
-	if word := req.GetPublishContext()[disk.SizeKey]; word != "" {
-		size, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || size < 0 {
-			return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no number of bytes", disk.SizeKey, word)
-		}
-		u.size = size
-	}
-	if slices.Contains(u.options, "ro") {
-		u.readOnly = true
+	if u.size, err = strconv.ParseInt(cmp.Or(publish[disk.SizeKey], "0"), 10, 64); err != nil || u.size < 0 {
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no number of bytes", disk.SizeKey, publish[disk.SizeKey])
 	}
 	return u, u.checkOptions(allowed)
 }
