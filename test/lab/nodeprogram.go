@@ -41,7 +41,7 @@ func (n *RealNode) StartProgram(ctx context.Context, name string) error {
 	case Containerd:
 		return n.startContainerd(ctx)
 	default:
-		return n.startPlugin()
+		return n.StartPlugin()
 	}
 }
 

@@ -16,15 +16,16 @@ func (l *Lab) startPlugins(ctx context.Context) error {
 		return err
 	}
 	for _, n := range l.RealNodes {
-		if err := n.startPlugin(); err != nil {
+		if err := n.StartPlugin(); err != nil {
 			return err
 		}
 	}
 	return l.awaitReady(ctx)
 }
 
-// startPlugin starts the node plugin as a process on the node, with the flags and permissions of the installation.
-func (n *RealNode) startPlugin() error {
+// StartPlugin starts the node plugin as a process on the node, with the flags and permissions of the installation, and with more
+// variables in its environment.
+func (n *RealNode) StartPlugin(env ...string) error {
 	args, err := n.lab.Topodisk.install.nodeArgs(n.Name)
 	if err != nil {
 		return err
@@ -32,5 +33,5 @@ func (n *RealNode) startPlugin() error {
 	if err := os.MkdirAll(n.HostPath(kubeletDir+"/plugins/"+DriverName), 0o755); err != nil {
 		return err
 	}
-	return n.start(NodePlugin, n.lab.Program(DriverProgram), append(args, "--kubeconfig="+n.lab.pluginConfig, "--v=4")...)
+	return n.startWith(env, NodePlugin, n.lab.Program(DriverProgram), append(args, "--kubeconfig="+n.lab.pluginConfig, "--v=4")...)
 }

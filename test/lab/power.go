@@ -139,8 +139,12 @@ func (n *RealNode) cgroup() string {
 	return "/" + sandbox.Sandbox{Dir: n.lab.Dir}.Name() + "/" + n.Name
 }
 
-// makeCgroup makes the node's cgroup in every hierarchy. Those of cpuset start without a CPU to run on.
+// makeCgroup makes the node's cgroup in every hierarchy; what a node that was switched off has left there would be containers to its
+// kubelet. Those of cpuset start without a CPU to run on.
 func (n *RealNode) makeCgroup(context.Context) error {
+	if _, err := sandbox.SweepCgroups(n.cgroup()); err != nil {
+		return err
+	}
 	roots, err := sandbox.CgroupRoots()
 	if err != nil {
 		return err

@@ -13,12 +13,22 @@ func (l *Lab) startSidecars(ctx context.Context) error {
 	if err := l.startSnapshots(ctx); err != nil {
 		return err
 	}
-	for _, name := range []string{attacherName, "csi-resizer"} {
+	return l.startBesideDriver()
+}
+
+// snapshotterName is the program that runs as the administrator, sidecarNames are the others beside the driver.
+const snapshotterName = "csi-snapshotter"
+
+var sidecarNames = []string{attacherName, "csi-resizer"}
+
+// startBesideDriver starts the sidecars of the driver's Pod, which end when the driver does.
+func (l *Lab) startBesideDriver() error {
+	for _, name := range sidecarNames {
 		if _, err := l.StartSidecar(name); err != nil {
 			return err
 		}
 	}
-	_, err := l.StartProgram("csi-snapshotter", l.sidecar("csi-snapshotter"),
+	_, err := l.StartProgram(snapshotterName, l.sidecar(snapshotterName),
 		append(l.quick(), "--csi-address="+l.Topodisk.Socket, "--timeout=60s", "--extra-create-metadata")...)
 	return err
 }

@@ -28,8 +28,8 @@ func CheckCommit(root, commit string) error {
 // BuildEarlier builds the controller's programs of an earlier commit from the clone's history: once for each commit and
 // each version of Go (half a minute on two cores).
 func BuildEarlier(ctx context.Context, root, commit string, out *os.File) (Earlier, error) {
-	into := filepath.Join(root, ".build", "earlier", commit)
-	earlier := Earlier{Programs: into, Manifest: filepath.Join(into, "topodisk.yaml")}
+	earlier := BuiltEarlier(root, commit)
+	into := earlier.Programs
 	return earlier, buildCommit(ctx, root, commit, into, controllerPackages, out, func(checkout string) error {
 		build := goBuild{dir: checkout, into: into, packages: controllerPackages, title: "topodisk of commit " + commit, ldflags: "-s -w", out: out}
 		if err := build.compile(ctx); err != nil {
@@ -41,6 +41,12 @@ func BuildEarlier(ctx context.Context, root, commit string, out *os.File) (Earli
 		}
 		return os.WriteFile(earlier.Manifest, manifest, 0o644)
 	})
+}
+
+// BuiltEarlier returns where BuildEarlier puts what it builds.
+func BuiltEarlier(root, commit string) Earlier {
+	into := filepath.Join(root, ".build", "earlier", commit)
+	return Earlier{Programs: into, Manifest: filepath.Join(into, "topodisk.yaml")}
 }
 
 // EarlierInstallation is what another commit is installed from.

@@ -278,7 +278,7 @@ func (s Sandbox) clear() (found []string, err error) {
 			return found, fmt.Errorf("stop the lab (process %d): %w", id.Pid, err)
 		}
 	}
-	for _, step := range []func() ([]string, error){s.sweepLoops, s.sweepCgroups} {
+	for _, step := range []func() ([]string, error){s.sweepLoops, func() ([]string, error) { return SweepCgroups(s.Name()) }} {
 		names, failed := step()
 		found, err = append(found, names...), errors.Join(err, failed)
 	}
@@ -392,14 +392,14 @@ func CgroupRoots() ([]string, error) {
 	return roots, err
 }
 
-// sweepCgroups removes the sandbox's cgroups, the innermost first. Nothing runs in them any more.
-func (s Sandbox) sweepCgroups() (found []string, err error) {
+// SweepCgroups removes the cgroups of a name in every hierarchy, with those in them. Nothing runs in them any more.
+func SweepCgroups(name string) (found []string, err error) {
 	roots, err := CgroupRoots()
 	if err != nil {
 		return nil, err
 	}
 	for _, root := range roots {
-		group := filepath.Join(root, s.Name())
+		group := filepath.Join(root, name)
 		if _, err := os.Stat(group); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
