@@ -78,9 +78,9 @@ func parseVolumeUse(req volumeRequest, allowed disk.AllowedOptions) (volumeUse, 
 	case strings.ContainsAny(u.serial, "/*?[") || u.serial == "." || u.serial == ".." || len(u.serial) > 64:
 		return u, disk.Errorf(disk.Invalid, "publish_context[%q]: %q is no serial number", disk.SerialKey, u.serial)
 	case named && of != req.GetVolumeId():
-		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and volume_id is %q: the context is of another volume, as of a VolumeAttachment that outlived its PersistentVolume; delete that VolumeAttachment, so that the volume is published again", disk.VolumeKey, of, u.volume)
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and volume_id is %q: the context is of another volume, as of a VolumeAttachment that outlived its PersistentVolume; delete the Pod, and the next one gets the volume that its claim has now", disk.VolumeKey, of, u.volume)
 	case !named && u.serial != serialOf(u.volume):
-		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and the serial number of disk %s is %q: the context is of another volume; delete its VolumeAttachment, so that the volume is published again", disk.SerialKey, u.serial, u.volume, serialOf(u.volume))
+		return u, disk.Errorf(disk.Invalid, "publish_context[%q] is %q, and the serial number of disk %s is %q: the context is of another volume; delete the Pod, and the next one gets the volume that its claim has now", disk.SerialKey, u.serial, u.volume, serialOf(u.volume))
 	case u.fsType != "" && !slices.Contains(disk.Filesystems(), u.fsType):
 		return u, disk.Errorf(disk.Invalid, "volume_capability.mount.fs_type: %q is not allowed; allowed are %s", u.fsType, strings.Join(disk.Filesystems(), ", "))
 	}
