@@ -33,10 +33,11 @@ func newDuplicates(driver string, volumes cache.Indexer, events record.EventReco
 	return &duplicates{driver: driver, volumes: volumes, events: events, count: count, reported: lru.New(maxReported)}
 }
 
-// volumeChanged reports the PersistentVolume's claim, once, if it has several.
+// volumeChanged reports the PersistentVolume's claim, once, if it has several. One that names its claim without a UID, as after it was restored
+// from a backup, was not made for it.
 func (d *duplicates) volumeChanged(pv *v1.PersistentVolume) {
 	ref := pv.Spec.ClaimRef
-	if ref == nil || !request.IsMadeBy(pv, d.driver) {
+	if ref == nil || ref.UID == "" || !request.IsMadeBy(pv, d.driver) {
 		return
 	}
 	volumes, err := watch.VolumesOfClaim(d.volumes, ref.UID)

@@ -316,6 +316,9 @@ func TestDuplicatesAreReportedOnce(t *testing.T) {
 	show(testVolume("d-1"))
 	show(testVolume("d-2", func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID = "another" }))
 	show(testVolume("d-3", func(pv *v1.PersistentVolume) { pv.Annotations = nil })) // somebody has made it by hand
+	for _, restored := range []string{"d-5", "d-6"} {
+		show(testVolume(restored, func(pv *v1.PersistentVolume) { pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.Name = "", restored }))
+	}
 	if events := b.drained(); len(events) > 0 {
 		t.Errorf("events %q", events)
 	}
