@@ -117,7 +117,7 @@ e2e: ## run the end-to-end tests on a real control plane, with interleavings and
 	$(GO) test -tags e2e -count 1 -timeout 40m -short $(E2E)
 	$(GO) test -tags e2e -count 1 -timeout 20m -short ./test/crash -provisioner csi-provisioner
 
-e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, dead nodes, crowds (root, ten minutes)
+e2e-nodes: ## run Pods with disks on real nodes: data, growth, snapshots, an upgrade, dead nodes, crowds (root, ten minutes)
 	$(GO) test -tags e2enodes -count 1 -timeout 30m -parallel 8 -v ./test/nodes
 
 e2e-explain: ## hold what kubectl-topodisk says against real situations: real nodes, sidecars, scheduler and Karpenter (root, ten minutes)

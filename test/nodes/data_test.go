@@ -186,6 +186,39 @@ spec:
   source: {persistentVolumeClaimName: %[2]s}
 `
 
+// snapshot takes a snapshot of a claim, with the claim's name, and returns when it is ready.
+func (s *scene) snapshot(claim string) {
+	s.Helper()
+	_, err := s.kubectl(s.Context(), fmt.Sprintf(snapshotOf, s.Namespace, claim), "apply", "-f", "-")
+	s.Must(err)
+	s.Afterwards("delete the class of snapshots", soon, func(ctx context.Context) error {
+		_, err := s.kubectl(ctx, "", "delete", "volumesnapshotclass", s.Namespace)
+		return err
+	})
+	s.WaitFor("the snapshot is ready", late, func(ctx context.Context) (bool, error) {
+		ready, err := s.kubectl(ctx, "", "get", "volumesnapshot", claim, "-o", "jsonpath={.status.readyToUse} {.status.error.message}")
+		if err == nil && !strings.HasPrefix(ready, "true") {
+			err = fmt.Errorf("status: %s", ready)
+		}
+		return err == nil, err
+	})
+}
+
+// fromSnapshot has a claim be filled from a snapshot.
+func fromSnapshot(name string) func(*corev1.PersistentVolumeClaim) {
+	group := "snapshot.storage.k8s.io"
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: name}
+	}
+}
+
+// copyOf has a claim be a copy of another.
+func copyOf(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: name}
+	}
+}
+
 func TestSnapshotsAndCopiesHoldTheData(t *testing.T) {
 	t.Parallel()
 	for _, filesystem := range []string{"ext4", "xfs"} {
@@ -195,30 +228,12 @@ func TestSnapshotsAndCopiesHoldTheData(t *testing.T) {
 			s.claim("origin", class)
 			s.runs("writes", "origin", labtest.OnNode(here))
 			sum := s.write("writes", "/data/file", 20)
-			_, err := s.kubectl(s.Context(), fmt.Sprintf(snapshotOf, s.Namespace, "origin"), "apply", "-f", "-")
-			s.Must(err)
-			s.Cleanup(func() {
-				if _, err := s.kubectl(context.Background(), "", "delete", "volumesnapshotclass", s.Namespace); err != nil {
-					t.Error(err)
-				}
-			})
-			s.WaitFor("the snapshot is ready", late, func(ctx context.Context) (bool, error) {
-				ready, err := s.kubectl(ctx, "", "get", "volumesnapshot", "origin", "-o", "jsonpath={.status.readyToUse} {.status.error.message}")
-				if err == nil && !strings.HasPrefix(ready, "true") {
-					err = fmt.Errorf("status: %s", ready)
-				}
-				return err == nil, err
-			})
+			s.snapshot("origin")
 			s.sh("writes", "echo later > /data/file && sync")
 			later := s.sh("writes", "sha256sum < /data/file")
 
-			group := "snapshot.storage.k8s.io"
-			s.claim("restored", class, func(c *corev1.PersistentVolumeClaim) {
-				c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "origin"}
-			})
-			s.claim("copied", class, func(c *corev1.PersistentVolumeClaim) {
-				c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "origin"}
-			})
+			s.claim("restored", class, fromSnapshot("origin"))
+			s.claim("copied", class, copyOf("origin"))
 			// On the node of the origin, where an XFS file system with the same UUID is mounted.
 			s.Pod("restored", "restored", labtest.OnNode(here))
 			s.Pod("copied", "copied", labtest.OnNode(here))

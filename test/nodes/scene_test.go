@@ -149,11 +149,15 @@ func (s *scene) runs(name, claim string, change ...func(*corev1.Pod)) *corev1.Po
 	return s.running(name, late)
 }
 
-// remove deletes a Pod and waits until it is gone.
-func (s *scene) remove(pod string) {
+// remove deletes Pods and waits until they are gone.
+func (s *scene) remove(pods ...string) {
 	s.Helper()
-	s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}))
-	s.awaitGone(pod, late)
+	for _, pod := range pods {
+		s.Must(s.Client.CoreV1().Pods(s.Namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}))
+	}
+	for _, pod := range pods {
+		s.awaitGone(pod, late)
+	}
 }
 
 func (s *scene) awaitGone(pod string, limit time.Duration) {
