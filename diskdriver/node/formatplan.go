@@ -38,7 +38,7 @@ func (u volumeUse) plan(c content, partitions int) (step, error) {
 	case c.isReady():
 		return keep, nil
 	case c.super.unfinished:
-		return keep, u.blockedError("the disk holds an %s whose mkfs was cut short, and not by this driver; %s", c.super.fsType, untouched)
+		return keep, u.blockedError("the disk holds an %s whose mkfs was cut short, and no mark of that; if the volume was never used, make a new one, else restore a snapshot; %s", c.super.fsType, untouched)
 	case len(c.copies) > 0 && table == "" && (c.fsType == "" || c.fsType == "jbd"): // jbd is what blkid takes a superblock of ext for with a wrong bit
 		return keep, u.blockedError("the head of the disk's file system is damaged, and a copy of its superblock is left; take a snapshot of the disk, then repair it by hand (e2fsck -b, xfs_repair), or restore a snapshot; %s", untouched)
 	case c.fsType != "":
