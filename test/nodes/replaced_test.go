@@ -49,6 +49,7 @@ func TestAVolumeAttachmentOutlivesItsVolume(t *testing.T) {
 			s.Pod("app", "data", labtest.OnNode(here), pod, func(p *corev1.Pod) {
 				p.Spec.Containers[0].Command = []string{"sh", "-c", "echo mine | tee /data/file /dev/data; sync; trap exit TERM; while :; do sleep 1; done"}
 			})
+			s.WaitFor("the kubelet wants the first disk", late, func(ctx context.Context) (bool, error) { return s.isInUse(ctx, first) })
 			s.WaitFor("the PersistentVolume can't be attached any more", soon, func(context.Context) (bool, error) {
 				return s.says("app", "is marked for deletion")
 			})
@@ -81,6 +82,15 @@ func TestAVolumeAttachmentOutlivesItsVolume(t *testing.T) {
 			s.Must(s.ecs().Delete(s.Context(), disk.ID(first)))
 		})
 	}
+}
+
+// isInUse says whether the kubelet reports a disk as one that a Pod of its node wants: it keeps the PersistentVolume that it has found then.
+func (s *scene) isInUse(ctx context.Context, id string) (bool, error) {
+	node, err := s.Client.CoreV1().Nodes().Get(ctx, here, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(node.Status.VolumesInUse, func(v corev1.UniqueVolumeName) bool { return strings.HasSuffix(string(v), "^"+id) }), nil
 }
 
 // refusesToPublish has a further Pod come to the node that has staged the second disk, when the VolumeAttachment has the context of the first
