@@ -61,17 +61,14 @@ func canonicalRequest(m message, names []string) string {
 	}, "\n")
 }
 
-// canonicalQuery writes a query anew: its pairs sorted and encoded in one way.
+// canonicalQuery writes a query in one way: sorted by names, those of one name
+// by values, and encoded.
 func canonicalQuery(raw string) string {
 	values, _ := url.ParseQuery(raw) // what can't be read was refused before
-	var pairs []string
-	for name, list := range values {
-		for _, v := range list {
-			pairs = append(pairs, percentEncode(name)+"="+percentEncode(v))
-		}
+	for _, list := range values {
+		slices.Sort(list)
 	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, "&")
+	return strings.ReplaceAll(values.Encode(), "+", "%20")
 }
 
 func hexHash(text string) string {

@@ -84,3 +84,10 @@ func TestSignatureInHeadersOfRecordedRequests(t *testing.T) {
 		}
 	}
 }
+
+// The order is that of the names alone: a name that goes on comes after the name, though = comes after digits.
+func TestCanonicalQueryIsSortedByNames(t *testing.T) {
+	if got, want := canonicalQuery("A.10=x&A.1=z&A.1=y+*&A.2="), "A.1=y%20%2A&A.1=z&A.10=x&A.2="; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
