@@ -119,7 +119,7 @@ func (d *creationDriver) RoundTrip(r *http.Request) (*http.Response, error) {
 		d.calls--
 		return d.w.sim.RoundTrip(r)
 	}
-	action, what := r.URL.Query().Get("Action"), d.fate
+	action, what := r.Header.Get("X-Acs-Action"), d.fate
 	d.fate = ""
 	d.w.tell("    %s: %s", action, what)
 	switch what {

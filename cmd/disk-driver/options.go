@@ -20,6 +20,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 	"github.com/topodisk/topodisk/diskdriver/node"
 	"github.com/topodisk/topodisk/diskdriver/params"
 	"github.com/topodisk/topodisk/topology"
@@ -40,6 +41,7 @@ type options struct {
 	region            string
 	clusterID         string
 	ecsEndpoint       string
+	signature         string
 	credentialsDir    string
 	credentialsFiles  []string
 	stsEndpoint       string
@@ -80,6 +82,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou (required except in mode node)")
 	flags.StringVar(&o.clusterID, "cluster-id", "", "ID of the Kubernetes cluster, which every disk is tagged with; empty: the UID of the namespace kube-system, read from the API server")
 	flags.StringVar(&o.ecsEndpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
+	flags.StringVar(&o.signature, "signature", string(signature.V3), "how requests to ECS are signed: v3 (ACS3-HMAC-SHA256), or v1 (HMAC-SHA1, SignatureVersion 1.0, which Alibaba Cloud has discontinued), for an ECS that doesn't know v3")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and optionally security-token; empty: the first of OIDC, the environment and the instance's RAM role that is available (docs/credentials.md)")
 	flags.StringSliceVar(&o.credentialsFiles, "credentials-files", usualFiles(), "names of the files in --credentials-dir: the access key's ID, its secret, and the token of temporary ones")
 	flags.StringVar(&o.stsEndpoint, "sts-endpoint", "", "host or URL of STS, for credentials by OIDC; HTTPS unless it starts with http://; empty: the region's own")
@@ -177,6 +180,9 @@ func (o *options) validate() error {
 	if o.volumeLimit > 0 && o.reserved > 0 {
 		return fmt.Errorf("--volume-attach-limit=%d and --reserved-attachments=%d are not allowed together: the limit is the number of volumes itself", o.volumeLimit, o.reserved)
 	}
+	if err := signature.Version(o.signature).Check(); err != nil {
+		return fmt.Errorf("--signature: %w", err)
+	}
 	if err := disk.CheckExtra(o.extraTags); err != nil {
 		return fmt.Errorf("--extra-tags: %w", err)
 	}
@@ -213,6 +219,7 @@ func (o *options) ecs(provider credentials.Provider, registry prometheus.Registe
 		ClusterID:   o.clusterID,
 		Registerer:  registry,
 		UserAgent:   "topodisk/" + version,
+		Signature:   signature.Version(o.signature),
 	}
 }
 

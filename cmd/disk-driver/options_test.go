@@ -28,7 +28,7 @@ func parsed(t *testing.T, args ...string) *options {
 }
 
 func TestFlagsAreTaken(t *testing.T) {
-	o := parsed(t, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--credentials-dir=/keys", "--credentials-files=ak,sk,token", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
+	o := parsed(t, "--mode=controller", "--ecs-endpoint=http://127.0.0.1:1", "--signature=v1", "--credentials-dir=/keys", "--credentials-files=ak,sk,token", "--sts-endpoint=http://127.0.0.1:2", "--metadata-endpoint=http://127.0.0.1:3", "--unknown-parameters=warn",
 		"--pv-topology-key=topology.diskplugin.csi.alibabacloud.com/zone", "--driver-name=disk.example.com", "--http-endpoint=127.0.0.1:0", "--v=4")
 	config := o.driver(nil, nil)
 	if config.Name != "disk.example.com" || config.Region != "cn-hangzhou" || config.ClusterID != "c1" || config.Unknown != "warn" ||
@@ -45,7 +45,7 @@ func TestFlagsAreTaken(t *testing.T) {
 	if err := disk.CheckMountOption("ext4", "norecovery", allowed); err != nil {
 		t.Error(err)
 	}
-	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" {
+	if client := o.ecs(nil, nil); client.Endpoint != "http://127.0.0.1:1" || client.Region != "cn-hangzhou" || client.ClusterID != "c1" || client.Signature != "v1" || parsed(t).ecs(nil, nil).Signature != "v3" {
 		t.Errorf("ECS config %+v", client)
 	}
 }
@@ -94,6 +94,7 @@ func TestBadFlagsAreNamedWithWhatIsAllowed(t *testing.T) {
 		{append(good, "--reserved-attachments=1", "--volume-attach-limit=9"), "--volume-attach-limit=9 and --reserved-attachments=1 are not allowed together"},
 		{append(good, "--node-drain-timeout=-1s"), "--node-drain-timeout=-1s is not allowed"},
 		{append(good, "--unknown-parameters=ignore"), "--unknown-parameters=ignore is not allowed: allowed are refuse and warn"},
+		{append(good, "--signature=v2"), `--signature: version "v2" is not allowed: allowed are v3 and v1`},
 		{append(good, "--pv-topology-key=zone"), "--pv-topology-key=zone is not allowed"},
 		{append(good, "--extra-tags=team"), "--extra-tags"},
 		{append(good, "--extra-tags=team=web,ack.aliyun.com=c2"), "--extra-tags: ack.aliyun.com=c2 is not allowed: the driver itself sets the tag ack.aliyun.com"},

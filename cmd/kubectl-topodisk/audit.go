@@ -16,6 +16,7 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/ecs"
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 	"github.com/topodisk/topodisk/explain/audit"
 	"github.com/topodisk/topodisk/explain/prices"
 	"github.com/topodisk/topodisk/explain/survey"
@@ -26,6 +27,7 @@ import (
 type auditOptions struct {
 	driver           string
 	region, endpoint string
+	signature        string
 	credentialsDir   string
 	clusters         []string
 	journalNamespace string
@@ -68,6 +70,7 @@ func newAudit(f *factory) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.region, "region", "", "ECS region, such as cn-hangzhou; empty: the one that the Nodes' label "+corev1.LabelTopologyRegion+" names")
 	flags.StringVar(&o.endpoint, "ecs-endpoint", "", "host or URL of ECS; HTTPS unless it starts with http://; empty: the region's own")
+	flags.StringVar(&o.signature, "signature", string(signature.V3), "how requests to ECS are signed: v3, or v1 for an ECS that doesn't know v3")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "directory with the files access-key-id, access-key-secret and optionally security-token")
 	flags.StringSliceVar(&o.clusters, "cluster-id", nil, "ID of this cluster, as disk-driver's flag of that name; may be given several times; empty: that of the PersistentVolumes' disks")
 	flags.StringVar(&o.journalNamespace, "topodisk-namespace", "", "namespace that disk-provisioner runs in, which has its journal; empty: the one that has its Lease")
@@ -155,9 +158,10 @@ func (s *auditSource) Listing(ctx context.Context) (audit.Listing, error) {
 	}
 	client, err := ecs.NewClient(ecs.Config{
 		Region: s.region, Endpoint: s.options.endpoint, Credentials: keys, ClusterID: "audit", UserAgent: "kubectl-topodisk/" + version,
+		Signature: signature.Version(s.options.signature),
 	})
 	if err != nil {
-		return audit.Listing{}, usagef("--region=%s --ecs-endpoint=%s: %v", s.region, s.options.endpoint, err)
+		return audit.Listing{}, usagef("--region=%s --ecs-endpoint=%s --signature=%s: %v", s.region, s.options.endpoint, s.options.signature, err)
 	}
 	if _, err := keys.Get(ctx); err != nil && ctx.Err() == nil {
 		return survey.WithoutECS(fmt.Sprintf("no keys from %s: %v; set ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET", from, err)), nil

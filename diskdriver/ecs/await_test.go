@@ -245,7 +245,7 @@ func TestADiskThatGoesAwayIsNotFound(t *testing.T) {
 // permission to see disks.
 func blind(sim *ecssim.Server) roundTrip {
 	return func(r *http.Request) (*http.Response, error) {
-		if r.URL.Query().Get("Action") == "DescribeDisks" {
+		if r.Header.Get("X-Acs-Action") == "DescribeDisks" {
 			return answerWith(r, 200, `{"RequestId":"R1","Disks":{"Disk":[]}}`), nil
 		}
 		return sim.RoundTrip(r)

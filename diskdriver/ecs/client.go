@@ -22,6 +22,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/instancequeue"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 	"github.com/topodisk/topodisk/diskdriver/ecs/transport"
 )
 
@@ -46,6 +47,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// UserAgent is added to the SDK's own; empty stands for topodisk.
 	UserAgent string
+	// Signature is the version that requests are signed with; empty stands for V3.
+	Signature signature.Version
 }
 
 // Client calls ECS for the disks of one cluster in one region of one account.
@@ -85,6 +88,7 @@ func NewClient(config Config) (*Client, error) {
 		clusterID: config.ClusterID,
 		transport: transport.New(transport.Config{
 			Region: config.Region, Endpoint: at, RoundTripper: config.Transport, UserAgent: cmp.Or(config.UserAgent, "topodisk"),
+			Signature: config.Signature,
 		}),
 		waits:   batch.NewWaits(),
 		metrics: newMetrics(),
@@ -160,6 +164,9 @@ func (c *Config) validate() (endpoint.Endpoint, error) {
 		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.Credentials is nil: a source of access keys is required")
 	case c.ClusterID == "" || len(c.ClusterID) > 128:
 		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.ClusterID %q: 1 to 128 bytes are required", c.ClusterID)
+	}
+	if err := cmp.Or(c.Signature, signature.V3).Check(); err != nil {
+		return endpoint.Endpoint{}, fmt.Errorf("ecs.Config.Signature: %w", err)
 	}
 	return endpoint.Parse("ecs.Config.Endpoint", c.Endpoint, "https")
 }

@@ -201,9 +201,7 @@ func TestTheSimulatorsClockCheckIsNamed(t *testing.T) {
 	sim := httptest.NewServer(newSim(t, nil))
 	t.Cleanup(sim.Close)
 	c := newClient(t, Config{Endpoint: sim.URL, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		query := r.URL.Query()
-		query.Set("Timestamp", time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z"))
-		r.URL.RawQuery = query.Encode()
+		r.Header.Set("X-Acs-Date", time.Now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05Z"))
 		return http.DefaultTransport.RoundTrip(r)
 	})})
 	e := wantKind(t, c.Check(t.Context()), disk.Unauthenticated)

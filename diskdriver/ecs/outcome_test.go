@@ -15,16 +15,19 @@ import (
 	"time"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 	"github.com/topodisk/topodisk/ecssim"
 )
 
 // operations are all that a Client can do, each with the action that it makes
 // first and whether that has effects.
-var operations = []struct {
+type cloudCall struct {
 	name, action string
 	mutates      bool
 	do           func(context.Context, *Client) error
-}{
+}
+
+var operations = []cloudCall{
 	{"Create", "CreateDisk", true, func(ctx context.Context, c *Client) error { _, err := create(ctx, c, "vol-1"); return err }},
 	{"Delete", "DeleteDisk", true, func(ctx context.Context, c *Client) error { return c.Delete(ctx, "d-bp1aaaaaaaaaaaaaaaaa") }},
 	{"Get", "DescribeDisks", false, func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, "d-bp1aaaaaaaaaaaaaaaaa"); return err }},
@@ -131,20 +134,23 @@ func TestAFailedReadForgetsNoDisk(t *testing.T) {
 	}
 }
 
+// quoted is what ECS may quote of a request: its URL and its headers.
+func quoted(r *http.Request) string { return fmt.Sprintf("%s %v", r.URL, r.Header) }
+
 // oddAnswers are answers that no ECS should give, made from the request.
 var oddAnswers = map[string]func(*http.Request) (*http.Response, error){
-	"an error that quotes the URL": func(r *http.Request) (*http.Response, error) {
-		return nil, fmt.Errorf("can't reach %s, %s", r.URL, url.QueryEscape(r.URL.String()))
+	"an error that quotes the request": func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("can't reach %s, %s", quoted(r), url.QueryEscape(quoted(r)))
 	},
-	"a refusal that quotes the URL": func(r *http.Request) (*http.Response, error) {
-		return answerWith(r, 400, fmt.Sprintf(`{"Code":"Never.Heard","Message":%q,"RequestId":"R1"}`, r.URL)), nil
+	"a refusal that quotes the request": func(r *http.Request) (*http.Response, error) {
+		return answerWith(r, 400, fmt.Sprintf(`{"Code":"Never.Heard","Message":%q,"RequestId":"R1"}`, quoted(r))), nil
 	},
 	"a refusal that quotes the signed string": func(r *http.Request) (*http.Response, error) {
-		return answerWith(r, 400, fmt.Sprintf(`{"Code":"SignatureDoesNotMatch","Message":"Specified signature is not matched with our calculation. server string to sign is:POST&%%2F&%s","RequestId":"R1"}`,
-			url.QueryEscape(r.URL.RawQuery))), nil
+		return answerWith(r, 400, fmt.Sprintf(`{"Code":"SignatureDoesNotMatch","Message":"Specified signature is not matched with our calculation. server string to sign is:%s","RequestId":"R1"}`,
+			url.QueryEscape(quoted(r)))), nil
 	},
-	"a page that quotes the URL": func(r *http.Request) (*http.Response, error) {
-		return answerWith(r, 502, "<html>\n"+strings.ReplaceAll(r.URL.String(), "&", "&amp;")+"\n</html>"), nil
+	"a page that quotes the request": func(r *http.Request) (*http.Response, error) {
+		return answerWith(r, 502, "<html>\n"+strings.ReplaceAll(quoted(r), "&", "&amp;")+"\n</html>"), nil
 	},
 	"a code that is a number": func(r *http.Request) (*http.Response, error) {
 		return answerWith(r, 400, `{"Code":17,"Message":"x"}`), nil
@@ -174,34 +180,39 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func TestOddAnswersProveNothingAndShowNoSecret(t *testing.T) {
 	for name, answer := range oddAnswers {
 		for _, op := range operations {
-			t.Run(name+"/"+op.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var signature string
-					sent := 0
-					c := newClient(t, Config{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-						sent++
-						signature = r.URL.Query().Get("Signature")
-						return answer(r)
-					})})
-					err := op.do(t.Context(), c)
-					if sent != 1 {
-						t.Fatalf("%d requests were sent, want 1", sent)
-					}
-					wantNoSecret(t, err, signature, url.QueryEscape(signature))
-					want := disk.Unreachable
-					switch {
-					case strings.Contains(name, "refusal that quotes the URL"):
-						want = disk.Unexpected
-					case strings.Contains(name, "signed string"):
-						want = disk.Unauthenticated
-					case op.mutates:
-						want = disk.UnknownOutcome
-					}
-					wantKind(t, err, want)
+			for _, version := range signature.Versions {
+				t.Run(fmt.Sprint(name, "/", op.name, "/", version), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { oddAnswerProvesNothing(t, name, answer, op, version) })
 				})
-			})
+			}
 		}
 	}
+}
+
+func oddAnswerProvesNothing(t *testing.T, name string, answer func(*http.Request) (*http.Response, error), op cloudCall, version signature.Version) {
+	var signed string
+	sent := 0
+	c := newClient(t, Config{Signature: version, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		sent++
+		_, after, _ := strings.Cut(r.Header.Get("Authorization")+"&"+r.URL.RawQuery, "Signature=")
+		signed, _, _ = strings.Cut(after, "&")
+		return answer(r)
+	})})
+	err := op.do(t.Context(), c)
+	if sent != 1 || signed == "" {
+		t.Fatalf("%d requests were sent, want 1; its signature is %q", sent, signed)
+	}
+	wantNoSecret(t, err, signed, url.QueryEscape(signed))
+	want := disk.Unreachable
+	switch {
+	case strings.Contains(name, "refusal that quotes the request"):
+		want = disk.Unexpected
+	case strings.Contains(name, "signed string"):
+		want = disk.Unauthenticated
+	case op.mutates:
+		want = disk.UnknownOutcome
+	}
+	wantKind(t, err, want)
 }
 
 func TestUnreachableMeansThatNothingWasSent(t *testing.T) {

@@ -31,7 +31,7 @@ func newQuota(next http.RoundTripper, action string, calls int, start time.Durat
 }
 
 func (q *quota) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Query().Get("Action") != q.action {
+	if r.Header.Get("X-Acs-Action") != q.action {
 		return q.next.RoundTrip(r)
 	}
 	q.mu.Lock()

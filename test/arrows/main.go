@@ -125,13 +125,17 @@ var rules = map[string]rule{
 		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/ecs/internal", prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
+	"diskdriver/ecs/signature": {
+		allowed:   []string{module + "/diskdriver/ecs/credentials"},
+		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
+	},
 	"diskdriver/ecs/batch": {
 		allowed:   []string{module + "/diskdriver/disk", module + "/diskdriver/internal", prometheus},
 		unreached: []string{csiSpec, grpc, clientGo, ecsSDK, module + "/ecssim"},
 	},
 	"diskdriver/ecs/transport": {
 		allowed: []string{module + "/diskdriver/disk", module + "/diskdriver/suspension", module + "/diskdriver/ecs/credentials",
-			module + "/diskdriver/ecs/ratelimit", module + "/diskdriver/ecs/internal", module + "/diskdriver/internal", ecsSDK, prometheus, klog},
+			module + "/diskdriver/ecs/ratelimit", module + "/diskdriver/ecs/signature", module + "/diskdriver/ecs/internal", module + "/diskdriver/internal", ecsSDK, prometheus, klog},
 		unreached: []string{csiSpec, grpc, clientGo, module + "/ecssim"},
 	},
 	"diskdriver/internal/deadline":     {},

@@ -12,13 +12,13 @@ import (
 // parts are the functions under which most of a call's CPU time falls, with
 // what they do. They nest: a line may hold what a later one holds.
 var parts = []struct{ function, does string }{
-	{"sdk.(*Client).DoAction", "a call, through the SDK"},
+	{"transport.(*Transport).exchange.func1", "a call"},
 	{"transport.(*wire).RoundTrip", "part of it: HTTP, writing and waiting"},
 	{"net/http.(*persistConn).readLoop", "HTTP, reading"},
 	{"net/http.(*persistConn).writeLoop", "HTTP, writing"},
 	{"responses.Unmarshal", "of the call: decoding the reply"},
-	{"auth.Sign", "of the call: signing"},
-	{"utils.GetNonce", "of signing: the nonce"},
+	{"transport.(*Transport).encode", "of the call: encoding the request"},
+	{"signature.Version.Sign", "of the call: signing"},
 	{"runtime.gcBgMarkWorker", "garbage collection"},
 	{"runtime.schedule", "waiting for work, and waking up"},
 }

@@ -3,7 +3,6 @@
 package crash
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,7 +50,10 @@ func through(target string, security *tls.Config, g *gates, name func(*http.Requ
 	proxy := &httputil.ReverseProxy{
 		Transport:     &http.Transport{TLSClientConfig: security, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64},
 		FlushInterval: -1,
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host // which a signature of ECS covers
+		},
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.URL.Query().Get("watch") != "" {
 				r.Body = &watched{ReadCloser: r.Body, gates: g, resource: path.Base(r.Request.URL.Path)}
@@ -133,21 +135,7 @@ func apiCall(r *http.Request) string {
 }
 
 // ecsCall names a request to ECS by its action.
-func ecsCall(r *http.Request) string {
-	if action := r.URL.Query().Get("Action"); action != "" || r.Body == nil {
-		return action
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return ""
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	form, err := url.ParseQuery(string(body))
-	if err != nil {
-		return ""
-	}
-	return form.Get("Action")
-}
+func ecsCall(r *http.Request) string { return r.Header.Get("X-Acs-Action") }
 
 // csiGate is the driver's socket as the provisioner sees it. Its connections end with the driver.
 type csiGate struct {

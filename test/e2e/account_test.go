@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -119,7 +120,7 @@ func (s *scene) otherAccount() *ecssim.Server {
 	s.Must(err)
 	toOwn := httputil.NewSingleHostReverseProxy(own)
 	both := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("AccessKeyId") == otherKey {
+		if strings.Contains(r.Header.Get("Authorization"), "Credential="+otherKey+",") {
 			other.ServeHTTP(w, r)
 			return
 		}

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	sdkerrors "github.com/aliyun/alibaba-cloud-sdk-go/sdk/errors"
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
-	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 )
 
 // soldOut are the messages by which ECS says that a zone is out of stock under
@@ -101,12 +99,12 @@ var (
 
 // failure says what became of a call that failed, in an error without secrets.
 func (w *wire) failure(ctx context.Context, a action, err error) error {
-	e := &disk.Error{Op: a.Name, RequestID: w.requestID}
+	e := &disk.Error{Op: a.Name, RequestID: w.header.Get("X-Acs-Request-Id")}
 	var refusal *sdkerrors.ServerError
 	switch {
 	case errors.As(err, &refusal):
 		e.Kind = a.KindOf(refusal.HttpStatus(), refusal.ErrorCode(), refusal.Message())
-		e.Err = &refusedError{code: refusal.ErrorCode(), text: refusalText(refusal, w.keys)}
+		e.Err = &refusedError{code: refusal.ErrorCode(), text: w.refusalText(refusal)}
 		if refusal.RequestId() != "" {
 			e.RequestID = refusal.RequestId()
 		}
@@ -152,7 +150,8 @@ func noKeys(a action, err error) error {
 }
 
 // refusalText is what ECS said, in one line.
-func refusalText(refusal *sdkerrors.ServerError, keys credentials.Keys) string {
+func (w *wire) refusalText(refusal *sdkerrors.ServerError) string {
+	keys := w.keys
 	message := keys.Redact(refusal.Message())
 	if refusal.ErrorCode() == "" {
 		return fmt.Sprintf("HTTP %d without an error code of ECS: %q", refusal.HttpStatus(), message)
@@ -161,15 +160,14 @@ func refusalText(refusal *sdkerrors.ServerError, keys credentials.Keys) string {
 	if needed, ok := refusal.AccessDeniedDetail()["AuthAction"].(string); ok && needed != "" {
 		text += " (permission needed: " + keys.Redact(needed) + ")"
 	}
-	if hint := hintOn(refusal.ErrorCode(), refusal.RespHeaders); hint != "" {
+	if hint := hintOn(refusal.ErrorCode(), w.header); hint != "" {
 		text += " (" + hint + ")"
 	}
 	return text
 }
 
-// lost describes a call without an answer. The SDK's own error holds the signed
-// URL, so its text is made anew from the cause; of the causes only the end of
-// the caller's context is kept for errors.Is.
+// lost describes a call without an answer. Of the causes only the end of the
+// caller's context is kept for errors.Is.
 func (w *wire) lost(ctx context.Context, what string, err error) error {
 	if ended := ctx.Err(); ended != nil {
 		return fmt.Errorf("%s: %w", what, ended)
@@ -180,12 +178,8 @@ func (w *wire) lost(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %s", what, w.keys.Redact(cause(err)))
 }
 
-// cause is the text of the innermost reason of a failed call.
+// cause is the text of the reason of a failed call.
 func cause(err error) string {
-	var withURL *url.Error
-	if errors.As(err, &withURL) {
-		err = withURL.Err
-	}
 	var client *sdkerrors.ClientError
 	if errors.As(err, &client) && client.ErrorCode() == sdkerrors.JsonUnmarshalErrorCode {
 		return "the reply is not the JSON that was expected"

@@ -1,17 +1,21 @@
-// Package transport calls the ECS API through the SDK and hides the SDK's
-// peculiarities: it signs each call with the current keys, ends it with the caller's
-// context, waits out throttling, and translates the result into the terms of
-// package disk.
+// Package transport calls the ECS API: it signs each call with the current keys, ends
+// it with the caller's context, waits out throttling, and translates the result into
+// the terms of package disk.
+//
+// Of the SDK it uses the types of requests and replies, their encoding, the table of
+// endpoints and the errors. The SDK's client has no context, shares state between
+// calls without a lock, and computes MD5 and SHA-1 for each request, so no call goes
+// through it.
 //
 // Every error that leaves this package is a *disk.Error. No error holds an
 // access key, a security token or a signature.
 package transport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +29,7 @@ import (
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/endpoint"
 	"github.com/topodisk/topodisk/diskdriver/ecs/ratelimit"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 	"github.com/topodisk/topodisk/diskdriver/internal/deadline"
 	"github.com/topodisk/topodisk/diskdriver/suspension"
 )
@@ -43,6 +48,8 @@ type Config struct {
 	RoundTripper http.RoundTripper
 	// UserAgent is added to the SDK's own.
 	UserAgent string
+	// Signature is the version that requests are signed with; empty stands for V3.
+	Signature signature.Version
 }
 
 // Transport calls the ECS of one region. It is safe for concurrent use.
@@ -53,13 +60,13 @@ type Transport struct {
 	metrics *metrics
 }
 
-// loadEndpoints fills the SDK's table of endpoints, which it does lazily and
-// without a lock.
-var loadEndpoints = sync.OnceFunc(func() { sdkecs.GetEndpointMap() })
+// endpoints is the SDK's table of endpoints by region, which it fills without a lock.
+var endpoints = sync.OnceValue(sdkecs.GetEndpointMap)
 
 // New returns a Transport. It calls nothing.
 func New(config Config) *Transport {
-	loadEndpoints()
+	config.Endpoint.Host = cmp.Or(config.Endpoint.Host, endpoints()[config.Region], "ecs."+config.Region+".aliyuncs.com")
+	config.Signature = cmp.Or(config.Signature, signature.V3)
 	t := &Transport{config: config, shared: config.RoundTripper, metrics: newMetrics()}
 	if t.shared == nil {
 		t.shared = newRoundTripper()
@@ -145,6 +152,9 @@ func (s *Session) try(ctx context.Context, a action, build build) error {
 // call makes one call. One that changes something expires soon; if ECS finds it
 // expired already it is made again by ECS's own time, and then without an end.
 func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, build build) error {
+	if err := signature.CheckKeys(keys); err != nil {
+		return noKeys(a, err)
+	}
 	if !a.mutates || t.clock.windowDiffers.Load() {
 		return t.once(ctx, a, keys, build, false)
 	}
@@ -161,22 +171,13 @@ func (t *Transport) call(ctx context.Context, a action, keys credentials.Keys, b
 	return err
 }
 
-// once makes one call with an SDK client of its own, which is cheap: a client
-// races with itself if it makes two calls at once, and keeps the timeout of its
-// first call for all later ones.
+// once makes one call with a fresh request, for the SDK keeps in a request what it has encoded.
 func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, build build, expires bool) error {
 	call, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	w := &wire{ctx: call, keys: keys, shared: t.shared, clock: &t.clock, expires: expires}
-	client, err := t.newClient(w)
-	if err != nil {
-		return w.failure(ctx, a, err)
-	}
+	w := &wire{ctx: call, keys: keys, signature: t.config.Signature, shared: t.shared, clock: &t.clock, expires: expires}
 	request, reply := build()
-	// The context ends the call, not the SDK's default timeout.
-	end, _ := call.Deadline()
-	request.SetReadTimeout(max(time.Until(end), 0) + time.Second)
-	if err := do(client, request, reply); err != nil {
+	if err := t.exchange(w, request, reply); err != nil {
 		return w.failure(ctx, a, err)
 	}
 	if !a.isWhole(reply) {
@@ -185,27 +186,9 @@ func (t *Transport) once(ctx context.Context, a action, keys credentials.Keys, b
 	return nil
 }
 
-// newClient returns an SDK client for one call.
-func (t *Transport) newClient(w *wire) (*sdkecs.Client, error) {
-	settings := sdk.NewConfig().WithScheme(strings.ToUpper(t.config.Endpoint.Scheme)).WithAutoRetry(false).WithUserAgent(t.config.UserAgent)
-	settings.Transport = w
-	client, err := sdkecs.NewClientWithOptions(t.config.Region, settings, w)
-	if err != nil {
-		return nil, err
-	}
-	client.Domain = t.config.Endpoint.Host
-	client.SetCloseTrace(true) // a span would hold the signed URL
-	// The SDK reads the proxy variables of the environment on every call, and
-	// fails the call if it can't parse one. The RoundTripper alone chooses a proxy.
-	client.SetHttpProxy("http://unused.invalid")
-	client.SetHttpsProxy("http://unused.invalid")
-	client.SetNoProxy("^$")
-	return client, nil
-}
-
-// do runs the call, and turns a panic of the SDK over an odd reply into an error. The SDK needs a deep stack: it gets one of its own,
-// for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
-func do(client *sdkecs.Client, request requests.AcsRequest, reply responses.AcsResponse) error {
+// exchange sends a request and reads its reply. An odd reply makes the SDK panic, which is an error here. The SDK needs a deep
+// stack: it gets one of its own, for the caller may go on to wait for minutes, as thousands of others do, and would keep it.
+func (t *Transport) exchange(w *wire, request requests.AcsRequest, reply responses.AcsResponse) error {
 	ended := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -213,7 +196,38 @@ func do(client *sdkecs.Client, request requests.AcsRequest, reply responses.AcsR
 				ended <- errUnreadable
 			}
 		}()
-		ended <- client.DoAction(request, reply)
+		unsigned, err := t.encode(request)
+		if err != nil {
+			ended <- err
+			return
+		}
+		response, err := w.RoundTrip(unsigned) //nolint:bodyclose // Unmarshal closes it
+		if err != nil {
+			ended <- err
+			return
+		}
+		ended <- responses.Unmarshal(reply, response, "JSON")
 	}()
 	return <-ended
+}
+
+// encode returns the HTTP request of a request of the SDK's. All fields of the requests that are made here belong into the query.
+func (t *Transport) encode(request requests.AcsRequest) (*http.Request, error) {
+	request.SetScheme(t.config.Endpoint.Scheme)
+	request.SetDomain(t.config.Endpoint.Host)
+	if err := requests.InitParams(request); err != nil {
+		return nil, err
+	}
+	if query := request.GetQueryParams(); query["RegionId"] == "" {
+		query["RegionId"] = t.config.Region
+	}
+	encoded, err := http.NewRequest(request.GetMethod(), request.BuildUrl(), http.NoBody) //nolint:noctx // the wire has the context
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range request.GetHeaders() {
+		encoded.Header.Set(name, value)
+	}
+	encoded.Header.Set("User-Agent", sdk.DefaultUserAgent+" Extra/"+t.config.UserAgent)
+	return encoded, nil
 }

@@ -73,8 +73,7 @@ func describe(ctx context.Context, s *Session) error {
 	return err
 }
 
-// The SDK's clients race with themselves, so each call has its own.
-func TestCallsAtOnceDontShareAClient(t *testing.T) {
+func TestCallsAtOnceShareNothing(t *testing.T) {
 	s := newSession(t, Config{RoundTripper: ecstest.NewSim(t, nil)})
 	var all sync.WaitGroup
 	for range 50 {

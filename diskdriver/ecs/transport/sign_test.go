@@ -11,21 +11,25 @@ import (
 
 	"github.com/topodisk/topodisk/diskdriver/disk"
 	"github.com/topodisk/topodisk/diskdriver/ecs/internal/ecstest"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 )
 
 func TestChangeThatIsLateIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
-		after time.Duration
-		taken bool
+		signature signature.Version
+		after     time.Duration
+		taken     bool
 	}{
-		"in time": {disk.RequestLifetime - 2*time.Second, true},
-		"late":    {disk.RequestLifetime + 2*time.Second, false},
+		"in time":     {signature.V3, disk.RequestLifetime - 2*time.Second, true},
+		"late":        {signature.V3, disk.RequestLifetime + 2*time.Second, false},
+		"in time, v1": {signature.V1, disk.RequestLifetime - 2*time.Second, true},
+		"late, v1":    {signature.V1, disk.RequestLifetime + 2*time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim := ecstest.NewSim(t, nil)
 				var sent *http.Request
-				s := newSession(t, Config{RoundTripper: ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+				s := newSession(t, Config{Signature: test.signature, RoundTripper: ecstest.RoundTrip(func(r *http.Request) (*http.Response, error) {
 					sent = r
 					return nil, errors.New("it hangs")
 				})})
@@ -46,15 +50,15 @@ func TestChangeThatIsLateIsRefused(t *testing.T) {
 	}
 }
 
-// clockedECS takes every call whose Timestamp is in its window, and tells its time.
+// clockedECS takes every call that was signed in its window, and tells its time.
 type clockedECS struct {
 	ahead, window time.Duration
-	ages          []time.Duration // of the Timestamps
+	ages          []time.Duration // of the signatures
 }
 
 func (e *clockedECS) RoundTrip(r *http.Request) (*http.Response, error) {
 	now := time.Now().Add(e.ahead)
-	signed, err := time.Parse("2006-01-02T15:04:05Z", r.URL.Query().Get("Timestamp"))
+	signed, err := time.Parse("2006-01-02T15:04:05Z", r.Header.Get("X-Acs-Date"))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +76,7 @@ func (e *clockedECS) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestChangeExpiresByECSsClock(t *testing.T) {
 	for name, test := range map[string]struct {
 		ecs   clockedECS
-		calls []time.Duration // the ages of the Timestamps of two creates
+		calls []time.Duration // the ages of the signatures of two creates
 	}{
 		"the clocks are right": {clockedECS{window: 15 * time.Minute}, []time.Duration{14*time.Minute + 30*time.Second, 14*time.Minute + 30*time.Second}},
 		"ours is slow": {
@@ -94,11 +98,11 @@ func TestChangeExpiresByECSsClock(t *testing.T) {
 					}
 				}
 				if len(test.ecs.ages) != len(test.calls) {
-					t.Fatalf("calls with Timestamps of the ages %v, want %v", test.ecs.ages, test.calls)
+					t.Fatalf("calls with signatures of the ages %v, want %v", test.ecs.ages, test.calls)
 				}
 				for n, age := range test.ecs.ages {
 					if (age - test.calls[n]).Abs() > time.Second {
-						t.Errorf("call %d has a Timestamp of the age %v, want %v", n, age, test.calls[n])
+						t.Errorf("call %d has a signature of the age %v, want %v", n, age, test.calls[n])
 					}
 				}
 			})

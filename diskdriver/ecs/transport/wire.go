@@ -11,28 +11,27 @@ import (
 	"sync/atomic"
 	"time"
 
-	sdkcredentials "github.com/aliyun/alibaba-cloud-sdk-go/sdk/auth/credentials"
-
 	"github.com/topodisk/topodisk/diskdriver/ecs/credentials"
+	"github.com/topodisk/topodisk/diskdriver/ecs/signature"
 )
 
-// wire is the http.RoundTripper of one call. The SDK takes no context, changes
-// every *http.Transport that it is given, and signs the URL; so a wire stands
-// between its client and the shared RoundTripper. It carries the context and the
-// keys of the call and remembers how far it got.
+// wire is the http.RoundTripper of one call, before the shared one. It carries the
+// context and the keys of the call, signs the request with them, and remembers how
+// far it got.
 type wire struct {
-	ctx    context.Context //nolint:containedctx // of the one call that it is for
-	keys   credentials.Keys
-	shared http.RoundTripper
-	clock  *serverClock
+	ctx       context.Context //nolint:containedctx // of the one call that it is for
+	keys      credentials.Keys
+	signature signature.Version
+	shared    http.RoundTripper
+	clock     *serverClock
 
-	expires   bool        // the request is to expire soon
-	sent      atomic.Bool // ECS may have received the request
-	requestID string      // from the header of the reply
+	expires bool        // the request is to expire soon
+	sent    atomic.Bool // ECS may have received the request
+	header  http.Header // of the reply; nil without one
 }
 
-// RoundTrip sends the request under the context of the call. A
-// redirect is an error: following it would hand the signed URL to another host.
+// RoundTrip signs the request and sends it under the context of the call. A
+// redirect is an error: following it would hand the signed request to another host.
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err := w.ctx.Err(); err != nil {
 		return nil, err
@@ -45,12 +44,11 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	} else {
 		w.sent.Store(true)
 	}
-	request = request.WithContext(ctx)
-	request.Cancel = nil //nolint:staticcheck // the context has the same deadline, and not every transport knows this field
+	signedAt := time.Now()
 	if w.expires {
-		request = withTimestamp(request, w.keys, w.clock.expiring())
+		signedAt = w.clock.expiring()
 	}
-	response, err := w.shared.RoundTrip(request)
+	response, err := w.shared.RoundTrip(w.signature.Sign(request.WithContext(ctx), w.keys, signedAt))
 	if err != nil {
 		if neverSent(err) {
 			w.sent.Store(false)
@@ -58,7 +56,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w.clock.learn(response.Header)
-	w.requestID = response.Header.Get("X-Acs-Request-Id")
+	w.header = response.Header
 	if response.StatusCode/100 == 3 {
 		_ = response.Body.Close()
 		return nil, fmt.Errorf("the endpoint answered HTTP %d, a redirect, which is not followed", response.StatusCode)
@@ -76,25 +74,6 @@ func neverSent(err error) bool {
 	}
 	var op *net.OpError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
-}
-
-// GetCredentials gives the SDK the keys of the call.
-func (w *wire) GetCredentials() (*sdkcredentials.Credentials, error) {
-	return &sdkcredentials.Credentials{
-		AccessKeyId:     w.keys.AccessKeyID,
-		AccessKeySecret: w.keys.AccessKeySecret,
-		SecurityToken:   w.keys.SecurityToken,
-		ProviderName:    w.GetProviderName(),
-	}, nil
-}
-
-// GetProviderName names the kind of credentials in a header, as the SDK's own
-// providers do.
-func (w *wire) GetProviderName() string {
-	if w.keys.SecurityToken != "" {
-		return "static_sts"
-	}
-	return "static_ak"
 }
 
 // newRoundTripper returns one that keeps a connection open for every call that

@@ -14,11 +14,12 @@ const longest = 500
 // shortestSecret is less than any key has; shorter ones would stand in any word.
 const shortestSecret = 6
 
-// signedText is what ECS quotes when a signature is wrong: the whole query.
+// signedText is what ECS quotes when a signature is wrong: the whole query, or the
+// headers with the token among them.
 const signedText = "server string to sign is"
 
-// signedParameter is a parameter of a signed URL, once or twice percent-encoded.
-var signedParameter = regexp.MustCompile(`(?i)(AccessKeyId|SecurityToken|Signature|SignatureNonce|BearerToken)(=|%3D|%253D)[^&\s"']+`)
+// signedParameter is a parameter of a signed URL, once or twice percent-encoded, or a field of the header Authorization.
+var signedParameter = regexp.MustCompile(`(?i)(AccessKeyId|Credential|SecurityToken|Signature|SignatureNonce|BearerToken)(=|%3D|%253D)[^&\s"']+`)
 
 // Text returns a foreign text, which may be a web page, on one line of at most
 // 500 bytes. The secrets are hidden, also where they stand percent-encoded, once

@@ -13,6 +13,7 @@ func TestText(t *testing.T) {
 		"cut in a letter":  {strings.Repeat("x", 499) + "é", strings.Repeat("x", 499) + "..."},
 		"not UTF-8":        {"a\xffb", "a?b"},
 		"what was signed":  {"no match, server string to sign is:POST&%2F&AccessKeyId%3DLTAI", "no match, server string to sign is not shown"},
+		"a signed header":  {"Authorization: ACS3-HMAC-SHA256 Credential=LTAI5t,SignedHeaders=host;x-acs-date,Signature=ab12", "Authorization: ACS3-HMAC-SHA256 Credential=***"},
 		"a signed URL":     {"Post https://h/?AccessKeyId=LTAI5t&Action=X&Signature=ab%2Fcd", "Post https://h/?AccessKeyId=***&Action=X&Signature=***"},
 		"at the very end":  {strings.Repeat("x", 495) + "the+secret", strings.Repeat("x", 495) + "***"},
 		"a word as secret": {"it is short", "it is short"},
